@@ -1,0 +1,68 @@
+"""Kudu's tablet storage as a Python library.
+
+A table with a primary key in a directory: inserts, upserts, updates of single columns, deletes,
+atomic batches, snapshot scans.  Everything goes in and out as Arrow.
+"""
+
+from kudu_core.common.partitions import HashPartition, RangePartition
+from kudu_core.common.schema import Column
+from kudu_core.errors import (
+    ChangesLost,
+    Closed,
+    Corruption,
+    Fenced,
+    InvalidArgument,
+    KuduError,
+    Locked,
+    MemoryLimit,
+    NotSupported,
+    Poisoned,
+    ReadOnly,
+    RowErrors,
+    SchemaMismatch,
+    SnapshotInFuture,
+    SnapshotTooOld,
+    TableExists,
+    TableNotFound,
+)
+from kudu_core.options import Options
+from kudu_core.table.batch import Batch
+from kudu_core.table.result import WriteResult
+from kudu_core.table.scan import Scan
+from kudu_core.table.snapshots import Snapshot
+from kudu_core.table.table import Table, create_table, open_table
+from kudu_core.table.tokens import ScanToken
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Batch",
+    "ChangesLost",
+    "Closed",
+    "Column",
+    "Corruption",
+    "Fenced",
+    "HashPartition",
+    "InvalidArgument",
+    "KuduError",
+    "Locked",
+    "MemoryLimit",
+    "NotSupported",
+    "Options",
+    "Poisoned",
+    "RangePartition",
+    "ReadOnly",
+    "RowErrors",
+    "Scan",
+    "ScanToken",
+    "SchemaMismatch",
+    "Snapshot",
+    "SnapshotInFuture",
+    "SnapshotTooOld",
+    "Table",
+    "TableExists",
+    "TableNotFound",
+    "WriteResult",
+    "create_table",
+    "open_table",
+]

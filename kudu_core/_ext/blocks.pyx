@@ -1,0 +1,960 @@
+"""Payloads of pages of fixed width: up to 16,384 cells in mini-blocks of 1,024.
+
+Layout: docs/format.md, "Page payload".  Each mini-block holds the cells that are not null, in the
+form that is smallest for these values: a constant, a frame of reference (base + packed), deltas,
+runs, planes of bits, or plain bytes, the first three with exceptions for what does not fit.  Floats
+that are decimals are stored as integers: value = integer / 10**scale, a true division, hence bit
+exact.  All forms but DELTA give a cell without decoding the block.
+
+Values are little-endian, ``width`` (1, 2, 4, 8 or 16) bytes each.  ``kind`` says how integers
+order and what may be a decimal: 0 unsigned, 1 signed, 2 float, 4 decimal, 5 bool.  It is not
+stored: all arithmetic is modulo the width.  Payloads that are read are hostile: every count, size
+and position is checked before it is used.  This module knows no frames, codecs, CRCs or files.
+
+Sources: the layout of 1,024 values follows Afroozeh and Boncz, The FastLanes Compression Layout
+(VLDB 2023), patched frames Zukowski et al., Super-Scalar RAM-CPU Cache Compression (ICDE 2006).
+
+The names of ``strings``, ``dictionary`` and ``zones`` are given here too, so that one import serves.
+"""
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from kudu_core._ext.bitmap cimport kc_bit, kc_bits_copy
+from kudu_core._ext.bitpack cimport kc_mask, kc_pack, kc_packed_bytes, kc_packed_cell, kc_unpack
+from kudu_core._ext.blockpage cimport (
+    BITSHUFFLE,
+    BLOCK_HEAD_BYTES,
+    BLOCK_ROWS,
+    CLASS_FIXED,
+    CONSTANT,
+    DELTA,
+    FOR,
+    NARROW,
+    NO_SCALE,
+    PAGE_ROWS,
+    PLAIN,
+    RLE,
+    Block,
+    Page,
+    block_open,
+    block_rows,
+    directory_of,
+    load16,
+    load64,
+    padded,
+    page_head_bytes,
+    page_open,
+    page_values,
+    write_block_head,
+    write_page_head,
+)
+from kudu_core._ext.blockwork cimport (
+    kc_decimals,
+    kc_deltas,
+    kc_fill,
+    kc_gather,
+    kc_narrow,
+    kc_outliers,
+    kc_pick_scale,
+    kc_runs,
+    kc_shuffle,
+    kc_shuffled_estimate,
+    kc_sign_extend,
+    kc_spread,
+    kc_sum,
+    kc_to_floats,
+    kc_unshuffle,
+    kc_widen,
+    kc_window,
+    kc_window_bytes,
+)
+from kudu_core._ext.status cimport BAD_VALUE, OVERRUN, TRUNCATED, raise_status
+
+import numpy as np
+
+from kudu_core._ext.dictionary import dictionary_build, dictionary_expand
+from kudu_core._ext.strings import cells_binary, decode_binary, encode_binary
+from kudu_core._ext.zones import zone_binary, zone_fixed
+
+__all__ = [
+    "cells_binary",
+    "cells_fixed",
+    "decode_binary",
+    "decode_fixed",
+    "describe",
+    "dictionary_build",
+    "dictionary_expand",
+    "encode_binary",
+    "encode_fixed",
+    "zone_binary",
+    "zone_fixed",
+]
+
+cdef enum:
+    KIND_UNSIGNED = 0
+    KIND_SIGNED = 1
+    KIND_FLOAT = 2
+    KIND_DECIMAL = 4
+    KIND_BOOL = 5
+
+    BLOCK_BYTES = 16384         # the widest block: 1,024 values of 16 bytes
+    NO_SUCH_ROW = -100          # the caller's fault, not the page's
+    SCALE_UNKNOWN = -2
+    SHUFFLE_FROM = 64           # planes of fewer values are mostly padding
+
+cdef:
+    uint64_t SIGN = <uint64_t>1 << 63
+    uint64_t SIGN_WORD = ~<uint64_t>0
+
+
+# ------------------------------------------------------------------------------------ decoding
+
+cdef struct Layout:
+    int width                   # of the values as stored: 8 where they are narrow
+    const uint8_t* packed       # packed integers, planes, plain values; of runs their ends
+    const uint8_t* positions    # of exceptions
+    const uint8_t* raws         # their values; of runs their values
+    uint64_t least              # DELTA: added to every packed delta
+
+
+cdef int _layout(const Block* block, int width, Layout* layout, int64_t* at) noexcept nogil:
+    """Check the head of a block against its size; find its parts.  Return 0 or a status."""
+    cdef:
+        int64_t needed, count = block.count
+        int stored = width
+    at[0] = block.offset + 3
+    if block.flags & ~NARROW or (block.flags and width != 16):
+        return BAD_VALUE
+    if block.flags & NARROW:
+        stored = 8
+    layout.width = stored
+    layout.packed = block.body
+    at[0] = block.offset
+    if stored == 16 and block.kind != PLAIN and block.kind != RLE:
+        return BAD_VALUE
+    at[0] = block.offset + 2
+    if block.scale != NO_SCALE:
+        if block.kind != CONSTANT and block.kind != FOR or block.flags:
+            return BAD_VALUE
+        if not (width == 8 and block.scale <= 9 or width == 4 and block.scale <= 5):
+            return BAD_VALUE
+    at[0] = block.offset + 1
+    if block.kind == FOR or block.kind == DELTA:
+        if block.bits > 8 * stored or (block.bits == 0 and block.kind == FOR):
+            return BAD_VALUE
+        needed = kc_packed_bytes(count, block.bits)
+        if block.kind == DELTA:
+            at[0] = block.offset + BLOCK_HEAD_BYTES
+            if block.size < 8:
+                return TRUNCATED
+            layout.least = load64(block.body)
+            layout.packed += 8
+            needed += 8
+    elif block.bits:
+        return BAD_VALUE
+    elif block.kind == CONSTANT:
+        needed = 0
+    elif block.exceptions:
+        at[0] = block.offset + 6
+        return BAD_VALUE
+    elif block.kind == PLAIN:
+        needed = count * stored
+    elif block.kind == RLE:
+        at[0] = block.offset + 8
+        if block.base > <uint64_t>count or (block.base == 0) != (count == 0):
+            return BAD_VALUE
+        layout.raws = block.body + padded(2 * <int64_t>block.base)
+        needed = padded(2 * <int64_t>block.base) + <int64_t>block.base * stored
+    elif block.kind == BITSHUFFLE and (width == 4 or width == 8):
+        needed = 8 * width * ((count + 7) >> 3)
+    else:
+        at[0] = block.offset
+        return BAD_VALUE
+    if block.exceptions:
+        layout.positions = block.body + needed
+        layout.raws = layout.positions + padded(2 * block.exceptions)
+        needed += padded(2 * block.exceptions) + block.exceptions * stored
+    at[0] = block.offset + BLOCK_HEAD_BYTES
+    return TRUNCATED if needed > block.size else 0
+
+
+cdef bint _is_small(uint64_t base, int bits) noexcept nogil:
+    """Whether base .. base + 2**bits - 1 lies within +-2**51."""
+    return bits <= 50 and base + (<uint64_t>1 << 50) < <uint64_t>1 << 51
+
+
+cdef int _decode_runs(
+    const Block* block, const Layout* layout, uint8_t* out, int64_t* at
+) noexcept nogil:
+    cdef:
+        int64_t run, begin = 0, end = 0, i
+        int width = layout.width
+    for run in range(<int64_t>block.base):
+        end = load16(layout.packed + 2 * run)
+        if end <= begin or end > block.count:
+            at[0] = layout.packed - block.body + block.offset + BLOCK_HEAD_BYTES + 2 * run
+            return BAD_VALUE
+        if width == 16:
+            for i in range(begin, end):
+                memcpy(out + 16 * i, layout.raws + 16 * run, 16)
+        else:
+            kc_fill(out + begin * width, end - begin, width, _load(layout.raws + run * width, width))
+        begin = end
+    if end != block.count:
+        at[0] = block.offset + BLOCK_HEAD_BYTES
+        return TRUNCATED
+    return 0
+
+
+cdef inline uint64_t _load(const uint8_t* p, int width) noexcept nogil:
+    cdef uint64_t word = 0
+    memcpy(&word, p, <size_t>width)
+    return word
+
+
+cdef int _patch(const Block* block, const Layout* layout, uint8_t* out, int64_t* at) noexcept nogil:
+    """Put the exceptions in their places; positions ascend."""
+    cdef:
+        int64_t i, position, last = -1
+        int width = layout.width
+    for i in range(block.exceptions):
+        position = load16(layout.positions + 2 * i)
+        if position <= last or position >= block.count:
+            at[0] = layout.positions - block.body + block.offset + BLOCK_HEAD_BYTES + 2 * i
+            return BAD_VALUE
+        memcpy(out + position * width, layout.raws + i * width, <size_t>width)
+        last = position
+    return 0
+
+
+cdef int _decode_stored(const Block* block, const Layout* layout, uint8_t* out, int64_t* at) noexcept nogil:
+    """Write the block's values, ``layout.width`` bytes each."""
+    cdef:
+        int64_t n = block.count
+        int width = layout.width, status = 0
+    if n == 0:
+        return 0
+    if block.kind == PLAIN:
+        memcpy(out, layout.packed, <size_t>(n * width))
+        return 0
+    if block.kind == RLE:
+        return _decode_runs(block, layout, out, at)
+    if block.kind == BITSHUFFLE:
+        kc_unshuffle(out, layout.packed, n, width)
+        return 0
+    if block.kind == DELTA:
+        if block.bits:
+            kc_unpack(out, layout.packed, n, width, block.bits, layout.least)
+        else:
+            kc_fill(out, n, width, layout.least)
+        if block.exceptions:
+            status = _patch(block, layout, out, at)
+        kc_sum(out, n, width, block.base)
+        return status
+    if block.kind == FOR:
+        kc_unpack(out, layout.packed, n, width, block.bits, block.base)
+    else:
+        kc_fill(out, n, width, block.base)
+    if block.scale != NO_SCALE:
+        kc_to_floats(out, n, width, block.scale, _is_small(block.base, block.bits))
+    if block.exceptions:
+        status = _patch(block, layout, out, at)
+    return status
+
+
+cdef int _decode_block(
+    const Block* block, const Layout* layout, int width, uint8_t* out, int64_t* at
+) noexcept nogil:
+    """Write ``block.count`` values of ``width`` bytes."""
+    cdef:
+        uint8_t narrow[8 * 1024]
+        int status
+    if layout.width == width:
+        return _decode_stored(block, layout, out, at)
+    status = _decode_stored(block, layout, narrow, at)
+    kc_sign_extend(out, narrow, block.count if status == 0 else 0)
+    return status
+
+
+cdef int _decode_rows(
+    const Page* page, int width, uint8_t* out, int64_t first, int64_t count, int64_t* at
+) noexcept nogil:
+    """Write rows first .. first + count - 1, which the page has; null cells are zeros."""
+    cdef:
+        int64_t row = first, end = first + count
+        int64_t index, begin, rows, stop, skip
+        Block block
+        Layout layout
+        int status
+        uint8_t values[BLOCK_BYTES]
+    while row < end:
+        index = row / BLOCK_ROWS
+        begin = index * BLOCK_ROWS
+        rows = block_rows(page, index)
+        stop = begin + rows if begin + rows < end else end
+        status = block_open(page, index, &block, at)
+        if status == 0:
+            status = _layout(&block, width, &layout, at)
+        if status < 0:
+            return status
+        if block.count == rows and row == begin and stop == begin + rows:
+            status = _decode_block(&block, &layout, width, out, at)
+        else:
+            status = _decode_block(&block, &layout, width, values, at)
+            if status == 0:
+                skip = width * page_values(page, begin, row - begin)
+                if block.count == rows:
+                    memcpy(out, values + skip, <size_t>(width * (stop - row)))
+                else:
+                    kc_spread(out, values + skip, page.bits, row, stop - row, width)
+        if status < 0:
+            return status
+        out += width * (stop - row)
+        row = stop
+    return 0
+
+
+cdef int _check_width(int width) except -1:
+    if width != 1 and width != 2 and width != 4 and width != 8 and width != 16:
+        raise ValueError(f"width {width} is not 1, 2, 4, 8 or 16")
+    return 0
+
+
+def decode_fixed(
+    const uint8_t[::1] payload not None,
+    int width,
+    uint8_t[::1] out not None,
+    uint8_t[::1] out_validity,
+    Py_ssize_t first,
+    Py_ssize_t count,
+    Py_ssize_t out_bit=0,
+):
+    """Decode rows ``first .. first + count - 1`` to the start of ``out``; return how many are null.
+
+    Whole mini-blocks are fastest; any range is allowed.  Null cells become zeros.  Bits
+    ``out_bit .. out_bit + count - 1`` of ``out_validity`` are set to the rows' validity, where it
+    is given; the other bits stay.
+
+    Raises ``PageError`` where the payload breaks its format (``out`` is then undefined), IndexError
+    for rows that the page has not, ValueError for a room that is too small (nothing is written).
+    """
+    cdef:
+        Page page
+        int64_t at = 0, nulls = 0
+        int status
+        const uint8_t* data = NULL
+    _check_width(width)
+    if payload.shape[0]:
+        data = &payload[0]
+    status = page_open(&page, data, payload.shape[0], CLASS_FIXED, width, &at)
+    if status < 0:
+        return raise_status(status, at)
+    if first < 0 or count < 0 or first > page.rows or count > page.rows - first:
+        raise IndexError(f"rows {first} .. {first + count} of a page of {page.rows}")
+    if out.shape[0] < count * width:
+        raise ValueError(f"{count} values of {width} bytes do not fit into {out.shape[0]}")
+    if out_validity is not None and (out_bit < 0 or 8 * out_validity.shape[0] - out_bit < count):
+        raise ValueError(f"bits {out_bit} .. {out_bit + count} of {out_validity.shape[0]} bytes")
+    if count == 0:
+        return 0
+    with nogil:
+        status = _decode_rows(&page, width, &out[0], first, count, &at)
+        if status == 0:
+            nulls = count - page_values(&page, first, count)
+            if out_validity is not None:
+                kc_bits_copy(&out_validity[0], out_bit, page.bits, first, count)
+    if status < 0:
+        return raise_status(status, at)
+    return nulls
+
+
+# -------------------------------------------------------------------------------- single cells
+
+cdef int _exception_of(const Block* block, const Layout* layout, int64_t i, uint8_t* out) noexcept nogil:
+    """Write cell i and return 1 where it is an exception."""
+    cdef int64_t lower = 0, upper = block.exceptions, middle
+    while lower < upper:
+        middle = (lower + upper) >> 1
+        if load16(layout.positions + 2 * middle) < i:
+            lower = middle + 1
+        else:
+            upper = middle
+    if lower == block.exceptions or load16(layout.positions + 2 * lower) != i:
+        return 0
+    memcpy(out, layout.raws + lower * layout.width, <size_t>layout.width)
+    return 1
+
+
+cdef int _cell_of_runs(const Block* block, const Layout* layout, int64_t i, uint8_t* out) noexcept nogil:
+    cdef int64_t lower = 0, upper = <int64_t>block.base, middle
+    while lower < upper:
+        middle = (lower + upper) >> 1
+        if load16(layout.packed + 2 * middle) <= i:
+            lower = middle + 1
+        else:
+            upper = middle
+    if lower == <int64_t>block.base:
+        return BAD_VALUE
+    memcpy(out, layout.raws + lower * layout.width, <size_t>layout.width)
+    return 0
+
+
+cdef void _cell_of_planes(const Block* block, const Layout* layout, int64_t i, uint8_t* out) noexcept nogil:
+    cdef:
+        int64_t stride = (block.count + 7) >> 3
+        uint64_t word = 0
+        int bit
+    for bit in range(8 * layout.width):
+        word |= <uint64_t>kc_bit(layout.packed + bit * stride, i) << bit
+    memcpy(out, &word, <size_t>layout.width)
+
+
+cdef int _cell(const Block* block, const Layout* layout, int64_t i, uint8_t* out) noexcept nogil:
+    """Write value i < count of a block that is not DELTA, ``layout.width`` bytes."""
+    cdef:
+        int width = layout.width
+        uint64_t word = block.base
+    if block.kind == PLAIN:
+        memcpy(out, layout.packed + i * width, <size_t>width)
+        return 0
+    if block.kind == RLE:
+        return _cell_of_runs(block, layout, i, out)
+    if block.kind == BITSHUFFLE:
+        _cell_of_planes(block, layout, i, out)
+        return 0
+    if block.exceptions and _exception_of(block, layout, i, out):
+        return 0
+    if block.kind == FOR:
+        word += kc_packed_cell(layout.packed, block.count, width, block.bits, i)
+    memcpy(out, &word, <size_t>width)
+    if block.scale != NO_SCALE:
+        kc_to_floats(out, 1, width, block.scale, 0)
+    return 0
+
+
+cdef struct Cursor:
+    # The mini-block that a gather is in; neighbouring rows often share it.
+    int64_t index
+    bint decoded
+    Block block
+    Layout layout
+    uint8_t values[BLOCK_BYTES]         # of a DELTA block
+
+
+cdef int _gather(
+    const Page* page,
+    int width,
+    const int64_t[::1] rows,
+    uint8_t* out,
+    uint8_t* validity,
+    int64_t bit,
+    int64_t* at,
+) noexcept nogil:
+    cdef:
+        int64_t k, row, i
+        int status
+        bint valid
+        uint8_t cell[16]
+        Cursor cursor
+        Block* block = &cursor.block
+        uint64_t high
+    cursor.index = -1
+    cursor.decoded = False
+    for k in range(rows.shape[0]):
+        row = rows[k]
+        if row < 0 or row >= page.rows:
+            at[0] = k
+            return NO_SUCH_ROW
+        if row >> 10 != cursor.index:
+            cursor.index = row >> 10
+            cursor.decoded = False
+            status = block_open(page, cursor.index, block, at)
+            if status == 0:
+                status = _layout(block, width, &cursor.layout, at)
+            if status < 0:
+                return status
+        valid = page.bits == NULL or kc_bit(page.bits, row) != 0
+        if validity != NULL:
+            if valid:
+                validity[(bit + k) >> 3] |= <uint8_t>(1 << ((bit + k) & 7))
+            else:
+                validity[(bit + k) >> 3] &= <uint8_t>~(1 << ((bit + k) & 7))
+        if not valid:
+            memset(out + k * width, 0, <size_t>width)
+            continue
+        i = row & (BLOCK_ROWS - 1)
+        if page.bits != NULL:
+            i = page_values(page, row - i, i)
+        status = 0
+        if block.kind == DELTA:
+            if not cursor.decoded:
+                status = _decode_stored(block, &cursor.layout, cursor.values, at)
+                cursor.decoded = True
+            memcpy(cell, cursor.values + i * cursor.layout.width, <size_t>cursor.layout.width)
+        else:
+            status = _cell(block, &cursor.layout, i, cell)
+        if status < 0:
+            return status
+        if cursor.layout.width != width:
+            high = SIGN_WORD if cell[7] & 0x80 else 0
+            memcpy(cell + 8, &high, 8)
+        memcpy(out + k * width, cell, <size_t>width)
+    return 0
+
+
+def cells_fixed(
+    const uint8_t[::1] payload not None,
+    int width,
+    const int64_t[::1] rows not None,
+    uint8_t[::1] out not None,
+    uint8_t[::1] out_validity=None,
+    Py_ssize_t out_bit=0,
+):
+    """Write cell ``rows[k]`` to place k of ``out``, without decoding mini-blocks (but DELTA ones).
+
+    Rows are within the page, in any order.  Null cells become zeros.  Bits ``out_bit + k`` of
+    ``out_validity`` are set to the cells' validity, where it is given.
+
+    Raises ``PageError`` where the payload breaks its format (``out`` is then undefined), IndexError
+    for a row that the page has not (the cells before it are written), ValueError for a room that
+    is too small (nothing is written).
+    """
+    cdef:
+        Page page
+        int64_t at = 0
+        int status
+        const uint8_t* data = NULL
+        uint8_t* validity = NULL
+        Py_ssize_t count = rows.shape[0]
+    _check_width(width)
+    if payload.shape[0]:
+        data = &payload[0]
+    status = page_open(&page, data, payload.shape[0], CLASS_FIXED, width, &at)
+    if status < 0:
+        return raise_status(status, at)
+    if out.shape[0] < count * width:
+        raise ValueError(f"{count} values of {width} bytes do not fit into {out.shape[0]}")
+    if out_validity is not None and (out_bit < 0 or 8 * out_validity.shape[0] - out_bit < count):
+        raise ValueError(f"bits {out_bit} .. {out_bit + count} of {out_validity.shape[0]} bytes")
+    if count == 0:
+        return
+    if out_validity is not None:
+        validity = &out_validity[0]
+    with nogil:
+        status = _gather(&page, width, rows, &out[0], validity, out_bit, &at)
+    if status == NO_SUCH_ROW:
+        raise IndexError(f"no row {rows[at]} in a page of {page.rows} (position {at})")
+    if status < 0:
+        return raise_status(status, at)
+
+
+def describe(const uint8_t[::1] payload not None):
+    """``(kind, bits, scale, count, exceptions, bytes)`` of each mini-block, heads included.
+
+    Reads heads only.  Raises ``PageError`` where they break the format.
+    """
+    cdef:
+        Page page
+        Block block
+        int64_t at = 0, index
+        int status
+        const uint8_t* data = NULL
+    if payload.shape[0]:
+        data = &payload[0]
+    status = page_open(&page, data, payload.shape[0], -1, 0, &at)
+    if status < 0:
+        return raise_status(status, at)
+    result = []
+    for index in range(page.blocks):
+        status = block_open(&page, index, &block, &at)
+        if status < 0:
+            return raise_status(status, at)
+        result.append((
+            block.kind, block.bits, block.scale, block.count, block.exceptions,
+            block.size + BLOCK_HEAD_BYTES,
+        ))
+    return result
+
+
+# ------------------------------------------------------------------------------------ encoding
+
+cdef struct Work:
+    # What the encoder of one page needs beside its output.
+    int64_t integers[1024]
+    int64_t deltas[1024]
+    int64_t raws[1024]              # bits of floats
+    uint8_t bad[1024]               # not a decimal
+    uint16_t outside[1024]          # positions of exceptions: of the frame,
+    uint16_t jumps[1024]            # of the deltas
+    uint8_t values[BLOCK_BYTES]     # cells that are not null
+    uint8_t planes[8 * 1024]
+    int scale                       # of the blocks so far, or SCALE_*
+
+
+cdef struct Choice:
+    int kind
+    int bits
+    int64_t exceptions
+    int64_t base
+    int64_t bytes                   # of the body
+
+
+cdef int64_t _write_exceptions(
+    uint8_t* out, const uint16_t* positions, int64_t count, const int64_t* raws, uint64_t flip, int width
+) noexcept nogil:
+    cdef:
+        int64_t i, start = padded(2 * count), end = start + padded(count * width)
+        uint64_t word
+    if count == 0:
+        return 0
+    memset(out + start - 8, 0, 8)
+    memset(out + end - 8, 0, 8)
+    memcpy(out, positions, <size_t>(2 * count))
+    for i in range(count):
+        word = <uint64_t>raws[positions[i]] ^ flip
+        memcpy(out + start + i * width, &word, <size_t>width)
+    return end
+
+
+cdef int64_t _write_plain(uint8_t* out, const uint8_t* values, int64_t n, int width) noexcept nogil:
+    """Return the size of the block."""
+    cdef int64_t size = padded(n * width)
+    write_block_head(out, PLAIN, 0, NO_SCALE, 0, n, 0, 0)
+    out += BLOCK_HEAD_BYTES
+    if size:
+        memset(out + size - 8, 0, 8)
+        memcpy(out, values, <size_t>(n * width))
+    return BLOCK_HEAD_BYTES + size
+
+
+cdef int64_t _write_runs(
+    uint8_t* out, const uint8_t* values, int64_t n, int width, int64_t runs, int flags
+) noexcept nogil:
+    """Runs of equal values, given as plain bytes."""
+    cdef:
+        int64_t i, run = 0, size = padded(2 * runs), end = size + padded(runs * width)
+        uint16_t stop
+        uint8_t* ends = out + BLOCK_HEAD_BYTES
+    write_block_head(out, RLE, 0, NO_SCALE, flags, n, 0, <uint64_t>runs)
+    memset(ends + size - 8, 0, 8)
+    memset(ends + end - 8, 0, 8)
+    for i in range(1, n + 1):
+        if i < n and _same(values + i * width, values + (i - 1) * width, width):
+            continue
+        stop = <uint16_t>i
+        memcpy(ends + 2 * run, &stop, 2)
+        memcpy(ends + size + run * width, values + (i - 1) * width, <size_t>width)
+        run += 1
+    return BLOCK_HEAD_BYTES + end
+
+
+cdef inline bint _same(const uint8_t* a, const uint8_t* b, int width) noexcept nogil:
+    if width == 16:
+        return load64(a) == load64(b) and load64(a + 8) == load64(b + 8)
+    return _load(a, width) == _load(b, width)
+
+
+cdef void _choose_frame(
+    Choice* choice, uint16_t* positions, const int64_t* values, const uint8_t* bad, int64_t n, int width
+) noexcept nogil:
+    """The smallest frame of reference (of 0 bits: a constant), and its exceptions."""
+    choice.bits = kc_window(values, n, n, width, &choice.base)
+    choice.exceptions = kc_outliers(positions, values, bad, n, choice.base, choice.bits)
+    choice.kind = FOR if choice.bits else CONSTANT
+    choice.bytes = kc_window_bytes(n, choice.bits, choice.exceptions, width)
+
+
+cdef int64_t _write_frame(
+    uint8_t* out,
+    const Choice* choice,
+    const uint16_t* positions,
+    const int64_t* integers,
+    const int64_t* raws,
+    int64_t n,
+    int width,
+    uint64_t flip,
+    int scale,
+    int flags,
+) noexcept nogil:
+    """A FOR or CONSTANT block; ``raws`` holds the exceptions.  Return the size of the block."""
+    cdef uint8_t* body = out + BLOCK_HEAD_BYTES
+    write_block_head(
+        out, choice.kind, choice.bits, scale, flags, n, choice.exceptions, <uint64_t>choice.base ^ flip
+    )
+    if choice.bits:
+        kc_pack(body, integers, n, width, choice.bits, <uint64_t>choice.base)
+        body += kc_packed_bytes(n, choice.bits)
+    body += _write_exceptions(body, positions, choice.exceptions, raws, flip, width)
+    return body - out
+
+
+cdef void _choose_deltas(Choice* choice, Work* work, int64_t n, int width) noexcept nogil:
+    cdef int64_t i
+    choice.kind = DELTA
+    kc_deltas(work.deltas, work.integers, n, width)
+    # The first delta is not one: it neither widens the window nor is an exception.
+    choice.bits = kc_window(work.deltas + 1, n - 1, n, width, &choice.base)
+    work.deltas[0] = choice.base
+    choice.exceptions = kc_outliers(work.jumps, work.deltas, NULL, n, choice.base, choice.bits)
+    choice.bytes = 8 + kc_window_bytes(n, choice.bits, choice.exceptions, width)
+
+
+cdef int64_t _write_deltas(
+    uint8_t* out, const Choice* choice, const Work* work, int64_t n, int width, uint64_t flip, int flags
+) noexcept nogil:
+    cdef:
+        uint8_t* body = out + BLOCK_HEAD_BYTES
+        uint64_t least = <uint64_t>choice.base
+    write_block_head(
+        out, DELTA, choice.bits, NO_SCALE, flags, n, choice.exceptions, <uint64_t>work.integers[0] ^ flip
+    )
+    memcpy(body, &least, 8)
+    body += 8
+    if choice.bits:
+        kc_pack(body, work.deltas, n, width, choice.bits, least)
+        body += kc_packed_bytes(n, choice.bits)
+    body += _write_exceptions(body, work.jumps, choice.exceptions, work.deltas, 0, width)
+    return body - out
+
+
+cdef int64_t _encode_integers(
+    uint8_t* out, Work* work, const uint8_t* values, int64_t n, int width, uint64_t flip, bint allow_delta,
+    int flags,
+) noexcept nogil:
+    """Write ``work.integers`` as the smallest block; ``values`` are the same as plain bytes.
+
+    Return the size of the block, 0 where plain bytes are not larger (nothing is written).
+    """
+    cdef:
+        Choice frame, deltas
+        int64_t runs = 0, best, runs_bytes
+        int kind
+    _choose_frame(&frame, work.outside, work.integers, NULL, n, width)
+    kind = frame.kind
+    best = frame.bytes
+    # A frame gives its cells with the least ado, then runs do: what follows must save a tenth.
+    if best > 16:
+        runs = kc_runs(work.integers, n)
+        runs_bytes = padded(2 * runs) + padded(runs * width)
+        if 10 * runs_bytes < 9 * best:
+            kind = RLE
+            best = runs_bytes
+    if allow_delta and best > 16 and n > 2:
+        _choose_deltas(&deltas, work, n, width)
+        if 10 * deltas.bytes < 9 * best:
+            kind = DELTA
+            best = deltas.bytes
+    if best >= padded(n * width):
+        return 0
+    if kind == RLE:
+        return _write_runs(out, values, n, width, runs, flags)
+    if kind == DELTA:
+        return _write_deltas(out, &deltas, work, n, width, flip, flags)
+    return _write_frame(
+        out, &frame, work.outside, work.integers, work.integers, n, width, flip, NO_SCALE, flags
+    )
+
+
+cdef int64_t _encode_decimals(
+    uint8_t* out, Work* work, const uint8_t* values, int64_t n, int width, int scale, int64_t limit
+) noexcept nogil:
+    """Write floats as integers / 10**scale; return 0 where that needs more than ``limit`` bytes."""
+    cdef:
+        Choice frame
+        int64_t bad = kc_decimals(work.integers, work.bad, values, n, width, scale)
+    if bad * (width + 2) > limit:
+        return 0
+    _choose_frame(&frame, work.outside, work.integers, work.bad if bad else NULL, n, width)
+    if frame.bytes > limit:
+        return 0
+    return _write_frame(
+        out, &frame, work.outside, work.integers, work.raws, n, width, 0, scale, 0
+    )
+
+
+cdef int64_t _encode_floats(
+    uint8_t* out, Work* work, const uint8_t* values, int64_t n, int width
+) noexcept nogil:
+    """Runs, decimals, a frame of the values' bits, planes of bits, or plain bytes."""
+    cdef:
+        int64_t plain = padded(n * width), runs, runs_bytes, limit, size, planes
+        int scale, attempt
+        Choice frame
+    kc_widen(work.raws, values, n, width, 0 if width == 4 else 1)
+    runs = kc_runs(work.raws, n)
+    if runs == 1:
+        frame.kind = CONSTANT
+        frame.bits = 0
+        frame.exceptions = 0
+        frame.base = work.raws[0]
+        return _write_frame(out, &frame, NULL, work.raws, work.raws, n, width, 0, NO_SCALE, 0)
+    runs_bytes = padded(2 * runs) + padded(runs * width)
+    limit = plain * 9 / 10
+    for attempt in range(2):
+        scale = work.scale
+        if attempt or scale < 0:
+            scale = kc_pick_scale(values, n, width)
+            if scale < 0 or (attempt and scale == work.scale):
+                break
+        size = _encode_decimals(out, work, values, n, width, scale, limit)
+        if size:
+            work.scale = scale
+            if 10 * runs_bytes < 9 * (size - BLOCK_HEAD_BYTES):
+                return _write_runs(out, values, n, width, runs, 0)
+            return size
+        if work.scale < 0:
+            break
+    if runs_bytes < limit:
+        return _write_runs(out, values, n, width, runs, 0)
+    _choose_frame(&frame, work.outside, work.raws, NULL, n, width)
+    planes = 8 * width * ((n + 7) >> 3)
+    if n >= SHUFFLE_FROM:
+        kc_shuffle(work.planes, values, n, width)
+    if n >= SHUFFLE_FROM and kc_shuffled_estimate(work.planes, planes) < (frame.bytes if frame.bytes < limit else limit) * 9 / 10:
+        write_block_head(out, BITSHUFFLE, 0, NO_SCALE, 0, n, 0, 0)
+        memcpy(out + BLOCK_HEAD_BYTES, work.planes, <size_t>planes)
+        return BLOCK_HEAD_BYTES + planes
+    if frame.bytes < limit:
+        return _write_frame(out, &frame, work.outside, work.raws, work.raws, n, width, 0, NO_SCALE, 0)
+    return 0
+
+
+cdef int64_t _encode_wide(
+    uint8_t* out, Work* work, const uint8_t* values, int64_t n, bint allow_delta
+) noexcept nogil:
+    """16-byte values: as 8-byte integers where they fit, else as runs or plain bytes."""
+    cdef int64_t runs = 1, i, size
+    if kc_narrow(work.integers, values, n):
+        memcpy(work.raws, work.integers, <size_t>(8 * n))
+        size = _encode_integers(out, work, <const uint8_t*>work.raws, n, 8, 0, allow_delta, NARROW)
+        if size:
+            return size
+        size = _write_plain(out, <const uint8_t*>work.raws, n, 8)
+        out[3] = NARROW
+        return size
+    for i in range(1, n):
+        runs += not _same(values + 16 * i, values + 16 * (i - 1), 16)
+    if 10 * (padded(2 * runs) + 16 * runs) < 9 * 16 * n:
+        return _write_runs(out, values, n, 16, runs, 0)
+    return 0
+
+
+cdef int64_t _encode_block(
+    uint8_t* out, Work* work, const uint8_t* values, int64_t n, int width, int kind, bint allow_delta, bint plain
+) noexcept nogil:
+    cdef:
+        int64_t size = 0
+        bint is_signed = kind == KIND_SIGNED or kind == KIND_DECIMAL
+    if n == 0:
+        write_block_head(out, CONSTANT, 0, NO_SCALE, NARROW if width == 16 else 0, 0, 0, 0)
+        return BLOCK_HEAD_BYTES
+    if not plain:
+        if width == 16:
+            size = _encode_wide(out, work, values, n, allow_delta)
+        elif kind == KIND_FLOAT:
+            size = _encode_floats(out, work, values, n, width)
+        else:
+            kc_widen(work.integers, values, n, width, is_signed)
+            size = _encode_integers(
+                out, work, values, n, width, SIGN if width == 8 and not is_signed else 0, allow_delta, 0
+            )
+    return size if size else _write_plain(out, values, n, width)
+
+
+cdef int64_t _encode(
+    uint8_t* out,
+    const uint8_t* values,
+    int64_t rows,
+    int width,
+    int kind,
+    const uint8_t* bits,
+    bint allow_delta,
+    bint plain,
+) noexcept nogil:
+    """Write a whole payload; return its size."""
+    cdef:
+        Work work
+        Page page
+        int64_t at = page_head_bytes(rows, bits != NULL), index = 0, row = 0, n
+        uint32_t entry
+        uint8_t* directory = directory_of(out, rows, bits != NULL)
+    write_page_head(out, rows, CLASS_FIXED, width, bits)
+    memset(out + at - 8, 0, 8)
+    page.bits = bits
+    work.scale = SCALE_UNKNOWN
+    while row < rows:
+        entry = <uint32_t>at
+        memcpy(directory + 4 * index, &entry, 4)
+        n = rows - row if rows - row < BLOCK_ROWS else BLOCK_ROWS
+        if page_values(&page, row, n) == n:
+            at += _encode_block(
+                out + at, &work, values + row * width, n, width, kind, allow_delta, plain
+            )
+        else:
+            kc_gather(work.values, values + row * width, bits, row, n, width)
+            at += _encode_block(
+                out + at, &work, work.values, page_values(&page, row, n), width, kind, allow_delta, plain
+            )
+        row += n
+        index += 1
+    entry = <uint32_t>at
+    memcpy(directory + 4 * index, &entry, 4)
+    return at
+
+
+def encode_fixed(
+    const uint8_t[::1] values not None,
+    int width,
+    int kind,
+    const uint8_t[::1] validity=None,
+    *,
+    bint allow_delta=True,
+    bint plain=False,
+):
+    """Return the payload of up to 16,384 cells of ``width`` bytes.
+
+    ``validity`` is a bitmap (1: not null) or None; a bitmap without a 0 is left out.  What null
+    cells hold is lost.  ``allow_delta`` false keeps to forms that give a cell without decoding its
+    block; ``plain`` true stores the bytes as they are.
+
+    Raises ValueError for a width or kind that is none, floats that are not 4 or 8 bytes wide, too
+    many rows, or a bitmap that is too short.
+    """
+    cdef:
+        Py_ssize_t rows, bound
+        int64_t size
+        const uint8_t* bits = NULL
+        const uint8_t* first = NULL
+        Page page
+        uint8_t[::1] out
+    _check_width(width)
+    if kind not in (KIND_UNSIGNED, KIND_SIGNED, KIND_FLOAT, KIND_DECIMAL, KIND_BOOL):
+        raise ValueError(f"kind {kind} is not one of a fixed column")
+    if kind == KIND_FLOAT and width != 4 and width != 8:
+        raise ValueError(f"floats of {width} bytes")
+    if values.shape[0] % width:
+        raise ValueError(f"{values.shape[0]} bytes are no whole number of cells of {width} bytes")
+    rows = values.shape[0] // width
+    if rows > PAGE_ROWS:
+        raise ValueError(f"{rows} rows in a page of {PAGE_ROWS}")
+    if validity is not None and validity.shape[0] < (rows + 7) >> 3:
+        raise ValueError(f"a bitmap of {validity.shape[0]} bytes has no {rows} bits")
+    if rows:
+        first = &values[0]
+        if validity is not None:
+            page.bits = &validity[0]
+            if page_values(&page, 0, rows) < rows:
+                bits = page.bits
+    # No block is larger than plain bytes, but for planes of bits, up to 7 values.
+    bound = (
+        page_head_bytes(rows, bits != NULL)
+        + rows * width
+        + (BLOCK_HEAD_BYTES + 8 + 7 * 8) * ((rows + BLOCK_ROWS - 1) // BLOCK_ROWS)
+    )
+    scratch = np.empty(bound, np.uint8)
+    out = scratch
+    with nogil:
+        size = _encode(&out[0], first, rows, width, kind, bits, allow_delta, plain)
+    assert size <= bound
+    return PyBytes_FromStringAndSize(<const char*>&out[0], size)

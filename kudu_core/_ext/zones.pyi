@@ -1,0 +1,13 @@
+import numpy as np
+import numpy.typing as npt
+
+Bytes = bytes | bytearray | memoryview | npt.NDArray[np.uint8]  # const uint8_t[::1]
+
+def zone_fixed(
+    values: Bytes, width: int, kind: int, validity: Bytes | None = None
+) -> tuple[bytes | None, bytes | None, int, int]: ...
+def zone_binary(
+    offsets: npt.NDArray[np.int32],  # const int32_t[::1]
+    data: Bytes,
+    validity: Bytes | None = None,
+) -> tuple[bytes | None, bytes | None, int]: ...

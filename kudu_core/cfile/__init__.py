@@ -1,0 +1,46 @@
+"""How values become bytes on disk: ``.rows`` and ``.delta`` files, their columns and pages.
+
+``container`` frames and checks the pieces of a file; ``page`` adds codecs; ``column_writer`` and
+``column_reader`` store one column with its zone maps; ``rows_file`` and ``delta_file`` make the two
+kinds of files of columns; ``page_cache`` keeps pages in memory.  Layouts: docs/format.md.
+"""
+
+from kudu_core.cfile.container import FileMeta
+from kudu_core.cfile.delta_file import (
+    OP_ALIVE,
+    OP_DEAD,
+    OP_DELETE,
+    OP_UPDATE,
+    REDO,
+    UNDO,
+    DeltaFile,
+    DeltaMeta,
+    write_delta_file,
+)
+from kudu_core.cfile.page import BLOCK_ROWS, PAGE_ROWS
+from kudu_core.cfile.page_cache import CacheStatistics, PageCache
+from kudu_core.cfile.rows_file import RowsFile, RowsMeta, write_rows_file
+from kudu_core.cfile.specs import ColumnSpec
+from kudu_core.cfile.zone import Zone
+
+__all__ = [
+    "BLOCK_ROWS",
+    "OP_ALIVE",
+    "OP_DEAD",
+    "OP_DELETE",
+    "OP_UPDATE",
+    "PAGE_ROWS",
+    "REDO",
+    "UNDO",
+    "CacheStatistics",
+    "ColumnSpec",
+    "DeltaFile",
+    "DeltaMeta",
+    "FileMeta",
+    "PageCache",
+    "RowsFile",
+    "RowsMeta",
+    "Zone",
+    "write_delta_file",
+    "write_rows_file",
+]

@@ -1,0 +1,197 @@
+"""Write one column: dictionary, pages, page index.
+
+The whole column comes from memory.  The module knows nothing of what the column is for: base
+columns, insert times, encoded keys, rowids and updates of a delta file are all stored by it.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+
+from kudu_core._ext import blocks
+from kudu_core.cfile import page as pages
+from kudu_core.cfile import zone as zones
+from kudu_core.cfile.container import SECTION_DICTIONARY, SECTION_PAGE_INDEX, Extent, FileWriter
+from kudu_core.cfile.page import ENCODING_CODES, ENCODING_VALUES, PAGE_ROWS
+from kudu_core.cfile.specs import (
+    DICTIONARY_HEAD,
+    DICTIONARY_WORDS,
+    INDEX_ENTRY,
+    INDEX_HEAD,
+    ROLES,
+    ZONE_HIGH_CUT,
+    ZONE_HIGH_OPEN,
+    ZONE_LOW_CUT,
+    ZONE_PRESENT,
+    ColumnSpec,
+    code_width,
+    word,
+    zone_width,
+)
+from kudu_core.cfile.zone import Zone
+from kudu_core.common.rowblock import ColumnBuffers
+
+
+def write_column(
+    writer: FileWriter, spec: ColumnSpec, column: ColumnBuffers, *, allow_delta: bool = True
+) -> dict[str, Any]:
+    """Append a column's dictionary, pages and page index; return its entry for the footer.
+
+    ``allow_delta`` false keeps every encoding one that gives a cell without decoding its block.
+    """
+    assert spec.role in ROLES
+    assert column.width == spec.type.width
+    dictionary: Extent | None = None
+    words: int | None = None
+    word_list: ColumnBuffers | None = None
+    stored, kind, encoding = column, spec.type.kind, ENCODING_VALUES
+    if column.width == 0 and spec.encoding in ("auto", "dictionary") and spec.role != "keys":
+        built = _build_dictionary(column, forced=spec.encoding == "dictionary")
+        if built is not None:
+            stored, word_list = built
+            words = word_list.length
+            kind, encoding = 0, ENCODING_CODES
+            dictionary = _write_dictionary(writer, word_list, spec.compression)
+    start = writer.offset
+    bound_width = zone_width(column.width, words)
+    index = bytearray()
+    page_zones: list[Zone] = []
+    for lower in range(0, column.length, PAGE_ROWS):
+        upper = min(lower + PAGE_ROWS, column.length)
+        payload, low, high, null_count, nan_count = _encode_page(
+            stored, lower, upper, kind, spec, allow_delta
+        )
+        offset = writer.offset
+        compressible = _has_raw_blocks(payload)
+        size = pages.add_page(writer, payload, encoding, spec.compression if compressible else "none")
+        page_zone, flags, low_raw, high_raw = _page_zone(
+            low, high, null_count, nan_count, upper - lower, column.width == 0, word_list
+        )
+        page_zones.append(page_zone)
+        index += INDEX_ENTRY.pack(offset, size, null_count, nan_count, flags)
+        index += low_raw.ljust(bound_width, b"\0") + high_raw.ljust(bound_width, b"\0")
+    end = writer.offset
+    extent = writer.add_section(
+        SECTION_PAGE_INDEX, [INDEX_HEAD.pack(len(page_zones), bound_width, 0), bytes(index)]
+    )
+    return {
+        "id": spec.id,
+        "role": spec.role,
+        "type": spec.type.name,
+        "nullable": spec.nullable,
+        "rows": column.length,
+        "pages": [start, end - start],
+        "index": list(extent),
+        "dictionary": None if dictionary is None else list(dictionary),
+        "words": words,
+        "zone": zones.merge(spec.type, page_zones).to_json(),
+    }
+
+
+def _encode_page(
+    column: ColumnBuffers, lower: int, upper: int, kind: int, spec: ColumnSpec, allow_delta: bool
+) -> tuple[bytes, bytes | None, bytes | None, int, int]:
+    """Payload, lowest and highest value, null count and NaN count of a page's rows."""
+    validity = column.validity
+    if validity is not None:
+        validity = validity[lower // 8 : (upper + 7) // 8]
+    if column.width:
+        values = column.values[lower * column.width : upper * column.width]
+        low, high, null_count, nan_count = blocks.zone_fixed(values, column.width, kind, validity)
+        payload = blocks.encode_fixed(
+            values,
+            column.width,
+            kind,
+            validity if null_count else None,
+            allow_delta=allow_delta,
+            plain=spec.encoding == "plain",
+        )
+        return payload, low, high, null_count, nan_count
+    assert column.offsets is not None
+    offsets = column.offsets[lower : upper + 1]
+    low, high, null_count = blocks.zone_binary(offsets, column.values, validity)
+    payload = blocks.encode_binary(
+        offsets, column.values, validity if null_count else None, spec.encoding == "prefix"
+    )
+    return payload, low, high, null_count, 0
+
+
+def _page_zone(
+    low: bytes | None,
+    high: bytes | None,
+    null_count: int,
+    nan_count: int,
+    rows: int,
+    binary: bool,
+    words: ColumnBuffers | None,
+) -> tuple[Zone, int, bytes, bytes]:
+    """The zone of a page, and how its index entry says it: flags and two raw bounds."""
+    if low is None or high is None:
+        return Zone(None, None, null_count, nan_count, rows), 0, b"", b""
+    if not binary:
+        return Zone(low, high, null_count, nan_count, rows), ZONE_PRESENT, low, high
+    raw = (b"", b"")
+    if words is not None:
+        first, last = int.from_bytes(low, "little"), int.from_bytes(high, "little")
+        raw = first.to_bytes(4, "little"), last.to_bytes(4, "little")
+        low, high = word(words, first), word(words, last)
+    low, low_exact, cut, high_exact = zones.cut_bounds(low, high)
+    zone = Zone(low, cut, null_count, 0, rows, low_exact, high_exact)
+    if words is not None:
+        return zone, ZONE_PRESENT, *raw
+    flags = ZONE_PRESENT
+    flags |= 0 if low_exact else ZONE_LOW_CUT
+    flags |= 0 if high_exact else ZONE_HIGH_CUT
+    if cut is None:
+        cut = b""
+        flags = flags & ~ZONE_HIGH_CUT | ZONE_HIGH_OPEN
+    return zone, flags, bytes((len(low),)) + low, bytes((len(cut),)) + cut
+
+
+def _build_dictionary(column: ColumnBuffers, forced: bool) -> tuple[ColumnBuffers, ColumnBuffers] | None:
+    """Codes and sorted words of a string column, or None where a dictionary does not pay."""
+    assert column.offsets is not None
+    rows = column.length
+    data_bytes = int(column.offsets[-1]) - int(column.offsets[0]) if rows else 0
+    if not data_bytes:
+        return None
+    # Codes and words must stay below four fifths of the strings, or they only cost a step.
+    limit = pages.RAW_LIMIT_BYTES if forced else min(int(0.8 * data_bytes), pages.RAW_LIMIT_BYTES)
+    built = blocks.dictionary_build(column.offsets, column.values, column.validity, DICTIONARY_WORDS, limit)
+    if built is None:
+        return None
+    codes, offsets, data = built
+    count = len(offsets) - 1
+    code_bytes = rows * max(count - 1, 1).bit_length() // 8
+    if count == 0 or (not forced and len(data) + 4 * count + code_bytes > 0.8 * (data_bytes + rows)):
+        return None
+    width = code_width(count)
+    codes = np.ascontiguousarray(codes, f"<u{width}").view(np.uint8)
+    return (
+        ColumnBuffers(width, rows, codes, None, column.validity),
+        ColumnBuffers(0, count, data, offsets, None),
+    )
+
+
+def _write_dictionary(writer: FileWriter, words: ColumnBuffers, compression: str) -> Extent:
+    assert words.offsets is not None
+    raw = words.offsets.astype("<u4").tobytes() + words.values[: words.offsets[-1]].tobytes()
+    codec, stored = pages.compress(raw, compression)
+    head = DICTIONARY_HEAD.pack(words.length, codec, 0, 0, len(raw))
+    return writer.add_section(SECTION_DICTIONARY, [head, stored])
+
+
+# Kinds of mini-blocks that hold values as they came (docs/format.md): worth a codec.
+_RAW_BLOCK_KINDS = (0, 5, 6)
+
+
+def _has_raw_blocks(payload: bytes) -> bool:
+    rows, _, _, flags, count = pages.PAYLOAD_HEAD.unpack_from(payload)
+    at = pages.PAYLOAD_HEAD.size
+    if flags & 1:
+        at += ((rows + 7) // 8 + 7) // 8 * 8
+    starts = struct.unpack_from(f"<{count}I", payload, at)
+    return any(payload[start] in _RAW_BLOCK_KINDS for start in starts)

@@ -1,0 +1,366 @@
+"""``.delta`` files: changes of rows of one DiskRowSet, by rowid and time.
+
+    header | rowid, timestamp, op columns | per changed column: entry, value columns | footer | trailer
+
+An *entry* is one change of one row.  REDO entries lead forward in time and are sorted by (rowid,
+timestamp ascending); UNDO entries lead backward, by (rowid, timestamp descending).  An entry names
+new (REDO) or old (UNDO) values of any subset of columns: each changed column stores the ordinals of
+its entries and the values.  Page indexes of the rowid and entry columns lead from rows to pages, so
+a few rows cost a few pages.
+Layout: docs/format.md, "Delta files".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from kudu_core.cfile.column_reader import ColumnReader, column_entries, need
+from kudu_core.cfile.column_writer import write_column
+from kudu_core.cfile.container import KIND_DELTA, Extent, FileReader, FileWriter
+from kudu_core.cfile.page import PAGE_ROWS
+from kudu_core.cfile.specs import ColumnSpec
+from kudu_core.cfile.zone import Zone
+from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.types import ColumnType
+
+if TYPE_CHECKING:
+    from kudu_core.cfile.page_cache import PageCache
+    from kudu_core.fs.api import FileSystem
+
+    U8 = npt.NDArray[np.uint8]
+    U32 = npt.NDArray[np.uint32]
+    U64 = npt.NDArray[np.uint64]
+
+REDO = "redo"
+UNDO = "undo"
+
+OP_UPDATE = 1
+OP_DELETE = 2  # REDO: the row is dead from its timestamp on
+OP_DEAD = 2  # UNDO: the row is absent before its timestamp
+OP_ALIVE = 3  # UNDO: the row is present before its timestamp, with this image
+
+ROWID_ID = -3
+TIMESTAMP_ID = -4
+OP_ID = -5
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaMeta:
+    """What a manifest records of a ``.delta`` file.
+
+    ``delete_count`` counts DELETE or DEAD, ``reinsert_count`` ALIVE entries; ``updates`` the values
+    by column id; the times are None where they are the record's.
+    """
+
+    kind: str
+    entries: int
+    size: int
+    footer_crc: int
+    min_ts: int | None
+    max_ts: int | None
+    min_rowid: int
+    max_rowid: int
+    delete_count: int
+    reinsert_count: int
+    updates: dict[int, int]
+    column_stats: dict[int, dict[str, Any]]
+
+
+def write_delta_file(
+    fs: FileSystem,
+    path: str,
+    kind: str,
+    rowids: U32,
+    ts: U64 | None,
+    ops: U8,
+    columns: Mapping[int, tuple[ColumnSpec, U32, ColumnBuffers]],
+    *,
+    file_id: bytes | None = None,
+) -> DeltaMeta:
+    """Write and sync a file of at least one entry; the directory is the caller's.
+
+    Parameters
+    ----------
+    kind : "redo" or "undo"
+    rowids : (entries,) uint32, ascending
+    ts : (entries,) uint64, within a rowid strictly ascending (REDO) or descending (UNDO);
+        None: the record's, rowids are then strictly ascending
+    ops : (entries,) uint8
+    columns
+        By column id: its spec, the ordinals of the entries that change it (strictly ascending), and
+        as many values.
+
+    An exception leaves no file behind.
+    """
+    entries = len(rowids)
+    assert kind in (REDO, UNDO) and entries and len(ops) == entries
+    assert in_order(kind, rowids, ts), "entries are not sorted by rowid and time"
+    delete_count = int(np.count_nonzero(ops == OP_DELETE))
+    reinsert_count = int(np.count_nonzero(ops == OP_ALIVE))
+    writer = FileWriter(fs, path, KIND_DELTA, file_id=file_id)
+    try:
+        stored = [
+            _write_numbers(writer, ROWID_ID, "rowid", "uint32", rowids),
+            _write_numbers(writer, OP_ID, "op", "uint8", ops),
+        ]
+        if ts is not None:
+            assert len(ts) == entries
+            stored.append(_write_numbers(writer, TIMESTAMP_ID, "timestamp", "uint64", ts))
+        stats: dict[int, dict[str, Any]] = {}
+        for id_, (spec, positions, column) in columns.items():
+            assert spec.id == id_ and spec.role in ("key", "value")
+            assert len(positions) == column.length > 0 and positions[-1] < entries
+            assert len(positions) == 1 or bool((positions[1:] > positions[:-1]).all())
+            stored.append(_write_numbers(writer, id_, "entry", "uint32", positions))
+            stored.append(write_column(writer, spec, column))
+            size = sum((stored[-1][part] or (0, 0))[1] for part in ("pages", "index", "dictionary"))
+            stats[id_] = {"bytes": size, **stored[-1]["zone"]}
+        meta = {
+            "kind": kind,
+            "entries": entries,
+            "columns": stored,
+            "delete_count": delete_count,
+            "reinsert_count": reinsert_count,
+        }
+        file = writer.finish(meta)
+    except BaseException:
+        writer.abort()
+        raise
+    return DeltaMeta(
+        kind,
+        entries,
+        file.size,
+        file.footer_crc,
+        None if ts is None else int(ts.min()),
+        None if ts is None else int(ts.max()),
+        int(rowids[0]),
+        int(rowids[-1]),
+        delete_count,
+        reinsert_count,
+        {id_: len(positions) for id_, (_, positions, _) in columns.items()},
+        stats,
+    )
+
+
+def in_order(kind: str, rowids: U32, ts: U64 | None) -> bool:
+    """Whether entries are sorted by rowid, and within a rowid by strictly rising or falling time."""
+    if len(rowids) < 2:
+        return True
+    later = rowids[1:] > rowids[:-1]
+    if ts is None:
+        return bool(later.all())
+    apart = ts[1:] > ts[:-1] if kind == REDO else ts[1:] < ts[:-1]
+    return bool((later | ((rowids[1:] == rowids[:-1]) & apart)).all())
+
+
+def _write_numbers(
+    writer: FileWriter, id_: int, role: str, type_name: str, values: npt.NDArray[Any]
+) -> dict[str, Any]:
+    type_ = ColumnType.parse(type_name)
+    raw = np.ascontiguousarray(values, type_.dtype).view(np.uint8)
+    column = ColumnBuffers(type_.width, len(values), raw, None, None)
+    return write_column(writer, ColumnSpec(id_, type_, False, role), column)
+
+
+class DeltaFile:
+    """An open ``.delta`` file.  Thread safe; works on after the file is unlinked, until ``close``.
+
+    All ranges are of rowids, half-open.  Raises ``NotSupported`` or ``Corruption`` at open or later,
+    where the bytes are first read.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        path: str,
+        cache: PageCache | None = None,
+        *,
+        size: int | None = None,
+        footer_crc: int | None = None,
+    ) -> None:
+        self.path = path
+        self.file = FileReader(fs, path, KIND_DELTA, size=size, footer_crc=footer_crc, cache=cache)
+        try:
+            self._open()
+        except BaseException:
+            self.file.close()
+            raise
+
+    def _open(self) -> None:
+        file, footer = self.file, self.file.footer
+        at = file.footer_extent.offset
+        self.kind: str = footer.get("kind", "")
+        if self.kind not in (REDO, UNDO):
+            file.damaged(at, f"footer: a delta file of kind {self.kind!r}")
+        self.entry_count = need(file, footer.get("entries"), "entries", 1, 1 << 40)
+        self.delete_count = need(file, footer.get("delete_count"), "deletes", 0, self.entry_count)
+        self.reinsert_count = need(file, footer.get("reinsert_count"), "reinserts", 0, self.entry_count)
+        own: dict[int, ColumnReader] = {}
+        self._positions: dict[int, ColumnReader] = {}
+        self._values: dict[int, ColumnReader] = {}
+        for entry in column_entries(file):
+            column = ColumnReader(file, entry)
+            id_, role = column.spec.id, column.spec.role
+            place = own if id_ < 0 else self._positions if role == "entry" else self._values
+            if id_ in place:
+                file.damaged(at, f"footer: column {id_} is double")
+            place[id_] = column
+        for id_, width in ((ROWID_ID, 4), (OP_ID, 1), (TIMESTAMP_ID, 8)):
+            found = own.get(id_)
+            if found is None and id_ != TIMESTAMP_ID:
+                file.damaged(at, f"footer: column {id_} is missing")
+            if found is not None and (found.width != width or found.rows != self.entry_count):
+                file.damaged(at, f"footer: column {id_} is not one of {self.entry_count} entries")
+        if self._positions.keys() != self._values.keys():
+            file.damaged(at, "footer: updates without entries, or entries without updates")
+        for id_, column in self._positions.items():
+            if column.width != 4 or column.rows != self._values[id_].rows or not column.rows:
+                file.damaged(at, f"footer: column {id_} has other entries than values")
+        self._rowids, self._ops, self._ts = own[ROWID_ID], own[OP_ID], own.get(TIMESTAMP_ID)
+        self.min_rowid, self.max_rowid = _limits(self._rowids)
+        self.min_ts = self.max_ts = None
+        if self._ts is not None:
+            self.min_ts, self.max_ts = _limits(self._ts)
+
+    @property
+    def has_timestamps(self) -> bool:
+        """False: every entry has the timestamp of the record that names the file."""
+        return self._ts is not None
+
+    @property
+    def column_ids(self) -> tuple[int, ...]:
+        """The changed columns."""
+        return tuple(self._values)
+
+    @property
+    def updates_per_column(self) -> dict[int, int]:
+        return {id_: column.rows for id_, column in self._values.items()}
+
+    def spec(self, column_id: int) -> ColumnSpec:
+        return self._values[column_id].spec
+
+    def zone(self, column_id: int) -> Zone:
+        """Bounds of all values that the file gives a column."""
+        return self._values[column_id].zone
+
+    def close(self) -> None:
+        """Idempotent; reads after it raise ``Closed``."""
+        self.file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------ reading
+
+    def span(self, row_lower: int, row_upper: int) -> tuple[int, int, U32]:
+        """Entries [lower, upper) of the rows, and their rowids."""
+        if row_lower > self.max_rowid or row_upper <= self.min_rowid or row_lower >= row_upper:
+            return 0, 0, np.empty(0, np.uint32)
+        return _span(self._rowids, row_lower, row_upper)
+
+    def entries(self, row_lower: int = 0, row_upper: int = 1 << 32) -> tuple[U32, U64 | None, U8]:
+        """``(rowids, timestamps or None, ops)`` of the rows' entries, in file order."""
+        lower, upper, rowids = self.span(row_lower, row_upper)
+        ts = None if self._ts is None else self._ts.read(lower, upper).values.view("<u8")
+        return rowids, ts, self._ops.read(lower, upper).values
+
+    def updates(
+        self, column_id: int, row_lower: int = 0, row_upper: int = 1 << 32
+    ) -> tuple[U32, U64 | None, ColumnBuffers]:
+        """``(rowids, timestamps or None, values)`` of a column's changes, in file order.
+
+        Nothing for a column that the file does not change is an error of the caller (KeyError).
+        """
+        rowids, ts, _, values = self.updates_with_entries(column_id, row_lower, row_upper)
+        return rowids, ts, values
+
+    def updates_with_entries(
+        self, column_id: int, row_lower: int = 0, row_upper: int = 1 << 32
+    ) -> tuple[U32, U64 | None, U32, ColumnBuffers]:
+        """Like ``updates``, with the ordinal of each change's entry in the file before the values."""
+        positions, values = self._positions[column_id], self._values[column_id]
+        lower, upper, rowids = self.span(row_lower, row_upper)
+        if lower == upper:
+            none = np.empty(0, np.uint32)
+            return none, None if self._ts is None else np.empty(0, np.uint64), none, values.read(0, 0)
+        first, last, found = _span(positions, lower, upper)
+        picked = found - np.uint32(lower)
+        ts = None
+        if self._ts is not None:
+            ts = self._ts.read(lower, upper).values.view("<u8")[picked]
+        return rowids[picked], ts, found, values.read(first, last)
+
+    def liveness(self, row_lower: int = 0, row_upper: int = 1 << 32) -> tuple[U32, U64 | None, U8]:
+        """The entries that are no updates: ``(rowids, timestamps or None, ops)``."""
+        if not self.delete_count and not self.reinsert_count:
+            empty = np.empty(0, np.uint32)
+            return empty, None if self._ts is None else np.empty(0, np.uint64), np.empty(0, np.uint8)
+        rowids, ts, ops = self.entries(row_lower, row_upper)
+        keep = ops != OP_UPDATE
+        return rowids[keep], None if ts is None else ts[keep], ops[keep]
+
+    # ------------------------------------------------------------------ verification
+
+    def verify(self) -> None:
+        """Read and check every byte, past the cache; raises ``Corruption`` at the first damage."""
+        file = self.file
+        columns = [self._rowids, self._ops, *self._positions.values(), *self._values.values()]
+        if self._ts is not None:
+            columns.append(self._ts)
+        extents: list[Extent] = []
+        for column in columns:
+            extents += column.extents()
+            column.verify()
+        file.verify_layout(extents)
+        rowids, ts, ops = self.entries()
+        at = self._rowids.extent.offset
+        if len(rowids) != self.entry_count or not in_order(self.kind, rowids, ts):
+            file.damaged(at, "entries are not sorted by rowid and time")
+        counts = np.bincount(ops, minlength=4)
+        wanted = self.delete_count, self.reinsert_count
+        if (int(counts[OP_DELETE]), int(counts[OP_ALIVE])) != wanted or counts[0] or len(counts) > 4:
+            file.damaged(self._ops.extent.offset, "other operations than the footer counts")
+        for column in self._positions.values():
+            positions = column.read(0, column.rows).values.view("<u4")
+            if positions[-1] >= self.entry_count or bool((positions[1:] <= positions[:-1]).any()):
+                file.damaged(column.extent.offset, "the entries of a column do not ascend")
+
+
+def _limits(column: ColumnReader) -> tuple[int, int]:
+    zone = column.zone
+    width = column.width
+    if zone.minimum is None or zone.maximum is None or len(zone.minimum) != width != len(zone.maximum):
+        column.file.damaged(column.file.footer_extent.offset, "footer: bounds of rowids or times")
+    return int.from_bytes(zone.minimum, "little"), int.from_bytes(zone.maximum, "little")
+
+
+def _span(column: ColumnReader, lower: int, upper: int) -> tuple[int, int, U32]:
+    """Of an ascending uint32 column: the cells with values in [lower, upper), and those values."""
+    if column.page_count == 1:
+        first_page, end_page = 0, 1
+    else:
+        index = column.index()
+        lows = np.ascontiguousarray(index["low"]).view("<u4").ravel()
+        highs = np.ascontiguousarray(index["high"]).view("<u4").ravel()
+        first_page = int(np.searchsorted(highs, lower))
+        end_page = int(np.searchsorted(lows, upper))
+    if first_page >= end_page:
+        return 0, 0, np.empty(0, np.uint32)
+    base = first_page * PAGE_ROWS
+    end = min(end_page * PAGE_ROWS, column.rows)
+    values: Any = column.read(base, end).values.view("<u4")
+    begin = int(np.searchsorted(values, lower))
+    stop = int(np.searchsorted(values, upper))
+    found = values[begin:stop]
+    if len(found) and not lower <= int(found.min()) <= int(found.max()) < upper:
+        # Callers index with these: they must hold whatever order the file keeps.
+        column.file.damaged(column.extent.offset, "rowids or entries do not ascend")
+    return base + begin, base + stop, found

@@ -1,0 +1,133 @@
+"""Frame, compress and check pages.  Layout: docs/format.md, "Page frame".
+
+A page's payload is what ``_ext.blocks`` encodes: up to 16,384 values of one column in mini-blocks
+of 1,024.  This module adds the frame, the codec and the CRC, and takes them off again; the payload
+that it hands out has the class, width and row count that the caller expects.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from kudu_core._ext.crc32c import crc32c
+from kudu_core.cfile.container import SECTION_PAGE
+from kudu_core.errors import NotSupported
+
+if TYPE_CHECKING:
+    from kudu_core.cfile.container import FileReader, FileWriter
+
+PAGE_ROWS = 16_384
+BLOCK_ROWS = 1_024
+PAGE_BITS = 14
+assert 1 << PAGE_BITS == PAGE_ROWS
+
+ENCODING_VALUES = 0  # the payload holds the column's values
+ENCODING_CODES = 1  # it holds ordinals of the column's sorted dictionary
+
+CODEC_NONE = 0
+CODEC_LZ4 = 1
+CODEC_ZSTD = 2
+
+# crc, payload bytes, raw bytes, encoding, codec, flags
+PAGE_FRAME = struct.Struct("<IIIBBH")
+# rows, class, width, flags, blocks: the head of every payload
+PAYLOAD_HEAD = struct.Struct("<IBBBB")
+assert PAGE_FRAME.size == 16
+assert PAYLOAD_HEAD.size == 8
+
+RAW_LIMIT_BYTES = 64 << 20
+"""A page that decompresses to more is refused; larger ones are stored as they are."""
+
+_WORTH_IT_FROM_BYTES = 64
+_KEPT_BELOW = 0.9  # a codec stays only where it saves 10% (Kudu's min_compression_ratio)
+
+# One-shot codecs without state: both may be used by several threads at once.
+_LZ4 = pa.Codec("lz4_raw")
+_ZSTD = pa.Codec("zstd", compression_level=3)
+_DECODERS = {CODEC_LZ4: _LZ4, CODEC_ZSTD: _ZSTD}
+
+
+def compress(payload: Any, compression: str) -> tuple[int, Any]:
+    """Return the codec's number and the bytes to store; codec 0 where compressing does not pay."""
+    if compression == "none" or not _WORTH_IT_FROM_BYTES <= len(payload) <= RAW_LIMIT_BYTES:
+        return CODEC_NONE, payload
+    if compression == "zstd":
+        number, codec = CODEC_ZSTD, _ZSTD
+    else:
+        number, codec = CODEC_LZ4, _LZ4
+    packed = codec.compress(payload, asbytes=True)
+    if len(packed) > _KEPT_BELOW * len(payload):
+        return CODEC_NONE, payload
+    return number, packed
+
+
+def decompress(reader: FileReader, offset: int, codec: int, stored: Any, raw_bytes: int) -> Any:
+    """Undo ``compress`` into exactly ``raw_bytes`` bytes, never more."""
+    if codec == CODEC_NONE:
+        if raw_bytes != len(stored):
+            reader.damaged(offset, f"{len(stored)} stored bytes, declared as {raw_bytes}")
+        return stored
+    decoder = _DECODERS.get(codec)
+    if decoder is None:
+        raise NotSupported(f"{reader.path} at byte {offset}: codec {codec} is not known to this version")
+    if raw_bytes > RAW_LIMIT_BYTES:
+        reader.damaged(offset, f"{raw_bytes} bytes after decompression exceed {RAW_LIMIT_BYTES}")
+    try:
+        # Both decoders write into a buffer of this size and stop there.
+        raw = decoder.decompress(pa.py_buffer(stored), decompressed_size=raw_bytes, asbytes=True)
+    except (OSError, ValueError) as error:
+        reader.damaged(offset, f"cannot be decompressed: {error}")
+    if len(raw) != raw_bytes:
+        reader.damaged(offset, f"{len(raw)} bytes after decompression, declared as {raw_bytes}")
+    return raw
+
+
+def add_page(writer: FileWriter, payload: Any, encoding: int, compression: str) -> int:
+    """Append a page to the file; return its size with the frame."""
+    codec, stored = compress(payload, compression)
+    rest = PAGE_FRAME.pack(0, len(stored), len(payload), encoding, codec, 0)[4:]
+    crc = crc32c(stored, crc32c(rest, writer.place_crc(SECTION_PAGE)))
+    writer.append(crc.to_bytes(4, "little") + rest)
+    writer.append(stored)
+    return PAGE_FRAME.size + len(stored)
+
+
+def open_page(
+    reader: FileReader,
+    data: bytes,
+    offset: int,
+    encoding: int,
+    width: int,
+    rows: int,
+    nulls: bool,
+) -> Any:
+    """Check a framed page that was read from ``offset``; return its payload, decompressed.
+
+    It must hold ``rows`` values of the physical ``width`` (0: variable), some of them null or none.
+    """
+    view = memoryview(data)
+    crc, payload_bytes, raw_bytes, found_encoding, codec, flags = PAGE_FRAME.unpack_from(view)
+    if payload_bytes != len(view) - 16:
+        reader.damaged(offset, f"a page of {payload_bytes} bytes in {len(view) - 16}")
+    if crc32c(view[4:], reader.place_crc(offset, SECTION_PAGE)) != crc:
+        reader.damaged(offset, "the page does not match its CRC")
+    if flags:
+        raise NotSupported(f"{reader.path} at byte {offset}: page flags {flags:#x} are not known")
+    if found_encoding != encoding:
+        reader.damaged(offset, f"page encoding {found_encoding} where {encoding} belongs")
+    payload = decompress(reader, offset, codec, view[16:], raw_bytes)
+    if len(payload) < PAYLOAD_HEAD.size:
+        reader.damaged(offset, f"a payload of {len(payload)} bytes has no head")
+    found_rows, klass, found_width, payload_flags, _ = PAYLOAD_HEAD.unpack_from(payload)
+    if found_rows != rows or klass != (width == 0) or (width and found_width != width):
+        reader.damaged(
+            offset,
+            f"a page of {found_rows} rows, class {klass}, width {found_width} "
+            f"where {rows}, {int(width == 0)}, {width} belong",
+        )
+    if bool(payload_flags & 1) != nulls:
+        reader.damaged(offset, "the page index and the page do not agree on nulls")
+    return payload

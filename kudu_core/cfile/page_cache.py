@@ -1,0 +1,108 @@
+"""The page cache: pages as stored, checked (and decompressed, where they had a codec) when they enter.
+
+Keyed by file and page offset, evicted least recently used first, bounded by bytes.  It knows
+nothing of what a page holds.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+# Roughly what a page costs beyond its bytes: key tuple, view, entry.
+_ENTRY_BYTES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStatistics:
+    """Counters since the cache was made, and what it holds now."""
+
+    hits: int
+    misses: int
+    pages: int
+    bytes: int
+    limit_bytes: int
+
+
+class PageCache:
+    """Shared by all files of a table.  Thread safe: one mutex, held for dictionary steps only.
+
+    A file is *attached* by each of its readers; when the last one detaches, its pages go.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self._mutex = threading.Lock()  # guards everything below; no lock is taken under it
+        self._pages: OrderedDict[tuple[int, int], Any] = OrderedDict()
+        self._tokens: dict[bytes, int] = {}
+        self._files: dict[int, tuple[bytes, int, set[int]]] = {}  # token: file id, readers, offsets
+        self._next_token = 0
+        self._bytes = 0
+        self._hits = 0
+        self._misses = 0
+
+    def attach(self, file_id: bytes) -> int:
+        """Register a reader of the file; return the token its pages are keyed by."""
+        with self._mutex:
+            token = self._tokens.get(file_id)
+            if token is None:
+                token = self._next_token
+                self._next_token += 1
+                self._tokens[file_id] = token
+                self._files[token] = (file_id, 1, set())
+            else:
+                _, readers, offsets = self._files[token]
+                self._files[token] = (file_id, readers + 1, offsets)
+            return token
+
+    def detach(self, token: int) -> None:
+        """Undo one ``attach``; the last one drops the file's pages."""
+        with self._mutex:
+            file_id, readers, offsets = self._files[token]
+            if readers > 1:
+                self._files[token] = (file_id, readers - 1, offsets)
+                return
+            del self._files[token], self._tokens[file_id]
+            for offset in offsets:
+                self._bytes -= len(self._pages.pop((token, offset))) + _ENTRY_BYTES
+
+    def get_many(self, token: int, offsets: Sequence[int]) -> list[Any]:
+        """The pages at ``offsets``, None where missing; each found one becomes the most recent."""
+        found: list[Any] = []
+        pages = self._pages
+        with self._mutex:
+            for offset in offsets:
+                key = (token, offset)
+                page = pages.get(key)
+                if page is None:
+                    self._misses += 1
+                else:
+                    self._hits += 1
+                    pages.move_to_end(key)
+                found.append(page)
+        return found
+
+    def put(self, token: int, offset: int, page: Any) -> None:
+        """Add a page; it may push out others, or be too large to be kept."""
+        size = len(page) + _ENTRY_BYTES
+        if size > self.limit_bytes // 4:
+            return
+        key = (token, offset)
+        with self._mutex:
+            file = self._files.get(token)
+            if file is None or key in self._pages:  # closed meanwhile, or read twice at once
+                return
+            self._pages[key] = page
+            file[2].add(offset)
+            self._bytes += size
+            while self._bytes > self.limit_bytes:
+                (old_token, old_offset), old = self._pages.popitem(last=False)
+                self._files[old_token][2].discard(old_offset)
+                self._bytes -= len(old) + _ENTRY_BYTES
+
+    def statistics(self) -> CacheStatistics:
+        with self._mutex:
+            return CacheStatistics(self._hits, self._misses, len(self._pages), self._bytes, self.limit_bytes)

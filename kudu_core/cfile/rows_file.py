@@ -1,0 +1,379 @@
+"""``.rows`` files: the base of a DiskRowSet, or the columns that a compaction has rewritten.
+
+    header | columns | key index | bloom | footer | trailer
+
+Rows lie in key order; a row's address is its ordinal, the *rowid*.  The key index holds the first
+encoded key of every mini-block (1,024 rows).  Keys are found through it and the key columns
+themselves; only a composite key with a string that has no dictionary is stored once more, as
+encoded keys with shared prefixes.  A file of rewritten columns has neither keys nor bloom.
+Layout: docs/format.md, "Rows files".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from kudu_core._ext import bloom as bloom_kernel
+from kudu_core._ext import keys as key_kernel
+from kudu_core.cfile.column_reader import ColumnReader, column_entries, need, need_extent
+from kudu_core.cfile.column_writer import write_column
+from kudu_core.cfile.container import (
+    KIND_ROWS,
+    SECTION_BLOOM,
+    SECTION_KEY_INDEX,
+    Extent,
+    FileReader,
+    FileWriter,
+)
+from kudu_core.cfile.key_reader import KeyReader
+from kudu_core.cfile.page import BLOCK_ROWS
+from kudu_core.cfile.page import PAGE_ROWS as PAGE_ROWS  # scans are planned by pages
+from kudu_core.cfile.specs import KEY_INDEX_HEAD, ColumnSpec
+from kudu_core.cfile.zone import Zone
+from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.types import ColumnType
+from kudu_core.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from kudu_core.cfile.page_cache import PageCache
+    from kudu_core.fs.api import FileSystem
+
+    U8 = npt.NDArray[np.uint8]
+    I64 = npt.NDArray[np.int64]
+    U64 = npt.NDArray[np.uint64]
+
+KEYS_ID = -1
+INSERT_TIME_ID = -2
+
+
+class EncodedKeys(Protocol):
+    """Keys in their order-preserving encoding: ``common.keys`` makes them."""
+
+    @property
+    def data(self) -> U8: ...
+    @property
+    def offsets(self) -> I64: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RowsMeta:
+    """What a manifest records of a ``.rows`` file.
+
+    ``column_stats``: by column id, JSON-safe: ``bytes`` (stored) and the fields of ``Zone.to_json``.
+    ``min_insert``, ``max_insert``: of the insert-time column, None where the file has none.
+    """
+
+    rows: int
+    size: int
+    footer_crc: int
+    min_key: bytes
+    max_key: bytes
+    column_stats: dict[int, dict[str, Any]]
+    bloom_bytes: int
+    key_bytes: int
+    min_insert: int | None
+    max_insert: int | None
+
+
+def write_rows_file(
+    fs: FileSystem,
+    path: str,
+    *,
+    columns: Sequence[tuple[ColumnSpec, ColumnBuffers]],
+    key_ids: Sequence[int],
+    keys: EncodedKeys | None,
+    hashes: U64 | None = None,
+    insert_times: U64 | None = None,
+    bloom_bits_per_key: int = 12,
+    prefix_key: bool | None = None,
+    file_id: bytes | None = None,
+) -> RowsMeta:
+    """Write and sync a file of rows that lie in memory in key order; the directory is the caller's.
+
+    Parameters
+    ----------
+    columns
+        All of one length.  Key columns are never delta-encoded, but for the last.
+    keys
+        Their encoded keys, strictly ascending; None for a file of rewritten columns only
+        (``key_ids`` is then empty).
+    hashes : (rows,) uint64, or None for no bloom
+    insert_times : (rows,) uint64, or None: constant or the record's, which the manifest knows
+    prefix_key
+        Whether encoded keys are stored besides the columns; None: where needed, see above.
+
+    An exception leaves no file behind.
+    """
+    columns = list(columns)
+    rows = columns[0][1].length if keys is None else len(keys.offsets) - 1
+    assert all(column.length == rows for _, column in columns)
+    assert (keys is None) == (not key_ids)
+    if keys is not None and rows:
+        assert key_kernel.order(keys.data, keys.offsets) == 2, "rows are not in strictly ascending key order"
+    writer = FileWriter(fs, path, KIND_ROWS, file_id=file_id)
+    try:
+        entries: list[dict[str, Any]] = []
+        for spec, column in columns:
+            delta = spec.id not in key_ids or spec.id == key_ids[-1]
+            entries.append(write_column(writer, spec, column, allow_delta=delta))
+        by_id = {entry["id"]: entry for entry in entries}
+        key_index = bloom = None
+        min_key = max_key = b""
+        key_bytes = 0
+        if keys is not None:
+            if prefix_key is None:
+                prefix_key = len(key_ids) > 1 and any(
+                    by_id[id_]["words"] is None and by_id[id_]["type"] in ("string", "binary")
+                    for id_ in key_ids
+                )
+            if prefix_key:
+                entries.append(_write_keys(writer, keys))
+                key_bytes += _stored_bytes(entries[-1])
+            key_index = _write_key_index(writer, keys)
+            key_bytes += key_index.length
+            if rows:
+                min_key, max_key = _key(keys, 0), _key(keys, rows - 1)
+        if insert_times is not None:
+            assert len(insert_times) == rows
+            entries.append(_write_insert_times(writer, insert_times))
+        if hashes is not None and bloom_bits_per_key:
+            assert len(hashes) == rows
+            bloom = writer.add_section(SECTION_BLOOM, [bloom_kernel.build(hashes, bloom_bits_per_key)])
+        file = writer.finish(
+            {
+                "rows": rows,
+                "columns": entries,
+                "key_ids": list(key_ids),
+                "key_index": None if key_index is None else list(key_index),
+                "bloom": None if bloom is None else list(bloom),
+                "min_key": min_key.hex(),
+                "max_key": max_key.hex(),
+            }
+        )
+    except BaseException:
+        writer.abort()
+        raise
+    inserts = next((entry["zone"] for entry in entries if entry["role"] == "insert_time"), None)
+    return RowsMeta(
+        rows,
+        file.size,
+        file.footer_crc,
+        min_key,
+        max_key,
+        {
+            entry["id"]: {"bytes": _stored_bytes(entry), **entry["zone"]}
+            for entry in entries
+            if entry["id"] >= 0
+        },
+        0 if bloom is None else bloom.length,
+        key_bytes,
+        None if inserts is None or not rows else int.from_bytes(bytes.fromhex(inserts["min"]), "little"),
+        None if inserts is None or not rows else int.from_bytes(bytes.fromhex(inserts["max"]), "little"),
+    )
+
+
+def _stored_bytes(entry: dict[str, Any]) -> int:
+    extents = (entry["pages"], entry["index"], entry["dictionary"] or (0, 0))
+    return sum(extent[1] for extent in extents)
+
+
+def _key(keys: EncodedKeys, row: int) -> bytes:
+    return keys.data[int(keys.offsets[row]) : int(keys.offsets[row + 1])].tobytes()
+
+
+def _write_keys(writer: FileWriter, keys: EncodedKeys) -> dict[str, Any]:
+    spec = ColumnSpec(KEYS_ID, ColumnType.parse("binary"), False, "keys", encoding="prefix")
+    base = int(keys.offsets[0])
+    if int(keys.offsets[-1]) - base > 0x7FFFFFFF:
+        raise InvalidArgument("the keys of one rowset exceed 2 GiB")
+    offsets = (keys.offsets - base).astype(np.int32)
+    data = np.ascontiguousarray(keys.data[base : int(keys.offsets[-1])])
+    return write_column(writer, spec, ColumnBuffers(0, len(offsets) - 1, data, offsets, None))
+
+
+def _write_key_index(writer: FileWriter, keys: EncodedKeys) -> Extent:
+    firsts = np.arange(0, len(keys.offsets) - 1, BLOCK_ROWS, dtype=np.int64)
+    data, offsets = key_kernel.take(keys.data, keys.offsets, firsts)
+    head = KEY_INDEX_HEAD.pack(len(firsts), 0)
+    return writer.add_section(SECTION_KEY_INDEX, [head, offsets.astype("<u8").tobytes(), data])
+
+
+def _write_insert_times(writer: FileWriter, insert_times: U64) -> dict[str, Any]:
+    spec = ColumnSpec(INSERT_TIME_ID, ColumnType.parse("uint64"), False, "insert_time")
+    values = np.ascontiguousarray(insert_times, "<u8").view(np.uint8)
+    column = ColumnBuffers(8, len(insert_times), values, None, None)
+    return write_column(writer, spec, column, allow_delta=False)  # `get` reads single cells
+
+
+class RowsFile:
+    """An open ``.rows`` file.  Thread safe; reads through the cache, one system call per column and
+    run of missing pages.  Works on after the file is unlinked, until ``close``.
+
+    Raises ``NotSupported`` or ``Corruption`` at open or later, where the bytes are first read.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        path: str,
+        cache: PageCache | None = None,
+        *,
+        size: int | None = None,
+        footer_crc: int | None = None,
+    ) -> None:
+        self.path = path
+        self.file = FileReader(fs, path, KIND_ROWS, size=size, footer_crc=footer_crc, cache=cache)
+        try:
+            self._open()
+        except BaseException:
+            self.file.close()
+            raise
+
+    def _open(self) -> None:
+        file, footer = self.file, self.file.footer
+        at = file.footer_extent.offset
+        self.rows = need(file, footer.get("rows"), "rows", 0, (1 << 32) - 1)
+        self.columns: dict[int, ColumnReader] = {}
+        for entry in column_entries(file):
+            column = ColumnReader(file, entry)
+            if column.rows != self.rows or column.spec.id in self.columns:
+                file.damaged(at, f"footer: column {column.spec.id} is double or has {column.rows} rows")
+            self.columns[column.spec.id] = column
+        key_ids = footer.get("key_ids")
+        if not isinstance(key_ids, list) or not all(
+            type(id_) is int and id_ in self.columns for id_ in key_ids
+        ):
+            file.damaged(at, "footer: a key column is missing")
+        self.key_ids: tuple[int, ...] = tuple(key_ids)
+        self.column_ids: tuple[int, ...] = tuple(id_ for id_ in self.columns if id_ >= 0)
+        self._keys_column = self.columns.get(KEYS_ID)
+        self._insert_column = self.columns.get(INSERT_TIME_ID)
+        for column_, width in ((self._keys_column, 0), (self._insert_column, 8)):
+            if column_ is not None and column_.width != width:
+                file.damaged(at, "footer: the encoded keys or insert times are of another type")
+        self._key_index_extent = self._bloom_extent = None
+        if self.key_ids:
+            self._key_index_extent = need_extent(file, footer.get("key_index"), "key index")
+        if footer.get("bloom") is not None:
+            self._bloom_extent = need_extent(file, footer["bloom"], "bloom")
+        try:
+            self.min_key = bytes.fromhex(footer["min_key"])
+            self.max_key = bytes.fromhex(footer["max_key"])
+        except (KeyError, TypeError, ValueError):
+            file.damaged(at, "footer: the bounds of the keys")
+        self._keys = KeyReader(
+            file,
+            self.rows,
+            [self.columns[id_] for id_ in self.key_ids],
+            self._keys_column,
+            self._key_index_extent,
+            self._bloom_extent,
+        )
+
+    def close(self) -> None:
+        """Idempotent; reads after it raise ``Closed``."""
+        self.file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------ columns
+
+    def read(self, column_id: int, lower: int, upper: int) -> ColumnBuffers:
+        """The values of rows [lower, upper) of a column."""
+        return self.columns[column_id].read(lower, upper)
+
+    def read_dictionary(
+        self, column_id: int, lower: int, upper: int
+    ) -> tuple[U8, int, U8 | None, ColumnBuffers] | None:
+        """Codes (raw), their width, validity, and the sorted words; None where there is no dictionary.
+
+        Every code, of null cells too, is an ordinal of the words.
+        """
+        column = self.columns[column_id]
+        if column.words is None:
+            return None
+        codes = column.read_stored(lower, upper)
+        return codes.values, codes.width, codes.validity, column.dictionary()
+
+    def dictionary(self, column_id: int) -> ColumnBuffers | None:
+        """The sorted words of a column, or None."""
+        column = self.columns[column_id]
+        return None if column.words is None else column.dictionary()
+
+    def cells(self, column_id: int, rows: I64) -> ColumnBuffers:
+        """The values of single rows, in the order asked."""
+        return self.columns[column_id].cells(rows)
+
+    def zone(self, column_id: int) -> Zone:
+        """Bounds and counts of the whole column."""
+        return self.columns[column_id].zone
+
+    def zones(self, column_id: int) -> list[Zone]:
+        """Bounds and counts of every page of 16,384 rows."""
+        return self.columns[column_id].zones()
+
+    def insert_times(self, lower: int, upper: int) -> U64 | None:
+        """When rows [lower, upper) were inserted; None where the manifest knows it."""
+        if self._insert_column is None:
+            return None
+        return self._insert_column.read(lower, upper).values.view("<u8")
+
+    def insert_times_of(self, rows: I64) -> U64 | None:
+        """Like ``insert_times``, for single rows."""
+        if self._insert_column is None:
+            return None
+        return self._insert_column.cells(rows).values.view("<u8")
+
+    # ------------------------------------------------------------------ keys
+
+    def may_contain(self, hashes: U64) -> npt.NDArray[np.bool_]:
+        """Which keys the bloom does not exclude; all, where the file has none."""
+        return self._keys.may_contain(hashes)
+
+    def find(self, data: U8, offsets: I64) -> I64:
+        """The rowid of each probed encoded key, or -1.
+
+        Probes may come in any order.  Each mini-block that may hold one is decoded once.
+        """
+        return self._keys.find(data, offsets)
+
+    def lower_bound(self, key: bytes) -> int:
+        """How many rows have a smaller key; ``key`` may be a prefix."""
+        return self._keys.lower_bound(key)
+
+    def keys(self, lower: int, upper: int) -> tuple[U8, I64]:
+        """The encoded keys of rows [lower, upper): (data, offsets)."""
+        return self._keys.keys(lower, upper)
+
+    def key_index(self) -> tuple[U8, I64]:
+        """The first encoded key of every mini-block: (data, offsets)."""
+        return self._keys.key_index()
+
+    def split_keys(self, target_rows: int) -> list[bytes]:
+        """Keys that cut the rows into pieces of about ``target_rows`` (the first piece begins open)."""
+        return self._keys.split_keys(target_rows)
+
+    # ------------------------------------------------------------------ verification, report
+
+    def layout(self) -> dict[int, dict[str, Any]]:
+        """How each column is stored, by id; see ``ColumnReader.layout``.  Reads the whole file."""
+        return {id_: column.layout() for id_, column in self.columns.items()}
+
+    def verify(self) -> None:
+        """Read and check every byte, past the cache; raises ``Corruption`` at the first damage."""
+        extents: list[Extent] = []
+        for column in self.columns.values():
+            extents += column.extents()
+            column.verify()
+        extents += [extent for extent in (self._key_index_extent, self._bloom_extent) if extent is not None]
+        self._keys.verify(self.min_key, self.max_key)
+        self.file.verify_layout(extents)

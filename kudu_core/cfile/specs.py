@@ -1,0 +1,96 @@
+"""What a stored column is, and the structs of its page index and dictionary.
+
+Layout: docs/format.md, "Page index", "Dictionary" and "Rows files".
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from kudu_core.cfile.zone import STRING_ZONE_BYTES
+from kudu_core.common.types import ColumnType
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from kudu_core.common.rowblock import ColumnBuffers
+    from kudu_core.common.schema import StoredColumn
+
+# pages, width of a zone bound, reserved
+INDEX_HEAD = struct.Struct("<IHH")
+# offset, size, null count, NaN count, flags; two zone bounds follow
+INDEX_ENTRY = struct.Struct("<QIIII")
+# words, codec, reserved, raw bytes; offsets (u32[words + 1]) and bytes of the words follow
+DICTIONARY_HEAD = struct.Struct("<IBBHQ")
+# entries, reserved; offsets (u64[entries + 1]) and the bytes of the keys follow
+KEY_INDEX_HEAD = struct.Struct("<II")
+assert INDEX_HEAD.size == 8
+assert INDEX_ENTRY.size == 24
+assert DICTIONARY_HEAD.size == 16
+assert KEY_INDEX_HEAD.size == 8
+
+ZONE_PRESENT = 1  # the bounds hold; else every cell is null or NaN
+ZONE_LOW_CUT = 2  # the lower bound is a prefix
+ZONE_HIGH_CUT = 4  # the upper bound is a raised prefix
+ZONE_HIGH_OPEN = 8  # there is no upper bound
+ZONE_FLAGS = 15
+
+DICTIONARY_WORDS = 65_536
+ROLES = ("key", "value", "keys", "insert_time", "rowid", "timestamp", "op", "entry")
+ROWS_LIMIT = 1 << 32
+
+_ARROW_POOL_FROM_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSpec:
+    """How one column is stored.
+
+    ``role``: "key" and "value" are columns of the schema; "keys" (whole encoded keys),
+    "insert_time", "rowid", "timestamp", "op" and "entry" belong to the file itself.
+    ``encoding``: "auto", "plain", or for strings "dictionary" / "prefix".
+    ``compression``: "auto" (LZ4 where it pays), "lz4", "zstd" or "none".
+    """
+
+    id: int
+    type: ColumnType
+    nullable: bool
+    role: str = "value"
+    encoding: str = "auto"
+    compression: str = "auto"
+
+    @staticmethod
+    def of(column: StoredColumn, role: str = "value") -> ColumnSpec:
+        """How a column of a schema is stored."""
+        return ColumnSpec(column.id, column.type, column.nullable, role, column.encoding, column.compression)
+
+
+def allocate(nbytes: int) -> npt.NDArray[np.uint8]:
+    """Uninitialised bytes.  Large ones come from Arrow's pool, which reuses touched memory:
+    the first touch of fresh pages costs ten times what decoding does."""
+    if nbytes < _ARROW_POOL_FROM_BYTES:
+        return np.empty(nbytes, np.uint8)
+    return np.frombuffer(pa.allocate_buffer(nbytes), np.uint8)
+
+
+def zone_width(width: int, words: int | None) -> int:
+    """Bytes of one zone bound in the page index: a value, a code, or length and 32 bytes."""
+    if words is not None:
+        return 4
+    return width if width else STRING_ZONE_BYTES + 1
+
+
+def code_width(words: int) -> int:
+    """Physical width of dictionary codes."""
+    return 1 if words <= 256 else 2
+
+
+def word(words: ColumnBuffers, code: int) -> bytes:
+    """One word of a dictionary."""
+    assert words.offsets is not None
+    return words.values[words.offsets[code] : words.offsets[code + 1]].tobytes()

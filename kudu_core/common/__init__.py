@@ -1,0 +1,1 @@
+"""What every floor above speaks: types, schemas, keys, partitions, predicates, time, threads."""

@@ -1,0 +1,243 @@
+"""Whatever a caller hands to a write, as Arrow record batches.
+
+Knows every container that data comes in, and nothing of what a table does with it: types are
+checked in ``conform.py``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, islice
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kudu_core.common import values
+from kudu_core.common.schema import Schema, StoredColumn
+from kudu_core.common.types import KIND_DECIMAL
+from kudu_core.errors import InvalidArgument
+
+_ROWS_AT_ONCE = 65536
+_ACCEPTED = (
+    "an Arrow table, batch or reader, a polars, pandas or Spark frame, a DuckDB relation, a dict of "
+    "columns, a list of dicts, or an iterable of record batches"
+)
+
+
+def batches(data: Any, schema: Schema | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows of ``data`` in order, as record batches.
+
+    At least one batch comes (perhaps of no rows) when the data has columns, so that its columns
+    can be checked; data without columns and rows gives none.  Batches of one call may have
+    different columns: each says which it gives.
+
+    ``schema`` is the table's.  It guides plain Python values, which carry no Arrow type: a list of
+    floats for a float32 column is rounded, a list for a decimal column may mix int and Decimal.
+
+    ``InvalidArgument`` for data of no known kind, columns of different lengths, or values that make
+    no column; an exception out of a reader or generator passes through.
+    """
+    return (b for b in _batches(data, schema) if b.num_columns or b.num_rows)
+
+
+def _batches(data: Any, schema: Schema | None) -> Iterator[pa.RecordBatch]:
+    if isinstance(data, pa.RecordBatch):
+        return iter((data,))
+    if isinstance(data, pa.Table):
+        return _of_table(data)
+    if isinstance(data, Mapping):
+        return iter((_of_columns(data, schema),))
+    if _is_pandas_frame(data):
+        return _of_table(_of_pandas(data, schema))
+    if hasattr(data, "__arrow_c_stream__"):
+        return _of_reader(_opened(data))
+    if hasattr(data, "__arrow_c_array__"):
+        return iter((_from_c_array(data),))
+    if isinstance(data, str | bytes | bytearray | np.ndarray) or not isinstance(data, Iterable):
+        raise InvalidArgument(f"{type(data).__name__} is no kind of rows; give {_ACCEPTED}")
+    return _of_iterable(data, schema)
+
+
+def _opened(data: Any) -> pa.RecordBatchReader:
+    if isinstance(data, pa.RecordBatchReader):
+        return data
+    try:
+        return pa.RecordBatchReader.from_stream(data)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise InvalidArgument(f"{type(data).__name__} is no stream of rows: {error}") from None
+
+
+def _of_reader(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    empty = True
+    for batch in reader:
+        empty = False
+        yield batch
+    if empty:
+        yield _empty(reader.schema)
+
+
+def _of_table(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    if table.num_columns == 0 and table.num_rows:
+        raise InvalidArgument(f"{table.num_rows} rows without any column")
+    if table.num_rows == 0:
+        return iter((_empty(table.schema),))
+    return iter(table.to_batches())
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], names=schema.names)
+
+
+def _from_c_array(data: Any) -> pa.RecordBatch:
+    try:
+        return pa.record_batch(data)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as error:
+        raise InvalidArgument(f"{type(data).__name__} is one column; rows are a struct: {error}") from None
+
+
+def _of_iterable(data: Iterable[Any], schema: Schema | None) -> Iterator[pa.RecordBatch]:
+    """Record batches (or what exports them) and dicts, mixed at will."""
+    for is_row, items in groupby(data, lambda item: isinstance(item, Mapping)):
+        if is_row:
+            while rows := list(islice(items, _ROWS_AT_ONCE)):
+                yield from _of_rows(rows, schema)
+            continue
+        for item in items:
+            if not hasattr(item, "__arrow_c_stream__") and not hasattr(item, "__arrow_c_array__"):
+                raise InvalidArgument(f"{type(item).__name__} among the rows; give {_ACCEPTED}")
+            yield from _batches(item, schema)
+
+
+# ------------------------------------------------------------------------------ plain Python data
+
+
+def _of_rows(rows: Sequence[Mapping[str, Any]], schema: Schema | None) -> Iterator[pa.RecordBatch]:
+    """A row without a column differs from one with NULL there, so each run of like rows is a batch."""
+    for names, run in groupby(rows, lambda row: frozenset(row)):
+        group = list(run)
+        if not names:
+            raise InvalidArgument("a row without any column")
+        yield _of_columns({name: [row[name] for row in group] for name in group[0]}, schema)
+
+
+def _of_columns(columns: Mapping[str, Any], schema: Schema | None) -> pa.RecordBatch:
+    arrays: list[pa.Array] = []
+    names: list[str] = []
+    for name, cells in columns.items():
+        if not isinstance(name, str):
+            raise InvalidArgument(f"a column's name is text, not {name!r}")
+        array = _column(name, cells, schema.by_name.get(name) if schema is not None else None)
+        if arrays and len(array) != len(arrays[0]):
+            raise InvalidArgument(f"column {name!r} has {len(array)} rows, {names[0]!r} has {len(arrays[0])}")
+        arrays.append(array)
+        names.append(name)
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _column(name: str, cells: Any, column: StoredColumn | None) -> pa.Array:
+    if isinstance(cells, pa.ChunkedArray):
+        return cells.combine_chunks() if cells.num_chunks != 1 else cells.chunk(0)
+    if isinstance(cells, pa.Array):
+        return cells
+    try:
+        if isinstance(cells, np.ndarray):
+            if cells.ndim != 1:
+                raise InvalidArgument(f"column {name!r} has {cells.ndim} dimensions")
+            if cells.dtype != np.object_:
+                return pa.array(cells)
+            return _of_cells(name, cells.tolist(), column)
+        if hasattr(cells, "__arrow_c_stream__"):
+            return _column(name, pa.chunked_array(cells), column)
+        if hasattr(cells, "__arrow_c_array__"):
+            return pa.array(cells)
+        if hasattr(cells, "__array__") and not isinstance(cells, np.generic):
+            return _as_array(pa.array(cells, from_pandas=True))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise InvalidArgument(f"column {name!r}: {error}") from None
+    if isinstance(cells, str | bytes | bytearray | Mapping) or not isinstance(cells, Iterable):
+        raise InvalidArgument(
+            f"column {name!r} is {cells!r}, not a column of values; one row is given as [{{...}}]"
+        )
+    return _of_cells(name, list(cells), column)
+
+
+def _of_cells(name: str, cells: list[Any], column: StoredColumn | None) -> pa.Array:
+    """Python values, without the roundings that Arrow does when it is told a type."""
+    if column is not None and column.type.kind == KIND_DECIMAL:
+        return _checked_cells(name, cells, column)
+    try:
+        array = _as_array(pa.array(cells))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError, ValueError) as error:
+        if column is None:
+            raise InvalidArgument(f"column {name!r}: {error}") from None
+        # Not of one Arrow type: find the cell at fault, or integers beyond int64.
+        return _checked_cells(name, cells, column)
+    # Python's floats have no width of their own: a literal means the nearest float32.
+    if column is not None and column.type.name == "float32" and pa.types.is_float64(array.type):
+        return _rounded(name, array)
+    return array
+
+
+def _checked_cells(name: str, cells: list[Any], column: StoredColumn) -> pa.Array:
+    what = f"column {name!r}"
+    exact = [
+        None if cell is None else values.exact(column.type, cell, f"{what}, row {row}")
+        for row, cell in enumerate(cells)
+    ]
+    return pa.array(exact, column.type.arrow)
+
+
+def _rounded(name: str, array: pa.Array) -> pa.Array:
+    narrow = pc.cast(array, pa.float32())
+    overflow = pc.and_(pc.is_inf(narrow), pc.is_finite(array))
+    if pc.any(overflow).as_py():
+        raise InvalidArgument(f"column {name!r}: a value lies outside the range of float32")
+    return narrow
+
+
+def _as_array(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+
+# ----------------------------------------------------------------------------------- pandas frames
+
+
+def _is_pandas_frame(data: Any) -> bool:
+    """Without importing pandas: a frame exists only where it is imported."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(data, pandas.DataFrame)
+
+
+def _of_pandas(frame: Any, schema: Schema | None) -> pa.Table:
+    """A frame's columns, and the levels of its index that bear names.
+
+    pandas writes missing integers as floats with NaN: a float column for an integer column is
+    taken when every value is a whole number.
+    """
+    named = [name for name in frame.index.names if isinstance(name, str) and name not in frame.columns]
+    if named:
+        unnamed = [i for i, name in enumerate(frame.index.names) if name not in named]
+        frame = (frame.reset_index(level=unnamed, drop=True) if unnamed else frame).reset_index()
+    try:
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise InvalidArgument(f"pandas frame: {error}") from None
+    if schema is None:
+        return table
+    for position, field in enumerate(table.schema):
+        column = schema.by_name.get(field.name)
+        if column is None or not pa.types.is_floating(field.type) or not _is_integer(column):
+            continue
+        try:
+            whole = pc.cast(table.column(position), column.type.arrow)
+        except pa.ArrowInvalid as error:
+            raise InvalidArgument(f"column {field.name!r} is {column.type}: {error}") from None
+        table = table.set_column(position, field.name, whole)
+    return table
+
+
+def _is_integer(column: StoredColumn) -> bool:
+    return bool(pa.types.is_integer(column.type.arrow))

@@ -1,0 +1,77 @@
+"""The only module that asks the time.
+
+Hybrid time, the unit of every timestamp in a table, is microseconds of UTC since 1970 shifted left
+by 12 bits; the low bits count events within a microsecond (Kudu, common/hybrid clock).
+"""
+
+from __future__ import annotations
+
+import time
+from threading import Lock
+
+COUNTER_BITS = 12
+
+
+def hybrid(micros: int, counter: int = 0) -> int:
+    """The hybrid time of a microsecond of UTC."""
+    return micros << COUNTER_BITS | counter
+
+
+def micros_of(timestamp: int) -> int:
+    """The microsecond of UTC in which a hybrid time lies."""
+    return timestamp >> COUNTER_BITS
+
+
+def last_of_microsecond(micros: int) -> int:
+    """The largest hybrid time of that microsecond: what ``at=datetime`` means."""
+    return micros << COUNTER_BITS | ((1 << COUNTER_BITS) - 1)
+
+
+class Clock:
+    """The machine's clocks."""
+
+    def now_us(self) -> int:
+        """Microseconds of UTC since 1970.  May jump, also backwards."""
+        return time.time_ns() // 1000
+
+    def monotonic_s(self) -> float:
+        """Seconds since some fixed moment; never goes back.  For durations and deadlines."""
+        return time.monotonic()
+
+    def now_hybrid(self) -> int:
+        """``now_us`` as a hybrid time with counter 0.  Not monotonic: the log makes it so."""
+        return self.now_us() << COUNTER_BITS
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+class ManualClock(Clock):
+    """A clock for tests that moves only when told.  ``sleep`` moves it and returns at once."""
+
+    def __init__(self, start_us: int = 1_700_000_000_000_000) -> None:
+        self._lock = Lock()
+        self._us = start_us
+        self._monotonic_us = 0
+
+    def now_us(self) -> int:
+        return self._us
+
+    def monotonic_s(self) -> float:
+        return self._monotonic_us / 1e6
+
+    def advance(self, seconds: float = 0.0, *, us: int = 0) -> None:
+        """Let time pass on both clocks."""
+        step = us + round(seconds * 1_000_000)
+        assert step >= 0, "time passes forward; set_us turns the wall clock back"
+        with self._lock:
+            self._us += step
+            self._monotonic_us += step
+
+    def set_us(self, micros: int) -> None:
+        """Set the wall clock alone, also backwards, as an operator or NTP may."""
+        with self._lock:
+            self._us = micros
+
+    def sleep(self, seconds: float) -> None:
+        self.advance(seconds)

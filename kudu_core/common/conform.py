@@ -1,0 +1,94 @@
+"""Data of a write call brought into the table's shape: checked, cast, as a ``RowBlock``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from kudu_core._ext import columns as kernel
+from kudu_core._ext.decide import NULL_IN_REQUIRED
+from kudu_core.common.casts import cast
+from kudu_core.common.rowblock import ColumnBuffers, RowBlock, U8Array
+from kudu_core.common.schema import Schema
+from kudu_core.errors import SchemaMismatch
+
+
+@dataclass(slots=True, eq=False)
+class Conformed:
+    """One batch in the table's types."""
+
+    block: RowBlock
+    """The columns that were given, by id, key columns first in key order."""
+    given: frozenset[int]
+    extra: dict[str, pa.Array]
+    """Columns of ``allow_extra`` that were there, as they came."""
+    status: U8Array | None
+    """(rows,) ``NULL_IN_REQUIRED`` where a NOT NULL column is null; None when there is no such row."""
+
+
+def conform(
+    schema: Schema,
+    batch: pa.RecordBatch,
+    *,
+    required: Iterable[str] | None = None,
+    allow_extra: Collection[str] = (),
+) -> Conformed:
+    """Check a batch against the schema and cast it.
+
+    Parameters
+    ----------
+    required : names that must be among the batch's columns; None = the key columns
+    allow_extra : names that are not the table's, handed back uncast
+
+    Raises
+    ------
+    SchemaMismatch
+        A column is unknown, there twice, missing, or holds what its type cannot.  A NULL in a
+        column that takes none is a matter of its row: see ``Conformed.status``.
+    """
+    positions = _positions(schema, batch.schema.names, allow_extra)
+    missing = [n for n in (schema.key_names if required is None else required) if n not in positions]
+    if missing:
+        raise SchemaMismatch(f"column {missing[0]!r} is missing; {_columns_of(schema)}")
+    columns: dict[int, ColumnBuffers] = {}
+    status: U8Array | None = None
+    for column in (*schema.key_columns, *schema.value_columns):
+        position = positions.get(column.name)
+        if position is None:
+            continue
+        array = cast(batch.column(position), column.type, column.name)
+        buffers = ColumnBuffers.from_arrow(array, column.type)
+        columns[column.id] = buffers
+        if not column.nullable and buffers.validity is not None:
+            status = _mark_nulls(status, buffers)
+    extra = {name: batch.column(positions[name]) for name in allow_extra if name in positions}
+    return Conformed(RowBlock(columns, batch.num_rows), frozenset(columns), extra, status)
+
+
+def _positions(schema: Schema, names: list[str], allow_extra: Collection[str]) -> dict[str, int]:
+    positions: dict[str, int] = {}
+    for position, name in enumerate(names):
+        if name not in schema.by_name and name not in allow_extra:
+            raise SchemaMismatch(f"column {name!r} is unknown; {_columns_of(schema)}")
+        if name in positions:
+            raise SchemaMismatch(f"column {name!r} is there twice")
+        positions[name] = position
+    return positions
+
+
+def _mark_nulls(status: U8Array | None, column: ColumnBuffers) -> U8Array | None:
+    assert column.validity is not None
+    valid = kernel.bits_to_bytes(column.validity, column.length)
+    if valid.all():
+        return status
+    if status is None:
+        status = np.zeros(column.length, np.uint8)
+    status[valid == 0] = NULL_IN_REQUIRED
+    return status
+
+
+def _columns_of(schema: Schema) -> str:
+    return f"the table has {', '.join(schema.names)}"

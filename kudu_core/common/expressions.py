@@ -1,0 +1,145 @@
+"""A ``pyarrow.compute.Expression`` as a tree that Python can read.
+
+Expressions are opaque, but pyarrow serialises them: a record batch of one row holds literals and
+options, and its schema's metadata spells the tree in prefix order (``call``, ``field_ref``,
+``literal``, ``options``, ``end``).  Metadata keys repeat, which Python's view of it (a dict) loses,
+so it is read through the Arrow C interface, whose layout is frozen.
+
+Whoever reads a tree must take ``None`` (not understood) for an answer.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kudu_core.errors import InvalidArgument
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A column by name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    scalar: pa.Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of Arrow's registry.  ``options``: a struct's fields as Arrow values, or None."""
+
+    function: str
+    arguments: tuple[Node, ...]
+    options: dict[str, pa.Scalar] | None
+
+
+Node = Ref | Literal | Call
+
+
+def parse(expression: pc.Expression) -> Node | None:
+    """The tree; None when this pyarrow spells it in an unknown way.
+
+    ``InvalidArgument`` when the expression names a column by position or reaches into one: there
+    is no such column.
+    """
+    try:
+        serialised = expression.__reduce__()[1][0]
+    except pa.ArrowNotImplementedError:
+        raise InvalidArgument(f"{expression}: columns are named, not numbered") from None
+    try:
+        batch = pa.ipc.open_file(serialised).get_batch(0)
+        words = iter(_metadata(batch.schema))
+        key, value = next(words)
+        node = _node(key, value, words, batch)
+        return None if next(words, None) is not None else node
+    except InvalidArgument:
+        raise
+    except (StopIteration, RuntimeError, KeyError, ValueError, TypeError, LookupError, pa.ArrowException):
+        return None
+
+
+def references(node: Node) -> set[str]:
+    """Names of all columns in the tree."""
+    if isinstance(node, Ref):
+        return {node.name}
+    if isinstance(node, Call):
+        return set().union(*(references(argument) for argument in node.arguments))
+    return set()
+
+
+def _node(key: str, value: str, words: Iterator[tuple[str, str]], batch: pa.RecordBatch) -> Node:
+    if key == "field_ref":
+        return Ref(value)
+    if key == "literal":
+        return Literal(batch.column(int(value))[0])
+    if key == "nested_field_ref":
+        path = ".".join(next(words)[1] for _ in range(int(value)))
+        raise InvalidArgument(f"no column {path!r}: columns have no fields")
+    if key != "call":
+        raise ValueError(key)
+    arguments: list[Node] = []
+    options = None
+    for word, inner in words:
+        if word == "end":
+            return Call(value, tuple(arguments), options)
+        if word == "options":
+            struct = batch.column(int(inner))
+            options = {field.name: struct.field(i)[0] for i, field in enumerate(struct.type)}
+        else:
+            arguments.append(_node(word, inner, words, batch))
+    raise ValueError("a call without an end")
+
+
+class _ArrowSchema(ctypes.Structure):
+    """The first fields of the C data interface's struct."""
+
+    _fields_ = (("format", ctypes.c_char_p), ("name", ctypes.c_char_p), ("metadata", ctypes.c_void_p))
+
+
+_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer_of.restype = ctypes.c_void_p
+_pointer_of.argtypes = (ctypes.py_object, ctypes.c_char_p)
+
+
+def _metadata(schema: pa.Schema) -> list[tuple[str, str]]:
+    """Key and value pairs in their order: int32 count, then int32 length and bytes of each."""
+    capsule = schema.__arrow_c_schema__()
+    address = _ArrowSchema.from_address(_pointer_of(capsule, b"arrow_schema")).metadata
+    pairs: list[tuple[str, str]] = []
+    if not address:
+        return pairs
+
+    def number() -> int:
+        nonlocal address
+        value = ctypes.c_int32.from_address(address).value
+        address += 4
+        return int(value)
+
+    def text() -> str:
+        nonlocal address
+        size = number()
+        raw = ctypes.string_at(address, size)
+        address += size
+        return raw.decode()
+
+    for _ in range(number()):
+        key = text()
+        pairs.append((key, text()))
+    return pairs
+
+
+def as_scalar(value: Any) -> pa.Scalar:
+    """A Python value as a scalar; ``InvalidArgument`` when Arrow has no type for it."""
+    try:
+        return value if isinstance(value, pa.Scalar) else pa.scalar(value)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+        raise InvalidArgument(f"{value!r}: {error}") from None

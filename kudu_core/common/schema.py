@@ -1,0 +1,333 @@
+"""What a table's rows look like: columns with ids, and the primary key.
+
+``Column`` is what a caller declares, ``StoredColumn`` what the table keeps.  A column's id never
+changes and is never given to another column, so files and log records name columns by id and
+outlive renames.  Changes of a schema are in ``alter.py``; bringing data into its shape in
+``conform.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from kudu_core.common import values
+from kudu_core.common.keycodec import KeyCodec
+from kudu_core.common.types import ColumnType
+from kudu_core.errors import InvalidArgument
+
+RESERVED_PREFIXES = ("_op", "_timestamp", "_before")
+ENCODINGS = ("auto", "plain", "rle", "delta", "bitshuffle", "dictionary", "prefix")
+COMPRESSIONS = ("auto", "none", "lz4", "zstd")
+MAX_NAME_BYTES = 256
+MAX_COMMENT_CHARACTERS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column as a caller declares it.
+
+    Parameters
+    ----------
+    type : pa.DataType, or its name ("int64", "timestamp[us,UTC]", "decimal128(10,2)")
+    nullable : key columns are never null, whatever is said here
+    default : value of rows that an insert does not give; None = NULL, or, when not nullable, that
+        every insert must give one
+    encoding, compression : how the column is stored; "auto" chooses from the data
+    comment : up to 256 characters
+    """
+
+    name: str
+    type: pa.DataType | ColumnType | str
+    nullable: bool = True
+    default: Any = None
+    encoding: str = "auto"
+    compression: str = "auto"
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredColumn:
+    """A column of a table.
+
+    ``read_default`` (fixed when the column was added) is what rows older than the column read;
+    ``write_default`` what an insert without the column stores.  Both are exact Python values of
+    the type, None = NULL.
+    """
+
+    id: int
+    name: str
+    type: ColumnType
+    nullable: bool = True
+    read_default: Any = None
+    write_default: Any = None
+    encoding: str = "auto"
+    compression: str = "auto"
+    comment: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "name": self.name,
+            "type": self.type.name,
+            "nullable": self.nullable,
+            "read_default": values.to_json(self.type, self.read_default),
+            "write_default": values.to_json(self.type, self.write_default),
+            "encoding": self.encoding,
+            "compression": self.compression,
+            "comment": self.comment,
+        }
+
+    @staticmethod
+    def from_json(stored: Mapping[str, Any]) -> StoredColumn:
+        """Raises ``KeyError``, ``TypeError`` or ``ValueError`` for what ``to_json`` never writes."""
+        type_ = ColumnType.parse(stored["type"])
+        column = StoredColumn(
+            stored["id"],
+            stored["name"],
+            type_,
+            stored["nullable"],
+            values.from_json(type_, stored["read_default"]),
+            values.from_json(type_, stored["write_default"]),
+            stored["encoding"],
+            stored["compression"],
+            stored["comment"],
+        )
+        if not isinstance(column.id, int) or not isinstance(column.name, str):
+            raise TypeError(f"a stored column needs an id and a name, not {column.id!r} and {column.name!r}")
+        return column
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of one schema version, in the order that users see.  Immutable."""
+
+    version: int
+    columns: tuple[StoredColumn, ...]
+    key_ids: tuple[int, ...]
+    """Ids of the key columns in key order; they may stand anywhere among the columns."""
+    next_id: int = field(default=-1)
+    """The id of the next column to be added: above every id ever given."""
+
+    def __post_init__(self) -> None:
+        if self.next_id < 0:
+            object.__setattr__(self, "next_id", 1 + max((c.id for c in self.columns), default=0))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Schema, (self.version, self.columns, self.key_ids, self.next_id)
+
+    @cached_property
+    def by_name(self) -> dict[str, StoredColumn]:
+        return {column.name: column for column in self.columns}
+
+    @cached_property
+    def by_id(self) -> dict[int, StoredColumn]:
+        return {column.id: column for column in self.columns}
+
+    @cached_property
+    def key_columns(self) -> tuple[StoredColumn, ...]:
+        """In key order."""
+        return tuple(self.by_id[i] for i in self.key_ids)
+
+    @cached_property
+    def value_columns(self) -> tuple[StoredColumn, ...]:
+        """Every column that is not in the key, in the order of the columns."""
+        return tuple(c for c in self.columns if c.id not in self.key_ids)
+
+    @cached_property
+    def key_names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.key_columns)
+
+    @cached_property
+    def key_codec(self) -> KeyCodec:
+        """Encodes and decodes one key."""
+        return KeyCodec([(column.name, column.type) for column in self.key_columns])
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        """What a scan of all columns gives."""
+        return arrow_schema(self.columns)
+
+    def column(self, name: str) -> StoredColumn:
+        """The column of that name; ``InvalidArgument`` lists the table's columns otherwise."""
+        found = self.by_name.get(name)
+        if found is None:
+            raise InvalidArgument(f"no column {name!r}; the table has {', '.join(self.names)}")
+        return found
+
+    def project(self, names: Sequence[str] | None) -> tuple[StoredColumn, ...]:
+        """The columns of these names in this order, None for all; each name at most once."""
+        if names is None:
+            return self.columns
+        if isinstance(names, str):
+            raise InvalidArgument(f"columns is a list of names: [{names!r}]")
+        picked = tuple(self.column(name) for name in names)
+        repeated = _first_repeated(c.name for c in picked)
+        if repeated is not None:
+            raise InvalidArgument(f"column {repeated!r} is asked for twice")
+        return picked
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "version": self.version,
+            "columns": [column.to_json() for column in self.columns],
+            "key": list(self.key_ids),
+            "next_id": self.next_id,
+        }
+
+    @staticmethod
+    def from_json(stored: Mapping[str, Any]) -> Schema:
+        """Raises ``KeyError``, ``TypeError`` or ``ValueError`` for what ``to_json`` never writes."""
+        columns = tuple(StoredColumn.from_json(column) for column in stored["columns"])
+        schema = Schema(stored["version"], columns, tuple(stored["key"]), stored["next_id"])
+        if len(schema.by_id) != len(columns) or len(schema.by_name) != len(columns):
+            raise ValueError("two columns share an id or a name")
+        if not schema.key_ids or not set(schema.key_ids) <= schema.by_id.keys():
+            raise ValueError(f"key {schema.key_ids} names columns that do not exist")
+        if any(c.id < 0 or c.id >= schema.next_id for c in columns):
+            raise ValueError("a column's id is not below next_id")
+        return schema
+
+
+def arrow_schema(columns: Iterable[StoredColumn]) -> pa.Schema:
+    """The Arrow schema of these columns: types, nullability, and comments as field metadata."""
+    return pa.schema(
+        [
+            pa.field(c.name, c.type.arrow, c.nullable, {"comment": c.comment} if c.comment else None)
+            for c in columns
+        ]
+    )
+
+
+# -------------------------------------------------------------------------- declaring a schema
+
+
+def declare(schema: pa.Schema | Sequence[Column | pa.Field], primary_key: str | Sequence[str]) -> Schema:
+    """Check what ``create_table`` was given and make version 1 of the schema.
+
+    Key columns become NOT NULL and may stand anywhere.  Every ``InvalidArgument`` names the column.
+    """
+    columns = [_column(declared) for declared in _declared(schema)]
+    if not columns:
+        raise InvalidArgument("a table has at least one column")
+    repeated = _first_repeated(c.name for c in columns)
+    if repeated is not None:
+        raise InvalidArgument(f"column {repeated!r} is declared twice")
+    key = _key_names(primary_key, [c.name for c in columns])
+    stored = tuple(
+        store(column, column_id, is_key=column.name in key) for column_id, column in enumerate(columns, 1)
+    )
+    ids = {column.name: column.id for column in stored}
+    return Schema(1, stored, tuple(ids[name] for name in key))
+
+
+def _declared(schema: Any) -> list[Any]:
+    if isinstance(schema, pa.Schema):
+        return list(schema)
+    if not isinstance(schema, pa.DataType) and hasattr(schema, "__arrow_c_schema__"):
+        return list(pa.schema(schema))
+    if isinstance(schema, str | bytes | Mapping) or not isinstance(schema, Iterable):
+        raise InvalidArgument(f"a schema is a pa.Schema or a list of Columns, not {schema!r}")
+    return list(schema)
+
+
+def _column(declared: Any) -> Column:
+    if isinstance(declared, Column):
+        return declared
+    if isinstance(declared, pa.Field):
+        comment = (declared.metadata or {}).get(b"comment", b"").decode("utf-8", "replace")
+        return Column(declared.name, declared.type, declared.nullable, comment=comment)
+    raise InvalidArgument(f"a column is declared by a Column or a pa.Field, not {declared!r}")
+
+
+def _key_names(primary_key: str | Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    key = (primary_key,) if isinstance(primary_key, str) else tuple(primary_key)
+    if not key:
+        raise InvalidArgument("a primary key has at least one column")
+    for name in key:
+        if name not in names:
+            raise InvalidArgument(f"key column {name!r} is not a column; there are {', '.join(names)}")
+    repeated = _first_repeated(key)
+    if repeated is not None:
+        raise InvalidArgument(f"column {repeated!r} is twice in the key")
+    return key
+
+
+def store(column: Column, column_id: int, *, is_key: bool) -> StoredColumn:
+    """Check one declared column and give it an id."""
+    check_name(column.name)
+    type_ = column_type(column)
+    if is_key and not type_.is_key_type:
+        raise InvalidArgument(f"column {column.name!r}: a key cannot hold {type_}")
+    if is_key and column.default is not None:
+        raise InvalidArgument(f"column {column.name!r}: a key column has no default")
+    if column.encoding not in ENCODINGS:
+        raise InvalidArgument(
+            f"column {column.name!r}: no encoding {column.encoding!r}; there are {', '.join(ENCODINGS)}"
+        )
+    if column.compression not in COMPRESSIONS:
+        raise InvalidArgument(
+            f"column {column.name!r}: no compression {column.compression!r}; "
+            f"there are {', '.join(COMPRESSIONS)}"
+        )
+    if not isinstance(column.comment, str) or len(column.comment) > MAX_COMMENT_CHARACTERS:
+        raise InvalidArgument(f"column {column.name!r}: a comment is text of up to 256 characters")
+    default = None
+    if column.default is not None:
+        default = values.exact(type_, column.default, f"column {column.name!r}, default")
+    nullable = bool(column.nullable) and not is_key
+    return StoredColumn(
+        column_id,
+        column.name,
+        type_,
+        nullable,
+        default,
+        default,
+        column.encoding,
+        column.compression,
+        column.comment,
+    )
+
+
+def column_type(column: Column) -> ColumnType:
+    """The type that was declared; ``InvalidArgument`` names the column."""
+    try:
+        if isinstance(column.type, ColumnType):
+            return column.type
+        if isinstance(column.type, pa.DataType):
+            return ColumnType.from_arrow(column.type)
+        return ColumnType.parse(column.type)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"column {column.name!r}: {error}") from None
+
+
+def check_name(name: Any) -> None:
+    """``InvalidArgument`` unless a column may have that name."""
+    if not isinstance(name, str) or not name or "\0" in name:
+        raise InvalidArgument(f"a column's name is text that is not empty, not {name!r}")
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        raise InvalidArgument(f"column name {name!r} cannot be written as UTF-8") from None
+    if size > MAX_NAME_BYTES:
+        raise InvalidArgument(f"column name {name[:40]!r}... is longer than {MAX_NAME_BYTES} bytes")
+    for prefix in RESERVED_PREFIXES:
+        if name.startswith(prefix):
+            raise InvalidArgument(f"column {name!r}: names that begin with {prefix} are reserved")
+
+
+def _first_repeated(names: Iterable[str]) -> str | None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None

@@ -1,0 +1,57 @@
+"""The hash that Spark's ``xxhash64`` computes over columns, so that Spark can route rows itself.
+
+XXH64 of the first column with a seed (Spark's is 42), whose result is the seed of the next column.
+Source: Spark catalyst/expressions/hash.scala (HashExpression, XxHash64).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kudu_core._ext import hashing
+from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.types import KIND_BINARY, KIND_DECIMAL, KIND_SIGNED, KIND_UNSIGNED, ColumnType
+
+# Decimals of up to 18 digits are hashed as their unscaled 64-bit integer.
+_LONG_DECIMAL_DIGITS = 18
+
+
+def xxhash64(
+    columns: Sequence[tuple[ColumnType, ColumnBuffers]], rows: int, seed: int
+) -> npt.NDArray[np.uint64]:
+    """(rows,) uint64: bits of Spark's signed hash over columns without nulls."""
+    hashes = np.full(rows, seed, np.uint64)
+    for type_, column in columns:
+        kind, width, values, offsets = _as_spark(type_, column)
+        hashing.xxh64_column(kind, width, values, offsets, hashes)
+    return hashes
+
+
+def _as_spark(type_: ColumnType, column: ColumnBuffers) -> tuple[int, int, Any, Any]:
+    """``(kind, width, values, offsets)`` with the widths that Spark hashes.
+
+    Spark hashes integers of up to 32 bits and dates as 4 bytes, longer ones and timestamps as 8,
+    decimals of up to 18 digits as 8 bytes, longer ones as the shortest big-endian bytes of the
+    unscaled integer.  It has no unsigned types: the next wider one holds them, decimal(20) in the end.
+    """
+    if type_.kind == KIND_BINARY:
+        return KIND_BINARY, 0, column.values, column.offsets
+    if type_.kind == KIND_DECIMAL:
+        if type_.arrow.precision > _LONG_DECIMAL_DIGITS:
+            return KIND_DECIMAL, 16, column.values, None
+        low = np.ascontiguousarray(column.values.reshape(-1, 16)[:, :8])
+        return KIND_SIGNED, 8, low.reshape(-1), None
+    numbers = column.values.view(type_.dtype)
+    if type_.width == 8 and type_.kind == KIND_UNSIGNED:
+        wide = np.zeros((column.length, 2), np.uint64)
+        wide[:, 0] = numbers
+        return KIND_DECIMAL, 16, wide.view(np.uint8).reshape(-1), None
+    if type_.width == 4 and type_.kind == KIND_UNSIGNED:
+        return KIND_SIGNED, 8, numbers.astype(np.int64).view(np.uint8), None
+    if type_.width < 4:
+        return KIND_SIGNED, 4, numbers.astype(np.int32).view(np.uint8), None
+    return KIND_SIGNED, type_.width, column.values, None

@@ -1,0 +1,130 @@
+"""Every exception that the package raises on purpose.
+
+    KuduError
+    |- InvalidArgument   the caller broke a documented rule          (ValueError)
+    |  |- SchemaMismatch data does not fit the table's schema
+    |- TableNotFound     no table at that path                       (FileNotFoundError)
+    |- TableExists       create over an existing table               (FileExistsError)
+    |- RowErrors         rows of a write call were refused; nothing of the call was applied
+    |- SnapshotTooOld    the history of that time is gone
+    |  |- ChangesLost    changes since that time are gone
+    |- SnapshotInFuture  that time has not come, or is not visible here yet
+    |- Locked            another writer holds the table
+    |- Fenced            another writer took the table over
+    |- ReadOnly          a write through a handle opened for reading
+    |- Closed            the handle was closed, or belongs to the parent of a fork
+    |- Poisoned          an fsync failed: reopen the table to write again
+    |- NotSupported      well-formed, but not by this version
+    |- Corruption        stored bytes break their format
+    |- MemoryLimit       one batch cannot fit into the memory limit
+
+The operating system's ``OSError`` passes through.  Every exception pickles.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class KuduError(Exception):
+    """Base of every exception that the package raises on purpose."""
+
+
+class InvalidArgument(KuduError, ValueError):
+    """The caller broke a documented rule; nothing has changed."""
+
+
+class SchemaMismatch(InvalidArgument):
+    """Data or a token does not fit the table's schema; nothing has changed."""
+
+
+class TableNotFound(KuduError, FileNotFoundError):
+    """There is no table at the path."""
+
+
+class TableExists(KuduError, FileExistsError):
+    """``create_table`` found a table, or something else, at the path."""
+
+
+class RowErrors(KuduError):
+    """Rows of a write call were refused; nothing of the call was applied.
+
+    ``errors`` is a table with the columns ``row`` (int64, the row's place in the call),
+    ``code`` (string) and ``key`` (a struct of the key columns).
+    """
+
+    def __init__(self, message: str, errors: pa.Table) -> None:
+        super().__init__(message, errors)
+        self.errors = errors
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class SnapshotTooOld(KuduError):
+    """The history at that timestamp has been collected."""
+
+
+class ChangesLost(SnapshotTooOld):
+    """Changes since that timestamp have been collected."""
+
+
+class SnapshotInFuture(KuduError):
+    """The timestamp lies after what this handle can see."""
+
+
+class Locked(KuduError):
+    """Another writer holds the table.  ``pid`` and ``host`` are what it wrote into LOCK."""
+
+    def __init__(self, path: str, pid: int | None, host: str | None) -> None:
+        super().__init__(path, pid, host)
+        self.path = path
+        self.pid = pid
+        self.host = host
+
+    def __str__(self) -> str:
+        who = f"process {self.pid} on {self.host}" if self.pid is not None else "another process"
+        return f"{self.path} is open for writing by {who}; close it there, or wait with timeout_s="
+
+
+class Fenced(KuduError):
+    """Another writer took the table over; nothing was acknowledged after that."""
+
+
+class ReadOnly(KuduError):
+    """A write through a handle that was opened for reading."""
+
+
+class Closed(KuduError):
+    """The handle was closed, or it was opened before a fork and is used in the child."""
+
+
+class Poisoned(KuduError):
+    """An fsync or an apply failed.  Committed data stays readable; reopen to write again."""
+
+
+class NotSupported(KuduError):
+    """Well-formed, but not by this version."""
+
+
+class Corruption(KuduError):
+    """Stored bytes break the rules of their format.
+
+    Raised once, where the bytes are first read, and never retried.
+    """
+
+    def __init__(self, path: str, offset: int, reason: str) -> None:
+        super().__init__(path, offset, reason)
+        self.path = path
+        self.offset = offset
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path} at byte {self.offset}: {self.reason}"
+
+
+class MemoryLimit(KuduError):
+    """One batch cannot fit into ``memory_limit_bytes``; nothing was applied."""

@@ -1,0 +1,158 @@
+"""What the engine tells about itself: plain values, and who may be told.
+
+The library logs only through ``log_events``, itself a listener.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, fields
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened.  ``elapsed_s`` is seconds, sizes are bytes."""
+
+    elapsed_s: float = 0.0
+    error: str | None = None
+    """What went wrong; None when nothing did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlushEnd(Event):
+    """A MemRowSet became DiskRowSets, and they are installed."""
+
+    tablet_id: str
+    rows: int
+    rowsets_added: int
+    output_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaFlushEnd(Event):
+    """A DeltaMemStore became a DeltaFile."""
+
+    tablet_id: str
+    rowset_id: int
+    changes: int
+    output_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionEnd(Event):
+    """A compaction is installed.  ``kind``: "minor", "major" or "merge"."""
+
+    tablet_id: str
+    kind: str
+    rowsets_removed: int
+    rowsets_added: int
+    rows: int
+    input_bytes: int
+    output_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryCollected(Event):
+    """History at or before ``horizon`` (hybrid time) is gone."""
+
+    tablet_id: str
+    horizon: int
+    freed_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestEnd(Event):
+    """A bulk ingest is committed."""
+
+    tablets: int
+    rows: int
+    rowsets_added: int
+    output_bytes: int
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogTruncated(Event):
+    """Log segments at or before ``through`` (hybrid time) are no longer needed."""
+
+    through: int
+    segments: int
+    freed_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOpened(Event):
+    """A table is open; ``records_replayed`` of its log were applied again."""
+
+    path: str
+    mode: str
+    tablets: int
+    records_replayed: int
+    orphans_deleted: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritersThrottled(Event):
+    """Writers wait until memory is flushed."""
+
+    memory_bytes: int
+    limit_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceError(Event):
+    """A maintenance operation failed and will be tried again."""
+
+    tablet_id: str
+    operation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePoisoned(Event):
+    """An fsync or an apply failed: the table takes no writes until it is opened again."""
+
+    path: str
+
+
+class EventListener(Protocol):
+    """Told what happened, after it happened.
+
+    Called on the thread that did the work, with no lock held.  A listener must not call back into
+    the table; what it raises is logged and dropped.
+    """
+
+    def __call__(self, event: Event, /) -> None: ...
+
+
+_log = logging.getLogger("kudu_core")
+_WARNINGS = (WritersThrottled, MaintenanceError, TablePoisoned)
+
+
+def log_events(event: Event, /) -> None:
+    """The listener that writes to ``logging.getLogger("kudu_core")``."""
+    level = logging.WARNING if event.error is not None or isinstance(event, _WARNINGS) else logging.INFO
+    if _log.isEnabledFor(level):
+        _log.log(level, "%s", describe(event))
+
+
+def describe(event: Event) -> str:
+    """One line: the event's name and its fields."""
+    shown = [
+        f"{field.name}={getattr(event, field.name):.3f}"
+        if field.name == "elapsed_s"
+        else f"{field.name}={getattr(event, field.name)!r}"
+        for field in fields(event)
+        if not (field.name == "error" and event.error is None)
+    ]
+    return f"{type(event).__name__} {' '.join(shown)}"
+
+
+def tell(listener: EventListener | None, event: Event) -> None:
+    """Tell a listener; what it raises is logged and dropped."""
+    if listener is None:
+        return
+    try:
+        listener(event)
+    except Exception:  # noqa: BLE001  a listener's fault is not the engine's
+        _log.exception("a listener raised at %s", describe(event))

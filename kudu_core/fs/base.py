@@ -1,0 +1,99 @@
+"""What every file system builds from its own primitives, so that a fault may hit each step.
+
+Knows no system call.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kudu_core.errors import Corruption
+
+if TYPE_CHECKING:
+    from kudu_core.fs.api import Data, FileSystem
+
+_SUFFIX = ".tmp"
+
+
+def byte_views(data: Data) -> list[memoryview]:
+    """The non-empty buffers of ``data`` as flat views of bytes; nothing is copied."""
+    views = []
+    for buffer in data if isinstance(data, list | tuple) else (data,):
+        view = memoryview(buffer)
+        if view.nbytes:
+            views.append(view if view.format == "B" and view.ndim == 1 else view.cast("B"))
+    return views
+
+
+def parent(path: str) -> str:
+    """The directory that holds the name ``path``."""
+    return os.path.dirname(path) or "."
+
+
+def temporary_name(path: str, token: str) -> str:
+    """A hidden name beside ``path``.  ``token`` must be unique among all who may write there."""
+    return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{token}{_SUFFIX}")
+
+
+def is_temporary(name: str) -> bool:
+    """True for a name that a ``replace_file`` may have left behind when its process died.
+
+    Only who holds the lease of the directory's table may delete such a file.
+    """
+    return name.startswith(".") and name.endswith(_SUFFIX)
+
+
+def replace_file(fs: FileSystem, path: str, data: Data, token: str) -> None:
+    """``FileSystem.replace_file`` from ``create``, ``append``, ``sync``, ``rename`` and ``sync_dir``."""
+    temporary = temporary_name(path, token)
+    file = fs.create(temporary)
+    try:
+        try:
+            file.append(data)
+            file.sync()
+        finally:
+            file.close()
+        fs.rename(temporary, path)
+    except BaseException:
+        with suppress(Exception):
+            fs.unlink(temporary, missing_ok=True)
+        raise
+    fs.sync_dir(parent(path))
+
+
+def read_bytes(fs: FileSystem, path: str, limit: int) -> bytes:
+    """``FileSystem.read_bytes`` from ``open_read`` and ``pread``."""
+    file = fs.open_read(path)
+    try:
+        # One byte more, so that a file which grows after a look at its size is still caught.
+        data = file.pread(min(file.size(), limit) + 1, 0)
+        if len(data) > limit:
+            raise Corruption(path, limit, f"the file is longer than {limit} bytes, the most it may be")
+        return data
+    finally:
+        file.close()
+
+
+def rmtree(fs: FileSystem, path: str) -> None:
+    """``FileSystem.rmtree`` from ``listdir``, ``is_dir``, ``unlink`` and ``rmdir``."""
+    for name in fs.listdir(path):
+        child = f"{path}/{name}"
+        if fs.is_dir(child):
+            with suppress(FileNotFoundError):
+                rmtree(fs, child)
+        else:
+            fs.unlink(child, missing_ok=True)
+    with suppress(FileNotFoundError):
+        fs.rmdir(path)
+
+
+def os_error(number: int, path: str) -> OSError:
+    """The operating system's error, of the subclass that belongs to the number."""
+    return OSError(number, os.strerror(number), path)
+
+
+LINKS_UNSUPPORTED = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS})
+"""``link`` copies instead when the system refuses with one of these."""

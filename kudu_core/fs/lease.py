@@ -1,0 +1,197 @@
+"""The writer lease: an open-file-description lock on a file that is never deleted.
+
+An OFD lock (``fcntl(F_OFD_SETLK)``, Linux) belongs to the open file, not to the process: closing some
+other descriptor of the file does not drop it, a second opening in the same process conflicts with it,
+the kernel drops it when the last descriptor goes, however the process dies, and anybody who may read
+the file can ask for it.  The file's text (pid and host) is only a hint for error messages.
+
+A child made by fork shares the open file, so the lock lasts until the child has closed its copy too:
+the owner's ``os.register_at_fork`` hook calls ``abandon`` there.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kudu_core.errors import Locked, NotSupported
+from kudu_core.fs.api import Holder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kudu_core.fs.api import FileSystem, Identity, Lease, Sleep
+
+# Linux's numbers, for a Python built against headers without them.
+_OFD_GETLK = getattr(fcntl, "F_OFD_GETLK", 36)
+_OFD_SETLK = getattr(fcntl, "F_OFD_SETLK", 37)
+
+# struct flock, native alignment: l_type, l_whence, l_start, l_len (0: the whole file), l_pid (must be 0).
+_FLOCK = struct.Struct("@hhqqi0q")
+
+_HINT_BYTES = 512
+_FIRST_PAUSE_S = 0.002
+_LONGEST_PAUSE_S = 0.05
+
+
+def acquire_within(attempt: Callable[[], bool], wait_s: float, sleep: Sleep | None) -> bool:
+    """Repeat ``attempt`` with growing pauses for ``wait_s`` seconds; whether it succeeded.
+
+    The time is the sum of the pauses asked for: nothing here reads a clock.
+    """
+    pause = sleep if sleep is not None else threading.Event().wait
+    waited, pause_s = 0.0, _FIRST_PAUSE_S
+    while not attempt():
+        if waited >= wait_s:
+            return False
+        step = min(pause_s, wait_s - waited)
+        pause(step)
+        waited += step
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+    return True
+
+
+def same_file(fs: FileSystem, path: str, identity: Identity) -> bool:
+    """Whether ``path`` is still the file of which ``identity`` was taken (PROTOCOL P2)."""
+    try:
+        return fs.identity(path) == identity
+    except FileNotFoundError:
+        return False
+
+
+def format_hint(pid: int, host: str) -> bytes:
+    return f"pid {pid}\nhost {host}\n".encode()
+
+
+def parse_hint(text: bytes) -> Holder:
+    """Read what a holder wrote; anything may stand there, and nothing of it is trusted."""
+    pid: int | None = None
+    host: str | None = None
+    for line in text.decode("utf-8", "replace").splitlines():
+        key, _, value = line.partition(" ")
+        if key == "pid" and value.isascii() and value.isdigit() and len(value) < 20:
+            pid = int(value)
+        elif key == "host" and value:
+            host = value
+    return Holder(pid, host)
+
+
+class PosixLease:
+    """See ``api.Lease``.  One owner: calls come from one thread at a time."""
+
+    def __init__(self, path: str, *, sleep: Sleep | None = None) -> None:
+        self.path = path
+        self._sleep = sleep
+        self._fd = -1
+        self._owner_pid = 0
+
+    @property
+    def held(self) -> bool:
+        return self._fd >= 0 and self._owner_pid == os.getpid()
+
+    def try_acquire(self, wait_s: float = 0.0) -> None:
+        assert self._fd < 0, "a lease is taken once"
+        if not acquire_within(self._attempt, wait_s, self._sleep):
+            pid, host = self._read_hint() or Holder(None, None)
+            raise Locked(self.path, pid, host)
+
+    def _attempt(self) -> bool:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = os.open(self.path, flags, 0o600)
+        try:
+            if not _lock(fd) or not self._is_current(fd):
+                os.close(fd)
+                return False
+        except BaseException:
+            os.close(fd)
+            raise
+        self._fd, self._owner_pid = fd, os.getpid()
+        # A full disk must not keep anybody from opening a table in order to delete from it.
+        with suppress(OSError):
+            hint = format_hint(self._owner_pid, os.uname().nodename)
+            os.pwrite(fd, hint, 0)
+            os.ftruncate(fd, len(hint))
+        return True
+
+    def _is_current(self, fd: int) -> bool:
+        """Whether the locked file is still the one with the name: a stranger may have replaced it."""
+        try:
+            return os.path.samestat(os.fstat(fd), os.lstat(self.path))
+        except FileNotFoundError:
+            return False
+
+    def _read_hint(self) -> Holder | None:
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return None
+        try:
+            return parse_hint(os.pread(fd, _HINT_BYTES, 0))
+        finally:
+            os.close(fd)
+
+    def holder(self) -> Holder | None:
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return None
+        try:
+            if not _is_locked(fd):
+                return None
+            return parse_hint(os.pread(fd, _HINT_BYTES, 0))
+        finally:
+            os.close(fd)
+
+    def release(self) -> None:
+        if self._fd < 0:
+            return
+        if self._owner_pid == os.getpid():
+            # Unlocked by hand: a child that still has the descriptor must not keep the lock alive.
+            with suppress(OSError):
+                fcntl.fcntl(self._fd, _OFD_SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0))
+        self.abandon()
+
+    def abandon(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            with suppress(OSError):
+                os.close(fd)
+
+    def __del__(self) -> None:
+        self.abandon()
+
+
+def _lock(fd: int) -> bool:
+    """Take the lock; False when another open file has it."""
+    try:
+        fcntl.fcntl(fd, _OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+    except OSError as exc:
+        if exc.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        raise _explained(exc) from exc
+    return True
+
+
+def _is_locked(fd: int) -> bool:
+    try:
+        answer = fcntl.fcntl(fd, _OFD_GETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+    except OSError as exc:
+        raise _explained(exc) from exc
+    assert isinstance(answer, bytes)
+    return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+
+
+def _explained(exc: OSError) -> Exception:
+    """EINVAL is a kernel without OFD locks (before Linux 3.15): no lease can be kept there."""
+    if exc.errno == errno.EINVAL:
+        return NotSupported("this system has no open-file-description locks (F_OFD_SETLK)")
+    return exc
+
+
+if TYPE_CHECKING:
+    _checked: Lease = PosixLease("")

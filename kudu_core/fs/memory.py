@@ -1,0 +1,582 @@
+"""A file system in memory that is strict about what a power cut may take; for tests.
+
+Each file is its durable bytes and the ordered list of changes since the last sync; each directory is
+its durable names and the ordered list of changes since its last sync.  ``crash_clone`` makes an
+independent file system of what may be left after a power cut (the form is Pebble's crash clone):
+
+* of a file's un-synced writes and truncations any subset may survive, in order; a long write may
+  survive in pieces, the last one torn at any byte; holes are zeros, and zeros may follow;
+* of a directory's un-synced changes any subset may survive, in order.  A rename within a directory is
+  one change; between directories it is one change until one of the two is synced;
+* what was synced is never lost.  A synced file whose name was not is.
+
+Inode numbers are never used twice.  One lock guards everything, so calls of all threads are in one order.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import posixpath
+import random
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from kudu_core.errors import Closed, Locked
+from kudu_core.fs import base
+from kudu_core.fs.api import FileStat, Holder
+from kudu_core.fs.lease import acquire_within
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kudu_core.fs.api import Data, FileSystem, Identity, Lease, Sleep
+
+Keep: TypeAlias = Literal["random", "none", "all"]
+
+_DEVICE = 1
+_PAGE_BYTES = 4096
+
+# Without a clock every file looks as if it had just been written: nothing is stale.
+_ALWAYS_FRESH_S = float(1 << 40)
+
+
+@dataclass(slots=True, eq=False)
+class _File:
+    """``data`` is what reads see, ``durable`` what the disk has.
+
+    A change is (offset, bytes), or (size, None) for a truncation.
+    """
+
+    inode: int
+    mtime_s: float
+    data: bytearray = field(default_factory=bytearray)
+    durable: bytearray = field(default_factory=bytearray)
+    pending: list[tuple[int, bytes | None]] = field(default_factory=list)
+    lock_owner: MemoryLease | None = None
+
+    def change(self, offset: int, data: bytes | None) -> None:
+        _apply(self.data, offset, data)
+        self.pending.append((offset, data))
+
+    def sync(self) -> None:
+        for offset, data in self.pending:
+            _apply(self.durable, offset, data)
+        self.pending.clear()
+
+
+@dataclass(slots=True, eq=False)
+class _Change:
+    """What one call did to names: each gets a node, or none.  ``group`` ties the halves of a rename."""
+
+    names: dict[str, _Node | None]
+    group: int
+
+
+@dataclass(slots=True, eq=False)
+class _Directory:
+    inode: int
+    mtime_s: float
+    entries: dict[str, _Node] = field(default_factory=dict)
+    durable: dict[str, _Node] = field(default_factory=dict)
+    pending: list[_Change] = field(default_factory=list)
+
+    def change(self, names: dict[str, _Node | None], group: int) -> None:
+        _rename(self.entries, names)
+        self.pending.append(_Change(names, group))
+
+    def sync(self) -> None:
+        for change in self.pending:
+            _rename(self.durable, change.names)
+        self.pending.clear()
+
+
+_Node: TypeAlias = _File | _Directory
+
+
+def _apply(content: bytearray, offset: int, data: bytes | None) -> None:
+    if data is None:
+        if offset < len(content):
+            del content[offset:]
+        else:
+            content.extend(bytes(offset - len(content)))
+        return
+    if offset > len(content):
+        content.extend(bytes(offset - len(content)))
+    content[offset : offset + len(data)] = data
+
+
+def _rename(entries: dict[str, _Node], names: dict[str, _Node | None]) -> None:
+    for name, node in names.items():
+        if node is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = node
+
+
+class _Handle:
+    """What is open: a file's node stays readable here after its last name is gone."""
+
+    def __init__(self, fs: MemoryFileSystem, path: str, node: _File) -> None:
+        self.path = path
+        self._fs = fs
+        self._lock = fs._lock
+        self._node: _File | None = node
+        self._life = fs._life
+
+    def _open(self) -> _File:
+        if self._node is None:
+            raise Closed(f"{self.path} was closed")
+        if self._life != self._fs._life:
+            raise base.os_error(errno.EIO, self.path)  # the process that opened it was killed
+        return self._node
+
+    def size(self) -> int:
+        with self._lock:
+            return len(self._open().data)
+
+    def close(self) -> None:
+        self._node = None
+
+
+class MemoryReadFile(_Handle):
+    """See ``api.ReadFile``."""
+
+    def pread(self, n: int, offset: int) -> bytes:
+        if n < 0 or offset < 0:
+            raise base.os_error(errno.EINVAL, self.path)
+        with self._lock:
+            return bytes(memoryview(self._open().data)[offset : offset + n])
+
+    def preadv(self, sizes: Sequence[int], offset: int) -> list[bytes]:
+        pieces = []
+        with self._lock:
+            for size in sizes:
+                pieces.append(self.pread(size, offset))
+                offset += size
+        return pieces
+
+
+class MemoryWriteFile(_Handle):
+    """See ``api.WriteFile``."""
+
+    def __init__(self, fs: MemoryFileSystem, path: str, node: _File) -> None:
+        super().__init__(fs, path, node)
+        self._end = len(node.data)
+
+    def append(self, data: Data) -> int:
+        with self._lock:
+            at = self._end
+            self.pwrite(data, at)
+            return at
+
+    def pwrite(self, data: Data, offset: int) -> None:
+        if offset < 0:
+            raise base.os_error(errno.EINVAL, self.path)
+        with self._lock:
+            node = self._open()
+            content = b"".join(base.byte_views(data))
+            if content:
+                node.change(offset, content)
+                node.mtime_s = self._fs._now_s()
+                self._end = max(self._end, offset + len(content))
+
+    def sync(self, data_only: bool = False) -> None:
+        with self._lock:
+            self._open().sync()
+
+    def truncate(self, size: int) -> None:
+        if size < 0:
+            raise base.os_error(errno.EINVAL, self.path)
+        with self._lock:
+            node = self._open()
+            node.change(size, None)
+            node.mtime_s = self._fs._now_s()
+            self._end = size
+
+    def drop_unsynced(self) -> None:
+        """What a failed fsync does: the changes since the last sync never reach the disk.
+
+        They still read back, as from the page cache, and the next sync succeeds without them.
+        """
+        with self._lock:
+            self._open().pending.clear()
+
+
+class MemoryLease:
+    """See ``api.Lease``: a lock within one ``MemoryFileSystem``."""
+
+    def __init__(self, fs: MemoryFileSystem, path: str, sleep: Sleep | None) -> None:
+        self.path = path
+        self._fs = fs
+        self._sleep = sleep
+        self._node: _File | None = None
+
+    @property
+    def held(self) -> bool:
+        with self._fs._lock:
+            return self._node is not None and self._node.lock_owner is self
+
+    def try_acquire(self, wait_s: float = 0.0) -> None:
+        assert self._node is None, "a lease is taken once"
+        if not acquire_within(self._attempt, wait_s, self._sleep):
+            pid, host = self.holder() or Holder(None, None)
+            raise Locked(self.path, pid, host)
+
+    def _attempt(self) -> bool:
+        with self._fs._lock:
+            if not self._fs.exists(self.path):
+                self._fs.create(self.path).close()
+            node = self._fs._file(self.path)
+            if node.lock_owner is not None:
+                return False
+            node.lock_owner, self._node = self, node
+            return True
+
+    def holder(self) -> Holder | None:
+        with self._fs._lock:
+            if not self._fs.exists(self.path) or self._fs._file(self.path).lock_owner is None:
+                return None
+            return Holder(os.getpid(), "memory")
+
+    def release(self) -> None:
+        with self._fs._lock:
+            node, self._node = self._node, None
+            if node is not None and node.lock_owner is self:
+                node.lock_owner = None
+
+    def abandon(self) -> None:
+        """A forked child has its own copy of the whole file system, with nobody else in it."""
+        self._node = None
+
+
+class MemoryFileSystem:
+    """See the module and ``api.FileSystem``.  Relative paths start at the root.
+
+    ``now_s`` gives the modification times, seconds since 1970.
+    """
+
+    def __init__(self, now_s: Callable[[], float] | None = None) -> None:
+        self._lock = threading.RLock()
+        self._now_s = now_s if now_s is not None else lambda: _ALWAYS_FRESH_S
+        self._numbers = itertools.count(1)
+        self._life = 0
+        self._root = _Directory(next(self._numbers), self._now_s())
+
+    # Names -------------------------------------------------------------------------------------
+
+    def _lookup(self, path: str) -> _Node:
+        if not path:
+            raise base.os_error(errno.ENOENT, path)
+        node: _Node = self._root
+        for name in posixpath.normpath(path).split("/"):
+            if name in ("", "."):
+                continue
+            if not isinstance(node, _Directory):
+                raise base.os_error(errno.ENOTDIR, path)
+            child = node.entries.get(name)
+            if child is None:
+                raise base.os_error(errno.ENOENT, path)
+            node = child
+        return node
+
+    def _directory(self, path: str) -> _Directory:
+        node = self._lookup(path)
+        if not isinstance(node, _Directory):
+            raise base.os_error(errno.ENOTDIR, path)
+        return node
+
+    def _file(self, path: str) -> _File:
+        node = self._lookup(path)
+        if not isinstance(node, _File):
+            raise base.os_error(errno.EISDIR, path)
+        return node
+
+    def _place(self, path: str) -> tuple[_Directory, str]:
+        """The directory that has, or would have, this name."""
+        parent, name = posixpath.split(posixpath.normpath(path))
+        if not name or name in (".", ".."):
+            raise base.os_error(errno.EINVAL, path)
+        return self._directory(parent or "/"), name
+
+    def _set(self, directory: _Directory, names: dict[str, _Node | None], group: int | None = None) -> None:
+        directory.change(names, next(self._numbers) if group is None else group)
+        directory.mtime_s = self._now_s()
+
+    # Files -------------------------------------------------------------------------------------
+
+    def open_read(self, path: str) -> MemoryReadFile:
+        with self._lock:
+            return MemoryReadFile(self, path, self._file(path))
+
+    def create(self, path: str) -> MemoryWriteFile:
+        with self._lock:
+            directory, name = self._place(path)
+            if name in directory.entries:
+                raise base.os_error(errno.EEXIST, path)
+            node = _File(next(self._numbers), self._now_s())
+            self._set(directory, {name: node})
+            return MemoryWriteFile(self, path, node)
+
+    def open_write(self, path: str) -> MemoryWriteFile:
+        with self._lock:
+            return MemoryWriteFile(self, path, self._file(path))
+
+    def read_bytes(self, path: str, limit: int) -> bytes:
+        return base.read_bytes(self, path, limit)
+
+    def replace_file(self, path: str, data: Data) -> None:
+        base.replace_file(self, path, data, str(next(self._numbers)))
+
+    def link(self, source: str, target: str) -> None:
+        with self._lock:
+            node = self._file(source)
+            directory, name = self._place(target)
+            if name in directory.entries:
+                raise base.os_error(errno.EEXIST, target)
+            self._set(directory, {name: node})
+
+    def unlink(self, path: str, missing_ok: bool = False) -> None:
+        with self._lock:
+            try:
+                self._file(path)
+            except FileNotFoundError:
+                if missing_ok:
+                    return
+                raise
+            directory, name = self._place(path)
+            self._set(directory, {name: None})
+
+    def rename(self, source: str, target: str) -> None:
+        with self._lock:
+            node = self._lookup(source)
+            old_directory, old_name = self._place(source)
+            new_directory, new_name = self._place(target)
+            replaced = new_directory.entries.get(new_name)
+            if replaced is node:
+                return  # two names of one file: POSIX does nothing
+            if isinstance(replaced, _Directory):
+                if not isinstance(node, _Directory):
+                    raise base.os_error(errno.EISDIR, target)
+                if replaced.entries:
+                    raise base.os_error(errno.ENOTEMPTY, target)
+            elif replaced is not None and isinstance(node, _Directory):
+                raise base.os_error(errno.ENOTDIR, target)
+            if isinstance(node, _Directory) and _holds(node, new_directory):
+                raise base.os_error(errno.EINVAL, target)  # a directory into itself
+            if old_directory is new_directory:
+                self._set(old_directory, {old_name: None, new_name: node})
+            else:
+                group = next(self._numbers)
+                self._set(old_directory, {old_name: None}, group)
+                self._set(new_directory, {new_name: node}, group)
+
+    # Directories -------------------------------------------------------------------------------
+
+    def mkdir(self, path: str, exist_ok: bool = False) -> None:
+        with self._lock:
+            if exist_ok and self.is_dir(path):
+                return
+            directory, name = self._place(path)
+            if name in directory.entries:
+                raise base.os_error(errno.EEXIST, path)
+            self._set(directory, {name: _Directory(next(self._numbers), self._now_s())})
+
+    def sync_dir(self, path: str) -> None:
+        with self._lock:
+            self._directory(path).sync()
+
+    def rmdir(self, path: str) -> None:
+        with self._lock:
+            if self._directory(path).entries:
+                raise base.os_error(errno.ENOTEMPTY, path)
+            directory, name = self._place(path)
+            self._set(directory, {name: None})
+
+    def rmtree(self, path: str) -> None:
+        with self._lock:
+            base.rmtree(self, path)
+
+    def listdir(self, path: str) -> list[str]:
+        with self._lock:
+            return sorted(self._directory(path).entries)
+
+    # Looking -----------------------------------------------------------------------------------
+
+    def exists(self, path: str) -> bool:
+        with self._lock:
+            try:
+                self._lookup(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+            return True
+
+    def is_dir(self, path: str) -> bool:
+        with self._lock:
+            return self.exists(path) and isinstance(self._lookup(path), _Directory)
+
+    def stat(self, path: str) -> FileStat:
+        with self._lock:
+            node = self._lookup(path)
+            return FileStat(len(node.data) if isinstance(node, _File) else 0, node.inode, node.mtime_s)
+
+    def identity(self, path: str) -> Identity:
+        with self._lock:
+            return (_DEVICE, self._lookup(path).inode)
+
+    def free_bytes(self, path: str) -> int:
+        self._lookup(path)
+        return 1 << 40
+
+    def lease(self, path: str, *, sleep: Sleep | None = None) -> MemoryLease:
+        return MemoryLease(self, path, sleep)
+
+    # Accidents ---------------------------------------------------------------------------------
+
+    def sync_all(self) -> None:
+        """Make everything durable: where a crash test begins."""
+        with self._lock:
+            for node in _walk(self._root, {}).values():
+                node.sync()
+
+    def drop_unsynced(self, path: str) -> None:
+        """What a failed sync of this file or directory does (see ``MemoryWriteFile.drop_unsynced``)."""
+        with self._lock:
+            self._lookup(path).pending.clear()
+
+    def kill(self) -> None:
+        """What ``kill -9`` of the process does: leases are free, its open files are dead, data stays.
+
+        Calls by path still work, for the next process; so nothing of the old one may be running.
+        """
+        with self._lock:
+            self._life += 1
+            for node in _walk(self._root, {}).values():
+                if isinstance(node, _File):
+                    node.lock_owner = None
+
+    def crash_clone(self, rng: random.Random | int | None = None, keep: Keep = "random") -> MemoryFileSystem:
+        """What a power cut at this moment may leave, as a file system of its own without leases.
+
+        ``keep``: "none" leaves only what was synced, "all" everything that was not dropped by a failed
+        sync, "random" some legal state between, drawn from ``rng`` (a ``Random`` or a seed).
+        """
+        generator = rng if isinstance(rng, random.Random) else random.Random(rng)
+        clone = MemoryFileSystem(self._now_s)
+        with self._lock:
+            # Never an inode number twice, so that an identity taken before the cut stays unequal.
+            first_free = next(self._numbers)
+            clone._numbers = itertools.count(first_free)
+            self._numbers = itertools.count(first_free)
+            _Cut(generator, keep).fill(clone._root, self._root)
+        return clone
+
+
+def _walk(node: _Node, found: dict[int, _Node]) -> dict[int, _Node]:
+    """Every node that a name leads to, by inode number."""
+    if node.inode not in found:
+        found[node.inode] = node
+        if isinstance(node, _Directory):
+            for child in node.entries.values():
+                _walk(child, found)
+    return found
+
+
+def _holds(node: _Directory, wanted: _Directory) -> bool:
+    return wanted.inode in _walk(node, {})
+
+
+class _Cut:
+    """One power cut: draws what survives, and copies it."""
+
+    def __init__(self, rng: random.Random, keep: Keep) -> None:
+        self._rng = rng
+        self._keep = keep
+        self._groups: dict[int, bool] = {}
+        self._copies: dict[int, _Node] = {}
+        # One temperament for the whole cut: sometimes the disk had written nearly all, sometimes little.
+        self._odds = rng.choice((0.0, 0.1, 0.5, 0.5, 0.9, 1.0))
+
+    def fill(self, target: _Directory, source: _Directory) -> None:
+        target.inode, target.mtime_s = source.inode, source.mtime_s
+        entries = dict(source.durable)
+        for change in source.pending:
+            if self._survives(change.group):
+                _rename(entries, change.names)
+        for name, node in entries.items():
+            target.entries[name] = target.durable[name] = self._copy(node)
+
+    def _survives(self, group: int) -> bool:
+        if self._keep != "random":
+            return self._keep == "all"
+        if group not in self._groups:
+            self._groups[group] = self._rng.random() < self._odds
+        return self._groups[group]
+
+    def _copy(self, node: _Node) -> _Node:
+        known = self._copies.get(node.inode)
+        if known is not None:
+            return known  # a hard link
+        copy: _Node
+        if isinstance(node, _Directory):
+            copy = self._copies[node.inode] = _Directory(node.inode, node.mtime_s)
+            self.fill(copy, node)
+        else:
+            content = bytearray(node.durable)
+            for offset, data in self._surviving(node):
+                _apply(content, offset, data)
+            copy = _File(node.inode, node.mtime_s, content, bytearray(content))
+            self._copies[node.inode] = copy
+        return copy
+
+    def _surviving(self, node: _File) -> list[tuple[int, bytes | None]]:
+        """The changes of a file that reached the disk, in order."""
+        pending, rng = node.pending, self._rng
+        if self._keep == "none" or not pending:
+            return []
+        if self._keep == "all":
+            return pending
+        shape = rng.random()
+        if shape < 0.4:  # the disk wrote in order
+            chosen = pending[: rng.randint(0, len(pending))]
+        elif shape < 0.7:  # in any order
+            chosen = [change for change in pending if rng.random() < self._odds]
+        else:  # page by page, in any order
+            chosen = [piece for change in pending for piece in _pages(change) if rng.random() < self._odds]
+        if chosen and rng.random() < 0.5:
+            offset, data = chosen[-1]
+            if data is not None:
+                chosen[-1] = (offset, data[: rng.randint(0, len(data))])
+        if rng.random() < 0.25:
+            # The new length was written, the data were not: zeros.
+            length = _length(len(node.durable), pending)
+            if length > (now := _length(len(node.durable), chosen)):
+                chosen.append((rng.randint(now, length), None))
+        return chosen
+
+
+def _pages(change: tuple[int, bytes | None]) -> list[tuple[int, bytes | None]]:
+    """A write cut at the borders of the page cache's pages."""
+    offset, data = change
+    if data is None:
+        return [change]
+    pieces: list[tuple[int, bytes | None]] = []
+    at = 0
+    while at < len(data):
+        end = min(len(data), at + _PAGE_BYTES - (offset + at) % _PAGE_BYTES)
+        pieces.append((offset + at, data[at:end]))
+        at = end
+    return pieces
+
+
+def _length(size: int, changes: list[tuple[int, bytes | None]]) -> int:
+    for offset, data in changes:
+        size = offset if data is None else max(size, offset + len(data))
+    return size
+
+
+if TYPE_CHECKING:
+    _checked: FileSystem = MemoryFileSystem()
+    _lease: Lease = _checked.lease("")

@@ -1,0 +1,167 @@
+"""How a table behaves: frozen values, each with its unit, range and default.
+
+Given to ``create_table`` they are stored with the table; given to ``open_table`` they hold for that
+handle.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kudu_core.errors import InvalidArgument
+
+_KIB = 1 << 10
+_MIB = 1 << 20
+_GIB = 1 << 30
+_YEAR_S = 365 * 86_400
+
+# field: (lowest, highest), both allowed.
+_RANGES: dict[str, tuple[float, float]] = {
+    "group_interval_s": (0.001, 60),
+    "maintenance_threads": (1, 64),
+    "memory_limit_bytes": (16 * _MIB, 1 << 50),
+    "page_cache_bytes": (0, 1 << 50),
+    "flush_threshold_bytes": (64 * _KIB, 64 * _GIB),
+    "flush_age_s": (0, _YEAR_S),
+    "rowset_target_bytes": (64 * _KIB, 4 * _GIB),
+    "compaction_budget_bytes": (_MIB, 1 << 50),
+    "bloom_false_positive_rate": (0.0001, 0.5),
+    "history_retention_s": (0, 1000 * _YEAR_S),
+    "ingest_threshold_rows": (1, 1 << 31),
+    "ingest_threshold_bytes": (64 * _KIB, 64 * _GIB),
+    "scan_threads": (1, 1024),
+    "file_grace_s": (0, _YEAR_S),
+    "staging_grace_s": (0, _YEAR_S),
+    "lock_timeout_s": (0, _YEAR_S),
+}
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "durability": ("sync", "group", "none"),
+    "maintenance": ("background", "manual"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Options of a table; ``InvalidArgument`` names a field that is out of range."""
+
+    durability: str = "sync"
+    """"sync": a write returns after its fsync.  "group": within ``group_interval_s`` of it, so a
+    crash may lose that much, never a part of a batch.  "none": when the system likes."""
+
+    group_interval_s: float = 0.05
+    """Seconds, 0.001 to 60: how often the log is fsynced with "group"."""
+
+    maintenance: str = "background"
+    """"background": flushes and compactions run on their own.  "manual": only when called."""
+
+    maintenance_threads: int = 1
+    """1 to 64: compaction threads, beside the one for flushes."""
+
+    memory_limit_bytes: int = _GIB
+    """Bytes, 16 MiB to 1 PiB: memory stores and batches under way.  Writers are slowed before it."""
+
+    page_cache_bytes: int = 256 * _MIB
+    """Bytes, 0 to 1 PiB: pages kept in memory as they are stored."""
+
+    flush_threshold_bytes: int = 64 * _MIB
+    """Bytes, 64 KiB to 64 GiB: a memory store of this size is flushed."""
+
+    flush_age_s: float = 120.0
+    """Seconds, 0 to a year: a memory store of this age is flushed, however small."""
+
+    rowset_target_bytes: int = 32 * _MIB
+    """Bytes, 64 KiB to 4 GiB: where the writer of rowsets begins the next one."""
+
+    compaction_budget_bytes: int = 256 * _MIB
+    """Bytes, 1 MiB to 1 PiB: how much one merging compaction rewrites."""
+
+    bloom_false_positive_rate: float = 0.005
+    """0.0001 to 0.5: share of absent keys that a rowset's bloom lets through."""
+
+    history_retention_s: float = 86_400.0
+    """Seconds, 0 to 1,000 years: how long past states and changes can be read."""
+
+    ingest_threshold_rows: int = 100_000
+    """1 to 2**31: a call of so many rows is written straight to files."""
+
+    ingest_threshold_bytes: int = 16 * _MIB
+    """Bytes, 64 KiB to 64 GiB: a call of so many bytes is written straight to files."""
+
+    scan_threads: int | None = None
+    """1 to 1,024: threads of a scan; None = the cores that the process may use."""
+
+    file_grace_s: float = 60.0
+    """Seconds, 0 to a year: how long a file that nothing names stays, for readers elsewhere."""
+
+    staging_grace_s: float = 86_400.0
+    """Seconds, 0 to a year: how long an abandoned staging directory stays."""
+
+    lock_timeout_s: float = 60.0
+    """Seconds, 0 to a year: how long a distributed commit waits for the writer lease."""
+
+    def __post_init__(self) -> None:
+        for name in _CHOICES:
+            _check_choice(name, getattr(self, name))
+        for field in dataclasses.fields(self):
+            if field.name in _RANGES:
+                value = _checked_number(field.name, field.type, getattr(self, field.name))
+                object.__setattr__(self, field.name, value)
+
+    def replace(self, **changes: Any) -> Options:
+        """The same options but for these; ``InvalidArgument`` for an unknown name or a bad value."""
+        _check_names(changes)
+        return dataclasses.replace(self, **changes)
+
+    def overridden(self, other: Options | Mapping[str, Any] | None) -> Options:
+        """These options with those of ``other`` that differ from the defaults (or, of a mapping, all)."""
+        if other is None:
+            return self
+        if isinstance(other, Options):
+            defaults = Options()
+            other = {k: v for k, v in other.to_json().items() if v != getattr(defaults, k)}
+        return self.replace(**other)
+
+    def to_json(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    @staticmethod
+    def from_json(stored: Mapping[str, Any]) -> Options:
+        """Options from ``to_json`` or from any mapping; what is left out has its default."""
+        return Options().replace(**stored)
+
+
+NAMES = tuple(field.name for field in dataclasses.fields(Options))
+
+
+def _check_names(given: Mapping[str, Any]) -> None:
+    for name in given:
+        if name not in NAMES:
+            close = difflib.get_close_matches(str(name), NAMES, 1)
+            hint = f"; did you mean {close[0]}?" if close else f"; there are {', '.join(NAMES)}"
+            raise InvalidArgument(f"no option {name!r}{hint}")
+
+
+def _check_choice(name: str, value: Any) -> None:
+    if value not in _CHOICES[name]:
+        choices = " or ".join(repr(choice) for choice in _CHOICES[name])
+        raise InvalidArgument(f"{name} is {choices}, not {value!r}")
+
+
+def _checked_number(name: str, annotation: Any, value: Any) -> int | float | None:
+    """The value as the field's own type.  ``annotation`` is text: "int", "float", "int | None"."""
+    if value is None and "None" in annotation:
+        return None
+    low, high = _RANGES[name]
+    whole = annotation.startswith("int")
+    number_type = int if whole else int | float
+    if isinstance(value, bool) or not isinstance(value, number_type) or math.isnan(value):
+        kind = "a whole number" if whole else "a number"
+        raise InvalidArgument(f"{name} is {kind}, not {value!r}")
+    if not low <= value <= high:
+        raise InvalidArgument(f"{name} is {value!r}; it must be {low:,} to {high:,}")
+    return int(value) if whole else float(value)

@@ -1,0 +1,1 @@
+"""Sets of rows and their changes: in memory, on disk, and how a snapshot of them is read."""

@@ -1,0 +1,310 @@
+"""Changes of rows in memory, addressed by rowid, in timestamp order.
+
+A DeltaMemStore is one of these; a MemRowSet keeps one for the changes of its own rows.  Per
+column there is a log of (rowid, change number, value); a hash map gives each row's last change and
+every change names the row's change before it, so that a point read walks one chain.  Since the
+logs are in timestamp order, what a snapshot sees is a prefix: a scan replays it over the decoded
+column by direct addressing.
+
+Source: Kudu's DeltaMemStore (tablet/deltamemstore.h), with columnar logs in place of a tree of
+row changes; docs/ARCHITECTURE.md, "Changes in memory", says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from kudu_core._ext import delta
+from kudu_core._ext.btree import BTreeU64
+from kudu_core._ext.rowid_map import NONE, RowidMap
+from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.rowset.deltas import DELETE, REINSERT
+from kudu_core.rowset.growing import GrowingColumn, GrowingNumbers
+
+_BUCKET_SHIFT = 14
+"""Changes are sorted into buckets of a page's rows (16,384) when a scan replays them."""
+
+_NARROW_CHANGES = 4096
+"""With fewer visible changes than this, looking at all of them costs less than the tree."""
+
+
+class _ColumnLog:
+    """Updates of one column: rowid, change number and value, by change number."""
+
+    __slots__ = ("numbers", "rowids", "values")
+
+    def __init__(self, width: int) -> None:
+        self.rowids = GrowingNumbers(np.uint32)
+        self.numbers = GrowingNumbers(np.uint32)
+        self.values = GrowingColumn(width)
+
+    def prefix(self, limit: int) -> int:
+        """How many updates belong to changes numbered below ``limit``."""
+        return int(np.searchsorted(self.numbers.view(), limit))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Columns set to new values for some rows, or rows removed or revived, at one timestamp."""
+
+    op: int
+    rowids: np.ndarray
+    """(n,) uint32, no rowid twice within one timestamp."""
+    columns: Mapping[int, ColumnBuffers]
+    """New values by column id, n rows each; empty for a DELETE."""
+
+
+class ChangeLog:
+    """Changes of the rows of one rowset.
+
+    One writer at a time (the tablet's mutex); any number of readers, who look only at changes
+    with timestamps that are applied.
+    """
+
+    def __init__(self) -> None:
+        self._timestamps = GrowingNumbers(np.uint64)
+        self._rowids = GrowingNumbers(np.uint32)
+        self._ops = GrowingNumbers(np.uint8)
+        self._before = GrowingNumbers(np.uint32)
+        self._columns: dict[int, _ColumnLog] = {}
+        self._last = RowidMap()
+        self._tree = BTreeU64()
+        self._in_tree = 0
+        self.liveness_changes = 0
+        """How many changes are DELETE or REINSERT."""
+        self.update_counts: dict[int, int] = {}
+        """Updates by column id."""
+        self.first_ts: int | None = None
+        self.last_ts = 0
+        self.frozen_at: int | None = None
+        """The cut at which it stopped taking changes; None while active."""
+
+    def __len__(self) -> int:
+        return len(self._timestamps)
+
+    @property
+    def nbytes(self) -> int:
+        logs = sum(
+            log.rowids.nbytes + log.numbers.nbytes + log.values.nbytes for log in self._columns.values()
+        )
+        return (
+            logs
+            + self._timestamps.nbytes
+            + self._rowids.nbytes
+            + self._ops.nbytes
+            + self._before.nbytes
+            + self._last.nbytes
+        )
+
+    def append(self, ts: int, change: Change) -> None:
+        """Add changes at ``ts``, which is not below any before it."""
+        count = len(change.rowids)
+        if count:
+            self.append_many(np.full(count, ts, np.uint64), change)
+
+    def append_many(self, timestamps: np.ndarray, change: Change) -> None:
+        """Add changes, each with its own timestamp, in ascending order."""
+        count = len(change.rowids)
+        if not count:
+            return
+        assert self.frozen_at is None, "a frozen store takes no changes"
+        assert int(timestamps[0]) >= self.last_ts, "changes arrive in timestamp order"
+        rowids = np.ascontiguousarray(change.rowids, np.uint32)
+        first = len(self._timestamps)
+        numbers = np.arange(first, first + count, dtype=np.uint32)
+        for column_id, values in change.columns.items():
+            log = self._columns.get(column_id)
+            if log is None:
+                log = _ColumnLog(values.width)
+            log.values.append(values)
+            log.rowids.append(rowids)
+            log.numbers.append(numbers)
+            self._columns[column_id] = log
+            self.update_counts[column_id] = self.update_counts.get(column_id, 0) + count
+        self._rowids.append(rowids)
+        self._ops.append(np.full(count, change.op, np.uint8))
+        self._before.append(self._last.exchange(rowids, first))
+        if change.op in (DELETE, REINSERT):
+            self.liveness_changes += count
+        # Last: a reader finds a change by its timestamp.
+        self._timestamps.append(timestamps)
+        if self.first_ts is None:
+            self.first_ts = int(timestamps[0])
+        self.last_ts = int(timestamps[-1])
+
+    def limit(self, snapshot: int) -> int:
+        """How many changes a snapshot sees: those numbered below the answer."""
+        return int(np.searchsorted(self._timestamps.view(), np.uint64(snapshot), side="right"))
+
+    def at(self, snapshot: int) -> MemoryDeltas:
+        return MemoryDeltas(self, self.limit(snapshot))
+
+    def changes(self, lower: int, upper: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(timestamps, rowids, ops) of the changes numbered ``[lower, upper)``, as views."""
+        return (
+            self._timestamps.view(lower, upper),
+            self._rowids.view(lower, upper),
+            self._ops.view(lower, upper),
+        )
+
+    def column_changes(
+        self, column_id: int, lower: int, upper: int
+    ) -> tuple[np.ndarray, np.ndarray, ColumnBuffers]:
+        """(change numbers, rowids, values) of one column, changes numbered ``[lower, upper)``."""
+        log = self._columns[column_id]
+        first, last = log.prefix(lower), log.prefix(upper)
+        return log.numbers.view(first, last), log.rowids.view(first, last), log.values.read(first, last)
+
+    def moved(self, numbers: np.ndarray, rowids: np.ndarray) -> ChangeLog:
+        """A new log with some of the changes, in their order, at other rowids.
+
+        ``numbers`` (n,) ascending change numbers, ``rowids`` (n,) uint32 where they go.
+        """
+        out = ChangeLog()
+        count = len(numbers)
+        if not count:
+            return out
+        out._timestamps.append(self._timestamps.view()[numbers])
+        out._rowids.append(rowids)
+        ops = self._ops.view()[numbers]
+        out._ops.append(ops)
+        out._before.append(out._last.exchange(np.ascontiguousarray(rowids, np.uint32), 0))
+        out.liveness_changes = int((ops >= DELETE).sum())
+        stamps = out._timestamps.view()
+        out.first_ts, out.last_ts = int(stamps[0]), int(stamps[-1])
+        for column_id, log in self._columns.items():
+            known = log.numbers.view()
+            at = np.searchsorted(numbers, known)
+            at[at == count] = 0
+            mine = np.flatnonzero(numbers[at] == known)
+            if len(mine):
+                new = _ColumnLog(log.values.width)
+                new.values.append(log.values.read(0, len(known)), mine)
+                new.numbers.append(at[mine].astype(np.uint32))
+                new.rowids.append(rowids[at[mine]])
+                out._columns[column_id] = new
+                out.update_counts[column_id] = len(mine)
+        return out
+
+    @property
+    def column_ids(self) -> tuple[int, ...]:
+        return tuple(self._columns)
+
+    def last_changes(self, rowids: np.ndarray) -> np.ndarray:
+        """Number of the newest change of each rowid, (n,) uint32, ``NONE`` where there is none."""
+        return self._last.find(np.ascontiguousarray(rowids, np.uint32))
+
+    def chain(self, rowid: int, limit: int) -> list[int]:
+        """Numbers below ``limit`` of one row's changes, oldest first."""
+        numbers: list[int] = []
+        before = self._before.view()
+        number = self._last.get(rowid)
+        while number != NONE:
+            if number < limit:
+                numbers.append(number)
+            if number >= len(before):  # appended after the view was taken
+                before = self._before.view()
+            number = int(before[number])
+        numbers.reverse()
+        return numbers
+
+    def in_rows(self, lower: int, upper: int, limit: int) -> np.ndarray:
+        """Numbers below ``limit`` of the changes of rows ``[lower, upper)``, ascending, uint32."""
+        if limit <= _NARROW_CHANGES:
+            rowids = self._rowids.view(0, limit)
+            return np.flatnonzero((rowids >= lower) & (rowids < upper)).astype(np.uint32)
+        self._fill_tree(limit)
+        keys = self._tree.range(lower << 32, upper << 32)
+        numbers = (keys & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+        return np.sort(numbers[numbers < limit])
+
+    def _fill_tree(self, limit: int) -> None:
+        """Bring changes below ``limit`` into the tree keyed (rowid, change number)."""
+        with self._tree.lock:
+            first = self._in_tree
+            if first >= limit:
+                return
+            rowids = self._rowids.view(first, limit)
+            keys = (rowids.astype(np.uint64) << np.uint64(32)) | np.arange(first, limit, dtype=np.uint64)
+            keys.sort()
+            self._tree.insert_sorted(keys)
+            self._in_tree = limit
+
+
+class MemoryDeltas:
+    """The first ``limit`` changes of a ``ChangeLog``, as a ``DeltaView``."""
+
+    def __init__(self, log: ChangeLog, limit: int) -> None:
+        self.log = log
+        self.limit = limit
+        self._buckets: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+
+    def touches(self, column_id: int) -> bool:
+        return self.limit > 0 and column_id in self.log.update_counts
+
+    def changes_liveness(self) -> bool:
+        return self.limit > 0 and self.log.liveness_changes > 0
+
+    def updates(self, column_id: int, lower: int, upper: int) -> tuple[np.ndarray, ColumnBuffers] | None:
+        if not self.touches(column_id):
+            return None
+        numbers, rowids, values = self.log.column_changes(column_id, 0, self.limit)
+        if upper - lower == 1:
+            chain = np.array(self.log.chain(lower, self.limit), np.uint32)
+            picked = np.searchsorted(numbers, chain)
+            found = picked < len(numbers)
+            picked = picked[found]
+            picked = picked[numbers[picked] == chain[found]]
+        elif self._is_narrow(upper - lower, len(numbers)):
+            wanted = self.log.in_rows(lower, upper, self.limit)
+            picked = np.searchsorted(numbers, wanted)
+            found = picked < len(numbers)
+            picked = picked[found]
+            picked = picked[numbers[picked] == wanted[found]]
+        else:
+            picked = self._bucketed(column_id, rowids, lower, upper)
+        if not len(picked):
+            return None
+        picked = picked.astype(np.int64)
+        return rowids[picked], values.take(picked)
+
+    def liveness(self, lower: int, upper: int) -> tuple[np.ndarray, np.ndarray] | None:
+        if not self.changes_liveness():
+            return None
+        _, rowids, ops = self.log.changes(0, self.limit)
+        if upper - lower == 1:
+            numbers = np.array(self.log.chain(lower, self.limit), np.uint32)
+        elif self._is_narrow(upper - lower, len(rowids)):
+            numbers = self.log.in_rows(lower, upper, self.limit)
+        else:
+            numbers = self._bucketed(-1, rowids, lower, upper)
+        ops = ops[numbers]
+        keep = ops >= DELETE
+        if not keep.any():
+            return None
+        numbers = numbers[keep]
+        return rowids[numbers], (ops[keep] == REINSERT).astype(np.uint8)
+
+    @staticmethod
+    def _is_narrow(rows: int, changes: int) -> bool:
+        """Whether a read of ``rows`` rows is better served by the tree than by bucketing all."""
+        return changes > _NARROW_CHANGES and rows < 1 << (_BUCKET_SHIFT - 2)
+
+    def _bucketed(self, column_id: int, rowids: np.ndarray, lower: int, upper: int) -> np.ndarray:
+        """Positions of the changes of rows ``[lower, upper)`` in ``rowids``, ascending per row.
+
+        The counting sort by pages of rows is done once per view and column.
+        """
+        if column_id not in self._buckets:
+            self._buckets[column_id] = delta.bucket_sort(rowids, _BUCKET_SHIFT)
+        starts, order = self._buckets[column_id]
+        first = min(lower >> _BUCKET_SHIFT, len(starts) - 1)
+        last = min(((upper - 1) >> _BUCKET_SHIFT) + 1, len(starts) - 1)
+        picked = order[int(starts[first]) : int(starts[last])]
+        if lower & ((1 << _BUCKET_SHIFT) - 1) or upper & ((1 << _BUCKET_SHIFT) - 1):
+            inside = rowids[picked]
+            picked = picked[(inside >= lower) & (inside < upper)]
+        return picked

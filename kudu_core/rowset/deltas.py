@@ -1,0 +1,69 @@
+"""What one store of changes says at one snapshot, and how it is laid over decoded columns.
+
+A ``DeltaView`` is one store (a DeltaMemStore, the changes of a MemRowSet, a REDO or an UNDO
+file) together with the snapshot; the reader asks the views of a rowset in their order and applies
+what they give.  Nothing here knows where the stores come from.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from kudu_core._ext import delta
+from kudu_core.common.rowblock import ColumnBuffers
+
+UPDATE = 1
+DELETE = 2
+REINSERT = 3
+"""Operations of REDO changes; a REINSERT only occurs in a MemRowSet."""
+
+UNDO_UPDATE = 1
+UNDO_DEAD = 2
+UNDO_ALIVE = 3
+"""Operations of UNDO records: the old values; absent before; present before, with this image."""
+
+
+class DeltaView(Protocol):
+    """The changes of one store that one snapshot sees, in the order in which they apply."""
+
+    def touches(self, column_id: int) -> bool:
+        """False only if no change of this view sets the column."""
+        ...
+
+    def changes_liveness(self) -> bool:
+        """False only if no change of this view removes or revives a row."""
+        ...
+
+    def updates(self, column_id: int, lower: int, upper: int) -> tuple[np.ndarray, ColumnBuffers] | None:
+        """(rowids uint32, new values) of rows ``[lower, upper)``; of equal rowids the last wins."""
+        ...
+
+    def liveness(self, lower: int, upper: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """(rowids uint32, 1 = present / 0 = absent) of rows ``[lower, upper)``; the last wins."""
+        ...
+
+
+def patch(
+    base: ColumnBuffers, first_row: int, rowids: np.ndarray, new: ColumnBuffers, *, owned: bool
+) -> ColumnBuffers:
+    """Lay updates over the values of rows ``first_row .. first_row + base.length``.
+
+    ``owned`` says that ``base`` may be written.  Returns the patched column, which is owned.
+    """
+    validity = base.validity
+    if validity is not None or new.validity is not None:
+        if validity is None:
+            validity = np.full((base.length + 7) // 8, 0xFF, np.uint8)
+        elif not owned:
+            validity = validity.copy()
+        delta.apply_bits(validity, base.length, first_row, rowids, new.validity)
+    if base.width:
+        values = base.values if owned else base.values.copy()
+        delta.apply_fixed(values, base.width, first_row, rowids, new.values)
+        return ColumnBuffers(base.width, base.length, values, None, validity)
+    offsets, data = delta.overlay_var(
+        base.offsets, base.values, first_row, rowids, new.offsets, new.values
+    )
+    return ColumnBuffers(0, base.length, data, offsets, validity)

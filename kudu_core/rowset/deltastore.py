@@ -1,0 +1,109 @@
+"""A DeltaFile of a rowset, opened when its statistics do not already say that it is irrelevant."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kudu_core.cfile.delta_file import DeltaFile
+from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.rowset.deltas import DELETE, UNDO_ALIVE, UNDO_DEAD
+from kudu_core.rowset.meta import DeltaRef
+
+if TYPE_CHECKING:
+    from kudu_core.cfile.page_cache import PageCache
+    from kudu_core.fs.api import FileSystem
+
+
+class DeltaStore:
+    """One REDO or UNDO file.  Immutable; opened on first use, by whoever comes first."""
+
+    def __init__(self, fs: FileSystem, directory: str, ref: DeltaRef, cache: PageCache | None) -> None:
+        self.ref = ref
+        self._fs = fs
+        self._path = f"{directory}/{ref.file.name}"
+        self._cache = cache
+        self._file: DeltaFile | None = None
+        self._opening = threading.Lock()
+
+    def open(self) -> DeltaFile:
+        file = self._file
+        if file is None:
+            with self._opening:
+                file = self._file
+                if file is None:
+                    file = DeltaFile(
+                        self._fs,
+                        self._path,
+                        self._cache,
+                        size=self.ref.file.size,
+                        footer_crc=self.ref.file.footer_crc,
+                    )
+                    self._file = file
+        return file
+
+    def close(self) -> None:
+        with self._opening:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+
+    def redo_at(self, snapshot: int) -> FileDeltas | None:
+        """The part of a REDO file at or below the snapshot, None when there is none."""
+        if self.ref.min_ts > snapshot:
+            return None
+        return FileDeltas(self, snapshot, undo=False, whole=self.ref.max_ts <= snapshot)
+
+    def at_newest(self) -> FileDeltas:
+        """All of a REDO file."""
+        return FileDeltas(self, 2**64 - 1, undo=False, whole=True)
+
+    def undo_at(self, snapshot: int) -> FileDeltas | None:
+        """The part of an UNDO file above the snapshot, None when there is none."""
+        if self.ref.max_ts <= snapshot:
+            return None
+        return FileDeltas(self, snapshot, undo=True, whole=self.ref.min_ts > snapshot)
+
+
+class FileDeltas:
+    """What one snapshot takes from one DeltaFile, as a ``DeltaView``."""
+
+    def __init__(self, store: DeltaStore, snapshot: int, *, undo: bool, whole: bool) -> None:
+        self.store = store
+        self._snapshot = np.uint64(snapshot)
+        self._undo = undo
+        self._whole = whole
+
+    def touches(self, column_id: int) -> bool:
+        return column_id in self.store.ref.updates
+
+    def changes_liveness(self) -> bool:
+        return self.store.ref.liveness > 0
+
+    def updates(self, column_id: int, lower: int, upper: int) -> tuple[np.ndarray, ColumnBuffers] | None:
+        rowids, timestamps, values = self.store.open().updates(column_id, lower, upper)
+        keep = self._relevant(timestamps)
+        if keep is not None:
+            picked = np.flatnonzero(keep)
+            rowids, values = rowids[picked], values.take(picked)
+        return (rowids, values) if len(rowids) else None
+
+    def liveness(self, lower: int, upper: int) -> tuple[np.ndarray, np.ndarray] | None:
+        rowids, timestamps, ops = self.store.open().liveness(lower, upper)
+        keep = self._relevant(timestamps)
+        if keep is not None:
+            rowids, ops = rowids[keep], ops[keep]
+        if not len(rowids):
+            return None
+        if self._undo:
+            assert np.isin(ops, (UNDO_DEAD, UNDO_ALIVE)).all()
+            return rowids, (ops == UNDO_ALIVE).astype(np.uint8)
+        return rowids, (ops != DELETE).astype(np.uint8)
+
+    def _relevant(self, timestamps: np.ndarray | None) -> np.ndarray | None:
+        """Which entries the snapshot takes; None: all of them."""
+        if self._whole or timestamps is None:
+            return None
+        return timestamps > self._snapshot if self._undo else timestamps <= self._snapshot

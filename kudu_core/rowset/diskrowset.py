@@ -1,0 +1,266 @@
+"""Rows in key order in a file, with their changes in files and in memory.
+
+A ``DiskRowSet`` is a value: its base, the ordered list of its stores of changes and its manifest
+entry.  Whatever changes that list makes a new one; who holds the old one reads on.  Only
+``newest`` is shared by all of them and changes in place, under the tablet's mutex: which rows are
+dead in the newest applied state, which writers ask and readers never do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kudu_core.cfile.rows_file import RowsFile
+from kudu_core.common.keys import EncodedKeys
+from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.rowset.changelog import Change, ChangeLog
+from kudu_core.rowset.deltas import DELETE, DeltaView
+from kudu_core.rowset.deltastore import DeltaStore
+from kudu_core.rowset.meta import DeltaRef, RowSetMeta
+from kudu_core.rowset.reading import RowsAt
+
+if TYPE_CHECKING:
+    from kudu_core.cfile.page_cache import PageCache
+    from kudu_core.fs.api import FileSystem
+
+
+class _Base:
+    """The ``.rows`` file, opened on first use and shared by all versions of the rowset."""
+
+    def __init__(self, fs: FileSystem, directory: str, meta: RowSetMeta, cache: PageCache | None) -> None:
+        self.fs = fs
+        self.directory = directory
+        self.cache = cache
+        self._ref = meta.base
+        self._file: RowsFile | None = None
+        self._opening = threading.Lock()
+
+    def open(self) -> RowsFile:
+        file = self._file
+        if file is None:
+            with self._opening:
+                file = self._file
+                if file is None:
+                    file = RowsFile(
+                        self.fs,
+                        f"{self.directory}/{self._ref.name}",
+                        self.cache,
+                        size=self._ref.size,
+                        footer_crc=self._ref.footer_crc,
+                    )
+                    self._file = file
+        return file
+
+    def close(self) -> None:
+        with self._opening:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+
+
+class _Newest:
+    """Which rows are dead in the newest applied state.  Guarded by the tablet's mutex."""
+
+    __slots__ = ("dead", "loaded")
+
+    def __init__(self) -> None:
+        self.loaded = False
+        self.dead: np.ndarray | None = None  # (rows,) bool; None while no row is dead
+
+    def set(self, rows: int, rowids: np.ndarray, dead: bool) -> None:
+        if self.dead is None:
+            if not dead:
+                return
+            self.dead = np.zeros(rows, bool)
+        self.dead[rowids] = dead
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class DiskRowSet:
+    """One rowset on disk as its tablet's view holds it."""
+
+    meta: RowSetMeta
+    base: _Base
+    redo: tuple[DeltaStore | ChangeLog, ...]
+    """Oldest first; at most the last one is an active DeltaMemStore."""
+    undo: tuple[DeltaStore, ...]
+    """Newest first."""
+    newest: _Newest
+    @staticmethod
+    def make(fs: FileSystem, directory: str, meta: RowSetMeta, cache: PageCache | None) -> DiskRowSet:
+        return DiskRowSet(
+            meta,
+            _Base(fs, directory, meta, cache),
+            tuple(DeltaStore(fs, directory, ref, cache) for ref in meta.redo),
+            tuple(DeltaStore(fs, directory, ref, cache) for ref in meta.undo),
+            _Newest(),
+        )
+
+    @property
+    def id(self) -> int:
+        return self.meta.id
+
+    @property
+    def memory_stores(self) -> tuple[ChangeLog, ...]:
+        return tuple(store for store in self.redo if isinstance(store, ChangeLog))
+
+    @property
+    def active(self) -> ChangeLog | None:
+        """The DeltaMemStore that takes changes, if there is one."""
+        last = self.redo[-1] if self.redo else None
+        return last if isinstance(last, ChangeLog) and last.frozen_at is None else None
+
+    def close(self) -> None:
+        self.base.close()
+        for store in (*self.redo, *self.undo):
+            if isinstance(store, DeltaStore):
+                store.close()
+
+    # ---- versions ----
+
+    def with_active(self) -> DiskRowSet:
+        """This rowset with a fresh DeltaMemStore at the end of its stores."""
+        assert self.active is None
+        return dataclasses.replace(self, redo=(*self.redo, ChangeLog()))
+
+    def with_flushed(self, log: ChangeLog, ref: DeltaRef | None, durable: int) -> DiskRowSet:
+        """A frozen DeltaMemStore replaced by its file (or by nothing when it was empty)."""
+        at = next(i for i, store in enumerate(self.redo) if store is log)
+        assert not any(isinstance(store, ChangeLog) for store in self.redo[:at]), "out of freeze order"
+        files: tuple[DeltaStore, ...] = ()
+        if ref is not None:
+            files = (DeltaStore(self.base.fs, self.base.directory, ref, self.base.cache),)
+        return dataclasses.replace(
+            self,
+            meta=self._meta_with(files, durable),
+            redo=(*self.redo[:at], *files, *self.redo[at + 1 :]),
+        )
+
+    def with_ingested(self, ref: DeltaRef, durable: int) -> DiskRowSet:
+        """An ingest's delta file at the end; no change in memory may be older (PROTOCOL G3)."""
+        assert not self.memory_stores
+        file = DeltaStore(self.base.fs, self.base.directory, ref, self.base.cache)
+        return dataclasses.replace(self, meta=self._meta_with((file,), durable), redo=(*self.redo, file))
+
+    def _meta_with(self, files: tuple[DeltaStore, ...], durable: int) -> RowSetMeta:
+        refs = (*self.meta.redo, *(file.ref for file in files))
+        return dataclasses.replace(self.meta, redo=refs, durable=max(durable, self.meta.durable))
+
+    # ---- the newest state, under the tablet's mutex ----
+
+    def locate(self, keys: EncodedKeys, hashes: np.ndarray) -> np.ndarray:
+        """Row of each key, live or dead, (n,) int64, -1 where there is none."""
+        file = self.base.open()
+        found = np.full(len(hashes), -1, np.int64)
+        maybe = np.flatnonzero(file.may_contain(hashes))
+        if len(maybe):
+            some = keys if len(maybe) == len(hashes) else keys.take(maybe)
+            found[maybe] = file.find(some.data, some.offsets)
+        return found
+
+    def is_live(self, rowids: np.ndarray) -> np.ndarray:
+        """Whether the newest state of these rows is present, (n,) bool."""
+        self._load_newest()
+        if self.newest.dead is None:
+            return np.ones(len(rowids), bool)
+        return ~self.newest.dead[rowids]
+
+    @property
+    def dead_rows(self) -> int:
+        self._load_newest()
+        return 0 if self.newest.dead is None else int(self.newest.dead.sum())
+
+    def _load_newest(self) -> None:
+        if self.newest.loaded:
+            return
+        for store in self.redo:
+            view: DeltaView | None
+            view = store.redo_at(2**64 - 1) if isinstance(store, DeltaStore) else store.at(2**64 - 1)
+            if view is not None and view.changes_liveness():
+                changed = view.liveness(0, self.meta.rows)
+                if changed is not None:
+                    rowids, live = changed
+                    self.newest.set(self.meta.rows, rowids[live == 0], True)
+        self.newest.loaded = True
+
+    def note_ingested(self, deleted: np.ndarray) -> None:
+        """Rows that an ingested delta file deletes are dead from now on."""
+        self._load_newest()
+        self.newest.set(self.meta.rows, deleted, True)
+
+    def change(self, ts: int, change: Change) -> None:
+        """Add changes to the active DeltaMemStore."""
+        assert ts > self.meta.durable, "a change at or below D would be stored twice"
+        active = self.active
+        assert active is not None
+        if change.op == DELETE:
+            self._load_newest()
+        active.append(ts, change)
+        if change.op == DELETE:
+            self.newest.set(self.meta.rows, change.rowids, True)
+
+    # ---- reading at a snapshot ----
+
+    def at(self, snapshot: int) -> DiskRowsAt | None:
+        """The rowset as a snapshot sees it; None when no row of it was inserted by then."""
+        if self.meta.insert_ts is not None and self.meta.insert_ts > snapshot:
+            return None
+        views: list[DeltaView] = []
+        for undo in self.undo:
+            past = undo.undo_at(snapshot)
+            if past is not None:
+                views.append(past)
+        for store in self.redo:
+            later = store.redo_at(snapshot) if isinstance(store, DeltaStore) else store.at(snapshot)
+            if later is not None:
+                views.append(later)
+        return DiskRowsAt(self, snapshot, tuple(views))
+
+    def open_all(self, snapshot: int) -> None:
+        """Open every file that a scan at the snapshot may need (PROTOCOL R4)."""
+        self.base.open()
+        for undo in self.undo:
+            if undo.undo_at(snapshot) is not None:
+                undo.open()
+        for store in self.redo:
+            if isinstance(store, DeltaStore) and store.redo_at(snapshot) is not None:
+                store.open()
+
+
+class DiskRowsAt(RowsAt):
+    """A DiskRowSet at one snapshot."""
+
+    in_key_order = True
+
+    def __init__(self, rowset: DiskRowSet, snapshot: int, views: tuple[DeltaView, ...]) -> None:
+        super().__init__(rowset.meta.rows, views)
+        self.rowset = rowset
+        self.file = rowset.base.open()
+        self._all_inserted = rowset.meta.max_insert_ts <= snapshot
+        self._snapshot = np.uint64(snapshot)
+
+    def base(self, column_id: int, lower: int, upper: int) -> tuple[ColumnBuffers | None, bool]:
+        if column_id not in self.file.column_ids:
+            return None, True
+        return self.file.read(column_id, lower, upper), True
+
+    def base_cells(self, column_id: int, rows: np.ndarray) -> ColumnBuffers | None:
+        if column_id not in self.file.column_ids:
+            return None
+        return self.file.cells(column_id, rows)
+
+    def inserted_later(self, lower: int, upper: int) -> np.ndarray | None:
+        if self._all_inserted:
+            return None
+        times = self.file.insert_times(lower, upper)
+        if times is None:
+            return None
+        later = times > self._snapshot
+        return later if later.any() else None
+
+    def find(self, keys: EncodedKeys, hashes: np.ndarray) -> np.ndarray:
+        return self.rowset.locate(keys, hashes)

@@ -1,0 +1,153 @@
+"""The rows inserted since the last flush, in memory.
+
+Append-only columns in timestamp order, so that the rows a snapshot sees are a prefix; a hash
+index for exact keys; a B-tree of ordinals that is filled when somebody asks for key order.
+Changes of these rows (UPDATE, DELETE, REINSERT) go to a ``ChangeLog`` addressed by ordinal.
+
+Knows nothing of logs or files.  Source: Kudu's MemRowSet (tablet/memrowset.h), columnar here.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+import numpy as np
+
+from kudu_core._ext import keys as keys_kernel
+from kudu_core._ext.btree import BTree
+from kudu_core._ext.hash_index import KeyTable
+from kudu_core.common.keys import EncodedKeys
+from kudu_core.common.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.schema import Schema
+from kudu_core.rowset.changelog import Change, ChangeLog
+from kudu_core.rowset.deltas import DELETE, REINSERT, DeltaView
+from kudu_core.rowset.growing import GrowingColumn, GrowingFlags, GrowingNumbers
+from kudu_core.rowset.reading import RowsAt
+
+
+class MemRowSet:
+    """Rows by ordinal.  One writer at a time (the tablet's mutex), any number of readers."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self._keys = KeyTable(secrets.randbits(63))
+        self._columns = {c.id: GrowingColumn(c.type.width) for c in schema.columns}
+        self._inserted = GrowingNumbers(np.uint64)
+        self._live = GrowingFlags()
+        self._tree = BTree()
+        self._in_tree = 0
+        self.changes = ChangeLog()
+        self.frozen_at: int | None = None
+        """The cut at which it stopped taking inserts; None while active."""
+
+    def __len__(self) -> int:
+        return len(self._inserted)
+
+    @property
+    def nbytes(self) -> int:
+        return (
+            self._keys.nbytes
+            + sum(column.nbytes for column in self._columns.values())
+            + self._inserted.nbytes
+            + self._live.nbytes
+            + self._tree.nbytes
+            + self.changes.nbytes
+        )
+
+    @property
+    def first_ts(self) -> int | None:
+        """Timestamp of the oldest insert or change, None when empty."""
+        return int(self._inserted.view(0, 1)[0]) if len(self._inserted) else None
+
+    # ---- writing, under the tablet's mutex ----
+
+    def insert(self, ts: int, block: RowBlock, keys: EncodedKeys, hashes: np.ndarray) -> None:
+        """Append rows whose keys are in no entry yet.  ``block`` has every column of the schema."""
+        assert self.frozen_at is None, "a frozen MemRowSet takes no inserts"
+        count = block.rows
+        self._keys.append(keys.data, keys.offsets, hashes)
+        for column_id, column in self._columns.items():
+            column.append(block.columns[column_id])
+        self._live.append(count, 1)
+        # Last: a reader finds rows by their timestamp.
+        self._inserted.append(np.full(count, ts, np.uint64))
+
+    def change(self, ts: int, change: Change) -> None:
+        """Update, delete or revive rows by ordinal."""
+        assert self.frozen_at is None or change.op != REINSERT, "a frozen MemRowSet revives no row"
+        self.changes.append(ts, change)
+        if change.op in (DELETE, REINSERT):
+            self._live.flags[change.rowids] = change.op == REINSERT
+
+    def locate(self, keys: EncodedKeys, hashes: np.ndarray) -> np.ndarray:
+        """Ordinal of each key's entry, live or dead, (n,) int64, -1 where there is none."""
+        return self._keys.lookup(keys.data, keys.offsets, hashes, len(self._inserted))
+
+    def is_live(self, ordinals: np.ndarray) -> np.ndarray:
+        """Whether the newest state of these rows is present, (n,) bool."""
+        return self._live.flags[ordinals] != 0
+
+    # ---- reading ----
+
+    def rows_at(self, snapshot: int) -> int:
+        return int(np.searchsorted(self._inserted.view(), np.uint64(snapshot), side="right"))
+
+    def at(self, snapshot: int) -> MemRowsAt:
+        return MemRowsAt(self, self.rows_at(snapshot), (self.changes.at(snapshot),))
+
+    def locate_at(self, keys: EncodedKeys, hashes: np.ndarray, rows: int) -> np.ndarray:
+        return self._keys.lookup(keys.data, keys.offsets, hashes, rows)
+
+    def inserted(self, lower: int, upper: int) -> np.ndarray:
+        """Insert timestamps of rows ``[lower, upper)``, a view."""
+        return self._inserted.view(lower, upper)
+
+    def read(self, column_id: int, lower: int, upper: int) -> ColumnBuffers | None:
+        column = self._columns.get(column_id)
+        return None if column is None else column.read(lower, upper)
+
+    def hashes(self, rows: int) -> np.ndarray:
+        return self._keys.hashes(0, rows)
+
+    def inserted_hashes(self, lower: int, upper: int) -> np.ndarray:
+        return self._keys.hashes(lower, upper)
+
+    def keys(self, rows: int) -> EncodedKeys:
+        data, offsets = self._keys.keys(0, rows)
+        return EncodedKeys(data, offsets)
+
+    def ordered(self, lower: bytes | None, upper: bytes | None, rows: int) -> np.ndarray:
+        """Ordinals below ``rows`` with ``lower <= key < upper``, in key order, uint32."""
+        data, offsets = self._keys.keys(0, rows)
+        with self._tree.lock:
+            first = self._in_tree
+            if first < rows:
+                order = keys_kernel.sort(data, offsets[first : rows + 1])
+                self._tree.insert_sorted(data, offsets, (order + first).astype(np.uint32))
+                self._in_tree = rows
+            # The tree may hold newer ordinals than this reader's: the arena must cover them.
+            data, offsets = self._keys.keys(0, max(rows, self._in_tree))
+            return self._tree.range(data, offsets, lower, upper, rows)
+
+
+class MemRowsAt(RowsAt):
+    """A MemRowSet as one snapshot sees it: rows ``0 .. rows``, by ordinal."""
+
+    in_key_order = False
+
+    def __init__(self, store: MemRowSet, rows: int, views: tuple[DeltaView, ...]) -> None:
+        super().__init__(rows, views)
+        self.store = store
+
+    def base(self, column_id: int, lower: int, upper: int) -> tuple[ColumnBuffers | None, bool]:
+        return self.store.read(column_id, lower, upper), False
+
+    def base_cells(self, column_id: int, rows: np.ndarray) -> ColumnBuffers | None:
+        column = self.store.read(column_id, 0, self.rows)
+        return None if column is None else column.take(rows)
+
+    def inserted_later(self, lower: int, upper: int) -> np.ndarray | None:
+        return None  # the prefix ends at the snapshot
+
+    def find(self, keys: EncodedKeys, hashes: np.ndarray) -> np.ndarray:
+        return self.store.locate_at(keys, hashes, self.rows)

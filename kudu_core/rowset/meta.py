@@ -1,0 +1,137 @@
+"""What a manifest says of a rowset and its files: plain values, to and from JSON."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kudu_core.errors import Corruption
+
+
+@dataclass(frozen=True, slots=True)
+class FileRef:
+    """A file by its name in the tablet's directory, with what must be true of it."""
+
+    name: str
+    size: int
+    footer_crc: int
+
+    def to_json(self) -> list[Any]:
+        return [self.name, self.size, self.footer_crc]
+
+    @staticmethod
+    def from_json(value: Any) -> FileRef:
+        name, size, crc = value
+        if not isinstance(name, str) or "/" in name or name.startswith(".") or not name:
+            raise ValueError(f"{name!r} is no file name")
+        return FileRef(name, int(size), int(crc))
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaRef:
+    """A DeltaFile and the statistics by which a reader skips it without opening it."""
+
+    file: FileRef
+    entries: int
+    min_ts: int
+    max_ts: int
+    record_ts: int | None
+    """The one timestamp of all entries when the file stores none: its ingest record's."""
+    liveness: int
+    """Entries that remove or revive a row."""
+    updates: Mapping[int, int]
+    """Updates by column id."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "file": self.file.to_json(),
+            "entries": self.entries,
+            "ts": [self.min_ts, self.max_ts],
+            "record_ts": self.record_ts,
+            "liveness": self.liveness,
+            "updates": {str(k): v for k, v in self.updates.items()},
+        }
+
+    @staticmethod
+    def from_json(value: Any) -> DeltaRef:
+        return DeltaRef(
+            file=FileRef.from_json(value["file"]),
+            entries=int(value["entries"]),
+            min_ts=int(value["ts"][0]),
+            max_ts=int(value["ts"][1]),
+            record_ts=None if value["record_ts"] is None else int(value["record_ts"]),
+            liveness=int(value["liveness"]),
+            updates={int(k): int(v) for k, v in value["updates"].items()},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RowSetMeta:
+    """A DiskRowSet as its tablet's manifest describes it."""
+
+    id: int
+    base: FileRef
+    rows: int
+    min_key: bytes
+    max_key: bytes
+    """Encoded keys of the first and the last row."""
+    insert_ts: int | None
+    """The one insert time of all rows, or None when the file has a column of them."""
+    max_insert_ts: int
+    durable: int
+    """D: the files hold every change of these rows at or below it, and none above."""
+    redo: tuple[DeltaRef, ...] = ()
+    """Oldest first."""
+    undo: tuple[DeltaRef, ...] = ()
+    """Newest first."""
+    columns: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    """Statistics by column id: stored bytes, null count, smallest and largest value."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "base": self.base.to_json(),
+            "rows": self.rows,
+            "keys": [base64.b64encode(k).decode() for k in (self.min_key, self.max_key)],
+            "insert_ts": self.insert_ts,
+            "max_insert_ts": self.max_insert_ts,
+            "D": self.durable,
+            "redo": [d.to_json() for d in self.redo],
+            "undo": [d.to_json() for d in self.undo],
+            "columns": {str(k): dict(v) for k, v in self.columns.items()},
+        }
+
+    @staticmethod
+    def from_json(value: Any) -> RowSetMeta:
+        min_key, max_key = (base64.b64decode(k, validate=True) for k in value["keys"])
+        return RowSetMeta(
+            id=int(value["id"]),
+            base=FileRef.from_json(value["base"]),
+            rows=int(value["rows"]),
+            min_key=min_key,
+            max_key=max_key,
+            insert_ts=None if value["insert_ts"] is None else int(value["insert_ts"]),
+            max_insert_ts=int(value["max_insert_ts"]),
+            durable=int(value["D"]),
+            redo=tuple(map(DeltaRef.from_json, value["redo"])),
+            undo=tuple(map(DeltaRef.from_json, value["undo"])),
+            columns={int(k): v for k, v in value["columns"].items()},
+        )
+
+    @property
+    def files(self) -> tuple[FileRef, ...]:
+        return (self.base, *(d.file for d in self.redo), *(d.file for d in self.undo))
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(file.size for file in self.files)
+
+
+def parse(path: str, offset: int, value: Any) -> RowSetMeta:
+    """A manifest's rowset, or ``Corruption`` that names the manifest and the edit's offset."""
+    try:
+        return RowSetMeta.from_json(value)
+    except (KeyError, TypeError, ValueError) as exc:
+        raise Corruption(path, offset, f"rowset entry: {exc!r}") from exc

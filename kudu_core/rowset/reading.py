@@ -1,0 +1,148 @@
+"""One rowset as one snapshot sees it: columns with the changes laid over, and which rows live.
+
+``RowsAt`` is what scans and point reads work on, the same for rowsets in memory and on disk.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from kudu_core._ext import delta
+from kudu_core.common.keys import EncodedKeys
+from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.schema import Schema, StoredColumn
+from kudu_core.rowset.deltas import DeltaView, patch
+
+_FEW_CELLS = 16
+"""Up to so many cells are patched one by one; more by one pass over the changes of their range."""
+
+
+class RowsAt(ABC):
+    """Rows ``0 .. rows`` of one rowset at one snapshot.  Safe to use from several threads."""
+
+    in_key_order: bool
+
+    def __init__(self, rows: int, views: tuple[DeltaView, ...]) -> None:
+        self.rows = rows
+        self.views = views
+
+    @abstractmethod
+    def base(self, column_id: int, lower: int, upper: int) -> tuple[ColumnBuffers | None, bool]:
+        """(values before changes, whether they may be written); None: the column is not stored."""
+
+    @abstractmethod
+    def base_cells(self, column_id: int, rows: np.ndarray) -> ColumnBuffers | None:
+        """Values before changes of single rows, (n,) int64."""
+
+    @abstractmethod
+    def inserted_later(self, lower: int, upper: int) -> np.ndarray | None:
+        """(n,) bool, true for rows inserted after the snapshot; None: there are none."""
+
+    @abstractmethod
+    def find(self, keys: EncodedKeys, hashes: np.ndarray) -> np.ndarray:
+        """Row that holds each key, live or not, (n,) int64, -1 where none does."""
+
+    def touches(self, column_id: int) -> bool:
+        """False only if no change that this snapshot sees sets the column."""
+        return any(view.touches(column_id) for view in self.views)
+
+    def column(self, column: StoredColumn, lower: int, upper: int) -> ColumnBuffers:
+        """Values of rows ``[lower, upper)`` at the snapshot; dead rows hold anything."""
+        values, owned = self.base(column.id, lower, upper)
+        if values is None:
+            values, owned = _default(column, upper - lower), True
+        for view in self.views:
+            if view.touches(column.id):
+                changed = view.updates(column.id, lower, upper)
+                if changed is not None:
+                    rowids, new = changed
+                    values, owned = patch(values, lower, rowids, new, owned=owned), True
+        return values
+
+    def cells(self, column: StoredColumn, rows: np.ndarray) -> ColumnBuffers:
+        """Values of single rows, (n,) int64 in any order without repeats."""
+        values = self.base_cells(column.id, rows)
+        if values is None:
+            values = _default(column, len(rows))
+        for view in self.views:
+            if view.touches(column.id):
+                values = self._patch_cells(view, column.id, rows, values)
+        return values
+
+    @staticmethod
+    def _patch_cells(
+        view: DeltaView, column_id: int, rows: np.ndarray, values: ColumnBuffers
+    ) -> ColumnBuffers:
+        if len(rows) <= _FEW_CELLS:
+            for position, row in enumerate(rows.tolist()):
+                changed = view.updates(column_id, row, row + 1)
+                if changed is not None:
+                    at = np.full(len(changed[0]), position, np.uint32)
+                    values = patch(values, 0, at, changed[1], owned=True)
+            return values
+        changed = view.updates(column_id, int(rows.min()), int(rows.max()) + 1)
+        if changed is None:
+            return values
+        rowids, new = changed
+        positions, known = _positions(rows, rowids)
+        if not known.all():
+            positions, new = positions[known], new.take(np.flatnonzero(known))
+        if not len(positions):
+            return values
+        return patch(values, 0, positions.astype(np.uint32), new, owned=True)
+
+    def live(self, lower: int, upper: int) -> np.ndarray | None:
+        """(n,) uint8, 1 for rows present at the snapshot; None when all of them are."""
+        later = self.inserted_later(lower, upper)
+        live = None if later is None else (~later).view(np.uint8)
+        for view in self.views:
+            if view.changes_liveness():
+                changed = view.liveness(lower, upper)
+                if changed is not None:
+                    if live is None:
+                        live = np.ones(upper - lower, np.uint8)
+                    delta.set_live(live, lower, *changed)
+        return live
+
+    def live_cells(self, rows: np.ndarray) -> np.ndarray:
+        """Whether single rows, (n,) int64, are present at the snapshot, (n,) bool."""
+        if not len(rows):
+            return np.zeros(0, bool)
+        if len(rows) <= _FEW_CELLS:
+            found = np.ones(len(rows), bool)
+            for position, row in enumerate(rows.tolist()):
+                live = self.live(row, row + 1)
+                found[position] = live is None or bool(live[0])
+            return found
+        if not any(view.changes_liveness() for view in self.views):
+            later = self._inserted_later_cells(rows)
+            return np.ones(len(rows), bool) if later is None else ~later
+        first = int(rows.min())
+        live = self.live(first, int(rows.max()) + 1)
+        return np.ones(len(rows), bool) if live is None else live[rows - first] != 0
+
+    def _inserted_later_cells(self, rows: np.ndarray) -> np.ndarray | None:
+        first = int(rows.min())
+        later = self.inserted_later(first, int(rows.max()) + 1)
+        return None if later is None else later[rows - first]
+
+
+def encoded_keys_of(schema: Schema, columns: dict[int, ColumnBuffers], rows: int) -> EncodedKeys:
+    """Encode the key columns of decoded rows."""
+    return EncodedKeys.from_columns([(schema.by_id[i], columns[i]) for i in schema.key_ids], rows)
+
+
+def _default(column: StoredColumn, rows: int) -> ColumnBuffers:
+    """What rows written before the column existed hold in it."""
+    return ColumnBuffers.constant(column.type, column.read_default, rows)
+
+
+def _positions(rows: np.ndarray, rowids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where each rowid stands in ``rows``, and which of them do at all."""
+    order = np.argsort(rows, kind="stable")
+    ordered = rows[order]
+    at = np.searchsorted(ordered, rowids)
+    at[at == len(ordered)] = 0
+    return order[at], ordered[at] == rowids

@@ -1,0 +1,233 @@
+"""The walk of a scan through one rowset.
+
+Pages that statistics rule out are not read; predicate columns come first, the others only where
+rows were selected; changes are laid over by rowid.  What comes out are blocks of selected rows,
+in key order when asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from kudu_core.cfile.rows_file import PAGE_ROWS
+from kudu_core.common.keys import EncodedKeys
+from kudu_core.common.predicates import Filter
+from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.schema import Schema, StoredColumn
+from kudu_core.rowset.diskrowset import DiskRowsAt
+from kudu_core.rowset.memrowset import MemRowsAt
+from kudu_core.rowset.reading import RowsAt, encoded_keys_of
+
+_CELLS_SHARE = 64
+"""Single cells are read instead of pages when at most one row in so many was selected."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanSpec:
+    """What a scan wants from each rowset."""
+
+    schema: Schema
+    columns: tuple[StoredColumn, ...]
+    filter: Filter | None
+    lower: bytes | None
+    """First encoded key, or None for the first there is."""
+    upper: bytes | None
+    """Encoded key to stop before, or None."""
+    ordered: bool
+    batch_rows: int
+
+
+@dataclass(slots=True)
+class ScanCounts:
+    """What a scan looked at and what it could skip; ``explain`` tells them."""
+
+    rowsets: int = 0
+    rowsets_pruned: int = 0
+    pages: int = 0
+    pages_pruned: int = 0
+    rows_read: int = 0
+    rows_selected: int = 0
+
+
+@dataclass(slots=True)
+class Selected:
+    """Rows that passed, with the projected columns by id and, in an ordered scan, their keys."""
+
+    rows: int
+    columns: dict[int, ColumnBuffers]
+    keys: EncodedKeys | None = field(default=None)
+
+
+def scan_rowset(source: RowsAt, spec: ScanSpec, counts: ScanCounts) -> Iterator[Selected]:
+    """Selected rows of one rowset, at most ``spec.batch_rows`` at a time."""
+    if isinstance(source, MemRowsAt) and (spec.ordered or spec.lower is not None or spec.upper is not None):
+        yield from _scan_ordinals(source, spec, counts)
+        return
+    for lower, upper in row_ranges(source, spec, counts):
+        counts.rows_read += upper - lower
+        selected = select_range(source, spec, lower, upper)
+        if selected is not None:
+            counts.rows_selected += selected.rows
+            yield selected
+
+
+def count_rowset(source: RowsAt, spec: ScanSpec, counts: ScanCounts) -> int:
+    """How many rows of one rowset pass, without reading columns that no predicate names."""
+    if spec.filter is None and spec.lower is None and spec.upper is None:
+        total = 0
+        for lower in range(0, source.rows, 16 * PAGE_ROWS):
+            upper = min(lower + 16 * PAGE_ROWS, source.rows)
+            live = source.live(lower, upper)
+            total += upper - lower if live is None else int(live.sum())
+        return total
+    return sum(selected.rows for selected in scan_rowset(source, spec, counts))
+
+
+def select_range(source: RowsAt, spec: ScanSpec, lower: int, upper: int) -> Selected | None:
+    """Evaluate the predicate over rows ``[lower, upper)`` and fetch what it selected."""
+    rows = upper - lower
+    live = source.live(lower, upper)
+    mask = None if live is None else live != 0
+    if mask is not None and not mask.any():
+        return None
+    read: dict[int, ColumnBuffers] = {}
+    if spec.filter is not None:
+        for name in sorted(spec.filter.columns):
+            column = spec.schema.by_name[name]
+            read[column.id] = source.column(column, lower, upper)
+        passed = _evaluate(spec, read, rows)
+        mask = passed if mask is None else mask & passed
+    if mask is None or mask.all():
+        return _finish(spec, {c.id: _have(source, read, c, lower, upper) for c in _wanted(spec)}, rows)
+    picked = np.flatnonzero(mask)
+    if not len(picked):
+        return None
+    columns: dict[int, ColumnBuffers] = {}
+    for column in _wanted(spec):
+        if column.id in read:
+            columns[column.id] = read[column.id].take(picked)
+        elif len(picked) * _CELLS_SHARE <= rows:
+            columns[column.id] = source.cells(column, picked + lower)
+        else:
+            columns[column.id] = _around(source, column, lower, picked)
+    return _finish(spec, columns, len(picked))
+
+
+def _around(source: RowsAt, column: StoredColumn, lower: int, picked: np.ndarray) -> ColumnBuffers:
+    """Read the pages between the first and the last selected row, then take the rows."""
+    first = int(picked[0]) // PAGE_ROWS * PAGE_ROWS
+    last = int(picked[-1]) + 1
+    return source.column(column, lower + first, lower + last).take(picked - first)
+
+
+def _have(
+    source: RowsAt, read: dict[int, ColumnBuffers], column: StoredColumn, lower: int, upper: int
+) -> ColumnBuffers:
+    values = read.get(column.id)
+    return source.column(column, lower, upper) if values is None else values
+
+
+def _wanted(spec: ScanSpec) -> tuple[StoredColumn, ...]:
+    """The projected columns, and in an ordered scan those of the key."""
+    if not spec.ordered:
+        return spec.columns
+    have = {c.id for c in spec.columns}
+    return (*spec.columns, *(c for c in spec.schema.key_columns if c.id not in have))
+
+
+def _finish(spec: ScanSpec, columns: dict[int, ColumnBuffers], rows: int) -> Selected:
+    if not spec.ordered:
+        return Selected(rows, columns)
+    return Selected(rows, columns, encoded_keys_of(spec.schema, columns, rows))
+
+
+def _evaluate(spec: ScanSpec, read: dict[int, ColumnBuffers], rows: int) -> np.ndarray:
+    assert spec.filter is not None
+    names = sorted(spec.filter.columns)
+    columns = [spec.schema.by_name[name] for name in names]
+    arrays = [read[c.id].to_arrow(c.type) for c in columns]
+    fields = [pa.field(c.name, c.type.arrow, c.nullable) for c in columns]
+    if not fields:  # a constant predicate
+        fields, arrays = [pa.field("", pa.null())], [pa.nulls(rows)]
+    return spec.filter.mask(pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)))
+
+
+# ---- which rows are read at all ----
+
+
+def row_ranges(source: RowsAt, spec: ScanSpec, counts: ScanCounts) -> Iterator[tuple[int, int]]:
+    """Ranges of at most ``batch_rows`` rows that may hold an answer, in order."""
+    first, last = 0, source.rows
+    if isinstance(source, DiskRowsAt):
+        if spec.lower is not None:
+            first = source.file.lower_bound(spec.lower)
+        if spec.upper is not None:
+            last = source.file.lower_bound(spec.upper)
+    if first >= last:
+        return
+    wanted = _pages_wanted(source, spec, first // PAGE_ROWS, (last - 1) // PAGE_ROWS + 1)
+    counts.pages += len(wanted)
+    counts.pages_pruned += int(len(wanted) - wanted.sum())
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], wanted, [False])).astype(np.int8)))
+    base = first // PAGE_ROWS
+    for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        lower = max(first, (base + start) * PAGE_ROWS)
+        stop = min(last, (base + end) * PAGE_ROWS)
+        while lower < stop:
+            upper = min(stop, lower + spec.batch_rows)
+            aligned = upper // PAGE_ROWS * PAGE_ROWS
+            if upper < stop and aligned > lower:
+                upper = aligned
+            yield lower, upper
+            lower = upper
+
+
+def _pages_wanted(source: RowsAt, spec: ScanSpec, first: int, last: int) -> np.ndarray:
+    """Which of the pages ``[first, last)`` the zone maps do not rule out, (n,) bool.
+
+    A column that any visible change touches rules out nothing (PROTOCOL N15).
+    """
+    wanted = np.ones(last - first, bool)
+    if spec.filter is None or not isinstance(source, DiskRowsAt):
+        return wanted
+    for term in spec.filter.terms:
+        if term.column_id in source.file.column_ids and not source.touches(term.column_id):
+            zones = source.file.zones(term.column_id)
+            for page in np.flatnonzero(wanted).tolist():
+                wanted[page] = zones[first + page].may_match(term)
+    return wanted
+
+
+def _scan_ordinals(source: MemRowsAt, spec: ScanSpec, counts: ScanCounts) -> Iterator[Selected]:
+    """Rows of a MemRowSet in key order: the visible prefix patched once, then taken by ordinal."""
+    ordinals = source.store.ordered(spec.lower, spec.upper, source.rows).astype(np.int64)
+    counts.rows_read += len(ordinals)
+    live = source.live(0, source.rows)
+    if live is not None:
+        ordinals = ordinals[live[ordinals] != 0]
+    if not len(ordinals):
+        return
+    needed = {c.id: c for c in _wanted(spec)}
+    if spec.filter is not None:
+        needed |= {spec.schema.by_name[name].id: spec.schema.by_name[name] for name in spec.filter.columns}
+    few = len(ordinals) * _CELLS_SHARE <= source.rows
+    patched = {} if few else {i: source.column(c, 0, source.rows) for i, c in needed.items()}
+    for start in range(0, len(ordinals), spec.batch_rows):
+        some = ordinals[start : start + spec.batch_rows]
+        columns = {
+            i: source.cells(c, some) if few else patched[i].take(some) for i, c in needed.items()
+        }
+        rows = len(some)
+        if spec.filter is not None:
+            picked = np.flatnonzero(_evaluate(spec, columns, rows))
+            if not len(picked):
+                continue
+            if len(picked) < rows:
+                columns = {c.id: columns[c.id].take(picked) for c in _wanted(spec)}
+                rows = len(picked)
+        counts.rows_selected += rows
+        yield _finish(spec, {c.id: columns[c.id] for c in _wanted(spec)}, rows)

@@ -1,0 +1,126 @@
+"""Rows in key order into ``.rows`` files of about the target size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kudu_core._ext.bloom import bits_per_key
+from kudu_core.cfile.rows_file import RowsMeta, write_rows_file
+from kudu_core.cfile.specs import ColumnSpec
+from kudu_core.common.keys import EncodedKeys
+from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.schema import Schema, StoredColumn
+from kudu_core.options import Options
+from kudu_core.rowset.meta import FileRef, RowSetMeta
+
+if TYPE_CHECKING:
+    from kudu_core.fs.api import FileSystem
+
+DECODED_SHARE = 4
+"""Rows are cut where they reach the target size before encoding times this: what encoding usually
+saves, so that a file stays near the target without being encoded twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedRows:
+    """Rows in strictly ascending key order, every column of the schema."""
+
+    columns: dict[int, ColumnBuffers]
+    keys: EncodedKeys
+    hashes: np.ndarray
+    insert_times: np.ndarray | None
+    """(n,) uint64, or None when the one insert time is the record's or given beside."""
+
+    @property
+    def rows(self) -> int:
+        return len(self.hashes)
+
+
+def cuts(rows: OrderedRows, target_bytes: int) -> Iterator[tuple[int, int]]:
+    """Row ranges of equal length, one for each output file."""
+    if not rows.rows:
+        return
+    decoded = sum(c.nbytes for c in rows.columns.values()) + int(
+        rows.keys.offsets[-1] - rows.keys.offsets[0]
+    )
+    pieces = max(1, -(-decoded // (target_bytes * DECODED_SHARE)))
+    edges = np.linspace(0, rows.rows, pieces + 1).astype(np.int64)
+    yield from zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+
+
+def write_rows(
+    fs: FileSystem,
+    schema: Schema,
+    options: Options,
+    rows: OrderedRows,
+    lower: int,
+    upper: int,
+    path: str,
+) -> RowsMeta:
+    """Write rows ``[lower, upper)`` to one file, fsynced; its name is not."""
+    columns = [(column_spec(schema, c), rows.columns[c.id].slice(lower, upper)) for c in schema.columns]
+    keys = rows.keys.slice(lower, upper)
+    times = None if rows.insert_times is None else rows.insert_times[lower:upper]
+    if times is not None and len(times) and bool((times == times[0]).all()):
+        times = None  # one insert time needs no column: it stands in the manifest
+    return write_rows_file(
+        fs,
+        path,
+        columns=columns,
+        key_ids=schema.key_ids,
+        keys=keys,
+        hashes=rows.hashes[lower:upper],
+        insert_times=times,
+        bloom_bits_per_key=bits_per_key(options.bloom_false_positive_rate),
+    )
+
+
+def column_spec(schema: Schema, column: StoredColumn) -> ColumnSpec:
+    """How the file room is to store one column of the schema."""
+    role = "key" if column.id in schema.key_ids else "value"
+    return ColumnSpec(
+        column.id, column.type, column.nullable, role, column.encoding, column.compression
+    )
+
+
+def rowset_meta(
+    rowset_id: int,
+    name: str,
+    written: RowsMeta,
+    *,
+    times: np.ndarray | None,
+    record_ts: int | None,
+    durable: int,
+) -> RowSetMeta:
+    """The manifest's entry for a file just written."""
+    if times is None:
+        assert record_ts is not None
+        insert_ts: int | None = record_ts
+        newest = record_ts
+    else:
+        newest = int(times.max())
+        insert_ts = newest if int(times.min()) == newest else None
+    return RowSetMeta(
+        id=rowset_id,
+        base=FileRef(name, written.size, written.footer_crc),
+        rows=written.rows,
+        min_key=written.min_key,
+        max_key=written.max_key,
+        insert_ts=insert_ts,
+        max_insert_ts=newest,
+        durable=durable,
+        columns=written.column_stats,
+    )
+
+
+def discard(fs: FileSystem, paths: list[str]) -> None:
+    """Remove files of an operation that failed; what cannot be removed is an orphan for open."""
+    for path in paths:
+        try:
+            fs.unlink(path, missing_ok=True)
+        except OSError:
+            continue

@@ -1,0 +1,78 @@
+"""Many write calls as one record: ``with table.batch() as b``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kudu_core.errors import Closed, NotSupported
+from kudu_core.table.result import WriteResult
+from kudu_core.table.write import Txn, write_calls
+
+if TYPE_CHECKING:
+    from kudu_core.table.decision import Call
+    from kudu_core.table.table import Table
+
+
+class Batch:
+    """Calls collected for one atomic write.  Data is checked and copied when a call is made."""
+
+    def __init__(self, table: Table, on_error: str, txn: Txn | None) -> None:
+        self._table = table
+        self._on_error = on_error
+        self._txn = txn
+        self._calls: list[Call] = []
+        self._done = False
+        self.result: WriteResult | None = None
+        """Sums over all calls, set at exit."""
+
+    def insert(self, data: Any, *, on_conflict: str = "error") -> None:
+        self._add(_with(on_conflict, "on_conflict", "insert"), data)
+
+    def upsert(self, data: Any) -> None:
+        self._add("upsert", data)
+
+    def update(self, data: Any = None, *, on_missing: str = "error", where: Any = None, set: Any = None) -> None:
+        if where is not None or set is not None:
+            raise NotSupported("where= inside a batch: call table.update(where=..., set=...) by itself")
+        self._add(_with(on_missing, "on_missing", "update"), data)
+
+    def delete(self, keys: Any = None, *, on_missing: str = "error", where: Any = None) -> None:
+        if where is not None:
+            raise NotSupported("where= inside a batch: call table.delete(where=...) by itself")
+        self._add(_with(on_missing, "on_missing", "delete"), keys)
+
+    def apply(self, data: Any, op_column: str = "_op") -> None:
+        from kudu_core.table.table import apply_calls
+
+        self._check()
+        self._calls += apply_calls(self._table._opened_for_writing().schema, data, op_column)
+
+    def _add(self, operation: str, data: Any) -> None:
+        from kudu_core.table.table import conform_calls
+
+        self._check()
+        self._calls += conform_calls(self._table._opened_for_writing().schema, operation, data)
+
+    def _check(self) -> None:
+        if self._done:
+            raise Closed("the batch was applied; begin another one")
+
+    def __enter__(self) -> Batch:
+        self._check()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        self._done = True
+        if kind is not None:
+            return
+        engine = self._table._opened_for_writing()
+        if not self._calls and self._txn is None:
+            self.result = WriteResult(engine.visible_ts)
+            return
+        self.result = write_calls(engine, self._calls, on_error=self._on_error, txn=self._txn)
+
+
+def _with(value: str, name: str, operation: str) -> str:
+    from kudu_core.table.table import _choice
+
+    return _choice(name, value, operation)

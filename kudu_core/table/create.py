@@ -1,0 +1,104 @@
+"""Making a new table: directories, the log, first manifests, and last of all TABLE."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kudu_core.common.clock import Clock
+from kudu_core.common.partitions import HashPartition, PartitionSchema, RangePartition
+from kudu_core.common.schema import Schema
+from kudu_core.errors import TableExists
+from kudu_core.options import Options
+from kudu_core.table.state import TableState, TabletEntry, tablet_directory
+from kudu_core.tablet.manifest import Manifest, TabletState
+from kudu_core.wal import Log
+
+if TYPE_CHECKING:
+    from kudu_core.fs.api import FileSystem
+
+PARTS = ("LOCK", "wal", "staging", "tablets")
+"""What a create that was interrupted before TABLE may have left; it is made anew."""
+
+
+def create(
+    fs: FileSystem,
+    path: str,
+    schema: Schema,
+    partition_by: Sequence[HashPartition | RangePartition],
+    options: Options,
+    clock: Clock,
+) -> None:
+    """Create the table's directory.
+
+    TABLE is written last: a crash before leaves a directory without it, over which ``create``
+    may be repeated.
+
+    Raises
+    ------
+    TableExists
+        There is a table, a file, or a directory with anything else in it; nothing was changed.
+    """
+    _check_free(fs, path)
+    partitions = PartitionSchema.make(schema, partition_by)
+    state = TableState(
+        uuid=uuid.uuid4().bytes,
+        epoch=1,
+        options=options,
+        schemas=(schema,),
+        partitions=partitions,
+        tablets=tuple(TabletEntry(i + 1, i, 0) for i in range(len(partitions.partitions))),
+    )
+    parent = path.rsplit("/", 1)[0] or "/"
+    fs.mkdir(path, exist_ok=True)
+    fs.sync_dir(parent)
+    for name in PARTS[1:]:
+        if fs.exists(f"{path}/{name}"):
+            fs.rmtree(f"{path}/{name}")
+        fs.mkdir(f"{path}/{name}")
+    log = Log.create(fs, f"{path}/wal", state.uuid, state.epoch, clock=clock)
+    log.close()
+    for entry in state.tablets:
+        new_tablet_directory(fs, path, state.uuid, entry.id, state.epoch)
+    fs.sync_dir(f"{path}/tablets")
+    if not fs.exists(f"{path}/LOCK"):
+        fs.create(f"{path}/LOCK").close()
+    fs.sync_dir(path)
+    fs.replace_file(f"{path}/TABLE", state.to_bytes())
+
+
+def new_tablet_directory(fs: FileSystem, path: str, table_uuid: bytes, tablet_id: int, epoch: int) -> None:
+    """A tablet's directory with its first manifest; the parent is the caller's to sync."""
+    directory = tablet_directory(path, tablet_id)
+    fs.mkdir(directory)
+
+    def nothing() -> None:
+        return None
+
+    manifest = Manifest(
+        fs,
+        directory,
+        table_uuid,
+        tablet_id,
+        epoch,
+        TabletState(),
+        fence=nothing,
+        poison=lambda error: None,
+        check_poisoned=nothing,
+    )
+    manifest.create()
+    manifest.close()
+
+
+def _check_free(fs: FileSystem, path: str) -> None:
+    if not fs.exists(path):
+        return
+    if not fs.is_dir(path):
+        raise TableExists(f"{path} is a file; a table needs a directory of its own")
+    names = fs.listdir(path)
+    if "TABLE" in names:
+        raise TableExists(f"there is a table at {path}; open it with open_table, or pass exist_ok=True")
+    foreign = [n for n in names if n not in PARTS and not n.startswith(".")]
+    if foreign:
+        raise TableExists(f"{path} is not empty: {foreign[0]!r} does not belong to a table")

@@ -1,0 +1,353 @@
+"""From the rows of write calls to one net change per key (PROTOCOL W1, W3).
+
+``Prepared`` is what can be known without the tablets: encoded keys, groups of equal keys, routes,
+rows that are refused as they are.  ``decide`` then applies the row rules in call order, given which
+keys live where, and ``net_changes`` gathers what is left as columns.  Nothing here takes a lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from kudu_core._ext import decide as rules
+from kudu_core.common.keys import EncodedKeys
+from kudu_core.common.partitions import PartitionSchema
+from kudu_core.common.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.schema import Schema
+from kudu_core.errors import InvalidArgument, RowErrors
+from kudu_core.tablet.view import KeyBatch
+
+OK, ALREADY_PRESENT, NOT_FOUND, NULL_IN_REQUIRED = (
+    rules.OK,
+    rules.ALREADY_PRESENT,
+    rules.NOT_FOUND,
+    rules.NULL_IN_REQUIRED,
+)
+NO_PARTITION = 16
+TOO_LARGE = 17
+DUPLICATE_IN_BATCH = 18
+CODE_NAMES = {
+    ALREADY_PRESENT: "already_present",
+    NOT_FOUND: "not_found",
+    NULL_IN_REQUIRED: "null_in_required",
+    NO_PARTITION: "no_partition",
+    TOO_LARGE: "too_large",
+    DUPLICATE_IN_BATCH: "duplicate_in_batch",
+}
+MAX_ROW_BYTES = 64 << 20
+ERRORS_SHOWN = 5
+
+
+@dataclass(slots=True)
+class Call:
+    """Rows of one write call, already cast to the table's types."""
+
+    ops: int | np.ndarray
+    """One of the codes of ``_ext.decide`` for all rows, or (n,) uint8."""
+    block: RowBlock
+    """The key columns and those that the call gives."""
+    status: np.ndarray | None = None
+    """(n,) uint8: 0, or the code with which a row is refused."""
+    unique: bool = False
+    """Rows that repeat a key of the call are refused (``on_duplicate="error"``)."""
+
+    @property
+    def rows(self) -> int:
+        return self.block.rows
+
+
+class Prepared:
+    """The rows of all calls of one batch, encoded, grouped by key and routed."""
+
+    def __init__(self, schema: Schema, partitions: PartitionSchema, calls: Sequence[Call]) -> None:
+        self.schema = schema
+        self.calls = calls
+        self.rows = sum(call.rows for call in calls)
+        self.key_block = RowBlock.concat([call.block.select(schema.key_ids) for call in calls])
+        all_keys = EncodedKeys.from_columns(
+            [(c, self.key_block.columns[c.id]) for c in schema.key_columns], self.rows
+        )
+        hashes = all_keys.hashes()
+        self.group, first = all_keys.group(hashes)
+        self.groups = len(first)
+        """Distinct keys."""
+        self.repeats = self.groups < self.rows
+        whole = not self.repeats
+        self.batch = KeyBatch(all_keys, hashes) if whole else KeyBatch(all_keys.take(first), hashes[first])
+        """The distinct keys, in the order in which they first appear."""
+        first_keys = self.key_block if whole else self.key_block.take(first)
+        self.route = partitions.route(first_keys)
+        """(groups,) int32: ordinal of the partition, -1 where no partition takes the key."""
+        self.status = self._refused()
+
+    def _refused(self) -> np.ndarray | None:
+        """(rows,) uint8: why a row is refused whatever the table holds; None: no row is."""
+        status: np.ndarray | None = None
+
+        def mark(rows: np.ndarray, code: int) -> None:
+            nonlocal status
+            if status is None:
+                status = np.zeros(self.rows, np.uint8)
+            status[rows & (status == 0)] = code
+
+        first = 0
+        for call in self.calls:
+            if call.status is not None and call.status.any():
+                if status is None:
+                    status = np.zeros(self.rows, np.uint8)
+                status[first : first + call.rows] = call.status
+            first += call.rows
+        outside = self.route < 0
+        if outside.any():
+            mark(outside[self.group], NO_PARTITION)
+        large = self.batch.keys.too_large()
+        if large is not None:
+            mark(large[self.group], TOO_LARGE)
+        first = 0
+        for call in self.calls:
+            oversized = _oversized(call.block)
+            if oversized is not None:
+                mine = np.zeros(self.rows, bool)
+                mine[first : first + call.rows] = oversized
+                mark(mine, TOO_LARGE)
+            if call.unique and self.repeats:
+                mine = np.zeros(self.rows, bool)
+                mine[first : first + call.rows] = _repeated(self.group[first : first + call.rows])
+                mark(mine, DUPLICATE_IN_BATCH)
+            first += call.rows
+        return status
+
+    @property
+    def nbytes(self) -> int:
+        return sum(call.block.nbytes for call in self.calls)
+
+    @cached_property
+    def pools(self) -> dict[int, ColumnBuffers]:
+        """Values of every non-key column over all calls; a call that lacks one has NULLs there."""
+        pools: dict[int, ColumnBuffers] = {}
+        for column in self.schema.value_columns:
+            parts = [call.block.columns.get(column.id) for call in self.calls]
+            if len(parts) == 1:
+                if parts[0] is not None:
+                    pools[column.id] = parts[0]
+            elif any(part is not None for part in parts):
+                pools[column.id] = ColumnBuffers.concat(
+                    [
+                        ColumnBuffers.nulls(column.type, call.rows) if part is None else part
+                        for part, call in zip(parts, self.calls, strict=True)
+                    ]
+                )
+        return pools
+
+
+def _repeated(group: np.ndarray) -> np.ndarray:
+    """(n,) bool: rows whose group came before in the array."""
+    again = np.ones(len(group), bool)
+    again[np.unique(group, return_index=True)[1]] = False
+    return again
+
+
+def _oversized(block: RowBlock) -> np.ndarray | None:
+    """(n,) bool: rows of more than 64 MiB; None when there are none."""
+    if block.nbytes <= MAX_ROW_BYTES:
+        return None
+    total = np.zeros(block.rows, np.int64)
+    for column in block.columns.values():
+        if column.offsets is None:
+            total += column.width
+        else:
+            total += np.diff(column.offsets)
+    large = total > MAX_ROW_BYTES
+    return large if large.any() else None
+
+
+@dataclass(slots=True)
+class Decided:
+    """What the row rules made of the calls."""
+
+    inserted: int
+    updated: int
+    deleted: int
+    ignored: int
+    codes: np.ndarray
+    """(rows,) uint8: 0, or why the row was refused."""
+    kind: np.ndarray
+    """(groups,) uint8: the net change of each key, ``_ext.decide.NET_*``."""
+    source: np.ndarray
+    """(groups, value columns) int64: where the new value of each cell comes from."""
+    key_row: np.ndarray
+    """(groups,) int64: a row that holds the key's columns."""
+
+    @property
+    def errors(self) -> np.ndarray:
+        """Rows that were refused, ascending."""
+        return np.flatnonzero((self.codes != OK) & (self.codes != rules.IGNORED))
+
+
+def decide(prepared: Prepared, live: np.ndarray) -> Decided:
+    """Apply the row rules in call order.
+
+    ``live``: (groups,) bool, whether each key is present before the batch.
+    """
+    schema, groups = prepared.schema, prepared.groups
+    values = schema.value_columns
+    was_live = live.astype(np.uint8)
+    now = was_live.copy()
+    touched = np.zeros(groups, np.uint8)
+    source = np.full(groups * len(values), rules.SOURCE_KEEP, np.int64)
+    key_row = np.full(groups, -1, np.int64)
+    codes = np.zeros(prepared.rows, np.uint8)
+    group = np.ascontiguousarray(prepared.group, np.int32)
+    totals = [0, 0, 0, 0]
+    first = 0
+    for call in prepared.calls:
+        last = first + call.rows
+        given = np.array([c.id in call.block.columns for c in values], np.uint8)
+        missing = any(
+            not c.nullable and c.write_default is None and not g
+            for c, g in zip(values, given.tolist(), strict=True)
+        )
+        counts = rules.decide(
+            group[first:last],
+            call.ops,
+            None if prepared.status is None else prepared.status[first:last],
+            given,
+            missing,
+            first,
+            now,
+            touched,
+            source,
+            key_row,
+            codes[first:last],
+        )
+        for i in range(4):
+            totals[i] += counts[i]
+        first = last
+    kind = rules.net(was_live, now, touched, source, groups, len(values))
+    return Decided(*totals, codes, kind, source.reshape(groups, len(values)), key_row)
+
+
+@dataclass(slots=True)
+class Net:
+    """One net change per key, as columns; ``*_groups`` say which keys."""
+
+    inserts: RowBlock
+    insert_groups: np.ndarray
+    updates: list[tuple[RowBlock, np.ndarray]]
+    """One for each set of columns."""
+    deletes: RowBlock
+    delete_groups: np.ndarray
+
+    @property
+    def empty(self) -> bool:
+        return not (self.inserts.rows or self.updates or self.deletes.rows)
+
+
+def net_changes(prepared: Prepared, decided: Decided) -> Net:
+    """Gather the columns of the net changes."""
+    schema = prepared.schema
+    inserts = np.flatnonzero(decided.kind == rules.NET_INSERT)
+    deletes = np.flatnonzero(decided.kind == rules.NET_DELETE)
+    every = tuple(range(len(schema.value_columns)))
+    return Net(
+        _gather(prepared, decided, inserts, every),
+        inserts,
+        _updates(prepared, decided),
+        _gather(prepared, decided, deletes, ()),
+        deletes,
+    )
+
+
+def _updates(prepared: Prepared, decided: Decided) -> list[tuple[RowBlock, np.ndarray]]:
+    groups = np.flatnonzero(decided.kind == rules.NET_UPDATE)
+    if not len(groups):
+        return []
+    changed = decided.source[groups] != rules.SOURCE_KEEP
+    if (changed == changed[0]).all():
+        sets = [(changed[0], groups)]
+    else:
+        patterns, which = np.unique(changed, axis=0, return_inverse=True)
+        which = which.reshape(-1)
+        sets = [(pattern, groups[which == i]) for i, pattern in enumerate(patterns)]
+    return [
+        (_gather(prepared, decided, mine, tuple(np.flatnonzero(pattern).tolist())), mine)
+        for pattern, mine in sets
+    ]
+
+
+def _gather(prepared: Prepared, decided: Decided, groups: np.ndarray, values: tuple[int, ...]) -> RowBlock:
+    """Rows of the keys ``groups``: the key columns and some of the others."""
+    schema = prepared.schema
+    columns = {}
+    key_rows = decided.key_row[groups]
+    for column in schema.key_columns:
+        columns[column.id] = _take(prepared.key_block.columns[column.id], key_rows)
+    for index in values:
+        column = schema.value_columns[index]
+        source = decided.source[groups, index]
+        default = source == rules.SOURCE_DEFAULT
+        if default.all():
+            columns[column.id] = ColumnBuffers.constant(column.type, column.write_default, len(groups))
+            continue
+        pool = prepared.pools[column.id]
+        if default.any():
+            pool = ColumnBuffers.concat(
+                [pool, ColumnBuffers.constant(column.type, column.write_default, 1)]
+            )
+            source = np.where(default, pool.length - 1, source)
+        columns[column.id] = _take(pool, source)
+    return RowBlock({c.id: columns[c.id] for c in schema.columns if c.id in columns}, len(groups))
+
+
+def _take(column: ColumnBuffers, rows: np.ndarray) -> ColumnBuffers:
+    if len(rows) == column.length and (len(rows) == 0 or _is_identity(rows)):
+        return column
+    return column.take(rows)
+
+
+def _is_identity(rows: np.ndarray) -> bool:
+    return bool(rows[0] == 0 and rows[-1] == len(rows) - 1 and (np.diff(rows) == 1).all())
+
+
+def error_table(prepared: Prepared, codes: np.ndarray, rows: np.ndarray) -> pa.Table:
+    """The refused rows as users see them: row, code, key."""
+    schema = prepared.schema
+    keys = prepared.key_block.take(rows)
+    fields = [pa.field(c.name, c.type.arrow, True) for c in schema.key_columns]
+    arrays = [keys.columns[c.id].to_arrow(c.type) for c in schema.key_columns]
+    return pa.table(
+        {
+            "row": pa.array(_rows_in_call(prepared, rows), pa.int64()),
+            "code": pa.array([CODE_NAMES[c] for c in codes[rows].tolist()], pa.string()),
+            "key": pa.StructArray.from_arrays(arrays, fields=fields),
+        }
+    )
+
+
+def _rows_in_call(prepared: Prepared, rows: np.ndarray) -> np.ndarray:
+    """Row numbers counted from the start of the row's own call."""
+    starts = np.cumsum([0, *(call.rows for call in prepared.calls)])
+    return rows - starts[np.searchsorted(starts, rows, side="right") - 1]
+
+
+def row_errors(table: pa.Table) -> RowErrors:
+    """The exception for refused rows, with counts and a few examples."""
+    counts = table["code"].value_counts().to_pylist()
+    shown = table.slice(0, ERRORS_SHOWN).to_pylist()
+    summary = ", ".join(f"{c['counts']} {c['values']}" for c in counts)
+    examples = "; ".join(f"row {e['row']} {e['code']} {e['key']}" for e in shown)
+    return RowErrors(
+        f"{table.num_rows} rows were refused ({summary}); nothing was applied. First: {examples}. "
+        'Pass on_error="return" to apply the others.',
+        table,
+    )
+
+
+def check_on_error(on_error: str) -> None:
+    if on_error not in ("raise", "return"):
+        raise InvalidArgument(f'on_error is "raise" or "return", not {on_error!r}')

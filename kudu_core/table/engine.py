@@ -1,0 +1,289 @@
+"""The state of one open table, shared by the walks of this room.
+
+``Table`` is the face that users hold; an ``Engine`` is what stands behind it until ``close()`` or,
+for a reader, until ``refresh()`` puts a newer one in its place.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from kudu_core.cfile.page_cache import PageCache
+from kudu_core.common.clock import Clock
+from kudu_core.common.partitions import PartitionSchema
+from kudu_core.common.pool import Pool
+from kudu_core.common.schema import Schema
+from kudu_core.errors import Closed, Fenced, ReadOnly
+from kudu_core.events import Event, EventListener, WritersThrottled, tell
+from kudu_core.options import Options
+from kudu_core.table.pins import Pins
+from kudu_core.table.state import TableState, Token, replace
+from kudu_core.table.write import too_much
+from kudu_core.tablet.maintenance import Maintenance
+from kudu_core.tablet.tablet import Tablet, TabletContext
+
+if TYPE_CHECKING:
+    from kudu_core.fs.api import FileSystem, Lease
+    from kudu_core.table.decision import Prepared
+    from kudu_core.wal import Log, LogTail
+
+THROTTLE_SHARE = 0.8
+"""Writers wait for a flush when memory stores take so much of the limit."""
+
+
+class Engine:
+    """One table, opened once.  Safe for any number of threads."""
+
+    def __init__(
+        self,
+        path: str,
+        fs: FileSystem,
+        state: TableState,
+        options: Options,
+        clock: Clock,
+        listener: EventListener | None,
+        *,
+        writer: bool,
+    ) -> None:
+        self.path = path
+        self.fs = fs
+        self.options = options
+        self.clock = clock
+        self.listener = listener
+        self.writer = writer
+        self.state = state
+        self.schema: Schema = state.schema
+        self.partitions: PartitionSchema = state.partitions
+        self.tokens: dict[str, Token] = dict(state.tokens)
+        self.cache = PageCache(options.page_cache_bytes)
+        self.pool = Pool(options.scan_threads)
+        self.tablets: list[Tablet] = []
+        """Live tablets in the order of their ids, the order in which mutexes are taken."""
+        self.pins = Pins(0)
+        self.lease: Lease | None = None
+        self.maintenance: Maintenance | None = None
+        self._log: Log | None = None
+        self.tail: LogTail | None = None
+        """A reader's place in the log."""
+        self.read_visible_ts = 0
+        """A reader's W_r."""
+        self.read_oldest_ts = 0
+        self._by_ordinal: dict[int, Tablet] = {}
+        self._table_mutex = threading.Lock()
+        """Guards the replacement of TABLE and ``_table_identity``."""
+        self._table_identity: Any = None
+        self._token_mutex = threading.Lock()
+        self._token_locks: dict[str, threading.RLock] = {}
+        self._memory_mutex = threading.Lock()
+        self._memory_known = 0
+        self._memory_added = 0
+        self._closed: str | None = None
+
+    # ---- putting together ----
+
+    def context(self, log: Log | None) -> TabletContext:
+        self._log = log
+        return TabletContext(
+            fs=self.fs,
+            options=self.options,
+            clock=self.clock,
+            cache=self.cache,
+            table_uuid=self.state.uuid,
+            epoch=self.state.epoch,
+            log=log,
+            schema=lambda: self.schema,
+        )
+
+    def set_tablets(self, tablets: Sequence[Tablet]) -> None:
+        self.tablets = sorted(tablets, key=lambda t: t.id)
+        self._by_ordinal = {t.partition.ordinal: t for t in tablets}
+
+    def tablet_of(self, ordinal: int) -> Tablet:
+        return self._by_ordinal[ordinal]
+
+    @property
+    def log(self) -> Log:
+        assert self._log is not None
+        return self._log
+
+    # ---- checks ----
+
+    def check_open(self) -> None:
+        if self._closed is not None:
+            raise Closed(self._closed)
+
+    def check_writable(self) -> None:
+        self.check_open()
+        if not self.writer:
+            raise ReadOnly(f'{self.path} is open for reading; open it with mode="rw" to write')
+        if self.log.poisoned is not None:
+            self.log.wait_durable(self.log.durable_ts + 1)  # raises what poisoned it
+
+    @property
+    def poisoned(self) -> BaseException | None:
+        return None if self._log is None else self._log.poisoned
+
+    def poison(self, error: BaseException) -> None:
+        self.log.poison(error)
+
+    def check_poisoned(self) -> None:
+        if self.log.poisoned is not None:
+            self.log.wait_durable(self.log.last_ts + 1)
+
+    def fence(self) -> None:
+        """TABLE must still be the file that this writer installed (PROTOCOL P2)."""
+        with self._table_mutex:
+            if self._table_identity is None:
+                return
+            try:
+                now = self.fs.identity(f"{self.path}/TABLE")
+            except FileNotFoundError:
+                now = None
+            if now != self._table_identity:
+                raise Fenced(
+                    f"{self.path}/TABLE was replaced by another writer; nothing was acknowledged after that"
+                )
+
+    # ---- TABLE ----
+
+    def install_state(self, state: TableState) -> None:
+        """Replace TABLE, durably."""
+        with self._table_mutex:
+            self.fs.replace_file(f"{self.path}/TABLE", state.to_bytes())
+            self._table_identity = self.fs.identity(f"{self.path}/TABLE")
+            self.state = state
+
+    def save_tokens(self, applied_ts: int) -> None:
+        """Write the tokens into TABLE, so that the log before ``applied_ts`` is not needed for them."""
+        tokens = dict(self.tokens)
+        if tokens == self.state.tokens and self.state.applied_ts >= applied_ts:
+            return
+        if tokens:
+            self.log.wait_durable(max(token.ts for token in tokens.values()))
+        self.fence()
+        try:
+            self.install_state(replace(self.state, tokens=tokens, applied_ts=max(applied_ts, self.state.applied_ts)))
+        except OSError as exc:
+            self.log.poison(exc)
+            raise
+
+    @contextmanager
+    def token_lock(self, app_id: str) -> Iterator[None]:
+        """One write of an idempotent writer at a time (W1)."""
+        with self._token_mutex:
+            lock = self._token_locks.setdefault(app_id, threading.RLock())
+        with lock:
+            yield
+
+    # ---- time ----
+
+    @property
+    def visible_ts(self) -> int:
+        """V: the newest snapshot that a read of this handle may use."""
+        return self.log.visible_ts if self.writer else self.read_visible_ts
+
+    @property
+    def oldest_ts(self) -> int:
+        return max(self.pins.floor, self.read_oldest_ts)
+
+    def wait_visible(self, ts: int) -> None:
+        self.log.wait_visible(ts)
+
+    # ---- memory ----
+
+    def wants_ingest(self, prepared: Prepared) -> bool:
+        """Whether a batch goes straight to files."""
+        return (
+            prepared.rows >= self.options.ingest_threshold_rows
+            or prepared.nbytes >= self.options.ingest_threshold_bytes
+        )
+
+    def admit(self, batch_bytes: int) -> None:
+        """Before a write: wait while memory stores are too large, flushing if nobody else does."""
+        limit = self.options.memory_limit_bytes
+        while self._memory_estimate() > limit * THROTTLE_SHARE:
+            used = self.measure_memory()
+            if used <= limit * THROTTLE_SHARE:
+                return
+            tell(self.listener, WritersThrottled(memory_bytes=used, limit_bytes=limit))
+            if self.maintenance is None or not self.maintenance.relieve():
+                return
+
+    def reserve(self, batch_bytes: int) -> None:
+        """Under the mutexes, before the log record: refuse what cannot fit (W5)."""
+        limit = self.options.memory_limit_bytes
+        if batch_bytes > limit:
+            raise too_much(batch_bytes, limit)
+        with self._memory_mutex:
+            self._memory_added += 2 * batch_bytes
+            added = self._memory_added
+        if added >= self.options.flush_threshold_bytes // 4 and self.maintenance is not None:
+            self.maintenance.kick()
+
+    def _memory_estimate(self) -> int:
+        with self._memory_mutex:
+            return self._memory_known + self._memory_added
+
+    def measure_memory(self) -> int:
+        """Bytes of all memory stores."""
+        with self._memory_mutex:
+            self._memory_added = 0
+        used = sum(tablet.memory_bytes for tablet in self.tablets)
+        with self._memory_mutex:
+            self._memory_known = used
+        return used
+
+    # ---- the end ----
+
+    def tell(self, event: Event) -> None:
+        tell(self.listener, event)
+
+    def close(self) -> None:
+        """Stop the threads, make the log durable, let go of files and lease.  Idempotent.
+
+        A clean close writes the end of the log into TABLE; when that fails the handle is closed all
+        the same and the error passes through: the next open recovers from the log.
+        """
+        if self._closed is not None:
+            return
+        self._closed = f"{self.path} was closed"
+        try:
+            if self.maintenance is not None:
+                self.maintenance.close()
+            if self._log is not None:
+                end = self._log.close()
+                if end is not None:
+                    self.fence()
+                    tokens = dict(self.tokens)
+                    self.install_state(
+                        replace(
+                            self.state,
+                            tokens=tokens,
+                            applied_ts=max(self._log.durable_ts, self.state.applied_ts),
+                            clean_end=end,
+                        )
+                    )
+        finally:
+            self.pool.close()
+            for tablet in self.tablets:
+                tablet.close()
+            if self.tail is not None:
+                self.tail.close()
+            if self.lease is not None:
+                self.lease.release()
+
+    def abandon(self) -> None:
+        """In the child of a fork: let go of the parent's files without touching anything (P1)."""
+        self._closed = (
+            f"{self.path} was opened before a fork; open it again in the child process, "
+            "or send a ScanToken instead of the table"
+        )
+        if self._log is not None:
+            self._log.abandon()
+        if self.lease is not None:
+            self.lease.abandon()
+
+

@@ -1,0 +1,30 @@
+"""What becomes of open tables in a forked child, at interpreter exit and on garbage collection.
+
+A child closes its copies of the files without unlocking or writing (PROTOCOL P1).  A table that
+nobody holds any more, or that is open when the interpreter ends, is closed cleanly.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kudu_core.table.engine import Engine
+
+_open: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def watch(handle: Any, engine: Engine) -> weakref.finalize[Any, Any]:
+    """Close ``engine`` when ``handle`` is collected or the interpreter ends."""
+    _open.add(engine)
+    return weakref.finalize(handle, engine.close)
+
+
+def _after_fork_in_child() -> None:
+    for engine in list(_open):
+        engine.abandon()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,323 @@
+"""Opening a table: for writing (PROTOCOL O1 to O8), and for reading beside a writer (R1 to R3)."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from kudu_core.common.clock import Clock
+from kudu_core.errors import Corruption, KuduError, NotSupported, SnapshotInFuture, TableNotFound
+from kudu_core.events import EventListener, TableOpened
+from kudu_core.options import Options
+from kudu_core.table.engine import Engine
+from kudu_core.table.state import TableState, Token, read_state, replace, tablet_directory
+from kudu_core.tablet.bootstrap import Replay
+from kudu_core.tablet.maintenance import Maintenance
+from kudu_core.tablet.manifest import Manifest, TabletState, read_manifest
+from kudu_core.tablet.tablet import Tablet
+from kudu_core.wal import KIND_INGEST, Log, LogChanged, LogOptions, LogTail, open_log, read_log
+
+if TYPE_CHECKING:
+    from kudu_core.fs.api import FileSystem
+
+READ_TRIES = 20
+READ_PAUSE_S = 0.05
+
+
+def _state(fs: FileSystem, path: str) -> TableState:
+    if fs.exists(path) and not fs.is_dir(path):
+        raise TableNotFound(f"{path} is a file, not a table's directory")
+    try:
+        return read_state(fs, f"{path}/TABLE")
+    except FileNotFoundError:
+        raise TableNotFound(f"there is no table at {path}; make one with create_table") from None
+
+
+def _log_options(options: Options) -> LogOptions:
+    return LogOptions(
+        durability=options.durability,  # type: ignore[arg-type]
+        group_interval_s=options.group_interval_s,
+        file_grace_s=options.file_grace_s,
+    )
+
+
+def open_for_writing(
+    fs: FileSystem,
+    path: str,
+    options: Options | None,
+    timeout_s: float,
+    clock: Clock,
+    listener: EventListener | None,
+) -> Engine:
+    """Take the lease, read manifests, replay the log, remove orphans, start maintenance."""
+    started = clock.monotonic_s()
+    _state(fs, path)
+    lease = fs.lease(f"{path}/LOCK")
+    lease.try_acquire(timeout_s)
+    try:
+        return _open_locked(fs, path, options, clock, listener, lease, started)
+    except BaseException:
+        lease.release()
+        raise
+
+
+def _open_locked(
+    fs: FileSystem,
+    path: str,
+    options: Options | None,
+    clock: Clock,
+    listener: EventListener | None,
+    lease: Any,
+    started: float,
+) -> Engine:
+    before = _state(fs, path)
+    state = replace(before, epoch=before.epoch + 1, clean_end=0)
+    engine = Engine(
+        path, fs, state, state.options.overridden(options), clock, listener, writer=True
+    )
+    engine.lease = lease
+    wal = f"{path}/wal"
+    tail = read_log(fs, wal, state.uuid, clean_end=before.clean_end)  # O3, reading only
+    states = _manifests(fs, path, state)
+    _check_numbers(path, states, tail)
+    mark = max((s.mark for s in states.values()), default=0)
+    tail.check_mark(mark)
+    # Only now is anything written: damage leaves the table as it was.
+    engine.install_state(replace(state, clean_end=0))
+    log = Log.resume(
+        fs,
+        wal,
+        state.uuid,
+        state.epoch,
+        tail,
+        clock=clock,
+        options=_log_options(engine.options),
+        fence_check=engine.fence,
+    )
+    log.raise_last_ts(mark)  # O4
+    context = engine.context(log)
+    if before.clean_end == 0:
+        # Edits that a crashed process wrote and nobody synced must not carry later decisions.
+        for tablet_id in states:
+            _sync_manifest(fs, tablet_directory(path, tablet_id))
+    tablets = []
+    for entry in state.tablets:
+        directory = tablet_directory(path, entry.id)
+        if not fs.exists(directory):
+            fs.mkdir(directory)
+            fs.sync_dir(f"{path}/tablets")
+        manifest = Manifest(
+            fs,
+            directory,
+            state.uuid,
+            entry.id,
+            state.epoch,
+            states[entry.id],
+            fence=engine.fence,
+            poison=engine.poison,
+            check_poisoned=engine.check_poisoned,
+        )
+        partition = state.partitions.partitions[entry.partition]
+        tablets.append(Tablet(context, entry.id, partition, directory, states[entry.id], manifest))
+    engine.set_tablets(tablets)
+    engine.maintenance = Maintenance(
+        lambda: engine.tablets, log, engine.options, clock, engine.tell, engine.save_tokens
+    )
+
+    def make_room() -> None:
+        engine.admit(0)
+
+    replay = Replay({t.id: t for t in tablets}, engine.schema, writer=True, make_room=make_room)
+    for record in tail.records():  # O5
+        if record.ts > tail.through:
+            replay.apply(record)
+            engine.reserve(len(record.payload))
+    for app, (version, ts, counts) in replay.tokens.items():
+        engine.tokens[app] = Token(version, ts, counts)
+    tail.close()
+    engine.pins.floor = max((s.horizon for s in states.values()), default=0)
+    orphans = _remove_orphans(engine, replay)
+    _sweep_staging(engine)
+    if engine.options.maintenance == "background":
+        engine.maintenance.start()
+    engine.tell(
+        TableOpened(
+            elapsed_s=clock.monotonic_s() - started,
+            path=path,
+            mode="rw",
+            tablets=len(tablets),
+            records_replayed=replay.records,
+            orphans_deleted=orphans,
+        )
+    )
+    return engine
+
+
+def _manifests(fs: FileSystem, path: str, state: TableState) -> dict[int, TabletState]:
+    """The state of every tablet; one without a MANIFEST is empty (A1)."""
+    states = {}
+    for entry in state.tablets:
+        manifest = f"{tablet_directory(path, entry.id)}/MANIFEST"
+        try:
+            states[entry.id] = read_manifest(fs, manifest, state.uuid, entry.id)[0]
+        except FileNotFoundError:
+            states[entry.id] = TabletState()
+    return states
+
+
+def _check_numbers(path: str, states: dict[int, TabletState], tail: LogTail) -> None:
+    """A MANIFEST that ends below the last CHECKPOINT's number has lost edits (O2)."""
+    for tablet_id, number in tail.edit_numbers.items():
+        state = states.get(tablet_id)
+        if state is not None and state.number < number:
+            raise Corruption(
+                f"{tablet_directory(path, tablet_id)}/MANIFEST",
+                0,
+                f"it ends at edit {state.number}; the log's last CHECKPOINT has seen edit {number}",
+            )
+
+
+def _sync_manifest(fs: FileSystem, directory: str) -> None:
+    try:
+        file = fs.open_write(f"{directory}/MANIFEST")
+    except FileNotFoundError:
+        return
+    try:
+        file.sync()
+    finally:
+        file.close()
+
+
+def _remove_orphans(engine: Engine, replay: Replay) -> int:
+    """Delete files that no manifest and no retained record names (O7)."""
+    removed = 0
+    for tablet in engine.tablets:
+        known = tablet.state.files | replay.files.get(tablet.id, set()) | {"MANIFEST"}
+        for name in engine.fs.listdir(tablet.directory):
+            if name not in known:
+                engine.fs.unlink(f"{tablet.directory}/{name}", missing_ok=True)
+                removed += 1
+    return removed
+
+
+def _sweep_staging(engine: Engine) -> None:
+    """Remove staging of jobs whose heartbeat is too old, and of this library's own ingests (G6)."""
+    root = f"{engine.path}/staging"
+    if not engine.fs.exists(root):
+        return
+    oldest = engine.clock.now_us() / 1e6 - engine.options.staging_grace_s
+    for name in engine.fs.listdir(root):
+        own = name.startswith("ingest-")  # its writer held the lease, and is gone
+        if own or engine.fs.stat(f"{root}/{name}").mtime_s < oldest:
+            engine.fs.rmtree(f"{root}/{name}")
+
+
+# ---- reading ----
+
+
+def open_for_reading(
+    fs: FileSystem,
+    path: str,
+    options: Options | None,
+    clock: Clock,
+    listener: EventListener | None,
+) -> Engine:
+    """A consistent picture of the table as it is durable now.  Creates and changes nothing."""
+    started = clock.monotonic_s()
+    problem: BaseException | None = None
+    for _ in range(READ_TRIES):
+        try:
+            engine, replayed = _read_once(fs, path, options, clock, listener)
+        except (LogChanged, _Moved, FileNotFoundError) as exc:
+            if isinstance(exc, TableNotFound):
+                raise
+            problem = exc  # the writer was faster: look again
+            clock.sleep(READ_PAUSE_S)
+            continue
+        engine.tell(
+            TableOpened(
+                elapsed_s=clock.monotonic_s() - started,
+                path=path,
+                mode="r",
+                tablets=len(engine.tablets),
+                records_replayed=replayed,
+                orphans_deleted=0,
+            )
+        )
+        return engine
+    if isinstance(problem, FileNotFoundError):
+        raise Corruption(path, 0, f"a file that the table names is missing: {problem}") from problem
+    raise KuduError(f"{path} changed {READ_TRIES} times while it was being opened") from problem
+
+
+class _Moved(Exception):
+    """TABLE or a manifest changed while it was being read."""
+
+
+def _read_once(
+    fs: FileSystem, path: str, options: Options | None, clock: Clock, listener: EventListener | None
+) -> tuple[Engine, int]:
+    # R1: the log's segments first, then TABLE, then manifests; so nothing can fall between.
+    alive = fs.lease(f"{path}/LOCK").holder() is not None
+    first = _state(fs, path)
+    with closing(
+        open_log(
+            fs,
+            f"{path}/wal",
+            first.uuid,
+            writer_alive=alive,
+            clean_end=0 if alive else first.clean_end,
+        )
+    ) as tail:
+        state = _state(fs, path)
+        if state.uuid != first.uuid:
+            raise _Moved
+        states = _manifests(fs, path, state)
+        if _state(fs, path) != state:
+            raise _Moved
+        alive = fs.lease(f"{path}/LOCK").holder() is not None
+        tail.read_on(writer_alive=alive, clean_end=0 if alive else state.clean_end)
+        engine = Engine(path, fs, state, state.options.overridden(options), clock, listener, writer=False)
+        context = engine.context(None)
+        tablets = [
+            Tablet(
+                context,
+                entry.id,
+                state.partitions.partitions[entry.partition],
+                tablet_directory(path, entry.id),
+                states[entry.id],
+                None,
+            )
+            for entry in state.tablets
+        ]
+        engine.set_tablets(tablets)
+        visible = tail.committed_ts
+        replay = Replay({t.id: t for t in tablets}, engine.schema, writer=False)
+        for record in tail.records():
+            if record.ts <= tail.through:
+                continue
+            if record.ts > visible:
+                break
+            if record.kind == KIND_INGEST and _lacking(record.ts, record.payload, states):
+                visible = record.ts - 1  # R2: stop before an ingest that the manifests do not hold
+                break
+            replay.apply(record)
+        engine.read_visible_ts = visible
+        engine.read_oldest_ts = max((s.horizon for s in states.values()), default=0)
+        engine.pins.floor = engine.read_oldest_ts
+        if visible < engine.read_oldest_ts:
+            raise _Moved
+        for tablet in tablets:
+            for rowset in tablet.view.rowsets:
+                rowset.open_all(visible)
+    return engine, replay.records
+
+
+def _lacking(ts: int, payload: Any, states: dict[int, TabletState]) -> bool:
+    from kudu_core.tablet import records
+
+    named = records.decode(memoryview(payload), "log", 0).tablets
+    return any(t in states and ts > states[t].ingests_durable for t in named)
+
+
+__all__ = ["NotSupported", "SnapshotInFuture", "open_for_reading", "open_for_writing"]

@@ -1,0 +1,117 @@
+"""Point reads: keys in, rows out, at one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from kudu_core.common import values
+from kudu_core.common.arrow_in import batches
+from kudu_core.common.conform import conform
+from kudu_core.common.keys import EncodedKeys, decode_keys, encode_key, encode_keys
+from kudu_core.common.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.schema import StoredColumn
+from kudu_core.errors import InvalidArgument
+from kudu_core.tablet.view import KeyBatch, locate_at
+
+if TYPE_CHECKING:
+    from kudu_core.table.engine import Engine
+
+FOUND = "_found"
+
+
+def get(engine: Engine, key: Any, columns: Sequence[StoredColumn], snapshot: int) -> dict[str, Any] | None:
+    """One row as a dict of Python values, None when the key is not there."""
+    keys = EncodedKeys.from_list([encode_key(engine.schema, key)])
+    if len(engine.tablets) == 1:
+        tablet = engine.tablets[0]
+    else:
+        ordinal = int(engine.partitions.route(decode_keys(engine.schema, keys))[0])
+        if ordinal < 0:
+            return None
+        tablet = engine.tablet_of(ordinal)
+    homes, seen = locate_at(tablet.view, KeyBatch(keys), snapshot)
+    store = int(homes.store[0])
+    if store < 0:
+        return None
+    row = {}
+    for column in columns:
+        cell = seen[store].cells(column, homes.row)
+        row[column.name] = _cell(column, cell)
+    return row
+
+
+def _cell(column: StoredColumn, cell: ColumnBuffers) -> Any:
+    if cell.validity is not None and not cell.validity[0] & 1:
+        return None
+    return values.python(column.type, values.unpack(column.type, cell.cell(0)))
+
+
+def get_many(
+    engine: Engine, keys: Any, columns: Sequence[StoredColumn], snapshot: int
+) -> pa.Table:
+    """Rows in the order of the keys; ``_found`` says which are there, the others are NULL."""
+    block = _key_block(engine, keys)
+    batch = KeyBatch(encode_keys(engine.schema, block))
+    found = np.zeros(len(batch), bool)
+    pieces: list[tuple[np.ndarray, list[ColumnBuffers]]] = []
+    route = engine.partitions.route(block)
+    for ordinal in np.unique(route[route >= 0]).tolist():
+        tablet = engine.tablet_of(ordinal)
+        rows = np.flatnonzero(route == ordinal)
+        view = tablet.view
+        homes, seen = locate_at(view, batch if len(rows) == len(batch) else batch.take(rows), snapshot)
+        for store in np.unique(homes.store[homes.store >= 0]).tolist():
+            mine = np.flatnonzero(homes.store == store)
+            wanted, back = np.unique(homes.row[mine], return_inverse=True)
+            cells = [seen[store].cells(c, wanted) for c in columns]
+            if len(wanted) != len(mine) or not bool((back == np.arange(len(mine))).all()):
+                cells = [c.take(back.reshape(-1)) for c in cells]
+            pieces.append((rows[mine], cells))
+            found[rows[mine]] = True
+    fields = [pa.field(c.name, c.type.arrow, True) for c in columns]
+    arrays = []
+    order = np.full(len(batch), -1, np.int64)
+    if pieces:
+        at = np.concatenate([rows for rows, _ in pieces])
+        order[at] = np.arange(len(at))
+    for index, column in enumerate(columns):
+        if column.id in engine.schema.key_ids:
+            values_ = block.columns[column.id]  # as asked, also where the row is absent
+        else:
+            absent = ColumnBuffers.nulls(column.type, 1)
+            pool = ColumnBuffers.concat([*(cells[index] for _, cells in pieces), absent])
+            values_ = pool.take(np.where(order < 0, pool.length - 1, order))
+        arrays.append(values_.to_arrow(column.type))
+    arrays.append(pa.array(found))
+    return pa.Table.from_arrays(arrays, schema=pa.schema([*fields, pa.field(FOUND, pa.bool_(), False)]))
+
+
+def _key_block(engine: Engine, keys: Any) -> RowBlock:
+    """Keys as columns: from anything with columns, or a list of scalars, tuples or dicts."""
+    schema = engine.schema
+    if isinstance(keys, list | tuple) and (not keys or not isinstance(keys[0], pa.RecordBatch)):
+        if keys and all(isinstance(k, dict) for k in keys):
+            encoded = [encode_key(schema, k) for k in keys]
+        else:
+            encoded = [encode_key(schema, k) for k in keys]
+        return decode_keys(schema, EncodedKeys.from_list(encoded))
+    if isinstance(keys, pa.Array | pa.ChunkedArray):
+        if len(schema.key_ids) != 1:
+            raise InvalidArgument(
+                f"keys of this table have the columns {', '.join(schema.key_names)}; one array is not enough"
+            )
+        keys = pa.table({schema.key_names[0]: keys})
+    blocks = []
+    for batch in batches(keys, schema):
+        conformed = conform(schema, batch, allow_extra=batch.schema.names)
+        if conformed.status is not None:
+            row = int(np.flatnonzero(conformed.status)[0])
+            raise InvalidArgument(f"key {row} has a NULL; key columns take none")
+        blocks.append(conformed.block.select(schema.key_ids))
+    if not blocks:
+        return decode_keys(schema, EncodedKeys.from_list([]))
+    return RowBlock.concat(blocks)

@@ -1,0 +1,119 @@
+"""Pinned snapshots, and what ``at=`` may be."""
+
+from __future__ import annotations
+
+import weakref
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+from kudu_core.common.clock import hybrid, last_of_microsecond
+from kudu_core.errors import Closed, InvalidArgument, SnapshotInFuture, SnapshotTooOld
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kudu_core.table.engine import Engine
+    from kudu_core.table.scan import Scan
+    from kudu_core.table.table import Table
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class Snapshot:
+    """One state of a table, held readable until ``close()``.  A context manager.
+
+    May be shared between threads and used any number of times.
+    """
+
+    def __init__(self, table: Table, timestamp: int) -> None:
+        self._table = table
+        self.timestamp = timestamp
+        """The hybrid time that is read: microseconds << 12 | counter."""
+        pins = table._engine.pins
+        pins.pin(timestamp)
+        self._release = weakref.finalize(self, pins.unpin, timestamp)
+
+    def scan(self, columns: Any = None, where: Any = None, **options: Any) -> Scan:
+        """As ``Table.scan`` at this snapshot."""
+        self._check()
+        return self._table.scan(columns, where, at=self, **options)
+
+    def get(self, key: Any, columns: Any = None) -> dict[str, Any] | None:
+        """As ``Table.get`` at this snapshot."""
+        self._check()
+        return self._table.get(key, columns, at=self)
+
+    def get_many(self, keys: Any, columns: Any = None) -> pa.Table:
+        """As ``Table.get_many`` at this snapshot."""
+        self._check()
+        return self._table.get_many(keys, columns, at=self)
+
+    def close(self) -> None:
+        """Let the history go.  Scans that were made before keep theirs."""
+        self._release()
+
+    def __enter__(self) -> Snapshot:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Snapshot({self.timestamp})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Snapshot does not travel to another process; send its timestamp, or scan tokens")
+
+    def _check(self) -> None:
+        if not self._release.alive:
+            raise Closed(f"snapshot {self.timestamp} was closed")
+
+
+def resolve(engine: Engine, at: Any) -> int:
+    """The timestamp to read for an ``at=`` argument, checked to be readable (PROTOCOL H2)."""
+    if at is None:
+        return engine.visible_ts
+    if isinstance(at, Snapshot):
+        at._check()
+        return at.timestamp
+    if isinstance(at, datetime):
+        wanted = _of_datetime(at)
+    elif isinstance(at, int) and not isinstance(at, bool):
+        wanted = at
+    else:
+        raise InvalidArgument(f"at is a timestamp, an aware datetime or a Snapshot, not {at!r}")
+    if not 0 <= wanted < 2**64:
+        raise InvalidArgument(f"timestamp {wanted} is not between 0 and 2**64")
+    if wanted < engine.oldest_ts:
+        raise SnapshotTooOld(f"timestamp {wanted} lies before {_range(engine)}")
+    if wanted <= engine.visible_ts:
+        return wanted
+    if engine.writer and wanted <= _end_of_now(engine):
+        # Nothing may be written at or below what was read: the clock is raised first.
+        engine.wait_visible(engine.log.raise_last_ts(wanted))
+        return wanted
+    if not engine.writer and isinstance(at, datetime) and wanted <= _end_of_now(engine):
+        raise SnapshotInFuture(
+            f"{at} lies after {_range(engine)}; refresh() makes what was written since readable"
+        )
+    raise SnapshotInFuture(f"timestamp {wanted} lies after {_range(engine)}")
+
+
+def _end_of_now(engine: Engine) -> int:
+    return last_of_microsecond(engine.clock.now_us())
+
+
+def _range(engine: Engine) -> str:
+    return f"what is readable here, {engine.oldest_ts} to {engine.visible_ts}"
+
+
+def _of_datetime(at: datetime) -> int:
+    if at.tzinfo is None:
+        raise InvalidArgument(f"{at!r} has no time zone; say which, for example datetime.now(timezone.utc)")
+    micros = (at - _EPOCH) // timedelta(microseconds=1)
+    if micros < 0:
+        raise InvalidArgument(f"{at!r} lies before 1970")
+    return last_of_microsecond(micros)
+
+
+__all__ = ["Snapshot", "hybrid", "resolve"]

@@ -1,0 +1,649 @@
+"""``Table``: what users hold.  Each method checks its arguments and hands over to a walk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from kudu_core._ext import decide as rules
+from kudu_core.common import keybounds
+from kudu_core.common.arrow_in import batches
+from kudu_core.common.clock import Clock
+from kudu_core.common.conform import conform
+from kudu_core.common.keys import encode_prefix
+from kudu_core.common.partitions import HashPartition, PartitionSchema, RangePartition
+from kudu_core.common.predicates import compile_where
+from kudu_core.common.rowblock import RowBlock
+from kudu_core.common.schema import Column, Schema, StoredColumn, declare
+from kudu_core.errors import InvalidArgument, KuduError, ReadOnly, SchemaMismatch, TableExists, TableNotFound
+from kudu_core.events import EventListener
+from kudu_core.fs.posix import PosixFileSystem
+from kudu_core.options import Options
+from kudu_core.table import points
+from kudu_core.table.batch import Batch
+from kudu_core.table.create import create
+from kudu_core.table.decision import Call, check_on_error
+from kudu_core.table.fork import watch
+from kudu_core.table.open import open_for_reading, open_for_writing
+from kudu_core.table.result import WriteResult
+from kudu_core.table.scan import Scan, ScanPlan, check_batch_rows
+from kudu_core.table.snapshots import Snapshot, resolve
+from kudu_core.table.stats import layout, stats
+from kudu_core.table.tokens import ScanToken, make_tokens, plan_of
+from kudu_core.table.where import where_calls
+from kudu_core.table.write import check_txn, write_calls
+
+if TYPE_CHECKING:
+    from kudu_core.fs.api import FileSystem
+    from kudu_core.table.engine import Engine
+
+DEFAULT_TARGET_ROWS = 2_000_000
+
+_OPERATIONS = {
+    "insert": rules.INSERT,
+    "insert_ignore": rules.INSERT_IGNORE,
+    "upsert": rules.UPSERT,
+    "upsert_ignore": rules.UPSERT_IGNORE,
+    "update": rules.UPDATE,
+    "update_ignore": rules.UPDATE_IGNORE,
+    "delete": rules.DELETE,
+    "delete_ignore": rules.DELETE_IGNORE,
+}
+OPERATIONS = tuple(_OPERATIONS)
+
+
+def create_table(
+    path: str | os.PathLike[str],
+    schema: pa.Schema | Sequence[Column | pa.Field],
+    primary_key: str | Sequence[str],
+    *,
+    partition_by: HashPartition | RangePartition | Sequence[HashPartition | RangePartition] = (),
+    options: Options | Mapping[str, Any] | None = None,
+    exist_ok: bool = False,
+    _fs: FileSystem | None = None,
+    _clock: Clock | None = None,
+) -> Table:
+    """Make a table in a new or empty directory and open it for writing.
+
+    Parameters
+    ----------
+    schema
+        An Arrow schema, or a list of ``Column`` (for defaults, encodings and comments).
+    primary_key
+        Names of the key columns, in key order.  They become NOT NULL.
+    partition_by
+        Any number of ``HashPartition`` and at most one ``RangePartition``; none: one tablet.
+    exist_ok
+        Open the table that is there, if its schema, key and partitions are these.
+
+    Raises
+    ------
+    TableExists
+        There is a table, a file or something else at ``path``; nothing was changed.
+    InvalidArgument
+        The schema, the key, a partition or an option breaks a rule; nothing was made.
+    """
+    fs, root = _fs or PosixFileSystem(), _path(path)
+    wanted = declare(schema, primary_key)
+    partitions = [partition_by] if isinstance(partition_by, HashPartition | RangePartition) else list(partition_by)
+    settings = _options(options) or Options()
+    if exist_ok and fs.exists(f"{root}/TABLE"):
+        table = open_table(root, "rw", options=options, _fs=fs, _clock=_clock)
+        have = table._engine
+        same = have.schema.arrow == wanted.arrow and have.schema.key_names == wanted.key_names
+        if not same or have.partitions != PartitionSchema.make(have.schema, partitions):
+            table.close()
+            raise TableExists(f"the table at {root} has another schema, key or partitions")
+        return table
+    create(fs, root, wanted, partitions, settings, _clock or Clock())
+    return open_table(root, "rw", _fs=fs, _clock=_clock)
+
+
+def open_table(
+    path: str | os.PathLike[str],
+    mode: str = "r",
+    *,
+    options: Options | Mapping[str, Any] | None = None,
+    timeout_s: float = 0.0,
+    listener: EventListener | None = None,
+    _fs: FileSystem | None = None,
+    _clock: Clock | None = None,
+) -> Table:
+    """Open a table: any number of times for reading (``"r"``), once for writing (``"rw"``).
+
+    Parameters
+    ----------
+    options
+        Override the table's own for this handle.
+    timeout_s
+        How long to wait for another writer to let go, in seconds.
+    listener
+        Called with every event (``kudu_core.events``), on the thread that did the work.
+
+    Raises
+    ------
+    TableNotFound, Locked, Corruption, NotSupported
+        Nothing was changed.
+    """
+    fs, root, clock = _fs or PosixFileSystem(), _path(path), _clock or Clock()
+    if mode not in ("r", "rw"):
+        raise InvalidArgument(f'mode is "r" or "rw", not {mode!r}')
+    settings = _options(options)
+
+    def reader() -> Engine:
+        return open_for_reading(fs, root, settings, clock, listener)
+
+    if mode == "rw":
+        return Table(open_for_writing(fs, root, settings, timeout_s, clock, listener), None)
+    return Table(reader(), reader)
+
+
+class Table:
+    """A table, open for reading or writing.  A context manager; safe for any number of threads.
+
+    Does not travel: it refuses to be pickled, and in the child of a fork every call raises
+    ``Closed``.
+    """
+
+    def __init__(self, engine: Engine, reopen: Callable[[], Engine] | None) -> None:
+        self._engine = engine
+        self._reopen = reopen
+        self._watch = watch(self, engine)
+
+    # ---- what it is ----
+
+    @property
+    def path(self) -> str:
+        return self._engine.path
+
+    @property
+    def mode(self) -> str:
+        return "rw" if self._engine.writer else "r"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Arrow schema of the table's columns."""
+        return self._engine.schema.arrow
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        return self._engine.schema.key_names
+
+    @property
+    def partitions(self) -> PartitionSchema:
+        return self._engine.partitions
+
+    @property
+    def options(self) -> Options:
+        return self._engine.options
+
+    @property
+    def timestamp(self) -> int:
+        """The newest snapshot that this handle can read."""
+        return self._opened().visible_ts
+
+    def __repr__(self) -> str:
+        return f"<kudu_core.Table {self.path!r} mode={self.mode!r} key={self.primary_key}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a Table does not travel to another process: open it there with "
+            f"kudu_core.open_table({self.path!r}), or send table.scan_tokens(...)"
+        )
+
+    # ---- writes ----
+
+    def insert(
+        self,
+        data: Any,
+        *,
+        on_conflict: str = "error",
+        on_error: str = "raise",
+        txn: tuple[str, int] | None = None,
+    ) -> WriteResult:
+        """Add rows with new keys.
+
+        Columns that are missing take their default.  A row whose key is there is refused
+        (``on_conflict="error"``) or skipped (``"ignore"``).
+
+        Raises
+        ------
+        RowErrors
+            Rows were refused and ``on_error`` is "raise": nothing of the call was applied.
+        SchemaMismatch
+            A column is unknown or does not fit; nothing was applied.
+        Poisoned, Fenced, OSError
+            The call may or may not have been applied, wholly or not at all.
+        """
+        op = _choice("on_conflict", on_conflict, "insert")
+        return self._write(op, data, on_error, txn, need_all=True)
+
+    def upsert(
+        self, data: Any, *, on_error: str = "raise", txn: tuple[str, int] | None = None
+    ) -> WriteResult:
+        """Add rows, or change the given columns of those whose keys are there."""
+        return self._write("upsert", data, on_error, txn)
+
+    def update(
+        self,
+        data: Any = None,
+        *,
+        where: Any = None,
+        set: Mapping[str, Any] | None = None,
+        on_missing: str = "error",
+        on_error: str = "raise",
+        txn: tuple[str, int] | None = None,
+    ) -> WriteResult:
+        """Change the given columns of rows by key, or of all rows that match ``where``.
+
+        ``set`` maps column names to literals or pyarrow expressions over the old row.
+        """
+        if data is None:
+            if where is None or not set:
+                raise InvalidArgument("update takes rows with keys, or where= together with set={...}")
+            return self._write_where(where, dict(set), on_error, txn)
+        if where is not None or set is not None:
+            raise InvalidArgument("update takes either rows with keys, or where= and set=, not both")
+        return self._write(_choice("on_missing", on_missing, "update"), data, on_error, txn)
+
+    def delete(
+        self,
+        keys: Any = None,
+        *,
+        where: Any = None,
+        on_missing: str = "error",
+        on_error: str = "raise",
+        txn: tuple[str, int] | None = None,
+    ) -> WriteResult:
+        """Remove rows by key, or all rows that match ``where``."""
+        if (keys is None) == (where is None):
+            raise InvalidArgument("delete takes either rows with the key columns, or where=")
+        if where is not None:
+            return self._write_where(where, None, on_error, txn)
+        return self._write(_choice("on_missing", on_missing, "delete"), keys, on_error, txn)
+
+    def apply(
+        self,
+        data: Any,
+        op_column: str = "_op",
+        *,
+        on_error: str = "raise",
+        txn: tuple[str, int] | None = None,
+    ) -> WriteResult:
+        """Mixed operations, in order: the column ``op_column`` names the operation of each row.
+
+        Operations: insert, insert_ignore, upsert, update, update_ignore, delete, delete_ignore.
+        """
+        engine = self._opened_for_writing()
+        check_on_error(on_error)
+        calls = apply_calls(engine.schema, data, op_column)
+        return write_calls(engine, calls, on_error=on_error, txn=check_txn(txn))
+
+    def batch(self, *, on_error: str = "raise", txn: tuple[str, int] | None = None) -> Batch:
+        """Many calls as one: ``with table.batch() as b: b.insert(...); b.delete(...)``.
+
+        Decided and applied at exit, all or nothing, at one timestamp; each call sees those before it.
+        An exception inside the block applies nothing.  ``b.result`` has the sums.
+        """
+        check_on_error(on_error)
+        return Batch(self, on_error, check_txn(txn))
+
+    def _write(
+        self,
+        operation: str,
+        data: Any,
+        on_error: str,
+        txn: tuple[str, int] | None,
+        *,
+        need_all: bool = False,
+    ) -> WriteResult:
+        engine = self._opened_for_writing()
+        check_on_error(on_error)
+        token = check_txn(txn)
+        calls = conform_calls(engine.schema, operation, data)
+        if not calls and token is None:
+            return WriteResult(engine.visible_ts)
+        return write_calls(engine, calls, on_error=on_error, txn=token)
+
+    def _write_where(
+        self, where: Any, set_: dict[str, Any] | None, on_error: str, txn: tuple[str, int] | None
+    ) -> WriteResult:
+        engine = self._opened_for_writing()
+        check_on_error(on_error)
+        token = check_txn(txn)
+        collect = where_calls(engine, where, set_)
+        return write_calls(engine, (), on_error=on_error, txn=token, collect=collect)
+
+    # ---- reads ----
+
+    def get(self, key: Any, columns: Any = None, at: Any = None) -> dict[str, Any] | None:
+        """One row by key: a scalar, a tuple in key order, or a dict.  None when it is not there."""
+        engine = self._opened()
+        projected = _project(engine.schema, columns)
+        return points.get(engine, key, projected, resolve(engine, at))
+
+    def get_many(self, keys: Any, columns: Any = None, at: Any = None) -> pa.Table:
+        """Rows by key, in the order of ``keys``.
+
+        A column ``_found`` (bool) says which are there; the others hold their key and NULLs.
+        """
+        engine = self._opened()
+        projected = _project(engine.schema, columns)
+        return points.get_many(engine, keys, projected, resolve(engine, at))
+
+    def scan(
+        self,
+        columns: Any = None,
+        where: Any = None,
+        *,
+        at: Any = None,
+        key_range: tuple[Any, Any] | None = None,
+        order: str = "any",
+        limit: int | None = None,
+        batch_rows: int = 65_536,
+    ) -> Scan:
+        """Rows at one snapshot; lazy and re-iterable.
+
+        Parameters
+        ----------
+        columns
+            Names, in the order wanted; None: all.
+        where
+            A ``pyarrow.compute`` expression, or filter lists ``[("k", ">", 5), ...]``.  NULL and NaN
+            compare as in Arrow: a comparison with NULL is not true.
+        at
+            A timestamp, an aware datetime or a ``Snapshot``; None: now.
+        key_range
+            ``(lower, upper)``, half-open, whole keys or prefixes of them; None for an open end.
+        order
+            ``"key"``: in key order.
+        """
+        engine = self._opened()
+        plan = self._plan(engine, columns, where, key_range, order, limit, batch_rows)
+        return Scan(lambda: self._engine, plan, resolve(engine, at), self)
+
+    def count(self, where: Any = None, at: Any = None) -> int:
+        """How many rows there are."""
+        return self.scan([], where, at=at).count()
+
+    def snapshot(self, at: Any = None) -> Snapshot:
+        """Pin a state of the table for several reads."""
+        engine = self._opened()
+        return Snapshot(self, resolve(engine, at))
+
+    def scan_tokens(
+        self,
+        columns: Any = None,
+        where: Any = None,
+        *,
+        at: Any = None,
+        key_range: tuple[Any, Any] | None = None,
+        batch_rows: int = 65_536,
+        target_rows: int = DEFAULT_TARGET_ROWS,
+    ) -> list[ScanToken]:
+        """Shares of a scan of about ``target_rows`` rows, picklable, all at one snapshot."""
+        engine = self._opened()
+        plan = self._plan(engine, columns, where, key_range, "any", None, batch_rows)
+        return make_tokens(engine, plan, resolve(engine, at), target_rows)
+
+    def scan_token(self, token: ScanToken) -> Scan:
+        """The scan of one share.  A reader that is behind the token's snapshot refreshes first."""
+        engine = self._opened()
+        if self._reopen is not None and token.timestamp > engine.visible_ts:
+            self.refresh()
+            engine = self._engine
+        names, where = plan_of(engine, token)
+        plan = ScanPlan(
+            schema=engine.schema,
+            columns=engine.schema.project(names),
+            filter=compile_where(where, engine.schema),
+            lower=token.lower,
+            upper=token.upper,
+            ordered=False,
+            limit=None,
+            batch_rows=token.batch_rows,
+            tablet_ids=frozenset((token.tablet_id,)),
+        )
+        return Scan(lambda: self._engine, plan, resolve(engine, token.timestamp), self)
+
+    @staticmethod
+    def _plan(
+        engine: Engine,
+        columns: Any,
+        where: Any,
+        key_range: tuple[Any, Any] | None,
+        order: str,
+        limit: int | None,
+        batch_rows: int,
+    ) -> ScanPlan:
+        schema = engine.schema
+        if order not in ("any", "key"):
+            raise InvalidArgument(f'order is "any" or "key", not {order!r}')
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+            raise InvalidArgument(f"limit is a whole number from 0 or None, not {limit!r}")
+        compiled = compile_where(where, schema)
+        lower, upper = _key_range(schema, key_range)
+        if compiled is not None:
+            lower, upper = keybounds.intersect(
+                (lower, upper), keybounds.key_bounds(schema, compiled.terms)
+            )
+        return ScanPlan(
+            schema=schema,
+            columns=_project(schema, columns),
+            filter=compiled,
+            lower=lower,
+            upper=upper,
+            ordered=order == "key",
+            limit=limit,
+            batch_rows=check_batch_rows(batch_rows),
+            tablet_ids=None,
+        )
+
+    # ---- looking after it ----
+
+    def flush(self) -> None:
+        """Write everything that only memory and the log hold into rowsets; durable when it returns."""
+        engine = self._opened_for_writing()
+        engine.log.wait_durable(engine.log.cut())
+        assert engine.maintenance is not None
+        engine.maintenance.flush_all()
+
+    def refresh(self) -> None:
+        """Make what was written since the handle was opened readable.
+
+        A writer's handle always sees the newest state; there it does nothing.
+        """
+        engine = self._opened()
+        if self._reopen is None:
+            return
+        fresh = self._reopen()
+        fresh.pins = engine.pins
+        fresh.pins.floor = max(fresh.pins.floor, fresh.read_oldest_ts)
+        self._engine = fresh
+        self._watch = watch(self, fresh)
+        engine.retire()
+
+    def stats(self, by: str = "table") -> pa.Table:
+        """Sizes and counts by "table", "tablet", "rowset" or "column"."""
+        return stats(self._opened(), by)
+
+    def layout(self) -> str:
+        """The rowsets of every tablet, as text."""
+        return layout(self._opened())
+
+    def close(self) -> None:
+        """Make everything durable and let go of the table.  Idempotent."""
+        self._watch.detach()
+        self._engine.close()
+
+    def __enter__(self) -> Table:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _opened(self) -> Engine:
+        engine = self._engine
+        engine.check_open()
+        return engine
+
+    def _opened_for_writing(self) -> Engine:
+        engine = self._opened()
+        if not engine.writer:
+            raise ReadOnly(f'{engine.path} is open for reading; open it with mode="rw" to write')
+        engine.check_writable()
+        return engine
+
+
+# ---- arguments ----
+
+
+def _path(path: str | os.PathLike[str]) -> str:
+    text = os.fspath(path)
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise InvalidArgument(f"{path!r} is no path of a table")
+    return str(Path(text).absolute())
+
+
+def _options(options: Options | Mapping[str, Any] | None) -> Options | None:
+    if options is None or isinstance(options, Options):
+        return options
+    return Options().overridden(options)
+
+
+def _choice(name: str, value: str, operation: str) -> str:
+    if value == "error":
+        return operation
+    if value == "ignore":
+        return f"{operation}_ignore"
+    raise InvalidArgument(f'{name} is "error" or "ignore", not {value!r}')
+
+
+def _project(schema: Schema, columns: Any) -> tuple[StoredColumn, ...]:
+    if isinstance(columns, str):
+        raise InvalidArgument(f"columns is a list of names: [{columns!r}]")
+    return schema.project(columns)
+
+
+def _key_range(schema: Schema, key_range: tuple[Any, Any] | None) -> tuple[bytes | None, bytes | None]:
+    if key_range is None:
+        return None, None
+    if not isinstance(key_range, tuple | list) or len(key_range) != 2:
+        raise InvalidArgument("key_range is (lower, upper), each a key, a prefix of one, or None")
+    lower, upper = (None if k is None else encode_prefix(schema, k) for k in key_range)
+    return lower, upper
+
+
+def conform_calls(schema: Schema, operation: str, data: Any) -> list[Call]:
+    """The rows of one call in the table's types; nothing was applied when it raises."""
+    op = _OPERATIONS[operation]
+    is_delete = operation.startswith("delete")
+    if is_delete and len(schema.key_ids) == 1 and isinstance(data, list | pa.Array | pa.ChunkedArray):
+        if not isinstance(data, list) or not data or not isinstance(data[0], dict | pa.RecordBatch):
+            data = {schema.key_names[0]: data}
+    parts: list[Call] = []
+    for batch in batches(data, schema):
+        conformed = conform(schema, batch)
+        if is_delete and len(conformed.given) > len(schema.key_ids):
+            extra = [schema.by_id[i].name for i in conformed.given if i not in schema.key_ids]
+            raise SchemaMismatch(f"delete takes the key columns only; {extra[0]!r} is none of them")
+        if operation.startswith("update") and len(conformed.given) == len(schema.key_ids):
+            raise InvalidArgument("update needs a column to set beside the key columns")
+        if operation.startswith("insert"):
+            _require(schema, conformed.given)
+        parts.append(Call(op, conformed.block, conformed.status))
+    return _joined(parts)
+
+
+def _require(schema: Schema, given: frozenset[int]) -> None:
+    for column in schema.value_columns:
+        if not column.nullable and column.write_default is None and column.id not in given:
+            raise SchemaMismatch(f"column {column.name!r} takes no NULL and has no default; insert must give it")
+
+
+def apply_calls(schema: Schema, data: Any, op_column: str) -> list[Call]:
+    """Rows with an operation each."""
+    if op_column in schema.by_name:
+        raise InvalidArgument(f"op_column {op_column!r} is a column of the table")
+    parts: list[Call] = []
+    for batch in batches(data, schema):
+        conformed = conform(schema, batch, allow_extra=(op_column,))
+        names = conformed.extra.get(op_column)
+        if names is None:
+            raise SchemaMismatch(f"column {op_column!r} with the operations is missing")
+        ops = _ops(names, op_column)
+        has_values = len(conformed.given) > len(schema.key_ids)
+        if not has_values and (ops // 2 == rules.UPDATE // 2).any():
+            raise InvalidArgument("update needs a column to set beside the key columns")
+        status = conformed.status
+        if status is not None:
+            # A delete needs its key only: NULLs in other columns of its row mean nothing.
+            status = _status_of_ops(schema, conformed.block, ops, status)
+        parts.append(Call(ops, conformed.block, status))
+    return _joined(parts)
+
+
+def _ops(names: pa.Array, op_column: str) -> np.ndarray:
+    """Codes of operation names."""
+    if isinstance(names, pa.DictionaryArray):
+        names = names.dictionary_decode()
+    if not (pa.types.is_string(names.type) or pa.types.is_large_string(names.type) or len(names) == 0):
+        raise SchemaMismatch(f"column {op_column!r} holds names of operations, not {names.type}")
+    encoded = names.cast(pa.string()).dictionary_encode()
+    codes = []
+    for name in encoded.dictionary.to_pylist():
+        if name not in _OPERATIONS:
+            raise InvalidArgument(f"operation {name!r} in {op_column!r} is none of {', '.join(_OPERATIONS)}")
+        codes.append(_OPERATIONS[name])
+    if encoded.null_count:
+        raise InvalidArgument(f"column {op_column!r} has a NULL; every row needs an operation")
+    table = np.array(codes, np.uint8)
+    picked: np.ndarray = table[encoded.indices.to_numpy(zero_copy_only=False)]
+    return picked
+
+
+def _status_of_ops(
+    schema: Schema, block: RowBlock, ops: np.ndarray, status: np.ndarray
+) -> np.ndarray | None:
+    key_null = np.zeros(block.rows, bool)
+    for column_id in schema.key_ids:
+        column = block.columns[column_id]
+        if column.validity is not None:
+            key_null |= ~column.valid_mask()
+    deletes = (ops == rules.DELETE) | (ops == rules.DELETE_IGNORE)
+    out = np.where(deletes & ~key_null, np.uint8(0), status).astype(np.uint8)
+    return out if out.any() else None
+
+
+def _joined(parts: list[Call]) -> list[Call]:
+    """Batches of one call as one: rows are numbered through, and one set of columns is given."""
+    parts = [p for p in parts if p.rows] or parts[:0]
+    if len(parts) <= 1:
+        return parts
+    ids = [frozenset(p.block.columns) for p in parts]
+    if any(i != ids[0] for i in ids):
+        raise SchemaMismatch("the batches of one call have different columns")
+    status = None
+    if any(p.status is not None for p in parts):
+        status = np.concatenate(
+            [np.zeros(p.rows, np.uint8) if p.status is None else p.status for p in parts]
+        )
+    ops: int | np.ndarray = parts[0].ops
+    if isinstance(ops, np.ndarray):
+        ops = np.concatenate([np.asarray(p.ops) for p in parts])
+    return [Call(ops, RowBlock.concat([p.block for p in parts]), status)]
+
+
+__all__ = [
+    "KuduError",
+    "OPERATIONS",
+    "Table",
+    "TableNotFound",
+    "create_table",
+    "open_table",
+]

@@ -1,0 +1,125 @@
+"""Shares of a scan that travel to other processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from kudu_core.errors import InvalidArgument, SchemaMismatch
+from kudu_core.rowset.diskrowset import DiskRowSet
+from kudu_core.table.scan import ScanPlan, prune_tablets
+from kudu_core.tablet.tablet import Tablet
+
+if TYPE_CHECKING:
+    from kudu_core.table.engine import Engine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanToken:
+    """One share of a scan, in plain values.  Picklable.
+
+    The snapshot is fixed when the token is made, so every reader, and every retry, sees the same
+    rows.  It names no files: whoever reads it finds those of the tablet as they are then.
+    """
+
+    table_path: str
+    table_uuid: str
+    tablet_id: int
+    timestamp: int
+    schema_version: int
+    columns: tuple[str, ...]
+    column_ids: tuple[int, ...]
+    where: bytes | None
+    """The predicate in pyarrow's own serialised form."""
+    lower: bytes | None
+    """First encoded key, or None."""
+    upper: bytes | None
+    """Encoded key to stop before, or None."""
+    batch_rows: int
+    rows: int
+    """About how many rows it reads, for planning."""
+
+
+def make_tokens(engine: Engine, plan: ScanPlan, snapshot: int, target_rows: int) -> list[ScanToken]:
+    """Cut a scan into shares of about ``target_rows`` rows, never across tablets."""
+    if not 1 <= target_rows:
+        raise InvalidArgument(f"target_rows is a whole number from 1, not {target_rows!r}")
+    where = None if plan.filter is None else expression_bytes(plan.filter.expression)
+    tokens = []
+    for tablet in prune_tablets(engine, plan.filter, plan.lower, plan.upper):
+        for lower, upper, rows in _shares(tablet, plan, target_rows):
+            tokens.append(
+                ScanToken(
+                    table_path=engine.path,
+                    table_uuid=engine.state.uuid.hex(),
+                    tablet_id=tablet.id,
+                    timestamp=snapshot,
+                    schema_version=plan.schema.version,
+                    columns=tuple(c.name for c in plan.columns),
+                    column_ids=tuple(c.id for c in plan.columns),
+                    where=where,
+                    lower=lower,
+                    upper=upper,
+                    batch_rows=plan.batch_rows,
+                    rows=rows,
+                )
+            )
+    return tokens
+
+
+def _shares(
+    tablet: Tablet, plan: ScanPlan, target_rows: int
+) -> list[tuple[bytes | None, bytes | None, int]]:
+    """(lower, upper, rows): key ranges of a tablet with about equal numbers of rows."""
+    total = 0
+    cuts: list[bytes] = []
+    for store in tablet.view.stores:
+        if isinstance(store, DiskRowSet):
+            total += store.meta.rows
+            if store.meta.rows > target_rows // 4:
+                cuts += store.base.open().split_keys(max(1024, target_rows // 4))
+            cuts.append(store.meta.min_key)
+        else:
+            total += len(store)
+    if total <= target_rows * 3 // 2:
+        return [(plan.lower, plan.upper, total)]
+    inside = sorted(
+        {
+            key
+            for key in cuts
+            if (plan.lower is None or key > plan.lower) and (plan.upper is None or key < plan.upper)
+        }
+    )
+    pieces = min(-(-total // target_rows), len(inside) + 1)
+    bounds = [inside[len(inside) * i // pieces] for i in range(1, pieces)]
+    edges: list[bytes | None] = [plan.lower, *sorted(set(bounds)), plan.upper]
+    share = total // (len(edges) - 1)
+    return [(lower, upper, share) for lower, upper in zip(edges[:-1], edges[1:], strict=True)]
+
+
+def expression_bytes(expression: Any) -> bytes:
+    """A predicate as pyarrow serialises it when pickled."""
+    return bytes(expression.__reduce__()[1][0])
+
+
+def expression_from(data: bytes) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.Expression._deserialize(pa.py_buffer(data))
+
+
+def plan_of(engine: Engine, token: ScanToken) -> tuple[tuple[str, ...], Any]:
+    """(column names of today, predicate) of a token, checked against the table."""
+    if token.table_uuid != engine.state.uuid.hex():
+        raise InvalidArgument(f"the token belongs to another table than the one at {engine.path}")
+    if not any(t.id == token.tablet_id for t in engine.tablets):
+        raise InvalidArgument(f"the token's tablet {token.tablet_id} is not in {engine.path}")
+    names = []
+    for column_id, name in zip(token.column_ids, token.columns, strict=True):
+        column = engine.schema.by_id.get(column_id)
+        if column is None:
+            raise SchemaMismatch(f"column {name!r} of the token was dropped; plan the scan again")
+        names.append(column.name)
+    return tuple(names), None if token.where is None else expression_from(token.where)

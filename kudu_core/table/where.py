@@ -1,0 +1,114 @@
+"""Writes by predicate: ``delete(where=)`` and ``update(where=, set=)``.
+
+The predicate is evaluated under the mutexes, against the newest applied state (PROTOCOL W3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kudu_core._ext import decide as rules
+from kudu_core.common import keybounds
+from kudu_core.common.conform import conform
+from kudu_core.common.predicates import compile_where
+from kudu_core.common.rowblock import RowBlock
+from kudu_core.common.schema import Schema, arrow_schema
+from kudu_core.errors import InvalidArgument, SchemaMismatch
+from kudu_core.rowset.scan import ScanCounts, ScanSpec, scan_rowset
+from kudu_core.table.decision import Call
+from kudu_core.table.scan import prune_tablets, to_batch
+
+if TYPE_CHECKING:
+    from kudu_core.table.engine import Engine
+
+NEWEST = 2**64 - 1
+BATCH_ROWS = 65_536
+
+
+def where_calls(
+    engine: Engine, where: Any, set_: dict[str, Any] | None
+) -> Callable[[], Sequence[Call]]:
+    """A function that, under the mutexes, makes the call which the predicate stands for.
+
+    ``set_`` None: delete the rows.  Arguments are checked here, before anything is locked.
+    """
+    schema = engine.schema
+    predicate = compile_where(where, schema)
+    if predicate is None:
+        raise InvalidArgument("where selects every row; say so with pyarrow.compute.scalar(True)")
+    expressions = None if set_ is None else _checked(schema, set_)
+
+    def collect() -> Sequence[Call]:
+        lower, upper = keybounds.key_bounds(schema, predicate.terms)
+        columns = schema.key_columns if expressions is None else schema.columns
+        spec = ScanSpec(schema, columns, predicate, lower, upper, False, BATCH_ROWS)
+        blocks: list[RowBlock] = []
+        for tablet in prune_tablets(engine, predicate, lower, upper):
+            for source in tablet.view.at(NEWEST):
+                for selected in scan_rowset(source, spec, ScanCounts()):
+                    if expressions is None:
+                        blocks.append(RowBlock(selected.columns, selected.rows))
+                    else:
+                        old = to_batch(
+                            columns, selected.columns, selected.rows, selected.rows, arrow_schema(columns)
+                        )
+                        blocks.append(_new_values(schema, old, expressions))
+        if not blocks:
+            return ()
+        op = rules.DELETE if expressions is None else rules.UPDATE
+        block = RowBlock.concat([b.select([*schema.key_ids, *_ids(schema, expressions)]) for b in blocks])
+        return (Call(op, block),)
+
+    return collect
+
+
+def _ids(schema: Schema, expressions: dict[str, pc.Expression] | None) -> list[int]:
+    return [] if expressions is None else [schema.by_name[name].id for name in expressions]
+
+
+def _checked(schema: Schema, set_: dict[str, Any]) -> dict[str, pc.Expression]:
+    """``set=`` as expressions over the old row; tried out on no rows."""
+    expressions = {}
+    for name, value in set_.items():
+        column = schema.column(name)
+        if column.id in schema.key_ids:
+            raise InvalidArgument(f"{name!r} is a key column; a key does not change: delete and insert the row")
+        if not isinstance(value, pc.Expression):
+            try:
+                value = pc.scalar(pa.scalar(value, column.type.arrow))
+            except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as exc:
+                raise SchemaMismatch(f"set: {name!r} is {column.type}, which {value!r} is not: {exc}") from exc
+        expressions[name] = value
+    empty = pa.RecordBatch.from_pylist([], schema=schema.arrow)
+    _new_values(schema, empty, expressions)
+    return expressions
+
+
+def _new_values(schema: Schema, old: pa.RecordBatch, expressions: dict[str, pc.Expression]) -> RowBlock:
+    """Keys and new values of selected rows."""
+    keys = {name: pc.field(name) for name in schema.key_names}
+    try:
+        table = pa.Table.from_batches([old])
+        import pyarrow.acero as acero
+
+        source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
+        names = [*keys, *expressions]
+        project = acero.Declaration(
+            "project",
+            acero.ProjectNodeOptions([*keys.values(), *expressions.values()], names),
+            inputs=[source],
+        )
+        new = project.to_table(use_threads=False).combine_chunks()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError) as exc:
+        raise InvalidArgument(f"set: {exc}") from exc
+    batches = new.to_batches()
+    batch = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=new.schema)
+    conformed = conform(schema, batch)
+    if conformed.status is not None:
+        name = next(n for n in expressions if batch.column(n).null_count and not schema.by_name[n].nullable)
+        raise InvalidArgument(f"set: {name!r} takes no NULL, but a row would get one; nothing was changed")
+    return conformed.block

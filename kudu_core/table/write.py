@@ -1,0 +1,251 @@
+"""The walk of a write (PROTOCOL W1 to W7).
+
+encode and route -> mutexes in tablet order -> decide -> log record -> apply -> release -> wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from kudu_core.common.rowblock import RowBlock
+from kudu_core.errors import InvalidArgument, MemoryLimit
+from kudu_core.table.decision import (
+    Call,
+    Decided,
+    Net,
+    Prepared,
+    decide,
+    error_table,
+    net_changes,
+    row_errors,
+)
+from kudu_core.table.result import WriteResult
+from kudu_core.table.state import Token
+from kudu_core.tablet import records
+from kudu_core.tablet.apply import apply_changes, apply_inserts, values_only
+from kudu_core.tablet.tablet import Tablet
+from kudu_core.tablet.view import ABSENT, Homes, KeyBatch, locate_newest
+from kudu_core.wal import KIND_WRITE
+
+if TYPE_CHECKING:
+    from kudu_core.table.engine import Engine
+
+Txn = tuple[str, int]
+
+
+def write_calls(
+    engine: Engine,
+    calls: Sequence[Call],
+    *,
+    on_error: str = "raise",
+    txn: Txn | None = None,
+    collect: Callable[[], Sequence[Call]] | None = None,
+) -> WriteResult:
+    """Apply calls in order, as one record, all or nothing.
+
+    ``collect`` makes further calls from the newest state, under the mutexes of every tablet: the
+    rows of a ``where=`` write.
+    """
+    with ExitStack() as stack:
+        if txn is not None:
+            stack.enter_context(engine.token_lock(txn[0]))
+            known = engine.tokens.get(txn[0])
+            if known is not None and txn[1] <= known.version:
+                return _repeated(engine, txn, known)
+        engine.admit(sum(call.block.nbytes for call in calls))
+        while True:
+            prepared = Prepared(engine.schema, engine.partitions, calls)
+            if collect is None and engine.wants_ingest(prepared):
+                from kudu_core.table.ingest import ingest_calls
+
+                return ingest_calls(engine, prepared, on_error=on_error, txn=txn)
+            tablets = engine.tablets if collect is not None else _touched(engine, prepared)
+            with ExitStack() as mutexes:
+                for tablet in tablets:
+                    mutexes.enter_context(tablet.mutex)
+                if engine.schema.version != prepared.schema.version:
+                    continue  # ALTER was faster: the rows must be encoded anew (W2)
+                if collect is not None:
+                    calls = collect()
+                    prepared = Prepared(engine.schema, engine.partitions, calls)
+                result, ts = _write_locked(engine, prepared, on_error, txn)
+            break
+    engine.wait_visible(ts)
+    return result
+
+
+def _write_locked(
+    engine: Engine, prepared: Prepared, on_error: str, txn: Txn | None
+) -> tuple[WriteResult, int]:
+    """Under the mutexes of the tablets: decide, log, apply.  Returns the timestamp to wait for."""
+    engine.check_writable()
+    homes = {t.id: (rows, locate_newest(t.view, b)) for t, rows, b in _split(engine, prepared)}
+    decided = decide(prepared, live_of(prepared, homes))
+    errors = refused(prepared, decided, on_error)
+    net = net_changes(prepared, decided)
+    if net.empty and txn is None:
+        # W4: nothing to log; the answer may rest on records that are not visible yet.
+        ts = max((t.newest_applied for t in _touched(engine, prepared)), default=0)
+        return result_of(decided, errors, max(ts, engine.visible_ts)), ts
+    payload = _payload(engine, prepared, net)
+    if txn is not None:
+        payload.extra = {"txn": list(txn), "counts": list(counts_of(decided))}
+    parts = records.encode(payload)
+    engine.reserve(sum(len(memoryview(p).cast("B")) for p in parts))
+    ts = engine.log.append(KIND_WRITE, prepared.schema.version, parts)
+    try:
+        apply_net(engine, prepared, net, homes, ts)
+        if txn is not None:
+            engine.tokens[txn[0]] = Token(txn[1], ts, counts_of(decided))
+        engine.log.applied(ts)
+    except BaseException as exc:
+        engine.log.poison(exc)
+        raise
+    return result_of(decided, errors, ts), ts
+
+
+def apply_net(
+    engine: Engine, prepared: Prepared, net: Net, homes: dict[int, tuple[np.ndarray, Homes]], ts: int
+) -> None:
+    """Lay the net changes into the stores of every tablet (W6)."""
+    for tablet, groups, batch in _split(engine, prepared):
+        home = homes[tablet.id][1]
+        place = np.full(prepared.groups, -1, np.int64)
+        place[groups] = np.arange(len(groups))
+        mine, at = _of_tablet(net.insert_groups, place)
+        if len(at):
+            block = net.inserts if len(mine) == net.inserts.rows else net.inserts.take(mine)
+            keys = batch if len(at) == len(batch) else batch.take(at)
+            apply_inserts(tablet, ts, block, keys, home.ghost[at])
+        for op, block, block_groups in (
+            *((records.UPDATE, b, g) for b, g in net.updates),
+            (records.DELETE, net.deletes, net.delete_groups),
+        ):
+            mine, at = _of_tablet(block_groups, place)
+            if len(at):
+                some = block if len(mine) == block.rows else block.take(mine)
+                apply_changes(
+                    tablet,
+                    ts,
+                    1 if op == records.UPDATE else 2,
+                    home.store[at],
+                    home.row[at],
+                    values_only(prepared.schema, some),
+                )
+        tablet.newest_applied = ts
+
+
+def _of_tablet(groups: np.ndarray, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(positions in ``groups`` of this tablet's keys, their places in the tablet's batch)."""
+    at = place[groups]
+    mine = np.flatnonzero(at >= 0)
+    return mine, at[mine]
+
+
+def _touched(engine: Engine, prepared: Prepared) -> list[Tablet]:
+    """Tablets that a batch may change, in their order."""
+    if len(engine.tablets) == 1:
+        return engine.tablets if (prepared.route >= 0).any() else []
+    ordinals = np.unique(prepared.route)
+    return [engine.tablet_of(o) for o in ordinals[ordinals >= 0].tolist()]
+
+
+def _split(engine: Engine, prepared: Prepared) -> list[tuple[Tablet, np.ndarray, KeyBatch]]:
+    """(tablet, key groups, their keys) of every tablet that the batch touches."""
+    cached = prepared.__dict__.get("_split")
+    if cached is not None:
+        return cached  # type: ignore[no-any-return]
+    touched = _touched(engine, prepared)
+    if len(touched) == 1 and (prepared.route >= 0).all():
+        out = [(touched[0], np.arange(prepared.groups), prepared.batch)]
+    else:
+        out = []
+        for tablet in touched:
+            groups = np.flatnonzero(prepared.route == tablet.partition.ordinal)
+            out.append((tablet, groups, prepared.batch.take(groups)))
+    prepared.__dict__["_split"] = out
+    return out
+
+
+split_by_tablet = _split
+
+
+def live_of(prepared: Prepared, homes: dict[int, tuple[np.ndarray, Homes]]) -> np.ndarray:
+    """(groups,) bool: which keys are present before the batch."""
+    live = np.zeros(prepared.groups, bool)
+    for groups, home in homes.values():
+        live[groups] = home.store != ABSENT
+    return live
+
+
+def refused(prepared: Prepared, decided: Decided, on_error: str) -> pa.Table | None:
+    """The refused rows; raises them when that is the policy."""
+    rows = decided.errors
+    if not len(rows):
+        return None
+    table = error_table(prepared, decided.codes, rows)
+    if on_error == "raise":
+        raise row_errors(table)
+    return table
+
+
+def counts_of(decided: Decided) -> tuple[int, int, int, int]:
+    return decided.inserted, decided.updated, decided.deleted, decided.ignored
+
+
+def result_of(decided: Decided, errors: pa.Table | None, ts: int) -> WriteResult:
+    return WriteResult(ts, *counts_of(decided), errors=errors)
+
+
+def _payload(engine: Engine, prepared: Prepared, net: Net) -> records.Payload:
+    """The record: which tablets, and the net changes with their rows' tablets."""
+    touched = _touched(engine, prepared)
+    position = np.full(max((t.partition.ordinal for t in touched), default=0) + 1, -1, np.int32)
+    for i, tablet in enumerate(touched):
+        position[tablet.partition.ordinal] = i
+
+    def section(op: int, block: RowBlock, groups: np.ndarray) -> records.Section:
+        return records.Section(op, block, position[prepared.route[groups]])
+
+    sections = [section(records.UPDATE, block, groups) for block, groups in net.updates]
+    if net.inserts.rows:
+        sections.append(section(records.INSERT, net.inserts, net.insert_groups))
+    if net.deletes.rows:
+        sections.append(section(records.DELETE, net.deletes, net.delete_groups))
+    return records.Payload(tuple(t.id for t in touched), sections, {})
+
+
+def _repeated(engine: Engine, txn: Txn, known: Token) -> WriteResult:
+    """A write whose token was applied before: nothing happens (DESIGN 8)."""
+    engine.wait_visible(known.ts)
+    counts = known.counts if txn[1] == known.version else (0, 0, 0, 0)
+    return WriteResult(known.ts, *counts, deduplicated=True)
+
+
+def check_txn(txn: object) -> Txn | None:
+    """A token as users give it: (app_id, version)."""
+    if txn is None:
+        return None
+    if (
+        not isinstance(txn, tuple | list)
+        or len(txn) != 2
+        or not isinstance(txn[0], str)
+        or not txn[0]
+        or isinstance(txn[1], bool)
+        or not isinstance(txn[1], int)
+        or not 0 <= txn[1] < 2**63
+    ):
+        raise InvalidArgument(f"txn is (app_id, version): a name and a whole number from 0, not {txn!r}")
+    return txn[0], txn[1]
+
+
+def too_much(batch_bytes: int, limit_bytes: int) -> MemoryLimit:
+    return MemoryLimit(
+        f"a batch of {batch_bytes:,} bytes does not fit into memory_limit_bytes={limit_bytes:,}; "
+        "write it in smaller pieces or raise the option"
+    )

@@ -1,0 +1,120 @@
+"""Replay of log records into tablets (PROTOCOL O5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from kudu_core.common.rowblock import RowBlock
+from kudu_core.common.schema import Schema
+from kudu_core.errors import Corruption
+from kudu_core.rowset.memrowset import MemRowSet
+from kudu_core.tablet import ingest, records
+from kudu_core.tablet.apply import apply_changes, apply_inserts, key_batch, values_only
+from kudu_core.tablet.tablet import Tablet
+from kudu_core.tablet.view import locate_newest
+from kudu_core.wal import KIND_INGEST, KIND_WRITE, Record
+
+
+class Replay:
+    """Lays records into tablets, in the order of the log."""
+
+    def __init__(
+        self,
+        tablets: Mapping[int, Tablet],
+        schema: Schema,
+        *,
+        writer: bool,
+        make_room: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._tablets = tablets
+        self._schema = schema
+        self._writer = writer
+        self._make_room = make_room
+        self.tokens: dict[str, tuple[int, int, tuple[int, int, int, int]]] = {}
+        """(version, timestamp, counts) by app_id, of the records replayed."""
+        self.files: dict[int, set[str]] = {}
+        """By tablet: files that records name and that may not be in a manifest yet."""
+        self.records = 0
+
+    def apply(self, record: Record) -> None:
+        """Replay one WRITE or INGEST."""
+        if record.kind not in (KIND_WRITE, KIND_INGEST):
+            return
+        where = f"log record {record.lsn}"
+        payload = records.decode(memoryview(record.payload), where, 0)
+        self._token(payload.extra, record)
+        if record.kind == KIND_INGEST:
+            self._ingest(payload, record, where)
+        else:
+            for position, tablet_id in enumerate(payload.tablets):
+                tablet = self._tablets.get(tablet_id)
+                if tablet is not None:
+                    for op, block in records.split(payload.sections, position):
+                        self._rows(tablet, record.ts, op, block)
+                    tablet.newest_applied = record.ts
+        self.records += 1
+        self._make_room()
+
+    def _token(self, extra: Mapping[str, Any], record: Record) -> None:
+        token = extra.get("txn")
+        if token is not None:
+            inserted, updated, deleted, ignored = map(int, extra["counts"])
+            self.tokens[str(token[0])] = (
+                int(token[1]),
+                record.ts,
+                (inserted, updated, deleted, ignored),
+            )
+
+    def _rows(self, tablet: Tablet, ts: int, op: int, block: RowBlock) -> None:
+        """Net changes of one operation in one tablet."""
+        batch = key_batch(self._schema, block)
+        if op == records.INSERT:
+            if ts <= tablet.state.inserts_durable:
+                return
+            homes = locate_newest(tablet.view, batch, durable_below=ts)
+            in_memory = homes.store >= 0
+            if in_memory.any() and any(
+                isinstance(tablet.view.stores[i], MemRowSet)
+                for i in np.unique(homes.store[in_memory]).tolist()
+            ):
+                raise Corruption(tablet.directory, 0, f"the record of {ts} inserts a key that is there")
+            apply_inserts(tablet, ts, block, batch, homes.ghost)
+            return
+        homes = locate_newest(tablet.view, batch, durable_below=ts)
+        found = np.flatnonzero(homes.live)
+        if len(found) < block.rows:
+            # Durable already, unless the record is newer than anything that files can hold (N16).
+            if ts > tablet.state.mark:
+                raise Corruption(
+                    tablet.directory, 0, f"the record of {ts} changes a key that is nowhere (mark {tablet.state.mark})"
+                )
+            if not len(found):
+                return
+            block = block.take(found)
+        kind = 1 if op == records.UPDATE else 2
+        known = {c.id for c in self._schema.columns}
+        values = {i: c for i, c in values_only(self._schema, block).items() if i in known}
+        apply_changes(tablet, ts, kind, homes.store[found], homes.row[found], values)
+
+    def _ingest(self, payload: records.Payload, record: Record, where: str) -> None:
+        for position, tablet_id in enumerate(payload.tablets):
+            tablet = self._tablets.get(tablet_id)
+            if tablet is None:
+                continue
+            value = payload.extra.get("parts", {}).get(str(tablet_id), {})
+            rowsets, deltas = ingest.parse_part({"rowsets": [], "deltas": {}, **value}, where, 0)
+            self.files.setdefault(tablet_id, set()).update(ingest.named_files(value))
+            if record.ts > tablet.state.ingests_durable:
+                if not self._writer:
+                    raise Corruption(
+                        tablet.directory, 0, f"a reader met the ingest of {record.ts} before its manifest did"
+                    )
+                written: list[str] = []
+                flushed = ingest.flush_changed(deltas, tablet, written)
+                ingest.install(tablet, record.ts, rowsets, deltas, flushed)
+            for op, block in records.split(payload.sections, position):
+                self._rows(tablet, record.ts, op, block)
+            tablet.newest_applied = record.ts

@@ -1,0 +1,248 @@
+"""The walk of a flush: a MemRowSet becomes DiskRowSets (PROTOCOL F1 to F3).
+
+Scans and writes go on: until the install they use the frozen MemRowSet, after it the new rowsets,
+and both hold the same rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kudu_core._ext import keys as keys_kernel
+from kudu_core.cfile.delta_file import REDO, UNDO
+from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.rowset.deltas import DELETE, REINSERT, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE
+from kudu_core.rowset.diskrowset import DiskRowSet
+from kudu_core.rowset.memrowset import MemRowSet
+from kudu_core.rowset.meta import DeltaRef, RowSetMeta
+from kudu_core.rowset.writing import OrderedRows, cuts, discard, rowset_meta, write_rows
+from kudu_core.tablet.deltas import DeltaEntries, write_deltas
+from kudu_core.tablet.manifest import Edit
+from kudu_core.tablet.tablet import Tablet
+
+
+@dataclass(frozen=True, slots=True)
+class Flushed:
+    """What a flush did."""
+
+    rows: int
+    rowsets: int
+    output_bytes: int
+
+
+def freeze_memrowset(tablet: Tablet) -> bool:
+    """Close the active MemRowSet for inserts; False when there is nothing to flush (F1)."""
+    log = tablet.context.log
+    assert log is not None
+    with tablet.mutex:
+        active = tablet.view.active
+        if not len(active):
+            return False
+        active.frozen_at = log.cut()
+        tablet.view = replace(
+            tablet.view,
+            active=MemRowSet(tablet.context.schema()),
+            frozen=(*tablet.view.frozen, active),
+        )
+        return True
+
+
+def flush_memrowset(tablet: Tablet) -> Flushed | None:
+    """Write the tablet's rows in memory to disk and install the result.
+
+    Raises
+    ------
+    OSError
+        Nothing was installed; the frozen MemRowSet stays readable and is tried again.
+    """
+    with tablet.flush_lane:
+        if not tablet.view.frozen and not freeze_memrowset(tablet):
+            return None
+        done = Flushed(0, 0, 0)
+        while tablet.view.frozen:  # oldest first: installs follow the freeze order
+            one = _flush(tablet, tablet.view.frozen[0])
+            done = Flushed(
+                done.rows + one.rows, done.rowsets + one.rowsets, done.output_bytes + one.output_bytes
+            )
+        return done
+
+
+def _flush(tablet: Tablet, frozen: MemRowSet) -> Flushed:
+    context = tablet.context
+    cut = frozen.frozen_at
+    assert cut is not None and context.log is not None
+    written: list[str] = []
+    try:
+        metas, home, rowid = _write(tablet, frozen, cut, written)
+        context.fs.sync_dir(tablet.directory)
+        context.log.wait_durable(cut)
+    except BaseException:
+        discard(context.fs, written)
+        raise
+    with tablet.mutex:
+        outputs = [DiskRowSet.make(context.fs, tablet.directory, m, context.cache) for m in metas]
+        outputs = _move_later_changes(frozen, cut, outputs, home, rowid)
+        view = replace(tablet.view, frozen=tablet.view.frozen[1:])
+        view = view.with_rowsets((*view.rowsets, *outputs))
+        tablet.install(view, Edit(add=tuple(metas), inserts_durable=cut))
+    assert tablet.manifest is not None
+    tablet.manifest.sync()
+    return Flushed(
+        rows=sum(m.rows for m in metas),
+        rowsets=len(metas),
+        output_bytes=sum(m.size_bytes for m in metas),
+    )
+
+
+def _write(
+    tablet: Tablet, frozen: MemRowSet, cut: int, written: list[str]
+) -> tuple[list[RowSetMeta], np.ndarray, np.ndarray]:
+    """Fold the changes through ``cut`` into rows and write them (F2).
+
+    Returns the new rowsets and, by ordinal, the output (int32) and the rowid (uint32) there.
+    """
+    context = tablet.context
+    schema = frozen.schema
+    rows = len(frozen)
+    source = frozen.at(cut)
+    assert source.rows == rows, "a frozen MemRowSet holds nothing above its cut"
+    keys = frozen.keys(rows)
+    order: np.ndarray = keys_kernel.sort(keys.data, keys.offsets)
+    ordered = OrderedRows(
+        columns={c.id: source.column(c, 0, rows).take(order) for c in schema.columns},
+        keys=keys.take(order),
+        hashes=frozen.hashes(rows)[order],
+        insert_times=frozen.inserted(0, rows)[order],
+    )
+    undo, redo = fold_history(frozen, cut)
+    home = np.full(rows, -1, np.int32)
+    rowid = np.empty(rows, np.uint32)
+    metas = []
+    for number, (lower, upper) in enumerate(cuts(ordered, context.options.rowset_target_bytes)):
+        name = tablet.new_file("rows")
+        written.append(f"{tablet.directory}/{name}")
+        meta = rowset_meta(
+            tablet.new_rowset_id(),
+            name,
+            write_rows(context.fs, schema, context.options, ordered, lower, upper, written[-1]),
+            times=ordered.insert_times[lower:upper],  # type: ignore[index]
+            record_ts=None,
+            durable=cut,
+        )
+        mine = order[lower:upper]
+        home[mine] = number
+        rowid[mine] = np.arange(upper - lower, dtype=np.uint32)
+        undo_ref = _write_part(tablet, UNDO, undo, home, rowid, number, written)
+        redo_ref = _write_part(tablet, REDO, redo, home, rowid, number, written)
+        metas.append(
+            replace(
+                meta,
+                undo=() if undo_ref is None else (undo_ref,),
+                redo=() if redo_ref is None else (redo_ref,),
+            )
+        )
+    return metas, home, rowid
+
+
+def _write_part(
+    tablet: Tablet,
+    kind: str,
+    entries: DeltaEntries,
+    home: np.ndarray,
+    rowid: np.ndarray,
+    number: int,
+    written: list[str],
+) -> DeltaRef | None:
+    """The entries of rows that went to output ``number``, as a file."""
+    # Entries of rows of later outputs have no home yet: compare only known ones.
+    mine = np.flatnonzero(home[entries.rowids] == number)
+    if not len(mine):
+        return None
+    part = entries.take(mine)
+    name = tablet.new_file("delta")
+    written.append(f"{tablet.directory}/{name}")
+    return write_deltas(
+        tablet.context.fs, tablet.context.schema(), tablet.directory, name, kind, part.moved(rowid)
+    )
+
+
+def fold_history(frozen: MemRowSet, cut: int) -> tuple[DeltaEntries, DeltaEntries]:
+    """(UNDO, REDO) of a MemRowSet's changes through ``cut``, addressed by ordinal.
+
+    UNDO takes the newest image back: an UPDATE record holds the values before an update, DEAD
+    says that the row was absent before its reinsertion, ALIVE restores the image before a
+    deletion that a reinsertion followed.  A trailing deletion stays a REDO entry.
+    """
+    log = frozen.changes
+    limit = log.limit(cut)
+    timestamps, rowids, ops = (a.copy() for a in log.changes(0, limit))
+    # Changes by (row, time): the change before and after each one of the same row.
+    by_row = np.lexsort((np.arange(limit), rowids))
+    sorted_rows = rowids[by_row]
+    last_of_row = np.ones(limit, bool)
+    last_of_row[:-1] = sorted_rows[1:] != sorted_rows[:-1]
+    before = np.full(limit, -1, np.int64)
+    before[by_row[1:]] = np.where(last_of_row[:-1], -1, by_row[:-1])
+    trailing = np.zeros(limit, bool)
+    trailing[by_row] = last_of_row
+    trailing &= ops == DELETE
+    redo_numbers = np.flatnonzero(trailing)
+    redo = DeltaEntries(
+        rowids[redo_numbers],
+        timestamps[redo_numbers],
+        np.full(len(redo_numbers), DELETE, np.uint8),
+        {},
+    )
+    undo_numbers = np.flatnonzero(~trailing)
+    undo_ops = np.full(limit, UNDO_UPDATE, np.uint8)
+    undo_ops[ops == REINSERT] = UNDO_DEAD
+    undo_ops[ops == DELETE] = UNDO_ALIVE
+    position = np.full(limit, -1, np.int64)
+    position[undo_numbers] = np.arange(len(undo_numbers))
+    columns: dict[int, tuple[np.ndarray, ColumnBuffers]] = {}
+    for column_id in log.column_ids:
+        numbers, changed, values = log.column_changes(column_id, 0, limit)
+        if not len(numbers):
+            continue
+        # Old value of each update: the update before it of the same row, else the inserted one.
+        order = np.lexsort((numbers, changed))
+        first = np.ones(len(order), bool)
+        first[1:] = changed[order][1:] != changed[order][:-1]
+        base = frozen.read(column_id, 0, len(frozen))
+        assert base is not None
+        pool = ColumnBuffers.concat([values, base])
+        old = np.empty(len(order), np.int64)
+        old[order[1:]] = order[:-1]
+        old[order[first]] = len(numbers) + changed[order[first]].astype(np.int64)
+        # What a REINSERT overwrote is the image before the DELETE that precedes it: it belongs there.
+        owner = numbers.astype(np.int64)
+        revived = ops[owner] == REINSERT
+        owner[revived] = before[owner[revived]]
+        assert (ops[owner[revived]] == DELETE).all(), "a REINSERT follows a DELETE"
+        columns[column_id] = (position[owner].astype(np.uint32), pool.take(old))
+    undo = DeltaEntries(
+        rowids[undo_numbers], timestamps[undo_numbers], undo_ops[undo_numbers], columns
+    )
+    return undo, redo
+
+
+def _move_later_changes(
+    frozen: MemRowSet, cut: int, outputs: list[DiskRowSet], home: np.ndarray, rowid: np.ndarray
+) -> list[DiskRowSet]:
+    """Changes above ``cut`` go to the outputs' DeltaMemStores, in their order (F3)."""
+    log = frozen.changes
+    lower, upper = log.limit(cut), len(log)
+    if lower == upper:
+        return outputs
+    _, ordinals, ops = log.changes(lower, upper)
+    assert not (ops == REINSERT).any(), "a frozen MemRowSet revives no row"
+    moved = []
+    for number, output in enumerate(outputs):
+        mine = np.flatnonzero(home[ordinals] == number)
+        if len(mine):
+            later = log.moved(lower + mine, rowid[ordinals[mine]])
+            output = replace(output, redo=(*output.redo, later))
+        moved.append(output)
+    return moved

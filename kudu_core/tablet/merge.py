@@ -1,0 +1,99 @@
+"""Selected rows of several rowsets, put together in key order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from kudu_core._ext.merge import merge
+from kudu_core.common.keys import EncodedKeys
+from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.rowset.scan import Selected
+
+
+@dataclass(slots=True)
+class Run:
+    """Blocks of one rowset in key order, not begun before its first key is near."""
+
+    first_key: bytes
+    """No key of the run is below it."""
+    begin: Callable[[], Iterator[Selected]]
+
+
+class _Cursor:
+    """A run that has begun: its current block and how far that is used up."""
+
+    __slots__ = ("at", "block", "blocks", "last_key")
+
+    def __init__(self, run: Run) -> None:
+        self.blocks = run.begin()
+        self.block: Selected | None = None
+        self.at = 0
+        self.last_key = b""
+
+    def fill(self) -> bool:
+        """Make sure that the current block has rows; False at the end of the run."""
+        while self.block is None or self.at == self.block.rows:
+            self.block = next(self.blocks, None)
+            if self.block is None:
+                return False
+            self.at = 0
+            assert self.block.keys is not None
+            self.last_key = self.block.keys[self.block.rows - 1]
+        return True
+
+    def take_through(self, bound: EncodedKeys, bound_key: bytes) -> Selected | None:
+        """Rows up to and with the bound."""
+        block = self.block
+        assert block is not None and block.keys is not None
+        if self.last_key <= bound_key:
+            stop = block.rows
+        else:
+            stop = int(block.keys.lower_bound(bound, upper=True)[0])
+        if stop <= self.at:
+            return None
+        first, self.at = self.at, stop
+        if first == 0 and stop == block.rows:
+            return block
+        return Selected(
+            stop - first,
+            {i: c.slice(first, stop) for i, c in block.columns.items()},
+            block.keys.slice(first, stop),
+        )
+
+
+def merge_runs(runs: list[Run]) -> Iterator[Selected]:
+    """All rows of all runs in key order.  No key is in two runs."""
+    waiting = sorted(runs, key=lambda run: run.first_key, reverse=True)
+    active: list[_Cursor] = []
+    while waiting or active:
+        if not active:
+            active.append(_Cursor(waiting.pop()))
+        active = [cursor for cursor in active if cursor.fill()]
+        if not active:
+            continue
+        bound = min(cursor.last_key for cursor in active)
+        if waiting and waiting[-1].first_key <= bound:
+            active.append(_Cursor(waiting.pop()))
+            continue
+        probe = EncodedKeys.from_list([bound])
+        pieces = [p for p in (cursor.take_through(probe, bound) for cursor in active) if p is not None]
+        yield pieces[0] if len(pieces) == 1 else _interleave(pieces)
+
+
+def _interleave(pieces: list[Selected]) -> Selected:
+    """Blocks whose keys interleave, as one block in key order."""
+    keys = []
+    for piece in pieces:
+        assert piece.keys is not None
+        keys.append(piece.keys)
+    source, position = merge([(k.data, k.offsets) for k in keys])
+    starts = np.cumsum([0, *(piece.rows for piece in pieces)])[:-1]
+    order = starts[source] + position
+    return Selected(
+        len(order),
+        {i: ColumnBuffers.concat([p.columns[i] for p in pieces]).take(order) for i in pieces[0].columns},
+        EncodedKeys.concat(keys).take(order),
+    )

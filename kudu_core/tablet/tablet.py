@@ -1,0 +1,150 @@
+"""One tablet: its view, its mutex, its manifest and its counters.
+
+The walks (write, flush, delta flush, ingest, scan, replay) are files beside this one and work on
+a ``Tablet``; this file holds the state that they share and the one door by which the view changes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kudu_core.cfile.page_cache import PageCache
+from kudu_core.common.clock import Clock
+from kudu_core.common.partitions import Partition
+from kudu_core.common.schema import Schema
+from kudu_core.options import Options
+from kudu_core.rowset.diskrowset import DiskRowSet
+from kudu_core.rowset.memrowset import MemRowSet
+from kudu_core.rowset.meta import RowSetMeta
+from kudu_core.tablet.manifest import Edit, Manifest, TabletState, file_name
+from kudu_core.tablet.view import View
+
+if TYPE_CHECKING:
+    from kudu_core.fs.api import FileSystem
+    from kudu_core.wal.log import Log
+
+
+@dataclass(slots=True)
+class TabletContext:
+    """What the tablets of one open table share."""
+
+    fs: FileSystem
+    options: Options
+    clock: Clock
+    cache: PageCache
+    table_uuid: bytes
+    epoch: int
+    log: Log | None
+    """None in a table that is open for reading."""
+    schema: Callable[[], Schema]
+    """The table's newest schema."""
+    check: Callable[[Tablet], None] | None = None
+    """Asserts the invariants of PROTOCOL after each install (the debug switch)."""
+
+
+class Tablet:
+    """One horizontal partition of a table."""
+
+    def __init__(
+        self,
+        context: TabletContext,
+        tablet_id: int,
+        partition: Partition,
+        directory: str,
+        state: TabletState,
+        manifest: Manifest | None,
+    ) -> None:
+        self.context = context
+        self.id = tablet_id
+        self.partition = partition
+        self.directory = directory
+        self.manifest = manifest
+        self.mutex = threading.RLock()
+        """Guards writes of this tablet and installs into its view.  Taken in tablet order, before
+        the log's mutex, never after it."""
+        self.flush_lane = threading.Lock()
+        """One flush of this tablet at a time, so that installs follow the freeze order (F3)."""
+        self.state = state
+        self._numbers = threading.Lock()
+        self._next_file = state.next_file
+        self._next_rowset = state.next_rowset
+        rowsets = tuple(
+            DiskRowSet.make(context.fs, directory, meta, context.cache) for meta in state.rowsets.values()
+        )
+        self.view = View(MemRowSet(context.schema())).with_rowsets(rowsets)
+        self.newest_applied = 0
+        """Timestamp of the newest record applied here; writers that have nothing to log wait for it."""
+
+    # ---- numbers ----
+
+    def new_file(self, kind: str) -> str:
+        """A file name never used before in this tablet."""
+        with self._numbers:
+            number = self._next_file
+            self._next_file += 1
+        return file_name(self.context.epoch, number, kind)
+
+    def new_rowset_id(self) -> int:
+        with self._numbers:
+            number = self._next_rowset
+            self._next_rowset += 1
+        return number
+
+    def claim_rowset_id(self, rowset_id: int) -> None:
+        """A replayed record uses this id: give it to nobody else."""
+        with self._numbers:
+            self._next_rowset = max(self._next_rowset, rowset_id + 1)
+
+    # ---- the one door ----
+
+    def install(self, view: View, edit: Edit) -> None:
+        """Replace the view and append the edit that says so; durable after ``manifest.sync()``.
+
+        Under the mutex.  The log must be durable through every timestamp that the edit names (E1).
+        """
+        assert self.manifest is not None and self.context.log is not None
+        assert edit.newest_ts <= self.context.log.durable_ts, "the edit is ahead of the log (E1)"
+        with self._numbers:
+            numbered = Edit(
+                remove=edit.remove,
+                add=edit.add,
+                inserts_durable=edit.inserts_durable,
+                ingests_durable=edit.ingests_durable,
+                horizon=edit.horizon,
+                mark=edit.mark,
+                next_file=self._next_file,
+                next_rowset=self._next_rowset,
+            )
+        self.manifest.append(numbered)
+        self.state = self.manifest.state
+        self.view = view
+        if self.context.check is not None:
+            self.context.check(self)
+
+    # ---- what maintenance and the log ask ----
+
+    @property
+    def first_ts(self) -> int | None:
+        """The oldest insert or change that only memory holds, None when there is none."""
+        view = self.view
+        stamps = [m.first_ts for m in (view.active, *view.frozen)]
+        stamps += [log.first_ts for r in view.rowsets for log in r.memory_stores]
+        known = [ts for ts in stamps if ts is not None]
+        return min(known) if known else None
+
+    @property
+    def memory_bytes(self) -> int:
+        return self.view.memory_bytes
+
+    @property
+    def rowset_metas(self) -> tuple[RowSetMeta, ...]:
+        return tuple(r.meta for r in self.view.rowsets)
+
+    def close(self) -> None:
+        for rowset in self.view.rowsets:
+            rowset.close()
+        if self.manifest is not None:
+            self.manifest.close()

@@ -1,0 +1,198 @@
+"""What a tablet is made of at one moment, and where keys live in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from kudu_core._ext import keys as keys_kernel
+from kudu_core.common.keys import EncodedKeys
+from kudu_core.rowset.diskrowset import DiskRowSet
+from kudu_core.rowset.memrowset import MemRowSet
+from kudu_core.rowset.reading import RowsAt
+
+ABSENT = -1
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """The rowsets of a tablet.  Replaced, never changed: who has one may use it for as long as
+    they like."""
+
+    active: MemRowSet
+    frozen: tuple[MemRowSet, ...] = ()
+    """Oldest first."""
+    rowsets: tuple[DiskRowSet, ...] = ()
+    """By first key."""
+
+    @cached_property
+    def stores(self) -> tuple[MemRowSet | DiskRowSet, ...]:
+        """Everything that can hold a key; ``Homes.store`` counts in this order."""
+        return (self.active, *self.frozen, *self.rowsets)
+
+    @cached_property
+    def bounds(self) -> tuple[EncodedKeys, EncodedKeys]:
+        """First and last keys of the rowsets on disk."""
+        return (
+            EncodedKeys.from_list([r.meta.min_key for r in self.rowsets]),
+            EncodedKeys.from_list([r.meta.max_key for r in self.rowsets]),
+        )
+
+    def with_rowsets(self, rowsets: tuple[DiskRowSet, ...]) -> View:
+        return replace(self, rowsets=tuple(sorted(rowsets, key=lambda r: (r.meta.min_key, r.id))))
+
+    def with_rowset(self, new: DiskRowSet) -> View:
+        """A new version of one rowset in its place."""
+        return replace(self, rowsets=tuple(new if r.id == new.id else r for r in self.rowsets))
+
+    def rowset(self, rowset_id: int) -> DiskRowSet | None:
+        return next((r for r in self.rowsets if r.id == rowset_id), None)
+
+    def at(self, snapshot: int) -> Iterator[RowsAt]:
+        """The rowsets that a snapshot sees anything of."""
+        for memory in (self.active, *self.frozen):
+            if len(memory):
+                yield memory.at(snapshot)
+        for rowset in self.rowsets:
+            seen = rowset.at(snapshot)
+            if seen is not None:
+                yield seen
+
+    @property
+    def memory_bytes(self) -> int:
+        return sum(m.nbytes for m in (self.active, *self.frozen)) + sum(
+            log.nbytes for r in self.rowsets for log in r.memory_stores
+        )
+
+
+class KeyBatch:
+    """Keys of one write or look-up, with their hashes and, when needed, their order."""
+
+    def __init__(self, keys: EncodedKeys, hashes: np.ndarray | None = None) -> None:
+        self.keys = keys
+        self.hashes = keys.hashes() if hashes is None else hashes
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    @cached_property
+    def order(self) -> np.ndarray | None:
+        """Permutation into key order, (n,) int64; None when the keys come in order."""
+        if keys_kernel.order(self.keys.data, self.keys.offsets) >= 1:
+            return None
+        order: np.ndarray = keys_kernel.sort(self.keys.data, self.keys.offsets)
+        return order
+
+    @cached_property
+    def in_order(self) -> tuple[EncodedKeys, np.ndarray]:
+        """(keys, hashes) in key order."""
+        if self.order is None:
+            return self.keys, self.hashes
+        return self.keys.take(self.order), self.hashes[self.order]
+
+    def take(self, rows: np.ndarray) -> KeyBatch:
+        return KeyBatch(self.keys.take(rows), self.hashes[rows])
+
+
+@dataclass(slots=True)
+class Homes:
+    """Where each key of a batch lives."""
+
+    store: np.ndarray
+    """(n,) int32: index into ``view.stores``, ``ABSENT`` where no store holds the key live."""
+    row: np.ndarray
+    """(n,) int64: ordinal or rowid in that store."""
+    ghost: np.ndarray
+    """(n,) int64: ordinal of a dead entry in the active MemRowSet, -1 where there is none."""
+
+    @property
+    def live(self) -> np.ndarray:
+        return self.store >= 0
+
+
+def _candidates(view: View, batch: KeyBatch) -> Iterator[tuple[int, int, int]]:
+    """(rowset, lower, upper): the keys in order that fall inside the rowset's bounds."""
+    if not view.rowsets or not len(batch):
+        return
+    keys, _ = batch.in_order
+    first, last = view.bounds
+    lower = keys_kernel.lower_bound(keys.data, keys.offsets, first.data, first.offsets)
+    upper = keys_kernel.lower_bound(keys.data, keys.offsets, last.data, last.offsets, upper=True)
+    for index in np.flatnonzero(lower < upper).tolist():
+        yield index, int(lower[index]), int(upper[index])
+
+
+def locate_newest(view: View, batch: KeyBatch, *, durable_below: int | None = None) -> Homes:
+    """Find the one store in which each key is live in its newest applied state.
+
+    Called under the tablet's mutex.  ``durable_below`` is the rule of replay (PROTOCOL O5): only
+    rowsets whose D lies below it are asked.
+    """
+    homes = Homes(
+        np.full(len(batch), ABSENT, np.int32),
+        np.full(len(batch), -1, np.int64),
+        np.full(len(batch), -1, np.int64),
+    )
+    for index, memory in enumerate((view.active, *view.frozen)):
+        if len(memory):
+            ordinals = memory.locate(batch.keys, batch.hashes)
+            found = np.flatnonzero(ordinals >= 0)
+            if len(found):
+                live = memory.is_live(ordinals[found])
+                at = found[live]
+                homes.store[at], homes.row[at] = index, ordinals[at]
+                if memory is view.active:
+                    dead = found[~live]
+                    homes.ghost[dead] = ordinals[dead]
+    first_rowset = 1 + len(view.frozen)
+    keys, hashes = batch.in_order
+    order = batch.order
+    for index, lower, upper in _candidates(view, batch):
+        rowset = view.rowsets[index]
+        if durable_below is not None and rowset.meta.durable >= durable_below:
+            continue
+        rows = rowset.locate(keys.slice(lower, upper), hashes[lower:upper])
+        found = np.flatnonzero(rows >= 0)
+        if len(found):
+            found = found[rowset.is_live(rows[found])]
+            at = found + lower if order is None else order[found + lower]
+            assert (homes.store[at] < 0).all(), "a key lives in one store only (N3)"
+            homes.store[at], homes.row[at] = first_rowset + index, rows[found]
+    return homes
+
+
+def locate_at(view: View, batch: KeyBatch, snapshot: int) -> tuple[Homes, dict[int, RowsAt]]:
+    """Find the store in which each key is live at a snapshot; also the stores as it sees them."""
+    homes = Homes(
+        np.full(len(batch), ABSENT, np.int32),
+        np.full(len(batch), -1, np.int64),
+        np.full(len(batch), -1, np.int64),
+    )
+    seen: dict[int, RowsAt] = {}
+    for index, memory in enumerate((view.active, *view.frozen)):
+        if len(memory):
+            source = memory.at(snapshot)
+            ordinals = source.find(batch.keys, batch.hashes)
+            found = np.flatnonzero(ordinals >= 0)
+            if len(found):
+                seen[index] = source
+                at = found[source.live_cells(ordinals[found])]
+                homes.store[at], homes.row[at] = index, ordinals[at]
+    first_rowset = 1 + len(view.frozen)
+    keys, hashes = batch.in_order
+    order = batch.order
+    for index, lower, upper in _candidates(view, batch):
+        rowset_at = view.rowsets[index].at(snapshot)
+        if rowset_at is None:
+            continue
+        rows = rowset_at.find(keys.slice(lower, upper), hashes[lower:upper])
+        found = np.flatnonzero(rows >= 0)
+        if len(found):
+            seen[first_rowset + index] = rowset_at
+            found = found[rowset_at.live_cells(rows[found])]
+            at = found + lower if order is None else order[found + lower]
+            homes.store[at], homes.row[at] = first_rowset + index, rows[found]
+    return homes, seen

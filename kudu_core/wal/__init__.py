@@ -1,0 +1,25 @@
+"""The log's bytes: appending and waiting (``log``), reading and recovery (``reader``), the format.
+
+Knows timestamps, durability and segments; what a payload means is the tablet's and the table's.
+"""
+
+from kudu_core.wal.format import KIND_ALTER, KIND_CHECKPOINT, KIND_INGEST, KIND_WRITE
+from kudu_core.wal.log import Durability, Log, LogOptions
+from kudu_core.wal.reader import LogChanged, LogTail, Record, open_log, read_log
+from kudu_core.wal.segments import Segment
+
+__all__ = [
+    "KIND_ALTER",
+    "KIND_CHECKPOINT",
+    "KIND_INGEST",
+    "KIND_WRITE",
+    "Durability",
+    "Log",
+    "LogChanged",
+    "LogOptions",
+    "LogTail",
+    "Record",
+    "Segment",
+    "open_log",
+    "read_log",
+]

@@ -1,0 +1,539 @@
+"""Reading the log: for the writer's open (PROTOCOL O3) and for another process (R1, R2).
+
+One walk serves both.  It follows the segments record by record, ends at the first record that is
+not sound, and then asks whether that end is legal: a power cut may take back what no fsync covered,
+and nothing else.  A reader beside a living writer stops earlier, at what COMMITTED calls durable,
+so it never meets a record that might yet be taken back.
+
+Memory stays small: the first walk keeps only where each segment's records end; ``records`` walks
+again and hands the payloads out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeAlias
+
+import numpy as np
+
+from kudu_core.errors import Corruption
+from kudu_core.wal.format import (
+    COMMITTED_NAME,
+    COMMITTED_STRIDE,
+    KIND_CHECKPOINT,
+    KINDS,
+    NOTHING_COMMITTED,
+    RECORD_HEADER,
+    SEGMENT_HEADER,
+    Committed,
+    SegmentHeader,
+    padded,
+    parse_segment_name,
+    record_is_sound,
+    segment_salt,
+    unpack_checkpoint,
+    unpack_committed,
+    unpack_segment_header,
+)
+from kudu_core.wal.segments import Segment
+
+if TYPE_CHECKING:
+    from kudu_core.fs.api import FileSystem, ReadFile
+
+Mode: TypeAlias = Literal["rw", "r"]
+
+CHUNK: Final = 1 << 20
+SEARCH_CHUNK: Final = 8 << 20
+MAX_RESTARTS: Final = 8
+
+
+class LogChanged(Exception):
+    """The log moved on under a reader (segments removed or recycled): open it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One log record.  ``payload`` is a read-only view that stays valid."""
+
+    lsn: int
+    ts: int
+    kind: int
+    schema_version: int
+    payload: memoryview
+    synced_lsn: int
+
+
+@dataclass(slots=True)
+class _Source:
+    """A segment being read.  ``header`` is None for one whose header is of another life.
+
+    ``end``: where the sound records found so far end; ``last_*``: of the last of them, or before.
+    ``taken``: where the records not yet handed out begin, after ``taken_lsn``.
+    """
+
+    path: str
+    epoch: int
+    seq: int
+    file: ReadFile
+    header: SegmentHeader | None
+    raw_header: bytes
+    prev_lsn: int
+    prev_ts: int
+    last_lsn: int
+    last_ts: int
+    taken_lsn: int
+    end: int = SEGMENT_HEADER.size
+    taken: int = SEGMENT_HEADER.size
+
+
+@dataclass(frozen=True, slots=True)
+class LastSegment:
+    """What ``Log.resume`` needs of the last segment."""
+
+    path: str
+    seq: int
+    prev_ts: int
+    prev_lsn: int
+
+
+class LogTail:
+    """The log as far as it has been read.  Not for several threads at once.
+
+    ``through`` and ``edit_numbers`` are of the last CHECKPOINT that the *first* walk met.  Manifests
+    that are read after that walk hold everything that this CHECKPOINT stands for; what later
+    ones stand for they may lack, so both stay when a reader goes on.
+    """
+
+    def __init__(self, fs: FileSystem, directory: str, table_uuid: bytes, mode: Mode) -> None:
+        """Use ``read_log`` or ``open_log``."""
+        self._fs = fs
+        self._directory = directory
+        self._uuid = table_uuid
+        self._mode = mode
+        self._sources: list[_Source] = []
+        self._at = 0
+        self._walked = False
+        self._latest_through = 0
+        self._taken_lsn = 0
+        self.through = 0
+        self.edit_numbers: dict[int, int] = {}
+        self.committed: Committed = NOTHING_COMMITTED
+        self.last_lsn = 0
+        self.last_ts = 0
+        self.committed_ts = 0
+
+    # Opening ----------------------------------------------------------------------------------
+
+    def _open_segments(self) -> None:
+        chain = _latest_chain(self._list_segments(0))
+        for seq, epoch, name in chain:
+            self._sources.append(self._open_segment(f"{self._directory}/{name}", epoch, seq))
+        for source in self._sources[:-1]:
+            if source.header is None:
+                self._damaged(source, 0, "not the header of this log segment")
+        if (
+            self._sources
+            and self._sources[-1].header is None
+            and (self._mode == "r" or len(self._sources) == 1)
+        ):
+            # A reader finds it again when it is ready.
+            last = self._sources.pop()
+            last.file.close()
+        if not self._sources:
+            raise Corruption(self._directory, 0, "the log has no segment")
+        self.last_lsn, self.last_ts = self._sources[0].prev_lsn, self._sources[0].prev_ts
+
+    def _list_segments(self, from_seq: int) -> dict[int, tuple[int, str]]:
+        """Sequence to (epoch, name): of two segments with one sequence the later epoch's is the log's."""
+        names: dict[int, tuple[int, str]] = {}
+        for name in self._fs.listdir(self._directory):
+            parsed = parse_segment_name(name)
+            if parsed is not None and parsed[1] >= from_seq:
+                epoch, seq = parsed
+                names[seq] = max(names.get(seq, (0, "")), (epoch, name))
+        return names
+
+    def _open_segment(self, path: str, epoch: int, seq: int) -> _Source:
+        try:
+            file = self._fs.open_read(path)
+        except FileNotFoundError:
+            if self._mode == "r":
+                raise LogChanged(path) from None
+            raise
+        raw = file.pread(SEGMENT_HEADER.size, 0)
+        header = unpack_segment_header(raw)
+        if header is not None and (header.epoch, header.seq) != (epoch, seq):
+            header = None
+        if header is not None and header.table_uuid != self._uuid:
+            file.close()
+            raise Corruption(path, 0, "a log segment of another table")
+        lsn, ts = (header.prev_lsn, header.prev_ts) if header is not None else (0, 0)
+        return _Source(path, epoch, seq, file, header, raw, lsn, ts, lsn, ts, lsn)
+
+    def _damaged(self, source: _Source, offset: int, reason: str) -> NoReturn:
+        """Raise ``Corruption``, unless a reader was overtaken by the recycling of what it reads."""
+        if self._mode == "r":
+            self._check_headers()
+            if source.header is None:
+                raise LogChanged(source.path)
+        raise Corruption(source.path, offset, reason)
+
+    # Walking ----------------------------------------------------------------------------------
+
+    def _walk(self, limit: int | None) -> None:
+        """Read on to the end of the segments that are open, or to the record ``limit``."""
+        while True:
+            source = self._sources[self._at]
+            if source.header is not None:
+                self._walk_segment(source, limit)
+            if self._at + 1 == len(self._sources) or self.last_lsn == limit:
+                return
+            following = self._sources[self._at + 1]
+            if following.header is None:
+                following.prev_lsn = following.last_lsn = following.taken_lsn = self.last_lsn
+                following.prev_ts = following.last_ts = self.last_ts
+            elif (following.prev_lsn, following.prev_ts) != (self.last_lsn, self.last_ts):
+                self._damaged(
+                    source,
+                    source.end,
+                    f"the records after {self.last_lsn} are damaged: the next segment follows {following.prev_lsn}",
+                )
+            self._at += 1
+
+    def _walk_segment(self, source: _Source, limit: int | None) -> None:
+        for offset, record in self._parse(source, source.end, self.last_lsn + 1):
+            if record.ts <= self.last_ts:
+                self._damaged(source, offset, f"timestamp {record.ts} after {self.last_ts}")
+            if record.kind not in KINDS:
+                self._damaged(source, offset, f"record of unknown kind {record.kind}")
+            if record.kind == KIND_CHECKPOINT:
+                checkpoint = unpack_checkpoint(record.payload)
+                if checkpoint is None:
+                    self._damaged(source, offset, "the sizes of a CHECKPOINT do not fit")
+                self._latest_through = checkpoint[0]
+                if not self._walked:
+                    self.through, self.edit_numbers = checkpoint
+            self.last_lsn = source.last_lsn = record.lsn
+            self.last_ts = source.last_ts = record.ts
+            source.end = offset + padded(RECORD_HEADER.size + len(record.payload))
+            if record.lsn == limit:
+                return
+
+    def _parse(
+        self, source: _Source, start: int, lsn: int, end: int | None = None
+    ) -> Iterator[tuple[int, Record]]:
+        """The sound records from ``start`` on, the first of them ``lsn``, up to ``end`` or the first that is not."""
+        salt = segment_salt(self._uuid, source.epoch, source.seq)
+        size = source.file.size() if end is None else end
+        need = CHUNK
+        while start + RECORD_HEADER.size <= size:
+            data = source.file.pread(min(need, size - start), start)
+            view = memoryview(data)
+            need = CHUNK
+            at = 0
+            while at + RECORD_HEADER.size <= len(data):
+                length, _, found, ts, synced, version, kind = RECORD_HEADER.unpack_from(data, at)
+                extent = padded(length)
+                if length < RECORD_HEADER.size or found != lsn or start + at + extent > size:
+                    return
+                if at + extent > len(data):
+                    need = max(CHUNK, extent)
+                    break
+                if not record_is_sound(salt, view[at : at + extent]):
+                    return
+                payload = view[at + RECORD_HEADER.size : at + length]
+                yield start + at, Record(lsn, ts, kind, version, payload, synced)
+                lsn += 1
+                at += extent
+            if not at and need == CHUNK:
+                return  # a short read: the file ends here
+            start += at
+
+    # Is the end legal? ------------------------------------------------------------------------
+
+    def _check_end(self, clean_end: int) -> None:
+        """O3: only records that no fsync covered may be missing at the end."""
+        last = self._sources[-1]
+        if last.header is None and self._search(last, SEGMENT_HEADER.size, self.last_lsn, 0) is not None:
+            self._damaged(last, 0, "the header of a segment that holds records is damaged")
+        source = self._sources[-2] if last.header is None else last
+        known = max(clean_end, self.committed.lsn)
+        if self.last_lsn < known:
+            self._damaged(
+                source,
+                source.end,
+                f"record {self.last_lsn + 1} is damaged or missing; {known} had been synced",
+            )
+        if clean_end and self.last_lsn == clean_end:
+            return
+        later = self._search(source, source.end, self.last_lsn + 1, self.last_lsn + 1)
+        if later is not None:
+            self._damaged(
+                source,
+                source.end,
+                f"record {self.last_lsn + 1} is damaged: the record at byte {later} was written after its fsync",
+            )
+
+    def _search(self, source: _Source, start: int, above_lsn: int, synced_lsn: int) -> int | None:
+        """The first sound record of this life of the segment with lsn > ``above_lsn`` and synced_lsn >=
+        ``synced_lsn``.  Earlier lives have smaller lsn, so hardly any candidate needs its CRC."""
+        size = source.file.size()
+        salt = segment_salt(self._uuid, source.epoch, source.seq)
+        while start + RECORD_HEADER.size <= size:
+            data = source.file.pread(min(SEARCH_CHUNK, size - start), start)
+            words = np.frombuffer(data, "<u8", len(data) // 8)
+            count = len(words) - RECORD_HEADER.size // 8 + 1
+            if count <= 0:
+                return None
+            lsn, synced = words[1 : count + 1], words[3 : count + 3]
+            length = words[:count] & 0xFFFFFFFF
+            likely = (
+                (lsn > above_lsn) & (synced >= synced_lsn) & (synced < lsn) & (length >= RECORD_HEADER.size)
+            )
+            for index in np.flatnonzero(likely).tolist():
+                at = start + 8 * index
+                extent = padded(int(length[index]))
+                if at + extent <= size and record_is_sound(salt, memoryview(source.file.pread(extent, at))):
+                    return at
+            start += 8 * count
+        return None
+
+    def _check_beginning(self) -> None:
+        """Nothing that replay needs lies before the first segment."""
+        first = self._sources[0]
+        if first.seq != 1 and first.prev_ts > self._latest_through:
+            self._damaged(
+                first,
+                0,
+                f"the segments before are missing: they end at {first.prev_ts}, the last CHECKPOINT covers "
+                f"{self._latest_through}",
+            )
+
+    def check_mark(self, mark: int) -> None:
+        """O3: ``mark``, the largest of all manifests, must be a timestamp that the log can prove."""
+        if mark > max(self.last_ts, self.through):
+            raise Corruption(
+                self._sources[-1].path,
+                self._sources[-1].end,
+                f"the log ends at {self.last_ts}, but a manifest names {mark}",
+            )
+
+    # The two readings -------------------------------------------------------------------------
+
+    def _read_for_writer(self, clean_end: int) -> None:
+        self._open_segments()
+        self._read_committed()
+        self._walk(None)
+        self._check_end(clean_end)
+        self._check_beginning()
+        self.committed_ts = self.last_ts
+        self._walked = True
+
+    def read_on(self, *, writer_alive: bool, clean_end: int = 0) -> int:
+        """Read what has become durable since; returns the number of new records.
+
+        ``writer_alive``: somebody held the lease when the caller looked.  Without a writer the log is
+        read to its end.  ``committed_ts`` is then R2's bound from the log: what this reader may see.
+
+        Raises ``LogChanged`` if segments were removed or recycled meanwhile: open again.
+        """
+        before = self.last_lsn
+        self._read_committed()
+        limit = self.committed.lsn if writer_alive else None
+        if self._walked:
+            # First, since after a takeover a stale writer may still append to the segment that is open.
+            self._open_newer_segments()
+        if limit is None or limit > self.last_lsn:
+            self._walk(limit)
+            while (limit is None or limit > self.last_lsn) and self._open_newer_segments():
+                self._walk(limit)
+        self._check_headers()
+        if limit is None:
+            self._check_end(clean_end)
+            self.committed_ts = self.last_ts
+        else:
+            if self.last_lsn < limit:
+                self._damaged(
+                    self._sources[self._at],
+                    self._sources[self._at].end,
+                    f"record {self.last_lsn + 1} is damaged or missing; {limit} had been synced",
+                )
+            self.committed_ts = max(self.committed_ts, self.committed.ts)
+        if not self._walked:
+            self._check_beginning()
+        self._walked = True
+        return self.last_lsn - before
+
+    def _read_committed(self) -> None:
+        with suppress(FileNotFoundError):
+            data = self._fs.read_bytes(f"{self._directory}/{COMMITTED_NAME}", 2 * COMMITTED_STRIDE)
+            committed = unpack_committed(data, self._uuid)
+            # A slot of an older epoch may be a stale writer's, which the log no longer follows.
+            self.committed = committed if committed.epoch >= self.epoch else NOTHING_COMMITTED
+
+    def _open_newer_segments(self) -> bool:
+        """Open the segments that came after the last one, or that replaced it at a takeover."""
+        opened = False
+        for seq, (epoch, name) in sorted(self._list_segments(self._sources[-1].seq).items()):
+            last = self._sources[-1]
+            if epoch < last.epoch or (seq, epoch) == (last.seq, last.epoch):
+                continue
+            if seq > last.seq + 1:
+                raise LogChanged(name)
+            source = self._open_segment(f"{self._directory}/{name}", epoch, seq)
+            if source.header is None:
+                source.file.close()  # on its way
+                break
+            if seq == last.seq:
+                self._take_over(source)
+            else:
+                self._sources.append(source)
+            opened = True
+        return opened
+
+    def _take_over(self, source: _Source) -> None:
+        """A new writer copied the last segment: go on in the copy, after the last record that was read."""
+        old = self._sources.pop()
+        old.file.close()
+        self._sources.append(source)
+        if self._at + 1 < len(self._sources):
+            return  # not reached yet
+        for offset, record in self._parse(source, source.end, source.prev_lsn + 1):
+            if record.lsn > self.last_lsn:
+                break
+            source.last_lsn, source.last_ts = record.lsn, record.ts
+            source.end = offset + padded(RECORD_HEADER.size + len(record.payload))
+        if (source.last_lsn, source.last_ts) != (self.last_lsn, self.last_ts):
+            raise LogChanged(source.path)
+
+    def _check_headers(self) -> None:
+        """R1: a header that changed belongs to a recycled segment, and so may any byte read from it."""
+        for source in self._sources:
+            if source.file.pread(SEGMENT_HEADER.size, 0) != source.raw_header:
+                raise LogChanged(source.path)
+
+    # Handing out ------------------------------------------------------------------------------
+
+    def records(self) -> Iterator[Record]:
+        """The records with ts > ``through`` that were read and not yet handed out, in log order.
+
+        CHECKPOINT records are left out.  A reader may call it again after each ``read_on``; a
+        writer after ``Log.resume``.
+        """
+        for source in list(self._sources):
+            if source.last_lsn > self._taken_lsn and source.last_ts > self.through:
+                yield from self._take(source)
+            if (
+                self._mode == "r"
+                and self._sources.index(source) < self._at
+                and source.last_lsn <= self._taken_lsn
+            ):
+                # What was handed out need not be kept from being recycled.
+                self._sources.remove(source)
+                self._at -= 1
+                source.file.close()
+
+    def _take(self, source: _Source) -> Iterator[Record]:
+        for offset, record in self._parse(source, source.taken, source.taken_lsn + 1, source.end):
+            source.taken = offset + padded(RECORD_HEADER.size + len(record.payload))
+            source.taken_lsn = record.lsn
+            if record.lsn <= self._taken_lsn:
+                continue
+            self._taken_lsn = record.lsn
+            if record.ts > self.through and record.kind != KIND_CHECKPOINT:
+                yield record
+        if source.taken_lsn != source.last_lsn:
+            self._damaged(source, source.taken, f"record {source.taken_lsn + 1} changed after it was read")
+
+    # For Log.resume ---------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        """The last epoch in the log."""
+        return self._sources[-1].epoch
+
+    def sealed_segments(self) -> list[Segment]:
+        """All segments but the last."""
+        return [
+            Segment(s.path, s.epoch, s.seq, s.end, s.file.size(), s.last_ts, s.last_lsn)
+            for s in self._sources[:-1]
+        ]
+
+    def last_segment(self) -> LastSegment:
+        last = self._sources[-1]
+        return LastSegment(last.path, last.seq, last.prev_ts, last.prev_lsn)
+
+    def last_segment_records(self) -> Iterator[Record]:
+        """Every record of the last segment, of whatever kind and age."""
+        last = self._sources[-1]
+        lsn = last.prev_lsn
+        for _, record in self._parse(last, SEGMENT_HEADER.size, lsn + 1, last.end):
+            lsn = record.lsn
+            yield record
+        if lsn != last.last_lsn:
+            self._damaged(last, SEGMENT_HEADER.size, f"record {lsn + 1} changed after it was read")
+
+    def close(self) -> None:
+        """Close the segments' handles; records handed out stay valid."""
+        for source in self._sources:
+            with suppress(OSError):
+                source.file.close()
+        self._sources = []
+
+
+def _latest_chain(names: dict[int, tuple[int, str]]) -> list[tuple[int, int, str]]:
+    """The longest run of consecutive sequences up to the last one, as (seq, epoch, name).
+
+    A segment of a smaller epoch after a larger one is a stale writer's and no part of the log.  What
+    lies before a gap had been dropped, or the check of the first segment's prev_ts says otherwise.
+    """
+    chain: list[tuple[int, int, str]] = []
+    for seq, (epoch, name) in sorted(names.items()):
+        if chain and epoch < chain[-1][1]:
+            continue
+        if chain and seq != chain[-1][0] + 1:
+            chain = []
+        chain.append((seq, epoch, name))
+    return chain
+
+
+def read_log(fs: FileSystem, directory: str, table_uuid: bytes, *, clean_end: int = 0) -> LogTail:
+    """Read and check the whole log, for the process that holds the lease (PROTOCOL O3).
+
+    ``clean_end``: TABLE's last lsn after a clean close, else 0.  Nothing is changed: that is
+    ``Log.resume``.  Raises ``Corruption`` when a record is missing that had been synced.
+    """
+    tail = LogTail(fs, directory, table_uuid, "rw")
+    try:
+        tail._read_for_writer(clean_end)
+    except BaseException:
+        tail.close()
+        raise
+    return tail
+
+
+def open_log(
+    fs: FileSystem, directory: str, table_uuid: bytes, *, writer_alive: bool, clean_end: int = 0
+) -> LogTail:
+    """Open and read the log beside a writer in another process, or without one (PROTOCOL R1, R2).
+
+    The handles stay open.  R1's order: this call, then TABLE and the manifests, then ``read_on``.
+    Tries again by itself when segments change meanwhile; ``LogChanged`` if that does not end.
+    """
+    for attempt in range(MAX_RESTARTS):
+        tail = LogTail(fs, directory, table_uuid, "r")
+        try:
+            tail._open_segments()
+            tail.read_on(writer_alive=writer_alive, clean_end=clean_end)
+        except BaseException as error:
+            tail.close()
+            if isinstance(error, LogChanged) and attempt + 1 < MAX_RESTARTS:
+                continue
+            raise
+        return tail
+    raise AssertionError("unreachable")
+
+
+__all__ = ["LogChanged", "LogTail", "Record", "open_log", "read_log"]

@@ -1,0 +1,266 @@
+"""The files of a log that is open for writing: made, filled ahead, recycled, dropped, taken over.
+
+Knows names and headers; when a record is durable, and what a failure means for the table, is
+``wal.log``'s.  Everything here runs under the log's sync lock, or before the log is shared.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kudu_core.wal.format import (
+    PADDING,
+    RECORD_HEADER,
+    SEGMENT_HEADER,
+    Buffer,
+    SegmentHeader,
+    padded,
+    parse_segment_name,
+    parse_spare_name,
+    payload_crc,
+    record_header,
+    segment_name,
+    spare_name,
+)
+
+if TYPE_CHECKING:
+    from kudu_core.fs.api import FileSystem, WriteFile
+    from kudu_core.wal.reader import LogTail
+
+MAX_SPARES: Final = 2
+COPY_BYTES: Final = 4 << 20
+COPY_BUFFERS: Final = 900
+_ZEROS: Final = bytes(64 << 10)
+
+
+class SegmentClock(Protocol):
+    """What this module asks of ``common.clock``."""
+
+    def monotonic_s(self) -> float: ...
+
+
+class SyncFailed(Exception):
+    """An fsync of a segment or of the log's directory failed with ``error``: final for the log."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+@dataclass(slots=True)
+class Segment:
+    """One file of the log.  ``end``: where its records end; ``size``: of the file.
+
+    ``last_ts`` and ``last_lsn`` are of its last record, or of the last one before it.
+    """
+
+    path: str
+    epoch: int
+    seq: int
+    end: int
+    size: int
+    last_ts: int
+    last_lsn: int
+
+
+@dataclass(slots=True)
+class ActiveSegment:
+    """The segment that takes records.  Below ``filled`` the file's bytes have been written."""
+
+    segment: Segment
+    file: WriteFile
+    salt: bytes
+    capacity: int
+    filled: int
+
+    def fits(self, size: int) -> bool:
+        """Whether ``size`` bytes fit; a segment without records takes a record of any size."""
+        end = self.segment.end
+        if end == SEGMENT_HEADER.size:
+            self.capacity = max(self.capacity, end + size)
+        return end + size <= self.capacity
+
+    def fill_ahead(self, end: int, at_least: int, at_most: int) -> None:
+        """Write zeros past ``end``.  They are never a valid record, and the next fsyncs find the
+        file's size and blocks as they need them."""
+        step = min(max(self.segment.end, at_least), at_most)
+        target = min(max(end, self.filled + step), self.capacity)
+        whole, rest = divmod(target - self.filled, len(_ZEROS))
+        # A disk too full for zeros may still have room for the record.
+        with suppress(OSError):
+            self.file.pwrite([_ZEROS] * whole + [_ZEROS[:rest]], self.filled)
+            self.filled = self.segment.size = target
+
+    def cut_back(self) -> None:
+        """Undo a write that failed: no byte after the last record can read as one."""
+        end = self.segment.end
+        if self.file.size() > self.filled:
+            self.file.truncate(self.filled)
+        if end < self.filled:
+            self.file.pwrite(bytes(min(RECORD_HEADER.size, self.filled - end)), end)
+
+
+class SegmentFiles:
+    """The segments before the active one, and the obsolete ones that wait to be recycled.
+
+    A spare is recycled no sooner than ``file_grace_s`` after it was dropped: a reader in another
+    process may be in the middle of it.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        table_uuid: bytes,
+        epoch: int,
+        clock: SegmentClock,
+        segment_bytes: int,
+        file_grace_s: float,
+    ) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._uuid = table_uuid
+        self._epoch = epoch
+        self._clock = clock
+        self._segment_bytes = segment_bytes
+        self._file_grace_s = file_grace_s
+        self._spares: list[tuple[float, Segment]] = []
+        self._next_spare = 0
+        self.sealed: list[Segment] = []
+
+    def path(self, name: str) -> str:
+        return f"{self._directory}/{name}"
+
+    def open_next(self, seq: int, prev_ts: int, prev_lsn: int, size: int) -> ActiveSegment:
+        """A segment without records and with room for ``size`` bytes of them, durable under its name.
+
+        An ``OSError`` leaves nothing behind; ``SyncFailed`` what there is.
+        """
+        path = self.path(segment_name(self._epoch, seq))
+        header = SegmentHeader(self._uuid, self._epoch, seq, prev_ts, prev_lsn)
+        end = SEGMENT_HEADER.size
+        capacity = max(self._segment_bytes, end + size)
+        file: WriteFile | None = None
+        try:
+            file, filled = self._recycle(path, capacity)
+            if file is None:
+                # What an earlier attempt could not remove.
+                self._fs.unlink(path, missing_ok=True)
+                file = self._fs.create(path)
+            file.pwrite(header.pack(), 0)
+            _sync(file)
+            self._sync_directory()
+        except SyncFailed:
+            raise
+        except BaseException:
+            if file is not None:
+                file.close()
+            self._fs.unlink(path, missing_ok=True)
+            raise
+        filled = max(filled, end)
+        segment = Segment(path, self._epoch, seq, end, filled, prev_ts, prev_lsn)
+        return ActiveSegment(segment, file, header.salt(), max(capacity, filled), filled)
+
+    def _recycle(self, path: str, capacity: int) -> tuple[WriteFile | None, int]:
+        """An obsolete segment under a new name, if one has waited long enough and is large enough.
+
+        Its old records are those of another life: their CRC covers another epoch and sequence.
+        """
+        if not self._spares:
+            return None, 0
+        ready_s, spare = self._spares[0]
+        if spare.size < capacity or ready_s > self._clock.monotonic_s():
+            return None, 0
+        del self._spares[0]
+        self._fs.rename(spare.path, path)
+        return self._fs.open_write(path), spare.size
+
+    def drop_first(self) -> None:
+        """Make the oldest sealed segment a spare, or remove it."""
+        segment = self.sealed[0]
+        if segment.size >= self._segment_bytes and len(self._spares) < MAX_SPARES:
+            path = self.path(spare_name(self._next_spare))
+            self._fs.rename(segment.path, path)
+            self._next_spare += 1
+            segment.path = path
+            self._spares.append((self._clock.monotonic_s() + self._file_grace_s, segment))
+        else:
+            self._fs.unlink(segment.path, missing_ok=True)
+        del self.sealed[0]
+
+    def take_over(self, tail: LogTail) -> ActiveSegment:
+        """Copy the records of the last segment to a segment of this epoch, then remove the old one (O3).
+
+        The copy gets its name when it is complete and synced: whoever finds both takes the copy.
+        """
+        last = tail.last_segment()
+        path = self.path(segment_name(self._epoch, last.seq))
+        temporary = path + ".tmp"
+        self._fs.unlink(temporary, missing_ok=True)
+        header = SegmentHeader(self._uuid, self._epoch, last.seq, last.prev_ts, last.prev_lsn)
+        file = self._fs.create(temporary)
+        try:
+            end = self._copy_records(tail, header, file)
+            _sync(file)
+            self._fs.rename(temporary, path)
+            self._sync_directory()
+        finally:
+            file.close()
+        self._fs.unlink(last.path)
+        self.sealed = tail.sealed_segments()
+        self._remove_leftovers(path)
+        segment = Segment(path, self._epoch, last.seq, end, end, tail.last_ts, tail.last_lsn)
+        capacity = max(self._segment_bytes, end)
+        return ActiveSegment(segment, self._fs.open_write(path), header.salt(), capacity, end)
+
+    def _copy_records(self, tail: LogTail, header: SegmentHeader, file: WriteFile) -> int:
+        salt = header.salt()
+        pending: list[Buffer] = [header.pack()]
+        written = 0
+        end = SEGMENT_HEADER.size
+        for r in tail.last_segment_records():
+            length = RECORD_HEADER.size + len(r.payload)
+            padding = PADDING[padded(length) - length]
+            crc = payload_crc((r.payload, padding))
+            fields = (length, r.lsn, r.ts, r.synced_lsn, r.schema_version, r.kind)
+            pending += (record_header(salt, crc, *fields), r.payload, padding)
+            end += padded(length)
+            if end - written >= COPY_BYTES or len(pending) >= COPY_BUFFERS:
+                file.pwrite(pending, written)
+                written = end
+                pending = []
+        if pending:
+            file.pwrite(pending, written)
+        return end
+
+    def _remove_leftovers(self, active: str) -> None:
+        """What lies in the directory and is no part of the log; spares begin their grace again."""
+        known = {active} | {segment.path for segment in self.sealed}
+        ready_s = self._clock.monotonic_s() + self._file_grace_s
+        for name in sorted(self._fs.listdir(self._directory)):
+            path = self.path(name)
+            number = parse_spare_name(name)
+            if number is not None:
+                self._next_spare = max(self._next_spare, number + 1)
+                size = self._fs.stat(path)[0]
+                if size >= self._segment_bytes and len(self._spares) < MAX_SPARES:
+                    self._spares.append((ready_s, Segment(path, 0, 0, 0, size, 0, 0)))
+                    continue
+            elif not name.endswith(".tmp") and (parse_segment_name(name) is None or path in known):
+                continue
+            self._fs.unlink(path, missing_ok=True)
+
+    def _sync_directory(self) -> None:
+        try:
+            self._fs.sync_dir(self._directory)
+        except OSError as error:
+            raise SyncFailed(error) from error
+
+
+def _sync(file: WriteFile) -> None:
+    try:
+        file.sync()
+    except OSError as error:
+        raise SyncFailed(error) from error
