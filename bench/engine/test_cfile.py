@@ -39,7 +39,8 @@ def table() -> pa.Table:
     each = ROWS // HOSTS
     status = np.array(["ok", "warn", "error", "idle", "busy", "down", "new", "lost"], object)
     notes = np.array([f"note number {i}" for i in range(50)], object)
-    note = np.where(rng.random(ROWS) < 0.1, notes[rng.integers(0, 50, ROWS)], None)
+    note = notes[rng.integers(0, 50, ROWS)]
+    note[rng.random(ROWS) >= 0.1] = None
     return pa.table(
         {
             "host": np.repeat([f"host-{i:05d}" for i in range(HOSTS)], each),

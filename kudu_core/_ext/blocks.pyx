@@ -588,7 +588,7 @@ cdef struct Work:
     uint16_t outside[1024]          # positions of exceptions: of the frame,
     uint16_t jumps[1024]            # of the deltas
     uint8_t values[BLOCK_BYTES]     # cells that are not null
-    uint8_t planes[8 * 1024]
+    uint8_t planes[8 * 256]         # of a sample
     int scale                       # of the blocks so far, or SCALE_*
 
 
@@ -659,8 +659,11 @@ cdef void _choose_frame(
     Choice* choice, uint16_t* positions, const int64_t* values, const uint8_t* bad, int64_t n, int width
 ) noexcept nogil:
     """The smallest frame of reference (of 0 bits: a constant), and its exceptions."""
-    choice.bits = kc_window(values, n, n, width, &choice.base)
-    choice.exceptions = kc_outliers(positions, values, bad, n, choice.base, choice.bits)
+    cdef int whole = 0
+    choice.bits = kc_window(values, n, n, width, &choice.base, &whole)
+    choice.exceptions = 0
+    if bad != NULL or not whole:
+        choice.exceptions = kc_outliers(positions, values, bad, n, choice.base, choice.bits)
     choice.kind = FOR if choice.bits else CONSTANT
     choice.bytes = kc_window_bytes(n, choice.bits, choice.exceptions, width)
 
@@ -690,13 +693,15 @@ cdef int64_t _write_frame(
 
 
 cdef void _choose_deltas(Choice* choice, Work* work, int64_t n, int width) noexcept nogil:
-    cdef int64_t i
+    cdef int whole = 0
     choice.kind = DELTA
     kc_deltas(work.deltas, work.integers, n, width)
     # The first delta is not one: it neither widens the window nor is an exception.
-    choice.bits = kc_window(work.deltas + 1, n - 1, n, width, &choice.base)
+    choice.bits = kc_window(work.deltas + 1, n - 1, n, width, &choice.base, &whole)
     work.deltas[0] = choice.base
-    choice.exceptions = kc_outliers(work.jumps, work.deltas, NULL, n, choice.base, choice.bits)
+    choice.exceptions = 0
+    if not whole:
+        choice.exceptions = kc_outliers(work.jumps, work.deltas, NULL, n, choice.base, choice.bits)
     choice.bytes = 8 + kc_window_bytes(n, choice.bits, choice.exceptions, width)
 
 
@@ -773,12 +778,23 @@ cdef int64_t _encode_decimals(
     )
 
 
+cdef bint _planes_pay(
+    Work* work, const uint8_t* values, int64_t n, int width, int64_t limit
+) noexcept nogil:
+    """Whether LZ4 would bring planes of bits below ``limit`` bytes, by the first values."""
+    cdef:
+        int64_t sample = n if n < 256 else 256
+        int64_t size = 8 * width * ((sample + 7) >> 3)
+    kc_shuffle(work.planes, values, sample, width)
+    return kc_shuffled_estimate(work.planes, size) * n < limit * sample
+
+
 cdef int64_t _encode_floats(
     uint8_t* out, Work* work, const uint8_t* values, int64_t n, int width
 ) noexcept nogil:
     """Runs, decimals, a frame of the values' bits, planes of bits, or plain bytes."""
     cdef:
-        int64_t plain = padded(n * width), runs, runs_bytes, limit, size, planes
+        int64_t plain = padded(n * width), runs, runs_bytes, limit, size
         int scale, attempt
         Choice frame
     kc_widen(work.raws, values, n, width, 0 if width == 4 else 1)
@@ -808,14 +824,13 @@ cdef int64_t _encode_floats(
     if runs_bytes < limit:
         return _write_runs(out, values, n, width, runs, 0)
     _choose_frame(&frame, work.outside, work.raws, NULL, n, width)
-    planes = 8 * width * ((n + 7) >> 3)
-    if n >= SHUFFLE_FROM:
-        kc_shuffle(work.planes, values, n, width)
-    if n >= SHUFFLE_FROM and kc_shuffled_estimate(work.planes, planes) < (frame.bytes if frame.bytes < limit else limit) * 9 / 10:
-        write_block_head(out, BITSHUFFLE, 0, NO_SCALE, 0, n, 0, 0)
-        memcpy(out + BLOCK_HEAD_BYTES, work.planes, <size_t>planes)
-        return BLOCK_HEAD_BYTES + planes
     if frame.bytes < limit:
+        limit = frame.bytes
+    if n >= SHUFFLE_FROM and _planes_pay(work, values, n, width, limit * 9 / 10):
+        write_block_head(out, BITSHUFFLE, 0, NO_SCALE, 0, n, 0, 0)
+        kc_shuffle(out + BLOCK_HEAD_BYTES, values, n, width)
+        return BLOCK_HEAD_BYTES + 8 * width * ((n + 7) >> 3)
+    if frame.bytes == limit:
         return _write_frame(out, &frame, work.outside, work.raws, work.raws, n, width, 0, NO_SCALE, 0)
     return 0
 

@@ -9,7 +9,6 @@ cdef extern from *:
     """
     #ifndef KUDU_CORE_BLOCKWORK
     #define KUDU_CORE_BLOCKWORK
-    #include <math.h>
 
     typedef int8_t kc_i8;
     typedef int16_t __attribute__((aligned(1), may_alias)) kc_i16;
@@ -24,7 +23,7 @@ cdef extern from *:
     /* ---------------------------------------------------------------- integers to 64 bits */
 
     /* In an order that int64 has too: unsigned words of 8 bytes lose 2**63. */
-    static void kc_widen(int64_t *restrict out, const uint8_t *restrict in, int64_t n, int width, int is_signed) {
+    KC_CLONES static void kc_widen(int64_t *restrict out, const uint8_t *restrict in, int64_t n, int width, int is_signed) {
         if (is_signed) {
             switch (width) {
                 case 1: KC_EACH_VALUE(out[i] = ((const kc_i8 *)in)[i]); break;
@@ -43,7 +42,7 @@ cdef extern from *:
     }
 
     /* 16-byte integers to their low words; 0 where one does not fit into 64 bits. */
-    static int kc_narrow(int64_t *restrict out, const uint8_t *restrict in, int64_t n) {
+    KC_CLONES static int kc_narrow(int64_t *restrict out, const uint8_t *restrict in, int64_t n) {
         const kc_i64 *words = (const kc_i64 *)in;
         int64_t wide = 0;
         for (int64_t i = 0; i < n; i++) {
@@ -70,14 +69,14 @@ cdef extern from *:
         }
     }
 
-    static int64_t kc_runs(const int64_t *v, int64_t n) {
+    KC_CLONES static int64_t kc_runs(const int64_t *v, int64_t n) {
         int64_t runs = n > 0;
         for (int64_t i = 1; i < n; i++) runs += v[i] != v[i - 1];
         return runs;
     }
 
     /* Differences of neighbours, wrapped to `width` bytes; d[0] is 0. */
-    static void kc_deltas(int64_t *restrict d, const int64_t *restrict v, int64_t n, int width) {
+    KC_CLONES static void kc_deltas(int64_t *restrict d, const int64_t *restrict v, int64_t n, int width) {
         d[0] = 0;
         switch (width) {
             case 1: for (int64_t i = 1; i < n; i++) d[i] = (int8_t)(uint64_t)(v[i] - v[i - 1]); break;
@@ -116,7 +115,7 @@ cdef extern from *:
     }
 
     /* Positions of the values outside base .. base + 2**bits - 1, or marked in `bad` (may be NULL). */
-    static int64_t kc_outliers(uint16_t *out, const int64_t *v, const uint8_t *bad, int64_t n, int64_t base, int bits) {
+    KC_CLONES static int64_t kc_outliers(uint16_t *out, const int64_t *v, const uint8_t *bad, int64_t n, int64_t base, int bits) {
         const uint64_t mask = kc_mask(bits);
         int64_t count = 0;
         if (bad) {
@@ -133,7 +132,7 @@ cdef extern from *:
         return count;
     }
 
-    static int64_t kc_count_outside(const int64_t *v, int64_t n, int64_t base, int bits) {
+    KC_CLONES static int64_t kc_count_outside(const int64_t *v, int64_t n, int64_t base, int bits) {
         const uint64_t mask = kc_mask(bits);
         int64_t count = 0;
         for (int64_t i = 0; i < n; i++) count += (uint64_t)v[i] - (uint64_t)base > mask;
@@ -143,18 +142,23 @@ cdef extern from *:
     #define KC_SAMPLES 32
     #define KC_TRIM 3
 
+    /* Whether the values beyond the trimmed sample reach much further than the sample does. */
+    KC_INLINE int kc_far(uint64_t reach, uint64_t inner) { return reach / 2 > inner; }
+
     /* Base and bits that make a block of these values smallest, others being exceptions.
-       Three candidates: all values, a window upward from the least, one around the median of a
-       sample.  A sample without outliers ends the search: most blocks have none. */
-    static int kc_window(const int64_t *v, int64_t n, int64_t slots, int width, int64_t *base) {
-        int64_t least = v[0], most = v[0], sample[KC_SAMPLES], best_bytes, tail;
+       A sample without outliers ends the search: most blocks have none.  With outliers above only,
+       the window begins at the least value; else it lies around the median of the sample.
+       `whole` says that no value is outside. */
+    KC_CLONES static int kc_window(const int64_t *v, int64_t n, int64_t slots, int width, int64_t *base, int *whole) {
+        int64_t least = v[0], most = v[0], sample[KC_SAMPLES], best_bytes, tail = 0;
         int full, bits, best = -1;
-        uint32_t count[2][65];
+        uint32_t count[4][65];
         for (int64_t i = 1; i < n; i++) {
             least = v[i] < least ? v[i] : least;
             most = v[i] > most ? v[i] : most;
         }
         *base = least;
+        *whole = 1;
         full = kc_bit_length((uint64_t)most - (uint64_t)least);
         if (full == 0 || n < KC_SAMPLES) return full;
         for (int k = 0; k < KC_SAMPLES; k++) {
@@ -163,55 +167,54 @@ cdef extern from *:
             for (; j > 0 && sample[j - 1] > x; j--) sample[j] = sample[j - 1];
             sample[j] = x;
         }
-        if (kc_bit_length((uint64_t)sample[KC_SAMPLES - 1 - KC_TRIM] - (uint64_t)sample[KC_TRIM]) >= full)
-            return full;
+        const int64_t low_end = sample[KC_TRIM], high_end = sample[KC_SAMPLES - 1 - KC_TRIM];
+        const uint64_t inner = (uint64_t)high_end - (uint64_t)low_end;
+        const int below = kc_far((uint64_t)low_end - (uint64_t)least, inner);
+        if (!below && !kc_far((uint64_t)most - (uint64_t)high_end, inner)) return full;
 
         best_bytes = kc_window_bytes(slots, full, 0, width);
         memset(count, 0, sizeof count);
-        for (int64_t i = 0; i < n; i++) count[i & 1][kc_bit_length((uint64_t)v[i] - (uint64_t)least)]++;
-        tail = 0;
-        for (bits = full - 1; bits >= 0; bits--) {
-            tail += count[0][bits + 1] + count[1][bits + 1];
-            if (2 * tail > n) break;
-            int64_t bytes = kc_window_bytes(slots, bits, tail, width);
-            if (bytes < best_bytes) { best_bytes = bytes; best = bits; }
+        if (!below) {
+            for (int64_t i = 0; i < n; i++) count[i & 3][kc_bit_length((uint64_t)v[i] - (uint64_t)least)]++;
+            for (bits = full - 1; bits >= 0; bits--) {
+                for (int k = 0; k < 4; k++) tail += count[k][bits + 1];
+                if (2 * tail > n) break;
+                int64_t bytes = kc_window_bytes(slots, bits, tail, width);
+                if (bytes < best_bytes) { best_bytes = bytes; best = bits; }
+            }
+            *whole = best < 0;
+            return best < 0 ? full : best;
         }
 
-        /* Around the median m: level b holds m - 2**b .. m + 2**b - 1. */
-        const int64_t middle = sample[KC_SAMPLES / 2];
-        int level = -1;
+        /* Level b holds median - 2**b .. median + 2**b - 1. */
+        const int64_t median = sample[KC_SAMPLES / 2];
         int64_t level_bytes = best_bytes;
-        memset(count, 0, sizeof count);
+        int level = -1;
         for (int64_t i = 0; i < n; i++) {
-            int64_t d = (int64_t)((uint64_t)v[i] - (uint64_t)middle);
-            count[i & 1][kc_bit_length((uint64_t)(d ^ (d >> 63)))]++;
+            int64_t d = (int64_t)((uint64_t)v[i] - (uint64_t)median);
+            count[i & 3][kc_bit_length((uint64_t)(d ^ (d >> 63)))]++;
         }
-        tail = 0;
         for (bits = 62; bits >= 0; bits--) {
-            tail += count[0][bits + 1] + count[1][bits + 1];
+            for (int k = 0; k < 4; k++) tail += count[k][bits + 1];
             if (2 * tail > n) break;
             /* The values inside may need one bit less than the level allows. */
             int64_t bytes = kc_window_bytes(slots, bits, tail, width);
             if (bytes < level_bytes) { level_bytes = bytes; level = bits; }
         }
-        if (level >= 0) {
-            const uint64_t reach = (uint64_t)1 << level;
-            int64_t low = middle, high = middle;
-            for (int64_t i = 0; i < n; i++) {
-                if ((uint64_t)v[i] - (uint64_t)middle + reach < 2 * reach) {
-                    low = v[i] < low ? v[i] : low;
-                    high = v[i] > high ? v[i] : high;
-                }
-            }
-            bits = kc_bit_length((uint64_t)high - (uint64_t)low);
-            for (int narrower = 0; narrower < 2 && bits >= narrower; narrower++) {
-                int64_t start = low;
-                if (narrower) start = middle - (int64_t)(kc_mask(bits - 1) / 2);
-                int64_t bytes = kc_window_bytes(slots, bits - narrower, kc_count_outside(v, n, start, bits - narrower), width);
-                if (bytes < best_bytes) { best_bytes = bytes; best = bits - narrower; *base = start; }
+        if (level < 0) return full;
+        const uint64_t reach = (uint64_t)1 << level;
+        int64_t low = median, high = median;
+        for (int64_t i = 0; i < n; i++) {
+            if ((uint64_t)v[i] - (uint64_t)median + reach < 2 * reach) {
+                low = v[i] < low ? v[i] : low;
+                high = v[i] > high ? v[i] : high;
             }
         }
-        return best >= 0 ? best : full;
+        bits = kc_bit_length((uint64_t)high - (uint64_t)low);
+        if (kc_window_bytes(slots, bits, kc_count_outside(v, n, low, bits), width) >= best_bytes) return full;
+        *base = low;
+        *whole = 0;
+        return bits;
     }
 
     /* ---------------------------------------------------------------- decimals */
@@ -226,11 +229,16 @@ cdef extern from *:
     KC_INLINE double kc_double_of(uint64_t b) { double x; memcpy(&x, &b, 8); return x; }
     KC_INLINE uint32_t kc_bits_of_float(float x) { uint32_t b; memcpy(&b, &x, 4); return b; }
 
+    /* To the nearest integer; beyond 2**52 there is nothing else. */
+    KC_INLINE double kc_round(double x) {
+        const double all = 4503599627370496.0;
+        if (!(x > -all && x < all)) return x;
+        return x < 0 ? (x - all) + all : (x + all) - all;
+    }
+
     /* The integer m with m / 10**k == x bit for bit and |m| < limit; 0 where there is none. */
     KC_INLINE int kc_decimal_cell(double x, double power, double limit, int single, int64_t *m) {
-        double y = x * power;
-        if (!(y > -limit && y < limit)) return 0;
-        y = nearbyint(y);
+        const double y = kc_round(x * power);
         if (!(y > -limit && y < limit)) return 0;
         *m = (int64_t)y;
         if (single) return kc_bits_of_float((float)*m / (float)power) == kc_bits_of_float((float)x);
@@ -238,7 +246,7 @@ cdef extern from *:
     }
 
     /* Integers of n values for scale k; marks those that are none and returns how many. */
-    static int64_t kc_decimals(int64_t *restrict m, uint8_t *restrict bad, const uint8_t *restrict in, int64_t n, int width, int k) {
+    KC_CLONES static int64_t kc_decimals(int64_t *restrict m, uint8_t *restrict bad, const uint8_t *restrict in, int64_t n, int width, int k) {
         const double power = kc_powers[k];
         uint64_t wrong[KC_BLOCK], any = 0;
         int64_t count = 0;
@@ -289,14 +297,15 @@ cdef extern from *:
     static int kc_pick_scale(const uint8_t *in, int64_t n, int width) {
         const int scales = width == 8 ? 10 : 6, samples = n < 64 ? (int)n : 64;
         const double limit = width == 8 ? 9007199254740992.0 : 16777216.0;
-        int fits[10] = {0}, covered = 0, best = -1;
+        int fits[10] = {0}, covered = 0, best = -1, any = 0;
         double best_cost = 0.75 * samples * 8 * width;
         for (int s = 0; s < samples; s++) {
+            if (s == 16 && !any) return -1;
             const int64_t i = s * n / samples;
             const double x = width == 8 ? ((const kc_f64 *)in)[i] : (double)((const kc_f32 *)in)[i];
             int64_t m;
             for (int k = 0; k < scales; k++)
-                if (kc_decimal_cell(x, kc_powers[k], limit, width == 4, &m)) { fits[k]++; break; }
+                if (kc_decimal_cell(x, kc_powers[k], limit, width == 4, &m)) { fits[k]++; any = 1; break; }
         }
         for (int k = 0; k < scales; k++) {
             covered += fits[k];
@@ -309,7 +318,7 @@ cdef extern from *:
 
     /* Integers in `out` (int64 or int32, as wide as the float) to floats, in place.  `small`: all
        lie within +-2**51. */
-    static void kc_to_floats(uint8_t *out, int64_t n, int width, int k, int small) {
+    KC_CLONES static void kc_to_floats(uint8_t *out, int64_t n, int width, int k, int small) {
         if (width == 8) {
             const double power = kc_powers[k];
             kc_u64 *v = (kc_u64 *)out;
@@ -443,7 +452,9 @@ cdef extern from *:
     int64_t kc_outliers(
         uint16_t* out, const int64_t* values, const uint8_t* bad, int64_t n, int64_t base, int bits
     ) noexcept nogil
-    int kc_window(const int64_t* values, int64_t n, int64_t slots, int width, int64_t* base) noexcept nogil
+    int kc_window(
+        const int64_t* values, int64_t n, int64_t slots, int width, int64_t* base, int* whole
+    ) noexcept nogil
     int64_t kc_decimals(
         int64_t* integers, uint8_t* bad, const uint8_t* data, int64_t n, int width, int scale
     ) noexcept nogil

@@ -1,14 +1,14 @@
-"""Read one column: ranges of rows, single cells, zones.
+"""Read one column: ranges of rows and single cells.
 
 Pages that the cache lacks come by one system call per run, and decode straight into the buffer that
-is returned.  Nothing that a file says is believed before it was checked.
+is returned.
 """
 
 from __future__ import annotations
 
-import threading
+import copy
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,279 +16,26 @@ import numpy.typing as npt
 
 from kudu_core._ext import blocks
 from kudu_core._ext.status import PageError
-from kudu_core.cfile import page as pages
-from kudu_core.cfile import zone as zones
+from kudu_core.cfile.column_pages import ColumnPages
 from kudu_core.cfile.container import (
-    HEADER,
-    SECTION_DICTIONARY,
-    SECTION_PAGE_INDEX,
-    Extent,
     FileReader,
 )
-from kudu_core.cfile.page import ENCODING_CODES, ENCODING_VALUES, PAGE_BITS, PAGE_ROWS
+from kudu_core.cfile.page import PAGE_BITS, PAGE_ROWS
 from kudu_core.cfile.specs import (
-    DICTIONARY_HEAD,
-    DICTIONARY_WORDS,
-    INDEX_ENTRY,
-    INDEX_HEAD,
-    ROLES,
-    ROWS_LIMIT,
-    ZONE_FLAGS,
-    ZONE_HIGH_CUT,
-    ZONE_HIGH_OPEN,
-    ZONE_LOW_CUT,
-    ZONE_PRESENT,
-    ColumnSpec,
     allocate,
-    code_width,
-    word,
-    zone_width,
 )
-from kudu_core.cfile.zone import STRING_ZONE_BYTES, Zone
 from kudu_core.common.rowblock import ColumnBuffers
-from kudu_core.common.types import ColumnType
 from kudu_core.errors import InvalidArgument
 
 if TYPE_CHECKING:
     U8 = npt.NDArray[np.uint8]
 
 
-def need(reader: FileReader, found: Any, what: str, lower: int, upper: int) -> int:
-    """``found`` as an integer of [lower, upper], or Corruption of the footer."""
-    if type(found) is not int or not lower <= found <= upper:
-        reader.damaged(reader.footer_extent.offset, f"footer: {what} is {found!r}")
-    return found
-
-
-def need_extent(reader: FileReader, found: Any, what: str) -> Extent:
-    """``found`` as a piece of the file between header and footer, or Corruption."""
-    if type(found) is not list or len(found) != 2:
-        reader.damaged(reader.footer_extent.offset, f"footer: {what} is {found!r}")
-    end = reader.footer_extent.offset
-    offset = need(reader, found[0], what, HEADER.size, end)
-    return Extent(offset, need(reader, found[1], what, 0, end - offset))
-
-
 BLOCK_KINDS = ("plain", "constant", "for", "delta", "rle", "bitshuffle", "string", "prefix")
 
 
-class ColumnReader:
-    """One stored column of an open file.
-
-    Its page index and dictionary are read when first used, and kept.  Thread safe.
-    """
-
-    def __init__(self, file: FileReader, entry: Any) -> None:
-        """``entry`` comes from the footer and is believed in nothing."""
-        self.file = file
-        footer_at = file.footer_extent.offset
-        if not isinstance(entry, dict):
-            file.damaged(footer_at, "footer: a column is not an object")
-        self.rows = need(file, entry.get("rows"), "rows of a column", 0, ROWS_LIMIT)
-        role, nullable = entry.get("role"), entry.get("nullable")
-        if role not in ROLES or type(nullable) is not bool or type(entry.get("type")) is not str:
-            file.damaged(footer_at, "footer: role, type or nullability of a column")
-        try:
-            type_ = ColumnType.parse(entry["type"])
-            self.zone = Zone.from_json(entry["zone"])
-        except (InvalidArgument, ValueError, KeyError, TypeError) as error:
-            file.damaged(footer_at, f"footer: type or zone of a column: {error}")
-        for bound in (self.zone.minimum, self.zone.maximum):
-            if bound is not None and type_.width and len(bound) != type_.width:
-                file.damaged(footer_at, "footer: a bound of a column has another width")
-        self.spec = ColumnSpec(need(file, entry.get("id"), "column id", -16, 1 << 31), type_, nullable, role)
-        self.extent = need_extent(file, entry.get("pages"), "pages of a column")
-        self.index_extent = need_extent(file, entry.get("index"), "page index of a column")
-        self.words: int | None = None
-        self.dictionary_extent: Extent | None = None
-        if entry.get("words") is not None:
-            self.words = need(file, entry["words"], "words of a column", 1, DICTIONARY_WORDS)
-            self.dictionary_extent = need_extent(file, entry.get("dictionary"), "dictionary of a column")
-            if type_.width:
-                file.damaged(footer_at, "footer: a dictionary of a column that holds no strings")
-        self.page_count = (self.rows + PAGE_ROWS - 1) // PAGE_ROWS
-        self.encoding = ENCODING_VALUES if self.words is None else ENCODING_CODES
-        # How values lie in pages: a dictionary's codes are a fixed column.
-        self.width = type_.width if self.words is None else code_width(self.words)
-        self._bound_width = zone_width(type_.width, self.words)
-        self._mutex = threading.Lock()  # guards the lazy loading below
-        self._index: Any = None
-        self._offsets: list[int] = []
-        self._sizes: list[int] = []
-        self._nulls: list[int] = []
-        self._dictionary: ColumnBuffers | None = None
-        self._zones: list[Zone] | None = None
-
-    @property
-    def stored_bytes(self) -> int:
-        """Bytes of pages, page index and dictionary in the file."""
-        dictionary = 0 if self.dictionary_extent is None else self.dictionary_extent.length
-        return self.extent.length + self.index_extent.length + dictionary
-
-    # ------------------------------------------------------------------ index, zones, dictionary
-
-    def index(self) -> Any:
-        """The page index: a structured array (offset, size, nulls, nans, flags, low, high)."""
-        index = self._index
-        if index is not None:
-            return index
-        with self._mutex:
-            if self._index is None:
-                self._index = self._load_index()
-            return self._index
-
-    def _load_index(self) -> Any:
-        file, at = self.file, self.index_extent.offset
-        width = self._bound_width
-        payload = file.section(self.index_extent, SECTION_PAGE_INDEX)
-        if len(payload) < INDEX_HEAD.size:
-            file.damaged(at, "the page index has no head")
-        count, found_width, reserved = INDEX_HEAD.unpack_from(payload)
-        entry_bytes = INDEX_ENTRY.size + 2 * width
-        if count != self.page_count or found_width != width or reserved:
-            file.damaged(at, f"an index of {count} pages, bounds of {found_width} bytes")
-        if len(payload) != INDEX_HEAD.size + count * entry_bytes:
-            file.damaged(at, f"an index of {count} pages in {len(payload)} bytes")
-        layout = np.dtype(
-            [
-                ("offset", "<u8"),
-                ("size", "<u4"),
-                ("nulls", "<u4"),
-                ("nans", "<u4"),
-                ("flags", "<u4"),
-                ("low", "u1", (width,)),
-                ("high", "u1", (width,)),
-            ]
-        )
-        index = np.frombuffer(payload, layout, offset=INDEX_HEAD.size)
-        offsets, sizes = index["offset"].tolist(), index["size"].tolist()
-        nulls, nans = index["nulls"].tolist(), index["nans"].tolist()
-        expected = self.extent.offset
-        for number in range(count):
-            rows = self.page_rows(number)
-            if offsets[number] != expected or sizes[number] < pages.PAGE_FRAME.size:
-                file.damaged(at, f"page {number} is not where the one before it ends")
-            if nulls[number] + nans[number] > rows:
-                file.damaged(at, f"page {number} counts more nulls than rows")
-            expected += sizes[number]
-        if expected != self.extent.end or (count and bool((index["flags"] > ZONE_FLAGS).any())):
-            file.damaged(at, "the page index does not cover the column's pages")
-        self._offsets, self._sizes, self._nulls = offsets, sizes, nulls
-        return index
-
-    def page_rows(self, number: int) -> int:
-        return min(PAGE_ROWS, self.rows - number * PAGE_ROWS)
-
-    def zones(self) -> list[Zone]:
-        """The zone of every page."""
-        if self._zones is None:
-            self._zones = self._load_zones()
-        return self._zones
-
-    def _load_zones(self) -> list[Zone]:
-        index = self.index()
-        words = None if self.words is None else self.dictionary()
-        result = []
-        for number in range(self.page_count):
-            entry = index[number]
-            nulls, nans, flags = int(entry["nulls"]), int(entry["nans"]), int(entry["flags"])
-            rows = self.page_rows(number)
-            if not flags & ZONE_PRESENT:
-                if nulls + nans != rows:
-                    self.file.damaged(self.index_extent.offset, f"page {number} has values but no bounds")
-                result.append(Zone(None, None, nulls, nans, rows))
-                continue
-            low, high = entry["low"].tobytes(), entry["high"].tobytes()
-            if self.words is not None:
-                assert words is not None
-                first, last = int.from_bytes(low, "little"), int.from_bytes(high, "little")
-                if not first <= last < self.words:
-                    self.file.damaged(self.index_extent.offset, f"page {number}: bounds are not words")
-                cut = zones.cut_bounds(word(words, first), word(words, last))
-                result.append(Zone(cut[0], cut[2], nulls, 0, rows, cut[1], cut[3]))
-            elif self.spec.type.width:
-                result.append(Zone(low, high, nulls, nans, rows))
-            else:
-                if low[0] > STRING_ZONE_BYTES or high[0] > STRING_ZONE_BYTES:
-                    self.file.damaged(self.index_extent.offset, f"page {number}: a bound is too long")
-                result.append(
-                    Zone(
-                        low[1 : 1 + low[0]],
-                        None if flags & ZONE_HIGH_OPEN else high[1 : 1 + high[0]],
-                        nulls,
-                        0,
-                        rows,
-                        not flags & ZONE_LOW_CUT,
-                        not flags & (ZONE_HIGH_CUT | ZONE_HIGH_OPEN),
-                    )
-                )
-        return result
-
-    def dictionary(self) -> ColumnBuffers:
-        """The sorted words; only where ``words`` is not None."""
-        dictionary = self._dictionary
-        if dictionary is not None:
-            return dictionary
-        with self._mutex:
-            if self._dictionary is None:
-                self._dictionary = self._load_dictionary()
-            return self._dictionary
-
-    def _load_dictionary(self) -> ColumnBuffers:
-        assert self.words is not None and self.dictionary_extent is not None
-        file, at = self.file, self.dictionary_extent.offset
-        payload = file.section(self.dictionary_extent, SECTION_DICTIONARY)
-        if len(payload) < DICTIONARY_HEAD.size:
-            file.damaged(at, "the dictionary has no head")
-        words, codec, reserved, reserved_2, raw_bytes = DICTIONARY_HEAD.unpack_from(payload)
-        if words != self.words or reserved or reserved_2:
-            file.damaged(at, f"a dictionary of {words} words, the footer says {self.words}")
-        raw = pages.decompress(file, at, codec, payload[DICTIONARY_HEAD.size :], raw_bytes)
-        start = 4 * (words + 1)
-        if len(raw) < start:
-            file.damaged(at, "the dictionary ends inside its offsets")
-        offsets = np.frombuffer(raw, "<u4", words + 1).astype(np.int64)
-        if offsets[0] or offsets[-1] != len(raw) - start or bool((np.diff(offsets) < 0).any()):
-            file.damaged(at, "the offsets of the dictionary do not cover its words")
-        data = np.frombuffer(raw, np.uint8, offset=start) if len(raw) > start else np.empty(0, np.uint8)
-        return ColumnBuffers(0, words, data, offsets.astype(np.int32), None)
-
-    # ------------------------------------------------------------------ pages
-
-    def payloads(self, numbers: Sequence[int]) -> list[Any]:
-        """The checked payloads of pages, ascending; missing ones come by one read per run."""
-        self.index()
-        offsets, sizes = self._offsets, self._sizes
-        found = self.file.cached([offsets[number] for number in numbers])
-        at = 0
-        while at < len(found):
-            if found[at] is not None:
-                at += 1
-                continue
-            first = number = numbers[at]
-            end = at + 1
-            while end < len(found) and found[end] is None and numbers[end] == number + 1:
-                number += 1
-                end += 1
-            pieces = self.file.read_run(sizes[first : number + 1], offsets[first])
-            for number, piece in enumerate(pieces, first):
-                payload = pages.open_page(
-                    self.file,
-                    piece,
-                    offsets[number],
-                    self.encoding,
-                    self.width,
-                    self.page_rows(number),
-                    self._nulls[number] > 0,
-                )
-                self.file.remember(offsets[number], payload)
-                found[at] = payload
-                at += 1
-        return found
-
-    def _blame(self, number: int, error: PageError) -> None:
-        """Raise Corruption for a page that passed its CRC and does not decode."""
-        self.file.damaged(self._offsets[number] + pages.PAGE_FRAME.size + error.offset, error.reason)
+class ColumnReader(ColumnPages):
+    """Reads the values of one column.  Thread safe."""
 
     # ------------------------------------------------------------------ ranges of rows
 
@@ -454,24 +201,17 @@ class ColumnReader:
             "blocks": dict(kinds.most_common()),
         }
 
-    def extents(self) -> list[Extent]:
-        """Where the column lies: dictionary, pages, page index."""
-        dictionary = [] if self.dictionary_extent is None else [self.dictionary_extent]
-        return [*dictionary, self.extent, self.index_extent]
-
     def verify(self) -> None:
         """Read and decode everything, past the cache; raises Corruption at the first damage."""
-        fresh = ColumnReader.__new__(ColumnReader)
-        fresh.__dict__.update(self.__dict__)
+        fresh = copy.copy(self)
         fresh.file = _uncached(self.file)
         fresh._index = fresh._dictionary = fresh._zones = None
-        fresh._mutex = threading.Lock()
         page_zones = fresh.zones()
         for number in range(self.page_count):
             lower = number * PAGE_ROWS
             column = fresh.read_stored(lower, lower + self.page_rows(number))
             if column.null_count != page_zones[number].null_count:
-                self.file.damaged(self._offsets[number], "the page index counts other nulls")
+                self.file.damaged(fresh._offsets[number], "the page index counts other nulls")
 
 
 class _Uncached:
@@ -492,11 +232,3 @@ class _Uncached:
 
 def _uncached(file: FileReader) -> Any:
     return _Uncached(file)
-
-
-def column_entries(file: FileReader) -> list[Mapping[str, Any]]:
-    """The footer's list of columns."""
-    found = file.footer.get("columns")
-    if not isinstance(found, list):
-        file.damaged(file.footer_extent.offset, "footer: no list of columns")
-    return found

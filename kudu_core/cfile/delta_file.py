@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from kudu_core.cfile.column_reader import ColumnReader, column_entries, need
+from kudu_core.cfile.column_pages import column_entries, need
+from kudu_core.cfile.column_reader import ColumnReader
 from kudu_core.cfile.column_writer import write_column
 from kudu_core.cfile.container import KIND_DELTA, Extent, FileReader, FileWriter
 from kudu_core.cfile.page import PAGE_ROWS
@@ -226,6 +227,27 @@ class DeltaFile:
         self.min_ts = self.max_ts = None
         if self._ts is not None:
             self.min_ts, self.max_ts = _limits(self._ts)
+
+    @property
+    def meta(self) -> DeltaMeta:
+        """What ``write_delta_file`` returned."""
+        return DeltaMeta(
+            self.kind,
+            self.entry_count,
+            self.file.size,
+            self.file.footer_crc,
+            self.min_ts,
+            self.max_ts,
+            self.min_rowid,
+            self.max_rowid,
+            self.delete_count,
+            self.reinsert_count,
+            self.updates_per_column,
+            {
+                id_: {"bytes": column.stored_bytes, **column.zone.to_json()}
+                for id_, column in self._values.items()
+            },
+        )
 
     @property
     def has_timestamps(self) -> bool:

@@ -173,7 +173,8 @@ class KeyReader:
         at = key_kernel.lower_bound(block_data, block_offsets, data, offsets)
         after = key_kernel.lower_bound(block_data, block_offsets, data, offsets, upper=True)
         rowids = chunk[np.minimum(at // BLOCK_ROWS, len(chunk) - 1)] * BLOCK_ROWS + at % BLOCK_ROWS
-        return np.where(after > at, rowids, -1)
+        found: I64 = np.where(after > at, rowids, -1)
+        return found
 
     def _find_numbers(
         self, chunk: I64, ranges: list[tuple[int, int]], sought: list[Any], block_of: I64
@@ -197,7 +198,8 @@ class KeyReader:
         at = search(cells, wanted, position)
         for cell, want in zip(cells, wanted, strict=True):
             possible &= cell[at] == want
-        return np.where(possible, block_of * BLOCK_ROWS + (at - position * BLOCK_ROWS), -1)
+        rowids: I64 = np.where(possible, block_of * BLOCK_ROWS + (at - position * BLOCK_ROWS), -1)
+        return rowids
 
     def lower_bound(self, key: bytes) -> int:
         """How many rows have a smaller key; ``key`` may be a prefix."""
@@ -269,7 +271,8 @@ def _search_many(cells: list[Any], wanted: list[Any], position: I64) -> I64:
         less &= lower < upper
         lower = np.where(less, middle + 1, lower)
         upper = np.where(less, upper, np.maximum(middle, lower))
-    return np.minimum(lower, end - 1)
+    result: I64 = np.minimum(lower, end - 1)
+    return result
 
 
 def _search_few(cells: list[Any], wanted: list[Any], position: I64) -> I64:

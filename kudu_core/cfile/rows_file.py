@@ -20,19 +20,20 @@ import numpy.typing as npt
 
 from kudu_core._ext import bloom as bloom_kernel
 from kudu_core._ext import keys as key_kernel
-from kudu_core.cfile.column_reader import ColumnReader, column_entries, need, need_extent
+from kudu_core.cfile.column_pages import column_entries, need, need_extent
+from kudu_core.cfile.column_reader import ColumnReader
 from kudu_core.cfile.column_writer import write_column
 from kudu_core.cfile.container import (
     KIND_ROWS,
     SECTION_BLOOM,
     SECTION_KEY_INDEX,
     Extent,
+    FileMeta,
     FileReader,
     FileWriter,
 )
 from kudu_core.cfile.key_reader import KeyReader
-from kudu_core.cfile.page import BLOCK_ROWS
-from kudu_core.cfile.page import PAGE_ROWS as PAGE_ROWS  # scans are planned by pages
+from kudu_core.cfile.page import BLOCK_ROWS, PAGE_ROWS
 from kudu_core.cfile.specs import KEY_INDEX_HEAD, ColumnSpec
 from kudu_core.cfile.zone import Zone
 from kudu_core.common.rowblock import ColumnBuffers
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
     U8 = npt.NDArray[np.uint8]
     I64 = npt.NDArray[np.int64]
     U64 = npt.NDArray[np.uint64]
+
+# PAGE_ROWS too: scans are planned by pages.
+__all__ = ["PAGE_ROWS", "EncodedKeys", "RowsFile", "RowsMeta", "write_rows_file"]
 
 KEYS_ID = -1
 INSERT_TIME_ID = -2
@@ -158,22 +162,32 @@ def write_rows_file(
     except BaseException:
         writer.abort()
         raise
+    return _meta(rows, entries, file, (min_key, max_key), 0 if bloom is None else bloom.length, key_bytes)
+
+
+def _meta(
+    rows: int,
+    entries: Sequence[dict[str, Any]],
+    file: FileMeta,
+    bounds: tuple[bytes, bytes],
+    bloom_bytes: int,
+    key_bytes: int,
+) -> RowsMeta:
     inserts = next((entry["zone"] for entry in entries if entry["role"] == "insert_time"), None)
+    times: tuple[int | None, int | None] = (None, None)
+    if inserts is not None and rows:
+        first, last = (int.from_bytes(bytes.fromhex(inserts[end]), "little") for end in ("min", "max"))
+        times = first, last
+    stats = {entry["id"]: {"bytes": _stored_bytes(entry), **entry["zone"]} for entry in entries}
     return RowsMeta(
         rows,
         file.size,
         file.footer_crc,
-        min_key,
-        max_key,
-        {
-            entry["id"]: {"bytes": _stored_bytes(entry), **entry["zone"]}
-            for entry in entries
-            if entry["id"] >= 0
-        },
-        0 if bloom is None else bloom.length,
+        *bounds,
+        {id_: stat for id_, stat in stats.items() if id_ >= 0},
+        bloom_bytes,
         key_bytes,
-        None if inserts is None or not rows else int.from_bytes(bytes.fromhex(inserts["min"]), "little"),
-        None if inserts is None or not rows else int.from_bytes(bytes.fromhex(inserts["max"]), "little"),
+        *times,
     )
 
 
@@ -284,6 +298,23 @@ class RowsFile:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    @property
+    def meta(self) -> RowsMeta:
+        """What ``write_rows_file`` returned."""
+        entries = column_entries(self.file)
+        index, bloom = self._key_index_extent, self._bloom_extent
+        key_bytes = 0 if index is None else index.length
+        if self._keys_column is not None:
+            key_bytes += self._keys_column.stored_bytes
+        return _meta(
+            self.rows,
+            entries,
+            FileMeta(self.file.size, self.file.footer_crc),
+            (self.min_key, self.max_key),
+            0 if bloom is None else bloom.length,
+            key_bytes,
+        )
 
     # ------------------------------------------------------------------ columns
 

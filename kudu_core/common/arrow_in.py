@@ -116,7 +116,7 @@ def _of_iterable(data: Iterable[Any], schema: Schema | None) -> Iterator[pa.Reco
 
 def _of_rows(rows: Sequence[Mapping[str, Any]], schema: Schema | None) -> Iterator[pa.RecordBatch]:
     """A row without a column differs from one with NULL there, so each run of like rows is a batch."""
-    for names, run in groupby(rows, lambda row: frozenset(row)):
+    for names, run in groupby(rows, frozenset):
         group = list(run)
         if not names:
             raise InvalidArgument("a row without any column")

@@ -83,11 +83,8 @@ def compile_where(where: Any, schema: Schema) -> Filter | None:
         if where is None:
             return None
     node = expressions.parse(where)
-    if node is None:
-        # Not understood: it may refer to any column.
-        names = set(schema.names)
-    else:
-        names = expressions.references(node)
+    # Not understood, it may refer to any column.
+    names = set(schema.names) if node is None else expressions.references(node)
     for name in sorted(names):
         schema.column(name)
     terms = () if node is None else terms_of(node, schema)

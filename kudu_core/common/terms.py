@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from math import ceil, floor, isfinite, isnan
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,19 +26,6 @@ from kudu_core.errors import InvalidArgument
 _t = pa.types
 # Integers of larger size are rounded when Arrow compares them as doubles.
 _EXACT_IN_DOUBLE = 1 << 53
-
-
-class Zone(Protocol):
-    """What is known of some cells of one column (``cfile.zone.Zone``)."""
-
-    @property
-    def null_count(self) -> int: ...
-    @property
-    def nan_count(self) -> int: ...
-    @property
-    def rows(self) -> int: ...
-    def bounds(self, type_: ColumnType, /) -> tuple[Any, Any]:
-        """Minimum and maximum as Python values, strings perhaps as bytes, None where not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +65,6 @@ class Term:
         low = None if minimum is None else _comparable(minimum)
         high = None if maximum is None else _comparable(maximum)
         return self._within(low, high)
-
-    def may_match_zone(self, zone: Zone) -> bool:
-        """``may_match`` of a zone map."""
-        if self.op in ("is_null", "not_null") or zone.null_count + zone.nan_count >= zone.rows:
-            return self.may_match(None, None, zone.null_count, zone.nan_count, zone.rows)
-        minimum, maximum = zone.bounds(self.type)
-        return self.may_match(minimum, maximum, zone.null_count, zone.nan_count, zone.rows)
 
     def _within(self, low: Any, high: Any) -> bool:
         value = self._sought

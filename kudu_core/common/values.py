@@ -14,7 +14,7 @@ Physical values of a key type compare as the cells do.
 from __future__ import annotations
 
 import base64
-import datetime
+import datetime as dt
 import decimal
 import math
 import operator
@@ -38,10 +38,10 @@ from kudu_core.errors import InvalidArgument
 
 Physical = int | float | bool | bytes
 
-_EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
-_EPOCH = datetime.datetime(1970, 1, 1)
-_EPOCH_UTC = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_MICROSECOND = datetime.timedelta(microseconds=1)
+_EPOCH_DAY = dt.date(1970, 1, 1).toordinal()
+_EPOCH = dt.datetime(1970, 1, 1)
+_EPOCH_UTC = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MICROSECOND = dt.timedelta(microseconds=1)
 # Wide enough for 38 digits scaled by 38 more, so that scaling never rounds unseen.
 _EXACT = decimal.Context(prec=100, traps=[decimal.Inexact, decimal.InvalidOperation])
 
@@ -60,10 +60,10 @@ def python(type_: ColumnType, value: Physical) -> Any:
         return decimal.Decimal(int(value)).scaleb(-type_.arrow.scale, _EXACT)
     try:
         if type_.is_date:
-            return datetime.date.fromordinal(int(value) + _EPOCH_DAY)
+            return dt.date.fromordinal(int(value) + _EPOCH_DAY)
         if type_.is_timestamp:
             epoch = _EPOCH if type_.arrow.tz is None else _EPOCH_UTC
-            return epoch + datetime.timedelta(microseconds=int(value))
+            return epoch + dt.timedelta(microseconds=int(value))
     except (OverflowError, ValueError):
         raise InvalidArgument(f"{value!r} as {type_} lies outside the years 1 to 9999") from None
     return value
@@ -258,7 +258,7 @@ def _binary(value: Any, what: str) -> Physical:
 def _date(value: Any, what: str) -> Physical:
     if isinstance(value, np.datetime64):
         value = _from_datetime64(value, "D")
-    if not isinstance(value, datetime.date) or isinstance(value, datetime.datetime):
+    if not isinstance(value, dt.date) or isinstance(value, dt.datetime):
         raise TypeError  # the time of day would be lost
     return value.toordinal() - _EPOCH_DAY
 
@@ -274,7 +274,7 @@ def _timestamp(type_: ColumnType) -> Converter:
             if np.isnat(value) or exact_us != value:
                 raise InvalidArgument(f"{what}: {value!r} is not a whole number of microseconds")
             return int(exact_us.astype(np.int64))
-        if not isinstance(value, datetime.datetime) or not isinstance(value.year, int):
+        if not isinstance(value, dt.datetime) or not isinstance(value.year, int):
             raise TypeError  # pandas' NaT is a datetime whose year is NaN
         if getattr(value, "nanosecond", 0):
             raise InvalidArgument(f"{what}: {value!r} is not a whole number of microseconds")

@@ -95,8 +95,7 @@ class RowsAt(ABC):
 
     def live(self, lower: int, upper: int) -> np.ndarray | None:
         """(n,) uint8, 1 for rows present at the snapshot; None when all of them are."""
-        later = self.inserted_later(lower, upper)
-        live = None if later is None else (~later).view(np.uint8)
+        live: np.ndarray | None = None
         for view in self.views:
             if view.changes_liveness():
                 changed = view.liveness(lower, upper)
@@ -104,6 +103,12 @@ class RowsAt(ABC):
                     if live is None:
                         live = np.ones(upper - lower, np.uint8)
                     delta.set_live(live, lower, *changed)
+        # Last: an UNDO record may revive a row of which nothing had been inserted yet.
+        later = self.inserted_later(lower, upper)
+        if later is not None:
+            if live is None:
+                return (~later).view(np.uint8)
+            live[later] = 0
         return live
 
     def live_cells(self, rows: np.ndarray) -> np.ndarray:

@@ -275,6 +275,12 @@ class Engine:
             if self.lease is not None:
                 self.lease.release()
 
+    def retire(self) -> None:
+        """A reader's engine after ``refresh``: scans that hold its files read on, nothing else does."""
+        self._closed = f"{self.path} was refreshed"
+        if self.tail is not None:
+            self.tail.close()
+
     def abandon(self) -> None:
         """In the child of a fork: let go of the parent's files without touching anything (P1)."""
         self._closed = (

@@ -208,7 +208,7 @@ def _apply_by_key(engine: Engine, part: ingest.Part, ts: int) -> None:
         apply_changes(
             part.tablet,
             ts,
-            1 if op == records.UPDATE else 2,
+            op,
             home.store,
             home.row,
             values_only(engine.schema, block),

@@ -462,6 +462,7 @@ class Table:
         if self._reopen is None:
             return
         fresh = self._reopen()
+        fresh.pool, engine.pool = engine.pool, fresh.pool
         fresh.pins = engine.pins
         fresh.pins.floor = max(fresh.pins.floor, fresh.read_oldest_ts)
         self._engine = fresh

@@ -132,7 +132,7 @@ def apply_net(
                 apply_changes(
                     tablet,
                     ts,
-                    1 if op == records.UPDATE else 2,
+                    op,
                     home.store[at],
                     home.row[at],
                     values_only(prepared.schema, some),

@@ -94,10 +94,9 @@ class Replay:
             if not len(found):
                 return
             block = block.take(found)
-        kind = 1 if op == records.UPDATE else 2
         known = {c.id for c in self._schema.columns}
         values = {i: c for i, c in values_only(self._schema, block).items() if i in known}
-        apply_changes(tablet, ts, kind, homes.store[found], homes.row[found], values)
+        apply_changes(tablet, ts, op, homes.store[found], homes.row[found], values)
 
     def _ingest(self, payload: records.Payload, record: Record, where: str) -> None:
         for position, tablet_id in enumerate(payload.tablets):

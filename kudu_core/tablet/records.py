@@ -17,10 +17,11 @@ import numpy as np
 
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.errors import Corruption
+from kudu_core.rowset import deltas
 
-INSERT = 1
-UPDATE = 2
-DELETE = 3
+UPDATE = deltas.UPDATE
+DELETE = deltas.DELETE
+INSERT = 3
 
 PAYLOAD = struct.Struct("<IIII")
 """Sections, tablets, bytes of JSON, zero."""

@@ -15,6 +15,7 @@ Not known here: what a payload means, tablets, TABLE.  Reading is ``wal.reader``
 from __future__ import annotations
 
 import threading
+from _thread import LockType, allocate_lock
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -60,8 +61,8 @@ class LogOptions:
     ``segment_bytes`` is the size at which a segment is full; a larger record gets a segment of its
     own size.  Zeros are written ahead of the records, so that an fsync finds a file whose size and
     blocks need no journal: as much again as the segment holds, between ``first_fill_bytes`` and
-    ``fill_bytes``; records above ``fill_record_bytes`` gain nothing from it.  ``file_grace_s``: for how long a segment that no checkpoint needs is
-    left as it is before its bytes are used again.
+    ``fill_bytes``; records above ``fill_record_bytes`` gain nothing from it.  ``file_grace_s``: for
+    how long a segment that no checkpoint needs is left as it is before its bytes are used again.
     """
 
     durability: Durability = "sync"
@@ -73,41 +74,31 @@ class LogOptions:
     file_grace_s: float = 60.0
 
 
-class _SyncLock:
-    """The right to fsync, and a place to wait for another's fsync.
+class _Gates:
+    """Threads that wait for the log to advance.
 
-    A plain lock would let the thread that has just synced take it again before those whom its fsync
-    covered had woken: they would wait for nothing, for milliseconds.  Here a release wakes
-    all of them, and only one of those who still need an fsync takes the lock.
+    ``wait`` returns after the next ``open``, or soon without one: the caller looks and comes again.  A
+    gate is a bare lock, whose methods a signal handler cannot cut in two as it can those of
+    ``threading.Condition`` and ``Event``.
     """
 
-    __slots__ = ("_gates", "_lock")
+    __slots__ = ("_closed",)
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._gates: deque[threading.Lock] = deque()
+        self._closed: deque[LockType] = deque()
 
-    def __enter__(self) -> None:
-        self._lock.acquire()
+    def wait(self, still_needed: Callable[[], bool]) -> None:
+        gate = allocate_lock()
+        gate.acquire()
+        self._closed.append(gate)
+        # Whoever opens after this line sees the gate.  The timeout is for one who was interrupted.
+        if still_needed():
+            gate.acquire(timeout=0.25)
 
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+    def open(self) -> None:
         with suppress(IndexError):
             while True:
-                self._gates.popleft().release()
-
-    def enter_or_wait(self) -> bool:
-        """True: the lock is taken.  False: it was released meanwhile, or is about to be."""
-        if self._lock.acquire(blocking=False):
-            return True
-        gate = threading.Lock()
-        gate.acquire()
-        self._gates.append(gate)
-        # Whoever holds the lock now will see the gate.  The timeout is for a holder that was
-        # interrupted between its release and the gates.
-        if self._lock.locked():
-            gate.acquire(timeout=0.25)
-        return False
+                self._closed.popleft().release()
 
 
 class Log:
@@ -118,9 +109,15 @@ class Log:
     of a segment.  ``_sync_lock`` serialises fsyncs, new segments and their removal, so that no two
     threads can share out one error report of the file; it is taken before ``_mutex``, never after.
 
+    Who needs an fsync while one runs does not queue for the lock: the thread that has just synced would
+    take it again before those whom its fsync covered had woken, and they would wait for
+    nothing.  They wait at ``_syncing``, which opens for all of them; those still not covered
+    compete for the lock.
+
     Signals may interrupt any method in the main thread.  What the methods rely on: CPython
     runs a handler between bytecodes, never between a failing call and the first plain store of
-    the ``except`` that catches it, so a failed fsync is always recorded.
+    the ``except`` that catches it, so a failed fsync is always recorded; and never between taking
+    a bare lock and the body of its ``with``.
     """
 
     def __init__(
@@ -146,9 +143,9 @@ class Log:
         self._group = self._options.durability == "group"
 
         self._mutex = threading.Lock()
-        self._sync_lock = _SyncLock()
-        self._advanced = threading.Condition(self._mutex)
-        self._waiting = 0
+        self._sync_lock = threading.Lock()
+        self._syncing = _Gates()
+        self._advancing = _Gates()
 
         self._active: ActiveSegment
         self._committed_file: WriteFile
@@ -169,8 +166,12 @@ class Log:
         self._closed = False
 
         self._thread: threading.Thread | None = None
-        self._wake = threading.Event()
-        self._stop = threading.Event()
+        # Bare locks used as flags: held = nothing to do, released = set.
+        self._work = allocate_lock()
+        self._work.acquire()
+        self._stop = allocate_lock()
+        self._stop.acquire()
+        self._stopping = False
 
         self.fsyncs = 0
         self.records = 0
@@ -231,8 +232,9 @@ class Log:
         nothing more is written, and the next open decides.  Raises ``Poisoned`` or ``Fenced`` if
         the last fsync fails; the files are closed all the same.
         """
-        self._stop.set()
-        self._wake.set()
+        self._stopping = True
+        _set(self._stop)
+        _set(self._work)
         thread, self._thread = self._thread, None
         if thread is not None and thread is not threading.current_thread():
             thread.join()
@@ -289,6 +291,7 @@ class Log:
                     ts = self._append(kind, schema_version, length, body_crc, buffers)
             if not ts:
                 ts = self._append_to_next_segment(kind, schema_version, length, body_crc, buffers)
+                self._syncing.open()
             if self._group:
                 self._ask_log_thread()
         except (OSError, Poisoned, Fenced, Closed):
@@ -347,16 +350,12 @@ class Log:
 
     def _advance(self) -> None:
         """Under the mutex: A and W follow what is in flight and what is durable."""
-        if self._in_flight:
-            applied = next(iter(self._in_flight)) - 1
-        else:
-            applied = self._last_ts
+        applied = next(iter(self._in_flight)) - 1 if self._in_flight else self._last_ts
         self._applied_ts = max(self._applied_ts, applied)
         watermark = min(self._applied_ts, self._durable_ts)
         if watermark > self._committed.ts or self._durable_lsn > self._committed.lsn:
             self._publish(watermark)
-        if self._waiting:
-            self._advanced.notify_all()
+        self._advancing.open()
 
     def _publish(self, watermark: int) -> None:
         """Under the mutex: tell the other processes, then take the new W."""
@@ -380,9 +379,10 @@ class Log:
         ts = min(ts, self._last_record_ts)
         if self._sync:
             self.wait_durable(ts)
-        if self.visible_ts < ts:
-            with self._mutex:
-                self._wait(lambda: self.visible_ts >= ts)
+        while self.visible_ts < ts:
+            if self._failure is not None or self._closed:
+                self._refuse()
+            self._advancing.wait(lambda: self.visible_ts < ts and self._failure is None)
 
     def wait_durable(self, ts: int) -> None:
         """Return when an fsync covers every record <= ``ts``, and run it if nobody else does.
@@ -392,28 +392,18 @@ class Log:
         ts = min(ts, self._last_record_ts)
         try:
             while self._durable_ts < ts:
-                if self._sync_lock.enter_or_wait():
-                    try:
-                        if self._durable_ts < ts:
-                            self._sync_now()
-                    finally:
-                        self._sync_lock.__exit__()
+                if self._sync_lock.locked():
+                    self._syncing.wait(lambda: self._sync_lock.locked() and self._durable_ts < ts)
+                    continue
+                with self._sync_lock:
+                    if self._durable_ts < ts:
+                        self._sync_now()
+                self._syncing.open()
         except (Poisoned, Fenced, Closed):
             raise
         except BaseException:
             self._ask_log_thread()
             raise
-
-    def _wait(self, reached: Callable[[], bool]) -> None:
-        self._waiting += 1
-        try:
-            while not reached():
-                if self._failure is not None or self._closed:
-                    self._refuse()
-                # Bounded, so that a poisoning that was itself interrupted is seen all the same.
-                self._advanced.wait(1.0)
-        finally:
-            self._waiting -= 1
 
     def _sync_now(self) -> None:
         """Under the sync lock, not the mutex: one fsync of all that is appended, then the
@@ -458,25 +448,26 @@ class Log:
         """See that what is appended becomes durable although nobody waits for it."""
         if self._failure is not None or self._closed:
             return
-        if not self._wake.is_set():
-            self._wake.set()
+        if self._work.locked():
+            _set(self._work)
         if self._thread is None:
             with self._mutex:
-                if self._thread is None and not self._stop.is_set():
+                if self._thread is None and not self._stopping:
                     self._thread = threading.Thread(target=self._run, name="kudu-log", daemon=True)
                     self._thread.start()
 
     def _run(self) -> None:
         pause = self._options.group_interval_s if self._group else 0.0
         while True:
-            self._wake.wait()
-            if self._stop.wait(pause):
+            self._work.acquire()
+            self._stop.acquire(timeout=pause)
+            if self._stopping:
                 return
-            self._wake.clear()
             try:
                 with self._sync_lock:
                     if self._last_lsn > self._durable_lsn:
                         self._sync_now()
+                self._syncing.open()
             except (Poisoned, Fenced, Closed):
                 return
 
@@ -540,17 +531,16 @@ class Log:
     def poison(self, error: BaseException) -> None:
         """Stop all writing for good.  What is visible stays readable."""
         self._fail(error)
-        with self._mutex:
-            self._advanced.notify_all()
+        self._advancing.open()
+        self._syncing.open()
 
     def _fail(self, error: BaseException) -> None:
         if self._failure is None:
             self._failure = error
 
     def _fail_and_refuse(self) -> NoReturn:
-        """``_failure`` is set, and this thread does not hold the mutex: wake whoever waits."""
-        with self._mutex:
-            self._advanced.notify_all()
+        """``_failure`` is set: wake whoever waits."""
+        self._advancing.open()
         self._refuse()
 
     def _refuse(self) -> NoReturn:
@@ -560,8 +550,8 @@ class Log:
         if isinstance(cause, Fenced):
             raise Fenced(*cause.args) from cause
         raise Poisoned(
-            f"writing stopped after {type(cause).__name__}: {cause}; what was not acknowledged may or may not "
-            "be there; reopen the table to write again"
+            f"writing stopped after {type(cause).__name__}: {cause}; what was not acknowledged may or may "
+            "not be there; reopen the table to write again"
         ) from cause
 
     # Checkpoints and segments -----------------------------------------------------------------
@@ -583,6 +573,7 @@ class Log:
         self.wait_durable(ts)
         with self._sync_lock:
             self._drop_segments(through)
+        self._syncing.open()
         return ts
 
     def _drop_segments(self, through: int) -> None:
@@ -616,16 +607,14 @@ class Log:
             self._fence_check()
         except (OSError, KuduError) as error:
             self._failure = error
-            self._advanced.notify_all()
-            self._refuse()
+            self._fail_and_refuse()
         self._durable(self._last_record_ts, self._last_lsn)
         seq = old.segment.seq + 1
         try:
             self._active = self._files.open_next(seq, self._last_record_ts, self._last_lsn, size)
         except SyncFailed as failed:
             self._failure = failed.error
-            self._advanced.notify_all()
-            self._refuse()
+            self._fail_and_refuse()
         self._files.sealed.append(old.segment)
         with suppress(OSError):
             old.file.close()
@@ -653,6 +642,11 @@ class Log:
     def bytes_retained(self) -> int:
         """Bytes of the segments' records: what a replay would read."""
         return sum(segment.end for segment in self.segments)
+
+
+def _set(flag: LockType) -> None:
+    with suppress(RuntimeError):
+        flag.release()
 
 
 def _as_bytes(parts: Sequence[Buffer]) -> list[Buffer]:

@@ -198,7 +198,7 @@ class LogTail:
                 self._damaged(
                     source,
                     source.end,
-                    f"the records after {self.last_lsn} are damaged: the next segment follows {following.prev_lsn}",
+                    f"the records after {self.last_lsn} are damaged: {following.prev_lsn} had been synced",
                 )
             self._at += 1
 
@@ -224,7 +224,7 @@ class LogTail:
     def _parse(
         self, source: _Source, start: int, lsn: int, end: int | None = None
     ) -> Iterator[tuple[int, Record]]:
-        """The sound records from ``start`` on, the first of them ``lsn``, up to ``end`` or the first that is not."""
+        """The sound records from ``start``, the first of them ``lsn``, to ``end`` or the first unsound one."""
         salt = segment_salt(self._uuid, source.epoch, source.seq)
         size = source.file.size() if end is None else end
         need = CHUNK
@@ -273,7 +273,7 @@ class LogTail:
             self._damaged(
                 source,
                 source.end,
-                f"record {self.last_lsn + 1} is damaged: the record at byte {later} was written after its fsync",
+                f"record {self.last_lsn + 1} is damaged: that at byte {later} was written after its fsync",
             )
 
     def _search(self, source: _Source, start: int, above_lsn: int, synced_lsn: int) -> int | None:

@@ -60,9 +60,9 @@ SOURCES = {
     "struct array": lambda: TABLE.to_struct_array().chunk(0),
     "polars": lambda: pl.from_arrow(TABLE),
     "duckdb": lambda: duckdb.from_arrow(TABLE),
-    "pandas": lambda: TABLE.to_pandas(),
+    "pandas": TABLE.to_pandas,
     "pandas index": lambda: TABLE.to_pandas().set_index("k"),
-    "dict of lists": lambda: TABLE.to_pydict(),
+    "dict of lists": TABLE.to_pydict,
     "dict of arrays": lambda: {"k": np.array([1, 2, 3]), "s": TABLE["s"]},
     "dict of series": lambda: {"k": pd.Series([1, 2, 3]), "s": pl.Series(["a", None, "c"])},
     "dict of a range": lambda: {"k": range(1, 4), "s": ("a", None, "c")},
@@ -81,9 +81,14 @@ def test_every_source_gives_the_same_rows(source: str) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [TABLE.slice(0, 0), TABLE.slice(0, 0).to_reader(), pl.from_arrow(TABLE).clear(), {"k": [], "s": []},  # type: ignore[union-attr]
-     TABLE.to_pandas().iloc[:0]],
-)  # fmt: skip
+    [
+        TABLE.slice(0, 0),
+        TABLE.slice(0, 0).to_reader(),
+        pl.from_arrow(TABLE).clear(),
+        {"k": [], "s": []},  # type: ignore[union-attr]
+        TABLE.to_pandas().iloc[:0],
+    ],
+)
 def test_no_rows_still_show_their_columns(data: object) -> None:
     (batch,) = batches(data)
     assert batch.num_rows == 0
@@ -198,15 +203,21 @@ FITS = [
     ("date32", pa.array([T0.date()], pa.date64()), [T0.date()]),
     ("timestamp[us]", pa.array([T0], pa.timestamp("s")), [T0]),
     ("timestamp[us]", pa.array([T0], pa.timestamp("ns")), [T0]),
-    ("timestamp[us,UTC]", pa.array([0], pa.timestamp("ms", "Asia/Tokyo")), [dt.datetime(1970, 1, 1, tzinfo=dt.UTC)]),
+    (
+        "timestamp[us,UTC]",
+        pa.array([0], pa.timestamp("ms", "Asia/Tokyo")),
+        [dt.datetime(1970, 1, 1, tzinfo=dt.UTC)],
+    ),
     ("decimal128(10,2)", pa.array([D("1.2000")]), [D("1.20")]),
     ("decimal128(10,2)", pa.array([7, None]), [D("7.00"), None]),
     ("decimal128(38,10)", pa.array([2**64 - 1], pa.uint64()), [D(2**64 - 1)]),
     ("decimal128(38,0)", pa.array([D(10) ** 37], pa.decimal256(76, 10)), [D(10) ** 37]),
-]  # fmt: skip
+]
 
 
-@pytest.mark.parametrize(("name", "array", "expected"), FITS, ids=lambda v: str(getattr(v, "type", "")) or None)
+@pytest.mark.parametrize(
+    ("name", "array", "expected"), FITS, ids=lambda v: str(getattr(v, "type", "")) or None
+)
 def test_a_cast_keeps_every_value(name: str, array: pa.Array, expected: list[object]) -> None:
     assert _one(name, array) == expected
 

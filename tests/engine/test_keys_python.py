@@ -50,7 +50,7 @@ GOLDEN = [
     (("date32",), (dt.date(1970, 1, 2),), "80000001"),
     (("timestamp[us]",), (dt.datetime(1969, 12, 31, 23, 59, 59, 999999),), "7fffffffffffffff"),
     (("decimal128(4,1)",), (D("-0.1"),), "7f" + "ff" * 15),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("types", "key", "encoded"), GOLDEN)
@@ -70,8 +70,14 @@ CELLS: dict[str, st.SearchStrategy[Any]] = {
     "timestamp[us,UTC]": st.datetimes(timezones=st.just(dt.UTC)),
     "decimal128(20,3)": st.integers(-(10**20) + 1, 10**20 - 1).map(lambda n: D(n).scaleb(-3)),
 }
-SHAPES = [("int64",), ("string",), ("string", "string"), ("int8", "string", "uint32"), ("binary", "int64"),
-          ("date32", "timestamp[us,UTC]", "decimal128(20,3)", "binary")]  # fmt: skip
+SHAPES = [
+    ("int64",),
+    ("string",),
+    ("string", "string"),
+    ("int8", "string", "uint32"),
+    ("binary", "int64"),
+    ("date32", "timestamp[us,UTC]", "decimal128(20,3)", "binary"),
+]
 
 
 @pytest.mark.parametrize("types", SHAPES)
@@ -80,7 +86,8 @@ def test_bytes_order_as_values_do_and_both_ways_agree(types: tuple[str, ...], da
     schema = _schema(*types)
     keys = data.draw(st.lists(st.tuples(*(CELLS[name] for name in types)), min_size=1, max_size=12))
     columns = [
-        pa.array(cells, c.type.arrow) for cells, c in zip(zip(*keys, strict=True), schema.columns, strict=True)
+        pa.array(cells, c.type.arrow)
+        for cells, c in zip(zip(*keys, strict=True), schema.columns, strict=True)
     ]
     block = conform(schema, pa.RecordBatch.from_arrays(columns, names=list(schema.names))).block
     encoded = encode_keys(schema, block)
@@ -137,9 +144,16 @@ def test_a_wrong_key_names_the_column(types: tuple[str, ...], key: object, named
 
 @pytest.mark.parametrize(
     ("types", "encoded"),
-    [(("int64",), "00"), (("int64",), "00" * 9), (("string", "int8"), "61"), (("string", "int8"), "610080"),
-     (("string", "int8"), "6100028000"), (("string", "int8"), "610000"), (("string", "int8"), "61000080ff")],
-)  # fmt: skip
+    [
+        (("int64",), "00"),
+        (("int64",), "00" * 9),
+        (("string", "int8"), "61"),
+        (("string", "int8"), "610080"),
+        (("string", "int8"), "6100028000"),
+        (("string", "int8"), "610000"),
+        (("string", "int8"), "61000080ff"),
+    ],
+)
 def test_bytes_that_are_no_key_are_found_out(types: tuple[str, ...], encoded: str) -> None:
     schema, raw = _schema(*types), bytes.fromhex(encoded)
     with pytest.raises(PageError):

@@ -62,7 +62,9 @@ def test_hashes_and_buckets_are_those_of_spark(case: dict[str, Any]) -> None:
 
 def _keys(*keys: tuple[str, int, int]) -> RowBlock:
     hosts, days, numbers = ([key[i] for key in keys] for i in range(3))
-    return _block(SCHEMA, [pa.array(hosts, pa.string()), pa.array(days, pa.int32()), pa.array(numbers, pa.int64())])
+    return _block(
+        SCHEMA, [pa.array(hosts, pa.string()), pa.array(days, pa.int32()), pa.array(numbers, pa.int64())]
+    )
 
 
 def test_without_partitions_there_is_one_tablet() -> None:
@@ -78,7 +80,11 @@ def test_ranges_may_have_gaps_and_open_ends() -> None:
     partitions = PartitionSchema.make(SCHEMA, RangePartition("day", [(20, 30), (None, 10), (30, None)]))
     days = [-(2**31), 9, 10, 19, 20, 29, 30, 2**31 - 1]
     assert partitions.route(_keys(*(("h", day, 1) for day in days))).tolist() == [0, 0, -1, -1, 1, 1, 2, 2]
-    assert [partitions.bounds(p) for p in partitions.partitions] == [(None, (10,)), ((20,), (30,)), ((30,), None)]
+    assert [partitions.bounds(p) for p in partitions.partitions] == [
+        (None, (10,)),
+        ((20,), (30,)),
+        ((30,), None),
+    ]
     assert partitions.describe(partitions.partitions[1]) == "range(day) = [(20), (30))"
 
 
@@ -142,7 +148,10 @@ def test_a_schema_survives_json() -> None:
 
 def test_partitions_are_numbered_and_described() -> None:
     assert [p.ordinal for p in BOTH.partitions] == list(range(36))
-    assert BOTH.describe(BOTH.partitions[35]) == "hash(host) = 3 of 4, hash(n) = 2 of 3, range(day) = [(30), open)"
+    assert (
+        BOTH.describe(BOTH.partitions[35])
+        == "hash(host) = 3 of 4, hash(n) = 2 of 3, range(day) = [(30), open)"
+    )
 
 
 def test_ordinals_stay_when_ranges_come_and_go() -> None:
@@ -204,7 +213,8 @@ def test_a_predicate_leaves_so_many_partitions(where: pc.Expression, count: int)
 
 def test_key_ranges_prune_too() -> None:
     by_key = PartitionSchema.make(
-        SCHEMA, [HashPartition("host", 8), RangePartition(["host", "day"], [(None, ("m", 5)), (("m", 5), None)])]
+        SCHEMA,
+        [HashPartition("host", 8), RangePartition(["host", "day"], [(None, ("m", 5)), (("m", 5), None)])],
     )
 
     def bounds(lower: Any, upper: Any) -> list[int]:

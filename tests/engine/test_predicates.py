@@ -131,7 +131,9 @@ def test_terms_are_read_off_expressions_that_mean_what_pyarrow_means(
     found = compile_where(expression, SCHEMA)
     assert found is not None
     names = {c.id: c.name for c in SCHEMA.columns}
-    shown = [f"{names[t.column_id]} {t.op}" + ("" if t.value is None else f" {t.value!r}") for t in found.terms]
+    shown = [
+        f"{names[t.column_id]} {t.op}" + ("" if t.value is None else f" {t.value!r}") for t in found.terms
+    ]
     assert shown == expected
     try:
         kept = _selected(BATCH, expression)
@@ -246,13 +248,26 @@ _STRING = ColumnType.parse("string")
 @pytest.mark.parametrize(
     ("op", "value", "matches"),
     [
-        ("eq", 9, False), ("eq", 10, True), ("eq", 20, True), ("eq", 21, False),
-        ("lt", 10, False), ("lt", 11, True), ("le", 9, False), ("le", 10, True),
-        ("gt", 20, False), ("gt", 19, True), ("ge", 21, False), ("ge", 20, True),
-        ("in", (1, 9, 21), False), ("in", (1, 15, 30), True), ("in", (), False), ("in", (20,), True),
-        ("is_null", None, False), ("not_null", None, True),
+        ("eq", 9, False),
+        ("eq", 10, True),
+        ("eq", 20, True),
+        ("eq", 21, False),
+        ("lt", 10, False),
+        ("lt", 11, True),
+        ("le", 9, False),
+        ("le", 10, True),
+        ("gt", 20, False),
+        ("gt", 19, True),
+        ("ge", 21, False),
+        ("ge", 20, True),
+        ("in", (1, 9, 21), False),
+        ("in", (1, 15, 30), True),
+        ("in", (), False),
+        ("in", (20,), True),
+        ("is_null", None, False),
+        ("not_null", None, True),
     ],
-)  # fmt: skip
+)
 def test_zones(op: str, value: object, matches: bool) -> None:
     term = Term(1, op, value, _INT)
     assert term.may_match(10, 20, 0, 0, 5) is matches
@@ -308,8 +323,11 @@ def test_terms_become_key_bounds(where: pc.Expression, lower: Any, upper: Any) -
     codec = SCHEMA.key_codec
     wanted = tuple(None if b is None else codec.encode_prefix(b) for b in (lower, upper))
     # Bounds may lie between the encodings of keys: they must part them as the wanted ones do.
-    edges = [key for k in ("", "a", "a\0", "ab", "abc", "abc\0", "ac", "b", "c") for key in
-             (encode_key(SCHEMA, (k, i)) for i in (-(2**31), 0, 3, 5, 6, 9, 10, 2**31 - 1))]  # fmt: skip
+    edges = [
+        key
+        for k in ("", "a", "a\0", "ab", "abc", "abc\0", "ac", "b", "c")
+        for key in (encode_key(SCHEMA, (k, i)) for i in (-(2**31), 0, 3, 5, 6, 9, 10, 2**31 - 1))
+    ]
     for key in edges:
         assert _inside(key, bounds) == _inside(key, wanted), key
 

@@ -24,9 +24,25 @@ D = decimal.Decimal
 UTC = dt.UTC
 
 NAMES = [
-    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "bool",
-    "string", "binary", "date32", "timestamp[us]", "timestamp[us,UTC]", "decimal128(10,2)", "decimal128(38,0)",
-]  # fmt: skip
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float32",
+    "float64",
+    "bool",
+    "string",
+    "binary",
+    "date32",
+    "timestamp[us]",
+    "timestamp[us,UTC]",
+    "decimal128(10,2)",
+    "decimal128(38,0)",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -42,16 +58,29 @@ def test_a_type_survives_its_name_its_arrow_type_and_pickle(name: str) -> None:
 
 @pytest.mark.parametrize(
     "arrow",
-    [pa.large_string(), pa.string_view(), pa.timestamp("ns"), pa.timestamp("us", "Europe/Paris"), pa.date64(),
-     pa.list_(pa.int8()), pa.decimal256(10, 2), pa.float16(), pa.null(), pa.time64("us"),
-     pa.dictionary(pa.int32(), pa.string()), pa.decimal128(10, -2)],
-)  # fmt: skip
+    [
+        pa.large_string(),
+        pa.string_view(),
+        pa.timestamp("ns"),
+        pa.timestamp("us", "Europe/Paris"),
+        pa.date64(),
+        pa.list_(pa.int8()),
+        pa.decimal256(10, 2),
+        pa.float16(),
+        pa.null(),
+        pa.time64("us"),
+        pa.dictionary(pa.int32(), pa.string()),
+        pa.decimal128(10, -2),
+    ],
+)
 def test_other_arrow_types_are_refused_by_name(arrow: pa.DataType) -> None:
     with pytest.raises(InvalidArgument):
         ColumnType.from_arrow(arrow)
 
 
-@pytest.mark.parametrize("name", ["int", "INT64", "decimal128(39,2)", "decimal128(3,4)", "decimal128(0,0)", ""])
+@pytest.mark.parametrize(
+    "name", ["int", "INT64", "decimal128(39,2)", "decimal128(3,4)", "decimal128(0,0)", ""]
+)
 def test_unknown_type_names_are_refused(name: str) -> None:
     with pytest.raises(InvalidArgument):
         ColumnType.parse(name)
@@ -72,11 +101,14 @@ CELLS = [
     ("string", ["", "a\0b", "grüße", np.str_("x")]),
     ("binary", [b"", bytearray(b"\xff"), np.bytes_(b"x")]),
     ("date32", [dt.date(1, 1, 1), dt.date(9999, 12, 31), np.datetime64("2024-02-29")]),
-    ("timestamp[us]", [dt.datetime(1, 1, 1), pd.Timestamp("2024-01-01 00:00:00.000001"), np.datetime64(3000, "ns")]),
+    (
+        "timestamp[us]",
+        [dt.datetime(1, 1, 1), pd.Timestamp("2024-01-01 00:00:00.000001"), np.datetime64(3000, "ns")],
+    ),
     ("timestamp[us,UTC]", [dt.datetime(2020, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=5)))]),
     ("decimal128(10,2)", [D("1.5"), 7, D("-99999999.99"), D("1E+3")]),
     ("decimal128(38,0)", [10**38 - 1, -(10**38 - 1)]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "given_values"), CELLS)
@@ -105,10 +137,13 @@ REFUSED = [
     ("string", [b"x", 1, None, "\ud800"]),
     ("binary", ["x", 1]),
     ("date32", [dt.datetime(2020, 1, 1), "2020-01-01", 5, pd.NaT]),
-    ("timestamp[us]", [dt.datetime(2020, 1, 1, tzinfo=UTC), 5, dt.date(2020, 1, 1), pd.NaT, np.datetime64(1, "ns")]),
+    (
+        "timestamp[us]",
+        [dt.datetime(2020, 1, 1, tzinfo=UTC), 5, dt.date(2020, 1, 1), pd.NaT, np.datetime64(1, "ns")],
+    ),
     ("timestamp[us,UTC]", [dt.datetime(2020, 1, 1), np.datetime64("2020-01-01"), pd.Timestamp(1, tz="UTC")]),
     ("decimal128(4,2)", [D("100"), D("1.234"), 1.5, D("nan"), D("inf"), "1", D("1E+60")]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "given_values"), REFUSED)
@@ -221,7 +256,10 @@ def test_a_block_of_rows_moves_all_its_columns() -> None:
     )
     names = {7: ("s", string), 3: ("i", int64)}
     assert block.schema_columns == (7, 3)
-    assert block.take(np.array([2, 0])).to_arrow(names).to_pylist() == [{"s": None, "i": 3}, {"s": "a", "i": 1}]
+    assert block.take(np.array([2, 0])).to_arrow(names).to_pylist() == [
+        {"s": None, "i": 3},
+        {"s": "a", "i": 1},
+    ]
     twice = RowBlock.concat([block, block.slice(1, 2)])
     assert twice.rows == 4
     assert twice.select([3]).to_arrow({3: ("i", int64)}).to_pydict() == {"i": [1, 2, 3, 2]}

@@ -17,6 +17,7 @@ from kudu_core.cfile.delta_file import REDO, UNDO, DeltaFile, write_delta_file
 from kudu_core.cfile.rows_file import write_rows_file
 from kudu_core.cfile.specs import ColumnSpec
 from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.terms import Term
 from kudu_core.common.types import ColumnType
 from kudu_core.errors import Closed, Corruption, InvalidArgument
 from kudu_core.fs.posix import PosixFileSystem
@@ -39,6 +40,7 @@ def test_rows_come_back_by_range_and_by_cell(rows: int, seed: int) -> None:
     assert meta.rows == rows and meta.size == len(fs.files["a"])
     with RowsFile(fs, "a", PageCache(1 << 24), size=meta.size, footer_crc=meta.footer_crc) as file:
         assert file.column_ids == tuple(case.columns)
+        assert file.meta == meta
         for id_, spec in case.specs.items():
             whole = file.read(id_, 0, rows)
             assert same(whole.to_arrow(spec.type), case.arrow(id_)), spec
@@ -179,6 +181,7 @@ def _check_zone(zone: Zone, values: pa.Array, type_: ColumnType) -> None:
     low, high = zone.bounds(type_)
     if type_.width == 0:
         low, high = zone.minimum, zone.maximum
+        assert low is not None
         assert low <= min(found) and (high is None or high >= max(found))
         assert zone.minimum_exact == (low == min(found)) and len(low) <= 32
         assert high is None or (zone.maximum_exact == (high == max(found)) and len(high) <= 32)
@@ -271,7 +274,7 @@ def make_delta(
     for id_, type_name in ((7, "float64"), (9, "string")):
         chosen = np.flatnonzero((ops != 2) & (rng.random(entries) < 0.6)).astype(np.uint32)
         if len(chosen):
-            values = [None if i % 9 == 0 else f"{i % 50}" for i in range(len(chosen))]
+            values: list[Any] = [None if i % 9 == 0 else f"{i % 50}" for i in range(len(chosen))]
             if type_name == "float64":
                 values = [None if v is None else float(v) for v in values]
             spec = ColumnSpec(id_, ColumnType.parse(type_name), True)
@@ -293,7 +296,7 @@ def test_delta_entries_come_back_by_rows(kind: str, timed: bool, entries: int, s
     assert (meta.min_ts, meta.max_ts) == ((None, None) if ts is None else (ts.min(), ts.max()))
     assert meta.delete_count == (ops == 2).sum() and meta.reinsert_count == (ops == 3).sum()
     with DeltaFile(fs, "d", PageCache(1 << 22), size=meta.size, footer_crc=meta.footer_crc) as file:
-        assert file.updates_per_column == meta.updates
+        assert file.meta == meta
         for lower, upper in [(0, 1 << 32), (0, 0), *np.sort(rng.integers(0, rows, (8, 2))).tolist()]:
             inside = (rowids >= lower) & (rowids < upper)
             got = file.entries(lower, upper)
@@ -388,3 +391,25 @@ def test_an_open_file_outlives_its_name(tmp_path: Path) -> None:
         for id_, spec in case.specs.items():
             assert same(file.read(id_, 0, 20_000).to_arrow(spec.type), case.arrow(id_))
         file.verify()
+
+
+def test_zones_rule_out_only_pages_without_a_match(seed: int) -> None:
+    rng = np.random.default_rng((seed, 13))
+    rows = 2 * PAGE_ROWS + 50
+    case = make_case(rng, rows)
+    fs = BytesFileSystem()
+    case.write(fs, "a")
+    with RowsFile(fs, "a") as file:
+        for id_, spec in case.specs.items():
+            values = case.arrow(id_).to_pylist()
+            for picked in rng.integers(0, rows, 4).tolist():
+                value = values[picked]
+                if value is None:
+                    term = Term(id_, "is_null", None, spec.type)
+                elif value != value:
+                    continue
+                else:
+                    term = Term(id_, str(rng.choice(["eq", "le", "ge"])), value, spec.type)
+                assert file.zones(id_)[picked // PAGE_ROWS].may_match(term), (term, picked)
+        low = min(value.as_py() for value in case.arrow(1, 0, PAGE_ROWS))
+        assert not file.zones(1)[0].may_match(Term(1, "lt", low, case.specs[1].type))

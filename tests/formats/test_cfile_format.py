@@ -114,9 +114,8 @@ def describe(data: bytes) -> str:
             pieces.append((*entry["dictionary"], f"dictionary of {label}"))
         pieces.append((*entry["pages"], f"page of {label}"))
         pieces.append((*entry["index"], f"page index of {label}"))
-    for part in ("key_index", "bloom"):
-        if footer.get(part):
-            pieces.append((*footer[part], part.replace("_", " ")))
+    parts = [part for part in ("key_index", "bloom") if footer.get(part)]
+    pieces += [(*footer[part], part.replace("_", " ")) for part in parts]
     out = ByteMap(data)
     out.lines.append("# header")
     out.struct(container.HEADER, names("Header"))

@@ -83,8 +83,8 @@ def read_delta(data: bytes | bytearray, verify: bool) -> list[Any]:
     fs.files["f"] = bytearray(data)
     with DeltaFile(fs, "f", PageCache(1 << 20)) as file:
         found: list[Any] = [file.kind, file.delete_count, file.reinsert_count, file.updates_per_column]
-        for part in (*file.entries(), *file.liveness(), *file.entries(3, 6)):
-            found.append(None if part is None else part.tolist())
+        parts = (*file.entries(), *file.liveness(), *file.entries(3, 6))
+        found += [None if part is None else part.tolist() for part in parts]
         for id_ in file.column_ids:
             rowids, ts, values = file.updates(id_)
             found += [rowids.tolist(), None if ts is None else ts.tolist(), repr(file.zone(id_))]

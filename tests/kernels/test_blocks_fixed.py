@@ -45,7 +45,9 @@ def expected(values: npt.NDArray[Any], width: int, validity: cases.U8 | None) ->
     return cells.reshape(-1)
 
 
-def check(rng: np.random.Generator, payload: bytes, width: int, want: cases.U8, flags: npt.NDArray[np.bool_]) -> None:
+def check(
+    rng: np.random.Generator, payload: bytes, width: int, want: cases.U8, flags: npt.NDArray[np.bool_]
+) -> None:
     n = len(flags)
     out, validity, nulls = decode(payload, width, 0, n)
     assert nulls == n - flags.sum()
@@ -127,7 +129,9 @@ def test_kernel_reads_every_form_that_the_oracle_writes(width: int, long: bool) 
             for form in forms(rng, width):
                 flags = rng.random(n) >= rng.choice([0, 0.2])
                 cells = cases.cells_of(cases.raw(values), width)
-                payload = oracle.encode([c if f else None for c, f in zip(cells, flags, strict=True)], width, form)
+                payload = oracle.encode(
+                    [c if f else None for c, f in zip(cells, flags, strict=True)], width, form
+                )
                 print(n, blocks.describe(payload))
                 if width == 16 and blocks.describe(payload)[0][4]:
                     assert oracle.decode(payload)  # exceptions of narrow blocks are narrow too
@@ -144,7 +148,9 @@ def test_every_number_of_bits(width: int, n: int) -> None:
         values = (values + np.uint64(77)).astype(f"u{width}")  # wraps: bases need not be the least value
         payload = blocks.encode_fixed(cases.raw(values), width, UNSIGNED, allow_delta=False)
         check(rng, payload, width, cases.raw(values), np.ones(n, bool))
-        form = oracle.encode(cases.cells_of(cases.raw(values), width), width, lambda c: oracle.frame(c, width, 77, bits))
+        form = oracle.encode(
+            cases.cells_of(cases.raw(values), width), width, lambda c: oracle.frame(c, width, 77, bits)
+        )
         check(rng, form, width, cases.raw(values), np.ones(n, bool))
 
 
@@ -158,7 +164,9 @@ def test_decoding_writes_only_its_rows_and_bits() -> None:
     assert (out[800:] == 0xA5).all()
     kept = np.ones(160, bool)
     kept[13:113] = False
-    np.testing.assert_array_equal(cases.flags_of(validity, 160)[kept], np.tile(cases.flags_of(np.array([0xA5], np.uint8), 8), 20)[kept])
+    np.testing.assert_array_equal(
+        cases.flags_of(validity, 160)[kept], np.tile(cases.flags_of(np.array([0xA5], np.uint8), 8), 20)[kept]
+    )
 
 
 def test_callers_faults_are_refused() -> None:
@@ -213,7 +221,10 @@ def test_sizes_stay_near_what_was_measured() -> None:
     assert bits_a_value(np.repeat(rng.integers(0, 9, n // 512), 512), SIGNED, allow_delta=False) < 0.5
     lognormal = np.exp(rng.normal(10, 1.2, n)).astype(np.int64)
     assert bits_a_value(lognormal, SIGNED) < 20
-    assert bits_a_value(np.stack([rng.integers(0, 100, n), np.zeros(n, np.int64)], 1).view("V16")[:, 0], DECIMAL) < 7.3
+    assert (
+        bits_a_value(np.stack([rng.integers(0, 100, n), np.zeros(n, np.int64)], 1).view("V16")[:, 0], DECIMAL)
+        < 7.3
+    )
 
 
 def test_zeros_and_payloads_of_nan_survive_among_decimals() -> None:

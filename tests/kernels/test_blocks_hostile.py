@@ -16,7 +16,9 @@ GUARD = 64
 def fixed_payloads(rng: np.random.Generator) -> list[tuple[int, bytes]]:
     found: list[tuple[int, bytes]] = []
     for n in (3, 1024, 1100):
-        columns = [(1, values) for dtype in ("i1", "i2", "i4", "i8") for _, values in cases.integers(rng, n, dtype)]
+        columns = [
+            (1, values) for dtype in ("i1", "i2", "i4", "i8") for _, values in cases.integers(rng, n, dtype)
+        ]
         columns += [(2, values) for dtype in ("f4", "f8") for _, values in cases.floats(rng, n, dtype)]
         columns += [(4, values) for _, values in cases.decimals(rng, n)]
         for kind, values in columns:
@@ -88,7 +90,9 @@ def test_damaged_fixed_pages(part: int, long: bool) -> None:
         assert (bits[(rows - first + 7) // 8 :] == 0xA5).all()
         try:
             picked = rng.integers(0, max(rows, 1), 20)
-            blocks.cells_fixed(exact, width, picked, room[: 20 * width + GUARD] if rows > 20 else np.zeros(320, np.uint8))
+            blocks.cells_fixed(
+                exact, width, picked, room[: 20 * width + GUARD] if rows > 20 else np.zeros(320, np.uint8)
+            )
         except (PageError, IndexError):
             pass
         try:
@@ -126,7 +130,9 @@ def test_damaged_string_pages(part: int, long: bool) -> None:
 
 def test_every_truncation_is_refused() -> None:
     rng = cases.generator(9)
-    fixed = blocks.encode_fixed(cases.raw(rng.integers(0, 99, 1100)), 8, 1, cases.bits_of(rng.random(1100) < 0.9))
+    fixed = blocks.encode_fixed(
+        cases.raw(rng.integers(0, 99, 1100)), 8, 1, cases.bits_of(rng.random(1100) < 0.9)
+    )
     text = blocks.encode_binary(*cases.var_of([b"%d" % k for k in range(1100)]), None, True)
     out = np.zeros(8800, np.uint8)
     for size in range(len(fixed)):

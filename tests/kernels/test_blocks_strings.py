@@ -87,8 +87,12 @@ def test_the_data_come_from_the_callers_pool() -> None:
     _, found, _ = blocks.decode_binary(payload, 0, 3, lambda size: pool[:size])
     assert found.base is not None
     assert pool[:5].tobytes() == b"abcde"
-    codes, word_offsets, word_data = blocks.dictionary_build(offsets, data, None, 10) or pytest.fail("too large")
-    blocks.dictionary_expand(codes.view(np.uint8), 1, word_offsets, word_data, None, lambda size: pool[10 : 10 + size])
+    codes, word_offsets, word_data = blocks.dictionary_build(offsets, data, None, 10) or pytest.fail(
+        "too large"
+    )
+    blocks.dictionary_expand(
+        codes.view(np.uint8), 1, word_offsets, word_data, None, lambda size: pool[10 : 10 + size]
+    )
     assert pool[10:15].tobytes() == b"abcde"
 
 
@@ -177,8 +181,16 @@ def test_zones_hold_the_bounds(n: int) -> None:
         for validity in cases.validities(rng, n):
             print(name)
             cells = cases.cells_of(cases.raw(values), 16)
-            numbers = [int.from_bytes(c, "little", signed=True) for c, f in zip(cells, cases.flags_of(validity, n), strict=True) if f]
-            bounds = [x.to_bytes(16, "little", signed=True) for x in (min(numbers), max(numbers))] if numbers else [None, None]
+            numbers = [
+                int.from_bytes(c, "little", signed=True)
+                for c, f in zip(cells, cases.flags_of(validity, n), strict=True)
+                if f
+            ]
+            bounds = (
+                [x.to_bytes(16, "little", signed=True) for x in (min(numbers), max(numbers))]
+                if numbers
+                else [None, None]
+            )
             assert blocks.zone_fixed(cases.raw(values), 16, 4, validity) == (*bounds, n - len(numbers), 0)
 
 

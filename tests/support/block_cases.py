@@ -74,7 +74,10 @@ def integers(rng: np.random.Generator, n: int, dtype: str) -> Iterator[tuple[str
     yield "walk", np.cumsum(rng.integers(-3, 4, n)).astype(dtype)
     yield "saw", (row % 512 * 3).astype(dtype)
     bits = int(rng.integers(1, 8 * info.dtype.itemsize))
-    yield f"{bits} bits", (int(info.min) + rng.integers(0, 1 << bits, n, np.uint64).astype(object)).astype(dtype)
+    yield (
+        f"{bits} bits",
+        (int(info.min) + rng.integers(0, 1 << bits, n, np.uint64).astype(object)).astype(dtype),
+    )
 
 
 def floats(rng: np.random.Generator, n: int, dtype: str) -> Iterator[tuple[str, npt.NDArray[Any]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import decimal
 from dataclasses import dataclass
 from typing import Any
@@ -56,7 +56,7 @@ class BytesFile:
         pass
 
 
-class BytesFileSystem:
+class _BytesFileSystem:
     """Just enough of a file system to hold files in memory, damage them and count reads."""
 
     def __init__(self) -> None:
@@ -75,6 +75,10 @@ class BytesFileSystem:
 
     def unlink(self, path: str, missing_ok: bool = False) -> None:
         del self.files[path]
+
+
+# Any: it has only that part of the protocol which data files use.
+BytesFileSystem: Any = _BytesFileSystem
 
 
 @dataclass
@@ -118,12 +122,12 @@ def random_values(rng: np.random.Generator, type_: ColumnType, rows: int) -> lis
             values = values.astype(np.float32)
         return [odd[p] if p < 4 else float(v) for p, v in zip(picked.tolist(), values, strict=True)]
     if type_.name == "date32":
-        return [datetime.date.fromordinal(int(x)) for x in rng.integers(1, 3_000_000, rows)]
-    info = np.iinfo(type_.dtype if type_.dtype.kind in "iu" else np.int64)
+        return [dt.date.fromordinal(int(x)) for x in rng.integers(1, 3_000_000, rows)]
+    info: Any = np.iinfo(type_.dtype)
     if type_.is_timestamp:
-        tz = datetime.UTC if type_.arrow.tz else None
-        base = datetime.datetime(2020, 1, 1, tzinfo=tz)
-        return [base + datetime.timedelta(microseconds=int(x)) for x in rng.integers(0, 1 << 40, rows)]
+        tz = dt.UTC if type_.arrow.tz else None
+        base = dt.datetime(2020, 1, 1, tzinfo=tz)
+        return [base + dt.timedelta(microseconds=int(x)) for x in rng.integers(0, 1 << 40, rows)]
     if rng.random() < 0.5:
         return [int(x) for x in rng.integers(0, 100, rows)]
     return [int(x) for x in rng.integers(info.min, info.max, rows, dtype=info.dtype, endpoint=True)]

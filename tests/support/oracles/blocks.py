@@ -33,7 +33,10 @@ def pack(numbers: Sequence[int], width: int, bits: int) -> bytes:
         word = sum(number << (i * bits) for i, number in enumerate(numbers))
         return word.to_bytes((len(numbers) * bits + 63) // 64 * 8, "little")
     lanes = BLOCK_ROWS // (8 * width)
-    streams = [sum(numbers[i] << (i // lanes * bits) for i in range(lane, BLOCK_ROWS, lanes)) for lane in range(lanes)]
+    streams = [
+        sum(numbers[i] << (i // lanes * bits) for i in range(lane, BLOCK_ROWS, lanes))
+        for lane in range(lanes)
+    ]
     mask = (1 << 8 * width) - 1
     return b"".join(
         (streams[lane] >> (8 * width * row) & mask).to_bytes(width, "little")
@@ -94,7 +97,11 @@ def decode_block(block: bytes, count: int, width: int) -> list[bytes]:
     stored = 8 if flags & 1 else width
     raws: list[bytes] = []
     if kind == STRING_PLAIN:
-        ends, at = unpack(body, count, 4, bits) if bits else ([base // max(count, 1) * (i + 1) for i in range(count)], 0)
+        ends, at = (
+            unpack(body, count, 4, bits)
+            if bits
+            else ([base // max(count, 1) * (i + 1) for i in range(count)], 0)
+        )
         return [body[at + lower : at + upper] for lower, upper in zip([0, *ends], ends, strict=False)]
     if kind == STRING_PREFIX:
         return _decode_prefix(body, count)
@@ -178,14 +185,27 @@ def decode(payload: bytes) -> list[Cell]:
 
 
 def _patched(
-    kind: int, numbers: Sequence[int], raws: Sequence[bytes], width: int, least: int, bits: int,
-    scale: int, flags: int, base: int, head: bytes, bad: set[int],
+    kind: int,
+    numbers: Sequence[int],
+    raws: Sequence[bytes],
+    width: int,
+    least: int,
+    bits: int,
+    scale: int,
+    flags: int,
+    base: int,
+    head: bytes,
+    bad: set[int],
 ) -> bytes:
     """A CONSTANT, FOR or DELTA block; what is not within least .. least + 2**bits - 1 is an exception."""
     modulus = 1 << 8 * width
     offsets = [(n - least) % modulus for n in numbers]
     outside = [i for i, offset in enumerate(offsets) if offset >> bits or i in bad]
-    packed = pack([0 if i in outside else offset for i, offset in enumerate(offsets)], width, bits) if bits else b""
+    packed = (
+        pack([0 if i in outside else offset for i, offset in enumerate(offsets)], width, bits)
+        if bits
+        else b""
+    )
     tail = padded(struct.pack(f"<{len(outside)}H", *outside)) + padded(b"".join(raws[i] for i in outside))
     top = HEAD.pack(kind, bits, scale, flags, len(numbers), len(outside), base % (1 << 64))
     return top + head + packed + tail
@@ -197,14 +217,26 @@ def plain(cells: Sequence[bytes], width: int) -> bytes:
 
 def frame(cells: Sequence[bytes], width: int, base: int = 0, bits: int = 0) -> bytes:
     numbers = [number(cell) for cell in cells]
-    return _patched(FOR if bits else CONSTANT, numbers, cells, width, base, bits, NO_SCALE, 0, base, b"", set())
+    return _patched(
+        FOR if bits else CONSTANT, numbers, cells, width, base, bits, NO_SCALE, 0, base, b"", set()
+    )
 
 
 def narrow_frame(cells: Sequence[bytes], base: int, bits: int) -> bytes:
     """16-byte cells that fit into 8 bytes."""
     short = [cell[:8] for cell in cells]
     return _patched(
-        FOR if bits else CONSTANT, [number(c) for c in short], short, 8, base, bits, NO_SCALE, 1, base, b"", set()
+        FOR if bits else CONSTANT,
+        [number(c) for c in short],
+        short,
+        8,
+        base,
+        bits,
+        NO_SCALE,
+        1,
+        base,
+        b"",
+        set(),
     )
 
 

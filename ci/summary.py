@@ -1,0 +1,58 @@
+"""The end of ``ci/test.sh``: the time and the outcome of each room, and one line in pytest's form over all.
+
+Reads a folder with ``rooms`` (lines of name, exit status, seconds) and a JUnit file for each room of tests.
+A room that ended without one, or in another way than by passing or failing its tests, counts as an error;
+so does a failed check (lint, types).
+"""
+
+from __future__ import annotations
+
+import sys
+import xml.etree.ElementTree as ET
+from collections import Counter
+from pathlib import Path
+
+PASSED, TESTS_FAILED = 0, 1  # pytest's exit statuses for a run that was complete
+
+
+def counted(report: Path) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for suite in ET.parse(report).getroot().iter("testsuite"):
+        failed, errors, skipped = (int(suite.get(k, 0)) for k in ("failures", "errors", "skipped"))
+        counts["failed"] += failed
+        counts["errors"] += errors
+        counts["skipped"] += skipped
+        counts["passed"] += int(suite.get("tests", 0)) - failed - errors - skipped
+    return counts
+
+
+def in_words(counts: Counter[str]) -> str:
+    shown = [f"{counts[kind]} {kind}" for kind in ("failed", "passed", "skipped", "errors") if counts[kind]]
+    return ", ".join(shown) or "nothing"
+
+
+def main(results: Path) -> int:
+    total: Counter[str] = Counter()
+    seconds = 0
+    bad = False
+    for line in (results / "rooms").read_text().splitlines():
+        room, status, took = line.split()
+        report = results / f"{room}.xml"
+        counts = counted(report) if report.exists() else Counter()
+        note = ""
+        if room == "checks":
+            note = "lint and types" if status == "0" else "lint or types failed"
+        elif int(status) not in (PASSED, TESTS_FAILED):
+            note = f"ended with status {status}"
+        if int(status) != 0:
+            bad = True
+            counts["errors"] += not counts["failed"] and not counts["errors"]
+        total += counts
+        seconds += int(took)
+        print(f"{room:8} {int(took):5} s   {'' if room == 'checks' else in_words(counts) + ' '}{note}".rstrip())
+    print(f"{' ' + in_words(total) + f' in {seconds}.00s (0:{seconds // 60:02}:{seconds % 60:02}) ':=^100}")
+    return int(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Everything that is checked: lint, types, then the tests, room by room.
+#
+#   ci/test.sh                   all of it, the random tests with small counts
+#   ci/test.sh --long            with full counts
+#   ci/test.sh --seed 7          random tests begin elsewhere
+#   ci/test.sh kernels formats   only these rooms, without lint and types
+#
+# Works on a fresh clone: makes .venv and builds there.  Each room is a process of its own, so that one that
+# crashes hides no other.  The last line counts the tests of all rooms, as pytest does.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+ROOMS=(kernels formats engine crash model spark lint bench)
+options=()
+rooms=()
+while [ $# -gt 0 ]; do
+    case "$1" in
+        --long) options+=(--long --timeout=7200) ;;
+        --seed)
+            [ $# -ge 2 ] || die "--seed needs a number"
+            export KUDU_CORE_SEED="$2"
+            shift
+            ;;
+        -*) die "unknown option $1: there are --long and --seed N" ;;
+        *)
+            case " ${ROOMS[*]} " in
+                *" $1 "*) rooms+=("$1") ;;
+                *) die "no room $1: there are ${ROOMS[*]}" ;;
+            esac
+            ;;
+    esac
+    shift
+done
+
+need_java
+use_venv test lint
+
+results="$ROOT/build/test-results"
+rm -rf "$results"
+mkdir -p "$results"
+
+if [ "${#rooms[@]}" = 0 ]; then
+    rooms=("${ROOMS[@]}")
+    begun=$SECONDS
+    status=0
+    ci/lint.sh || status=$?
+    printf 'checks %s %s\n' "$status" "$((SECONDS - begun))" >>"$results/rooms"
+fi
+
+for room in "${rooms[@]}"; do
+    folder="tests/$room"
+    flags=(${options[@]+"${options[@]}"})
+    if [ "$room" = bench ]; then
+        # The benchmarks, each once, for their answers.  ci/bench.sh takes their times.
+        folder=bench
+        flags=(--ignore=bench/compare)
+    fi
+    say "tests: $room"
+    if ! find "$folder" -name 'test_*.py' 2>/dev/null | grep -q .; then
+        printf 'no tests in %s\n' "$folder"
+        continue
+    fi
+    begun=$SECONDS
+    status=0
+    python -m pytest "$folder" ${flags[@]+"${flags[@]}"} -q --durations=5 --durations-min=5 \
+        --junitxml="$results/$room.xml" -o junit_family=xunit2 || status=$?
+    printf '%s %s %s\n' "$room" "$status" "$((SECONDS - begun))" >>"$results/rooms"
+done
+
+say "summary"
+exec python ci/summary.py "$results"
