@@ -1,3 +1,5 @@
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -29,6 +31,14 @@ def decode_fixed(
     first: int,
     count: int,
     out_bit: int = 0,
+) -> int: ...
+def decode_pages(
+    payloads: Iterable[Bytes],
+    width: int,
+    out: MutableBytes,
+    out_validity: MutableBytes | None,
+    firsts: npt.NDArray[np.int64],  # const int64_t[::1]
+    counts: npt.NDArray[np.int64],  # const int64_t[::1]
 ) -> int: ...
 def cells_fixed(
     payload: Bytes,

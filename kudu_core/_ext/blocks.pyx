@@ -52,6 +52,7 @@ from kudu_core._ext.blockpage cimport (
 from kudu_core._ext.blockwork cimport (
     kc_decimals,
     kc_deltas,
+    kc_deltas_may_pay,
     kc_fill,
     kc_gather,
     kc_narrow,
@@ -82,6 +83,7 @@ __all__ = [
     "cells_fixed",
     "decode_binary",
     "decode_fixed",
+    "decode_pages",
     "describe",
     "dictionary_build",
     "dictionary_expand",
@@ -364,6 +366,88 @@ def decode_fixed(
             nulls = count - page_values(&page, first, count)
             if out_validity is not None:
                 kc_bits_copy(&out_validity[0], out_bit, page.bits, first, count)
+    if status < 0:
+        return raise_status(status, at)
+    return nulls
+
+
+cdef int _decode_pages(
+    const Page* pages,
+    int width,
+    uint8_t* out,
+    uint8_t* validity,
+    const int64_t[::1] firsts,
+    const int64_t[::1] counts,
+    int64_t* nulls,
+    int64_t* at,
+) noexcept nogil:
+    cdef:
+        int64_t k, bit = 0
+        int status
+    for k in range(firsts.shape[0]):
+        if counts[k] == 0:
+            continue
+        status = _decode_rows(&pages[k], width, out, firsts[k], counts[k], at)
+        if status < 0:
+            return status
+        nulls[0] += counts[k] - page_values(&pages[k], firsts[k], counts[k])
+        if validity != NULL:
+            kc_bits_copy(validity, bit, pages[k].bits, firsts[k], counts[k])
+        bit += counts[k]
+        out += counts[k] * width
+    return 0
+
+
+def decode_pages(
+    payloads not None,
+    int width,
+    uint8_t[::1] out not None,
+    uint8_t[::1] out_validity,
+    const int64_t[::1] firsts not None,
+    const int64_t[::1] counts not None,
+):
+    """``decode_fixed`` for several pages, one after the other, without the GIL in between.
+
+    Of page k, rows ``firsts[k] .. firsts[k] + counts[k] - 1`` are written behind those of page k - 1,
+    values and bits alike.  Returns how many cells are null.  Raises as ``decode_fixed`` does; the
+    offset of a ``PageError`` is within the page at fault, the first that is.
+    """
+    cdef:
+        Py_ssize_t n = firsts.shape[0], k
+        int64_t at = 0, nulls = 0, total = 0
+        int status = 0
+        uint8_t* out_first = NULL
+        uint8_t* validity = NULL
+        uint8_t[::1] room
+        const uint8_t[::1] payload
+        Page* pages
+    _check_width(width)
+    held = [memoryview(payload) for payload in payloads]    # pinned while the GIL is released
+    if len(held) != n or counts.shape[0] != n:
+        raise ValueError(f"{len(held)} pages, {n} first rows, {counts.shape[0]} counts")
+    room = np.empty((n + 1) * sizeof(Page), np.uint8)
+    pages = <Page*>&room[0]
+    for k in range(n):
+        payload = held[k]
+        status = page_open(
+            &pages[k], &payload[0] if payload.shape[0] else NULL, payload.shape[0], CLASS_FIXED, width, &at
+        )
+        if status < 0:
+            return raise_status(status, at)
+        if firsts[k] < 0 or counts[k] < 0 or firsts[k] > pages[k].rows or counts[k] > pages[k].rows - firsts[k]:
+            raise IndexError(f"rows {firsts[k]} .. {firsts[k] + counts[k]} of a page of {pages[k].rows}")
+        total += counts[k]
+    if out.shape[0] < total * width:
+        raise ValueError(f"{total} values of {width} bytes do not fit into {out.shape[0]}")
+    if out_validity is not None and 8 * out_validity.shape[0] < total:
+        raise ValueError(f"bits 0 .. {total} of {out_validity.shape[0]} bytes")
+    if total == 0:
+        return 0
+    out_first = &out[0]
+    if out_validity is not None:
+        validity = &out_validity[0]
+    with nogil:
+        status = _decode_pages(pages, width, out_first, validity, firsts, counts, &nulls, &at)
     if status < 0:
         return raise_status(status, at)
     return nulls
@@ -745,7 +829,7 @@ cdef int64_t _encode_integers(
         if 10 * runs_bytes < 9 * best:
             kind = RLE
             best = runs_bytes
-    if allow_delta and best > 16 and n > 2:
+    if allow_delta and best > 16 and n > 2 and kc_deltas_may_pay(work.integers, n, frame.bits):
         _choose_deltas(&deltas, work, n, width)
         if 10 * deltas.bytes < 9 * best:
             kind = DELTA

@@ -217,6 +217,20 @@ cdef extern from *:
         return bits;
     }
 
+    /* Whether a sample of the steps between neighbours spans fewer bits than the values do. */
+    static int kc_deltas_may_pay(const int64_t *v, int64_t n, int bits) {
+        int64_t sample[KC_SAMPLES];
+        if (n <= KC_SAMPLES) return 1;
+        for (int k = 0; k < KC_SAMPLES; k++) {
+            const int64_t i = 1 + k * (n - 1) / KC_SAMPLES;
+            int64_t x = (int64_t)((uint64_t)v[i] - (uint64_t)v[i - 1]);
+            int j = k;
+            for (; j > 0 && sample[j - 1] > x; j--) sample[j] = sample[j - 1];
+            sample[j] = x;
+        }
+        return kc_bit_length((uint64_t)sample[KC_SAMPLES - 1 - KC_TRIM] - (uint64_t)sample[KC_TRIM]) < bits;
+    }
+
     /* ---------------------------------------------------------------- decimals */
 
     /* x + KC_MAGIC has the integer nearest to x in its low bits, for |x| < 2**51. */
@@ -455,6 +469,7 @@ cdef extern from *:
     int kc_window(
         const int64_t* values, int64_t n, int64_t slots, int width, int64_t* base, int* whole
     ) noexcept nogil
+    int kc_deltas_may_pay(const int64_t* values, int64_t n, int bits) noexcept nogil
     int64_t kc_decimals(
         int64_t* integers, uint8_t* bad, const uint8_t* data, int64_t n, int width, int scale
     ) noexcept nogil

@@ -1,8 +1,6 @@
 """``TABLE``: what is true of the table as a whole, one small file that is replaced whole.
 
-    magic 8 | format version u16 | flags u16 | length u32 | CRC-32C u32 | zero u32 | JSON
-
-docs/format.md, "TABLE", lists the members of the JSON.
+A header and JSON; docs/format.md, "TABLE", has the bytes and the members.
 """
 
 from __future__ import annotations
@@ -89,23 +87,22 @@ class TableState:
             },
             separators=(",", ":"),
         ).encode()
-        head = HEADER.pack(MAGIC, VERSION, 0, len(body), crc32c(body), 0)
-        return head + body
+        return HEADER.pack(MAGIC, VERSION, 0, len(body), _crc(VERSION, 0, body), 0) + body
 
 
 def read_state(fs: FileSystem, path: str) -> TableState:
     """Read and check TABLE; ``FileNotFoundError`` when there is none."""
     data = fs.read_bytes(path, MAX_BYTES)
-    if len(data) < HEADER.size or data[:7] != MAGIC[:7]:
+    if len(data) < HEADER.size or data[: len(MAGIC)] != MAGIC:
         raise Corruption(path, 0, "not a TABLE file")
-    magic, version, flags, length, crc, _ = HEADER.unpack_from(data)
-    if magic != MAGIC or version > VERSION or flags:
+    _, version, flags, length, crc, zero = HEADER.unpack_from(data)
+    body = data[HEADER.size :]
+    if len(body) != length or _crc(version, flags, body) != crc or zero:
+        raise Corruption(path, 8, "the checksum or the length does not match")
+    if version > VERSION or flags:
         raise NotSupported(
             f"{path} has format version {version} (flags {flags}); this library reads up to {VERSION}"
         )
-    body = data[HEADER.size :]
-    if len(body) != length or crc32c(body) != crc:
-        raise Corruption(path, HEADER.size, "the checksum or the length does not match")
     try:
         value = json.loads(body)
         schemas = tuple(map(Schema.from_json, value["schemas"]))
@@ -133,6 +130,12 @@ def read_state(fs: FileSystem, path: str) -> TableState:
 def _counts(counts: list[Any]) -> tuple[int, int, int, int]:
     inserted, updated, deleted, ignored = map(int, counts)
     return inserted, updated, deleted, ignored
+
+
+def _crc(version: int, flags: int, body: bytes) -> int:
+    """Over everything but the checksum itself."""
+    head = HEADER.pack(MAGIC, version, flags, len(body), 0, 0)
+    return crc32c(body, crc32c(head))
 
 
 def tablet_directory(root: str, tablet_id: int) -> str:

@@ -376,6 +376,7 @@ class Log:
         will.  An interrupted wait leaves the record to the log thread."""
         if self.visible_ts >= ts:
             return
+        self.raise_if_poisoned()
         ts = min(ts, self._last_record_ts)
         if self._sync:
             self.wait_durable(ts)
@@ -389,6 +390,9 @@ class Log:
 
         The fsync asked for by one waiter covers all that was appended when it began.
         """
+        if self._durable_ts >= ts:
+            return
+        self.raise_if_poisoned()
         ts = min(ts, self._last_record_ts)
         try:
             while self._durable_ts < ts:
@@ -527,6 +531,11 @@ class Log:
     def poisoned(self) -> BaseException | None:
         """What poisoned the log, or None."""
         return self._failure
+
+    def raise_if_poisoned(self) -> None:
+        """``Fenced`` or ``Poisoned``, with what did it as the cause; nothing on a sound log."""
+        if self._failure is not None:
+            self._refuse()
 
     def poison(self, error: BaseException) -> None:
         """Stop all writing for good.  What is visible stays readable."""

@@ -224,7 +224,7 @@ class LogTail:
     def _parse(
         self, source: _Source, start: int, lsn: int, end: int | None = None
     ) -> Iterator[tuple[int, Record]]:
-        """The sound records from ``start``, the first of them ``lsn``, to ``end`` or the first unsound one."""
+        """The sound records from ``start``, the first of them ``lsn``, to ``end`` or an unsound one."""
         salt = segment_salt(self._uuid, source.epoch, source.seq)
         size = source.file.size() if end is None else end
         need = CHUNK

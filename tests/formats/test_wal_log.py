@@ -223,7 +223,7 @@ def test_a_full_segment_is_durable_before_the_next_gets_a_record(tmp_path: Path)
         ("file.sync", new),
         ("sync_dir", tmp_path.name),
     ]
-    assert {step for step in steps[5:]} == {("file.pwrite", new)}
+    assert set(steps[5:]) == {("file.pwrite", new)}
     log.close()
 
 
@@ -252,7 +252,7 @@ def test_checkpoint_drops_what_it_covers_and_nothing_else(tmp_path: Path) -> Non
     assert len(log.segments) > 5
     for through in (stamps[3], stamps[20], stamps[20], stamps[41]):
         log.checkpoint(through, {1: 7, 9: 2})
-        retained = [p for p in tmp_path.glob("*.log")]
+        retained = list(tmp_path.glob("*.log"))
         assert sorted(map(str, retained)) == [s.path for s in log.segments]
         tail = read(tmp_path)
         assert [r.ts for r in tail.records()] == [ts for ts in stamps if ts > through]

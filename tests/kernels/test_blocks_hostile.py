@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -95,10 +97,8 @@ def test_damaged_fixed_pages(part: int, long: bool) -> None:
             )
         except (PageError, IndexError):
             pass
-        try:
+        with contextlib.suppress(PageError):
             blocks.describe(exact)
-        except PageError:
-            pass
     assert refused > 50
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -41,7 +42,7 @@ def cells_of(values: U8, width: int) -> list[bytes]:
 
 def cells_of_var(offsets: npt.NDArray[np.int32], data: U8) -> list[bytes]:
     text, ends = data.tobytes(), offsets.tolist()
-    return [text[lower:upper] for lower, upper in zip(ends, ends[1:], strict=False)]
+    return [text[lower:upper] for lower, upper in itertools.pairwise(ends)]
 
 
 def var_of(cells: Sequence[bytes]) -> tuple[npt.NDArray[np.int32], U8]:

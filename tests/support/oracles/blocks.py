@@ -7,6 +7,7 @@ kernel's encoder never would.
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Callable, Sequence
 
@@ -17,7 +18,6 @@ RESTART = 16
 HEAD = struct.Struct("<BBBBHHQ")
 
 Cell = bytes | None
-Block = tuple[bytes, int]  # a mini-block and its exceptions' count
 
 
 def padded(data: bytes) -> bytes:
@@ -102,7 +102,7 @@ def decode_block(block: bytes, count: int, width: int) -> list[bytes]:
             if bits
             else ([base // max(count, 1) * (i + 1) for i in range(count)], 0)
         )
-        return [body[at + lower : at + upper] for lower, upper in zip([0, *ends], ends, strict=False)]
+        return [body[at + lower : at + upper] for lower, upper in itertools.pairwise([0, *ends])]
     if kind == STRING_PREFIX:
         return _decode_prefix(body, count)
     if kind == PLAIN:
@@ -110,7 +110,7 @@ def decode_block(block: bytes, count: int, width: int) -> list[bytes]:
     elif kind == RLE:
         ends = list(struct.unpack_from(f"<{base}H", body))
         at = len(padded(bytes(2 * base)))
-        for run, (lower, upper) in enumerate(zip([0, *ends], ends, strict=False)):
+        for run, (lower, upper) in enumerate(itertools.pairwise([0, *ends])):
             raws += [body[at + run * stored : at + (run + 1) * stored]] * (upper - lower)
     elif kind == BITSHUFFLE:
         stride = (count + 7) // 8
@@ -191,24 +191,19 @@ def _patched(
     width: int,
     least: int,
     bits: int,
-    scale: int,
-    flags: int,
-    base: int,
-    head: bytes,
-    bad: set[int],
+    *,
+    scale: int = NO_SCALE,
+    flags: int = 0,
+    bad: frozenset[int] = frozenset(),
 ) -> bytes:
     """A CONSTANT, FOR or DELTA block; what is not within least .. least + 2**bits - 1 is an exception."""
-    modulus = 1 << 8 * width
-    offsets = [(n - least) % modulus for n in numbers]
+    offsets = [(n - least) % (1 << 8 * width) for n in numbers]
     outside = [i for i, offset in enumerate(offsets) if offset >> bits or i in bad]
-    packed = (
-        pack([0 if i in outside else offset for i, offset in enumerate(offsets)], width, bits)
-        if bits
-        else b""
-    )
-    tail = padded(struct.pack(f"<{len(outside)}H", *outside)) + padded(b"".join(raws[i] for i in outside))
-    top = HEAD.pack(kind, bits, scale, flags, len(numbers), len(outside), base % (1 << 64))
-    return top + head + packed + tail
+    inside = [0 if i in outside else offset for i, offset in enumerate(offsets)]
+    head = HEAD.pack(kind, bits, scale, flags, len(numbers), len(outside), least % (1 << 64))
+    body = pack(inside, width, bits) if bits else b""
+    body += padded(struct.pack(f"<{len(outside)}H", *outside))
+    return head + body + padded(b"".join(raws[i] for i in outside))
 
 
 def plain(cells: Sequence[bytes], width: int) -> bytes:
@@ -216,28 +211,13 @@ def plain(cells: Sequence[bytes], width: int) -> bytes:
 
 
 def frame(cells: Sequence[bytes], width: int, base: int = 0, bits: int = 0) -> bytes:
-    numbers = [number(cell) for cell in cells]
-    return _patched(
-        FOR if bits else CONSTANT, numbers, cells, width, base, bits, NO_SCALE, 0, base, b"", set()
-    )
+    return _patched(FOR if bits else CONSTANT, [number(cell) for cell in cells], cells, width, base, bits)
 
 
 def narrow_frame(cells: Sequence[bytes], base: int, bits: int) -> bytes:
     """16-byte cells that fit into 8 bytes."""
     short = [cell[:8] for cell in cells]
-    return _patched(
-        FOR if bits else CONSTANT,
-        [number(c) for c in short],
-        short,
-        8,
-        base,
-        bits,
-        NO_SCALE,
-        1,
-        base,
-        b"",
-        set(),
-    )
+    return _patched(FOR if bits else CONSTANT, [number(c) for c in short], short, 8, base, bits, flags=1)
 
 
 def decimals(cells: Sequence[bytes], width: int, scale: int, base: int = 0, bits: int = 0) -> bytes:
@@ -250,17 +230,16 @@ def decimals(cells: Sequence[bytes], width: int, scale: int, base: int = 0, bits
             integer = base
             bad.add(i)
         numbers.append(integer)
-    return _patched(FOR if bits else CONSTANT, numbers, cells, width, base, bits, scale, 0, base, b"", bad)
+    kind = FOR if bits else CONSTANT
+    return _patched(kind, numbers, cells, width, base, bits, scale=scale, bad=frozenset(bad))
 
 
 def deltas(cells: Sequence[bytes], width: int, least: int = 0, bits: int = 0) -> bytes:
     numbers = [number(cell) for cell in cells]
-    steps = [least, *(b - a for a, b in zip(numbers, numbers[1:], strict=False))][: len(numbers)]
-    raws = [cell_of(step, width) for step in steps]
-    base = numbers[0] if numbers else 0
-    return _patched(
-        DELTA, steps, raws, width, least, bits, NO_SCALE, 0, base, struct.pack("<Q", least % (1 << 64)), set()
-    )
+    steps = [least, *(b - a for a, b in itertools.pairwise(numbers))][: len(numbers)]
+    block = _patched(DELTA, steps, [cell_of(step, width) for step in steps], width, least, bits)
+    first = struct.pack("<Q", numbers[0] if numbers else 0)
+    return block[:8] + first + struct.pack("<Q", least % (1 << 64)) + block[16:]
 
 
 def runs(cells: Sequence[bytes], width: int, longest: int = BLOCK_ROWS) -> bytes:
