@@ -34,7 +34,8 @@ def nogil_lines(source: list[str]) -> Iterator[int]:
             continue
         while at < len(source):
             body = source[at]
-            if body.strip() and len(body) - len(body.lstrip()) <= indent and not body.lstrip().startswith(")"):
+            outside = len(body) - len(body.lstrip()) <= indent and not body.lstrip().startswith(")")
+            if body.strip() and outside:
                 break
             at += 1
             yield at

@@ -128,6 +128,7 @@ use_venv() {
             die "the installation failed; all of it is in $log"
         }
         for group in "$@"; do printf '%s\n' "$wanted" >"$VENV/stamps/$group"; done
+        "$VENV/bin/python" ci/stamp.py kernels >"$VENV/stamps/kernels" # built by the installation
     fi
     export PATH="$VENV/bin:$PATH" VIRTUAL_ENV="$VENV" PYSPARK_PYTHON="$VENV/bin/python"
     wanted="$(python ci/stamp.py kernels)"

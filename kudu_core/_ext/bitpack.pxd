@@ -43,7 +43,8 @@ cdef extern from *:
     }
 
     #define KC_LANES(T) \\
-    KC_CLONES static void kc_unpack_lanes_##T(kc_##T *restrict out, const kc_##T *restrict in, int bits, uint64_t base64) { \\
+    KC_CLONES static void kc_unpack_lanes_##T(kc_##T *restrict out, const kc_##T *restrict in, int bits, \\
+        uint64_t base64) { \\
         enum { WORD = 8 * sizeof(kc_##T), LANES = KC_BLOCK / WORD }; \\
         const kc_##T mask = (kc_##T)kc_mask(bits), base = (kc_##T)base64; \\
         for (int row = 0; row < WORD; row++) { \\
@@ -60,7 +61,8 @@ cdef extern from *:
             } \\
         } \\
     } \\
-    KC_CLONES static void kc_pack_lanes_##T(kc_##T *restrict out, const int64_t *restrict in, int bits, uint64_t base64) { \\
+    KC_CLONES static void kc_pack_lanes_##T(kc_##T *restrict out, const int64_t *restrict in, int bits, \\
+        uint64_t base64) { \\
         enum { WORD = 8 * sizeof(kc_##T), LANES = KC_BLOCK / WORD }; \\
         const kc_##T mask = (kc_##T)kc_mask(bits), base = (kc_##T)base64; \\
         memset(out, 0, (size_t)128 * bits); \\
@@ -87,7 +89,8 @@ cdef extern from *:
     /* Vectors have no shifts of bytes, and compilers widen those of 16 bits: shift several lanes as
        one 64-bit word and mask what crossed; add lane by lane without carries. */
     #define KC_SMALL_LANES(T, WORD, ONES) \\
-    KC_CLONES static void kc_unpack_lanes_##T(uint8_t *restrict out, const uint8_t *restrict in, int bits, uint64_t base) { \\
+    KC_CLONES static void kc_unpack_lanes_##T(uint8_t *restrict out, const uint8_t *restrict in, \\
+        int bits, uint64_t base) { \\
         const uint64_t all = kc_mask(WORD), mask = kc_mask(bits); \\
         const uint64_t high = ONES << (WORD - 1), add = (base & all) * ONES; \\
         for (int row = 0; row < WORD; row++) { \\
@@ -110,7 +113,8 @@ cdef extern from *:
             } \\
         } \\
     } \\
-    KC_CLONES static void kc_pack_lanes_##T(uint8_t *restrict out, const int64_t *restrict in, int bits, uint64_t base64) { \\
+    KC_CLONES static void kc_pack_lanes_##T(uint8_t *restrict out, const int64_t *restrict in, int bits, \\
+        uint64_t base64) { \\
         enum { LANES = KC_BLOCK / WORD }; \\
         const kc_##T base = (kc_##T)base64, mask = (kc_##T)kc_mask(bits); \\
         const uint64_t all = kc_mask(WORD); \\
@@ -123,7 +127,8 @@ cdef extern from *:
             for (int k = 0; k < LANES; k++) lanes[k] = (kc_##T)((kc_##T)in[row * LANES + k] - base) & mask; \\
             memcpy(words, lanes, 128); \\
             if (shift + bits > WORD) { \\
-                const uint64_t keep = ((all << shift) & all) * ONES, upper = (all >> (WORD - shift)) * ONES; \\
+                const uint64_t keep = ((all << shift) & all) * ONES, upper = (all >> (WORD - shift)) \\
+                    * ONES; \\
                 for (int k = 0; k < 16; k++) { \\
                     low[k] |= (words[k] << shift) & keep; \\
                     low[k + 16] |= (words[k] >> (WORD - shift)) & upper; \\
@@ -216,6 +221,8 @@ cdef extern from *:
     """
     int64_t kc_packed_bytes(int64_t n, int bits) noexcept nogil
     uint64_t kc_mask(int bits) noexcept nogil
-    void kc_unpack(uint8_t* out, const uint8_t* data, int64_t n, int width, int bits, uint64_t base) noexcept nogil
-    void kc_pack(uint8_t* out, const int64_t* values, int64_t n, int width, int bits, uint64_t base) noexcept nogil
+    void kc_unpack(uint8_t* out, const uint8_t* data, int64_t n, int width, int bits, uint64_t base)
+        noexcept nogil
+    void kc_pack(uint8_t* out, const int64_t* values, int64_t n, int width, int bits, uint64_t base)
+        noexcept nogil
     uint64_t kc_packed_cell(const uint8_t* data, int64_t n, int width, int bits, int64_t i) noexcept nogil

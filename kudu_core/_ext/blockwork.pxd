@@ -23,7 +23,8 @@ cdef extern from *:
     /* ---------------------------------------------------------------- integers to 64 bits */
 
     /* In an order that int64 has too: unsigned words of 8 bytes lose 2**63. */
-    KC_CLONES static void kc_widen(int64_t *restrict out, const uint8_t *restrict in, int64_t n, int width, int is_signed) {
+    KC_CLONES static void kc_widen(int64_t *restrict out, const uint8_t *restrict in, int64_t n, int width,
+        int is_signed) {
         if (is_signed) {
             switch (width) {
                 case 1: KC_EACH_VALUE(out[i] = ((const kc_i8 *)in)[i]); break;
@@ -115,7 +116,8 @@ cdef extern from *:
     }
 
     /* Positions of the values outside base .. base + 2**bits - 1, or marked in `bad` (may be NULL). */
-    KC_CLONES static int64_t kc_outliers(uint16_t *out, const int64_t *v, const uint8_t *bad, int64_t n, int64_t base, int bits) {
+    KC_CLONES static int64_t kc_outliers(uint16_t *out, const int64_t *v, const uint8_t *bad, int64_t n,
+        int64_t base, int bits) {
         const uint64_t mask = kc_mask(bits);
         int64_t count = 0;
         if (bad) {
@@ -149,7 +151,8 @@ cdef extern from *:
        A sample without outliers ends the search: most blocks have none.  With outliers above only,
        the window begins at the least value; else it lies around the median of the sample.
        `whole` says that no value is outside. */
-    KC_CLONES static int kc_window(const int64_t *v, int64_t n, int64_t slots, int width, int64_t *base, int *whole) {
+    KC_CLONES static int kc_window(const int64_t *v, int64_t n, int64_t slots, int width, int64_t *base,
+        int *whole) {
         int64_t least = v[0], most = v[0], sample[KC_SAMPLES], best_bytes, tail = 0;
         int full, bits, best = -1;
         uint32_t count[4][65];
@@ -260,7 +263,8 @@ cdef extern from *:
     }
 
     /* Integers of n values for scale k; marks those that are none and returns how many. */
-    KC_CLONES static int64_t kc_decimals(int64_t *restrict m, uint8_t *restrict bad, const uint8_t *restrict in, int64_t n, int width, int k) {
+    KC_CLONES static int64_t kc_decimals(int64_t *restrict m, uint8_t *restrict bad,
+        const uint8_t *restrict in, int64_t n, int width, int k) {
         const double power = kc_powers[k];
         uint64_t wrong[KC_BLOCK], any = 0;
         int64_t count = 0;
@@ -293,7 +297,8 @@ cdef extern from *:
         for (int64_t i = 0; i < n; i++) {
             if (!wrong[i]) continue;
             /* 2**51 .. 2**53 is beyond the fast form. */
-            if (width == 8 && kc_decimal_cell(((const kc_f64 *)in)[i], power, 9007199254740992.0, 0, &m[i])) continue;
+            if (width == 8 && kc_decimal_cell(((const kc_f64 *)in)[i], power, 9007199254740992.0, 0, &m[i]))
+                continue;
             bad[i] = 1;
             count++;
         }
@@ -338,7 +343,8 @@ cdef extern from *:
             kc_u64 *v = (kc_u64 *)out;
             if (small) {
                 if (k == 0) KC_EACH_VALUE(v[i] = kc_bits_of(kc_double_of(v[i] + KC_MAGIC_BITS) - KC_MAGIC));
-                else KC_EACH_VALUE(v[i] = kc_bits_of((kc_double_of(v[i] + KC_MAGIC_BITS) - KC_MAGIC) / power));
+                else KC_EACH_VALUE(v[i] = kc_bits_of((kc_double_of(v[i] + KC_MAGIC_BITS) - KC_MAGIC)
+                    / power));
             } else KC_EACH_VALUE(v[i] = kc_bits_of((double)(int64_t)v[i] / power));
         } else {
             const float power = (float)kc_powers[k];
@@ -401,7 +407,8 @@ cdef extern from *:
 
     /* ---------------------------------------------------------------- nulls */
 
-    KC_INLINE int64_t kc_gather_w(uint8_t *restrict out, const uint8_t *restrict in, const uint8_t *bits, int64_t first, int64_t n, size_t width) {
+    KC_INLINE int64_t kc_gather_w(uint8_t *restrict out, const uint8_t *restrict in, const uint8_t *bits,
+        int64_t first, int64_t n, size_t width) {
         int64_t count = 0;
         for (int64_t i = 0; i < n; i += 64) {
             const int span = n - i < 64 ? (int)(n - i) : 64;
@@ -419,7 +426,8 @@ cdef extern from *:
         }
         return count;
     }
-    KC_INLINE void kc_spread_w(uint8_t *restrict out, const uint8_t *restrict in, const uint8_t *bits, int64_t first, int64_t n, size_t width) {
+    KC_INLINE void kc_spread_w(uint8_t *restrict out, const uint8_t *restrict in, const uint8_t *bits,
+        int64_t first, int64_t n, size_t width) {
         for (int64_t i = 0; i < n; i += 64) {
             const int span = n - i < 64 ? (int)(n - i) : 64;
             uint64_t word = kc_bits_load(bits, first + i, span);
@@ -445,11 +453,13 @@ cdef extern from *:
             default: name(out, in, bits, first, n, 16); break; \\
         }
     /* The cells of n rows that are not null, one after the other. */
-    static void kc_gather(uint8_t *out, const uint8_t *in, const uint8_t *bits, int64_t first, int64_t n, int width) {
+    static void kc_gather(uint8_t *out, const uint8_t *in, const uint8_t *bits, int64_t first, int64_t n,
+        int width) {
         KC_WIDTHS(kc_gather_w)
     }
     /* Back: zeros where a cell is null. */
-    static void kc_spread(uint8_t *out, const uint8_t *in, const uint8_t *bits, int64_t first, int64_t n, int width) {
+    static void kc_spread(uint8_t *out, const uint8_t *in, const uint8_t *bits, int64_t first, int64_t n,
+        int width) {
         KC_WIDTHS(kc_spread_w)
     }
     #undef KC_WIDTHS

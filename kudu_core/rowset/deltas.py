@@ -63,7 +63,6 @@ def patch(
         values = base.values if owned else base.values.copy()
         delta.apply_fixed(values, base.width, first_row, rowids, new.values)
         return ColumnBuffers(base.width, base.length, values, None, validity)
-    offsets, data = delta.overlay_var(
-        base.offsets, base.values, first_row, rowids, new.offsets, new.values
-    )
+    assert base.offsets is not None and new.offsets is not None
+    offsets, data = delta.overlay_var(base.offsets, base.values, first_row, rowids, new.offsets, new.values)
     return ColumnBuffers(0, base.length, data, offsets, validity)

@@ -90,6 +90,7 @@ class DiskRowSet:
     undo: tuple[DeltaStore, ...]
     """Newest first."""
     newest: _Newest
+
     @staticmethod
     def make(fs: FileSystem, directory: str, meta: RowSetMeta, cache: PageCache | None) -> DiskRowSet:
         return DiskRowSet(
@@ -167,7 +168,8 @@ class DiskRowSet:
         self._load_newest()
         if self.newest.dead is None:
             return np.ones(len(rowids), bool)
-        return ~self.newest.dead[rowids]
+        live: np.ndarray = ~self.newest.dead[rowids]
+        return live
 
     @property
     def dead_rows(self) -> int:

@@ -85,7 +85,8 @@ class MemRowSet:
 
     def is_live(self, ordinals: np.ndarray) -> np.ndarray:
         """Whether the newest state of these rows is present, (n,) bool."""
-        return self._live.flags[ordinals] != 0
+        live: np.ndarray = self._live.flags[ordinals] != 0
+        return live
 
     # ---- reading ----
 

@@ -218,9 +218,7 @@ def _scan_ordinals(source: MemRowsAt, spec: ScanSpec, counts: ScanCounts) -> Ite
     patched = {} if few else {i: source.column(c, 0, source.rows) for i, c in needed.items()}
     for start in range(0, len(ordinals), spec.batch_rows):
         some = ordinals[start : start + spec.batch_rows]
-        columns = {
-            i: source.cells(c, some) if few else patched[i].take(some) for i, c in needed.items()
-        }
+        columns = {i: source.cells(c, some) if few else patched[i].take(some) for i, c in needed.items()}
         rows = len(some)
         if spec.filter is not None:
             picked = np.flatnonzero(_evaluate(spec, columns, rows))

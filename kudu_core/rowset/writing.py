@@ -44,9 +44,7 @@ def cuts(rows: OrderedRows, target_bytes: int) -> Iterator[tuple[int, int]]:
     """Row ranges of equal length, one for each output file."""
     if not rows.rows:
         return
-    decoded = sum(c.nbytes for c in rows.columns.values()) + int(
-        rows.keys.offsets[-1] - rows.keys.offsets[0]
-    )
+    decoded = sum(c.nbytes for c in rows.columns.values()) + int(rows.keys.offsets[-1] - rows.keys.offsets[0])
     pieces = max(1, -(-decoded // (target_bytes * DECODED_SHARE)))
     edges = np.linspace(0, rows.rows, pieces + 1).astype(np.int64)
     yield from zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
@@ -82,9 +80,7 @@ def write_rows(
 def column_spec(schema: Schema, column: StoredColumn) -> ColumnSpec:
     """How the file room is to store one column of the schema."""
     role = "key" if column.id in schema.key_ids else "value"
-    return ColumnSpec(
-        column.id, column.type, column.nullable, role, column.encoding, column.compression
-    )
+    return ColumnSpec(column.id, column.type, column.nullable, role, column.encoding, column.compression)
 
 
 def rowset_meta(

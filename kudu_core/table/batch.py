@@ -31,7 +31,9 @@ class Batch:
     def upsert(self, data: Any) -> None:
         self._add("upsert", data)
 
-    def update(self, data: Any = None, *, on_missing: str = "error", where: Any = None, set: Any = None) -> None:
+    def update(
+        self, data: Any = None, *, on_missing: str = "error", where: Any = None, set: Any = None
+    ) -> None:
         if where is not None or set is not None:
             raise NotSupported("where= inside a batch: call table.update(where=..., set=...) by itself")
         self._add(_with(on_missing, "on_missing", "update"), data)

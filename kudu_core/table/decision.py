@@ -229,7 +229,10 @@ def decide(prepared: Prepared, live: np.ndarray) -> Decided:
             totals[i] += counts[i]
         first = last
     kind = rules.net(was_live, now, touched, source, groups, len(values))
-    return Decided(*totals, codes, kind, source.reshape(groups, len(values)), key_row)
+    inserted, updated, deleted, ignored = totals
+    return Decided(
+        inserted, updated, deleted, ignored, codes, kind, source.reshape(groups, len(values)), key_row
+    )
 
 
 @dataclass(slots=True)
@@ -296,9 +299,7 @@ def _gather(prepared: Prepared, decided: Decided, groups: np.ndarray, values: tu
             continue
         pool = prepared.pools[column.id]
         if default.any():
-            pool = ColumnBuffers.concat(
-                [pool, ColumnBuffers.constant(column.type, column.write_default, 1)]
-            )
+            pool = ColumnBuffers.concat([pool, ColumnBuffers.constant(column.type, column.write_default, 1)])
             source = np.where(default, pool.length - 1, source)
         columns[column.id] = _take(pool, source)
     return RowBlock({c.id: columns[c.id] for c in schema.columns if c.id in columns}, len(groups))
@@ -332,7 +333,8 @@ def error_table(prepared: Prepared, codes: np.ndarray, rows: np.ndarray) -> pa.T
 def _rows_in_call(prepared: Prepared, rows: np.ndarray) -> np.ndarray:
     """Row numbers counted from the start of the row's own call."""
     starts = np.cumsum([0, *(call.rows for call in prepared.calls)])
-    return rows - starts[np.searchsorted(starts, rows, side="right") - 1]
+    numbers: np.ndarray = rows - starts[np.searchsorted(starts, rows, side="right") - 1]
+    return numbers
 
 
 def row_errors(table: pa.Table) -> RowErrors:

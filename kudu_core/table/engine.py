@@ -165,7 +165,9 @@ class Engine:
             self.log.wait_durable(max(token.ts for token in tokens.values()))
         self.fence()
         try:
-            self.install_state(replace(self.state, tokens=tokens, applied_ts=max(applied_ts, self.state.applied_ts)))
+            self.install_state(
+                replace(self.state, tokens=tokens, applied_ts=max(applied_ts, self.state.applied_ts))
+            )
         except OSError as exc:
             self.log.poison(exc)
             raise
@@ -291,5 +293,3 @@ class Engine:
             self._log.abandon()
         if self.lease is not None:
             self.lease.abandon()
-
-

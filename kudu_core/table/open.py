@@ -72,9 +72,7 @@ def _open_locked(
 ) -> Engine:
     before = _state(fs, path)
     state = replace(before, epoch=before.epoch + 1, clean_end=0)
-    engine = Engine(
-        path, fs, state, state.options.overridden(options), clock, listener, writer=True
-    )
+    engine = Engine(path, fs, state, state.options.overridden(options), clock, listener, writer=True)
     engine.lease = lease
     wal = f"{path}/wal"
     tail = read_log(fs, wal, state.uuid, clean_end=before.clean_end)  # O3, reading only

@@ -50,9 +50,7 @@ def _cell(column: StoredColumn, cell: ColumnBuffers) -> Any:
     return values.python(column.type, values.unpack(column.type, cell.cell(0)))
 
 
-def get_many(
-    engine: Engine, keys: Any, columns: Sequence[StoredColumn], snapshot: int
-) -> pa.Table:
+def get_many(engine: Engine, keys: Any, columns: Sequence[StoredColumn], snapshot: int) -> pa.Table:
     """Rows in the order of the keys; ``_found`` says which are there, the others are NULL."""
     block = _key_block(engine, keys)
     batch = KeyBatch(encode_keys(engine.schema, block))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.clock import hybrid, last_of_microsecond
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kudu_core.table.scan import Scan
     from kudu_core.table.table import Table
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Snapshot:

@@ -20,9 +20,7 @@ def stats(engine: Engine, by: str) -> pa.Table:
     if by == "tablet":
         return pa.Table.from_pylist([_tablet(t) for t in engine.tablets])
     if by == "rowset":
-        return pa.Table.from_pylist(
-            [r for t in engine.tablets for r in _rowsets(t)], schema=_ROWSET_SCHEMA
-        )
+        return pa.Table.from_pylist([r for t in engine.tablets for r in _rowsets(t)], schema=_ROWSET_SCHEMA)
     if by == "column":
         return pa.Table.from_pylist(_columns(engine))
     raise InvalidArgument(f'by is "table", "tablet", "rowset" or "column", not {by!r}')
@@ -64,7 +62,7 @@ def _rowsets(tablet: Any) -> list[dict[str, Any]]:
 
 def _tablet(tablet: Any) -> dict[str, Any]:
     view = tablet.view
-    memory = [m for m in (view.active, *view.frozen)]
+    memory = (view.active, *view.frozen)
     return {
         "tablet": tablet.id,
         "partition": tablet.partition.ordinal,

@@ -90,7 +90,9 @@ def create_table(
     """
     fs, root = _fs or PosixFileSystem(), _path(path)
     wanted = declare(schema, primary_key)
-    partitions = [partition_by] if isinstance(partition_by, HashPartition | RangePartition) else list(partition_by)
+    partitions = (
+        [partition_by] if isinstance(partition_by, HashPartition | RangePartition) else list(partition_by)
+    )
     settings = _options(options) or Options()
     if exist_ok and fs.exists(f"{root}/TABLE"):
         table = open_table(root, "rw", options=options, _fs=fs, _clock=_clock)
@@ -429,9 +431,7 @@ class Table:
         compiled = compile_where(where, schema)
         lower, upper = _key_range(schema, key_range)
         if compiled is not None:
-            lower, upper = keybounds.intersect(
-                (lower, upper), keybounds.key_bounds(schema, compiled.terms)
-            )
+            lower, upper = keybounds.intersect((lower, upper), keybounds.key_bounds(schema, compiled.terms))
         return ScanPlan(
             schema=schema,
             columns=_project(schema, columns),
@@ -564,7 +564,9 @@ def conform_calls(schema: Schema, operation: str, data: Any) -> list[Call]:
 def _require(schema: Schema, given: frozenset[int]) -> None:
     for column in schema.value_columns:
         if not column.nullable and column.write_default is None and column.id not in given:
-            raise SchemaMismatch(f"column {column.name!r} takes no NULL and has no default; insert must give it")
+            raise SchemaMismatch(
+                f"column {column.name!r} takes no NULL and has no default; insert must give it"
+            )
 
 
 def apply_calls(schema: Schema, data: Any, op_column: str) -> list[Call]:
@@ -608,9 +610,7 @@ def _ops(names: pa.Array, op_column: str) -> np.ndarray:
     return picked
 
 
-def _status_of_ops(
-    schema: Schema, block: RowBlock, ops: np.ndarray, status: np.ndarray
-) -> np.ndarray | None:
+def _status_of_ops(schema: Schema, block: RowBlock, ops: np.ndarray, status: np.ndarray) -> np.ndarray | None:
     key_null = np.zeros(block.rows, bool)
     for column_id in schema.key_ids:
         column = block.columns[column_id]
@@ -631,9 +631,7 @@ def _joined(parts: list[Call]) -> list[Call]:
         raise SchemaMismatch("the batches of one call have different columns")
     status = None
     if any(p.status is not None for p in parts):
-        status = np.concatenate(
-            [np.zeros(p.rows, np.uint8) if p.status is None else p.status for p in parts]
-        )
+        status = np.concatenate([np.zeros(p.rows, np.uint8) if p.status is None else p.status for p in parts])
     ops: int | np.ndarray = parts[0].ops
     if isinstance(ops, np.ndarray):
         ops = np.concatenate([np.asarray(p.ops) for p in parts])
@@ -641,8 +639,8 @@ def _joined(parts: list[Call]) -> list[Call]:
 
 
 __all__ = [
-    "KuduError",
     "OPERATIONS",
+    "KuduError",
     "Table",
     "TableNotFound",
     "create_table",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -44,7 +45,7 @@ class ScanToken:
 
 def make_tokens(engine: Engine, plan: ScanPlan, snapshot: int, target_rows: int) -> list[ScanToken]:
     """Cut a scan into shares of about ``target_rows`` rows, never across tablets."""
-    if not 1 <= target_rows:
+    if not target_rows >= 1:
         raise InvalidArgument(f"target_rows is a whole number from 1, not {target_rows!r}")
     where = None if plan.filter is None else expression_bytes(plan.filter.expression)
     tokens = []
@@ -69,9 +70,7 @@ def make_tokens(engine: Engine, plan: ScanPlan, snapshot: int, target_rows: int)
     return tokens
 
 
-def _shares(
-    tablet: Tablet, plan: ScanPlan, target_rows: int
-) -> list[tuple[bytes | None, bytes | None, int]]:
+def _shares(tablet: Tablet, plan: ScanPlan, target_rows: int) -> list[tuple[bytes | None, bytes | None, int]]:
     """(lower, upper, rows): key ranges of a tablet with about equal numbers of rows."""
     total = 0
     cuts: list[bytes] = []
@@ -96,7 +95,7 @@ def _shares(
     bounds = [inside[len(inside) * i // pieces] for i in range(1, pieces)]
     edges: list[bytes | None] = [plan.lower, *sorted(set(bounds)), plan.upper]
     share = total // (len(edges) - 1)
-    return [(lower, upper, share) for lower, upper in zip(edges[:-1], edges[1:], strict=True)]
+    return [(lower, upper, share) for lower, upper in pairwise(edges)]
 
 
 def expression_bytes(expression: Any) -> bytes:

@@ -29,9 +29,7 @@ NEWEST = 2**64 - 1
 BATCH_ROWS = 65_536
 
 
-def where_calls(
-    engine: Engine, where: Any, set_: dict[str, Any] | None
-) -> Callable[[], Sequence[Call]]:
+def where_calls(engine: Engine, where: Any, set_: dict[str, Any] | None) -> Callable[[], Sequence[Call]]:
     """A function that, under the mutexes, makes the call which the predicate stands for.
 
     ``set_`` None: delete the rows.  Arguments are checked here, before anything is locked.
@@ -76,12 +74,16 @@ def _checked(schema: Schema, set_: dict[str, Any]) -> dict[str, pc.Expression]:
     for name, value in set_.items():
         column = schema.column(name)
         if column.id in schema.key_ids:
-            raise InvalidArgument(f"{name!r} is a key column; a key does not change: delete and insert the row")
+            raise InvalidArgument(
+                f"{name!r} is a key column; a key does not change: delete and insert the row"
+            )
         if not isinstance(value, pc.Expression):
             try:
                 value = pc.scalar(pa.scalar(value, column.type.arrow))
             except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as exc:
-                raise SchemaMismatch(f"set: {name!r} is {column.type}, which {value!r} is not: {exc}") from exc
+                raise SchemaMismatch(
+                    f"set: {name!r} is {column.type}, which {value!r} is not: {exc}"
+                ) from exc
         expressions[name] = value
     empty = pa.RecordBatch.from_pylist([], schema=schema.arrow)
     _new_values(schema, empty, expressions)

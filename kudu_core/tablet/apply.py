@@ -33,9 +33,7 @@ def complete(schema: Schema, block: RowBlock) -> RowBlock:
     )
 
 
-def apply_inserts(
-    tablet: Tablet, ts: int, block: RowBlock, batch: KeyBatch, ghost: np.ndarray
-) -> None:
+def apply_inserts(tablet: Tablet, ts: int, block: RowBlock, batch: KeyBatch, ghost: np.ndarray) -> None:
     """New rows: into the active MemRowSet, as REINSERT where a dead entry holds the key."""
     memory = tablet.view.active
     block = complete(memory.schema, block)

@@ -89,7 +89,9 @@ class Replay:
             # Durable already, unless the record is newer than anything that files can hold (N16).
             if ts > tablet.state.mark:
                 raise Corruption(
-                    tablet.directory, 0, f"the record of {ts} changes a key that is nowhere (mark {tablet.state.mark})"
+                    tablet.directory,
+                    0,
+                    f"the record of {ts} changes a key that is nowhere (mark {tablet.state.mark})",
                 )
             if not len(found):
                 return

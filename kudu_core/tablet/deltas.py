@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kudu_core.cfile.delta_file import REDO, write_delta_file
-from kudu_core.cfile.specs import ColumnSpec
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema
 from kudu_core.rowset.changelog import ChangeLog
@@ -191,7 +190,9 @@ def _flush(tablet: Tablet, rowset_id: int, frozen: ChangeLog) -> None:
     tablet.manifest.sync()
 
 
-def freeze_and_write(tablet: Tablet, rowset: DiskRowSet, written: list[str]) -> list[tuple[ChangeLog, DeltaRef | None]]:
+def freeze_and_write(
+    tablet: Tablet, rowset: DiskRowSet, written: list[str]
+) -> list[tuple[ChangeLog, DeltaRef | None]]:
     """Under the mutex: every DeltaMemStore of a rowset, closed and written (PROTOCOL G3)."""
     _freeze(tablet, rowset)
     return [(store, write_store(tablet, store, written)) for store in rowset.memory_stores]

@@ -222,9 +222,7 @@ def fold_history(frozen: MemRowSet, cut: int) -> tuple[DeltaEntries, DeltaEntrie
         owner[revived] = before[owner[revived]]
         assert (ops[owner[revived]] == DELETE).all(), "a REINSERT follows a DELETE"
         columns[column_id] = (position[owner].astype(np.uint32), pool.take(old))
-    undo = DeltaEntries(
-        rowids[undo_numbers], timestamps[undo_numbers], undo_ops[undo_numbers], columns
-    )
+    undo = DeltaEntries(rowids[undo_numbers], timestamps[undo_numbers], undo_ops[undo_numbers], columns)
     return undo, redo
 
 

@@ -77,7 +77,7 @@ class Maintenance:
                 self.run_due()
             except (Poisoned, Fenced):
                 return  # nothing is written any more; readers go on
-            except Exception as exc:
+            except Exception as exc:  # noqa: BLE001  a thread has nobody to raise to: it tells
                 self._tell(MaintenanceError(error=repr(exc), tablet_id="", operation="maintenance"))
 
     # ---- what is due ----

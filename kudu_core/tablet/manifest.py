@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kudu_core._ext.crc32c import crc32c
-from kudu_core.errors import Corruption, NotSupported, Poisoned
+from kudu_core.errors import Corruption, NotSupported
 from kudu_core.rowset.meta import FileRef, RowSetMeta, parse
 
 if TYPE_CHECKING:
@@ -235,9 +235,7 @@ class Manifest:
         self._fence()
         value = edit.to_json()
         number = self.state.number + 1
-        after = replace(
-            applied(self.state, value, self._path, self._size), number=number, epoch=self._epoch
-        )
+        after = replace(applied(self.state, value, self._path, self._size), number=number, epoch=self._epoch)
         try:
             if self._file is None or self._size > max(REWRITE_BYTES, 2 * self._checkpoint_size):
                 self._rewrite(after)

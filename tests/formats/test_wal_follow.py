@@ -207,6 +207,17 @@ def test_damage_to_a_durable_record_is_corruption_for_a_reader_too(tmp_path: Pat
     log.close()
 
 
+def test_a_missing_beginning_is_corruption_for_a_reader_too(tmp_path: Path) -> None:
+    log = create(tmp_path)
+    for number in range(60):
+        commit(log, content(number))
+    segments(tmp_path)[0].unlink()
+    for alive in (True, False):
+        with pytest.raises(Corruption, match="missing"):
+            follow(tmp_path, writer_alive=alive)
+    log.close()
+
+
 def test_a_reader_changes_nothing(tmp_path: Path) -> None:
     log = create(tmp_path)
     for number in range(40):

@@ -227,6 +227,35 @@ def test_a_full_segment_is_durable_before_the_next_gets_a_record(tmp_path: Path)
     log.close()
 
 
+def test_what_slips_in_while_a_full_segment_is_synced_is_synced_too(tmp_path: Path) -> None:
+    """L2: the fsync that others may append beside does not count for what they append."""
+    fs = Tapped(PosixFileSystem())
+    log = create(tmp_path, fs=fs, options=NONE)
+    while log.segments[-1].end < 7000:
+        write(log, b"x" * 500)
+    slipped: list[int] = []
+    syncs: list[int] = []
+
+    def tap(operation: str, path: str) -> None:
+        if operation == "file.sync" and path == old:
+            syncs.append(log.last_lsn)
+            if not slipped:
+                slipped.append(0)
+                thread = threading.Thread(target=lambda: slipped.append(write(log, b"small")))
+                thread.start()
+                thread.join()
+
+    old = log.segments[-1].path
+    fs.tap = tap
+    big = write(log, b"x" * 2000)
+    assert slipped[1] < big
+    assert len(syncs) == 2
+    assert syncs[1] == syncs[0] + 1
+    assert log.durable_ts == slipped[1]
+    assert [s.last_ts for s in log.segments] == [slipped[1], big]
+    log.close()
+
+
 def test_a_record_larger_than_a_segment_gets_its_own(tmp_path: Path) -> None:
     log = create(tmp_path)
     big = os.urandom(50_000)

@@ -1,0 +1,78 @@
+"""What the documents say is there, is there; and what is there, they say."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import kudu_core as kc
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text()
+DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("name", kc.__all__)
+def test_public_name_is_documented(name: str) -> None:
+    assert inspect.getdoc(getattr(kc, name)), f"{name} has no docstring"
+    assert re.search(rf"\b{name}\b", README), f"README.md does not mention {name}"
+
+
+def test_public_methods_have_docstrings() -> None:
+    bare = []
+    for name in kc.__all__:
+        cls = getattr(kc, name)
+        if inspect.isclass(cls) and not issubclass(cls, Exception) and not dataclasses.is_dataclass(cls):
+            for attribute, value in vars(cls).items():
+                if not attribute.startswith("_") and callable(value) and not inspect.getdoc(value):
+                    bare.append(f"{name}.{attribute}")
+    # Batch's say what Table's say, Arrow's conversions what their names say.
+    assert [b for b in bare if not b.startswith(("Batch.", "Scan.to_", "Snapshot."))] == []
+
+
+def test_every_option_says_its_unit_and_range() -> None:
+    source = inspect.getsource(kc.Options)
+    for field in dataclasses.fields(kc.Options):
+        assert re.search(rf'^    {field.name}: .*\n    """', source, re.M), f"{field.name} is not documented"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text()):
+        if "://" not in target:
+            assert (path.parent / target).exists(), f"{path.name} links to {target}"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_files_that_documents_name_are_there(path: Path) -> None:
+    folders, suffixes = "ci|docs|tests|bench|examples|kudu_core", "py|pyx|sh|md|txt"
+    pattern = rf"`((?:{folders})/[\w./-]+?\.(?:{suffixes}))(?:::\w+)?`"
+    named = re.findall(pattern, path.read_text())
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_one_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == kc.__version__
+    assert f"## {kc.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "ci").glob("*.sh")), ids=lambda p: p.name)
+def test_scripts_parse(path: Path) -> None:
+    subprocess.run(["bash", "-n", str(path)], check=True)
+    assert "set -euo pipefail" in path.read_text()
+
+
+def test_ci_runs_the_one_script() -> None:
+    lines = [
+        line
+        for line in (ROOT / ".ci/run").read_text().splitlines()
+        if line.strip() and not line.startswith("#")
+    ]
+    assert lines == ['exec "$(dirname "$0")/../ci/test.sh"']

@@ -1,0 +1,65 @@
+"""Every kernel has its stub, its meaning in plain Python, a test, and a benchmark."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EXT = ROOT / "kudu_core/_ext"
+KERNELS = sorted(path.stem for path in EXT.glob("*.pyx"))
+
+# Kernel -> what says what it means, where that is no module of tests/support/oracles.
+OTHER_ORACLE = {
+    "status": "raises what it is given",
+    "hashing": "mmh3 and xxhash",
+    "crc32c": "the polynomial, bit by bit, in its test",
+    "keyorder": "sorted() of bytes, in its test",
+    "strings": "oracles/blocks.py",
+}
+# Kernel -> why there is nothing to measure.
+NO_BENCH = {"status": "runs only when something is wrong"}
+# Kernel -> the kernel through which it is tested and measured.
+PART_OF = {"keyorder": "keys", "strings": "blocks"}
+
+
+def uses(folder: str, kernel: str) -> list[str]:
+    names = [kernel, PART_OF[kernel]] if kernel in PART_OF else [kernel]
+    pattern = re.compile("|".join(rf"_ext\.{n}\b|_ext import [^\n]*\b{n}\b" for n in names))
+    return [p.name for p in (ROOT / folder).rglob("*.py") if pattern.search(p.read_text())]
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_kernel_has_a_stub(kernel: str) -> None:
+    assert (EXT / f"{kernel}.pyi").exists()
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_kernel_has_an_oracle(kernel: str) -> None:
+    assert (ROOT / f"tests/support/oracles/{kernel}.py").exists() or kernel in OTHER_ORACLE
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_kernel_has_a_test(kernel: str) -> None:
+    assert uses("tests/kernels", kernel)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_kernel_has_a_benchmark(kernel: str) -> None:
+    assert uses("bench", kernel) or kernel in NO_BENCH
+
+
+def test_exceptions_are_of_kernels_that_are_there() -> None:
+    assert {*OTHER_ORACLE, *NO_BENCH, *PART_OF} <= set(KERNELS)
+
+
+def test_stubs_are_of_kernels_that_are_there() -> None:
+    assert {path.stem for path in EXT.glob("*.pyi")} == set(KERNELS)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_kernel_leaves_directives_to_the_build(kernel: str) -> None:
+    own = r"^#\s*cython:|@cython\.(boundscheck|wraparound|cdivision|initializedcheck)"
+    assert not re.search(own, (EXT / f"{kernel}.pyx").read_text(), re.M)
