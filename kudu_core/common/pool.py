@@ -111,7 +111,10 @@ class Pool:
                 task._done.wait()
 
     def close(self) -> None:
-        """Let workers finish what was submitted, and wait for them.  Not from a worker."""
+        """Let workers finish what was submitted, and wait for them.
+
+        A worker may call it (it may hold the last reference to a table): it does not wait for itself.
+        """
         if self._pid != os.getpid():
             return
         with self._lock:
@@ -120,7 +123,8 @@ class Pool:
             for _ in workers:
                 self._queue.put(None)
         for worker in workers:
-            worker.join()
+            if worker is not threading.current_thread():
+                worker.join()
 
     def __enter__(self) -> Self:
         return self

@@ -21,112 +21,36 @@ import os
 import posixpath
 import random
 import threading
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from kudu_core.errors import Closed, Locked
 from kudu_core.fs import base
 from kudu_core.fs.api import FileStat, Holder
 from kudu_core.fs.lease import acquire_within
+from kudu_core.fs.powercut import Cut, Directory, File, holds, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kudu_core.fs.api import Data, FileSystem, Identity, Lease, Sleep
-
-Keep: TypeAlias = Literal["random", "none", "all"]
+    from kudu_core.fs.powercut import Keep, Node
 
 _DEVICE = 1
-_PAGE_BYTES = 4096
-
 # Without a clock every file looks as if it had just been written: nothing is stale.
 _ALWAYS_FRESH_S = float(1 << 40)
-
-
-@dataclass(slots=True, eq=False)
-class _File:
-    """``data`` is what reads see, ``durable`` what the disk has.
-
-    A change is (offset, bytes), or (size, None) for a truncation.
-    """
-
-    inode: int
-    mtime_s: float
-    data: bytearray = field(default_factory=bytearray)
-    durable: bytearray = field(default_factory=bytearray)
-    pending: list[tuple[int, bytes | None]] = field(default_factory=list)
-    lock_owner: MemoryLease | None = None
-
-    def change(self, offset: int, data: bytes | None) -> None:
-        _apply(self.data, offset, data)
-        self.pending.append((offset, data))
-
-    def sync(self) -> None:
-        for offset, data in self.pending:
-            _apply(self.durable, offset, data)
-        self.pending.clear()
-
-
-@dataclass(slots=True, eq=False)
-class _Change:
-    """What one call did to names: each gets a node, or none.  ``group`` ties the halves of a rename."""
-
-    names: dict[str, _Node | None]
-    group: int
-
-
-@dataclass(slots=True, eq=False)
-class _Directory:
-    inode: int
-    mtime_s: float
-    entries: dict[str, _Node] = field(default_factory=dict)
-    durable: dict[str, _Node] = field(default_factory=dict)
-    pending: list[_Change] = field(default_factory=list)
-
-    def change(self, names: dict[str, _Node | None], group: int) -> None:
-        _rename(self.entries, names)
-        self.pending.append(_Change(names, group))
-
-    def sync(self) -> None:
-        for change in self.pending:
-            _rename(self.durable, change.names)
-        self.pending.clear()
-
-
-_Node: TypeAlias = _File | _Directory
-
-
-def _apply(content: bytearray, offset: int, data: bytes | None) -> None:
-    if data is None:
-        if offset < len(content):
-            del content[offset:]
-        else:
-            content.extend(bytes(offset - len(content)))
-        return
-    if offset > len(content):
-        content.extend(bytes(offset - len(content)))
-    content[offset : offset + len(data)] = data
-
-
-def _rename(entries: dict[str, _Node], names: dict[str, _Node | None]) -> None:
-    for name, node in names.items():
-        if node is None:
-            entries.pop(name, None)
-        else:
-            entries[name] = node
 
 
 class _Handle:
     """What is open: a file's node stays readable here after its last name is gone."""
 
-    def __init__(self, fs: MemoryFileSystem, path: str, node: _File) -> None:
+    def __init__(self, fs: MemoryFileSystem, path: str, node: File) -> None:
         self.path = path
         self._fs = fs
         self._lock = fs._lock
-        self._node: _File | None = node
+        self._node: File | None = node
         self._life = fs._life
 
-    def _open(self) -> _File:
+    def _open(self) -> File:
         if self._node is None:
             raise Closed(f"{self.path} was closed")
         if self._life != self._fs._life:
@@ -162,7 +86,7 @@ class MemoryReadFile(_Handle):
 class MemoryWriteFile(_Handle):
     """See ``api.WriteFile``."""
 
-    def __init__(self, fs: MemoryFileSystem, path: str, node: _File) -> None:
+    def __init__(self, fs: MemoryFileSystem, path: str, node: File) -> None:
         super().__init__(fs, path, node)
         self._end = len(node.data)
 
@@ -212,7 +136,7 @@ class MemoryLease:
         self.path = path
         self._fs = fs
         self._sleep = sleep
-        self._node: _File | None = None
+        self._node: File | None = None
 
     @property
     def held(self) -> bool:
@@ -263,18 +187,18 @@ class MemoryFileSystem:
         self._now_s = now_s if now_s is not None else lambda: _ALWAYS_FRESH_S
         self._numbers = itertools.count(1)
         self._life = 0
-        self._root = _Directory(next(self._numbers), self._now_s())
+        self._root = Directory(next(self._numbers), self._now_s())
 
     # Names -------------------------------------------------------------------------------------
 
-    def _lookup(self, path: str) -> _Node:
+    def _lookup(self, path: str) -> Node:
         if not path:
             raise base.os_error(errno.ENOENT, path)
-        node: _Node = self._root
+        node: Node = self._root
         for name in posixpath.normpath(path).split("/"):
             if name in ("", "."):
                 continue
-            if not isinstance(node, _Directory):
+            if not isinstance(node, Directory):
                 raise base.os_error(errno.ENOTDIR, path)
             child = node.entries.get(name)
             if child is None:
@@ -282,26 +206,26 @@ class MemoryFileSystem:
             node = child
         return node
 
-    def _directory(self, path: str) -> _Directory:
+    def _directory(self, path: str) -> Directory:
         node = self._lookup(path)
-        if not isinstance(node, _Directory):
+        if not isinstance(node, Directory):
             raise base.os_error(errno.ENOTDIR, path)
         return node
 
-    def _file(self, path: str) -> _File:
+    def _file(self, path: str) -> File:
         node = self._lookup(path)
-        if not isinstance(node, _File):
+        if not isinstance(node, File):
             raise base.os_error(errno.EISDIR, path)
         return node
 
-    def _place(self, path: str) -> tuple[_Directory, str]:
+    def _place(self, path: str) -> tuple[Directory, str]:
         """The directory that has, or would have, this name."""
         parent, name = posixpath.split(posixpath.normpath(path))
         if not name or name in (".", ".."):
             raise base.os_error(errno.EINVAL, path)
         return self._directory(parent or "/"), name
 
-    def _set(self, directory: _Directory, names: dict[str, _Node | None], group: int | None = None) -> None:
+    def _set(self, directory: Directory, names: dict[str, Node | None], group: int | None = None) -> None:
         directory.change(names, next(self._numbers) if group is None else group)
         directory.mtime_s = self._now_s()
 
@@ -316,7 +240,7 @@ class MemoryFileSystem:
             directory, name = self._place(path)
             if name in directory.entries:
                 raise base.os_error(errno.EEXIST, path)
-            node = _File(next(self._numbers), self._now_s())
+            node = File(next(self._numbers), self._now_s())
             self._set(directory, {name: node})
             return MemoryWriteFile(self, path, node)
 
@@ -357,14 +281,14 @@ class MemoryFileSystem:
             replaced = new_directory.entries.get(new_name)
             if replaced is node:
                 return  # two names of one file: POSIX does nothing
-            if isinstance(replaced, _Directory):
-                if not isinstance(node, _Directory):
+            if isinstance(replaced, Directory):
+                if not isinstance(node, Directory):
                     raise base.os_error(errno.EISDIR, target)
                 if replaced.entries:
                     raise base.os_error(errno.ENOTEMPTY, target)
-            elif replaced is not None and isinstance(node, _Directory):
+            elif replaced is not None and isinstance(node, Directory):
                 raise base.os_error(errno.ENOTDIR, target)
-            if isinstance(node, _Directory) and _holds(node, new_directory):
+            if isinstance(node, Directory) and holds(node, new_directory):
                 raise base.os_error(errno.EINVAL, target)  # a directory into itself
             if old_directory is new_directory:
                 self._set(old_directory, {old_name: None, new_name: node})
@@ -382,7 +306,7 @@ class MemoryFileSystem:
             directory, name = self._place(path)
             if name in directory.entries:
                 raise base.os_error(errno.EEXIST, path)
-            self._set(directory, {name: _Directory(next(self._numbers), self._now_s())})
+            self._set(directory, {name: Directory(next(self._numbers), self._now_s())})
 
     def sync_dir(self, path: str) -> None:
         with self._lock:
@@ -415,12 +339,12 @@ class MemoryFileSystem:
 
     def is_dir(self, path: str) -> bool:
         with self._lock:
-            return self.exists(path) and isinstance(self._lookup(path), _Directory)
+            return self.exists(path) and isinstance(self._lookup(path), Directory)
 
     def stat(self, path: str) -> FileStat:
         with self._lock:
             node = self._lookup(path)
-            return FileStat(len(node.data) if isinstance(node, _File) else 0, node.inode, node.mtime_s)
+            return FileStat(len(node.data) if isinstance(node, File) else 0, node.inode, node.mtime_s)
 
     def identity(self, path: str) -> Identity:
         with self._lock:
@@ -438,7 +362,7 @@ class MemoryFileSystem:
     def sync_all(self) -> None:
         """Make everything durable: where a crash test begins."""
         with self._lock:
-            for node in _walk(self._root, {}).values():
+            for node in walk(self._root, {}).values():
                 node.sync()
 
     def drop_unsynced(self, path: str) -> None:
@@ -453,8 +377,8 @@ class MemoryFileSystem:
         """
         with self._lock:
             self._life += 1
-            for node in _walk(self._root, {}).values():
-                if isinstance(node, _File):
+            for node in walk(self._root, {}).values():
+                if isinstance(node, File):
                     node.lock_owner = None
 
     def crash_clone(self, rng: random.Random | int | None = None, keep: Keep = "random") -> MemoryFileSystem:
@@ -470,111 +394,8 @@ class MemoryFileSystem:
             first_free = next(self._numbers)
             clone._numbers = itertools.count(first_free)
             self._numbers = itertools.count(first_free)
-            _Cut(generator, keep).fill(clone._root, self._root)
+            Cut(generator, keep).fill(clone._root, self._root)
         return clone
-
-
-def _walk(node: _Node, found: dict[int, _Node]) -> dict[int, _Node]:
-    """Every node that a name leads to, by inode number."""
-    if node.inode not in found:
-        found[node.inode] = node
-        if isinstance(node, _Directory):
-            for child in node.entries.values():
-                _walk(child, found)
-    return found
-
-
-def _holds(node: _Directory, wanted: _Directory) -> bool:
-    return wanted.inode in _walk(node, {})
-
-
-class _Cut:
-    """One power cut: draws what survives, and copies it."""
-
-    def __init__(self, rng: random.Random, keep: Keep) -> None:
-        self._rng = rng
-        self._keep = keep
-        self._groups: dict[int, bool] = {}
-        self._copies: dict[int, _Node] = {}
-        # One temperament for the whole cut: sometimes the disk had written nearly all, sometimes little.
-        self._odds = rng.choice((0.0, 0.1, 0.5, 0.5, 0.9, 1.0))
-
-    def fill(self, target: _Directory, source: _Directory) -> None:
-        target.inode, target.mtime_s = source.inode, source.mtime_s
-        entries = dict(source.durable)
-        for change in source.pending:
-            if self._survives(change.group):
-                _rename(entries, change.names)
-        for name, node in entries.items():
-            target.entries[name] = target.durable[name] = self._copy(node)
-
-    def _survives(self, group: int) -> bool:
-        if self._keep != "random":
-            return self._keep == "all"
-        if group not in self._groups:
-            self._groups[group] = self._rng.random() < self._odds
-        return self._groups[group]
-
-    def _copy(self, node: _Node) -> _Node:
-        known = self._copies.get(node.inode)
-        if known is not None:
-            return known  # a hard link
-        copy: _Node
-        if isinstance(node, _Directory):
-            copy = self._copies[node.inode] = _Directory(node.inode, node.mtime_s)
-            self.fill(copy, node)
-        else:
-            content = bytearray(node.durable)
-            for offset, data in self._surviving(node):
-                _apply(content, offset, data)
-            copy = _File(node.inode, node.mtime_s, content, bytearray(content))
-            self._copies[node.inode] = copy
-        return copy
-
-    def _surviving(self, node: _File) -> list[tuple[int, bytes | None]]:
-        """The changes of a file that reached the disk, in order."""
-        pending, rng = node.pending, self._rng
-        if self._keep == "none" or not pending:
-            return []
-        if self._keep == "all":
-            return pending
-        shape = rng.random()
-        if shape < 0.4:  # the disk wrote in order
-            chosen = pending[: rng.randint(0, len(pending))]
-        elif shape < 0.7:  # in any order
-            chosen = [change for change in pending if rng.random() < self._odds]
-        else:  # page by page, in any order
-            chosen = [piece for change in pending for piece in _pages(change) if rng.random() < self._odds]
-        if chosen and rng.random() < 0.5:
-            offset, data = chosen[-1]
-            if data is not None:
-                chosen[-1] = (offset, data[: rng.randint(0, len(data))])
-        if rng.random() < 0.25:
-            # The new length was written, the data were not: zeros.
-            length = _length(len(node.durable), pending)
-            if length > (now := _length(len(node.durable), chosen)):
-                chosen.append((rng.randint(now, length), None))
-        return chosen
-
-
-def _pages(change: tuple[int, bytes | None]) -> list[tuple[int, bytes | None]]:
-    """A write cut at the borders of the page cache's pages."""
-    offset, data = change
-    if data is None:
-        return [change]
-    pieces: list[tuple[int, bytes | None]] = []
-    at = 0
-    while at < len(data):
-        end = min(len(data), at + _PAGE_BYTES - (offset + at) % _PAGE_BYTES)
-        pieces.append((offset + at, data[at:end]))
-        at = end
-    return pieces
-
-
-def _length(size: int, changes: list[tuple[int, bytes | None]]) -> int:
-    for offset, data in changes:
-        size = offset if data is None else max(size, offset + len(data))
-    return size
 
 
 if TYPE_CHECKING:

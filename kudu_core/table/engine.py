@@ -19,6 +19,7 @@ from kudu_core.common.schema import Schema
 from kudu_core.errors import Closed, Fenced, ReadOnly
 from kudu_core.events import Event, EventListener, WritersThrottled, tell
 from kudu_core.options import Options
+from kudu_core.table import debug
 from kudu_core.table.pins import Pins
 from kudu_core.table.state import TableState, Token, replace
 from kudu_core.table.write import too_much
@@ -95,6 +96,7 @@ class Engine:
             epoch=self.state.epoch,
             log=log,
             schema=lambda: self.schema,
+            check=debug.install_check(),
         )
 
     def set_tablets(self, tablets: Sequence[Tablet]) -> None:
@@ -119,8 +121,7 @@ class Engine:
         self.check_open()
         if not self.writer:
             raise ReadOnly(f'{self.path} is open for reading; open it with mode="rw" to write')
-        if self.log.poisoned is not None:
-            self.log.wait_durable(self.log.durable_ts + 1)  # raises what poisoned it
+        self.log.raise_if_poisoned()
 
     @property
     def poisoned(self) -> BaseException | None:
@@ -130,8 +131,7 @@ class Engine:
         self.log.poison(error)
 
     def check_poisoned(self) -> None:
-        if self.log.poisoned is not None:
-            self.log.wait_durable(self.log.last_ts + 1)
+        self.log.raise_if_poisoned()
 
     def fence(self) -> None:
         """TABLE must still be the file that this writer installed (PROTOCOL P2)."""

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 from kudu_core.common.clock import Clock
 from kudu_core.errors import Corruption, KuduError, NotSupported, SnapshotInFuture, TableNotFound
 from kudu_core.events import EventListener, TableOpened
+from kudu_core.fs.base import is_temporary
 from kudu_core.options import Options
+from kudu_core.table import debug
 from kudu_core.table.engine import Engine
 from kudu_core.table.state import TableState, Token, read_state, replace, tablet_directory
+from kudu_core.tablet import invariants
 from kudu_core.tablet.bootstrap import Replay
 from kudu_core.tablet.maintenance import Maintenance
 from kudu_core.tablet.manifest import Manifest, TabletState, read_manifest
@@ -136,6 +139,8 @@ def _open_locked(
     engine.pins.floor = max((s.horizon for s in states.values()), default=0)
     orphans = _remove_orphans(engine, replay)
     _sweep_staging(engine)
+    if debug.is_on():
+        invariants.check_open(tablets, log, floor=engine.pins.floor, through=tail.through)
     if engine.options.maintenance == "background":
         engine.maintenance.start()
     engine.tell(
@@ -187,8 +192,12 @@ def _sync_manifest(fs: FileSystem, directory: str) -> None:
 
 
 def _remove_orphans(engine: Engine, replay: Replay) -> int:
-    """Delete files that no manifest and no retained record names (O7)."""
+    """Delete files that no manifest and no retained record names (O7), and unfinished copies of TABLE."""
     removed = 0
+    for name in engine.fs.listdir(engine.path):
+        if is_temporary(name):
+            engine.fs.unlink(f"{engine.path}/{name}", missing_ok=True)
+            removed += 1
     for tablet in engine.tablets:
         known = tablet.state.files | replay.files.get(tablet.id, set()) | {"MANIFEST"}
         for name in engine.fs.listdir(tablet.directory):

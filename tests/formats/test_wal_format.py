@@ -18,11 +18,9 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def section(name: str) -> str:
-    for file in ("format.md", "format-wal.part.md"):
-        if (DOCS / file).exists():
-            for part in re.split(r"^#+ ", (DOCS / file).read_text(), flags=re.MULTILINE):
-                if part.startswith(name + "\n"):
-                    return part
+    for part in re.split(r"^#+ ", (DOCS / "format.md").read_text(), flags=re.MULTILINE):
+        if part.startswith(name + "\n"):
+            return part
     raise AssertionError(f"docs/format.md has no section {name}")
 
 

@@ -38,6 +38,7 @@ ALLOWED: dict[str, dict[str, str]] = {
     "tablet/maintenance.py": {"threading.Thread": "maintenance"},
     "cfile/container.py": {"os.urandom": "file_id is random"},
     "table/fork.py": {"os.register_at_fork": "handles refuse to work in the child"},
+    "table/debug.py": {"os.environ": "the debug switch"},
     "table/table.py": {
         "os.PathLike": "a type",
         "os.fspath": "text of a path; no file is touched",

@@ -1,0 +1,64 @@
+"""Errors across Spark's processes.
+
+Spark carries the text of an exception from its Python processes to the user, not its class.  So
+each message begins with a code, ``[KUDU_LOCKED] ...``, and where our own functions run on the
+driver the class is found again by it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kudu_core import errors
+from kudu_core.errors import KuduError
+
+_CODE = re.compile(r"\[KUDU_([A-Z_]+)\] ([^\n]*)")
+# Those that are made of a message alone.
+_CLASSES: dict[str, type[KuduError]] = {
+    cls.__name__: cls
+    for cls in (
+        errors.InvalidArgument,
+        errors.SchemaMismatch,
+        errors.TableNotFound,
+        errors.SnapshotTooOld,
+        errors.SnapshotInFuture,
+        errors.Fenced,
+        errors.ReadOnly,
+        errors.Closed,
+        errors.Poisoned,
+        errors.NotSupported,
+        errors.MemoryLimit,
+    )
+}
+
+
+class SparkTaskError(KuduError):
+    """An error of the package on its way through Spark; the message begins with its code."""
+
+
+def code_of(error: BaseException) -> str:
+    """Such as ``KUDU_SNAPSHOT_TOO_OLD``."""
+    return "KUDU" + re.sub(r"(?=[A-Z])", "_", type(error).__name__).upper()
+
+
+@contextmanager
+def coded() -> Iterator[None]:
+    """Around code that runs in a process of Spark's: messages get their code."""
+    try:
+        yield
+    except SparkTaskError:
+        raise
+    except KuduError as exc:
+        text = " ".join([str(exc), *getattr(exc, "__notes__", ())])
+        raise SparkTaskError(f"[{code_of(exc)}] {text}") from exc
+
+
+def original(error: BaseException) -> KuduError | None:
+    """The exception whose code Spark's text holds; None when it holds none."""
+    found = _CODE.search(str(error))
+    if found is None:
+        return None
+    name = "".join(part.capitalize() for part in found[1].split("_"))
+    return _CLASSES.get(name, KuduError)(found[2].strip())

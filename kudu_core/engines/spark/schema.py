@@ -1,0 +1,180 @@
+"""Columns between a table and Spark: types, and batches with exactly the schema that Spark expects.
+
+Spark has no unsigned integers: uint8, uint16 and uint32 are read as the next wider type, uint64 as
+decimal(20,0), and both come back.  Everything else is the same on both sides.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema, to_arrow_type
+from pyspark.sql.types import DataType, StructField, StructType
+
+from kudu_core.common.casts import cast
+from kudu_core.common.schema import Schema
+from kudu_core.common.types import ColumnType
+from kudu_core.errors import InvalidArgument, SchemaMismatch
+from kudu_core.table.jobs import APPLY, OP_COLUMN
+
+_WIDER = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+}
+
+
+def spark_type(type_: ColumnType) -> DataType:
+    """The Spark type that holds every value of a column."""
+    return from_arrow_type(_WIDER.get(type_.arrow, type_.arrow), prefer_timestamp_ntz=True)
+
+
+def spark_schema(schema: Schema, names: Sequence[str] | None = None) -> StructType:
+    """Columns of a table as a Spark schema; None: all."""
+    return StructType(
+        [StructField(c.name, spark_type(c.type), c.nullable) for c in schema.project(names)]
+    )
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow schema in which Spark wants batches of these columns."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def to_spark(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+    """A batch of a scan, with exactly Spark's types and nullability.  Equal types are not copied."""
+    arrays = [
+        column if column.type == field.type else pc.cast(column, field.type)
+        for column, field in zip(batch.columns, wanted, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=wanted)
+
+
+def table_schema(schema: StructType) -> pa.Schema:
+    """A Spark schema as the schema of a table to create."""
+    fields = []
+    for field in schema.fields:
+        type_ = ColumnType.from_arrow(_arrow_type(field))
+        fields.append(pa.field(field.name, type_.arrow, field.nullable))
+    return pa.schema(fields)
+
+
+def _arrow_type(field: StructField) -> pa.DataType:
+    try:
+        return to_arrow_type(field.dataType, timezone="UTC")
+    except (PySparkException, TypeError, ValueError) as exc:
+        raise SchemaMismatch(f"column {field.name!r}: {field.dataType.simpleString()} has no column type") from exc
+
+
+def staged_columns(frame: StructType, schema: Schema, operation: str) -> tuple[tuple[str, str], ...]:
+    """(name, type) of the columns that a write of this frame stages.
+
+    ``SchemaMismatch`` when the frame lacks a key column, has one that the table lacks, or one of a
+    type that can never fit.  Values are checked when they are staged.
+    """
+    names = [field.name for field in frame.fields]
+    out = []
+    for field in frame.fields:
+        if names.count(field.name) > 1:
+            raise SchemaMismatch(f"column {field.name!r} is twice in the DataFrame; drop or rename one")
+        if operation == APPLY and field.name == OP_COLUMN:
+            if _arrow_type(field) != pa.string():
+                raise SchemaMismatch(f"column {OP_COLUMN!r} names the operation of each row; make it a string")
+            out.append((OP_COLUMN, "string"))
+            continue
+        column = schema.by_name.get(field.name)
+        if column is None:
+            raise SchemaMismatch(_unknown(field.name, schema))
+        _check_type(field, column.type)
+        out.append((column.name, column.type.name))
+    for name in schema.key_names:
+        if name not in names:
+            raise SchemaMismatch(
+                f"key column {name!r} is missing in the DataFrame; the key is {', '.join(schema.key_names)}"
+            )
+    if operation == APPLY and OP_COLUMN not in names:
+        raise SchemaMismatch(f'operation "apply" needs a string column {OP_COLUMN!r} with each row\'s operation')
+    _check_given(set(names), schema, operation)
+    return tuple(out)
+
+
+def _check_given(names: set[str], schema: Schema, operation: str) -> None:
+    """What only some operations need or refuse; the commit would say it too, after the work."""
+    keys = ", ".join(schema.key_names)
+    if operation.startswith("delete") and len(names) > len(schema.key_names):
+        raise SchemaMismatch(f"a delete takes the key columns only; write df.select({keys})")
+    if operation.startswith("update") and len(names) == len(schema.key_names):
+        raise SchemaMismatch(f"an update needs a column to set beside the key ({keys})")
+    if operation.startswith("insert"):
+        for column in schema.value_columns:
+            if not column.nullable and column.write_default is None and column.name not in names:
+                raise SchemaMismatch(
+                    f"column {column.name!r} takes no NULL and has no default; an insert must give it"
+                )
+
+
+def _unknown(name: str, schema: Schema) -> str:
+    close = difflib.get_close_matches(name.lower(), [n.lower() for n in schema.names], 1)
+    like = [n for n in schema.names if close and n.lower() == close[0]]
+    hint = f"; did you mean {like[0]!r}?" if like else ""
+    return (
+        f"the table has no column {name!r}{hint} It has {', '.join(schema.names)}; "
+        "select() those, or drop() the others"
+    )
+
+
+def _check_type(field: StructField, type_: ColumnType) -> None:
+    source = _arrow_type(field)
+    if type_.arrow == pa.uint64() and pa.types.is_decimal(source) and source.scale == 0:
+        return
+    try:
+        cast(pa.array([], source), type_, field.name)
+    except SchemaMismatch:
+        raise SchemaMismatch(
+            f"column {field.name!r} is {type_} ({spark_type(type_).simpleString()} in Spark), the DataFrame has "
+            f"{field.dataType.simpleString()}; cast it"
+        ) from None
+
+
+def to_table(batch: pa.RecordBatch, columns: Sequence[tuple[str, str]]) -> pa.RecordBatch:
+    """A batch from Spark in the table's types, checked; ``SchemaMismatch`` for a value that does not fit."""
+    arrays: list[Any] = []
+    for position, (name, type_name) in enumerate(columns):
+        array, type_ = batch.column(position), ColumnType.parse(type_name)
+        if type_.arrow == pa.uint64() and pa.types.is_decimal(array.type):
+            try:
+                array = pc.cast(array, pa.uint64())
+            except pa.ArrowInvalid as exc:
+                raise SchemaMismatch(f"column {name!r}: {array.type} does not fit uint64: {exc}") from None
+        arrays.append(cast(array, type_, name))
+    return pa.RecordBatch.from_arrays(arrays, schema=staged_schema(columns))
+
+
+def staged_schema(columns: Sequence[tuple[str, str]]) -> pa.Schema:
+    """Arrow schema of staged runs."""
+    return pa.schema([pa.field(name, ColumnType.parse(type_name).arrow) for name, type_name in columns])
+
+
+def projected(schema: Schema, wanted: StructType) -> list[str]:
+    """Names of the columns that a user's own ``.schema(...)`` asks for; the types must be ours."""
+    for field in wanted.fields:
+        column = schema.by_name.get(field.name)
+        if column is None:
+            raise SchemaMismatch(_unknown(field.name, schema))
+        have = spark_type(column.type)
+        if have != field.dataType:
+            raise SchemaMismatch(
+                f"column {field.name!r} is read as {have.simpleString()}, not {field.dataType.simpleString()}; "
+                "leave .schema() out and cast afterwards"
+            )
+        if column.nullable and not field.nullable:
+            raise SchemaMismatch(f"column {field.name!r} may be NULL; the schema given says it is not")
+    if not wanted.fields:
+        raise InvalidArgument("the schema given has no columns")
+    return [field.name for field in wanted.fields]

@@ -1,0 +1,236 @@
+"""Writing a DataFrame: rows to their tablets by Spark, staged by tasks, committed by the driver."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from kudu_core.common.partitions import DEFAULT_SEED, PartitionSchema
+from kudu_core.common.schema import Schema
+from kudu_core.engines.spark.codes import coded, original
+from kudu_core.engines.spark.schema import spark_type, staged_columns, table_schema
+from kudu_core.engines.spark.staging import stage
+from kudu_core.errors import InvalidArgument
+from kudu_core.options import Options
+from kudu_core.table import jobs
+from kudu_core.table.jobs import Job
+from kudu_core.table.result import WriteResult
+from kudu_core.table.runs import StagedRun
+from kudu_core.table.table import Table, create_table, open_table
+
+REPARTITION = ("tablet", "none")
+_RUNS = "name string, rows bigint, size bigint, crc bigint"
+
+
+def write(
+    df: DataFrame,
+    table: str | os.PathLike[str] | Table,
+    operation: str = "upsert",
+    *,
+    txn: tuple[str, int] | None = None,
+    on_duplicate: str = "error",
+    repartition: str = "tablet",
+    lock_timeout_s: float | None = None,
+) -> WriteResult:
+    """Write all rows of a DataFrame as one change of the table, or none of them.
+
+    Parameters
+    ----------
+    table
+        A path that every executor sees, or a ``Table`` of this process that is open for writing.
+    operation
+        insert, insert_ignore, upsert, update, update_ignore, delete (key columns only),
+        delete_ignore, or apply: each row's operation stands in a string column ``_op``.
+    txn
+        ``(app_id, version)``: a version that was applied is not applied again, so a job may be rerun.
+    on_duplicate
+        "error": two rows with one key are refused.  "any": both are applied, in no given order.
+    repartition
+        "tablet": Spark brings the rows of a tablet together and sorts them.  "none": no shuffle.
+    lock_timeout_s
+        How long the commit waits for another writer; None: the table's option.
+
+    Returns
+    -------
+    The timestamp from which on the rows are visible, and the counts.
+
+    Raises
+    ------
+    SchemaMismatch
+        A column is unknown, missing or of another type, or a value does not fit.
+    RowErrors
+        Rows were refused.  Nothing was applied.
+    Locked
+        Another writer kept the table.  The staged rows are kept; ``commit`` writes them later.
+    """
+    token = jobs.check_job(operation, txn, on_duplicate)
+    if repartition not in REPARTITION:
+        raise InvalidArgument(f'repartition is "tablet" or "none", not {repartition!r}')
+    with ExitStack() as stack:
+        if isinstance(table, Table):
+            reader = table
+            table._opened_for_writing()
+        else:
+            reader = stack.enter_context(open_table(table))
+        engine = reader._engine
+        columns = staged_columns(df.schema, engine.schema, operation)
+        known = jobs.applied(reader, token)
+        if known is not None:
+            return known
+        schema, partitions, tablets = engine.schema, engine.partitions, len(engine.tablets)
+        job = jobs.begin(
+            reader, operation, columns, txn=token, on_duplicate=on_duplicate, lock_timeout_s=lock_timeout_s
+        )
+    try:
+        if repartition == "tablet" and tablets > 1:
+            df = routed(df, schema, partitions)
+        runs = _stage(df, job)
+        return jobs.commit_job(job, runs, table if isinstance(table, Table) else None)
+    except BaseException:
+        jobs.abandon(job)
+        raise
+
+
+def commit(table: str | os.PathLike[str] | Table, job: str) -> WriteResult:
+    """Commit a job that found the table locked; its id stands in the ``Locked`` error."""
+    if isinstance(table, Table):
+        return jobs.resume(table.path, job, table)
+    return jobs.resume(os.path.abspath(table), job)
+
+
+def create(
+    path: str | os.PathLike[str],
+    schema: StructType | DataFrame,
+    primary_key: str | list[str] | tuple[str, ...],
+    *,
+    partition_by: Any = (),
+    options: Options | dict[str, Any] | None = None,
+    exist_ok: bool = False,
+) -> None:
+    """Make a table for rows of this Spark schema, or of this DataFrame."""
+    struct = schema.schema if isinstance(schema, DataFrame) else schema
+    if not isinstance(struct, StructType):
+        raise InvalidArgument(f"schema is a StructType or a DataFrame, not {schema!r}")
+    create_table(
+        path, table_schema(struct), primary_key, partition_by=partition_by, options=options, exist_ok=exist_ok
+    ).close()
+
+
+def _stage(df: DataFrame, job: Job) -> list[StagedRun]:
+    """Run the tasks; one run per partition, of the attempt that won."""
+    try:
+        rows = df.mapInArrow(staging_function(job), _RUNS).collect()
+    except PySparkException as exc:
+        cause = original(exc)
+        if cause is None:
+            raise
+        raise cause from exc
+    return [StagedRun(row.name, row.rows, row.size, row.crc) for row in rows]
+
+
+def staging_function(job: Job) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """For ``mapInArrow``: takes rows, stages them, gives back one row that tells of the run."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with coded():
+            staged = stage(job, batches)
+        if staged is not None:
+            yield pa.RecordBatch.from_pydict(
+                {"name": [staged.name], "rows": [staged.rows], "size": [staged.size], "crc": [staged.crc]}
+            )
+
+    return run
+
+
+# ---- which tablet ----
+
+
+def routed(df: DataFrame, schema: Schema, partitions: PartitionSchema) -> DataFrame:
+    """The rows of a tablet in one Spark partition, in key order.
+
+    Where the rows go decides how fast the commit is, never what it does: it routes them again.
+    """
+    tasks = min(len(partitions.partitions), 2 * _parallelism(df.sparkSession))
+    place = F.pmod(tablet_ordinal(schema, partitions), F.lit(tasks)).cast("int")
+    ordered = df.repartitionById(tasks, place)
+    return ordered.sortWithinPartitions(*(F.col(_quoted(name)) for name in schema.key_names))
+
+
+def _parallelism(spark: SparkSession) -> int:
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except PySparkException:  # Spark Connect has no context here
+        return 8
+
+
+def tablet_ordinal(schema: Schema, partitions: PartitionSchema) -> Column:
+    """The ordinal of each row's partition, as an expression that Spark's JVM evaluates.
+
+    A row in no range has that of the first: it is refused wherever it comes.  A hash dimension with
+    another seed than Spark's is left out, so all its buckets share one number.
+    """
+
+    def typed(column_id: int) -> Column:
+        column = schema.by_id[column_id]
+        return F.col(_quoted(column.name)).cast(spark_type(column.type))
+
+    ordinal = F.lit(0)
+    buckets = 1
+    for dimension in partitions.hashes:
+        buckets *= dimension.buckets
+        ordinal = ordinal * F.lit(dimension.buckets)
+        if dimension.seed == DEFAULT_SEED:
+            hashed = F.xxhash64(*(typed(i) for i in dimension.column_ids))
+            ordinal = ordinal + F.pmod(hashed, F.lit(dimension.buckets)).cast("int")
+    if partitions.range_ids:
+        keys = [typed(i) for i in partitions.range_ids]
+        types = [spark_type(schema.by_id[i].type).simpleString() for i in partitions.range_ids]
+        place = F.lit(0)
+        for number in range(len(partitions.ranges)):
+            lower, upper = partitions.bounds(partitions.partitions[number * buckets])
+            place = F.when(_between(keys, types, lower, upper), F.lit(number)).otherwise(place)
+        ordinal = ordinal + place * F.lit(buckets)
+    return ordinal
+
+
+def _between(
+    keys: list[Column], types: list[str], lower: tuple[Any, ...] | None, upper: tuple[Any, ...] | None
+) -> Column:
+    inside = F.lit(True)
+    if lower is not None:
+        inside = inside & ~_below(keys, types, lower)
+    if upper is not None:
+        inside = inside & _below(keys, types, upper)
+    return inside
+
+
+def _below(keys: list[Column], types: list[str], bound: tuple[Any, ...]) -> Column:
+    """Whether a row's key lies before a bound, which may be a prefix."""
+    literals = [_literal(value, type_) for value, type_ in zip(bound, types, strict=False)]
+    pairs = list(zip(keys, literals, strict=False))
+    return reduce(
+        lambda rest, pair: (pair[0] < pair[1]) | ((pair[0] == pair[1]) & rest), reversed(pairs), F.lit(False)
+    )
+
+
+def _literal(value: Any, type_: str) -> Column:
+    if isinstance(value, bytes):
+        return F.lit(value)
+    # As text: a literal of a time would be shifted by the session's zone.
+    return F.lit(str(value)).cast(type_)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+

@@ -1,0 +1,9 @@
+"""``from kudu_core import spark as ks``: tables and PySpark.
+
+Needs the extra ``kudu-core[spark]``.  ``spark.read.format("kudu_core")`` works without this import.
+"""
+
+from kudu_core.engines.spark.scan import scan
+from kudu_core.engines.spark.write import commit, create, write
+
+__all__ = ["commit", "create", "scan", "write"]

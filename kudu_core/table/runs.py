@@ -1,0 +1,132 @@
+"""Staged runs: files of rows that wait beside a table until a commit takes them in.
+
+A run is one Arrow IPC stream in ``staging/<job>/``, written by one attempt of one task.  Whoever
+commits is told name, length, row count and CRC-32C of each run by the attempt that won, and checks
+them; a run that nobody tells of is never looked at.  Knows nothing of Spark or of tablets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from kudu_core._ext.crc32c import crc32c
+from kudu_core.common.clock import Clock
+from kudu_core.errors import Corruption
+
+if TYPE_CHECKING:
+    from kudu_core.fs.api import FileSystem
+
+HEARTBEAT = "HEARTBEAT"
+HEARTBEAT_S = 60.0
+"""How often a long run renews its directory's time, by which abandoned staging is told (PROTOCOL G6)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRun:
+    """What a commit must know of a run.  Picklable."""
+
+    name: str
+    rows: int
+    size: int
+    """Bytes."""
+    crc: int
+    """CRC-32C of the whole file."""
+
+
+class RunWriter:
+    """Writes one run.  ``name`` is one that no other attempt uses."""
+
+    def __init__(self, fs: FileSystem, directory: str, name: str, schema: pa.Schema) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._clock = Clock()
+        self._beat_s = self._clock.monotonic_s()
+        self._sink = _Sink(fs.create(f"{directory}/{name}"))
+        self._stream = pa.ipc.new_stream(pa.PythonFile(self._sink, "w"), schema)
+        self._name = name
+        self._rows = 0
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        self._stream.write_batch(batch)
+        self._rows += batch.num_rows
+        now = self._clock.monotonic_s()
+        if now - self._beat_s > HEARTBEAT_S:
+            self._beat_s = now
+            # A new name in the directory renews its time.  After an abort the directory is gone, and
+            # this attempt, which nobody waits for, ends here.
+            self._fs.replace_file(f"{self._directory}/{HEARTBEAT}", b"")
+
+    def finish(self) -> StagedRun:
+        """Make the run durable."""
+        self._stream.close()
+        sink = self._sink
+        sink.file.sync()
+        sink.file.close()
+        return StagedRun(self._name, self._rows, sink.size, sink.crc)
+
+    def discard(self) -> None:
+        """After an error: let go of the file; it goes with its job's directory."""
+        self._sink.file.close()
+
+
+class _Sink:
+    """What pyarrow writes to: appends to a file of ``fs`` and keeps its checksum."""
+
+    def __init__(self, file: Any) -> None:
+        self.file = file
+        self.size = 0
+        self.crc = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        if view.nbytes:
+            self.file.append(view)
+            self.crc = crc32c(view, self.crc)
+            self.size += view.nbytes
+        return view.nbytes
+
+    def tell(self) -> int:
+        return self.size
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def read_run(fs: FileSystem, directory: str, run: StagedRun) -> pa.Table:
+    """The rows of a run, checked against what its writer told; ``Corruption`` when they differ."""
+    path = f"{directory}/{run.name}"
+    if "/" in run.name or run.name in ("", ".", ".."):
+        raise Corruption(directory, 0, f"{run.name!r} is no name of a run")
+    try:
+        file = fs.open_read(path)
+    except FileNotFoundError:
+        raise Corruption(path, 0, "the staged run is missing") from None
+    try:
+        size = file.size()
+        if size != run.size:
+            raise Corruption(path, min(size, run.size), f"the run has {size} bytes, its writer wrote {run.size}")
+        data = file.pread(size, 0)
+    finally:
+        file.close()
+    if crc32c(data) != run.crc:
+        raise Corruption(path, 0, "the run's checksum does not match")
+    rows = pa.ipc.open_stream(pa.py_buffer(data)).read_all()
+    if rows.num_rows != run.rows:
+        raise Corruption(path, 0, f"the run has {rows.num_rows} rows, its writer wrote {run.rows}")
+    return rows.combine_chunks()

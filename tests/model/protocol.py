@@ -1,0 +1,557 @@
+"""The writing process: log, write path, flushes, truncation, deletion.  A method is one critical section.
+
+A step does whatever is possible at that moment and nothing otherwise; the simulation picks steps at random.
+Compaction, ingest and recovery are in files of their own.  The rule numbers are those of the protocol.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from . import history
+from .disk import Disk, Edit, Entry, Header, IngestPart, Record, Segment, TabletEntry
+from .rules import Environment, Fenced, Rules, Violation
+from .stores import FOREVER, Change, DeltaFile, DeltaMemStore, FlushJob, MemRow, MemRowSet, RowSet, Tablet
+
+if TYPE_CHECKING:
+    import random
+
+    from .oracle import Oracle
+
+APPS = 2
+
+
+class Writer:
+    """One process that has the table open for writing, or a stale one that still believes so."""
+
+    def __init__(
+        self, disk: Disk, rules: Rules, environment: Environment, rng: random.Random, oracle: Oracle
+    ) -> None:
+        self.disk, self.rules, self.environment, self.rng, self.oracle = disk, rules, environment, rng, oracle
+        self.table = disk.table  # the inode that this writer installed
+        self.epoch = 0
+        self.tablets: dict[int, Tablet] = {}
+        self.manifests = dict(disk.manifests)  # the inodes that this writer has open
+        self.segment: Segment | None = None
+        self.segment_end = 0  # records in it
+        self.next_lsn = self.synced_lsn = 0
+        self.last_ts = 0  # never issue a timestamp at or below it
+        self.record_ts = 0  # of the last record
+        self.durable_ts = 0
+        self.pending: list[Record] = []  # not synced yet
+        self.retained: list[Record] = []
+        self.in_flight: dict[int, set[int]] = {}  # ts -> tablets that have not applied it
+        self.tokens: dict[int, tuple[int, int]] = {}
+        self.through = 0
+        self.floor = 0
+        self.pins: list[int] = []
+        self.deletable: list[tuple[int, int, list[int]]] = []  # (tablet, edit number, files)
+        self.resting: list[tuple[int, int]] = []  # segments at or below the last CHECKPOINT
+        self.read_ahead: list[int] = []  # asked for, not answered yet
+        self.answered: dict[int, tuple[Any, ...]] = {}  # S -> the state that was shown
+        self.replaying = False
+        self.stale = False
+        self.unchecked = 0  # actions whose check of TABLE came before another writer took over
+        self.trace: list[tuple[Any, ...]] = []
+
+    def note(self, *what: Any) -> None:
+        self.trace.append(what)
+
+    # -- watermarks ----------------------------------------------------------------------------------------
+
+    @property
+    def applied_ts(self) -> int:
+        """A: every record <= it is applied."""
+        return min(self.in_flight) - 1 if self.in_flight else self.last_ts
+
+    @property
+    def committed_ts(self) -> int:
+        """W."""
+        return min(self.applied_ts, self.durable_ts) if self.pending else self.applied_ts
+
+    def cut(self) -> int:
+        """The cut of a tablet whose mutex is held."""
+        return self.record_ts if self.rules.cut == "last_record" else self.last_ts
+
+    def durable_through(self, ts: int) -> bool:
+        """E1."""
+        return not self.rules.edit_waits_for_log or not self.pending or self.pending[0].ts > ts
+
+    def horizon(self) -> int:
+        """H2: the h of an operation that drops history; 0 where it may drop nothing."""
+        if self.replaying:
+            return self.floor
+        now = self.committed_ts if self.rules.horizon_at_most_w else self.record_ts
+        h = min([now, *self.pins, now - self.rng.choice((0, 2, 6, 20))])
+        if not self.rules.horizon_persisted:
+            return max(h, 0)
+        self.floor = max(self.floor, h)
+        return self.floor
+
+    def horizon_of(self, tablet: Tablet) -> int:
+        if self.rng.random() < 0.5:
+            return tablet.h if self.rules.horizon_persisted else 0
+        return self.horizon()
+
+    def lowest_read(self) -> int:
+        """The lowest S that this process answers."""
+        return self.floor if self.rules.horizon_persisted else max(0, self.committed_ts - 6)
+
+    # -- fencing -------------------------------------------------------------------------------------------
+
+    def check_fence(self) -> None:
+        """P2.  ``unchecked``: the check was made just before the other writer came."""
+        if self.unchecked:
+            self.unchecked -= 1
+        elif self.rules.fencing and self.disk.table is not self.table:
+            raise Fenced
+
+    def replace_table(self, **changes: Any) -> None:
+        self.check_fence()
+        self.table = self.disk.table = replace(self.table, **changes)
+
+    # -- log -----------------------------------------------------------------------------------------------
+
+    def append(self, kind: str, **fields: Any) -> Record:
+        """W5: the next timestamp and the write of the record."""
+        if self.segment is None or self.segment_end == len(self.segment.slots):
+            self.next_segment()
+        assert self.segment is not None and self.segment.header is not None
+        self.last_ts = max(self.last_ts + 1, self.record_ts + self.rng.choice((1, 1, 3)))
+        if not self.rules.read_ahead_raises:
+            self.last_ts = self.record_ts + 1
+        header = self.segment.header
+        record = Record(
+            header.epoch, header.seq, self.next_lsn, self.last_ts, kind, self.synced_lsn, **fields
+        )
+        if record.ts <= self.record_ts:
+            raise Violation(f"N1: record at {record.ts} after one at {self.record_ts}")
+        if self.answered and min(self.answered) < record.ts <= max(self.answered):
+            raise Violation(f"H1: a record at {record.ts} after a read at {max(self.answered)}")
+        self.segment.put(self.segment_end, record)
+        self.segment_end += 1
+        self.next_lsn += 1
+        self.record_ts = record.ts
+        self.pending.append(record)
+        self.retained.append(record)
+        if not self.stale and kind != "CHECKPOINT":
+            self.oracle.append(record)
+        return record
+
+    def next_segment(self) -> None:
+        """L2; recycled by T2 where there is one to recycle."""
+        self.sync_log()
+        seq = self.segment.header.seq + 1 if self.segment and self.segment.header else 1
+        header = Header(self.epoch, seq, self.next_lsn, self.record_ts)
+        if self.disk.spare and not self.stale:
+            segment = self.disk.spare.pop()
+            segment.header_before, segment.header = segment.header, header
+            segment.header_synced = False
+        else:
+            segment = Segment(header, [None] * self.environment.segment_records)
+        self.disk.segments[self.epoch, seq] = segment
+        self.disk.sync_wal_directory()
+        self.segment, self.segment_end = segment, 0
+
+    def sync_log(self) -> None:
+        if self.segment is None:
+            return
+        self.segment.sync()
+        if not self.rules.fence_before_committed:
+            self.disk.committed.append((self.record_ts, self.next_lsn))
+        self.check_fence()
+        if self.stale and any(record.kind != "CHECKPOINT" for record in self.pending):
+            raise Violation(f"P2: a stale writer acknowledged {self.pending[0].ts}")
+        self.pending.clear()
+        self.durable_ts, self.synced_lsn = self.record_ts, self.next_lsn
+        if not self.stale:
+            self.oracle.promise(self.durable_ts)
+        self.disk.committed.append((min(self.applied_ts, self.record_ts), self.next_lsn))
+
+    # -- manifests -----------------------------------------------------------------------------------------
+
+    def entry(self, rowset: RowSet) -> Entry:
+        files = tuple((s.file, s.ts) for s in rowset.deltas if isinstance(s, DeltaFile))
+        return Entry(rowset.id, rowset.base, rowset.base_ts, files, rowset.d)
+
+    def edit(self, tablet: Tablet, put: list[RowSet], **fields: Any) -> None:
+        """Append an edit; the caller has changed the view and holds the mutex (E2)."""
+        self.check_fence()
+        tablet.number += 1
+        edit = Edit(tablet.number, self.epoch, put=tuple(self.entry(rowset) for rowset in put), **fields)
+        if not self.rules.horizon_persisted:
+            edit.h = 0
+        manifest = self.manifests[tablet.id]
+        if manifest is self.disk.manifests.get(tablet.id) and manifest.edits[-1].epoch < self.epoch:
+            self.rewrite_manifest(tablet.id)
+            manifest = self.manifests[tablet.id]
+        manifest.edits.append(edit)
+        tablet.h, tablet.i, tablet.g = (
+            max(tablet.h, edit.h),
+            max(tablet.i, edit.i),
+            max(tablet.g, edit.g),
+        )
+        tablet.mark = max([tablet.mark, edit.mark, edit.i, edit.g, *(entry.d for entry in edit.put)])
+        tablet.dirty = True
+
+    def rewrite_manifest(self, id: int) -> None:
+        """Under a new inode: one edit that holds the fold of all, synced and renamed."""
+        from .disk import Manifest
+
+        state = self.manifests[id].state()
+        whole = Edit(
+            state.number,
+            self.epoch,
+            put=tuple(state.rowsets.values()),
+            i=state.i,
+            g=state.g,
+            h=state.h,
+            mark=state.mark,
+        )
+        self.manifests[id] = self.disk.manifests[id] = Manifest([whole], 1)
+
+    def sync_manifest(self, id: int | None = None) -> None:
+        if id is None:
+            id = self.rng.choice(list(self.manifests))
+        manifest = self.manifests[id]
+        manifest.synced = len(manifest.edits)
+
+    def edits_durable(self) -> bool:
+        return all(manifest.synced == len(manifest.edits) for manifest in self.manifests.values())
+
+    # -- writes --------------------------------------------------------------------------------------------
+
+    def tablet_of(self, key: int) -> Tablet:
+        partition = key % self.environment.partitions
+        return next(
+            t for t in self.tablets.values() if t.partition == partition and t.dropped_ts == FOREVER
+        )
+
+    def a_tablet(self) -> Tablet | None:
+        """One whose mutex is free."""
+        tablet = self.rng.choice(list(self.tablets.values()))
+        return None if tablet.holder else tablet
+
+    def write(self) -> None:
+        """W1 to W7.  Sometimes another step comes between the record and its application."""
+        keys = self.rng.sample(range(self.environment.keys), min(self.environment.keys, self.rng.choice((1, 1, 2, 3))))
+        homes = {key: self.tablet_of(key) for key in keys}
+        if any(tablet.holder for tablet in homes.values()):
+            return
+        token = self.choose_token()
+        if token and self.tokens.get(token[0], (0, 0))[0] >= token[1]:
+            return  # applied already: the stored result is the answer
+        parts: dict[int, dict[int, tuple[str, Any]]] = {}
+        for key, tablet in homes.items():
+            change = self.decide(tablet, key)
+            if change is not None:
+                parts.setdefault(tablet.id, {})[key] = change
+        if not parts:
+            return
+        record = self.append("WRITE", parts=parts, token=token)
+        self.note("write", record.ts, parts)
+        self.in_flight[record.ts] = set(parts)
+        for id in parts:
+            self.tablets[id].holder = record
+        if token:
+            self.tokens[token[0]] = (token[1], record.ts)
+        if self.rng.random() < 0.8:
+            for id in parts:
+                self.apply_held(self.tablets[id])
+
+    def choose_token(self) -> tuple[int, int] | None:
+        """Mostly none; else the next version of an application, or one that a client tries again."""
+        if self.rng.random() < 0.75:
+            return None
+        app = self.rng.randrange(APPS)
+        return app, max(1, self.oracle.version(app) + self.rng.choice((1, 1, 0)))
+
+    def decide(self, tablet: Tablet, key: int) -> tuple[str, Any] | None:
+        """W3: one net change of a key, against the newest state."""
+        store, _ = tablet.home(key)
+        value = self.oracle.next_value()
+        columns = range(self.environment.columns)
+        if store is None:
+            return None if self.rng.random() < 0.3 else ("I", (value,) * len(columns))
+        if self.rng.random() < 0.7:
+            chosen = self.rng.choice(((0,), (1,), (0, 1)))
+            return "U", {column: value for column in chosen}
+        if self.rng.random() < (0.6 if self.environment.delete_insert else 0.3):
+            return "U", dict.fromkeys(columns, value)  # a delete and an insert of one batch
+        return "D", None
+
+    def apply_held(self, tablet: Tablet) -> None:
+        """W6, W7 for one tablet of a WRITE."""
+        record = tablet.holder
+        assert record is not None
+        for key, (op, value) in record.parts[tablet.id].items():
+            if op == "I":
+                self.insert(tablet, key, record.ts, value)
+            else:
+                self.change(*tablet.home(key), Change(-1, record.ts, op, value), key)
+        tablet.dirty = True
+        self.let_go(tablet)
+
+    def let_go(self, tablet: Tablet) -> None:
+        assert tablet.holder is not None
+        waiting = self.in_flight[tablet.holder.ts]
+        waiting.discard(tablet.id)
+        if not waiting:
+            del self.in_flight[tablet.holder.ts]
+        tablet.holder = None
+
+    def insert(self, tablet: Tablet, key: int, ts: int, image: Any) -> None:
+        store = tablet.active
+        if self.rules.reinsert_into_frozen:
+            store = next((frozen for frozen in tablet.frozen if key in frozen.rows), store)
+        if key not in store.rows:
+            store.rows[key] = MemRow(ts, image)
+        elif store.at(key, FOREVER) is not None:
+            raise Violation(f"O5: insert of the live key {key} at {ts}")
+        else:
+            store.rows[key].chain.append((ts, "R", image))
+
+    def change(self, store: MemRowSet | RowSet | None, rowid: int, change: Change, key: int) -> None:
+        """Hand an UPDATE or DELETE to the store that holds the key live."""
+        if store is None:
+            raise Violation(f"W6: the change of {key} at {change.ts} has no home")
+        if isinstance(store, MemRowSet):
+            store.rows[key].chain.append(change[1:])
+        else:
+            store.active().changes.append(change._replace(rowid=rowid))
+
+    def go_on(self) -> None:
+        """A write that stands between its record and its application goes on."""
+        held = [t for t in self.tablets.values() if t.holder and t.holder.kind == "WRITE"]
+        if held:
+            self.apply_held(self.rng.choice(held))
+
+    # -- flush of a MemRowSet ------------------------------------------------------------------------------
+
+    def freeze(self) -> None:
+        """F1."""
+        tablet = self.a_tablet()
+        if tablet is None or len(tablet.frozen) > 1 or not tablet.active.rows:
+            return
+        tablet.active.frozen_at = self.cut()
+        tablet.active.keys_at_freeze = len(tablet.active.rows)
+        tablet.frozen.append(tablet.active)
+        tablet.active = MemRowSet()
+        self.note("freeze", tablet.id, self.cut())
+
+    def flush(self) -> None:
+        """F2, then F3."""
+        tablet = self.a_tablet()
+        if tablet is None:
+            return
+        if tablet.flushing:
+            self.install_flush(tablet)
+        elif tablet.frozen:
+            source = tablet.frozen[0] if self.rules.flush_in_order else self.rng.choice(tablet.frozen)
+            assert source.frozen_at is not None
+            horizon = self.horizon_of(tablet)
+            histories = [
+                (key, history.of_memory(source.rows[key], source.frozen_at)) for key in sorted(source.rows)
+            ]
+            tablet.flushing = FlushJob(source, *history.build(histories, horizon), horizon)
+            self.note("flush: written", tablet.id, source.frozen_at, "horizon", horizon)
+
+    def install_flush(self, tablet: Tablet) -> None:
+        job = tablet.flushing
+        assert job is not None and job.source.frozen_at is not None
+        through = job.source.frozen_at
+        if not self.durable_through(through):
+            return
+        if self.environment.invariants and len(job.source.rows) != job.source.keys_at_freeze:
+            raise Violation("N8: the keys of a frozen MemRowSet have changed")
+        tablet.flushing = None
+        added = []
+        if job.rows:
+            deltas: list[DeltaFile | DeltaMemStore] = []
+            if job.deletes:
+                deltas.append(DeltaFile(self.disk.new_file(job.deletes), job.deletes))
+            base = self.disk.new_file(job.rows)
+            added.append(RowSet(self.disk.new_file(), base, None, job.rows, deltas, through))
+        later = [
+            (change[0], key, change)
+            for key, row in job.source.rows.items()
+            for change in row.chain
+            if change[0] > through
+        ]
+        for _, key, change in sorted(later, key=lambda item: item[0]):
+            added[0].active().changes.append(Change(job.rowids[key], *change))
+        tablet.frozen.remove(job.source)
+        tablet.rowsets += added
+        self.note("flush: install", tablet.id, through, [rowset.id for rowset in added])
+        self.edit(tablet, added, i=through, h=job.horizon)
+
+    # -- delta flush ---------------------------------------------------------------------------------------
+
+    def flush_deltas(self) -> None:
+        """D1, then D2 and D3."""
+        tablet = self.a_tablet()
+        candidates = [r for r in tablet.rowsets if r.in_memory()] if tablet else []
+        if tablet is None or not candidates:
+            return
+        rowset = self.rng.choice(candidates)
+        if any(job.rounds and rowset in job.inputs for job in tablet.jobs):
+            return  # C3: the inputs' delta flush is off
+        store = rowset.in_memory()[0]
+        if store.frozen_at is None:
+            store.frozen_at = self.cut()
+            self.note("delta freeze", tablet.id, rowset.id, self.cut())
+        elif self.durable_through(store.frozen_at):
+            changes = tuple(store.changes)
+            rowset.deltas[rowset.deltas.index(store)] = DeltaFile(self.disk.new_file(changes), changes)
+            rowset.d = store.frozen_at
+            self.note("delta flush", tablet.id, rowset.id, rowset.d)
+            self.edit(tablet, [rowset])
+
+    # -- truncation, deletion ------------------------------------------------------------------------------
+
+    def write_table(self) -> None:
+        """TABLE takes the tokens of the records through W."""
+        if self.in_flight:
+            return
+        applied = self.committed_ts if self.rules.table_at_most_w else self.applied_ts
+        applied = min(applied, self.record_ts)
+        tokens = dict(self.table.tokens)
+        for record in self.retained:
+            if record.token and self.table.applied_ts < record.ts <= applied:
+                tokens[record.token[0]] = (record.token[1], record.ts)
+        self.replace_table(applied_ts=max(applied, self.table.applied_ts), tokens=tokens)
+
+    def truncate(self) -> None:
+        """T1, T2: first the CHECKPOINT, in a later step what it makes superfluous."""
+        if self.resting:
+            self.drop_segments()
+            return
+        if self.rules.truncation_waits_for_edits and not self.edits_durable():
+            return
+        waiting = [t.holder.ts - 1 for t in self.tablets.values() if t.holder]
+        x = min([self.committed_ts, self.record_ts, *waiting])
+        x = min([x, *(tablet.first_ts - 1 for tablet in self.tablets.values())])
+        if self.rules.table_before_truncation and self.table.applied_ts < x:
+            self.write_table()
+            x = min(x, self.table.applied_ts)
+        if x <= self.through:
+            return
+        numbers = {id: tablet.number for id, tablet in self.tablets.items()}
+        self.append("CHECKPOINT", through=x, numbers=numbers)
+        self.sync_log()
+        self.note("checkpoint", x)
+        self.through = x
+        names = sorted(self.disk.segments, key=lambda name: name[1])
+        for name, following in zip(names, names[1:], strict=False):
+            header = self.disk.segments[following].header
+            if header is not None and header.prev_ts <= x and self.disk.segments[name] is not self.segment:
+                self.resting.append(name)
+
+    def drop_segments(self) -> None:
+        self.check_fence()
+        names, self.resting = self.resting, []
+        for name in names:
+            if name in self.disk.segments:
+                segment = self.disk.unlink_segment(name)
+                if self.rng.random() < 0.7:
+                    self.disk.spare.append(segment)
+        first = min((s.header.first_lsn for s in self.disk.segments.values() if s.header), default=0)
+        self.retained = [record for record in self.retained if record.lsn >= first]
+        self.note("segments dropped", names)
+
+    def drop_later(self, tablet: Tablet, files: list[int]) -> None:
+        self.deletable.append((tablet.id, tablet.number, files))
+
+    def delete_files(self) -> None:
+        """E4."""
+        for item in list(self.deletable):
+            id, number, files = item
+            manifest = self.manifests.get(id)
+            durable = manifest is None or manifest.edits[manifest.synced - 1].number >= number
+            if durable or not self.rules.deletion_waits_for_edit:
+                self.check_fence()
+                self.deletable.remove(item)
+                for file in files:
+                    self.disk.files.pop(file, None)
+
+    # -- reads ---------------------------------------------------------------------------------------------
+
+    def pin(self) -> None:
+        """H1, and the end of an older pin."""
+        if self.pins and self.rng.random() < 0.5:
+            self.pins.pop(self.rng.randrange(len(self.pins)))
+        elif self.lowest_read() <= self.committed_ts:
+            self.pins.append(self.rng.randint(self.lowest_read(), self.committed_ts))
+
+    def ask_ahead(self) -> None:
+        """H1: a read at S in (V, wall clock]; answered once V covers every record <= S."""
+        s = self.last_ts + self.rng.choice((1, 2, 4))
+        if self.rules.read_ahead_raises:
+            self.last_ts = s
+        self.read_ahead.append(s)
+        self.note("read ahead", s)
+
+    def answer_ahead(self) -> None:
+        for s in list(self.read_ahead):
+            if not self.pending and not self.in_flight:
+                self.read_ahead.remove(s)
+                self.answered[s] = ()
+
+    # -- schema and partitions -----------------------------------------------------------------------------
+
+    def alter(self) -> None:
+        """A1 and A3 for one case: a range is dropped and the same range added again."""
+        holders = [tablet.holder for tablet in self.tablets.values()]
+        record = next((holder for holder in holders if holder and holder.kind == "ALTER"), None)
+        if record is not None:
+            if not self.pending:
+                self.finish_alter(record)
+        elif not any(holders) and len(self.tablets) < self.environment.partitions + 2:
+            old = self.tablet_of(self.rng.randrange(self.environment.keys))
+            record = self.append("ALTER", replaced=(old.id, self.disk.new_file()))
+            self.note("alter", record.ts, record.replaced)
+            self.in_flight[record.ts] = set(self.tablets)
+            for tablet in self.tablets.values():
+                tablet.holder = record
+
+    def finish_alter(self, record: Record) -> None:
+        """The part of A1 behind the record; replay repeats it."""
+        from .disk import Manifest
+
+        old, new = record.replaced
+        known = dict(self.table.tablets)
+        if self.table.altered_ts < record.ts:
+            self.disk.manifests[new] = self.manifests[new] = Manifest([Edit(1, self.epoch)], 1)
+            known[old] = known[old]._replace(dropped_ts=record.ts)
+            known[new] = TabletEntry(known[old].partition, record.ts, FOREVER)
+            if not self.replaying:
+                tokens, applied = dict(self.tokens), record.ts
+            else:
+                tokens, applied = self.table.tokens, self.table.applied_ts
+            self.replace_table(tablets=known, altered_ts=record.ts, tokens=tokens, applied_ts=applied)
+            self.tablets[old].dropped_ts = record.ts
+            self.tablets[new] = Tablet(new, known[new].partition, record.ts, number=1)
+        for tablet in self.tablets.values():
+            if tablet.holder is record:
+                self.let_go(tablet)
+            tablet.dirty = True
+
+    def purge(self) -> None:
+        """H3."""
+        for tablet in list(self.tablets.values()):
+            if tablet.dropped_ts <= self.lowest_read() and tablet.holder is None:
+                known = {id: entry for id, entry in self.table.tablets.items() if id != tablet.id}
+                floor = self.floor if self.rules.purge_persists_floor else self.table.floor
+                self.replace_table(tablets=known, floor=max(floor, self.table.floor))
+                gone = [file for rowset in tablet.rowsets for file in rowset.files()]
+                del self.tablets[tablet.id], self.manifests[tablet.id]
+                del self.disk.manifests[tablet.id]
+                for file in gone:
+                    self.disk.files.pop(file, None)
+                self.note("purge", tablet.id)
+
+
+def names_of(part: IngestPart) -> set[int]:
+    """The files that an INGEST record names in one tablet."""
+    return set(part.deltas.values()) | ({part.base} if part.base is not None else set())
