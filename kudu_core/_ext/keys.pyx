@@ -1,874 +1,603 @@
-"""Encoded keys: order-preserving encoding, order, sorting, grouping, searching.
+"""Encoded keys: columns to order-preserving byte strings and back, and moving those about.
 
-Keys of n rows are ``data`` (uint8) and ``offsets`` (int64, n + 1): comparing two keys' bytes compares
-the rows' key columns.  Integers are big-endian with the sign bit flipped, strings that are not
-last escape 00 as 00 01 and end with 00 00, the last string is raw.
+*Encoded keys* of n rows are a pair ``(data, offsets)``: uint8 bytes and n + 1 int64 offsets into
+them, which need not begin at 0.  Comparing two keys as bytes compares the tuples of their values:
 
-Source of the encoding: Kudu, common/key_encoder.h and common/encoded_key.h.
+* signed integers, dates, timestamps and decimals are big-endian with the sign bit flipped;
+* unsigned integers are big-endian;
+* strings and binary are as they are in the last column; elsewhere each byte 00 becomes 00 01, and
+  00 00 ends the cell, so that what is shorter comes first and fewer columns encode to a prefix.
+
+A column is ``(kind, width, values, offsets)``: UNSIGNED, SIGNED or DECIMAL with ``width`` (1, 2, 4,
+8, 16) little-endian bytes a row in ``values`` and no offsets, or BINARY with int32 offsets.  Nulls
+are unknown here.  What needs only the order of the keys, not their columns, lies in ``keyorder``
+and is called through this module.
+
+Source: Kudu common/key_encoder.h.
 """
 import numpy as np
 
-from kudu_core._ext.status cimport BAD_VALUE, TRUNCATED, raise_status
+from kudu_core._ext.keyorder import group, lower_bound, order, sort
+
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memchr, memcmp, memcpy, memset
+from libc.string cimport memchr, memcpy
 
-UNSIGNED = 0
-SIGNED = 1
-BINARY = 3
-DECIMAL = 4
+from kudu_core._ext.cells cimport kc_copy_cell
+from kudu_core._ext.keybytes cimport (
+    kc_be_store16, kc_be_store32, kc_be_store64, kc_be64, kc_fetch, key_bytes, key_count,
+)
+from kudu_core._ext.status cimport BAD_VALUE, OVERRUN, TRUNCATED, raise_status
 
-cdef int _UNSIGNED = 0
-cdef int _BINARY = 3
+__all__ = [
+    "BINARY", "DECIMAL", "SIGNED", "UNSIGNED",
+    "concat", "decode", "encode", "group", "lower_bound", "order", "sort", "take",
+]
 
+cdef enum:
+    KIND_UNSIGNED = 0
+    KIND_SIGNED = 1
+    KIND_BINARY = 3
+    KIND_DECIMAL = 4
+    AHEAD = 16              # keys whose bytes are fetched before their turn
 
-cdef extern from *:
-    """
-    #define KC_BSWAP64 __builtin_bswap64
-    #define KC_BSWAP32 __builtin_bswap32
-    #define KC_BSWAP16 __builtin_bswap16
-    #define KC_PREFETCH(p) __builtin_prefetch(p)
-    """
-    uint64_t KC_BSWAP64(uint64_t) noexcept nogil
-    uint32_t KC_BSWAP32(uint32_t) noexcept nogil
-    uint16_t KC_BSWAP16(uint16_t) noexcept nogil
-    void KC_PREFETCH(const void*) noexcept nogil
+UNSIGNED = KIND_UNSIGNED
+SIGNED = KIND_SIGNED
+BINARY = KIND_BINARY
+DECIMAL = KIND_DECIMAL
 
+# How a cell is written: its width in bytes when that is fixed, or one of these.
+cdef enum:
+    RAW = 0                 # the rest of the key
+    PLAIN = 32              # no byte 00 in the whole column: copy, then 00 00
+    ESCAPED = 33
 
-cdef struct Keys:
-    const uint8_t* data
-    const int64_t* offsets
-    Py_ssize_t count
-
-
-cdef int _sound(const int64_t[::1] offsets, Py_ssize_t size) noexcept nogil:
-    """1 when offsets ascend inside ``size`` bytes."""
-    cdef Py_ssize_t i
-    if offsets.shape[0] == 0 or offsets[0] < 0 or offsets[offsets.shape[0] - 1] > size:
-        return 0
-    for i in range(offsets.shape[0] - 1):
-        if offsets[i] > offsets[i + 1]:
-            return 0
-    return 1
+cdef:
+    uint64_t TOP_BIT = <uint64_t>1 << 63
+    int64_t MAX_DATA_BYTES = 0x7FFFFFFF     # what an int32 offset can address
 
 
-cdef Keys _keys(const uint8_t[::1] data, const int64_t[::1] offsets) except *:
-    """The keys as pointers, checked."""
-    cdef:
-        Keys keys
-        int fine
-    with nogil:
-        fine = _sound(offsets, data.shape[0])
-    if not fine:
-        raise ValueError("offsets do not ascend inside the data")
-    keys.data = &data[0] if data.shape[0] else NULL
-    keys.offsets = &offsets[0]
-    keys.count = offsets.shape[0] - 1
-    return keys
+cdef struct Column:
+    int shape                   # width of a fixed cell, RAW, PLAIN or ESCAPED
+    uint64_t flip               # the sign bit at the top of a word; 0 for unsigned
+    const uint8_t* values       # of a variable column the data bytes
+    const uint8_t* end
+    const int32_t* offsets
+    uint8_t* out                # the rest for decoding only
+    uint8_t* out_end
+    int32_t* out_offsets
 
 
-cdef inline int64_t _size(const Keys* keys, int64_t i) noexcept nogil:
-    return keys.offsets[i + 1] - keys.offsets[i]
+cdef bint _is_fixed(const Column* column) noexcept nogil:
+    return RAW < column.shape < PLAIN
 
 
-cdef inline int _compare(
-    const uint8_t* a, int64_t a_size, const uint8_t* b, int64_t b_size
+cdef int _fixed_column(Column* column, int kind, int width) except -1:
+    if kind != KIND_UNSIGNED and kind != KIND_SIGNED and kind != KIND_DECIMAL:
+        raise ValueError(f"kind {kind} is no kind of a key column")
+    if width != 1 and width != 2 and width != 4 and width != 8 and width != 16:
+        raise ValueError(f"width {width} is not 1, 2, 4, 8 or 16")
+    column.shape = width
+    column.flip = 0 if kind == KIND_UNSIGNED else TOP_BIT
+    return 0
+
+
+# ------------------------------------------------------------------------------------- encoding
+
+cdef int64_t _escaped_size(const uint8_t* cell, int64_t size) noexcept nogil:
+    """Bytes of a cell that is not the last, with its end."""
+    cdef int64_t i
+    cdef int64_t zeros = 0
+    for i in range(size):
+        zeros += cell[i] == 0
+    return size + zeros + 2
+
+
+cdef uint8_t* _write_escaped(uint8_t* out, const uint8_t* cell, int64_t size) noexcept nogil:
+    cdef int64_t i
+    for i in range(size):
+        out[0] = cell[i]
+        out += 1
+        if cell[i] == 0:
+            out[0] = 1
+            out += 1
+    out[0] = 0
+    out[1] = 0
+    return out + 2
+
+
+cdef inline uint8_t* _write_fixed(
+    uint8_t* out, const uint8_t* cell, int width, uint64_t flip
 ) noexcept nogil:
     cdef:
-        int64_t shared = a_size if a_size < b_size else b_size
-        int order = 0
-    if shared:
-        order = memcmp(a, b, <size_t>shared)
-    if order != 0:
-        return order
-    return -1 if a_size < b_size else (1 if a_size > b_size else 0)
+        uint64_t word
+        uint32_t half
+        uint16_t quarter
+    if width == 8:
+        memcpy(&word, cell, 8)
+        kc_be_store64(out, word ^ flip)
+    elif width == 4:
+        memcpy(&half, cell, 4)
+        kc_be_store32(out, half ^ <uint32_t>(flip >> 32))
+    elif width == 1:
+        out[0] = cell[0] ^ <uint8_t>(flip >> 56)
+    elif width == 2:
+        memcpy(&quarter, cell, 2)
+        kc_be_store16(out, quarter ^ <uint16_t>(flip >> 48))
+    else:
+        memcpy(&word, cell + 8, 8)
+        kc_be_store64(out, word ^ flip)
+        memcpy(&word, cell, 8)
+        kc_be_store64(out + 8, word)
+    return out + width
 
 
-cdef inline int _compare_rows(const Keys* keys, int64_t i, int64_t j) noexcept nogil:
-    return _compare(
-        keys.data + keys.offsets[i], _size(keys, i), keys.data + keys.offsets[j], _size(keys, j)
-    )
-
-
-# ---- encoding ----
-
-cdef void _put_fixed(
-    int kind,
-    Py_ssize_t width,
-    const uint8_t* values,
-    Py_ssize_t n,
-    uint8_t* out,
-    int64_t* at,
-    Py_ssize_t stride,
+cdef void _encode_fixed(
+    const Column* columns, int count, int64_t n, int64_t stride, uint8_t* out
 ) noexcept nogil:
-    """Write one fixed column: at ``out + at[i]``, or every ``stride`` bytes where ``at`` is NULL."""
+    """Keys that all have ``stride`` bytes: one column after the other."""
     cdef:
-        Py_ssize_t i, j
-        uint8_t* p
-        uint8_t flip = 0 if kind == _UNSIGNED else 0x80
-        uint64_t w8
-        uint32_t w4
-        uint16_t w2
-    for i in range(n):
-        if at == NULL:
-            p = out + i * stride
-        else:
-            p = out + at[i]
-            at[i] += width
+        const uint8_t* cell
+        uint64_t flip
+        int64_t i
+        int c, width
+    for c in range(count):
+        cell = columns[c].values
+        width = columns[c].shape
+        flip = columns[c].flip
+        # A loop for each width that is worth it, in which the width is a constant.
         if width == 8:
-            memcpy(&w8, values + 8 * i, 8)
-            w8 = KC_BSWAP64(w8)
-            memcpy(p, &w8, 8)
+            for i in range(n):
+                _write_fixed(out + i * stride, cell + i * 8, 8, flip)
         elif width == 4:
-            memcpy(&w4, values + 4 * i, 4)
-            w4 = KC_BSWAP32(w4)
-            memcpy(p, &w4, 4)
-        elif width == 2:
-            memcpy(&w2, values + 2 * i, 2)
-            w2 = KC_BSWAP16(w2)
-            memcpy(p, &w2, 2)
+            for i in range(n):
+                _write_fixed(out + i * stride, cell + i * 4, 4, flip)
         else:
-            for j in range(width):
-                p[j] = values[width * i + width - 1 - j]
-        p[0] ^= flip
+            for i in range(n):
+                _write_fixed(out + i * stride, cell + i * width, width, flip)
+        out += width
 
 
-cdef inline int64_t _escaped(const uint8_t* cell, int64_t size) noexcept nogil:
-    """Bytes of a string that is not last: with escapes and terminator."""
+cdef void _measure(const Column* columns, int count, int64_t n, int64_t* offsets) noexcept nogil:
+    """Write where each key begins and ends."""
     cdef:
-        int64_t total = size + 2
-        const uint8_t* p = cell
-        const uint8_t* end = cell + size
-        const uint8_t* zero
-    while p < end:
-        zero = <const uint8_t*>memchr(p, 0, <size_t>(end - p))
-        if zero == NULL:
-            break
-        total += 1
-        p = zero + 1
-    return total
-
-
-cdef void _add_sizes(
-    const uint8_t* values, const int32_t* offsets, Py_ssize_t n, bint last, int64_t* sizes
-) noexcept nogil:
-    cdef Py_ssize_t i
+        int64_t fixed = 0
+        int64_t end = 0
+        int64_t i, size
+        int c
+        const Column* column
+    for c in range(count):
+        if columns[c].shape == PLAIN:
+            fixed += 2
+        elif columns[c].shape < PLAIN:
+            fixed += columns[c].shape
+    offsets[0] = 0
     for i in range(n):
-        if last:
-            sizes[i] += offsets[i + 1] - offsets[i]
-        else:
-            sizes[i] += _escaped(values + offsets[i], offsets[i + 1] - offsets[i])
+        size = fixed
+        for c in range(count):
+            column = &columns[c]
+            if column.shape == RAW or column.shape == PLAIN:
+                size += column.offsets[i + 1] - column.offsets[i]
+            elif column.shape == ESCAPED:
+                size += _escaped_size(
+                    column.values + column.offsets[i], column.offsets[i + 1] - column.offsets[i]
+                )
+        end += size
+        offsets[i + 1] = end
 
 
-cdef void _put_binary(
-    const uint8_t* values, const int32_t* offsets, Py_ssize_t n, bint last, uint8_t* out, int64_t* at
+cdef void _encode_mixed(
+    const Column* columns, int count, int64_t n, const int64_t* offsets, uint8_t* out
 ) noexcept nogil:
     cdef:
-        Py_ssize_t i
-        const uint8_t* p
-        const uint8_t* end
-        const uint8_t* zero
-        uint8_t* q
-        size_t piece
+        uint8_t* end = out + offsets[n]
+        const uint8_t* cell
+        const Column* column
+        int64_t i, size
+        int c
+    # Row by row from the first byte on: a short copy may write past its cell (kc_copy_cell).
     for i in range(n):
-        p = values + offsets[i]
-        end = values + offsets[i + 1]
-        q = out + at[i]
-        if last:
-            if p < end:
-                memcpy(q, p, <size_t>(end - p))
-            at[i] += end - p
-            continue
-        while p < end:
-            zero = <const uint8_t*>memchr(p, 0, <size_t>(end - p))
-            piece = <size_t>((end if zero == NULL else zero) - p)
-            memcpy(q, p, piece)
-            q += piece
-            p += piece
-            if zero != NULL:
-                q[0] = 0
-                q[1] = 1
-                q += 2
-                p += 1
-        q[0] = 0
-        q[1] = 0
-        at[i] = (q - out) + 2
+        for c in range(count):
+            column = &columns[c]
+            if _is_fixed(column):
+                out = _write_fixed(out, column.values + i * column.shape, column.shape, column.flip)
+                continue
+            cell = column.values + column.offsets[i]
+            size = column.offsets[i + 1] - column.offsets[i]
+            if column.shape == ESCAPED:
+                out = _write_escaped(out, cell, size)
+                continue
+            kc_copy_cell(out, end, cell, column.end, size)
+            out += size
+            if column.shape == PLAIN:
+                out[0] = 0
+                out[1] = 0
+                out += 2
 
 
-cdef int _sound32(const int32_t[::1] offsets, Py_ssize_t size) noexcept nogil:
+cdef int _binary_column(
+    Column* column, const uint8_t[::1] data, const int32_t[::1] offsets, Py_ssize_t n, bint last
+) except -1:
     cdef Py_ssize_t i
-    if offsets[0] < 0 or offsets[offsets.shape[0] - 1] > size:
-        return 0
-    for i in range(offsets.shape[0] - 1):
-        if offsets[i] > offsets[i + 1]:
-            return 0
-    return 1
+    if offsets is None or offsets.shape[0] != n + 1:
+        raise ValueError(f"a binary key column of {n} rows needs {n + 1} offsets")
+    for i in range(n):
+        if offsets[i + 1] < offsets[i]:
+            raise ValueError(f"offsets of row {i} descend")
+    if offsets[0] < 0 or offsets[n] > data.shape[0]:
+        raise ValueError(f"offsets lie outside the {data.shape[0]} bytes of data")
+    column.offsets = &offsets[0]
+    column.values = key_bytes(data)
+    column.end = column.values + data.shape[0]
+    if last:
+        column.shape = RAW
+    elif offsets[n] > offsets[0] and memchr(column.values + offsets[0], 0, offsets[n] - offsets[0]):
+        column.shape = ESCAPED
+    else:
+        column.shape = PLAIN
+    return 0
 
 
-def encode(columns not None, n):
-    """Encode rows' key columns.
+def encode(columns not None, Py_ssize_t n):
+    """Encode the keys of ``n`` rows, columns in key order.
 
-    Parameters
-    ----------
-    columns : sequence of (kind, width, values, offsets)
-        In key order.  ``kind``: UNSIGNED, SIGNED or DECIMAL with ``n`` little-endian values of
-        ``width`` bytes and no offsets; BINARY with offsets (n + 1, int32).
-    n : int, rows
-
-    Returns
-    -------
-    (data uint8, offsets (n + 1,) int64)
-
-    Raises
-    ------
-    ValueError
-        Lengths do not fit together.
+    Returns ``(data, offsets)``.  ValueError for a kind or width that no key has, and for buffers
+    that are not those of n rows.
     """
     cdef:
-        Py_ssize_t rows = n, i, width, total_width = 0, done = 0
+        Py_ssize_t stride = 0
+        int count = len(columns)
+        int c = 0
+        bint fixed = True
         const uint8_t[::1] values
-        const int32_t[::1] starts
-        const uint8_t* base
-        int64_t[::1] offsets_view, at_view
-        uint8_t[::1] data_view
-        int64_t running, size
-        int kind, fine
-        bint last, fixed = True
-        Py_ssize_t count = len(columns)
-    if rows < 0 or count == 0:
-        raise ValueError("a key has at least one column and no fewer than 0 rows")
-    for kind, width, values, starts in columns:
-        if kind == _BINARY:
+        uint8_t[::1] scratch
+        int64_t[::1] ends
+        uint8_t[::1] out
+        Column* plan
+    if count == 0 or n < 0:
+        raise ValueError(f"a key of {count} columns, {n} rows")
+    scratch = np.zeros(count * sizeof(Column), np.uint8)
+    plan = <Column*>&scratch[0]
+    # Held so that nobody resizes a buffer while the loops know only its address.
+    held = []
+    for kind, width, cells, cell_offsets in columns:
+        values = cells
+        held.append((memoryview(cells), cell_offsets))
+        if kind == KIND_BINARY:
+            _binary_column(&plan[c], values, cell_offsets, n, c == count - 1)
             fixed = False
-            if starts is None or starts.shape[0] != rows + 1:
-                raise ValueError(f"a binary key column needs {rows + 1} offsets")
-            with nogil:
-                fine = _sound32(starts, values.shape[0])
-            if not fine:
-                raise ValueError("offsets do not ascend inside the data")
         else:
-            if width not in (1, 2, 4, 8, 16) or values.shape[0] != rows * width:
-                raise ValueError(f"{values.shape[0]} bytes for {rows} values of {width} bytes")
-            total_width += width
-    offsets = np.empty(rows + 1, np.int64)
-    offsets_view = offsets
+            _fixed_column(&plan[c], kind, width)
+            if values.shape[0] != n * plan[c].shape:
+                raise ValueError(f"{values.shape[0]} bytes are not {n} rows of {width} bytes")
+            plan[c].values = key_bytes(values)
+            stride += plan[c].shape
+        c += 1
     if fixed:
-        data = np.empty(rows * total_width, np.uint8)
-        data_view = data
-        with nogil:
-            for i in range(rows + 1):
-                offsets_view[i] = i * total_width
-        if rows:
-            for kind, width, values, starts in columns:
-                with nogil:
-                    _put_fixed(kind, width, &values[0], rows, &data_view[done], NULL, total_width)
-                done += width
-        return data, offsets
-    at = np.full(rows, total_width, np.int64)
-    at_view = at
-    if rows == 0:
-        offsets_view[0] = 0
-        return np.empty(0, np.uint8), offsets
-    i = 0
-    for kind, width, values, starts in columns:
-        i += 1
-        if kind == _BINARY:
-            base = &values[0] if values.shape[0] else NULL
-            last = i == count
+        data = np.empty(n * stride, np.uint8)
+        if n:
+            out = data
             with nogil:
-                _add_sizes(base, &starts[0], rows, last, &at_view[0])
+                _encode_fixed(plan, count, n, stride, &out[0])
+        return data, np.arange(0, (n + 1) * stride, stride, np.int64)
+    offsets = np.empty(n + 1, np.int64)
+    ends = offsets
     with nogil:
-        running = 0
-        for i in range(rows):
-            offsets_view[i] = running
-            size = at_view[i]
-            at_view[i] = running
-            running += size
-        offsets_view[rows] = running
-    data = np.empty(running, np.uint8)
-    data_view = data
-    if running == 0:
-        return data, offsets
-    i = 0
-    for kind, width, values, starts in columns:
-        i += 1
-        base = &values[0] if values.shape[0] else NULL
-        last = i == count
+        _measure(plan, count, n, &ends[0])
+    data = np.empty(ends[n], np.uint8)
+    if ends[n]:
+        out = data
         with nogil:
-            if kind == _BINARY:
-                _put_binary(base, &starts[0], rows, last, &data_view[0], &at_view[0])
-            else:
-                _put_fixed(kind, width, base, rows, &data_view[0], &at_view[0], 0)
+            _encode_mixed(plan, count, n, &ends[0], &out[0])
     return data, offsets
 
 
-cdef Py_ssize_t _get_fixed(
-    int kind, Py_ssize_t width, const Keys* keys, int64_t* at, uint8_t* out
-) noexcept nogil:
-    """Decode one fixed column; return -1, or the row whose key is too short."""
+# ------------------------------------------------------------------------------------- decoding
+
+cdef int64_t _cell_end(const uint8_t* data, int64_t* at, int64_t end, int64_t* zeros) noexcept nogil:
+    """Where the cell at ``at`` ends (its 00 00), or a status with ``at`` where; ``zeros``: escapes."""
     cdef:
-        Py_ssize_t i, j
-        const uint8_t* p
-        uint8_t flip = 0 if kind == _UNSIGNED else 0x80
-    for i in range(keys.count):
-        if keys.offsets[i + 1] - at[i] < width:
-            return i
-        p = keys.data + at[i]
-        for j in range(width):
-            out[width * i + j] = p[width - 1 - j]
-        out[width * i + width - 1] ^= flip
-        at[i] += width
-    return -1
+        const uint8_t* found
+        int64_t place = at[0]
+    zeros[0] = 0
+    while True:
+        found = NULL
+        if place < end:
+            found = <const uint8_t*>memchr(data + place, 0, end - place)
+        if found is NULL or found + 1 == data + end:
+            return TRUNCATED
+        place = found - data
+        if data[place + 1] == 0:
+            return place
+        if data[place + 1] != 1:
+            at[0] = place
+            return BAD_VALUE
+        zeros[0] += 1
+        place += 2
 
 
-cdef Py_ssize_t _binary_sizes(
-    const Keys* keys, const int64_t* at, bint last, int64_t* sizes, int* status
+cdef int64_t _measure_cells(
+    const uint8_t* data, const int64_t* offsets, int64_t n, Column* columns, int count, int64_t* where
 ) noexcept nogil:
-    """Decoded size of each string; return -1, or the row whose escapes are broken."""
+    """Check every key and fill the offsets of variable columns; 0, or a status with ``where`` set."""
+    cdef:
+        int64_t i, end, size, stop
+        int64_t at = 0
+        int64_t zeros = 0
+        int c
+        Column* column
+    for i in range(n):
+        at = offsets[i]
+        end = offsets[i + 1]
+        for c in range(count):
+            column = &columns[c]
+            where[0] = at
+            if _is_fixed(column):
+                at += column.shape
+                if at > end:
+                    return TRUNCATED
+                continue
+            if column.shape == RAW:
+                size = end - at
+                at = end
+            else:
+                stop = _cell_end(data, where, end, &zeros)
+                if stop < 0:
+                    return stop
+                size = stop - at - zeros
+                at = stop + 2
+            column.out_offsets[i + 1] = <int32_t>(column.out_offsets[i] + size)
+        if at != end:
+            where[0] = at
+            return OVERRUN
+    return 0
+
+
+cdef inline void _read_fixed(uint8_t* out, const uint8_t* cell, int width, uint64_t flip) noexcept nogil:
+    cdef:
+        uint64_t word
+        int i
+    if width == 8:
+        word = kc_be64(cell) ^ flip
+        memcpy(out, &word, 8)
+    elif width == 16:
+        word = kc_be64(cell) ^ flip
+        memcpy(out + 8, &word, 8)
+        word = kc_be64(cell + 8)
+        memcpy(out, &word, 8)
+    else:
+        for i in range(width):
+            out[i] = cell[width - 1 - i]
+        out[width - 1] ^= <uint8_t>(flip >> 56)
+
+
+cdef void _decode_fixed(
+    const uint8_t* data, int64_t n, int64_t stride, const Column* columns, int count
+) noexcept nogil:
+    cdef:
+        uint8_t* out
+        uint64_t flip
+        int64_t i
+        int c, width
+    for c in range(count):
+        width = columns[c].shape
+        flip = columns[c].flip
+        out = columns[c].out
+        if width == 8:
+            for i in range(n):
+                _read_fixed(out + i * 8, data + i * stride, 8, flip)
+        elif width == 4:
+            for i in range(n):
+                _read_fixed(out + i * 4, data + i * stride, 4, flip)
+        else:
+            for i in range(n):
+                _read_fixed(out + i * width, data + i * stride, width, flip)
+        data += width
+
+
+cdef void _decode_mixed(
+    const uint8_t* data, const int64_t* offsets, int64_t n, const Column* columns, int count
+) noexcept nogil:
+    """Keys that ``_measure_cells`` has checked."""
+    cdef:
+        const uint8_t* at
+        const uint8_t* data_end = data + offsets[n]
+        const Column* column
+        uint8_t* out
+        int64_t i, size
+        int c
+    for i in range(n):
+        at = data + offsets[i]
+        for c in range(count):
+            column = &columns[c]
+            if _is_fixed(column):
+                _read_fixed(column.out + i * column.shape, at, column.shape, column.flip)
+                at += column.shape
+                continue
+            out = column.out + column.out_offsets[i]
+            size = column.out_offsets[i + 1] - column.out_offsets[i]
+            if column.shape == PLAIN and memchr(at, 0, size):
+                while size:
+                    out[0] = at[0]
+                    out += 1
+                    at += 1 if at[0] else 2
+                    size -= 1
+            else:
+                kc_copy_cell(out, column.out_end, at, data_end, size)
+                at += size
+            if column.shape == PLAIN:
+                at += 2
+
+
+cdef bint _all_of_size(const int64_t[::1] offsets, int64_t size) noexcept nogil:
     cdef:
         Py_ssize_t i
-        const uint8_t* p
-        const uint8_t* end
-        const uint8_t* zero
-        int64_t size
-    for i in range(keys.count):
-        p = keys.data + at[i]
-        end = keys.data + keys.offsets[i + 1]
-        if last:
-            sizes[i] = end - p
-            continue
-        size = 0
-        while True:
-            zero = <const uint8_t*>memchr(p, 0, <size_t>(end - p)) if p < end else NULL
-            if zero == NULL or zero + 1 >= end:
-                status[0] = TRUNCATED
-                return i
-            size += zero - p
-            if zero[1] == 0:
-                break
-            if zero[1] != 1:
-                status[0] = BAD_VALUE
-                return i
-            size += 1
-            p = zero + 2
-        sizes[i] = size
-    return -1
-
-
-cdef void _get_binary(const Keys* keys, int64_t* at, bint last, const int32_t* starts, uint8_t* out) noexcept nogil:
-    cdef:
-        Py_ssize_t i
-        const uint8_t* p
-        const uint8_t* end
-        const uint8_t* zero
-        uint8_t* q
-    for i in range(keys.count):
-        p = keys.data + at[i]
-        end = keys.data + keys.offsets[i + 1]
-        q = out + starts[i]
-        if last:
-            if p < end:
-                memcpy(q, p, <size_t>(end - p))
-            at[i] = keys.offsets[i + 1]
-            continue
-        while True:
-            zero = <const uint8_t*>memchr(p, 0, <size_t>(end - p))
-            memcpy(q, p, <size_t>(zero - p))
-            q += zero - p
-            p = zero + 2
-            if zero[1] == 0:
-                break
-            q[0] = 0
-            q += 1
-        at[i] = p - keys.data
+        int64_t wrong = 0
+    for i in range(offsets.shape[0] - 1):
+        wrong |= (offsets[i + 1] - offsets[i]) ^ size
+    return wrong == 0
 
 
 def decode(const uint8_t[::1] data not None, const int64_t[::1] offsets not None, types not None):
-    """Decode keys back into their columns.
+    """The columns of encoded keys; ``types`` is ``(kind, width)`` of each column, in key order.
 
-    Parameters
-    ----------
-    data, offsets : the encoded keys
-    types : sequence of (kind, width), in key order
-
-    Returns
-    -------
-    list of (values uint8, offsets int32 or None), one for each column
-
-    Raises
-    ------
-    PageError
-        A key is too short, too long, or its escapes are broken; the offset is into ``data``.
-    ValueError
-        The offsets do not ascend inside the data.
-    OverflowError
-        The strings of one column exceed 2**31 - 1 bytes.
+    Returns a list of ``(values, offsets)``: ``values`` is uint8, ``offsets`` None for a fixed
+    column and int32 for a variable one.  Raises ``PageError`` with the place in ``data`` where the
+    bytes are no key of these columns, ValueError for offsets outside ``data``, OverflowError when
+    strings exceed what int32 offsets address.
     """
     cdef:
-        Keys keys = _keys(data, offsets)
-        Py_ssize_t n = keys.count, i, width, bad, number = 0, count = len(types)
-        int64_t[::1] at_view, sizes_view
-        int32_t[::1] starts_view
-        uint8_t[::1] out_view
-        int64_t running
-        int kind, status = TRUNCATED
-        uint8_t nothing = 0
-    at = np.array(np.asarray(offsets)[:n], np.int64)
-    at_view = at
-    out = []
+        Py_ssize_t n = key_count(data, offsets)
+        int64_t stride = 0
+        int64_t status = 0
+        int64_t where = 0
+        int count = len(types)
+        int c = 0
+        bint fixed = True
+        bint regular
+        uint8_t[::1] scratch
+        uint8_t[::1] out
+        int32_t[::1] cells
+        const uint8_t* first = key_bytes(data)
+        Column* plan
+    if count == 0:
+        raise ValueError("a key has at least one column")
+    scratch = np.zeros(count * sizeof(Column), np.uint8)
+    plan = <Column*>&scratch[0]
+    cell_offsets = []
     for kind, width in types:
-        number += 1
-        if kind == _BINARY:
-            sizes = np.zeros(n, np.int64)
-            starts = np.zeros(n + 1, np.int32)
-            if n:
-                sizes_view = sizes
-                bad = -1
-                with nogil:
-                    bad = _binary_sizes(&keys, &at_view[0], number == count, &sizes_view[0], &status)
-                if bad >= 0:
-                    raise_status(status, at_view[bad])
-                running = int(sizes.sum())
-                if running > 0x7FFFFFFF:
-                    raise OverflowError(f"{running} bytes of strings in one column")
-                starts[1:] = np.cumsum(sizes)
-                values = np.empty(running, np.uint8)
-                starts_view = starts
-                out_view = values
-                with nogil:
-                    _get_binary(
-                        &keys, &at_view[0], number == count, &starts_view[0], &out_view[0] if running else &nothing
-                    )
-            else:
-                values = np.empty(0, np.uint8)
-            out.append((values, starts))
+        if kind == KIND_BINARY:
+            plan[c].shape = RAW if c == count - 1 else PLAIN
+            cell_offsets.append(np.zeros(n + 1, np.int32))
+            cells = cell_offsets[c]
+            plan[c].out_offsets = &cells[0]
+            fixed = False
         else:
-            if width not in (1, 2, 4, 8, 16):
-                raise ValueError(f"a fixed key column of {width} bytes")
-            values = np.empty(n * width, np.uint8)
-            if n:
-                out_view = values
-                with nogil:
-                    bad = _get_fixed(kind, width, &keys, &at_view[0], &out_view[0])
-                if bad >= 0:
-                    raise_status(TRUNCATED, at_view[bad])
-            out.append((values, None))
-    for i in range(n):
-        if at_view[i] != keys.offsets[i + 1]:
-            raise_status(BAD_VALUE, at_view[i])
-    return out
-
-
-# ---- order ----
-
-def order(const uint8_t[::1] data not None, const int64_t[::1] offsets not None):
-    """Return 2 when the keys strictly ascend, 1 when none is below the one before, else 0."""
-    cdef:
-        Keys keys = _keys(data, offsets)
-        Py_ssize_t i
-        int found = 2, step
+            _fixed_column(&plan[c], kind, width)
+            cell_offsets.append(None)
+            stride += plan[c].shape
+        c += 1
+    if not fixed and offsets[n] - offsets[0] > MAX_DATA_BYTES:
+        raise OverflowError(f"{offsets[n] - offsets[0]} bytes of keys with strings at once")
     with nogil:
-        for i in range(keys.count - 1):
-            step = _compare_rows(&keys, i, i + 1)
-            if step > 0:
-                found = 0
-                break
-            if step == 0:
-                found = 1
-    return found
-
-
-cdef inline uint64_t _word(const Keys* keys, int64_t row, int64_t skip) noexcept nogil:
-    """Eight bytes of a key after ``skip``, big-endian, padded with zeros."""
-    cdef:
-        int64_t left = _size(keys, row) - skip
-        const uint8_t* p = keys.data + keys.offsets[row] + skip
-        uint64_t word = 0
-    if left >= 8:
-        memcpy(&word, p, 8)
-    elif left > 0:
-        memcpy(&word, p, <size_t>left)
-    return KC_BSWAP64(word)
-
-
-cdef int64_t _shared_prefix(const Keys* keys, const int64_t* rows, Py_ssize_t n, int64_t skip) noexcept nogil:
-    """How many bytes after ``skip`` all these keys share, in whole words' reach of the first."""
-    cdef:
-        int64_t first = rows[0], shared = _size(keys, first), size
-        const uint8_t* a = keys.data + keys.offsets[first]
-        const uint8_t* b
-        Py_ssize_t i
-        int64_t j
-        uint64_t x, y
-    for i in range(1, n):
-        size = _size(keys, rows[i])
-        if size < shared:
-            shared = size
-        b = keys.data + keys.offsets[rows[i]]
-        j = skip
-        while j + 8 <= shared:
-            memcpy(&x, a + j, 8)
-            memcpy(&y, b + j, 8)
-            if x != y:
-                break
-            j += 8
-        while j < shared and a[j] == b[j]:
-            j += 1
-        if j < shared:
-            shared = j
-        if shared <= skip:
-            return skip
-    return shared if shared > skip else skip
-
-
-cdef void _merge_sort(const Keys* keys, int64_t* rows, int64_t* spare, Py_ssize_t n) noexcept nogil:
-    """Stable, by the whole keys: insertion for short runs, else bottom-up merging."""
-    cdef:
-        Py_ssize_t i, j, width, low, mid, high, a, b, k
-        int64_t row
-        int64_t* source = rows
-        int64_t* target = spare
-        int64_t* swap
-    low = 0
-    while low < n:
-        high = low + 12 if low + 12 < n else n
-        for i in range(low + 1, high):
-            row = rows[i]
-            j = i
-            while j > low and _compare_rows(keys, rows[j - 1], row) > 0:
-                rows[j] = rows[j - 1]
-                j -= 1
-            rows[j] = row
-        low = high
-    width = 12
-    while width < n:
-        low = 0
-        while low < n:
-            mid = low + width if low + width < n else n
-            high = low + 2 * width if low + 2 * width < n else n
-            a = low
-            b = mid
-            for k in range(low, high):
-                if a < mid and (b >= high or _compare_rows(keys, source[a], source[b]) <= 0):
-                    target[k] = source[a]
-                    a += 1
-                else:
-                    target[k] = source[b]
-                    b += 1
-            low = high
-        swap = source
-        source = target
-        target = swap
-        width *= 2
-    if source != rows:
-        memcpy(rows, source, <size_t>n * sizeof(int64_t))
-
-
-cdef void _radix(
-    uint64_t* words, int64_t* rows, uint64_t* words2, int64_t* rows2, Py_ssize_t n, uint64_t varying
-) noexcept nogil:
-    """Stable LSD radix sort of (word, row) by the bits that vary, 11 at a time; result in place."""
-    cdef:
-        uint32_t counts[2048]
-        int shift = 0, top
-        Py_ssize_t i
-        uint32_t digit, running, c
-        uint64_t* ws = words
-        uint64_t* wt = words2
-        int64_t* rs = rows
-        int64_t* rt = rows2
-        uint64_t* wx
-        int64_t* rx
-    while shift < 64 and (varying >> shift) != 0:
-        # Start at the lowest bit that still varies.
-        while ((varying >> shift) & 1) == 0:
-            shift += 1
-        memset(counts, 0, sizeof(counts))
-        for i in range(n):
-            counts[(ws[i] >> shift) & 2047] += 1
-        running = 0
-        for top in range(2048):
-            c = counts[top]
-            counts[top] = running
-            running += c
-        for i in range(n):
-            digit = <uint32_t>((ws[i] >> shift) & 2047)
-            wt[counts[digit]] = ws[i]
-            rt[counts[digit]] = rs[i]
-            counts[digit] += 1
-        wx = ws
-        ws = wt
-        wt = wx
-        rx = rs
-        rs = rt
-        rt = rx
-        shift += 11
-    if ws != words:
-        memcpy(words, ws, <size_t>n * sizeof(uint64_t))
-        memcpy(rows, rs, <size_t>n * sizeof(int64_t))
-
-
-cdef void _sort(
-    const Keys* keys,
-    int64_t* rows,
-    uint64_t* words,
-    int64_t* rows2,
-    uint64_t* words2,
-    Py_ssize_t n,
-    int64_t skip,
-    int depth,
-) noexcept nogil:
-    """Sort rows whose keys share their first ``skip`` bytes."""
-    cdef:
-        Py_ssize_t i, first
-        uint64_t all_or = 0, all_and = <uint64_t>0xFFFFFFFFFFFFFFFF
-        int64_t shortest
-    if n < 32 or depth > 16:
-        _merge_sort(keys, rows, rows2, n)
-        return
-    skip = _shared_prefix(keys, rows, n, skip)
-    for i in range(n):
-        words[i] = _word(keys, rows[i], skip)
-        all_or |= words[i]
-        all_and &= words[i]
-    _radix(words, rows, words2, rows2, n, all_or ^ all_and)
-    first = 0
-    while first < n:
-        i = first + 1
-        shortest = _size(keys, rows[first])
-        while i < n and words[i] == words[first]:
-            if _size(keys, rows[i]) < shortest:
-                shortest = _size(keys, rows[i])
-            i += 1
-        if i - first > 1:
-            if shortest > skip + 8:
-                _sort(
-                    keys, rows + first, words + first, rows2 + first, words2 + first, i - first, skip + 8, depth + 1
-                )
-            else:
-                # Zeros of the padding and zeros of a key look alike: compare whole keys.
-                _merge_sort(keys, rows + first, rows2 + first, i - first)
-        first = i
-
-
-def sort(const uint8_t[::1] data not None, const int64_t[::1] offsets not None):
-    """Return the stable permutation that puts the keys in order, (n,) int64."""
-    cdef:
-        Keys keys = _keys(data, offsets)
-        Py_ssize_t n = keys.count, i
-        int64_t[::1] rows, rows2
-        uint64_t[::1] words, words2
-        bint sorted_ = True
-    out = np.arange(n, dtype=np.int64)
-    if n < 2:
-        return out
-    if n > 0xFFFFFFFF:
-        raise ValueError("more than 2**32 - 1 keys at once")
-    with nogil:
-        for i in range(n - 1):
-            if _compare_rows(&keys, i, i + 1) > 0:
-                sorted_ = False
-                break
-    if sorted_:
-        return out
-    rows = out
-    rows2 = np.empty(n, np.int64)
-    words = np.empty(n, np.uint64)
-    words2 = np.empty(n, np.uint64)
-    with nogil:
-        _sort(&keys, &rows[0], &words[0], &rows2[0], &words2[0], n, 0, 0)
-    return out
-
-
-# ---- grouping ----
-
-cdef Py_ssize_t _group(
-    const Keys* keys, const uint64_t* hashes, uint32_t* table, uint64_t mask, int32_t* gid, int64_t* first
-) noexcept nogil:
-    """Number equal keys; return how many groups there are."""
-    cdef:
-        Py_ssize_t i, groups = 0
-        uint64_t at
-        uint32_t slot
-        int64_t other
-    for i in range(keys.count):
-        if i + 8 < keys.count:
-            KC_PREFETCH(&table[hashes[i + 8] & mask])
-        at = hashes[i] & mask
-        while True:
-            slot = table[at]
-            if slot == 0:
-                table[at] = <uint32_t>groups + 1
-                gid[i] = <int32_t>groups
-                first[groups] = i
-                groups += 1
-                break
-            other = first[slot - 1]
-            if hashes[other] == hashes[i] and _compare_rows(keys, other, i) == 0:
-                gid[i] = <int32_t>(slot - 1)
-                break
-            at = (at + 1) & mask
-    return groups
-
-
-def group(
-    const uint8_t[::1] data not None, const int64_t[::1] offsets not None, const uint64_t[::1] hashes not None
-):
-    """Number the distinct keys in the order in which they first appear.
-
-    Returns
-    -------
-    (group of each row (n,) int32, first row of each group (g,) int64)
-    """
-    cdef:
-        Keys keys = _keys(data, offsets)
-        Py_ssize_t n = keys.count, groups
-        uint32_t[::1] table
-        int32_t[::1] gid
-        int64_t[::1] first
-    if hashes.shape[0] != n:
-        raise ValueError(f"{hashes.shape[0]} hashes for {n} keys")
-    if n > 0x7FFFFFFF:
-        raise ValueError("more than 2**31 - 1 keys at once")
-    out = np.empty(n, np.int32)
-    firsts = np.empty(n, np.int64)
-    if n == 0:
-        return out, firsts
-    slots = np.zeros(1 << max(4, (2 * n - 1).bit_length()), np.uint32)
-    table = slots
-    gid = out
-    first = firsts
-    with nogil:
-        groups = _group(&keys, &hashes[0], &table[0], <uint64_t>table.shape[0] - 1, &gid[0], &first[0])
-    return out, firsts[:groups].copy() if groups < n else firsts
-
-
-# ---- searching ----
-
-cdef inline Py_ssize_t _bound(
-    const Keys* keys, Py_ssize_t low, Py_ssize_t high, const uint8_t* probe, int64_t size, bint upper
-) noexcept nogil:
-    cdef:
-        Py_ssize_t mid
-        int step
-    while low < high:
-        mid = (low + high) >> 1
-        step = _compare(keys.data + keys.offsets[mid], _size(keys, mid), probe, size)
-        if step < 0 or (upper and step == 0):
-            low = mid + 1
-        else:
-            high = mid
-    return low
-
-
-cdef void _bounds(const Keys* keys, const Keys* probes, bint upper, int64_t* out) noexcept nogil:
-    cdef:
-        Py_ssize_t i, low = 0, high, gallop
-        const uint8_t* probe
-        int64_t size
-        int step
-    for i in range(probes.count):
-        probe = probes.data + probes.offsets[i]
-        size = _size(probes, i)
-        if i and _compare_rows(probes, i - 1, i) > 0:
-            low = 0
-        # The probes mostly ascend: gallop from where the last one ended.
-        gallop = 1
-        high = low
-        while high < keys.count:
-            step = _compare(keys.data + keys.offsets[high], _size(keys, high), probe, size)
-            if not (step < 0 or (upper and step == 0)):
-                break
-            low = high + 1
-            high += gallop
-            gallop *= 2
-        if high > keys.count:
-            high = keys.count
-        low = _bound(keys, low, high, probe, size, upper)
-        out[i] = low
-
-
-def lower_bound(
-    const uint8_t[::1] data not None,
-    const int64_t[::1] offsets not None,
-    const uint8_t[::1] probe_data not None,
-    const int64_t[::1] probe_offsets not None,
-    bint upper=False,
-):
-    """For each probe return how many of the sorted keys are below it (``upper``: not above it).
-
-    Fastest when the probes ascend.  Returns (probes,) int64.
-    """
-    cdef:
-        Keys keys = _keys(data, offsets)
-        Keys probes = _keys(probe_data, probe_offsets)
-        int64_t[::1] view
-    out = np.empty(probes.count, np.int64)
-    if probes.count:
-        view = out
+        regular = fixed and _all_of_size(offsets, stride)
+        if not regular:
+            status = _measure_cells(first, &offsets[0], n, plan, count, &where)
+    if status < 0:
+        raise_status(status, where)
+    result = []
+    for c in range(count):
+        values = np.empty(n * plan[c].shape if _is_fixed(&plan[c]) else plan[c].out_offsets[n], np.uint8)
+        result.append((values, cell_offsets[c]))
+        out = values
+        if out.shape[0]:
+            plan[c].out = &out[0]
+            plan[c].out_end = plan[c].out + out.shape[0]
+    if n:
         with nogil:
-            _bounds(&keys, &probes, upper, &view[0])
-    return out
+            if fixed:
+                _decode_fixed(first + offsets[0], n, stride, plan, count)
+            else:
+                _decode_mixed(first, &offsets[0], n, plan, count)
+    return result
 
 
-# ---- taking and joining ----
+# ------------------------------------------------------------------------------- moving keys about
 
-cdef Py_ssize_t _take_sizes(const Keys* keys, const int64_t[::1] rows, int64_t* starts) noexcept nogil:
-    cdef Py_ssize_t i
-    starts[0] = 0
+cdef int64_t _take_offsets(
+    const int64_t[::1] offsets, const int64_t[::1] rows, int64_t size, int64_t* out
+) noexcept nogil:
+    """Return -1, or the position of a row that does not exist or lies outside the data."""
+    cdef:
+        uint64_t n = <uint64_t>(offsets.shape[0] - 1)
+        int64_t end = 0
+        int64_t i, lower, upper
+    out[0] = 0
     for i in range(rows.shape[0]):
-        if rows[i] < 0 or rows[i] >= keys.count:
+        if <uint64_t>rows[i] >= n:
             return i
-        starts[i + 1] = starts[i] + _size(keys, rows[i])
+        lower = offsets[rows[i]]
+        upper = offsets[rows[i] + 1]
+        if lower < 0 or upper < lower or upper > size:
+            return i
+        end += upper - lower
+        out[i + 1] = end
     return -1
 
 
-cdef void _take(const Keys* keys, const int64_t[::1] rows, const int64_t* starts, uint8_t* out) noexcept nogil:
+cdef void _take_bytes(
+    const uint8_t* data, const uint8_t* data_end, const int64_t[::1] offsets, const int64_t[::1] rows,
+    const int64_t* ends, uint8_t* out,
+) noexcept nogil:
     cdef:
-        Py_ssize_t i, n = rows.shape[0]
-        size_t size
+        int64_t i
+        int64_t n = rows.shape[0]
+        uint8_t* out_end = out + ends[n]
     for i in range(n):
-        if i + 8 < n:
-            KC_PREFETCH(keys.data + keys.offsets[rows[i + 8]])
-        size = <size_t>(starts[i + 1] - starts[i])
-        if size:
-            memcpy(out + starts[i], keys.data + keys.offsets[rows[i]], size)
+        if i + AHEAD < n:
+            kc_fetch(data + offsets[rows[i + AHEAD]])
+        kc_copy_cell(out + ends[i], out_end, data + offsets[rows[i]], data_end, ends[i + 1] - ends[i])
 
 
 def take(
     const uint8_t[::1] data not None, const int64_t[::1] offsets not None, const int64_t[::1] rows not None
 ):
-    """Return (data, offsets) of some of the keys.  ``IndexError`` for a row that is not there."""
+    """The keys of ``rows``, in that order, as new ``(data, offsets)`` that begin at 0.
+
+    IndexError for a row that does not exist, ValueError for one whose offsets descend or lie
+    outside ``data``.  Keys that are not taken are not looked at.
+    """
     cdef:
-        Keys keys = _keys(data, offsets)
-        int64_t[::1] starts
-        uint8_t[::1] out_view
-        Py_ssize_t bad
-    new_offsets = np.empty(rows.shape[0] + 1, np.int64)
-    starts = new_offsets
+        int64_t bad
+        int64_t[::1] ends
+        uint8_t[::1] out
+    if offsets.shape[0] == 0:
+        raise ValueError("offsets have at least one entry")
+    result_offsets = np.empty(rows.shape[0] + 1, np.int64)
+    ends = result_offsets
     with nogil:
-        bad = _take_sizes(&keys, rows, &starts[0])
+        bad = _take_offsets(offsets, rows, data.shape[0], &ends[0])
     if bad >= 0:
-        raise IndexError(f"row {rows[bad]} of {keys.count} keys")
-    out = np.empty(starts[rows.shape[0]], np.uint8)
-    if out.size:
-        out_view = out
+        if 0 <= rows[bad] < offsets.shape[0] - 1:
+            raise ValueError(f"offsets of key {rows[bad]} descend or lie outside the data")
+        raise IndexError(f"no key {rows[bad]} (position {bad})")
+    result = np.empty(ends[rows.shape[0]], np.uint8)
+    if ends[rows.shape[0]]:
+        out = result
         with nogil:
-            _take(&keys, rows, &starts[0], &out_view[0])
-    return out, new_offsets
+            _take_bytes(&data[0], &data[0] + data.shape[0], offsets, rows, &ends[0], &out[0])
+    return result, result_offsets
 
 
 def concat(parts not None):
-    """Return (data, offsets) of all keys of several (data, offsets), in order."""
-    sizes = []
+    """All keys of ``[(data, offsets), ...]`` as one new ``(data, offsets)`` that begins at 0."""
+    cdef:
+        const uint8_t[::1] data
+        const int64_t[::1] offsets
+        int64_t[::1] ends
+        uint8_t[::1] out
+        int64_t row = 0
+        int64_t at = 0
+        int64_t n, i, shift
+    parts = list(parts)
+    rows = 0
+    size = 0
     for data, offsets in parts:
-        _keys(data, offsets)
-        sizes.append((int(offsets[0]), int(offsets[len(offsets) - 1])))
-    if not sizes:
-        return np.empty(0, np.uint8), np.zeros(1, np.int64)
-    data = np.concatenate([np.asarray(d)[a:b] for (d, _), (a, b) in zip(parts, sizes)])
-    pieces = [np.zeros(1, np.int64)]
-    start = 0
-    for (_, offsets), (a, b) in zip(parts, sizes):
-        pieces.append(np.asarray(offsets)[1:] + (start - a))
-        start += b - a
-    return data, np.concatenate(pieces)
+        n = key_count(data, offsets)
+        rows += n
+        size += offsets[n] - offsets[0]
+    result = np.empty(size, np.uint8)
+    result_offsets = np.empty(rows + 1, np.int64)
+    out = result
+    ends = result_offsets
+    ends[0] = 0
+    for data, offsets in parts:
+        n = offsets.shape[0] - 1
+        shift = at - offsets[0]
+        with nogil:
+            for i in range(n):
+                ends[row + i + 1] = offsets[i + 1] + shift
+            row += n
+            if offsets[n] > offsets[0]:
+                memcpy(&out[at], &data[offsets[0]], offsets[n] - offsets[0])
+            at += offsets[n] - offsets[0]
+    return result, result_offsets

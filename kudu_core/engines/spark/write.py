@@ -194,11 +194,13 @@ def tablet_ordinal(schema: Schema, partitions: PartitionSchema) -> Column:
     if partitions.range_ids:
         keys = [typed(i) for i in partitions.range_ids]
         types = [spark_type(schema.by_id[i].type).simpleString() for i in partitions.range_ids]
-        place = F.lit(0)
-        for number in range(len(partitions.ranges)):
-            lower, upper = partitions.bounds(partitions.partitions[number * buckets])
-            place = F.when(_between(keys, types, lower, upper), F.lit(number)).otherwise(place)
-        ordinal = ordinal + place * F.lit(buckets)
+        # One flat CASE: nested, some hundreds of ranges would exhaust the stack of Spark's optimizer.
+        place: Any = F
+        for number, held in enumerate(partitions.ranges):
+            if not held.dropped:
+                lower, upper = partitions.bounds(partitions.partitions[number * buckets])
+                place = place.when(_between(keys, types, lower, upper), F.lit(number))
+        ordinal = ordinal + place.otherwise(F.lit(0)) * F.lit(buckets)
     return ordinal
 
 
@@ -231,6 +233,3 @@ def _literal(value: Any, type_: str) -> Column:
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
-
-
-

@@ -1,0 +1,239 @@
+"""Options of ``spark.read.format("kudu_core")`` and ``df.write.format("kudu_core")``, as text and parsed.
+
+Spark hands them over as text under names whose case is lost.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+from kudu_core.common.schema import Schema
+from kudu_core.common.types import KIND_DECIMAL, ColumnType
+from kudu_core.engines.spark.schema import projected
+from kudu_core.errors import InvalidArgument
+from kudu_core.table.jobs import check_job
+from kudu_core.table.table import DEFAULT_TARGET_ROWS
+from kudu_core.table.write import Txn
+
+READ_OPTIONS = ("path", "columns", "where", "snapshot", "timestampAsOf", "targetRowsPerTask")
+WRITE_OPTIONS = ("path", "operation", "txnAppId", "txnVersion", "onDuplicate", "lockTimeoutS")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How to read."""
+
+    path: str
+    columns: list[str] | None
+    where: Any
+    """JSON of pyarrow's filter lists, parsed but not yet in the columns' types."""
+    at: int | datetime | None
+    target_rows: int
+
+    @staticmethod
+    def parse(given: Mapping[str, str]) -> ReadOptions:
+        _check_names(given, READ_OPTIONS, WRITE_OPTIONS, "read", "write")
+        snapshot, as_of = _get(given, "snapshot"), _get(given, "timestampAsOf")
+        if snapshot is not None and as_of is not None:
+            raise InvalidArgument("snapshot and timestampAsOf say the same thing; give one")
+        at: int | datetime | None = None
+        if snapshot is not None:
+            at = _whole("snapshot", snapshot)
+        elif as_of is not None:
+            at = _instant("timestampAsOf", as_of)
+        target = _get(given, "targetRowsPerTask")
+        return ReadOptions(
+            path=_path(given),
+            columns=_columns(_get(given, "columns")),
+            where=_json_filter(_get(given, "where")),
+            at=at,
+            target_rows=DEFAULT_TARGET_ROWS if target is None else _whole("targetRowsPerTask", target),
+        )
+
+    def names(self, schema: Schema, wanted: Any = None) -> list[str]:
+        """The columns to read, in order; ``wanted`` is a Spark schema that the user gave."""
+        if wanted is not None:
+            return projected(schema, wanted)
+        return [c.name for c in schema.project(self.columns)]
+
+    def filter(self, schema: Schema) -> Any:
+        """``where`` with its values in the columns' types."""
+        if not self.where:
+            return None
+        groups = self.where if isinstance(self.where[0][0], list) else [self.where]
+        return [[_term(term, schema) for term in group] for group in groups]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How to write."""
+
+    path: str
+    operation: str
+    txn: Txn | None
+    on_duplicate: str
+    lock_timeout_s: float | None
+
+    @staticmethod
+    def parse(given: Mapping[str, str]) -> WriteOptions:
+        _check_names(given, WRITE_OPTIONS, READ_OPTIONS, "write", "read")
+        app_id, version = _get(given, "txnAppId"), _get(given, "txnVersion")
+        if (app_id is None) != (version is None):
+            raise InvalidArgument("txnAppId and txnVersion go together")
+        txn = None if app_id is None or version is None else (app_id, _whole("txnVersion", version))
+        operation = _get(given, "operation") or "upsert"
+        on_duplicate = _get(given, "onDuplicate") or "error"
+        timeout = _get(given, "lockTimeoutS")
+        return WriteOptions(
+            path=_path(given),
+            operation=operation,
+            txn=check_job(operation, txn, on_duplicate),
+            on_duplicate=on_duplicate,
+            lock_timeout_s=None if timeout is None else _seconds("lockTimeoutS", timeout),
+        )
+
+
+def _check_names(
+    given: Mapping[str, str], mine: tuple[str, ...], others: tuple[str, ...], verb: str, other_verb: str
+) -> None:
+    known = {name.lower(): name for name in mine}
+    for name in given:
+        if name.lower() in known:
+            continue
+        other = {n.lower(): n for n in others}.get(name.lower())
+        if other is not None:
+            raise InvalidArgument(f"{other} is an option of {other_verb}, not of {verb}")
+        close = difflib.get_close_matches(name.lower(), known, 1)
+        hint = f"; did you mean {known[close[0]]}?" if close else ""
+        raise InvalidArgument(f"no option {name!r} to {verb} a table{hint} There are {', '.join(mine)}")
+
+
+def _get(given: Mapping[str, str], name: str) -> str | None:
+    for key, value in given.items():
+        if key.lower() == name.lower():
+            return value
+    return None
+
+
+def _path(given: Mapping[str, str]) -> str:
+    path = _get(given, "path")
+    if not path:
+        raise InvalidArgument(
+            'no path: say where the table is with .load("/tables/t"), .save("/tables/t") or '
+            '.option("path", "/tables/t")'
+        )
+    return os.path.abspath(path.removeprefix("file://"))
+
+
+def _columns(text: str | None) -> list[str] | None:
+    """``a,b`` or, for names with commas, a JSON list."""
+    if text is None:
+        return None
+    if text.lstrip().startswith("["):
+        names = _json("columns", text)
+        if not all(isinstance(name, str) for name in names):
+            raise InvalidArgument(f"columns is a list of names, not {text!r}")
+    else:
+        names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise InvalidArgument("columns names no column; leave the option out to read all")
+    return list(names)
+
+
+def _whole(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidArgument(f"{name} is a whole number, not {text!r}") from None
+
+
+def _seconds(name: str, text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise InvalidArgument(f"{name} is a number of seconds from 0, not {text!r}")
+    return seconds
+
+
+def _instant(name: str, text: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        at = None  # type: ignore[assignment]
+    if at is None or at.tzinfo is None:
+        raise InvalidArgument(f"{name} is a time with its zone, such as 2026-01-31T12:00:00Z, not {text!r}")
+    return at
+
+
+# ---- where ----
+
+
+def _json(name: str, text: str) -> Any:
+    try:
+        return json.loads(text, parse_float=Decimal)
+    except ValueError as exc:
+        raise InvalidArgument(f"{name} is no JSON: {exc}") from None
+
+
+def _json_filter(text: str | None) -> Any:
+    """Checked for its shape: [[name, op, value], ...], or a list of such lists, of which one must hold."""
+    if text is None:
+        return None
+    found = _json("where", text)
+    groups = found
+    if isinstance(found, list) and found and all(_is_term(term) for term in found):
+        groups = [found]
+    good = isinstance(groups, list) and groups and all(
+        isinstance(group, list) and group and all(_is_term(term) for term in group) for group in groups
+    )
+    if not good:
+        raise InvalidArgument(
+            'where is a JSON list of [column, operator, value], all of which must hold: [["k", ">", 5], '
+            '["s", "in", ["a", "b"]]]; or a list of such lists, of which one must hold. '
+            f"Not {text!r}"
+        )
+    return groups
+
+
+def _is_term(term: Any) -> bool:
+    return isinstance(term, list) and len(term) == 3 and isinstance(term[0], str) and isinstance(term[1], str)
+
+
+def _term(term: list[Any], schema: Schema) -> tuple[str, str, Any]:
+    name, operator, value = term
+    type_ = schema.column(name).type
+    if isinstance(value, list):
+        return name, operator, [_value(type_, name, item) for item in value]
+    return name, operator, _value(type_, name, value)
+
+
+def _value(type_: ColumnType, name: str, value: Any) -> Any:
+    """What JSON has no form for is written as text: ISO dates and times, decimals, binary as hex."""
+    if isinstance(value, Decimal) and type_.kind != KIND_DECIMAL:
+        value = float(value)
+    if not isinstance(value, str):
+        return value
+    convert: Callable[[str], Any] | None = None
+    if type_.is_timestamp:
+        convert = datetime.fromisoformat
+    elif type_.is_date:
+        convert = date.fromisoformat
+    elif type_.kind == KIND_DECIMAL:
+        convert = Decimal
+    elif type_.name == "binary":
+        convert = bytes.fromhex
+    if convert is None:
+        return value
+    try:
+        return convert(value)
+    except (ValueError, ArithmeticError):
+        raise InvalidArgument(f"where: {value!r} is no value of column {name!r}, which is {type_}") from None

@@ -1,0 +1,127 @@
+"""The data source "kudu_core": ``spark.read.format`` and ``df.write.format``.
+
+Deliberately without ``pushFilters``: Spark 4.3 keeps a pushed filter for every later query of the
+same DataFrame and so returns wrong rows.  Columns, predicate and snapshot are options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from kudu_core.engines.spark.codes import coded
+from kudu_core.engines.spark.options import ReadOptions, WriteOptions
+from kudu_core.engines.spark.scan import read_token
+from kudu_core.engines.spark.schema import arrow_schema, spark_schema, staged_columns
+from kudu_core.engines.spark.staging import stage
+from kudu_core.errors import NotSupported
+from kudu_core.table import jobs
+from kudu_core.table.jobs import Job
+from kudu_core.table.runs import StagedRun
+from kudu_core.table.table import open_table
+from kudu_core.table.tokens import ScanToken
+
+
+def schema(options: Mapping[str, str]) -> StructType:
+    """The columns that a read with these options has."""
+    with coded():
+        parsed = ReadOptions.parse(options)
+        with open_table(parsed.path) as table:
+            stored = table._engine.schema
+            return spark_schema(stored, parsed.names(stored))
+
+
+class KuduPartition(InputPartition):
+    """One scan token."""
+
+    def __init__(self, token: ScanToken) -> None:
+        super().__init__(token)
+        self.token = token
+
+
+class KuduReader(DataSourceReader):
+    """Plans scan tokens once for each DataFrame, so that a DataFrame is one snapshot."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        with coded():
+            self._options = ReadOptions.parse(options)
+        self._schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self._options
+        with coded(), open_table(options.path) as table:
+            stored = table._engine.schema
+            tokens = table.scan_tokens(
+                options.names(stored, self._schema),
+                options.filter(stored),
+                at=options.at,
+                target_rows=options.target_rows,
+            )
+        return [KuduPartition(token) for token in tokens]
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        # Spark asks for one partition, None, when there are none.
+        if isinstance(partition, KuduPartition):
+            yield from read_token(partition.token, arrow_schema(self._schema))
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """What a task tells the commit."""
+
+    run: StagedRun | None
+
+
+class KuduWriter(DataSourceArrowWriter):
+    """Made once for a job; a copy of it stages in each task, another one commits."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+        with coded():
+            parsed = WriteOptions.parse(options)
+            if overwrite:
+                raise NotSupported(
+                    'mode("overwrite") is not supported: write .mode("append") with '
+                    '.option("operation", "upsert"), after Table.delete(where=...) when old rows must go'
+                )
+            with open_table(parsed.path) as table:
+                columns = staged_columns(schema, table._engine.schema, parsed.operation)
+                self._job: Job | None = None
+                """None: the token was applied before, so there is nothing to do."""
+                if jobs.applied(table, parsed.txn) is None:
+                    self._job = jobs.begin(
+                        table,
+                        parsed.operation,
+                        columns,
+                        txn=parsed.txn,
+                        on_duplicate=parsed.on_duplicate,
+                        lock_timeout_s=parsed.lock_timeout_s,
+                    )
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        with coded():
+            if self._job is None:
+                for _ in iterator:
+                    pass
+                return Staged(None)
+            return Staged(stage(self._job, iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        if self._job is None:
+            return
+        runs = [m.run for m in messages if isinstance(m, Staged) and m.run is not None]
+        with coded():
+            jobs.commit_job(self._job, runs)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        # Messages of late and failed tasks are None here, hence the whole directory.
+        if self._job is not None:
+            jobs.abandon(self._job)

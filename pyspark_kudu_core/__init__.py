@@ -1,0 +1,44 @@
+"""By this module Spark finds the data source "kudu_core".
+
+Spark imports every top-level module named ``pyspark_*`` when it looks for a data source, and one that
+fails breaks the look-up of all; so the engine is imported only when it is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from kudu_core.engines.spark.source import KuduReader, KuduWriter
+
+
+class DefaultSource(DataSource):
+    """``spark.read.format("kudu_core").load(path)``, ``df.write.format("kudu_core").mode("append").save(path)``.
+
+    Options to read: columns ("a,b"), where (JSON: [["k", ">", 5], ...]), snapshot (a timestamp) or
+    timestampAsOf (a time with its zone), targetRowsPerTask.  Options to write: operation (upsert),
+    txnAppId and txnVersion, onDuplicate (error), lockTimeoutS.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "kudu_core"
+
+    def schema(self) -> StructType:
+        from kudu_core.engines.spark import source
+
+        return source.schema(self.options)
+
+    def reader(self, schema: StructType) -> KuduReader:
+        from kudu_core.engines.spark.source import KuduReader
+
+        return KuduReader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> KuduWriter:
+        from kudu_core.engines.spark.source import KuduWriter
+
+        return KuduWriter(self.options, schema, overwrite)

@@ -1,0 +1,439 @@
+"""Short stories of a table, played over a file system that fails at a chosen call.
+
+A ``Story`` is prepared once on a sound file system; each run of it gets a copy of that disk, opens the
+table and plays the steps with one rule set.  Maintenance is manual and scans have one thread, so that the
+n-th call is the same in every run.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import kudu_core as kc
+from kudu_core.common.clock import ManualClock
+from kudu_core.fs.base import is_temporary
+from kudu_core.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
+from kudu_core.fs.memory import MemoryFileSystem
+from kudu_core.table import debug
+from kudu_core.table import open as opening
+from kudu_core.table.state import read_state, tablet_directory
+from kudu_core.tablet import invariants, records
+from kudu_core.tablet.ingest import named_files
+from kudu_core.tablet.manifest import read_manifest
+from kudu_core.wal import KIND_INGEST, LogOptions, read_log
+from tests.support.history import SCHEMA, History, random_batch
+
+ROOT = "/tables/t"
+INGEST_ROWS = 30
+KEYS = range(40)
+WRITES = frozenset({"create", "append", "pwrite", "mkdir", "link", "rename"})
+SYNCS = frozenset({"sync", "sync_dir"})
+READS = frozenset({"open_read", "pread", "preadv", "open_write"})
+
+SMALL = {"segment_bytes": 16 << 10, "first_fill_bytes": 1 << 10, "fill_bytes": 2 << 10}
+TINY = {"segment_bytes": 1 << 10, "first_fill_bytes": 256, "fill_bytes": 512}
+
+
+@contextmanager
+def checking(on: bool) -> Iterator[None]:
+    """The engine's debug switch, for tables opened meanwhile."""
+    before = os.environ.get(debug.SWITCH)
+    os.environ[debug.SWITCH] = "1" if on else "0"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[debug.SWITCH]
+        else:
+            os.environ[debug.SWITCH] = before
+
+
+@contextmanager
+def segments_of(sizes: dict[str, int]) -> Iterator[None]:
+    """Log segments of another size."""
+    real = opening._log_options
+
+    def smaller(options: kc.Options) -> LogOptions:
+        usual = real(options)
+        return LogOptions(
+            durability=usual.durability,
+            group_interval_s=usual.group_interval_s,
+            file_grace_s=usual.file_grace_s,
+            **sizes,  # type: ignore[arg-type]
+        )
+
+    opening._log_options = smaller
+    try:
+        yield
+    finally:
+        opening._log_options = real
+
+
+def drop(table: kc.Table | None) -> None:
+    """Forget a handle as the death of its process does."""
+    if table is not None:
+        table._watch.detach()
+        table._engine.abandon()
+        table._engine.pool.close()
+
+
+class Stage:
+    """One run: a disk, a table, what was acknowledged, and the randomness of the steps."""
+
+    def __init__(self, fs: Any, history: History, seed: int, clock: ManualClock) -> None:
+        self.fs = fs
+        self.history = history
+        self.rng = random.Random(seed)
+        self.clock = clock
+        self.table: kc.Table | None = None
+
+    @property
+    def opened(self) -> kc.Table:
+        assert self.table is not None
+        return self.table
+
+    def create(self, **options: Any) -> None:
+        given = {
+            "maintenance": "manual",
+            "ingest_threshold_rows": INGEST_ROWS,
+            "scan_threads": 1,
+            "file_grace_s": 0,
+            **options,
+        }
+        self.table = kc.create_table(
+            ROOT,
+            SCHEMA,
+            "k",
+            partition_by=kc.HashPartition(["k"], 2),
+            options=given,
+            _fs=self.fs,
+            _clock=self.clock,
+        )
+
+    def open(self, mode: str = "rw") -> kc.Table:
+        self.table = kc.open_table(ROOT, mode, _fs=self.fs, _clock=self.clock)
+        return self.table
+
+    def write(self, rows: int = 8, keys: range = KEYS) -> None:
+        self.clock.advance(us=7)
+        self.history.write(self.opened, random_batch(self.rng, self.history.model, keys, rows))
+
+    def ingest(self, keys: range = KEYS) -> None:
+        self.write(INGEST_ROWS + 8, keys)
+
+    def flush(self) -> None:
+        self.clock.advance(us=7)
+        self.opened.flush()
+
+    def flush_memrowsets(self) -> None:
+        """Only these; changes of rowsets stay in memory."""
+        engine = self.opened._engine
+        assert engine.maintenance is not None
+        for tablet in engine.tablets:
+            engine.maintenance.flush(tablet)
+
+
+Steps = list[Callable[[Stage], None]]
+
+
+@dataclass(frozen=True)
+class Story:
+    """``prepare`` on a sound disk, then a new process opens the table and plays ``steps``."""
+
+    name: str
+    prepare: Callable[[Stage], None]
+    steps: Callable[[], Steps]
+    segments: dict[str, int]
+    faults_in_open: bool = False
+
+
+class Play:
+    """A story made ready once, to be run over and over."""
+
+    def __init__(self, story: Story, seed: int) -> None:
+        self.story = story
+        self.seed = seed
+        disk = MemoryFileSystem()
+        disk.mkdir("/tables")
+        stage = Stage(disk, History(), seed, ManualClock())
+        with segments_of(story.segments), checking(True):
+            story.prepare(stage)
+        drop(stage.table)
+        self._disk = disk
+        self._history = stage.history
+        self._now_us = stage.clock.now_us() + 1000
+
+    def run(self, rule: Rule | None, on_error: Callable[[Stage, Exception], None] | None = None) -> Stage:
+        """Play once.  ``stage.failed`` is what stopped it, or None; without ``on_error`` it is raised,
+        with it the step is tried again after the call."""
+        inner = self._disk.crash_clone(0, keep="all")
+        fs = FaultyFileSystem(inner, seed=self.seed)
+        stage = Stage(fs, self._history.copy(), self.seed + 1, ManualClock(self._now_us))
+        steps = self.story.steps()
+        if self.story.faults_in_open:
+            steps.insert(0, lambda s: void(s.open()))
+            fs.rules = [rule] if rule else []
+        elif self._history.states:
+            stage.open()
+            fs.rules = [rule] if rule else []
+        fs.calls = 0
+        try:
+            for step in steps:
+                try:
+                    step(stage)
+                except SimulatedCrash:
+                    raise
+                except Exception as error:
+                    if on_error is None:
+                        raise
+                    on_error(stage, error)
+                    if stage.table is None or stage.table._engine.poisoned is None:
+                        step(stage)  # nothing has happened, so it may be done again
+                    else:
+                        break
+        except SimulatedCrash:
+            pass
+        return stage
+
+    def calls(self) -> list[str]:
+        """The operations of a run without faults, which must end well; the n-th is call n + 1."""
+        with segments_of(self.story.segments), checking(True):
+            stage = self.run(None)
+            stage.history.settle(stage.opened)
+            stage.history.check(stage.opened, random.Random(0))
+            drop(stage.table)
+        with segments_of(self.story.segments), checking(False):
+            inner = self._disk.crash_clone(0, keep="all")
+            del inner
+            log: list[str] = []
+            original = FaultyFileSystem._enter
+
+            def entered(fs: FaultyFileSystem, op: str, path: str) -> Any:
+                log.append(op)
+                return original(fs, op, path)
+
+            FaultyFileSystem._enter = entered  # type: ignore[method-assign]
+            try:
+                stage = self.run(None)
+            finally:
+                FaultyFileSystem._enter = original  # type: ignore[method-assign]
+            drop(stage.table)
+        assert isinstance(stage.fs, FaultyFileSystem)
+        return log[len(log) - stage.fs.calls :]
+
+
+def void(_: object) -> None:
+    """So that a lambda returns nothing."""
+
+
+# ---- after a crash ----
+
+
+def check_disk(fs: MemoryFileSystem) -> None:
+    """N1, N9, N11: log, manifests and files belong together before anybody has repaired anything."""
+    state = read_state(fs, f"{ROOT}/TABLE")
+    tail = read_log(fs, f"{ROOT}/wal", state.uuid, clean_end=state.clean_end)
+    try:
+        states = {}
+        for entry in state.tablets:
+            directory = tablet_directory(ROOT, entry.id)
+            with suppress(FileNotFoundError):
+                states[entry.id] = read_manifest(fs, f"{directory}/MANIFEST", state.uuid, entry.id)[0]
+                invariants.check_files(fs, directory, states[entry.id])
+                tail.check_mark(states[entry.id].mark)
+        invariants.check_records(
+            list(tail.records()), states, through=tail.through, fs=fs, root=f"{ROOT}/tablets"
+        )
+    finally:
+        tail.close()
+
+
+def check_no_litter(fs: MemoryFileSystem) -> None:
+    """Just after an open for writing: every file is one that something names."""
+    state = read_state(fs, f"{ROOT}/TABLE")
+    assert fs.listdir(f"{ROOT}/staging") == []
+    root = [name for name in fs.listdir(ROOT) if name not in ("LOCK", "TABLE", "staging", "tablets", "wal")]
+    assert root == [], f"left behind: {root}"
+    assert not [name for name in fs.listdir(f"{ROOT}/wal") if is_temporary(name)]
+    tail = read_log(fs, f"{ROOT}/wal", state.uuid)
+    named: dict[int, set[str]] = {}
+    for record in tail.records():
+        if record.kind == KIND_INGEST:
+            payload = records.decode(memoryview(record.payload), "log", 0)
+            for tablet_id, part in payload.extra["parts"].items():
+                named.setdefault(int(tablet_id), set()).update(named_files(part))
+    tail.close()
+    for entry in state.tablets:
+        directory = tablet_directory(ROOT, entry.id)
+        manifest = read_manifest(fs, f"{directory}/MANIFEST", state.uuid, entry.id)[0]
+        extra = set(fs.listdir(directory)) - manifest.files - named.get(entry.id, set()) - {"MANIFEST"}
+        assert not extra, f"tablet {entry.id} keeps {sorted(extra)}"
+
+
+def check_survivor(fs: MemoryFileSystem, history: History, rng: random.Random, clock: ManualClock) -> None:
+    """What a power cut left: it opens, it holds the acknowledged, and it is a table to go on with."""
+    check_disk(fs)
+    stage = Stage(fs, history, rng.randrange(1 << 30), clock)
+    reader = stage.open("r")
+    history.settle(reader)
+    history.check(reader, rng, past=1)
+    reader.close()
+    with checking(True):
+        table = stage.open()
+    check_no_litter(fs)
+    history.settle(table)
+    history.check(table, rng)
+    stage.write(5)
+    if rng.random() < 0.5:
+        stage.flush()
+    stage.ingest() if rng.random() < 0.3 else stage.write(5)
+    if rng.random() < 0.5:
+        table.close()
+        after = fs
+    else:
+        drop(table)
+        after = fs.crash_clone(rng)
+        check_disk(after)
+    again = Stage(after, history, 0, clock)
+    with checking(True):
+        table = again.open()
+    history.settle(table)
+    history.check(table, rng, past=1)
+    table.close()
+
+
+# ---- the stories ----
+
+
+def _mixed(stage: Stage) -> None:
+    """Rowsets with REDO and UNDO, an ingested one, changes in memory, rows in memory."""
+    stage.create()
+    stage.write(20)
+    stage.write(20)
+    stage.flush()
+    stage.write(10)
+    stage.flush()
+    stage.write(10)
+
+
+def _with_ingest(stage: Stage) -> None:
+    stage.create()
+    stage.write(15, range(0, 20))
+    stage.write(15, range(0, 20))
+    stage.flush()
+    stage.write(10, range(0, 20))
+    stage.write(12, range(20, 30))
+
+
+def _empty(stage: Stage) -> None:
+    stage.create()
+    stage.write(4)
+
+
+def write_steps() -> Steps:
+    return [lambda s: s.write(12), lambda s: s.write(3), lambda s: s.write(12)]
+
+
+def flush_steps() -> Steps:
+    """Updates, deletes and reinsertions before the flush and, by way of a frozen MemRowSet, during it."""
+
+    def half_way(stage: Stage) -> None:
+        from kudu_core.tablet.flush import freeze_memrowset
+
+        for tablet in stage.opened._engine.tablets:
+            if not tablet.view.frozen:
+                freeze_memrowset(tablet)
+
+    return [
+        lambda s: s.write(20),
+        lambda s: s.write(10),
+        half_way,
+        lambda s: s.write(12),
+        lambda s: s.write(6),
+        lambda s: s.flush_memrowsets(),
+        lambda s: s.write(6),
+        lambda s: s.flush(),
+    ]
+
+
+def delta_steps() -> Steps:
+    return [lambda s: s.write(10), lambda s: s.flush(), lambda s: s.write(10), lambda s: s.flush()]
+
+
+def ingest_steps() -> Steps:
+    return [lambda s: s.ingest(), lambda s: s.write(6), lambda s: s.ingest(range(10, 60))]
+
+
+def log_steps() -> Steps:
+    """Several segments, dropped and recycled."""
+    return [*[lambda s: s.write(6)] * 5, lambda s: s.flush(), *[lambda s: s.write(6)] * 4, lambda s: s.flush()]
+
+
+def reopen_steps() -> Steps:
+    def close(stage: Stage) -> None:
+        stage.opened.close()
+
+    return [lambda s: s.write(4), lambda s: s.flush(), close]
+
+
+def _long_log(stage: Stage) -> None:
+    """A log with writes, an ingest and a half-written last segment to replay."""
+    stage.create()
+    stage.write(15)
+    stage.flush()
+    stage.write(10)
+    stage.ingest()
+    stage.write(10)
+    stage.write(10)
+
+
+STORIES = {
+    story.name: story
+    for story in (
+        Story("write", _mixed, write_steps, SMALL),
+        Story("flush", _empty, flush_steps, SMALL),
+        Story("delta flush", _mixed, delta_steps, SMALL),
+        Story("ingest", _with_ingest, ingest_steps, SMALL),
+        Story("log", _empty, log_steps, TINY),
+        Story("reopen", _long_log, reopen_steps, TINY, faults_in_open=True),
+    )
+}
+
+
+def error_for(op: str, rng: random.Random) -> Any:
+    """A fault that a disk may report for this operation."""
+    if op in ("append", "pwrite"):
+        return rng.choice((errno.ENOSPC, errno.EIO, "short", "torn-error"))
+    if op in WRITES:
+        return rng.choice((errno.ENOSPC, errno.EIO))
+    return errno.EIO
+
+
+__all__ = [
+    "KEYS",
+    "READS",
+    "ROOT",
+    "SMALL",
+    "STORIES",
+    "SYNCS",
+    "TINY",
+    "WRITES",
+    "Play",
+    "Rule",
+    "SimulatedCrash",
+    "Stage",
+    "Story",
+    "check_disk",
+    "check_no_litter",
+    "check_survivor",
+    "checking",
+    "drop",
+    "error_for",
+    "segments_of",
+]
