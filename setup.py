@@ -89,6 +89,10 @@ extensions = [
     for name, suffix in [("_shared", ".c"), *((kernel, ".pyx") for kernel in kernels)]
 ]
 
+# Packaging tools run this file several times to ask what the package is called: those need no C.
+BUILDS = {"build", "build_ext", "bdist_wheel", "bdist_egg", "editable_wheel", "develop", "install"}
+compiles = not BUILDS.isdisjoint(sys.argv)
+
 cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 setup(
@@ -100,6 +104,8 @@ setup(
         emit_linenums=debug or bool(sanitize),
         nthreads=cores if sys.platform == "linux" else 0,
         quiet=True,
-    ),
+    )
+    if compiles
+    else [],
     options={"build_ext": {"parallel": cores}},
 )

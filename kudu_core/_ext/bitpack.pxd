@@ -221,8 +221,10 @@ cdef extern from *:
     """
     int64_t kc_packed_bytes(int64_t n, int bits) noexcept nogil
     uint64_t kc_mask(int bits) noexcept nogil
-    void kc_unpack(uint8_t* out, const uint8_t* data, int64_t n, int width, int bits, uint64_t base)
-        noexcept nogil
-    void kc_pack(uint8_t* out, const int64_t* values, int64_t n, int width, int bits, uint64_t base)
-        noexcept nogil
+    void kc_unpack(
+        uint8_t* out, const uint8_t* data, int64_t n, int width, int bits, uint64_t base
+    ) noexcept nogil
+    void kc_pack(
+        uint8_t* out, const int64_t* values, int64_t n, int width, int bits, uint64_t base
+    ) noexcept nogil
     uint64_t kc_packed_cell(const uint8_t* data, int64_t n, int width, int bits, int64_t i) noexcept nogil

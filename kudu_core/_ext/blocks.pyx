@@ -21,7 +21,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from kudu_core._ext.bitmap cimport kc_bit, kc_bits_copy
-from kudu_core._ext.bitpack cimport kc_mask, kc_pack, kc_packed_bytes, kc_packed_cell, kc_unpack
+from kudu_core._ext.bitpack cimport kc_pack, kc_packed_bytes, kc_packed_cell, kc_unpack
 from kudu_core._ext.blockpage cimport (
     BITSHUFFLE,
     BLOCK_HEAD_BYTES,
@@ -41,6 +41,7 @@ from kudu_core._ext.blockpage cimport (
     block_rows,
     directory_of,
     load16,
+    load32,
     load64,
     padded,
     page_head_bytes,
@@ -70,7 +71,7 @@ from kudu_core._ext.blockwork cimport (
     kc_window,
     kc_window_bytes,
 )
-from kudu_core._ext.status cimport BAD_VALUE, OVERRUN, TRUNCATED, raise_status
+from kudu_core._ext.status cimport BAD_VALUE, TRUNCATED, raise_status
 
 import numpy as np
 
@@ -210,9 +211,11 @@ cdef int _decode_runs(
 
 
 cdef inline uint64_t _load(const uint8_t* p, int width) noexcept nogil:
-    cdef uint64_t word = 0
-    memcpy(&word, p, <size_t>width)
-    return word
+    if width == 8:
+        return load64(p)
+    if width == 4:
+        return load32(p)
+    return load16(p) if width == 2 else p[0]
 
 
 cdef int _patch(const Block* block, const Layout* layout, uint8_t* out, int64_t* at) noexcept nogil:
@@ -434,7 +437,7 @@ def decode_pages(
         )
         if status < 0:
             return raise_status(status, at)
-        if firsts[k] < 0 or counts[k] < 0 or firsts[k] > pages[k].rows or counts[k] > pages[k].rows - firsts[k]:
+        if firsts[k] < 0 or counts[k] < 0 or firsts[k] > pages[k].rows - counts[k]:
             raise IndexError(f"rows {firsts[k]} .. {firsts[k] + counts[k]} of a page of {pages[k].rows}")
         total += counts[k]
     if out.shape[0] < total * width:
@@ -940,7 +943,14 @@ cdef int64_t _encode_wide(
 
 
 cdef int64_t _encode_block(
-    uint8_t* out, Work* work, const uint8_t* values, int64_t n, int width, int kind, bint allow_delta, bint plain
+    uint8_t* out,
+    Work* work,
+    const uint8_t* values,
+    int64_t n,
+    int width,
+    int kind,
+    bint allow_delta,
+    bint plain,
 ) noexcept nogil:
     cdef:
         int64_t size = 0

@@ -44,7 +44,6 @@ cdef enum:
     RESTART = 16                # cells from one full entry to the next
     END_WIDTH = 4               # lanes in which the ends are packed
     NO_SUCH_ROW = -100          # the caller's fault, not the page's
-    BAD_OFFSETS = -101
 
 cdef int64_t MAX_DATA_BYTES = 0x7FFFFFFF    # what an int32 offset can address
 

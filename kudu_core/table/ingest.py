@@ -8,6 +8,7 @@ section rechecks what was written meanwhile, links the files and appends the rec
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kudu_core.errors import Closed, Fenced, Poisoned
-from kudu_core.table.decision import Prepared, decide, net_changes
+from kudu_core.table.decision import Call, Prepared, decide, net_changes
 from kudu_core.table.result import WriteResult
 from kudu_core.table.state import Token
 from kudu_core.table.write import Txn, counts_of, live_of, refused, result_of, split_by_tablet
@@ -64,6 +65,32 @@ def ingest_calls(
             assert done is not None
         finally:
             _sweep(engine, staging)
+    engine.wait_visible(done.timestamp)
+    return done
+
+
+def ingest_collected(
+    engine: Engine,
+    collect: Callable[[], Sequence[Call]],
+    *,
+    on_error: str = "raise",
+    txn: Txn | None = None,
+) -> WriteResult:
+    """A ``where=`` write of many rows: collected and applied under every lane and mutex."""
+    staging = f"{engine.path}/staging/ingest-{uuid.uuid4().hex}"
+    with ExitStack() as held:
+        for tablet in engine.tablets:
+            held.enter_context(tablet.flush_lane)
+        for tablet in engine.tablets:
+            held.enter_context(tablet.mutex)
+        prepared = Prepared(engine.schema, engine.partitions, collect())
+        tablets = [tablet for tablet, _, _ in split_by_tablet(engine, prepared)]
+        engine.fs.mkdir(staging)
+        try:
+            done = _attempt(engine, prepared, tablets, staging, on_error, txn, locked=True)
+        finally:
+            _sweep(engine, staging)
+    assert done is not None
     engine.wait_visible(done.timestamp)
     return done
 

@@ -129,10 +129,13 @@ def _open_locked(
         engine.admit(0)
 
     replay = Replay({t.id: t for t in tablets}, engine.schema, writer=True, make_room=make_room)
+    context.cut = lambda: replay.position
     for record in tail.records():  # O5
         if record.ts > tail.through:
             replay.apply(record)
             engine.reserve(len(record.payload))
+    context.cut = log.cut
+    engine.maintenance.may_truncate = True
     for app, (version, ts, counts) in replay.tokens.items():
         engine.tokens[app] = Token(version, ts, counts)
     tail.close()

@@ -51,6 +51,8 @@ def write_calls(
     ``collect`` makes further calls from the newest state, under the mutexes of every tablet: the
     rows of a ``where=`` write.
     """
+    from kudu_core.table import ingest  # the other half of this walk
+
     with ExitStack() as stack:
         if txn is not None:
             stack.enter_context(engine.token_lock(txn[0]))
@@ -61,9 +63,7 @@ def write_calls(
         while True:
             prepared = Prepared(engine.schema, engine.partitions, calls)
             if collect is None and engine.wants_ingest(prepared):
-                from kudu_core.table.ingest import ingest_calls
-
-                return ingest_calls(engine, prepared, on_error=on_error, txn=txn)
+                return ingest.ingest_calls(engine, prepared, on_error=on_error, txn=txn)
             tablets = engine.tablets if collect is not None else _touched(engine, prepared)
             with ExitStack() as mutexes:
                 for tablet in tablets:
@@ -71,12 +71,14 @@ def write_calls(
                 if engine.schema.version != prepared.schema.version:
                     continue  # ALTER was faster: the rows must be encoded anew (W2)
                 if collect is not None:
-                    calls = collect()
-                    prepared = Prepared(engine.schema, engine.partitions, calls)
+                    prepared = Prepared(engine.schema, engine.partitions, collect())
+                    if engine.wants_ingest(prepared):
+                        break  # too much for the log: once more, with the flush lanes
                 result, ts = _write_locked(engine, prepared, on_error, txn)
-            break
-    engine.wait_visible(ts)
-    return result
+            engine.wait_visible(ts)
+            return result
+        assert collect is not None
+        return ingest.ingest_collected(engine, collect, on_error=on_error, txn=txn)
 
 
 def _write_locked(

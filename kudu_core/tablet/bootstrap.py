@@ -38,10 +38,13 @@ class Replay:
         self.files: dict[int, set[str]] = {}
         """By tablet: files that records name and that may not be in a manifest yet."""
         self.records = 0
+        self.position = 0
+        """Timestamp of the last record that was replayed whole: the cut of every tablet."""
 
     def apply(self, record: Record) -> None:
         """Replay one WRITE or INGEST."""
         if record.kind not in (KIND_WRITE, KIND_INGEST):
+            self.position = record.ts
             return
         where = f"log record {record.lsn}"
         payload = records.decode(memoryview(record.payload), where, 0)
@@ -56,6 +59,7 @@ class Replay:
                         self._rows(tablet, record.ts, op, block)
                     tablet.newest_applied = record.ts
         self.records += 1
+        self.position = record.ts
         self._make_room()
 
     def _token(self, extra: Mapping[str, Any], record: Record) -> None:

@@ -146,10 +146,8 @@ def flush_deltas(tablet: Tablet, rowset_id: int) -> int:
 
 def _freeze(tablet: Tablet, rowset: DiskRowSet) -> None:
     """Under the mutex: no change goes to the active store any more; it keeps its place (D1)."""
-    log = tablet.context.log
-    assert log is not None
     if rowset.active is not None:
-        rowset.active.frozen_at = log.cut()
+        rowset.active.frozen_at = tablet.context.cut()
 
 
 def _oldest_frozen(rowset: DiskRowSet) -> ChangeLog | None:

@@ -34,13 +34,11 @@ class Flushed:
 
 def freeze_memrowset(tablet: Tablet) -> bool:
     """Close the active MemRowSet for inserts; False when there is nothing to flush (F1)."""
-    log = tablet.context.log
-    assert log is not None
     with tablet.mutex:
         active = tablet.view.active
         if not len(active):
             return False
-        active.frozen_at = log.cut()
+        active.frozen_at = tablet.context.cut()
         tablet.view = replace(
             tablet.view,
             active=MemRowSet(tablet.context.schema()),
@@ -58,14 +56,20 @@ def flush_memrowset(tablet: Tablet) -> Flushed | None:
         Nothing was installed; the frozen MemRowSet stays readable and is tried again.
     """
     with tablet.flush_lane:
-        if not tablet.view.frozen and not freeze_memrowset(tablet):
-            return None
-        done = Flushed(0, 0, 0)
-        while tablet.view.frozen:  # oldest first: installs follow the freeze order
-            one = _flush(tablet, tablet.view.frozen[0])
-            done = Flushed(
-                done.rows + one.rows, done.rowsets + one.rowsets, done.output_bytes + one.output_bytes
-            )
+        done: Flushed | None = None
+        # Oldest first: installs follow the freeze order.  What failed before comes before the freeze,
+        # so that a full disk does not pile up frozen MemRowSets.
+        for freeze in (False, True):
+            if freeze and not freeze_memrowset(tablet):
+                break
+            while tablet.view.frozen:
+                one = _flush(tablet, tablet.view.frozen[0])
+                before = done or Flushed(0, 0, 0)
+                done = Flushed(
+                    before.rows + one.rows,
+                    before.rowsets + one.rowsets,
+                    before.output_bytes + one.output_bytes,
+                )
         return done
 
 

@@ -49,6 +49,8 @@ class Maintenance:
         self._thread: threading.Thread | None = None
         self._failed: dict[int, float] = {}
         self._truncating = threading.Lock()
+        self.may_truncate = False
+        """False during replay: records that are not in memory yet must stay in the log."""
         self._relief = threading.Lock()
 
     def start(self) -> None:
@@ -190,6 +192,8 @@ class Maintenance:
 
     def truncate_log(self) -> None:
         """Drop log segments that nothing needs (PROTOCOL T1, T2)."""
+        if not self.may_truncate:
+            return
         with self._truncating:
             through = self._log.committed_ts
             tablets = list(self._tablets())

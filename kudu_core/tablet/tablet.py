@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from kudu_core.wal.log import Log
 
 
+def _no_cut() -> int:
+    raise AssertionError("a table open for reading freezes nothing")
+
+
 @dataclass(slots=True)
 class TabletContext:
     """What the tablets of one open table share."""
@@ -41,6 +45,9 @@ class TabletContext:
     """None in a table that is open for reading."""
     schema: Callable[[], Schema]
     """The table's newest schema."""
+    cut: Callable[[], int] = _no_cut
+    """Under a tablet's mutex: a timestamp such that every record at or below it is applied there and
+    every later record has a larger one.  The log's last record; in replay, the last one replayed."""
     check: Callable[[Tablet], None] | None = None
     """Asserts the invariants of PROTOCOL after each install (the debug switch)."""
 

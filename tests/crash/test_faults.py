@@ -176,7 +176,7 @@ def test_crash_in_create(seed: int, long: bool) -> None:
                         try:
                             kc.open_table(ROOT, _fs=survivor, _clock=stage.clock).close()
                         except TableNotFound:
-                            assert not history.states, "an acknowledged batch is lost"
+                            assert not history.writes, "an acknowledged batch is lost"
                             again = Stage(survivor, history, seed, stage.clock)
                             history.in_flight = None
                             again.create()

@@ -179,7 +179,7 @@ class Play:
         if self.story.faults_in_open:
             steps.insert(0, lambda s: void(s.open()))
             fs.rules = [rule] if rule else []
-        elif self._history.states:
+        elif self._history.writes:
             stage.open()
             fs.rules = [rule] if rule else []
         fs.calls = 0

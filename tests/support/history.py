@@ -6,7 +6,9 @@ nothing else; and every past state that was acknowledged can still be read.
 
 from __future__ import annotations
 
+import copy
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import kudu_core as kc
-from tests.support.model import State, TableModel, difference, state_of
+from tests.support.model import State, TableModel, Timeline, difference, state_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("a", pa.int64()), ("b", pa.string()), ("c", pa.float64())])
-COLUMNS = {"a": None, "b": None, "c": None}
+VALUES = ("a", "b", "c")
 
 Batch = list[tuple[str, list[dict[str, Any]]]]
 """Calls in order: operation and rows."""
@@ -25,22 +27,25 @@ Batch = list[tuple[str, list[dict[str, Any]]]]
 
 def random_batch(rng: random.Random, model: TableModel, keys: range, rows: int) -> Batch:
     """Valid operations on random keys, several of them twice in one batch."""
-    scratch = model.copy()
+    live = {key[0] for key in model.state()}
     calls: Batch = []
     shape: tuple[Any, ...] = ()
     for _ in range(rows):
         key = rng.choice(keys)
-        if (key,) in scratch:
+        if key in live:
             op = rng.choice(("update", "update", "update", "upsert", "delete", "update_ignore", "insert_ignore"))
         else:
             op = rng.choice(("insert", "insert", "upsert", "insert_ignore", "delete_ignore"))
         row: dict[str, Any] = {"k": key}
         if not op.startswith("delete"):
-            names = list(COLUMNS)
+            names: list[str] = list(VALUES)
             if op.startswith("up") and rng.random() < 0.7:
                 names = sorted(rng.sample(names, rng.choice((1, 1, 2))))
             row |= {name: _value(rng, name) for name in names}
-        scratch.apply(op, row)
+        if op == "delete":
+            live.remove(key)
+        elif op.startswith(("insert", "upsert")):
+            live.add(key)
         if shape != (op, *row):  # rows of one operation and the same columns make one call
             shape = (op, *row)
             calls.append((op, []))
@@ -78,24 +83,28 @@ def send(table: kc.Table, batch: Batch) -> kc.WriteResult:
 class History:
     """The acknowledged batches of one table, and the one that may be under way."""
 
-    model: TableModel = field(default_factory=lambda: TableModel(["k"], COLUMNS))
+    model: TableModel = field(default_factory=lambda: TableModel(["k"], dict.fromkeys(VALUES)))
     in_flight: TableModel | None = None
-    states: list[tuple[int, State]] = field(default_factory=list)
-    """Past states by the timestamp of their write."""
+    past: Timeline = field(default_factory=Timeline)
 
     def copy(self) -> History:
-        return History(self.model, self.in_flight, list(self.states))
+        return copy.deepcopy(self)
+
+    @property
+    def writes(self) -> Sequence[int]:
+        """Timestamps of the acknowledged batches."""
+        return self.past.times[1:]
 
     def begin(self, batch: Batch) -> None:
-        after = self.model.copy()
+        self.in_flight = self.model.copy()
         for operation, rows in batch:
-            after.call(operation, rows)
-        self.in_flight = after
+            assert not self.in_flight.call(operation, rows).errors
 
     def acknowledge(self, timestamp: int) -> None:
         assert self.in_flight is not None
         self.model, self.in_flight = self.in_flight, None
-        self.states.append((timestamp, self.model.state()))
+        if timestamp > self.past.times[-1]:  # else the batch changed nothing
+            self.past.commit(timestamp, self.model.state())
 
     def write(self, table: kc.Table, batch: Batch) -> None:
         self.begin(batch)
@@ -107,7 +116,7 @@ class History:
         if self.in_flight is not None and found == self.in_flight.state():
             self.model = self.in_flight
         self.in_flight = None
-        assert found == self.model.state(), difference(found, self.model.state())
+        self._same(found, self.model.state(), "the newest state")
 
     def check(self, table: kc.Table, rng: random.Random, *, past: int = 3) -> None:
         """All ways to read give the acknowledged state, and past states are as they were."""
@@ -120,9 +129,13 @@ class History:
         assert some == {key[0] for key, row in wanted.items() if row[0] is not None and row[0] > bound}
         keys = sorted({key[0] for key in wanted} | {rng.randrange(100) for _ in range(5)})
         many = [row for row in table.get_many(keys).to_pylist() if row.pop("_found")]
-        found = state_of(self.model, many)
-        assert found == wanted, difference(found, wanted)
-        if self.states:
-            for timestamp, state in (self.states[-1], *rng.sample(self.states, min(past, len(self.states)))):
+        self._same(state_of(self.model, many), wanted, "get_many")
+        writes = self.writes
+        if writes:
+            for timestamp in (writes[-1], *rng.sample(writes, min(past, len(writes)))):
                 found = state_of(self.model, table.scan(at=timestamp).to_pylist())
-                assert found == state, f"at {timestamp}: {difference(found, state)}"
+                self._same(found, self.past.at(timestamp), f"the state at {timestamp}")
+
+    @staticmethod
+    def _same(found: State, wanted: State, what: str) -> None:
+        assert found == wanted, f"{what}: {difference(found, wanted)}"

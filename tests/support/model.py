@@ -1,8 +1,8 @@
-"""A table as a dict of key -> row: what the engine is compared with.
+"""A table as a dict of key -> values: what the engine is compared with.
 
-Knows the row rules (``reference``: Kudu's ApplyRowOperation) and nothing about stores, files or
-Arrow.  Cells are whatever the caller uses for them, compared with ``==``: use a form in which NaN
-equals itself (``tests.support.cells``).  A cell of None is NULL.
+Knows the row rules of writes and nothing about stores, files or Arrow.  Cells are whatever the
+caller uses for them, compared with ``==``: where NaN matters use a form in which it equals itself
+(``tests.support.cells``).  None is NULL.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any
 Cell = Any
 Key = tuple[Cell, ...]
 Row = Mapping[str, Cell]
-Rows = dict[Key, Row]
+State = dict[Key, tuple[Cell, ...]]
+"""Key -> the other columns, in the order in which the model was given them."""
 
 ALREADY_PRESENT = "already_present"
 NOT_FOUND = "not_found"
@@ -24,7 +25,7 @@ NULL_IN_REQUIRED = "null_in_required"
 
 @dataclass(slots=True)
 class Outcome:
-    """What a write comes to.  ``errors``: (row within its call, code), in call order."""
+    """What writes come to.  ``errors``: (row within its call, code), in call order."""
 
     inserted: int = 0
     updated: int = 0
@@ -37,143 +38,140 @@ class Outcome:
         return self.inserted, self.updated, self.deleted, self.ignored
 
 
-class Refused(Exception):
-    """Rows were refused and the caller wants all or nothing."""
-
-    def __init__(self, errors: list[tuple[int, str]]) -> None:
-        super().__init__(errors)
-        self.errors = errors
-
-
-@dataclass(slots=True)
-class Call:
-    """Rows of one write call.  ``ops``: one operation for all, or one for each row.
-
-    All rows have the same ``columns``; operations are those of ``Table.apply``.
-    """
-
-    ops: str | Sequence[str]
-    columns: Sequence[str]
-    rows: Sequence[Row]
-
-    def op(self, row: int) -> str:
-        return self.ops if isinstance(self.ops, str) else self.ops[row]
-
-
-class Model:
-    """The newest rows, and every state that was committed, by timestamp.
+class TableModel:
+    """The rows of a table.
 
     Parameters
     ----------
-    columns, key
-        Names of all columns, and of the key's, in key order.
-    required
-        NOT NULL columns beside the key.
+    key
+        Names of the key columns, in key order.
     defaults
-        What an insert stores for a column that it does not give; without one, NULL.
+        Every other column, with what an insert without it stores (None: NULL).
+    required
+        Those of them that take no NULL.
     accepts
-        Code for which a key cannot be stored at all (``no_partition``, ``too_large``), or None.
+        Code for which a key cannot be stored at all ("no_partition", "too_large"), or None.
     """
 
     def __init__(
         self,
-        columns: Sequence[str],
         key: Sequence[str],
+        defaults: Mapping[str, Cell],
         *,
         required: Iterable[str] = (),
-        defaults: Mapping[str, Cell] | None = None,
         accepts: Callable[[Key], str | None] = lambda key: None,
     ) -> None:
-        self.columns = tuple(columns)
         self.key = tuple(key)
-        self.values = tuple(c for c in columns if c not in key)
+        self.defaults = dict(defaults)
+        self.values = tuple(defaults)
         self.required = frozenset(required)
-        self.defaults = dict(defaults or {})
         self.accepts = accepts
-        self.rows: Rows = {}
-        self._times: list[int] = [0]
-        self._states: list[Rows] = [{}]
+        self._rows: State = {}
 
-    def write(self, calls: Sequence[Call], on_error: str = "raise") -> Outcome:
-        """Apply calls in order, as one batch.  ``Refused`` when rows are and ``on_error`` is "raise"."""
-        rows, outcome = self.decided(calls)
-        if outcome.errors and on_error == "raise":
-            raise Refused(outcome.errors)
-        self.rows = rows
+    def copy(self) -> TableModel:
+        other = TableModel(self.key, self.defaults, required=self.required, accepts=self.accepts)
+        other._rows = dict(self._rows)
+        return other
+
+    def state(self) -> State:
+        """A copy of the rows, which later writes leave alone."""
+        return dict(self._rows)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._rows
+
+    def __getitem__(self, key: Key) -> tuple[Cell, ...]:
+        return self._rows[key]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    # ---- the row rules ----
+
+    def call(self, ops: str | Sequence[str], rows: Sequence[Row], outcome: Outcome | None = None) -> Outcome:
+        """The rows of one write call, in order; refused ones change nothing.
+
+        ``ops`` is one operation for all rows or one for each.  All rows have the same columns.
+        Counts are added to ``outcome``.
+        """
+        outcome = Outcome() if outcome is None else outcome
+        for number, row in enumerate(rows):
+            code = self.apply(ops if isinstance(ops, str) else ops[number], row, outcome)
+            if code is not None:
+                outcome.errors.append((number, code))
         return outcome
 
-    def decided(self, calls: Sequence[Call]) -> tuple[Rows, Outcome]:
-        """The rows after the calls, and the counts; changes nothing."""
-        rows, outcome = dict(self.rows), Outcome()
-        for call in calls:
-            for number, row in enumerate(call.rows):
-                code = self._one(rows, call.op(number), call.columns, row, outcome)
-                if code is not None:
-                    outcome.errors.append((number, code))
-        return rows, outcome
-
-    def _one(
-        self, rows: Rows, op: str, columns: Sequence[str], row: Row, outcome: Outcome
-    ) -> str | None:
-        """One row by the rules; the code of its error, or None."""
+    def apply(self, op: str, row: Row, outcome: Outcome | None = None) -> str | None:
+        """One row: an operation of ``Table.apply``.  The code for which it is refused, or None."""
+        outcome = Outcome() if outcome is None else outcome
         kind, _, ignore = op.partition("_")
-        given = [c for c in self.values if c in columns] if kind != "delete" else []
+        given = [] if kind == "delete" else [c for c in self.values if c in row]
         if any(row[c] is None for c in self.key) or any(row[c] is None for c in given if c in self.required):
             return NULL_IN_REQUIRED
         key = tuple(row[c] for c in self.key)
         code = self.accepts(key)
         if code is not None:
             return code
-        live = key in rows
+        live = key in self._rows
         if kind in ("insert", "upsert") and not live:
-            if any(c not in given and self.defaults.get(c) is None for c in self.required):
+            if any(c not in given and self.defaults[c] is None for c in self.required):
                 return NULL_IN_REQUIRED
-            rows[key] = {c: row[c] if c in given else self.defaults.get(c) for c in self.values}
+            self._rows[key] = tuple(row[c] if c in given else d for c, d in self.defaults.items())
             outcome.inserted += 1
-        elif kind == "insert":
+        elif kind == "insert" or not live:
             if not ignore:
-                return ALREADY_PRESENT
-            outcome.ignored += 1
-        elif not live:
-            if not ignore:
-                return NOT_FOUND
+                return ALREADY_PRESENT if live else NOT_FOUND
             outcome.ignored += 1
         elif kind == "delete":
-            del rows[key]
+            del self._rows[key]
             outcome.deleted += 1
         else:
-            rows[key] = {**rows[key], **{c: row[c] for c in given}}
+            old = self._rows[key]
+            self._rows[key] = tuple(
+                row[c] if c in given else cell for c, cell in zip(self.values, old, strict=True)
+            )
             outcome.updated += 1
         return None
 
-    # ---- time ----
 
-    def commit(self, timestamp: int) -> None:
-        """The newest rows are what every snapshot from ``timestamp`` on sees."""
-        assert timestamp >= self._times[-1], "time went back"
-        if timestamp == self._times[-1]:
-            self._states[-1] = dict(self.rows)
+class Timeline:
+    """States by the timestamp from which on they are what a snapshot sees."""
+
+    def __init__(self) -> None:
+        self.times: list[int] = [0]
+        self._states: list[State] = [{}]
+
+    def commit(self, timestamp: int, state: State) -> None:
+        assert timestamp >= self.times[-1], "time went back"
+        if timestamp == self.times[-1]:
+            assert state == self._states[-1], "two states at one timestamp"
             return
-        self._times.append(timestamp)
-        self._states.append(dict(self.rows))
+        self.times.append(timestamp)
+        self._states.append(state)
 
-    def at(self, timestamp: int) -> Rows:
-        """The rows that a snapshot sees."""
-        return self._states[bisect.bisect_right(self._times, timestamp) - 1]
+    def at(self, timestamp: int) -> State:
+        return self._states[bisect.bisect_right(self.times, timestamp) - 1]
 
-    @property
-    def times(self) -> Sequence[int]:
-        """Timestamps of commits, ascending, after the 0 of the empty table."""
-        return self._times
 
-    # ---- rows as lists ----
+def state_of(model: TableModel, rows: Iterable[Row]) -> State:
+    """Whole rows, as a scan gives them, in the model's form.  No key may come twice."""
+    state: State = {}
+    for row in rows:
+        key = tuple(row[name] for name in model.key)
+        assert key not in state, f"key {key!r} came twice"
+        state[key] = tuple(row[name] for name in model.values)
+    return state
 
-    def full(self, rows: Rows | None = None) -> list[dict[str, Cell]]:
-        """Rows with their key columns, in key order."""
-        rows = self.rows if rows is None else rows
-        return [
-            {**dict(zip(self.key, key, strict=True)), **rows[key]} for key in sorted(rows, key=order_of)
-        ]
+
+def difference(found: State, wanted: State, most: int = 5) -> str:
+    """What two states differ in, for people."""
+    lines = [
+        f"{key!r}: found {found.get(key, 'nothing')!r}, wanted {wanted.get(key, 'nothing')!r}"
+        for key in [*wanted, *(k for k in found if k not in wanted)]
+        if key not in found or key not in wanted or found[key] != wanted[key]
+    ]
+    more = [f"... and {len(lines) - most} more"] if len(lines) > most else []
+    return "; ".join((*lines[:most], *more)) or "nothing"
 
 
 def order_of(key: Key) -> tuple[Any, ...]:

@@ -1,0 +1,424 @@
+"""Writing DataFrames: by ``kudu_core.spark.write`` and by ``df.write.format("kudu_core")``."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import kudu_core as kc
+from kudu_core import spark as ks
+from kudu_core.engines.spark import write as write_module
+from kudu_core.engines.spark.source import KuduWriter, Staged
+from pyspark_kudu_core import DefaultSource
+
+Frame = Callable[..., DataFrame]
+Write = Callable[..., Any]
+
+SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.int32()), ("s", pa.string())])
+
+
+def by_function(df: DataFrame, path: str, operation: str, **options: Any) -> Any:
+    return ks.write(df, path, operation, **options)
+
+
+def by_format(df: DataFrame, path: str, operation: str, **options: Any) -> None:
+    writer = df.write.format("kudu_core").mode("append").option("operation", operation)
+    if "txn" in options:
+        app_id, version = options["txn"]
+        writer = writer.option("txnAppId", app_id).option("txnVersion", version)
+    if "on_duplicate" in options:
+        writer = writer.option("onDuplicate", options["on_duplicate"])
+    writer.save(path)
+
+
+ROUTES = pytest.mark.parametrize("write", [by_function, by_format], ids=["function", "format"])
+
+
+def make(path: str, rows: dict[int, tuple[int | None, str | None]] | None = None, **options: Any) -> None:
+    with kc.create_table(path, SCHEMA, "k", **options) as table:
+        if rows:
+            table.insert(columns(rows))
+
+
+def columns(rows: dict[int, tuple[int | None, str | None]]) -> pa.Table:
+    return pa.table(
+        {"k": list(rows), "v": [r[0] for r in rows.values()], "s": [r[1] for r in rows.values()]},
+        schema=pa.schema([("k", pa.int64()), ("v", pa.int32()), ("s", pa.string())]),
+    )
+
+
+def rows_of(path: str) -> dict[int, tuple[int | None, str | None]]:
+    with kc.open_table(path) as table:
+        return {r["k"]: (r["v"], r["s"]) for r in table.scan(order="key").to_pylist()}
+
+
+def staging(path: str) -> list[str]:
+    return os.listdir(f"{path}/staging")
+
+
+PARTITIONS = [
+    kc.HashPartition("k", 2),
+    kc.RangePartition("k", [(None, 3), (3, 1000)]),
+]
+BEFORE = {1: (10, "a"), 2: (20, "b"), 3: (30, None)}
+KEYS = pa.table({"k": pa.array([2, 9], pa.int64())})
+VALUES = pa.table({"k": pa.array([2, 9], pa.int64()), "v": pa.array([21, None], pa.int32())})
+CASES = {
+    "insert": (VALUES.slice(1), BEFORE | {9: (None, None)}, (1, 0, 0, 0)),
+    "insert_ignore": (VALUES, BEFORE | {9: (None, None)}, (1, 0, 0, 1)),
+    "upsert": (VALUES, BEFORE | {2: (21, "b"), 9: (None, None)}, (1, 1, 0, 0)),
+    "update": (VALUES.slice(0, 1), BEFORE | {2: (21, "b")}, (0, 1, 0, 0)),
+    "update_ignore": (VALUES, BEFORE | {2: (21, "b")}, (0, 1, 0, 1)),
+    "delete": (KEYS.slice(0, 1), {1: (10, "a"), 3: (30, None)}, (0, 0, 1, 0)),
+    "delete_ignore": (KEYS, {1: (10, "a"), 3: (30, None)}, (0, 0, 1, 1)),
+    "apply": (
+        pa.table(
+            {"_op": ["delete", "upsert", "insert"], "k": [1, 2, 9], "v": pa.array([None, 5, 6], pa.int32())}
+        ),
+        {2: (5, "b"), 3: (30, None), 9: (6, None)},
+        (1, 1, 1, 0),
+    ),
+}
+
+
+@ROUTES
+@pytest.mark.parametrize("operation", CASES)
+def test_every_operation_does_what_it_does_on_a_table(
+    frame: Frame, path: str, write: Write, operation: str
+) -> None:
+    data, after, counts = CASES[operation]
+    make(path, BEFORE, partition_by=PARTITIONS)
+    result = write(frame(data), path, operation)
+    assert rows_of(path) == after
+    assert staging(path) == []
+    if result is not None:
+        assert result.counts == counts
+        with kc.open_table(path) as table:
+            assert table.timestamp == result.timestamp
+
+
+@ROUTES
+def test_a_refused_row_refuses_the_job(frame: Frame, path: str, write: Write) -> None:
+    make(path, BEFORE, partition_by=PARTITIONS)
+    with pytest.raises((kc.RowErrors, PySparkException)) as caught:
+        write(frame(columns({8: (1, "x"), 2: (1, "y")})), path, "insert")
+    assert "1 already_present" in str(caught.value) and "'k': 2" in str(caught.value)
+    if isinstance(caught.value, PySparkException):
+        assert "[KUDU_ROW_ERRORS]" in str(caught.value)
+    with pytest.raises((kc.RowErrors, PySparkException), match="no_partition"):
+        write(frame(columns({8: (1, "x"), 5000: (1, "y")})), path, "upsert")
+    assert rows_of(path) == BEFORE
+    assert staging(path) == []
+
+
+@ROUTES
+def test_two_rows_with_one_key_are_refused_unless_any_will_do(frame: Frame, path: str, write: Write) -> None:
+    make(path)
+    twice = frame(pa.concat_tables([columns({1: (1, "x"), 2: (2, "y")}), columns({1: (3, "z")})]))
+    with pytest.raises((kc.RowErrors, PySparkException), match="1 duplicate_in_batch"):
+        write(twice, path, "upsert")
+    assert rows_of(path) == {}
+    write(twice, path, "upsert", on_duplicate="any")
+    found = rows_of(path)
+    assert found.pop(1) in ((1, "x"), (3, "z"))
+    assert found == {2: (2, "y")}
+
+
+@ROUTES
+def test_a_token_is_applied_once(frame: Frame, path: str, write: Write) -> None:
+    make(path)
+    first = write(frame(columns({1: (1, "x"), 2: (1, "y")})), path, "insert", txn=("load", 7))
+    again = write(frame(columns({3: (1, "x")})), path, "insert", txn=("load", 7))
+    write(frame(columns({4: (1, "x")})), path, "insert", txn=("load", 6))
+    assert rows_of(path) == {1: (1, "x"), 2: (1, "y")}
+    if first is not None:
+        assert again.deduplicated and again.counts == first.counts and again.timestamp == first.timestamp
+    write(frame(columns({5: (1, "x")})), path, "insert", txn=("load", 8))
+    assert sorted(rows_of(path)) == [1, 2, 5]
+    assert staging(path) == []
+
+
+def test_a_token_that_was_applied_while_the_tasks_ran_is_not_applied_again(
+    frame: Frame, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(path)
+    with kc.open_table(path, "rw") as table:
+        original = write_module._stage
+
+        def stage_late(df: DataFrame, job: Any) -> Any:
+            runs = original(df, job)
+            table.insert({"k": [1], "v": [1], "s": ["other"]}, txn=("load", 1))
+            return runs
+
+        monkeypatch.setattr(write_module, "_stage", stage_late)
+        result = ks.write(frame(columns({2: (2, "mine")})), table, "insert", txn=("load", 1))
+        assert result.deduplicated and result.inserted == 1
+        assert table.scan().to_pylist() == [{"k": 1, "v": 1, "s": "other"}]
+    assert staging(path) == []
+
+
+def test_an_empty_frame_writes_nothing_but_keeps_its_token(frame: Frame, path: str) -> None:
+    make(path, BEFORE)
+    none = frame(columns(BEFORE)).where("k > 100")
+    assert ks.write(none, path).counts == (0, 0, 0, 0)
+    by_format(none, path, "upsert")
+    assert not ks.write(none, path, txn=("a", 1)).deduplicated
+    assert ks.write(none, path, txn=("a", 1)).deduplicated
+    assert rows_of(path) == BEFORE
+
+
+@pytest.mark.parametrize("repartition", ["tablet", "none"])
+def test_a_large_write_goes_through_files_and_a_small_one_through_the_log(
+    spark: SparkSession, path: str, repartition: str
+) -> None:
+    make(path, partition_by=kc.HashPartition("k", 4), options={"ingest_threshold_rows": 1000})
+    df = spark.range(0, 3000, 1, 3).select(
+        F.col("id").alias("k"), F.col("id").cast("int").alias("v"), F.lit("s").alias("s")
+    )
+    assert ks.write(df, path, "insert", repartition=repartition).inserted == 3000
+    assert ks.write(df.where("k < 500"), path, "upsert", repartition=repartition).updated == 500
+    with kc.open_table(path) as table:
+        assert table.count() == 3000
+        assert table.stats("rowset").num_rows == 4
+
+
+def test_a_table_of_this_process_is_written_through(frame: Frame, path: str) -> None:
+    make(path)
+    with kc.open_table(path, "rw") as table:
+        result = ks.write(frame(columns({1: (1, "x")})), table)
+        assert table.get(1) == {"k": 1, "v": 1, "s": "x"}
+        assert table.timestamp >= result.timestamp
+    with kc.open_table(path) as reader, pytest.raises(kc.ReadOnly):
+        ks.write(frame(columns({1: (1, "x")})), reader)
+
+
+def test_a_locked_table_keeps_the_staged_rows_for_a_later_commit(frame: Frame, path: str) -> None:
+    make(path)
+    df = frame(columns({1: (1, "x"), 2: (2, "y")}))
+    with kc.open_table(path, "rw"):
+        with pytest.raises(kc.Locked) as caught:
+            ks.write(df, path, "insert", lock_timeout_s=0.1)
+        with pytest.raises(PySparkException, match=r"\[KUDU_LOCKED\] .*kudu_core.spark.commit") as coded:
+            df.write.format("kudu_core").mode("append").option("lockTimeoutS", 0.1).save(path)
+        assert str(os.getpid()) in str(coded.value)
+    assert rows_of(path) == {}
+    jobs = staging(path)
+    assert len(jobs) == 2
+    job = next(job for job in jobs if job in caught.value.__notes__[0])
+    assert ks.commit(path, job).inserted == 2
+    assert rows_of(path) == {1: (1, "x"), 2: (2, "y")}
+    with pytest.raises(kc.InvalidArgument, match="no job"):
+        ks.commit(path, job)
+
+
+# ---- attempts ----
+
+
+def failing_after(inner: Any, marker: str, *, attempts: int) -> Any:
+    """A staging function whose first attempts in one partition fail after they have staged."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        staged = list(inner(batches))
+        context = TaskContext.get()
+        if staged and context.partitionId() == 1 and context.attemptNumber() < attempts:
+            Path(marker, f"{context.taskAttemptId()}").touch()
+            raise RuntimeError("the attempt fails after it staged")
+        yield from staged
+
+    return run
+
+
+def test_an_attempt_that_fails_after_it_staged_leaves_no_row_twice(
+    spark: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(path)
+    marker = tmp_path / "failed"
+    marker.mkdir()
+    inner = write_module.staging_function
+    monkeypatch.setattr(
+        write_module, "staging_function", lambda job: failing_after(inner(job), str(marker), attempts=1)
+    )
+    df = spark.range(0, 400, 1, 2).selectExpr("id as k", "cast(id as int) as v")
+    assert ks.write(df, path, "insert").counts == (400, 0, 0, 0)
+    assert len(os.listdir(marker)) == 1
+    assert sorted(rows_of(path)) == list(range(400))
+    assert staging(path) == []
+
+
+def test_a_job_that_fails_changes_nothing(
+    spark: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(path, BEFORE)
+    marker = tmp_path / "failed"
+    marker.mkdir()
+    inner = write_module.staging_function
+    monkeypatch.setattr(
+        write_module, "staging_function", lambda job: failing_after(inner(job), str(marker), attempts=9)
+    )
+    df = spark.range(0, 400, 1, 2).selectExpr("id as k", "cast(id as int) as v")
+    with pytest.raises(PySparkException, match="fails after it staged"):
+        ks.write(df, path, "upsert")
+    assert len(os.listdir(marker)) == 3
+    assert rows_of(path) == BEFORE
+    assert staging(path) == []
+
+
+def test_by_format_a_retried_attempt_counts_once_and_a_failed_job_not_at_all(
+    spark: SparkSession, path: str
+) -> None:
+    class Writer(KuduWriter):
+        attempts = 0
+
+        def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+            staged = super().write(iterator)
+            context = TaskContext.get()
+            if context.partitionId() == 1 and context.attemptNumber() < self.attempts:
+                raise RuntimeError("the attempt fails after it staged")
+            return staged
+
+    class Flaky(DefaultSource):
+        @classmethod
+        def name(cls) -> str:
+            return "kudu_core_flaky"
+
+        def writer(self, schema: Any, overwrite: bool) -> KuduWriter:
+            attempts = int(self.options.pop("attempts"))
+            writer = Writer(self.options, schema, overwrite)
+            writer.attempts = attempts
+            return writer
+
+    make(path, BEFORE)
+    spark.dataSource.register(Flaky)
+    df = spark.range(100, 500, 1, 2).selectExpr("id as k", "cast(id as int) as v")
+
+    def write(attempts: int) -> None:
+        df.write.format("kudu_core_flaky").mode("append").options(
+            operation="insert", attempts=attempts
+        ).save(path)
+
+    with pytest.raises(PySparkException):
+        write(9)
+    assert rows_of(path) == BEFORE
+    write(1)
+    assert sorted(rows_of(path)) == [1, 2, 3, *range(100, 500)]
+    # An attempt that ran on after the abort may have left its job's directory for the sweep.
+    deadline = time.monotonic() + 5
+    while len(staging(path)) > 1 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert len(staging(path)) <= 1
+
+
+# ---- what is refused, and what the message says instead ----
+
+
+@pytest.mark.parametrize(
+    ("columns_", "operation", "message"),
+    [
+        ("1 as v", "upsert", "key column 'k' is missing"),
+        ("id as k, 1 as w", "upsert", "no column 'w'.*It has k, v, s"),
+        ("id as K, 1 as v", "upsert", "no column 'K'; did you mean 'k'"),
+        ("cast(id as string) as k", "upsert", "column 'k' is int64.*DataFrame has string; cast it"),
+        ("id as k, 1.5d as v", "upsert", "column 'v' is int32.*DataFrame has double"),
+        ("id as k, array(1) as v", "upsert", "column 'v'.*array<int>"),
+        ("id as k, 1 as v", "delete", r"key columns only; write df.select\(k\)"),
+        ("id as k", "update", "column to set beside the key"),
+        ("id as k", "apply", "string column '_op'"),
+        ("id as k, 1 as v, 2 as v", "upsert", "'v' is twice"),
+    ],
+)
+def test_a_frame_that_does_not_fit_is_refused_before_any_task(
+    spark: SparkSession, path: str, columns_: str, operation: str, message: str
+) -> None:
+    make(path)
+    df = spark.range(2).selectExpr(*columns_.split(", "))
+    with pytest.raises(kc.SchemaMismatch, match=message):
+        ks.write(df, path, operation)
+    assert staging(path) == []
+
+
+def test_by_format_a_frame_that_does_not_fit_says_so_too(spark: SparkSession, path: str) -> None:
+    make(path)
+    df = spark.range(2).selectExpr("id as k", "1 as w")
+    with pytest.raises(PySparkException, match=r"\[KUDU_SCHEMA_MISMATCH\] the table has no column 'w'"):
+        by_format(df, path, "upsert")
+    assert staging(path) == []
+
+
+def test_a_value_that_does_not_fit_fails_the_job(spark: SparkSession, path: str) -> None:
+    make(path)
+    df = spark.range(1 << 33, (1 << 33) + 2).selectExpr("id as k", "id as v")
+    with pytest.raises(kc.SchemaMismatch, match="column 'v': int64 does not fit int32"):
+        ks.write(df, path)
+    with pytest.raises(PySparkException, match=r"\[KUDU_SCHEMA_MISMATCH\] column 'v'"):
+        by_format(df, path, "upsert")
+    assert rows_of(path) == {}
+
+
+def test_arguments_are_checked_before_anything_runs(spark: SparkSession, path: str) -> None:
+    df = spark.range(2).selectExpr("id as k")
+    with pytest.raises(kc.InvalidArgument, match="operation 'merge' is none of insert"):
+        ks.write(df, path, "merge")
+    with pytest.raises(kc.InvalidArgument, match="on_duplicate"):
+        ks.write(df, path, on_duplicate="last")
+    with pytest.raises(kc.InvalidArgument, match="repartition"):
+        ks.write(df, path, repartition="yes")
+    with pytest.raises(kc.InvalidArgument, match="txn"):
+        ks.write(df, path, txn=("", 1))
+    with pytest.raises(kc.TableNotFound, match="create_table"):
+        ks.write(df, path)
+    with pytest.raises(kc.InvalidArgument, match="StructType"):
+        ks.create(path, SCHEMA, "k")
+
+
+@pytest.mark.parametrize(
+    ("mode", "options", "message"),
+    [
+        (None, {}, '"Append" or "Overwrite" mode instead'),
+        ("ignore", {}, '"Append" or "Overwrite" mode instead'),
+        ("overwrite", {}, r"\[KUDU_NOT_SUPPORTED\].*mode\(\"append\"\)"),
+        ("append", {"operation": "merge"}, r"\[KUDU_INVALID_ARGUMENT\] operation 'merge' is none of"),
+        ("append", {"opperation": "upsert"}, r"\[KUDU_INVALID_ARGUMENT\].*did you mean operation\?"),
+        ("append", {"columns": "k"}, "columns is an option of read, not of write"),
+        ("append", {"txnVersion": "1"}, "txnAppId and txnVersion go together"),
+        ("append", {"txnAppId": "a", "txnVersion": "x"}, "txnVersion is a whole number"),
+        ("append", {"lockTimeoutS": "-1"}, "lockTimeoutS is a number of seconds"),
+    ],
+)
+def test_by_format_modes_and_options_that_do_not_exist_say_what_does(
+    spark: SparkSession, path: str, mode: str | None, options: dict[str, str], message: str
+) -> None:
+    make(path, BEFORE)
+    writer = spark.range(2).selectExpr("id as k").write.format("kudu_core").options(**options)
+    with pytest.raises(PySparkException, match=message):
+        (writer if mode is None else writer.mode(mode)).save(path)
+    assert rows_of(path) == BEFORE
+    assert staging(path) == []
+
+
+def test_by_format_a_path_must_be_given_and_hold_a_table(spark: SparkSession, path: str) -> None:
+    writer = spark.range(2).selectExpr("id as k").write.format("kudu_core").mode("append")
+    with pytest.raises(PySparkException, match=r"\[KUDU_INVALID_ARGUMENT\] no path: .*\.save"):
+        writer.save()
+    with pytest.raises(PySparkException, match=r"\[KUDU_TABLE_NOT_FOUND\].*create_table"):
+        writer.save(path)
+    make(path)
+    with pytest.raises(PySparkException, match="partitioning"):
+        writer.partitionBy("k").save(path)
+
+
+def test_sql_inserts_through_a_view(spark: SparkSession, path: str) -> None:
+    make(path, BEFORE)
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW kudu_view USING kudu_core OPTIONS (path '{path}')")
+    assert spark.sql("SELECT sum(v) FROM kudu_view").collect()[0][0] == 60
+    spark.sql("INSERT INTO kudu_view VALUES (2, 21, 'bb'), (4, 40, 'd')")
+    assert rows_of(path) == BEFORE | {2: (21, "bb"), 4: (40, "d")}
