@@ -66,6 +66,7 @@ class Prepared:
 
     def __init__(self, schema: Schema, partitions: PartitionSchema, calls: Sequence[Call]) -> None:
         self.schema = schema
+        calls = calls or (_nothing(schema),)
         self.calls = calls
         self.rows = sum(call.rows for call in calls)
         self.key_block = RowBlock.concat([call.block.select(schema.key_ids) for call in calls])
@@ -143,6 +144,13 @@ class Prepared:
                     ]
                 )
         return pools
+
+
+def _nothing(schema: Schema) -> Call:
+    """A call of no rows: of a batch without calls, or a predicate that matches nothing."""
+    return Call(
+        rules.DELETE, RowBlock({c.id: ColumnBuffers.nulls(c.type, 0) for c in schema.key_columns}, 0)
+    )
 
 
 def _repeated(group: np.ndarray) -> np.ndarray:
