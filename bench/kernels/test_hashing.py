@@ -28,8 +28,12 @@ def test_murmur3(benchmark: BenchmarkFixture, data: npt.NDArray[np.uint8], size:
     assert int(hashes[-1]) == mmh3.hash64(data[offsets[-2] : offsets[-1]].tobytes(), 0, signed=False)[0]
 
 
-@pytest.mark.parametrize("kind, width", [(1, 4), (1, 8), (4, 16), (3, 0)], ids=["int32", "int64", "decimal", "10 bytes"])
-def test_xxh64_column(benchmark: BenchmarkFixture, data: npt.NDArray[np.uint8], kind: int, width: int) -> None:
+@pytest.mark.parametrize(
+    "kind, width", [(1, 4), (1, 8), (4, 16), (3, 0)], ids=["int32", "int64", "decimal", "10 bytes"]
+)
+def test_xxh64_column(
+    benchmark: BenchmarkFixture, data: npt.NDArray[np.uint8], kind: int, width: int
+) -> None:
     benchmark.group = "hashing.xxh64_column"
     benchmark.extra_info["rows"] = ROWS
     offsets = np.arange(ROWS + 1, dtype=np.int32) * 10 if kind == 3 else None

@@ -1,8 +1,7 @@
-import numpy as np
-import numpy.typing as npt
+from typing import Any
 
-def crc32c(
-    data: bytes | bytearray | memoryview | npt.NDArray[np.uint8],  # const uint8_t[::1]
-    value: int = 0,
-) -> int: ...
+import numpy.typing as npt
+from typing_extensions import Buffer
+
+def crc32c(data: Buffer | npt.NDArray[Any], value: int = 0) -> int: ...
 def _choose(fast: bool) -> bool: ...

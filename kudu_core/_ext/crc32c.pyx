@@ -4,6 +4,7 @@ With SSE 4.2 three streams run interleaved, since the instruction has a latency 
 throughput of one; their results are joined by multiplying with x^(8n) modulo the polynomial.
 Elsewhere eight tables of 256 entries.  Chosen at run time.  Source: RFC 3720 for the polynomial.
 """
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 cdef extern from *:
@@ -60,8 +61,9 @@ cdef extern from *:
         crc = ~crc;
         while (len >= 8) {
             uint64_t w; memcpy(&w, p, 8); w ^= crc;
-            crc = kc_table[7][w & 0xff] ^ kc_table[6][(w >> 8) & 0xff] ^ kc_table[5][(w >> 16) & 0xff]
-                ^ kc_table[4][(w >> 24) & 0xff] ^ kc_table[3][(w >> 32) & 0xff] ^ kc_table[2][(w >> 40) & 0xff]
+            crc = kc_table[7][w & 0xff] ^ kc_table[6][(w >> 8) & 0xff]
+                ^ kc_table[5][(w >> 16) & 0xff] ^ kc_table[4][(w >> 24) & 0xff]
+                ^ kc_table[3][(w >> 32) & 0xff] ^ kc_table[2][(w >> 40) & 0xff]
                 ^ kc_table[1][(w >> 48) & 0xff] ^ kc_table[0][w >> 56];
             p += 8; len -= 8;
         }
@@ -111,7 +113,12 @@ cdef extern from *:
 kc_crc_init()
 cdef bint _fast = kc_crc_has_fast()
 
-cdef Py_ssize_t _RELEASE_BYTES = 4096
+cdef enum:
+    RELEASE_BYTES = 4096    # from here on the GIL is worth its handing over
+
+
+cdef uint32_t _of(uint32_t crc, const uint8_t* first, size_t size) noexcept nogil:
+    return kc_crc_fast(crc, first, size) if _fast else kc_crc_portable(crc, first, size)
 
 
 def _choose(bint fast):
@@ -121,21 +128,33 @@ def _choose(bint fast):
     return _fast
 
 
-def crc32c(const uint8_t[::1] data not None, value=0):
-    """Return the CRC-32C of ``value``'s bytes followed by ``data``.
+def crc32c(data not None, value=0):
+    """Return the CRC-32C of what ``value`` is the CRC of, followed by ``data``.
 
     Parameters
     ----------
-    data : any contiguous bytes
+    data : any object with contiguous bytes, whatever their format (an Arrow buffer, an array)
     value : int, the CRC of what came before
+
+    Raises
+    ------
+    TypeError, BufferError
+        ``data`` has no buffer, or not a contiguous one.
+    OverflowError
+        ``value`` is no 32-bit number.
     """
     cdef:
         uint32_t crc = value
-        size_t size = <size_t>data.shape[0]
-    if size == 0:
-        return crc
-    if data.shape[0] < _RELEASE_BYTES:
-        return kc_crc_fast(crc, &data[0], size) if _fast else kc_crc_portable(crc, &data[0], size)
-    with nogil:
-        crc = kc_crc_fast(crc, &data[0], size) if _fast else kc_crc_portable(crc, &data[0], size)
+        Py_buffer buffer
+        const uint8_t* first
+        size_t size
+    PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
+    first = <const uint8_t*>buffer.buf
+    size = <size_t>buffer.len
+    if size >= RELEASE_BYTES:
+        with nogil:
+            crc = _of(crc, first, size)
+    elif size:
+        crc = _of(crc, first, size)
+    PyBuffer_Release(&buffer)
     return crc

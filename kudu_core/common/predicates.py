@@ -164,7 +164,7 @@ def _comparison(name: Any, op: Any, value: Any, schema: Schema) -> pc.Expression
         found = reference.isin(_typed(listed, column.type, name))
         return ~found if op == "not in" else found
     literal = expressions.as_scalar(value)
-    literal = _typed(pa.array([literal.as_py()], literal.type), column.type, name)[0]
+    literal = _typed(pa.repeat(literal, 1), column.type, name)[0]
     compare = {
         "=": reference.__eq__,
         "==": reference.__eq__,

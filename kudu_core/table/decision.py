@@ -41,6 +41,7 @@ CODE_NAMES = {
 }
 MAX_ROW_BYTES = 64 << 20
 ERRORS_SHOWN = 5
+SHOWN_CHARACTERS = 100
 
 
 @dataclass(slots=True)
@@ -348,14 +349,29 @@ def _rows_in_call(prepared: Prepared, rows: np.ndarray) -> np.ndarray:
 def row_errors(table: pa.Table) -> RowErrors:
     """The exception for refused rows, with counts and a few examples."""
     counts = table["code"].value_counts().to_pylist()
-    shown = table.slice(0, ERRORS_SHOWN).to_pylist()
     summary = ", ".join(f"{c['counts']} {c['values']}" for c in counts)
-    examples = "; ".join(f"row {e['row']} {e['code']} {e['key']}" for e in shown)
+    shown = table.slice(0, ERRORS_SHOWN)
+    examples = "; ".join(
+        f"row {row} {code} {_key_text(key)}"
+        for row, code, key in zip(shown["row"].to_pylist(), shown["code"].to_pylist(), shown["key"], strict=True)
+    )
     return RowErrors(
         f"{table.num_rows} rows were refused ({summary}); nothing was applied. First: {examples}. "
         'Pass on_error="return" to apply the others.',
         table,
     )
+
+
+def _key_text(key: pa.StructScalar) -> str:
+    """A key for people: long cells cut, dates that Python does not have as numbers."""
+    cells = {}
+    for name, cell in key.items():
+        try:
+            text = repr(cell.as_py())
+        except (OverflowError, ValueError):
+            text = str(cell.value)
+        cells[name] = text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
+    return "{" + ", ".join(f"{name!r}: {cell}" for name, cell in cells.items()) + "}"
 
 
 def check_on_error(on_error: str) -> None:

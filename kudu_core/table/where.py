@@ -36,12 +36,12 @@ def where_calls(engine: Engine, where: Any, set_: dict[str, Any] | None) -> Call
     """
     schema = engine.schema
     predicate = compile_where(where, schema)
-    if predicate is None:
+    if predicate is None and not isinstance(where, pc.Expression):
         raise InvalidArgument("where selects every row; say so with pyarrow.compute.scalar(True)")
     expressions = None if set_ is None else _checked(schema, set_)
 
     def collect() -> Sequence[Call]:
-        lower, upper = keybounds.key_bounds(schema, predicate.terms)
+        lower, upper = keybounds.key_bounds(schema, () if predicate is None else predicate.terms)
         columns = schema.key_columns if expressions is None else schema.columns
         spec = ScanSpec(schema, columns, predicate, lower, upper, False, BATCH_ROWS)
         blocks: list[RowBlock] = []

@@ -33,8 +33,8 @@ from tests.support.faults import (
 )
 from tests.support.history import History
 
-CRASHES = 12
-ERRORS = 16
+CRASHES = 8
+ERRORS = 8
 """Calls of each story that the short run tries."""
 
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from kudu_core._ext import crc32c as kernel
@@ -82,8 +83,17 @@ def test_both_bodies_agree_on_much() -> None:
 def test_takes_any_contiguous_bytes() -> None:
     data = bytes(range(256)) * 4
     expected = crc32c(data)
-    for given in (bytearray(data), memoryview(data), np.frombuffer(data, np.uint8)):
+    words = np.frombuffer(data, "<u8")
+    for given in (bytearray(data), memoryview(data), words, words.reshape(2, -1), pa.py_buffer(data)):
         assert crc32c(given) == expected
+    growing = bytearray(data)
+    crc32c(growing)
+    growing += b"x"  # a buffer that was not released forbids this
+    for refused in ("text", 5, memoryview(data)[::2]):
+        with pytest.raises((TypeError, BufferError)):
+            crc32c(refused)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        crc32c(None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", [-1, 2**32])

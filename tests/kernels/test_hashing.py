@@ -15,7 +15,7 @@ from tests.support.oracles.hashing import BINARY, DECIMAL, SIGNED, UNSIGNED
 FIRST_SEED = int(os.environ.get("KUDU_CORE_SEED", "0"))
 U64 = npt.NDArray[np.uint64]
 
-FIXED = [(SIGNED, 1), (SIGNED, 2), (SIGNED, 4), (SIGNED, 8), (UNSIGNED, 1), (UNSIGNED, 2), (UNSIGNED, 4), (UNSIGNED, 8), (DECIMAL, 16)]  # fmt: skip
+FIXED = [*((kind, width) for kind in (SIGNED, UNSIGNED) for width in (1, 2, 4, 8)), (DECIMAL, 16)]
 
 
 def pack(keys: list[bytes], start: int = 0) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:

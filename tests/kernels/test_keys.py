@@ -1,10 +1,11 @@
-"""Encoded keys keep the order of their columns, come back as they went, and are sorted, searched and grouped."""
+"""Encoded keys order as their columns do and come back as they went; sort, search and group agree."""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import mmh3
@@ -24,6 +25,7 @@ U8 = npt.NDArray[np.uint8]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 Column = tuple[int, int, U8, I32 | None]
+Hasher = Callable[[list[bytes]], npt.NDArray[np.uint64]]
 
 
 def pack(made: list[bytes], start: int = 0) -> tuple[U8, I64]:
@@ -34,7 +36,7 @@ def pack(made: list[bytes], start: int = 0) -> tuple[U8, I64]:
 
 
 def unpack(data: U8, offsets: I64) -> list[bytes]:
-    return [data[lower:upper].tobytes() for lower, upper in zip(offsets, offsets[1:], strict=False)]
+    return [data[lower:upper].tobytes() for lower, upper in pairwise(offsets)]
 
 
 def column(type_: Type, cells: list[Cell], start: int = 0) -> Column:
@@ -44,7 +46,8 @@ def column(type_: Type, cells: list[Cell], start: int = 0) -> Column:
         data, offsets = pack(strings, start)
         return kind, width, data, offsets.astype(np.int32)
     signed = kind != UNSIGNED
-    packed = b"".join(cell.to_bytes(width, "little", signed=signed) for cell in cells if isinstance(cell, int))
+    numbers = [cell for cell in cells if isinstance(cell, int)]
+    packed = b"".join(number.to_bytes(width, "little", signed=signed) for number in numbers)
     return kind, width, np.frombuffer(packed, np.uint8), None
 
 
@@ -79,7 +82,8 @@ def random_keys(rng: np.random.Generator, count: int) -> list[bytes]:
         made = [int(v).to_bytes(8, "big") for v in rng.integers(0, 2**64, count, np.uint64)]
     elif shape == 3:  # long common beginnings, differences far behind, one the beginning of the other
         begin = bytes(rng.integers(0, 256, int(rng.integers(0, 200)), np.uint8))
-        made = [begin + b"\0" * int(rng.integers(0, 90)) + b"x" * int(rng.integers(0, 2)) for _ in range(count)]
+        ends = rng.integers(0, (90, 2), (count, 2)).tolist()
+        made = [begin + b"\0" * zeros + b"x" * tail for zeros, tail in ends]
     elif shape == 4:  # bits that differ everywhere: more than 64
         made = [rng.bytes(40) for _ in range(count)]
         made = [made[int(i)] + b"!" * int(i % 2) for i in rng.integers(0, max(count // 2, 1), count)]
@@ -158,7 +162,7 @@ def test_order_of_bytes_is_order_of_columns(long: bool) -> None:
         rows = [tuple(random_cell(rng, t) for t in types) for _ in range(40)]
         data, offsets = keys.encode([column(t, [r[i] for r in rows]) for i, t in enumerate(types)], len(rows))
         by_key = [rows[i] for i in keys.sort(data, offsets)]
-        assert by_key == sorted(rows)  # type: ignore[type-var]
+        assert by_key == sorted(rows)
 
 
 def test_bytes_that_are_no_keys_are_refused_where_they_are(long: bool) -> None:
@@ -184,9 +188,9 @@ def test_bytes_that_are_no_keys_are_refused_where_they_are(long: bool) -> None:
                 keys.decode(data, offsets, types)
             assert offsets[2] <= caught.value.offset <= offsets[3], f"seed {seed}"
         else:
-            assert keys.encode([(*t, *c) for t, c in zip(types, keys.decode(data, offsets, types), strict=True)], 3)[
-                0
-            ].tobytes() == b"".join([*keep, bytes(bad)]), f"seed {seed}"
+            decoded = keys.decode(data, offsets, types)
+            again = keys.encode([(*t, *cells) for t, cells in zip(types, decoded, strict=True)], 3)
+            assert unpack(*again) == [*keep, bytes(bad)], f"seed {seed}"
             assert oracle.encode(types, row) == bytes(bad)
 
 
@@ -250,7 +254,7 @@ def test_sort_is_stable_and_right_in_large_batches(bits: int) -> None:
 def test_sort_of_ties_that_end_far_behind() -> None:
     """Each round of the sort tells few keys apart: rounds, recursion and compares must all end."""
     rng = np.random.default_rng(FIRST_SEED)
-    made = [b"ab" * int(size) + b"c" * int(end) for size, end in zip(*rng.integers(0, 400, (2, 500)), strict=True)]
+    made = [b"ab" * size + b"c" * end for size, end in rng.integers(0, 400, (500, 2)).tolist()]
     assert keys.sort(*pack(made)).tolist() == oracle.sort(made)
     deep = [b"\0" * int(size) for size in rng.integers(0, 3_000, 300)]
     assert keys.sort(*pack(deep)).tolist() == oracle.sort(deep)
@@ -298,7 +302,7 @@ def murmur(made: list[bytes]) -> npt.NDArray[np.uint64]:
 @pytest.mark.parametrize(
     "hashes", [murmur, lambda made: np.zeros(len(made), np.uint64)], ids=["murmur3", "all collide"]
 )
-def test_group_agrees_with_oracle(hashes: Callable[[list[bytes]], npt.NDArray[np.uint64]], long: bool) -> None:
+def test_group_agrees_with_oracle(hashes: Hasher, long: bool) -> None:
     for seed in range(FIRST_SEED, FIRST_SEED + (2_000 if long else 100)):
         print(f"seed {seed}")
         rng = np.random.default_rng(seed)

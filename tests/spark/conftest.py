@@ -1,4 +1,4 @@
-"""One Spark session for the room, two cores, three attempts for a task."""
+"""One Spark session for the room, two cores, two attempts for a task."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def session(master: str) -> SparkSession:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     CONF["spark.sql.warehouse.dir"] = str(tmp_path_factory.mktemp("warehouse"))
-    spark = session("local[2,3]")
+    spark = session("local[2,2]")
     yield spark
     spark.stop()
 

@@ -268,7 +268,7 @@ def test_a_job_that_fails_changes_nothing(
     df = spark.range(0, 400, 1, 2).selectExpr("id as k", "cast(id as int) as v")
     with pytest.raises(PySparkException, match="fails after it staged"):
         ks.write(df, path, "upsert")
-    assert len(os.listdir(marker)) == 3
+    assert len(os.listdir(marker)) == 2
     assert rows_of(path) == BEFORE
     assert staging(path) == []
 

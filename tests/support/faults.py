@@ -205,12 +205,15 @@ class Play:
         """The operations of a run without faults, which must end well; the n-th is call n + 1."""
         with segments_of(self.story.segments), checking(True):
             stage = self.run(None)
-            stage.history.settle(stage.opened)
-            stage.history.check(stage.opened, random.Random(0))
-            drop(stage.table)
+            table = stage.opened
+            try:
+                table._engine.check_open()
+            except kc.Closed:
+                table = stage.open()
+            stage.history.settle(table)
+            stage.history.check(table, random.Random(0))
+            drop(table)
         with segments_of(self.story.segments), checking(False):
-            inner = self._disk.crash_clone(0, keep="all")
-            del inner
             log: list[str] = []
             original = FaultyFileSystem._enter
 
@@ -279,15 +282,19 @@ def check_no_litter(fs: MemoryFileSystem) -> None:
 def check_survivor(fs: MemoryFileSystem, history: History, rng: random.Random, clock: ManualClock) -> None:
     """What a power cut left: it opens, it holds the acknowledged, and it is a table to go on with."""
     check_disk(fs)
+    before = history.model.state()
     stage = Stage(fs, history, rng.randrange(1 << 30), clock)
     reader = stage.open("r")
-    history.settle(reader)
-    history.check(reader, rng, past=1)
+    seen = history.copy()
+    seen.settle(reader)
+    seen.check(reader, rng, past=1)
     reader.close()
     with checking(True):
         table = stage.open()
     check_no_litter(fs)
     history.settle(table)
+    # A reader ends before an ingest that is not installed yet (R2); what it saw is never taken back.
+    assert seen.model.state() in (before, history.model.state())
     history.check(table, rng)
     stage.write(5)
     if rng.random() < 0.5:

@@ -1,0 +1,27 @@
+# One cell, one row: what ``rowcodec`` makes of them, for the kernels that find them.
+from libc.stdint cimport uint8_t
+
+cdef enum Tag:
+    # How a cell becomes a Python value.  OTHER: by the general path's own function.
+    OTHER = 0
+    SIGNED = 1
+    UNSIGNED = 2
+    FLOAT = 3
+    BOOL = 4
+    TEXT = 5
+    BYTES = 6
+    DATE = 7
+    TIME = 8                    # naive
+    TIME_UTC = 9
+
+cdef class RowShape:
+    cdef:
+        readonly tuple names
+        readonly tuple ids
+        readonly Py_ssize_t count
+        object _room
+        int* tags
+        tuple decoders
+        tuple defaults
+
+cdef object value_of(int tag, const uint8_t* cell, Py_ssize_t size, object decode)

@@ -1,0 +1,112 @@
+"""Replay in its corners: flushes between two records, crashes inside it, twice the same (PROTOCOL O5, N12)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import kudu_core as kc
+from kudu_core.common.clock import ManualClock
+from kudu_core.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
+from kudu_core.fs.memory import MemoryFileSystem
+from kudu_core.table.engine import Engine
+from tests.support.faults import ROOT, SMALL, TINY, Stage, check_survivor, checking, drop, segments_of
+from tests.support.history import History
+
+
+@contextmanager
+def flushing_in_replay(rng: random.Random, share: float) -> Iterator[list[int]]:
+    """After some of the replayed records memory is short: everything is flushed."""
+    flushed: list[int] = []
+    real = Engine.admit
+
+    def admit(engine: Engine, batch_bytes: int) -> None:
+        if batch_bytes == 0 and rng.random() < share:  # replay asks so
+            assert engine.maintenance is not None
+            while engine.maintenance.relieve():
+                flushed.append(1)
+        else:
+            real(engine, batch_bytes)
+
+    Engine.admit = admit  # type: ignore[method-assign]
+    try:
+        yield flushed
+    finally:
+        Engine.admit = real  # type: ignore[method-assign]
+
+
+def story(seed: int, **options: Any) -> Stage:
+    """A table that was not closed, with all kinds of records in its log."""
+    disk = MemoryFileSystem()
+    disk.mkdir("/tables")
+    disk.sync_all()
+    stage = Stage(disk, History(), seed, ManualClock())
+    stage.create(**options)
+    for _ in range(stage.rng.randrange(4, 9)):
+        step = stage.rng.choice((stage.write, stage.write, stage.write, stage.ingest, stage.flush))
+        step()
+    stage.write()
+    drop(stage.table)
+    return stage
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_flush_between_two_records(number: int, seed: int, long: bool) -> None:
+    flushes = 0
+    for run in range(25 if long else 2):
+        case = seed * 100_000 + number * 1000 + run
+        rng = random.Random(case)
+        print(f"case {case}; run again with --seed={seed}")
+        with segments_of(rng.choice((SMALL, TINY))):
+            stage = story(case)
+            disk = stage.fs.crash_clone(rng)
+            with flushing_in_replay(rng, rng.choice((0.3, 0.6, 1.0))) as flushed, checking(True):
+                table = kc.open_table(ROOT, "rw", _fs=disk, _clock=stage.clock)
+            flushes += len(flushed)
+            stage.history.settle(table)
+            stage.history.check(table, rng)
+            drop(table)
+            check_survivor(disk.crash_clone(rng), stage.history, rng, stage.clock)
+    assert flushes, "no flush took place"
+
+
+def test_crash_in_a_replay_that_flushes(seed: int, long: bool) -> None:
+    for run in range(200 if long else 15):
+        case = seed * 100_000 + run
+        rng = random.Random(case)
+        print(f"case {case}; run again with --seed={seed}")
+        with segments_of(rng.choice((SMALL, TINY))):
+            stage = story(case)
+            disk = stage.fs.crash_clone(rng)
+            for _ in range(3):  # crash, and crash again in the replay of that
+                fs = FaultyFileSystem(disk, [Rule(nth=rng.randrange(5, 400), error="crash")], seed=case)
+                table = None
+                with flushing_in_replay(rng, 0.5), checking(False):
+                    try:
+                        table = kc.open_table(ROOT, "rw", _fs=fs, _clock=stage.clock)
+                    except SimulatedCrash:
+                        pass
+                drop(table)
+                disk = disk.crash_clone(rng)
+            check_survivor(disk, stage.history, rng, stage.clock)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_opening_twice_gives_the_same(number: int, seed: int, long: bool) -> None:
+    for run in range(20 if long else 2):
+        case = seed * 100_000 + number * 1000 + run
+        rng = random.Random(case)
+        print(f"case {case}; run again with --seed={seed}")
+        with segments_of(TINY), checking(True):
+            stage = story(case, durability=rng.choice(("sync", "group", "none")))
+            disk = stage.fs.crash_clone(rng, keep="all")
+            for _ in range(3):
+                table = kc.open_table(ROOT, "rw", _fs=disk, _clock=stage.clock)
+                stage.history.settle(table)
+                stage.history.check(table, rng)
+                drop(table)
+                disk = disk.crash_clone(rng)
