@@ -17,10 +17,10 @@ check() {
 stubs() {
     local modules=()
     for stub in kudu_core/_ext/*.pyi; do modules+=("kudu_core._ext.$(basename "$stub" .pyi)"); done
-    python -m mypy.stubtest --allowlist ci/stubtest_allow.txt --ignore-unused-allowlist "${modules[@]}"
+    python -m mypy.stubtest --mypy-config-file pyproject.toml --allowlist ci/stubtest_allow.txt --ignore-unused-allowlist "${modules[@]}"
 }
 
-check ruff ruff check .
+check ruff ruff check --output-format concise .
 check cython-lint cython-lint kudu_core/_ext/*.pyx kudu_core/_ext/*.pxd
 check mypy mypy
 check stubtest stubs

@@ -182,6 +182,11 @@ class ColumnPages:
         self._offsets, self._sizes, self._nulls = offsets, sizes, nulls
         return index
 
+    def page_offset(self, number: int) -> int:
+        """Where a page lies in the file, and in the cache."""
+        self.index()
+        return self._offsets[number]
+
     def page_rows(self, number: int) -> int:
         return min(PAGE_ROWS, self.rows - number * PAGE_ROWS)
 

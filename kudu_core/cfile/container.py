@@ -22,7 +22,7 @@ from kudu_core._ext.crc32c import crc32c
 from kudu_core.errors import Closed, Corruption, NotSupported
 
 if TYPE_CHECKING:
-    from kudu_core.cfile.page_cache import PageCache
+    from kudu_core.cfile.page_cache import Holder, PageCache
     from kudu_core.fs.api import FileSystem, ReadFile, WriteFile
 
 MAGIC = b"KUCFILE\n"
@@ -266,6 +266,10 @@ class FileReader:
         """Put a checked page into the cache."""
         if self.cache is not None:
             self.cache.put(self._cache_token, offset, payload)
+
+    def watch(self, holder: Holder) -> bool:
+        """Whether the cache asks ``holder`` before it drops a page of this file."""
+        return self.cache is not None and self.cache.watch(self._cache_token, holder)
 
     def verify_layout(self, extents: Sequence[Extent]) -> None:
         """Header, the given pieces, footer and trailer cover the file without gap or overlap."""

@@ -60,6 +60,24 @@ class KeyReader:
         self._bloom: U8 | None = None
         self._key_index: tuple[U8, I64] | None = None
 
+    @property
+    def columns(self) -> tuple[ColumnReader, ...]:
+        """The key columns, in key order."""
+        return self._columns
+
+    @property
+    def keys_column(self) -> ColumnReader | None:
+        """The stored encoded keys, where there are."""
+        return self._keys_column
+
+    @property
+    def has_index(self) -> bool:
+        return self._key_index_extent is not None
+
+    def bloom(self) -> U8 | None:
+        """The bloom, None where the file has none."""
+        return None if self._bloom_extent is None else self._load_bloom()
+
     def may_contain(self, hashes: U64) -> npt.NDArray[np.bool_]:
         """Which keys the bloom does not exclude; all, where the file has none."""
         if self._bloom_extent is None:

@@ -10,7 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 # Roughly what a page costs beyond its bytes: key tuple, view, entry.
 _ENTRY_BYTES = 256
@@ -27,6 +27,22 @@ class CacheStatistics:
     limit_bytes: int
 
 
+class Holder(Protocol):
+    """Who keeps pages of a file beside the cache, as long as the cache does."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it holds nothing and never will."""
+        ...
+
+    def forget(self, place: Any) -> bool:
+        """Let go of the page at that offset and say True; False: it was used since the last time.
+
+        Called under the cache's mutex: takes no lock.
+        """
+        ...
+
+
 class PageCache:
     """Shared by all files of a table.  Thread safe: one mutex, held for dictionary steps only.
 
@@ -39,6 +55,7 @@ class PageCache:
         self._pages: OrderedDict[tuple[int, int], Any] = OrderedDict()
         self._tokens: dict[bytes, int] = {}
         self._files: dict[int, tuple[bytes, int, set[int]]] = {}  # token: file id, readers, offsets
+        self._holders: dict[int, tuple[Holder, ...]] = {}
         self._next_token = 0
         self._bytes = 0
         self._hits = 0
@@ -66,8 +83,18 @@ class PageCache:
                 self._files[token] = (file_id, readers - 1, offsets)
                 return
             del self._files[token], self._tokens[file_id]
+            self._holders.pop(token, None)
             for offset in offsets:
                 self._bytes -= len(self._pages.pop((token, offset))) + _ENTRY_BYTES
+
+    def watch(self, token: int, holder: Holder) -> bool:
+        """Ask ``holder`` too before a page of the file is dropped; False where the file is closed."""
+        with self._mutex:
+            if token not in self._files:
+                return False
+            others = tuple(other for other in self._holders.get(token, ()) if not other.closed)
+            self._holders[token] = (*others, holder)
+            return True
 
     def get_many(self, token: int, offsets: Sequence[int]) -> list[Any]:
         """The pages at ``offsets``, None where missing; each found one becomes the most recent."""
@@ -100,6 +127,9 @@ class PageCache:
             self._bytes += size
             while self._bytes > self.limit_bytes:
                 (old_token, old_offset), old = self._pages.popitem(last=False)
+                if not all([holder.forget(old_offset) for holder in self._holders.get(old_token, ())]):
+                    self._pages[old_token, old_offset] = old  # used without the cache's knowledge
+                    continue
                 self._files[old_token][2].discard(old_offset)
                 self._bytes -= len(old) + _ENTRY_BYTES
 

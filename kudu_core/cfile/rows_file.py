@@ -34,6 +34,7 @@ from kudu_core.cfile.container import (
 )
 from kudu_core.cfile.key_reader import KeyReader
 from kudu_core.cfile.page import BLOCK_ROWS, PAGE_ROWS
+from kudu_core.cfile.point_reader import open_points
 from kudu_core.cfile.specs import KEY_INDEX_HEAD, ColumnSpec
 from kudu_core.cfile.zone import Zone
 from kudu_core.common.rowblock import ColumnBuffers
@@ -41,6 +42,7 @@ from kudu_core.common.types import ColumnType
 from kudu_core.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from kudu_core._ext.pointread import PointFile
     from kudu_core.cfile.page_cache import PageCache
     from kudu_core.fs.api import FileSystem
 
@@ -288,10 +290,21 @@ class RowsFile:
             self._key_index_extent,
             self._bloom_extent,
         )
+        self._points: PointFile | None = None
+
+    @property
+    def points(self) -> PointFile:
+        """The same file for point reads; what it cannot answer (``Elsewhere``), the methods here do."""
+        points = self._points
+        if points is None:
+            points = self._points = open_points(self.file, self.rows, self.columns, self._keys)
+        return points
 
     def close(self) -> None:
         """Idempotent; reads after it raise ``Closed``."""
         self.file.close()
+        if self._points is not None:
+            self._points.close()
 
     def __enter__(self) -> Self:
         return self

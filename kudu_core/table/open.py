@@ -135,6 +135,10 @@ def _open_locked(
             replay.apply(record)
             engine.reserve(len(record.payload))
     context.cut = log.cut
+    for tablet in tablets:
+        # Else a reader, after a crash of this process, would end before an ingest that replay installed.
+        assert tablet.manifest is not None
+        tablet.manifest.sync()
     engine.maintenance.may_truncate = True
     for app, (version, ts, counts) in replay.tokens.items():
         engine.tokens[app] = Token(version, ts, counts)

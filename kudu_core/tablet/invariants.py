@@ -98,6 +98,7 @@ def _check_state(tablet: Tablet) -> None:
         f"{where}: mark {state.mark} lies below a watermark",
     )
     in_view = {r.id: r.meta for r in tablet.view.rowsets}
+    _hold(len(in_view) == len(tablet.view.rowsets), "N11", f"{where}: a rowset id is used twice")
     _hold(in_view == dict(state.rowsets), "E2", f"{where}: the view and the manifest differ")
     names = [file.name for meta in state.rowsets.values() for file in meta.files]
     _hold(len(names) == len(set(names)), "N11", f"{where}: a file name is used twice: {sorted(names)}")
@@ -235,7 +236,11 @@ def check_one_copy(tablet: Tablet, snapshots: Iterable[int] = ()) -> None:
         for s in view.stores
         if (len(s) if isinstance(s, MemRowSet) else s.meta.rows) <= ROWS_READ
     ]
+    # While a log is replayed, rowsets may hold what lies ahead: A is the last record laid in.
+    applied = tablet.context.cut() if tablet.context.log is not None else 2**64 - 1
     for snapshot in {*snapshots, *_moments(tablet)}:
+        if snapshot > applied:
+            continue
         seen: dict[bytes, int] = {}
         for index, store in enumerate(stores):
             if isinstance(store, MemRowSet) and not len(store):

@@ -31,6 +31,9 @@ def _no_cut() -> int:
     raise AssertionError("a table open for reading freezes nothing")
 
 
+_ROWSETS_PER_EPOCH_BITS = 32
+
+
 @dataclass(slots=True)
 class TabletContext:
     """What the tablets of one open table share."""
@@ -77,7 +80,9 @@ class Tablet:
         self.state = state
         self._numbers = threading.Lock()
         self._next_file = state.next_file
-        self._next_rowset = state.next_rowset
+        # Ids begin anew in each epoch: an ingest that is only in the log names some of the epoch before,
+        # and a flush between two replayed records must not take them.
+        self._next_rowset = max(state.next_rowset, context.epoch << _ROWSETS_PER_EPOCH_BITS)
         rowsets = tuple(
             DiskRowSet.make(context.fs, directory, meta, context.cache) for meta in state.rowsets.values()
         )

@@ -175,6 +175,8 @@ class SegmentFiles:
             return None, 0
         del self._spares[0]
         self._fs.rename(spare.path, path)
+        # A power cut must not leave the new header under the name that the segment had in its old life.
+        self._sync_directory()
         return self._fs.open_write(path), spare.size
 
     def drop_first(self) -> None:

@@ -146,7 +146,7 @@ def continue_merge(writer: Writer, tablet: Tablet, job: Job) -> None:
     if job.rows:
         files = [changes for changes in (job.left, *job.caught) if changes]
         deltas: list[DeltaFile | DeltaMemStore] = [DeltaFile(disk.new_file(c), c) for c in files]
-        added.append(RowSet(disk.new_file(), disk.new_file(job.rows), None, job.rows, deltas, d))
+        added.append(RowSet(disk.new_id(), disk.new_file(job.rows), None, job.rows, deltas, d))
     for change in missed(job, job.q, FOREVER):
         added[0].active().changes.append(change)
     if writer.environment.invariants and any(rowset.d > d for rowset in job.inputs):

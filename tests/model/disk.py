@@ -194,10 +194,14 @@ class Disk:
     next_file: int = 0  # stands for (epoch, n): never used twice
     locked: bool = False  # whether somebody holds the lease
 
-    def new_file(self, content: tuple[Any, ...] = ()) -> int:
+    def new_id(self) -> int:
         self.next_file += 1
-        self.files[self.next_file] = content
         return self.next_file
+
+    def new_file(self, content: tuple[Any, ...]) -> int:
+        id = self.new_id()
+        self.files[id] = content
+        return id
 
     def unlink_segment(self, name: tuple[int, int]) -> Segment:
         self.unlinked[name] = segment = self.segments.pop(name)
@@ -235,6 +239,7 @@ class LogTail:
     records: list[Record]
     through: int
     numbers: dict[int, int]
+    prev_ts: int  # of the last record before the first segment
     last_ts: int
     next_lsn: int
     chain: list[tuple[int, int]]  # names of the segments that hold it, the last one last
@@ -278,7 +283,7 @@ def read_log(disk: Disk, rules: Rules, *, trust_committed: bool = True) -> LogTa
     if prev_ts > through:
         raise Corruption(f"records in ({through}, {prev_ts}] are missing")
     last_ts = records[-1].ts if records else prev_ts
-    return LogTail(records, through, numbers, last_ts, next_lsn, chain)
+    return LogTail(records, through, numbers, prev_ts, last_ts, next_lsn, chain)
 
 
 def _chain(disk: Disk, rules: Rules) -> list[tuple[int, int]]:

@@ -77,11 +77,11 @@ def record_ingest(writer: Writer, builds: list[Build]) -> None:
             else:
                 deltas.setdefault(found[0], []).append(Change(found[1], 0, *change))
         if rows:
-            part.rowset, part.base = writer.disk.new_file(), writer.disk.new_file(tuple(rows))
+            part.rowset, part.base = writer.disk.new_id(), writer.disk.new_file(tuple(rows))
         part.deltas = {rowset: writer.disk.new_file(tuple(c)) for rowset, c in deltas.items()}
         parts[id] = part
         if writer.rules.ingest_edits_first:
-            writer.check_fence()
+            writer.check_fence(racing=True)
             writer.sync_manifest(id)
     record = writer.append("INGEST", parts=parts)
     writer.note("ingest: record", record.ts, {id: part.all_keys for id, part in parts.items()})
@@ -101,11 +101,11 @@ def install(writer: Writer) -> None:
     if writer.durable_through(record.ts):
         install_part(writer, tablet, record)
         for key, (op, value) in record.parts[tablet.id].by_key.items():
-            writer.change(*tablet.home(key), Change(-1, record.ts, op, value), key)
+            tablet.change(tablet.home(key), key, record.ts, op, value)
         writer.let_go(tablet)
 
 
-def install_part(writer: Writer, tablet: Tablet, record: Record, *, edit: bool = True) -> None:
+def install_part(writer: Writer, tablet: Tablet, record: Record) -> None:
     """The files of a record: new rowset, delta files, one edit.  Changes by key are the caller's."""
     part: IngestPart = record.parts[tablet.id]
     files = writer.disk.files
@@ -129,11 +129,7 @@ def install_part(writer: Writer, tablet: Tablet, record: Record, *, edit: bool =
         tablet.rowsets.append(added)
         put.append(added)
     writer.note("ingest: install", tablet.id, record.ts)
-    if edit:
-        writer.edit(tablet, put, g=record.ts)
-    else:
-        tablet.g = record.ts
-    tablet.dirty = True
+    writer.edit(tablet, put, g=record.ts)
 
 
 def dated(file: int, changes: tuple[Change, ...], ts: int) -> DeltaFile:

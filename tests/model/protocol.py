@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from . import history
-from .disk import Disk, Edit, Entry, Header, IngestPart, Record, Segment, TabletEntry
+from .disk import Disk, Edit, Entry, Header, IngestPart, Manifest, Record, Segment, TabletEntry
 from .rules import Environment, Fenced, Rules, Violation
 from .stores import FOREVER, Change, DeltaFile, DeltaMemStore, FlushJob, MemRow, MemRowSet, RowSet, Tablet
 
@@ -48,10 +48,11 @@ class Writer:
         self.pins: list[int] = []
         self.deletable: list[tuple[int, int, list[int]]] = []  # (tablet, edit number, files)
         self.resting: list[tuple[int, int]] = []  # segments at or below the last CHECKPOINT
-        self.read_ahead: list[int] = []  # asked for, not answered yet
-        self.answered: dict[int, tuple[Any, ...]] = {}  # S -> the state that was shown
+        self.asked: list[int] = []  # reads in (V, now] that wait
+        self.answered = 0  # the largest S of those that were answered
         self.replaying = False
         self.stale = False
+        self.stale_lsn = 0  # the other writer has read what lies below it
         self.unchecked = 0  # actions whose check of TABLE came before another writer took over
         self.trace: list[tuple[Any, ...]] = []
 
@@ -63,12 +64,12 @@ class Writer:
     @property
     def applied_ts(self) -> int:
         """A: every record <= it is applied."""
-        return min(self.in_flight) - 1 if self.in_flight else self.last_ts
+        return min(self.in_flight) - 1 if self.in_flight else self.record_ts
 
     @property
     def committed_ts(self) -> int:
         """W."""
-        return min(self.applied_ts, self.durable_ts) if self.pending else self.applied_ts
+        return min(self.applied_ts, self.durable_ts)
 
     def cut(self) -> int:
         """The cut of a tablet whose mutex is held."""
@@ -100,9 +101,9 @@ class Writer:
 
     # -- fencing -------------------------------------------------------------------------------------------
 
-    def check_fence(self) -> None:
-        """P2.  ``unchecked``: the check was made just before the other writer came."""
-        if self.unchecked:
+    def check_fence(self, *, racing: bool = False) -> None:
+        """P2.  ``racing``: the check may have been made just before the other writer came."""
+        if racing and self.unchecked:
             self.unchecked -= 1
         elif self.rules.fencing and self.disk.table is not self.table:
             raise Fenced
@@ -127,8 +128,8 @@ class Writer:
         )
         if record.ts <= self.record_ts:
             raise Violation(f"N1: record at {record.ts} after one at {self.record_ts}")
-        if self.answered and min(self.answered) < record.ts <= max(self.answered):
-            raise Violation(f"H1: a record at {record.ts} after a read at {max(self.answered)}")
+        if record.ts <= self.answered:
+            raise Violation(f"H1: a record at {record.ts} after a read at {self.answered}")
         self.segment.put(self.segment_end, record)
         self.segment_end += 1
         self.next_lsn += 1
@@ -161,8 +162,9 @@ class Writer:
         if not self.rules.fence_before_committed:
             self.disk.committed.append((self.record_ts, self.next_lsn))
         self.check_fence()
-        if self.stale and any(record.kind != "CHECKPOINT" for record in self.pending):
-            raise Violation(f"P2: a stale writer acknowledged {self.pending[0].ts}")
+        if any(record.kind != "CHECKPOINT" and record.lsn >= self.stale_lsn for record in self.pending):
+            if self.stale:
+                raise Violation("P2: a stale writer acknowledged a write")
         self.pending.clear()
         self.durable_ts, self.synced_lsn = self.record_ts, self.next_lsn
         if not self.stale:
@@ -177,39 +179,33 @@ class Writer:
 
     def edit(self, tablet: Tablet, put: list[RowSet], **fields: Any) -> None:
         """Append an edit; the caller has changed the view and holds the mutex (E2)."""
-        self.check_fence()
+        self.check_fence(racing=True)
         tablet.number += 1
         edit = Edit(tablet.number, self.epoch, put=tuple(self.entry(rowset) for rowset in put), **fields)
         if not self.rules.horizon_persisted:
             edit.h = 0
-        manifest = self.manifests[tablet.id]
-        if manifest is self.disk.manifests.get(tablet.id) and manifest.edits[-1].epoch < self.epoch:
-            self.rewrite_manifest(tablet.id)
-            manifest = self.manifests[tablet.id]
-        manifest.edits.append(edit)
-        tablet.h, tablet.i, tablet.g = (
-            max(tablet.h, edit.h),
-            max(tablet.i, edit.i),
-            max(tablet.g, edit.g),
-        )
+        for entry in edit.put:
+            if self.environment.invariants and entry.d < tablet.recorded.get(entry.id, 0):
+                raise Violation(f"N6: D of rowset {entry.id} goes back to {entry.d}")
+            tablet.recorded[entry.id] = entry.d
+        tablet.h = max(tablet.h, edit.h)
+        tablet.i, tablet.g = max(tablet.i, edit.i), max(tablet.g, edit.g)
         tablet.mark = max([tablet.mark, edit.mark, edit.i, edit.g, *(entry.d for entry in edit.put)])
         tablet.dirty = True
+        manifest = self.manifests[tablet.id]
+        if manifest.edits[-1].epoch < self.epoch and not self.stale:
+            self.rewrite_manifest(tablet)
+        else:
+            manifest.edits.append(edit)
 
-    def rewrite_manifest(self, id: int) -> None:
-        """Under a new inode: one edit that holds the fold of all, synced and renamed."""
-        from .disk import Manifest
-
-        state = self.manifests[id].state()
+    def rewrite_manifest(self, tablet: Tablet) -> None:
+        """Under a new inode, synced and renamed: one edit with everything."""
+        put = tuple(self.entry(rowset) for rowset in tablet.rowsets)
+        h = tablet.h if self.rules.horizon_persisted else 0
         whole = Edit(
-            state.number,
-            self.epoch,
-            put=tuple(state.rowsets.values()),
-            i=state.i,
-            g=state.g,
-            h=state.h,
-            mark=state.mark,
+            tablet.number, self.epoch, put=put, i=tablet.i, g=tablet.g, h=h, mark=tablet.mark
         )
-        self.manifests[id] = self.disk.manifests[id] = Manifest([whole], 1)
+        self.manifests[tablet.id] = self.disk.manifests[tablet.id] = Manifest([whole], 1)
 
     def sync_manifest(self, id: int | None = None) -> None:
         if id is None:
@@ -287,10 +283,9 @@ class Writer:
         assert record is not None
         for key, (op, value) in record.parts[tablet.id].items():
             if op == "I":
-                self.insert(tablet, key, record.ts, value)
+                tablet.insert(key, record.ts, value, into_frozen=self.rules.reinsert_into_frozen)
             else:
-                self.change(*tablet.home(key), Change(-1, record.ts, op, value), key)
-        tablet.dirty = True
+                tablet.change(tablet.home(key), key, record.ts, op, value)
         self.let_go(tablet)
 
     def let_go(self, tablet: Tablet) -> None:
@@ -301,31 +296,16 @@ class Writer:
             del self.in_flight[tablet.holder.ts]
         tablet.holder = None
 
-    def insert(self, tablet: Tablet, key: int, ts: int, image: Any) -> None:
-        store = tablet.active
-        if self.rules.reinsert_into_frozen:
-            store = next((frozen for frozen in tablet.frozen if key in frozen.rows), store)
-        if key not in store.rows:
-            store.rows[key] = MemRow(ts, image)
-        elif store.at(key, FOREVER) is not None:
-            raise Violation(f"O5: insert of the live key {key} at {ts}")
-        else:
-            store.rows[key].chain.append((ts, "R", image))
-
-    def change(self, store: MemRowSet | RowSet | None, rowid: int, change: Change, key: int) -> None:
-        """Hand an UPDATE or DELETE to the store that holds the key live."""
-        if store is None:
-            raise Violation(f"W6: the change of {key} at {change.ts} has no home")
-        if isinstance(store, MemRowSet):
-            store.rows[key].chain.append(change[1:])
-        else:
-            store.active().changes.append(change._replace(rowid=rowid))
-
     def go_on(self) -> None:
-        """A write that stands between its record and its application goes on."""
-        held = [t for t in self.tablets.values() if t.holder and t.holder.kind == "WRITE"]
+        """A write or ALTER that stands between its record and its application goes on."""
+        held = [t for t in self.tablets.values() if t.holder and t.holder.kind != "INGEST"]
         if held:
-            self.apply_held(self.rng.choice(held))
+            tablet = self.rng.choice(held)
+            assert tablet.holder is not None
+            if tablet.holder.kind == "WRITE":
+                self.apply_held(tablet)
+            elif not self.pending:
+                self.finish_alter(tablet.holder)
 
     # -- flush of a MemRowSet ------------------------------------------------------------------------------
 
@@ -372,7 +352,7 @@ class Writer:
             if job.deletes:
                 deltas.append(DeltaFile(self.disk.new_file(job.deletes), job.deletes))
             base = self.disk.new_file(job.rows)
-            added.append(RowSet(self.disk.new_file(), base, None, job.rows, deltas, through))
+            added.append(RowSet(self.disk.new_id(), base, None, job.rows, deltas, through))
         later = [
             (change[0], key, change)
             for key, row in job.source.rows.items()
@@ -412,8 +392,6 @@ class Writer:
 
     def write_table(self) -> None:
         """TABLE takes the tokens of the records through W."""
-        if self.in_flight:
-            return
         applied = self.committed_ts if self.rules.table_at_most_w else self.applied_ts
         applied = min(applied, self.record_ts)
         tokens = dict(self.table.tokens)
@@ -437,7 +415,7 @@ class Writer:
             x = min(x, self.table.applied_ts)
         if x <= self.through:
             return
-        numbers = {id: tablet.number for id, tablet in self.tablets.items()}
+        numbers = {id: m.edits[m.synced - 1].number for id, m in self.manifests.items()}
         self.append("CHECKPOINT", through=x, numbers=numbers)
         self.sync_log()
         self.note("checkpoint", x)
@@ -449,7 +427,7 @@ class Writer:
                 self.resting.append(name)
 
     def drop_segments(self) -> None:
-        self.check_fence()
+        self.check_fence(racing=True)
         names, self.resting = self.resting, []
         for name in names:
             if name in self.disk.segments:
@@ -470,7 +448,7 @@ class Writer:
             manifest = self.manifests.get(id)
             durable = manifest is None or manifest.edits[manifest.synced - 1].number >= number
             if durable or not self.rules.deletion_waits_for_edit:
-                self.check_fence()
+                self.check_fence(racing=True)
                 self.deletable.remove(item)
                 for file in files:
                     self.disk.files.pop(file, None)
@@ -489,36 +467,31 @@ class Writer:
         s = self.last_ts + self.rng.choice((1, 2, 4))
         if self.rules.read_ahead_raises:
             self.last_ts = s
-        self.read_ahead.append(s)
+        self.asked.append(s)
         self.note("read ahead", s)
 
     def answer_ahead(self) -> None:
-        for s in list(self.read_ahead):
-            if not self.pending and not self.in_flight:
-                self.read_ahead.remove(s)
-                self.answered[s] = ()
+        if self.asked and not self.pending and not self.in_flight:
+            self.answered = max([self.answered, *self.asked])
+            self.asked.clear()
 
     # -- schema and partitions -----------------------------------------------------------------------------
 
     def alter(self) -> None:
         """A1 and A3 for one case: a range is dropped and the same range added again."""
-        holders = [tablet.holder for tablet in self.tablets.values()]
-        record = next((holder for holder in holders if holder and holder.kind == "ALTER"), None)
-        if record is not None:
-            if not self.pending:
-                self.finish_alter(record)
-        elif not any(holders) and len(self.tablets) < self.environment.partitions + 2:
-            old = self.tablet_of(self.rng.randrange(self.environment.keys))
-            record = self.append("ALTER", replaced=(old.id, self.disk.new_file()))
-            self.note("alter", record.ts, record.replaced)
-            self.in_flight[record.ts] = set(self.tablets)
-            for tablet in self.tablets.values():
-                tablet.holder = record
+        if any(t.holder for t in self.tablets.values()):
+            return
+        if len(self.tablets) >= self.environment.partitions + 2:
+            return
+        old = self.tablet_of(self.rng.randrange(self.environment.keys))
+        record = self.append("ALTER", replaced=(old.id, self.disk.new_id()))
+        self.note("alter", record.ts, record.replaced)
+        self.in_flight[record.ts] = set(self.tablets)
+        for tablet in self.tablets.values():
+            tablet.holder = record
 
     def finish_alter(self, record: Record) -> None:
         """The part of A1 behind the record; replay repeats it."""
-        from .disk import Manifest
-
         old, new = record.replaced
         known = dict(self.table.tablets)
         if self.table.altered_ts < record.ts:
@@ -547,6 +520,8 @@ class Writer:
                 gone = [file for rowset in tablet.rowsets for file in rowset.files()]
                 del self.tablets[tablet.id], self.manifests[tablet.id]
                 del self.disk.manifests[tablet.id]
+                for other in self.tablets.values():
+                    other.dirty = True
                 for file in gone:
                     self.disk.files.pop(file, None)
                 self.note("purge", tablet.id)

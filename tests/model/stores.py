@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .rules import Violation
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -211,6 +213,7 @@ class Tablet:
     h: int = 0
     mark: int = 0
     number: int = 0  # of the last edit
+    recorded: dict[int, int] = field(default_factory=dict)  # rowset -> D in the last edit, for N6
     holder: Record | None = None  # who holds the mutex between two steps
     flushing: FlushJob | None = None
     jobs: list[Job] = field(default_factory=list)
@@ -236,6 +239,30 @@ class Tablet:
                 if rowset.at(rowid, FOREVER) is not None:
                     return rowset, rowid
         return None, -1
+
+    def insert(self, key: int, ts: int, image: Image, *, into_frozen: bool = False) -> None:
+        """W6: a new entry of the active MemRowSet, or a REINSERT where the key is dead in it."""
+        store = self.active
+        if into_frozen:
+            store = next((frozen for frozen in self.frozen if key in frozen.rows), store)
+        if key not in store.rows:
+            store.rows[key] = MemRow(ts, image)
+        elif store.at(key, FOREVER) is not None:
+            raise Violation(f"O5: insert of the live key {key} at {ts}")
+        else:
+            store.rows[key].chain.append((ts, "R", image))
+        self.dirty = True
+
+    def change(self, home: tuple[MemRowSet | RowSet | None, int], key: int, ts: int, op: str, value: Any) -> None:
+        """W6: an UPDATE or DELETE goes to the store where the key is live."""
+        store, rowid = home
+        if store is None:
+            raise Violation(f"W6: the change of {key} at {ts} has no home")
+        if isinstance(store, MemRowSet):
+            store.rows[key].chain.append((ts, op, value))
+        else:
+            store.active().changes.append(Change(rowid, ts, op, value))
+        self.dirty = True
 
     def claimed(self) -> set[int]:
         return {rowset.id for job in self.jobs for rowset in job.inputs}

@@ -139,6 +139,10 @@ class Case:
         return pa.schema([(c.name, c.arrow) for c in self.columns])
 
 
+_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+"""Nothing here is about power cuts: where an fsync costs nothing there is time for more steps."""
+
+
 class Disagree(AssertionError):
     """The engine and the model have different answers."""
 
@@ -206,6 +210,7 @@ class _Maker:
             "durability": rng.choice(("none", "none", "group", "sync")),
             "ingest_threshold_rows": rng.choice((1, 8, 40, 100_000)),
             "rowset_target_bytes": 65_536,
+            "scan_threads": rng.choice((1, 1, 2)),
         }
         if background:
             options |= {"flush_age_s": rng.choice((0.0, 0.01, 120.0)), "flush_threshold_bytes": 65_536}
@@ -440,7 +445,7 @@ def argument(case: Case, p: Predicate) -> Any:
 
 def replay(case: Case, seconds: float = float("inf")) -> int:
     """Run a case against the model.  Returns how many steps it did; ``Disagree`` says where it failed."""
-    directory = tempfile.mkdtemp(prefix="kudu-core-differential-")
+    directory = tempfile.mkdtemp(prefix="kudu-core-differential-", dir=_MEMORY)
     before = os.environ.pop("KUDU_CORE_CHECK", None)
     if case.check:
         os.environ["KUDU_CORE_CHECK"] = "1"
@@ -601,6 +606,8 @@ class _Pair:
 
     def _not_allowed(self, call: Write | Apply) -> type[Exception] | None:
         """What is raised for a call that no row of it could mend."""
+        if call.form == "batches" and not call.rows:
+            return None  # no batch came, so there were no columns to look at
         beside = [c for c in call.columns if c not in self.case.key]
         if isinstance(call, Write):
             if call.op.startswith("update") and not beside:
@@ -806,7 +813,7 @@ class _Look:
         return key[: self.rng.randint(1, len(key))]
 
     def _batch_rows(self) -> int:
-        return self.rng.choice((1, 2, 7, 65_536, 65_536))
+        return self.rng.choice((1, 2, 7, 65_536, 65_536, 65_536, 65_536, 65_536))
 
     def _compare(
         self,
@@ -1039,7 +1046,7 @@ _INVALID: dict[str, Callable[[_Pair], Any]] = {
     "wrong type": lambda p: p.table.upsert({**_first(p), p.case.key[0]: pa.array([[1]])}),
     "lossy type": lambda p: p.table.upsert({**_first(p), p.case.key[-1]: pa.array([0.5])}),
     "generator raises": lambda p: p.table.upsert(_raising(p)),
-    "unequal lengths": lambda p: p.table.upsert({**_first(p), p.case.key[0]: pa.nulls(2)}),
+    "unequal lengths": lambda p: p.table.apply({**_first(p), "_op": ["upsert", "upsert"]}),
     "unknown operation": lambda p: p.table.apply({**_first(p), "_op": ["destroy"]}),
     "operation missing": lambda p: p.table.apply(_first(p)),
     "on_error": lambda p: p.table.upsert(_first(p), on_error="ignore"),

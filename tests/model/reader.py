@@ -1,0 +1,116 @@
+"""A process that reads while another one writes, or while nobody does (R1 to R3).  It changes nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import recovery
+from .disk import Disk, Header, Record, Segment, TableFile
+from .rules import Rules
+from .stores import Tablet
+
+if TYPE_CHECKING:
+    import random
+
+    from .oracle import Oracle
+
+
+class Reader:
+    """An open in steps; whatever happens meanwhile, what it accepts must be the writer's state (N13)."""
+
+    def __init__(self, disk: Disk, rules: Rules, rng: random.Random, oracle: Oracle) -> None:
+        self.disk, self.rules, self.rng, self.oracle = disk, rules, rng, oracle
+        self.handles: list[tuple[Header, Segment]] | None = None
+        self.table: TableFile | None = None
+        self.tablets: dict[int, Tablet] = {}
+        self.outcome = ""  # "accepted" or "again" once it is over
+
+    def step(self) -> None:
+        if self.handles is None and self.rules.reader_log_first:
+            self.handles = self.open_segments(-1)
+        elif self.table is None:
+            self.table = self.disk.table
+        elif len(self.tablets) < len(self.table.tablets):
+            self.read_manifest(self.table)
+        elif self.disk.table is not self.table and self.rules.reader_log_first:
+            self.outcome = "again"
+        else:
+            self.finish(self.table)
+
+    def open_segments(self, after: int) -> list[tuple[Header, Segment]]:
+        """Every segment behind seq ``after`` that the directory lists and whose header is its name's."""
+        found = {}
+        for name, segment in sorted(self.disk.segments.items()):
+            if name[1] > after and segment.header is not None and segment.header[:2] == name:
+                found[name[1]] = (segment.header, segment)
+        return [found[seq] for seq in sorted(found)]
+
+    def read_manifest(self, table: TableFile) -> None:
+        id = self.rng.choice([id for id in table.tablets if id not in self.tablets])
+        if id not in self.disk.manifests:
+            self.outcome = "again"
+            return
+        state = self.disk.manifests[id].state()
+        try:
+            self.tablets[id] = recovery.load(self.disk, id, table.tablets[id], state)
+        except recovery.Missing:
+            self.outcome = "again"
+
+    def finish(self, table: TableFile) -> None:
+        """The log to its end, W_r, replay."""
+        handles = self.handles or []
+        handles += self.open_segments(handles[-1][0].seq if handles else -1)
+        if not self.disk.locked and handles and self.rules.offline_reader_syncs:
+            handles[-1][1].sync()  # fsync needs no right to write
+        records, first_prev_ts = self.read_records(handles)
+        through = max((record.through for record in records), default=0)
+        recycled = any(segment.header != header for header, segment in handles)
+        if recycled or (first_prev_ts > through and self.rules.reader_log_first):
+            self.outcome = "again"
+            return
+        w = records[-1].ts if records else first_prev_ts
+        if self.disk.locked:
+            w = min(w, self.disk.committed[-1][0])
+        for record in records:
+            if record.kind == "INGEST":
+                parts = [self.tablets.get(id) for id in record.parts]
+                if any(tablet is not None and record.ts > tablet.g for tablet in parts):
+                    w = min(w, record.ts - 1)
+                    break
+            elif record.kind == "ALTER" and record.ts > table.altered_ts:
+                old, new = record.replaced
+                self.tablets[old].dropped_ts = record.ts
+                self.tablets[new] = Tablet(new, self.tablets[old].partition, record.ts)
+        horizon = max([table.floor, *(tablet.h for tablet in self.tablets.values())])
+        if w < horizon:
+            self.outcome = "again"
+            return
+        for record in records:
+            if through < record.ts <= w:
+                self.replay(record)
+        self.outcome = "accepted"
+        self.oracle.verify(self.tablets, horizon, w, "N13: another process")
+        self.oracle.seen = max(self.oracle.seen, w)
+
+    def replay(self, record: Record) -> None:
+        if record.kind == "WRITE":
+            recovery.replay_write(self.tablets, record, self.rules)
+        elif record.kind == "INGEST":
+            for id in record.parts:
+                if id in self.tablets:
+                    recovery.replay_by_key(self.tablets[id], record, self.rules)
+
+    def read_records(self, handles: list[tuple[Header, Segment]]) -> tuple[list[Record], int]:
+        """The records through the last contiguous one, and the time before the first."""
+        records: list[Record] = []
+        expected = handles[0][0].first_lsn if handles else 0
+        for header, segment in handles:
+            if header.first_lsn != expected:
+                break
+            for slot in range(len(segment.slots)):
+                record = segment.valid(slot, self.rules)
+                if record is None:
+                    return records, handles[0][0].prev_ts
+                records.append(record)
+                expected = record.lsn + 1
+        return records, handles[0][0].prev_ts if handles else 0
