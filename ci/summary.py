@@ -27,8 +27,9 @@ def counted(report: Path) -> Counter[str]:
 
 
 def in_words(counts: Counter[str]) -> str:
-    shown = [f"{counts[kind]} {kind}" for kind in ("failed", "passed", "skipped", "errors") if counts[kind]]
-    return ", ".join(shown) or "nothing"
+    kinds = ("failed", "passed", "skipped", "errors")
+    shown = ", ".join(f"{counts[kind]} {kind}" for kind in kinds if counts[kind]) or "no tests ran"
+    return shown.replace("errors", "error") if counts["errors"] == 1 else shown
 
 
 def main(results: Path) -> int:

@@ -284,7 +284,8 @@ def without_spark(progress: Progress, path: str, months: list[int]) -> None:
 
 
 def start_spark(folder: Path) -> SparkSession:
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # all of it is on this machine
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # all of it is on this machine,
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # and in this environment
     return (
         SparkSession.builder.master("local[2]")
         .appName("flights")

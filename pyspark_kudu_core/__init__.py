@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class DefaultSource(DataSource):
-    """``spark.read.format("kudu_core").load(path)``, ``df.write.format("kudu_core").mode("append").save(path)``.
+    """Tables as ``spark.read.format("kudu_core")`` and ``df.write.format("kudu_core").mode("append")``.
 
     Options to read: columns ("a,b"), where (JSON: [["k", ">", 5], ...]), snapshot (a timestamp) or
     timestampAsOf (a time with its zone), targetRowsPerTask.  Options to write: operation (upsert),

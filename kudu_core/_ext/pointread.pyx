@@ -140,11 +140,25 @@ cdef struct Cells:
     uint8_t values[8192]
 
 
+cdef inline int _find_steps(Cells* cells, int64_t* at) noexcept nogil:
+    """Set ``steps`` where a DELTA block's values need not be summed up one by one."""
+    cdef int64_t k, last = -1, position
+    if cells.block.bits or cells.block.exceptions > FEW_EXCEPTIONS:
+        return 0
+    for k in range(cells.block.exceptions):
+        position = load16(cells.layout.positions + 2 * k)
+        if position <= last or position >= cells.block.count:
+            at[0] = cells.block.offset
+            return BAD_VALUE
+        last = position
+    cells.steps = True
+    return 0
+
+
 cdef int _open_cells(const Page* page, int64_t index, int width, uint64_t flip, Cells* cells, int64_t* at) \
         noexcept nogil:
     cdef:
         Block* block = &cells.block
-        int64_t i, last = -1, position
         int status
     if width > 8:
         return ELSEWHERE
@@ -160,17 +174,11 @@ cdef int _open_cells(const Page* page, int64_t index, int width, uint64_t flip, 
     cells.flip = flip
     cells.steps = cells.decoded = False
     if block.kind == DELTA:
-        if block.bits == 0 and block.exceptions <= FEW_EXCEPTIONS:
-            cells.steps = True
-            for i in range(block.exceptions):
-                position = load16(cells.layout.positions + 2 * i)
-                if position <= last or position >= block.count:
-                    return BAD_VALUE
-                last = position
-        else:
+        status = _find_steps(cells, at)
+        if status == 0 and not cells.steps:
             cells.decoded = True
             return delta_values(block, &cells.layout, cells.values, at)
-    return 0
+    return status
 
 
 cdef inline uint64_t _step_value(const Cells* cells, int64_t i) noexcept nogil:
@@ -515,7 +523,7 @@ cdef int _read_fixed(
     cdef:
         int64_t i = row & (BLOCK_ROWS - 1)
         int status
-        uint64_t high
+        uint64_t high, word
     if row >= page.rows:
         return BAD_VALUE
     if page.bits != NULL:
@@ -532,7 +540,15 @@ cdef int _read_fixed(
             return status
         index[0] = row >> 10
         cells.decoded = False
-    if cells.block.kind == DELTA:
+        cells.steps = False
+        if cells.block.kind == DELTA and width <= 8:
+            status = _find_steps(cells, at)
+            if status < 0:
+                return status
+    if cells.block.kind == DELTA and cells.steps:
+        word = _step_value(cells, i)
+        memcpy(out, &word, <size_t>width)
+    elif cells.block.kind == DELTA:
         if not cells.decoded:
             status = delta_values(&cells.block, &cells.layout, cells.values, at)
             if status < 0:

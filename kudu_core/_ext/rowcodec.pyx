@@ -418,22 +418,30 @@ cdef struct RowColumn:
 cdef class RowWriter:
     """Rows given as dicts, as cells in the order of a schema's columns, and as a record's payload.
 
-    ``columns``: (name, id, tag, width, nullable) in the schema's order.
+    ``columns``: (name, id, tag, width, nullable) in the schema's order; ``keys``: positions of the key
+    columns, in key order; ``defaults``: the cell of an insert that does not give the column, ``MISSING``
+    where every insert must.
     """
 
     cdef:
         readonly Py_ssize_t count
         dict _positions
         tuple _names
+        readonly tuple keys
+        readonly tuple defaults
         object _room
         RowColumn* _columns
 
-    def __init__(self, columns):
+    def __init__(self, columns, keys, defaults):
         cdef:
             uint8_t[::1] room
             Py_ssize_t i
         self.count = len(columns)
         self._names = tuple(column[0] for column in columns)
+        self.keys = tuple(keys)
+        self.defaults = tuple(defaults)
+        if len(self.defaults) != self.count:
+            raise ValueError(f"{len(self.defaults)} defaults of {self.count} columns")
         self._positions = {name: i for i, name in enumerate(self._names)}
         self._room = np.zeros((self.count + 1) * sizeof(RowColumn), np.uint8)
         room = self._room

@@ -20,6 +20,8 @@ import numpy.typing as npt
 
 from kudu_core._ext import bloom as bloom_kernel
 from kudu_core._ext import keys as key_kernel
+from kudu_core._ext.pointread import Elsewhere
+from kudu_core._ext.status import PageError
 from kudu_core.cfile.column_pages import column_entries, need, need_extent
 from kudu_core.cfile.column_reader import ColumnReader
 from kudu_core.cfile.column_writer import write_column
@@ -52,6 +54,9 @@ if TYPE_CHECKING:
 
 # PAGE_ROWS too: scans are planned by pages.
 __all__ = ["PAGE_ROWS", "EncodedKeys", "RowsFile", "RowsMeta", "write_rows_file"]
+
+_ROWS_PER_PROBE = 64
+"""With fewer rows a probe, decoding the mini-blocks costs less than looking at cells."""
 
 KEYS_ID = -1
 INSERT_TIME_ID = -2
@@ -355,7 +360,13 @@ class RowsFile:
 
     def cells(self, column_id: int, rows: I64) -> ColumnBuffers:
         """The values of single rows, in the order asked."""
-        return self.columns[column_id].cells(rows)
+        column = self.columns[column_id]
+        try:
+            found = self.points.cells(column_id, np.ascontiguousarray(rows, np.int64))
+        except (Elsewhere, PageError, IndexError):
+            return column.cells(rows)  # whatever it was, the general path gives the answer or the error
+        assert found is not None
+        return ColumnBuffers(column.spec.type.width, len(rows), *found)
 
     def zone(self, column_id: int) -> Zone:
         """Bounds and counts of the whole column."""
@@ -389,6 +400,25 @@ class RowsFile:
         Probes may come in any order.  Each mini-block that may hold one is decoded once.
         """
         return self._keys.find(data, offsets)
+
+    def locate(self, data: U8, offsets: I64, hashes: U64) -> I64:
+        """``find`` where the bloom lets a key pass, -1 elsewhere.
+
+        A few probes are looked for cell by cell; many in mini-blocks that are decoded.
+        """
+        count = len(hashes)
+        if count * _ROWS_PER_PROBE <= self.rows:
+            try:
+                return self.points.find_many(data, offsets, hashes)
+            except (Elsewhere, PageError):
+                pass
+        found = np.full(count, -1, np.int64)
+        maybe = np.flatnonzero(self.may_contain(hashes))
+        if len(maybe):
+            if len(maybe) < count:
+                data, offsets = key_kernel.take(data, offsets, maybe)
+            found[maybe] = self.find(data, offsets)
+        return found
 
     def lower_bound(self, key: bytes) -> int:
         """How many rows have a smaller key; ``key`` may be a prefix."""

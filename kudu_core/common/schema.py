@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from kudu_core.common import values
 from kudu_core.common.keycodec import KeyCodec
+from kudu_core.common.rowcodec import RowCodec
 from kudu_core.common.types import ColumnType
 from kudu_core.errors import InvalidArgument
 
@@ -146,6 +147,11 @@ class Schema:
     def key_codec(self) -> KeyCodec:
         """Encodes and decodes one key."""
         return KeyCodec([(column.name, column.type) for column in self.key_columns])
+
+    @cached_property
+    def row_codec(self) -> RowCodec:
+        """Keys and rows one at a time, in compiled code."""
+        return RowCodec(self)
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -197,6 +197,10 @@ class ChangeLog:
         """Number of the newest change of each rowid, (n,) uint32, ``NONE`` where there is none."""
         return self._last.find(np.ascontiguousarray(rowids, np.uint32))
 
+    def untouched(self, rowid: int) -> bool:
+        """Whether no change of the row was ever appended."""
+        return not len(self._timestamps) or self._last.get(rowid) == NONE
+
     def chain(self, rowid: int, limit: int) -> list[int]:
         """Numbers below ``limit`` of one row's changes, oldest first."""
         numbers: list[int] = []
@@ -210,6 +214,23 @@ class ChangeLog:
             number = int(before[number])
         numbers.reverse()
         return numbers
+
+    def changes_of(self, rows: np.ndarray, limit: int) -> np.ndarray:
+        """Numbers below ``limit`` of the changes of single rows, (n,) int, ascending, uint32.
+
+        Walks the rows' chains in step: the cost is that of the changes found.
+        """
+        numbers = self.last_changes(rows)
+        numbers = numbers[numbers != NONE]
+        before = self._before.view()
+        pieces: list[np.ndarray] = []
+        while len(numbers):
+            pieces.append(numbers[numbers < limit])
+            if int(numbers.max()) >= len(before):  # appended after the view was taken
+                before = self._before.view()
+            numbers = before[numbers]
+            numbers = numbers[numbers != NONE]
+        return np.sort(np.concatenate(pieces)) if pieces else np.empty(0, np.uint32)
 
     def in_rows(self, lower: int, upper: int, limit: int) -> np.ndarray:
         """Numbers below ``limit`` of the changes of rows ``[lower, upper)``, ascending, uint32."""
@@ -287,6 +308,30 @@ class MemoryDeltas:
             return None
         numbers = numbers[keep]
         return rowids[numbers], (ops[keep] == REINSERT).astype(np.uint8)
+
+    def updates_of(self, column_id: int, rows: np.ndarray) -> tuple[np.ndarray, ColumnBuffers] | None:
+        if not self.touches(column_id):
+            return None
+        wanted = self.log.changes_of(rows, self.limit)
+        if not len(wanted):
+            return None
+        numbers, rowids, values = self.log.column_changes(column_id, 0, self.limit)
+        picked = np.searchsorted(numbers, wanted)
+        found = picked < len(numbers)
+        picked = picked[found]
+        picked = picked[numbers[picked] == wanted[found]]
+        return (rowids[picked], values.take(picked)) if len(picked) else None
+
+    def liveness_of(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        if not self.changes_liveness():
+            return None
+        numbers = self.log.changes_of(rows, self.limit)
+        _, rowids, ops = self.log.changes(0, self.limit)
+        ops = ops[numbers]
+        numbers = numbers[ops >= DELETE]
+        if not len(numbers):
+            return None
+        return rowids[numbers], (ops[ops >= DELETE] == REINSERT).astype(np.uint8)
 
     @staticmethod
     def _is_narrow(rows: int, changes: int) -> bool:

@@ -44,6 +44,14 @@ class DeltaView(Protocol):
         """(rowids uint32, 1 = present / 0 = absent) of rows ``[lower, upper)``; the last wins."""
         ...
 
+    def updates_of(self, column_id: int, rows: np.ndarray) -> tuple[np.ndarray, ColumnBuffers] | None:
+        """Like ``updates``, of at least these single rows, (n,) int64."""
+        ...
+
+    def liveness_of(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """Like ``liveness``, of at least these single rows, (n,) int64."""
+        ...
+
 
 def patch(
     base: ColumnBuffers, first_row: int, rowids: np.ndarray, new: ColumnBuffers, *, owned: bool

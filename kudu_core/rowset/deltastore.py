@@ -102,6 +102,12 @@ class FileDeltas:
             return rowids, (ops == UNDO_ALIVE).astype(np.uint8)
         return rowids, (ops != DELETE).astype(np.uint8)
 
+    def updates_of(self, column_id: int, rows: np.ndarray) -> tuple[np.ndarray, ColumnBuffers] | None:
+        return self.updates(column_id, int(rows.min()), int(rows.max()) + 1)
+
+    def liveness_of(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        return self.liveness(int(rows.min()), int(rows.max()) + 1)
+
     def _relevant(self, timestamps: np.ndarray | None) -> np.ndarray | None:
         """Which entries the snapshot takes; None: all of them."""
         if self._whole or timestamps is None:

@@ -155,13 +155,7 @@ class DiskRowSet:
 
     def locate(self, keys: EncodedKeys, hashes: np.ndarray) -> np.ndarray:
         """Row of each key, live or dead, (n,) int64, -1 where there is none."""
-        file = self.base.open()
-        found = np.full(len(hashes), -1, np.int64)
-        maybe = np.flatnonzero(file.may_contain(hashes))
-        if len(maybe):
-            some = keys if len(maybe) == len(hashes) else keys.take(maybe)
-            found[maybe] = file.find(some.data, some.offsets)
-        return found
+        return self.base.open().locate(keys.data, keys.offsets, hashes)
 
     def is_live(self, rowids: np.ndarray) -> np.ndarray:
         """Whether the newest state of these rows is present, (n,) bool."""
@@ -263,6 +257,12 @@ class DiskRowsAt(RowsAt):
             return None
         later = times > self._snapshot
         return later if later.any() else None
+
+    def inserted_later_cells(self, rows: np.ndarray) -> np.ndarray | None:
+        if self._all_inserted:
+            return None
+        times = self.file.insert_times_of(rows)
+        return None if times is None else times > self._snapshot
 
     def find(self, keys: EncodedKeys, hashes: np.ndarray) -> np.ndarray:
         return self.rowset.locate(keys, hashes)

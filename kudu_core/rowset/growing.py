@@ -37,6 +37,14 @@ class GrowingColumn:
     def append(self, column: ColumnBuffers, rows: np.ndarray | None = None) -> None:
         self._column.append(column.values, column.offsets, column.validity, rows)
 
+    def append_cell(self, cell: bytes | None) -> None:
+        """One cell, None for NULL."""
+        self._column.append_cell(cell)
+
+    def cell(self, row: int) -> bytes | None:
+        """The bytes of one cell, None for NULL."""
+        return self._column.cell(row)
+
     def read(self, lower: int, upper: int) -> ColumnBuffers:
         """Rows ``[lower, upper)``: views of the column's memory, not to be written."""
         values, offsets, validity = self._column.snapshot(lower, upper)

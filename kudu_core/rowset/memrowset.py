@@ -10,6 +10,8 @@ Knows nothing of logs or files.  Source: Kudu's MemRowSet (tablet/memrowset.h), 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
+from types import EllipsisType
 
 import numpy as np
 
@@ -36,6 +38,7 @@ class MemRowSet:
         self._live = GrowingFlags()
         self._tree = BTree()
         self._in_tree = 0
+        self._last_insert_ts = 0
         self.changes = ChangeLog()
         self.frozen_at: int | None = None
         """The cut at which it stopped taking inserts; None while active."""
@@ -65,6 +68,7 @@ class MemRowSet:
         """Append rows whose keys are in no entry yet.  ``block`` has every column of the schema."""
         assert self.frozen_at is None, "a frozen MemRowSet takes no inserts"
         count = block.rows
+        self._last_insert_ts = ts  # first: see ``find_one``
         self._keys.append(keys.data, keys.offsets, hashes)
         for column_id, column in self._columns.items():
             column.append(block.columns[column_id])
@@ -95,6 +99,19 @@ class MemRowSet:
 
     def at(self, snapshot: int) -> MemRowsAt:
         return MemRowsAt(self, self.rows_at(snapshot), (self.changes.at(snapshot),))
+
+    def find_one(self, key: bytes, key_hash: int, snapshot: int) -> int:
+        """Ordinal of a key's entry among the rows that a snapshot sees, -1 where there is none."""
+        # In this order: whoever sees a row of a later insert sees that insert's timestamp too.
+        rows = len(self._inserted)
+        if self._last_insert_ts > snapshot:
+            rows = self.rows_at(snapshot)
+        return self._keys.find(key, key_hash, rows)
+
+    def cells_of(self, ordinal: int, column_ids: Sequence[int]) -> list[bytes | None | EllipsisType]:
+        """Base cells of one row as bytes, None for NULL, ``...`` for a column that is not stored."""
+        columns = self._columns
+        return [columns[i].cell(ordinal) if i in columns else ... for i in column_ids]
 
     def locate_at(self, keys: EncodedKeys, hashes: np.ndarray, rows: int) -> np.ndarray:
         return self._keys.lookup(keys.data, keys.offsets, hashes, rows)
@@ -149,6 +166,9 @@ class MemRowsAt(RowsAt):
 
     def inserted_later(self, lower: int, upper: int) -> np.ndarray | None:
         return None  # the prefix ends at the snapshot
+
+    def inserted_later_cells(self, rows: np.ndarray) -> np.ndarray | None:
+        return None
 
     def find(self, keys: EncodedKeys, hashes: np.ndarray) -> np.ndarray:
         return self.store.locate_at(keys, hashes, self.rows)

@@ -15,9 +15,6 @@ from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema, StoredColumn
 from kudu_core.rowset.deltas import DeltaView, patch
 
-_FEW_CELLS = 16
-"""Up to so many cells are patched one by one; more by one pass over the changes of their range."""
-
 
 class RowsAt(ABC):
     """Rows ``0 .. rows`` of one rowset at one snapshot.  Safe to use from several threads."""
@@ -39,6 +36,10 @@ class RowsAt(ABC):
     @abstractmethod
     def inserted_later(self, lower: int, upper: int) -> np.ndarray | None:
         """(n,) bool, true for rows inserted after the snapshot; None: there are none."""
+
+    @abstractmethod
+    def inserted_later_cells(self, rows: np.ndarray) -> np.ndarray | None:
+        """The same for single rows, (n,) int64."""
 
     @abstractmethod
     def find(self, keys: EncodedKeys, hashes: np.ndarray) -> np.ndarray:
@@ -75,14 +76,7 @@ class RowsAt(ABC):
     def _patch_cells(
         view: DeltaView, column_id: int, rows: np.ndarray, values: ColumnBuffers
     ) -> ColumnBuffers:
-        if len(rows) <= _FEW_CELLS:
-            for position, row in enumerate(rows.tolist()):
-                changed = view.updates(column_id, row, row + 1)
-                if changed is not None:
-                    at = np.full(len(changed[0]), position, np.uint32)
-                    values = patch(values, 0, at, changed[1], owned=True)
-            return values
-        changed = view.updates(column_id, int(rows.min()), int(rows.max()) + 1)
+        changed = view.updates_of(column_id, rows)
         if changed is None:
             return values
         rowids, new = changed
@@ -112,26 +106,21 @@ class RowsAt(ABC):
         return live
 
     def live_cells(self, rows: np.ndarray) -> np.ndarray:
-        """Whether single rows, (n,) int64, are present at the snapshot, (n,) bool."""
+        """Whether single rows, (n,) int64 without repeats, are present at the snapshot, (n,) bool."""
+        live = np.ones(len(rows), np.uint8)
         if not len(rows):
-            return np.zeros(0, bool)
-        if len(rows) <= _FEW_CELLS:
-            found = np.ones(len(rows), bool)
-            for position, row in enumerate(rows.tolist()):
-                live = self.live(row, row + 1)
-                found[position] = live is None or bool(live[0])
-            return found
-        if not any(view.changes_liveness() for view in self.views):
-            later = self._inserted_later_cells(rows)
-            return np.ones(len(rows), bool) if later is None else ~later
-        first = int(rows.min())
-        live = self.live(first, int(rows.max()) + 1)
-        return np.ones(len(rows), bool) if live is None else live[rows - first] != 0
-
-    def _inserted_later_cells(self, rows: np.ndarray) -> np.ndarray | None:
-        first = int(rows.min())
-        later = self.inserted_later(first, int(rows.max()) + 1)
-        return None if later is None else later[rows - first]
+            return live.view(np.bool_)
+        for view in self.views:
+            if view.changes_liveness():
+                changed = view.liveness_of(rows)
+                if changed is not None:
+                    rowids, present = changed
+                    positions, known = _positions(rows, rowids)
+                    delta.set_live(live, 0, positions[known].astype(np.uint32), present[known])
+        later = self.inserted_later_cells(rows)
+        if later is not None:
+            live[later] = 0
+        return live.view(np.bool_)
 
 
 def encoded_keys_of(schema: Schema, columns: dict[int, ColumnBuffers], rows: int) -> EncodedKeys:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.errors import Closed, NotSupported
 from kudu_core.table.result import WriteResult
 from kudu_core.table.write import Txn, write_calls
@@ -47,13 +49,15 @@ class Batch:
         from kudu_core.table.table import apply_calls
 
         self._check()
-        self._calls += apply_calls(self._table._opened_for_writing().schema, data, op_column)
+        calls = apply_calls(self._table._opened_for_writing().schema, data, op_column)
+        self._calls += map(_kept, calls)
 
     def _add(self, operation: str, data: Any) -> None:
         from kudu_core.table.table import conform_calls
 
         self._check()
-        self._calls += conform_calls(self._table._opened_for_writing().schema, operation, data)
+        calls = conform_calls(self._table._opened_for_writing().schema, operation, data)
+        self._calls += map(_kept, calls)
 
     def _check(self) -> None:
         if self._done:
@@ -72,6 +76,18 @@ class Batch:
             self.result = WriteResult(engine.visible_ts)
             return
         self.result = write_calls(engine, self._calls, on_error=self._on_error, txn=self._txn)
+
+
+def _kept(call: Call) -> Call:
+    """The call with memory of its own: what the caller gave may change before the batch ends."""
+    columns = {i: _copy(column) for i, column in call.block.columns.items()}
+    return replace(call, block=RowBlock(columns, call.rows))
+
+
+def _copy(column: ColumnBuffers) -> ColumnBuffers:
+    validity = None if column.validity is None else column.validity.copy()
+    offsets = None if column.offsets is None else column.offsets - column.offsets[0]
+    return ColumnBuffers(column.width, column.length, column.data.copy(), offsets, validity)
 
 
 def _with(value: str, name: str, operation: str) -> str:

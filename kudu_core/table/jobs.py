@@ -201,7 +201,8 @@ def resume(path: str, job_id: str, table: Table | None = None) -> WriteResult:
 
 
 def _sealed(job: Job, runs: Sequence[StagedRun]) -> bytes:
-    return json.dumps({**dataclasses.asdict(job), "runs": [dataclasses.astuple(run) for run in runs]}).encode()
+    told = [dataclasses.astuple(run) for run in runs]
+    return json.dumps({**dataclasses.asdict(job), "runs": told}).encode()
 
 
 def _batches(fs: FileSystem, job: Job, runs: Sequence[StagedRun]) -> Iterator[pa.RecordBatch]:
@@ -212,7 +213,8 @@ def _batches(fs: FileSystem, job: Job, runs: Sequence[StagedRun]) -> Iterator[pa
 def _no_rows(schema: Schema) -> Call:
     """A call of no rows: a token is kept also for a write that had none."""
     empty = [pa.array([], column.type.arrow) for column in schema.key_columns]
-    return Call(UPSERT, conform(schema, pa.RecordBatch.from_arrays(empty, names=list(schema.key_names))).block)
+    rows = pa.RecordBatch.from_arrays(empty, names=list(schema.key_names))
+    return Call(UPSERT, conform(schema, rows).block)
 
 
 def _remove(fs: FileSystem, job: Job) -> None:

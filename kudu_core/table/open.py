@@ -97,10 +97,6 @@ def _open_locked(
     )
     log.raise_last_ts(mark)  # O4
     context = engine.context(log)
-    if before.clean_end == 0:
-        # Edits that a crashed process wrote and nobody synced must not carry later decisions.
-        for tablet_id in states:
-            _sync_manifest(fs, tablet_directory(path, tablet_id))
     tablets = []
     for entry in state.tablets:
         directory = tablet_directory(path, entry.id)
@@ -118,8 +114,11 @@ def _open_locked(
             poison=engine.poison,
             check_poisoned=engine.check_poisoned,
         )
+        if before.clean_end == 0:
+            # Edits that nobody synced, or whose fsync failed, must not carry later decisions.
+            manifest.renew()
         partition = state.partitions.partitions[entry.partition]
-        tablets.append(Tablet(context, entry.id, partition, directory, states[entry.id], manifest))
+        tablets.append(Tablet(context, entry.id, partition, directory, manifest.state, manifest))
     engine.set_tablets(tablets)
     engine.maintenance = Maintenance(
         lambda: engine.tablets, log, engine.options, clock, engine.tell, engine.save_tokens
@@ -187,17 +186,6 @@ def _check_numbers(path: str, states: dict[int, TabletState], tail: LogTail) -> 
             )
 
 
-def _sync_manifest(fs: FileSystem, directory: str) -> None:
-    try:
-        file = fs.open_write(f"{directory}/MANIFEST")
-    except FileNotFoundError:
-        return
-    try:
-        file.sync()
-    finally:
-        file.close()
-
-
 def _remove_orphans(engine: Engine, replay: Replay) -> int:
     """Delete files that no manifest and no retained record names (O7), and unfinished copies of TABLE."""
     removed = 0
@@ -238,6 +226,7 @@ def open_for_reading(
 ) -> Engine:
     """A consistent picture of the table as it is durable now.  Creates and changes nothing."""
     started = clock.monotonic_s()
+    _state(fs, path)
     problem: BaseException | None = None
     for _ in range(READ_TRIES):
         try:
@@ -289,6 +278,7 @@ def _read_once(
         states = _manifests(fs, path, state)
         if _state(fs, path) != state:
             raise _Moved
+        _check_numbers(path, states, tail)
         alive = fs.lease(f"{path}/LOCK").holder() is not None
         tail.read_on(writer_alive=alive, clean_end=0 if alive else state.clean_end)
         engine = Engine(path, fs, state, state.options.overridden(options), clock, listener, writer=False)

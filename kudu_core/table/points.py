@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from kudu_core._ext.hashing import murmur3_one
+from kudu_core._ext.pointread import Elsewhere
+from kudu_core._ext.status import PageError
 from kudu_core.common import values
 from kudu_core.common.arrow_in import batches
 from kudu_core.common.conform import conform
@@ -15,9 +18,11 @@ from kudu_core.common.keys import EncodedKeys, decode_keys, encode_key, encode_k
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import StoredColumn
 from kudu_core.errors import InvalidArgument
-from kudu_core.tablet.view import KeyBatch, locate_at
+from kudu_core.rowset.onerow import disk_row, memory_row
+from kudu_core.tablet.view import KeyBatch, View, locate_at
 
 if TYPE_CHECKING:
+    from kudu_core._ext.rowcodec import RowShape
     from kudu_core.table.engine import Engine
 
 FOUND = "_found"
@@ -25,6 +30,36 @@ FOUND = "_found"
 
 def get(engine: Engine, key: Any, columns: Sequence[StoredColumn], snapshot: int) -> dict[str, Any] | None:
     """One row as a dict of Python values, None when the key is not there."""
+    codec = engine.schema.row_codec
+    encoded = codec.keys.encode(key)
+    if encoded is not None and len(engine.tablets) == 1:
+        try:
+            return _get_row(engine.tablets[0].view, encoded, columns, codec.shape(columns), snapshot)
+        except (Elsewhere, PageError):
+            pass
+    return _get_general(engine, key, columns, snapshot)
+
+
+def _get_row(
+    view: View, key: bytes, columns: Sequence[StoredColumn], shape: RowShape, snapshot: int
+) -> dict[str, Any] | None:
+    """The row path: one key, no Arrow.  ``Elsewhere`` or ``PageError``: the general path must answer."""
+    key_hash = murmur3_one(key)
+    for memory in (view.active, *view.frozen):
+        if len(memory):
+            row = memory_row(memory, key, key_hash, snapshot, shape, columns)
+            if row is not None:
+                return row
+    for rowset in view.rowsets_of(key):
+        row = disk_row(rowset, key, key_hash, snapshot, shape, columns)
+        if row is not None:
+            return row
+    return None
+
+
+def _get_general(
+    engine: Engine, key: Any, columns: Sequence[StoredColumn], snapshot: int
+) -> dict[str, Any] | None:
     keys = EncodedKeys.from_list([encode_key(engine.schema, key)])
     if len(engine.tablets) == 1:
         tablet = engine.tablets[0]
@@ -52,8 +87,8 @@ def _cell(column: StoredColumn, cell: ColumnBuffers) -> Any:
 
 def get_many(engine: Engine, keys: Any, columns: Sequence[StoredColumn], snapshot: int) -> pa.Table:
     """Rows in the order of the keys; ``_found`` says which are there, the others are NULL."""
-    block = _key_block(engine, keys)
-    batch = KeyBatch(encode_keys(engine.schema, block))
+    block, encoded = _key_block(engine, keys)
+    batch = KeyBatch(encoded)
     found = np.zeros(len(batch), bool)
     pieces: list[tuple[np.ndarray, list[ColumnBuffers]]] = []
     route = engine.partitions.route(block)
@@ -88,15 +123,15 @@ def get_many(engine: Engine, keys: Any, columns: Sequence[StoredColumn], snapsho
     return pa.Table.from_arrays(arrays, schema=pa.schema([*fields, pa.field(FOUND, pa.bool_(), False)]))
 
 
-def _key_block(engine: Engine, keys: Any) -> RowBlock:
-    """Keys as columns: from anything with columns, or a list of scalars, tuples or dicts."""
+def _key_block(engine: Engine, keys: Any) -> tuple[RowBlock, EncodedKeys]:
+    """Keys as columns and encoded: from anything with columns, or a list of scalars, tuples or dicts."""
     schema = engine.schema
     if isinstance(keys, list | tuple) and (not keys or not isinstance(keys[0], pa.RecordBatch)):
-        if keys and all(isinstance(k, dict) for k in keys):
-            encoded = [encode_key(schema, k) for k in keys]
-        else:
-            encoded = [encode_key(schema, k) for k in keys]
-        return decode_keys(schema, EncodedKeys.from_list(encoded))
+        encode = schema.row_codec.keys.encode
+        fast = [encode(key) for key in keys]
+        whole = [encode_key(schema, key) if f is None else f for f, key in zip(fast, keys, strict=True)]
+        encoded = EncodedKeys.from_list(whole)
+        return decode_keys(schema, encoded), encoded
     if isinstance(keys, pa.Array | pa.ChunkedArray):
         if len(schema.key_ids) != 1:
             raise InvalidArgument(
@@ -111,5 +146,7 @@ def _key_block(engine: Engine, keys: Any) -> RowBlock:
             raise InvalidArgument(f"key {row} has a NULL; key columns take none")
         blocks.append(conformed.block.select(schema.key_ids))
     if not blocks:
-        return decode_keys(schema, EncodedKeys.from_list([]))
-    return RowBlock.concat(blocks)
+        none = EncodedKeys.from_list([])
+        return decode_keys(schema, none), none
+    block = RowBlock.concat(blocks)
+    return block, encode_keys(schema, block)

@@ -120,7 +120,8 @@ def read_run(fs: FileSystem, directory: str, run: StagedRun) -> pa.Table:
     try:
         size = file.size()
         if size != run.size:
-            raise Corruption(path, min(size, run.size), f"the run has {size} bytes, its writer wrote {run.size}")
+            reason = f"the run has {size} bytes, its writer wrote {run.size}"
+            raise Corruption(path, min(size, run.size), reason)
         data = file.pread(size, 0)
     finally:
         file.close()

@@ -261,6 +261,22 @@ class Manifest:
             raise
         self.durable_number = max(number, self.durable_number)
 
+    def renew(self) -> None:
+        """Write what the edits add up to as one, under a new inode, durably.
+
+        For an open after a crash: what was read of the old file may be in the page cache alone, and
+        after a failed fsync another one would not change that.
+        """
+        self._check_poisoned()
+        self._fence()
+        state = replace(self.state, epoch=self._epoch)
+        try:
+            self._rewrite(state)
+        except BaseException as exc:
+            self._poison(exc)
+            raise
+        self.state = state
+
     @property
     def is_durable(self) -> bool:
         return self._file is None or self.durable_number >= self.state.number

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 
@@ -40,6 +42,24 @@ class View:
             EncodedKeys.from_list([r.meta.min_key for r in self.rowsets]),
             EncodedKeys.from_list([r.meta.max_key for r in self.rowsets]),
         )
+
+    @cached_property
+    def first_keys(self) -> list[bytes]:
+        """First keys of the rowsets on disk, ascending."""
+        return [r.meta.min_key for r in self.rowsets]
+
+    @cached_property
+    def last_keys(self) -> list[bytes]:
+        """The largest key of each rowset and those before it."""
+        return list(accumulate((r.meta.max_key for r in self.rowsets), max))
+
+    def rowsets_of(self, key: bytes) -> Iterator[DiskRowSet]:
+        """The rowsets on disk whose bounds admit a key."""
+        index = bisect_right(self.first_keys, key)
+        while index and self.last_keys[index - 1] >= key:
+            index -= 1
+            if self.rowsets[index].meta.max_key >= key:
+                yield self.rowsets[index]
 
     def with_rowsets(self, rowsets: tuple[DiskRowSet, ...]) -> View:
         return replace(self, rowsets=tuple(sorted(rowsets, key=lambda r: (r.meta.min_key, r.id))))

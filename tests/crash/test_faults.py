@@ -10,10 +10,12 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+import pyarrow as pa
 import pytest
 
 import kudu_core as kc
 from kudu_core.common.clock import ManualClock
+from kudu_core.common.conform import conform
 from kudu_core.errors import KuduError, Poisoned, TableNotFound
 from kudu_core.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
 from kudu_core.fs.memory import MemoryFileSystem
@@ -21,6 +23,7 @@ from tests.support.faults import (
     ROOT,
     SMALL,
     STORIES,
+    TINY,
     Play,
     Stage,
     Story,
@@ -31,7 +34,7 @@ from tests.support.faults import (
     error_for,
     segments_of,
 )
-from tests.support.history import History
+from tests.support.history import History, random_batch
 
 CRASHES = 8
 ERRORS = 8
@@ -212,3 +215,96 @@ def test_error_in_create(seed: int, long: bool) -> None:
                 stage.write(5)
                 stage.opened.close()
                 check_survivor(inner, stage.history, rng, stage.clock)
+
+
+@pytest.mark.parametrize("target", ["*/MANIFEST", "*/wal/*", "*/tablets/*", "*/TABLE*", "*.rows", "*.delta"])
+def test_failed_fsync_then_the_same_machine(target: str, seed: int, long: bool) -> None:
+    """The page cache shows what the disk has not got: nothing may be built on it (W8)."""
+    for run in range(30 if long else 3):
+        case = seed * 100_000 + run
+        rng = random.Random(case)
+        with telling(f"fsync of {target}, case {case}", seed), segments_of(TINY), checking(False):
+            disk = MemoryFileSystem()
+            disk.mkdir("/tables")
+            stage = Stage(disk, History(), case, ManualClock())
+            stage.create()
+            stage.write(20)
+            stage.flush()
+            stage.opened.close()
+            disk.sync_all()
+            fs = FaultyFileSystem(disk, seed=case)
+            stage.fs = fs
+            stage.open()
+            rule = Rule(ops={"sync", "sync_dir"}, path_glob=target, nth=rng.randrange(1, 4))
+            fs.rules = [rule]
+            try:
+                for _ in range(8):
+                    rng.choice((stage.write, stage.write, stage.ingest, stage.flush))()
+                    stage.flush()
+            except (OSError, Poisoned):
+                pass
+            if rng.random() < 0.5:
+                with suppress(OSError, Poisoned):
+                    stage.opened.close()
+            drop(stage.table)
+            fs.rules = []
+            disk.kill()
+            again = Stage(disk, stage.history, case + 1, stage.clock)
+            table = again.open()
+            again.history.settle(table)
+            for _ in range(3):
+                again.write(6)  # segments fill and are dropped, which trusts the manifests
+                again.flush()
+            drop(table)
+            for keep in ("none", "random"):
+                survivor = disk.crash_clone(rng, keep=keep)  # type: ignore[arg-type]
+                check_survivor(survivor, again.history.copy(), rng, again.clock)
+
+
+def test_an_edit_that_only_the_page_cache_has(seed: int) -> None:
+    """Replay drops log segments on the word of manifests: they must be durable first, not only readable."""
+    with segments_of(TINY), checking(True):
+        disk = MemoryFileSystem()
+        disk.mkdir("/tables")
+        stage = Stage(disk, History(), seed, ManualClock())
+        stage.create()
+        stage.write(10)
+        stage.flush()
+        stage.opened.close()
+        disk.sync_all()
+        stage.fs = FaultyFileSystem(disk)
+        engine = stage.open()._engine
+        first, second = engine.tablets
+        assert engine.maintenance is not None
+        engine.maintenance.flush(first)
+        stage.write(20, range(100, 200))
+        engine.maintenance.flush(first)  # its manifest is of this epoch
+        stage.write(20, range(200, 300))
+        stage.fs.rules = [Rule(ops={"sync"}, path_glob=f"{first.directory}/MANIFEST")]
+        with pytest.raises((OSError, Poisoned)):
+            engine.maintenance.flush(first)
+        drop(stage.table)
+        disk.kill()
+        stage.fs = disk
+        table = stage.open()
+        stage.history.settle(table)
+        engine = table._engine
+        first, second = engine.tablets
+        assert engine.maintenance is not None
+        for _ in range(5):
+            route = engine.partitions.route
+            batch = random_batch(stage.rng, stage.history.model, range(1000, 2000), 20, whole=True)
+            keys = [row["k"] for _, rows in batch for row in rows]
+            block = conform(engine.schema, pa.RecordBatch.from_pydict({"k": pa.array(keys, pa.int64())})).block
+            at = dict(zip(keys, route(block).tolist(), strict=True))
+            mine = [(op, [r for r in rows if at[r["k"]] == second.partition.ordinal]) for op, rows in batch]
+            stage.history.write(table, [(op, rows) for op, rows in mine if rows])
+            engine.maintenance.flush(second)
+            for rowset in second.view.rowsets:
+                engine.maintenance.flush_rowset(second, rowset.id)
+            engine.maintenance.truncate_log()
+        assert engine.log.segments[0].seq > 5, "the log was not shortened"
+        drop(table)
+        for keep in ("none", "all", "random"):
+            survivor = disk.crash_clone(seed, keep=keep)  # type: ignore[arg-type]
+            check_survivor(survivor, stage.history.copy(), random.Random(seed), stage.clock)

@@ -16,12 +16,13 @@ OTHER_ORACLE = {
     "status": "raises what it is given",
     "hashing": "mmh3 and xxhash",
     "crc32c": "the polynomial, bit by bit, in its test",
+    "keyorder": "oracles/keys.py",
     "strings": "oracles/blocks.py",
 }
 # Kernel -> why there is nothing to measure.
 NO_BENCH = {"status": "runs only when something is wrong"}
 # Kernel -> the kernel through which it is tested and measured.
-PART_OF = {"strings": "blocks"}
+PART_OF = {"keyorder": "keys", "strings": "blocks"}
 
 
 def uses(folder: str, kernel: str) -> list[str]:

@@ -16,9 +16,10 @@ JOBS = 2  # at once in one tablet
 
 def step(writer: Writer) -> None:
     """Begin a compaction or take one further."""
-    tablet = writer.a_tablet()
-    if tablet is None:
+    candidates = [t for t in writer.free_tablets() if t.rowsets]
+    if not candidates:
         return
+    tablet = writer.rng.choice(candidates)
     if tablet.jobs and (len(tablet.jobs) == JOBS or writer.rng.random() < 0.6):
         job = writer.rng.choice(tablet.jobs)
         if job.kind == "merge":

@@ -209,7 +209,10 @@ class Writer:
 
     def sync_manifest(self, id: int | None = None) -> None:
         if id is None:
-            id = self.rng.choice(list(self.manifests))
+            waiting = [i for i, m in self.manifests.items() if m.synced < len(m.edits)]
+            if not waiting:
+                return
+            id = self.rng.choice(waiting)
         manifest = self.manifests[id]
         manifest.synced = len(manifest.edits)
 
@@ -224,10 +227,9 @@ class Writer:
             t for t in self.tablets.values() if t.partition == partition and t.dropped_ts == FOREVER
         )
 
-    def a_tablet(self) -> Tablet | None:
-        """One whose mutex is free."""
-        tablet = self.rng.choice(list(self.tablets.values()))
-        return None if tablet.holder else tablet
+    def free_tablets(self) -> list[Tablet]:
+        """Those whose mutex is free."""
+        return [tablet for tablet in self.tablets.values() if tablet.holder is None]
 
     def write(self) -> None:
         """W1 to W7.  Sometimes another step comes between the record and its application."""
@@ -311,9 +313,10 @@ class Writer:
 
     def freeze(self) -> None:
         """F1."""
-        tablet = self.a_tablet()
-        if tablet is None or len(tablet.frozen) > 1 or not tablet.active.rows:
+        candidates = [t for t in self.free_tablets() if len(t.frozen) < 2 and t.active.rows]
+        if not candidates:
             return
+        tablet = self.rng.choice(candidates)
         tablet.active.frozen_at = self.cut()
         tablet.active.keys_at_freeze = len(tablet.active.rows)
         tablet.frozen.append(tablet.active)
@@ -322,12 +325,13 @@ class Writer:
 
     def flush(self) -> None:
         """F2, then F3."""
-        tablet = self.a_tablet()
-        if tablet is None:
+        candidates = [t for t in self.free_tablets() if t.frozen]
+        if not candidates:
             return
+        tablet = self.rng.choice(candidates)
         if tablet.flushing:
             self.install_flush(tablet)
-        elif tablet.frozen:
+        else:
             source = tablet.frozen[0] if self.rules.flush_in_order else self.rng.choice(tablet.frozen)
             assert source.frozen_at is not None
             horizon = self.horizon_of(tablet)
@@ -370,11 +374,10 @@ class Writer:
 
     def flush_deltas(self) -> None:
         """D1, then D2 and D3."""
-        tablet = self.a_tablet()
-        candidates = [r for r in tablet.rowsets if r.in_memory()] if tablet else []
-        if tablet is None or not candidates:
+        candidates = [(t, r) for t in self.free_tablets() for r in t.rowsets if r.in_memory()]
+        if not candidates:
             return
-        rowset = self.rng.choice(candidates)
+        tablet, rowset = self.rng.choice(candidates)
         if any(job.rounds and rowset in job.inputs for job in tablet.jobs):
             return  # C3: the inputs' delta flush is off
         store = rowset.in_memory()[0]

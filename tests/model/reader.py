@@ -21,15 +21,19 @@ class Reader:
     def __init__(self, disk: Disk, rules: Rules, rng: random.Random, oracle: Oracle) -> None:
         self.disk, self.rules, self.rng, self.oracle = disk, rules, rng, oracle
         self.handles: list[tuple[Header, Segment]] | None = None
+        self.before = disk.table
         self.table: TableFile | None = None
         self.tablets: dict[int, Tablet] = {}
         self.outcome = ""  # "accepted" or "again" once it is over
 
     def step(self) -> None:
         if self.handles is None and self.rules.reader_log_first:
+            self.before = self.disk.table
             self.handles = self.open_segments(-1)
         elif self.table is None:
             self.table = self.disk.table
+            if self.rules.reader_table_before_log and self.table is not self.before:
+                self.outcome = "again"
         elif len(self.tablets) < len(self.table.tablets):
             self.read_manifest(self.table)
         elif self.disk.table is not self.table and self.rules.reader_log_first:
@@ -85,8 +89,10 @@ class Reader:
         if w < horizon:
             self.outcome = "again"
             return
+        # All of them: a CHECKPOINT that was read after the manifests says nothing about those manifests.
+        above = through if self.rules.reader_skips_through else 0
         for record in records:
-            if through < record.ts <= w:
+            if above < record.ts <= w:
                 self.replay(record)
         self.outcome = "accepted"
         self.oracle.verify(self.tablets, horizon, w, "N13: another process")

@@ -40,6 +40,8 @@ class Rules:
     reinsert_into_frozen: bool = False  # F1
     flush_in_order: bool = True  # F3
     reader_log_first: bool = True  # R1
+    reader_table_before_log: bool = True  # decision 0001
+    reader_skips_through: bool = False  # decision 0001
     join_writes_absent: bool = True  # C2
     join_by_time: bool = True  # C2
     torn_tail: str = "evidence"  # O3 | any_valid_after
@@ -125,6 +127,16 @@ SHORTCUTS: dict[str, tuple[dict[str, Any], str, bool]] = {
         {"reader_log_first": False},
         "another process reads manifests first, the log later",
         True,
+    ),
+    "reader-table-late": (
+        {"reader_table_before_log": False},
+        "a reader with log handles from before a takeover does not notice it",
+        False,
+    ),
+    "reader-skips-through": (
+        {"reader_skips_through": True},
+        "a reader leaves out what lies below a CHECKPOINT that it read after its manifests",
+        False,
     ),
     "join-implied-absent": (
         {"join_writes_absent": False},

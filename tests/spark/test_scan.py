@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -19,6 +19,7 @@ import kudu_core as kc
 from kudu_core import spark as ks
 
 ROWS = 5000
+FIVE = pa.scalar(datetime(2026, 1, 1, 5, tzinfo=UTC), pa.timestamp("us", "UTC"))
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
                 "k": range(ROWS),
                 "v": [None if i % 7 == 0 else i * 3 for i in range(ROWS)],
                 "s": [f"s{i % 10}" for i in range(ROWS)],
-                "at": [datetime(2026, 1, 1, tzinfo=timezone.utc) + timedelta(hours=i) for i in range(ROWS)],
+                "at": [datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=i) for i in range(ROWS)],
                 "d": pa.array([Decimal(i) for i in range(ROWS)], pa.decimal128(9, 2)),
             },
             schema=schema,
@@ -94,7 +95,7 @@ def test_columns_come_in_the_order_asked_for(spark: SparkSession, path: str) -> 
         ([[["k", "=", 3]], [["v", ">", 14900]]], (pc.field("k") == 3) | (pc.field("v") > 14900)),
         (
             [["at", "<", "2026-01-01T05:00:00+00:00"]],
-            pc.field("at") < pa.scalar(datetime(2026, 1, 1, 5, tzinfo=timezone.utc), pa.timestamp("us", "UTC")),
+            pc.field("at") < FIVE,
         ),
         ([["d", "<=", "2.00"]], pc.field("k") <= 2),
         ([["d", "<=", 2]], pc.field("k") <= 2),
@@ -142,14 +143,14 @@ def test_a_dataframe_is_one_snapshot(spark: SparkSession, tmp_path: Any) -> None
         assert pairs(ks.scan(spark, path)) == pairs(read(spark, path)) == [(1, 1), (2, 20), (3, 30)]
         assert pairs(ks.scan(spark, table, at=first)) == [(1, 1), (2, 2)]
         assert pairs(read(spark, path, snapshot=first)) == [(1, 1), (2, 2)]
-        now = datetime.fromtimestamp((first >> 12) / 1e6, timezone.utc) + timedelta(microseconds=1)
+        now = datetime.fromtimestamp((first >> 12) / 1e6, UTC) + timedelta(microseconds=1)
         assert pairs(read(spark, path, timestampAsOf=now.isoformat())) == [(1, 1), (2, 2)]
 
 
 def test_an_empty_table_and_an_empty_answer_have_a_schema(spark: SparkSession, tmp_path: Any) -> None:
     path = str(tmp_path / "table")
-    partition_by = kc.RangePartition("k", [(0, 10)])
-    kc.create_table(path, pa.schema([("k", pa.int64()), ("v", pa.string())]), "k", partition_by=partition_by).close()
+    schema = pa.schema([("k", pa.int64()), ("v", pa.string())])
+    kc.create_table(path, schema, "k", partition_by=kc.RangePartition("k", [(0, 10)])).close()
     for df in (
         ks.scan(spark, path),
         read(spark, path),

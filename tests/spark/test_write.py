@@ -302,9 +302,9 @@ def test_by_format_a_retried_attempt_counts_once_and_a_failed_job_not_at_all(
     df = spark.range(100, 500, 1, 2).selectExpr("id as k", "cast(id as int) as v")
 
     def write(attempts: int) -> None:
-        df.write.format("kudu_core_flaky").mode("append").options(
-            operation="insert", attempts=attempts
-        ).save(path)
+        df.write.format("kudu_core_flaky").mode("append").options(operation="insert", attempts=attempts).save(
+            path
+        )
 
     with pytest.raises(PySparkException):
         write(9)

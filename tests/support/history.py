@@ -25,8 +25,13 @@ Batch = list[tuple[str, list[dict[str, Any]]]]
 """Calls in order: operation and rows."""
 
 
-def random_batch(rng: random.Random, model: TableModel, keys: range, rows: int) -> Batch:
-    """Valid operations on random keys, several of them twice in one batch."""
+def random_batch(
+    rng: random.Random, model: TableModel, keys: range, rows: int, *, whole: bool = False
+) -> Batch:
+    """Valid operations on random keys, several of them twice in one batch.
+
+    ``whole``: every row has every column, so that the batch can go as one call.
+    """
     live = {key[0] for key in model.state()}
     calls: Batch = []
     shape: tuple[Any, ...] = ()
@@ -39,9 +44,11 @@ def random_batch(rng: random.Random, model: TableModel, keys: range, rows: int) 
         row: dict[str, Any] = {"k": key}
         if not op.startswith("delete"):
             names: list[str] = list(VALUES)
-            if op.startswith("up") and rng.random() < 0.7:
+            if op.startswith("up") and not whole and rng.random() < 0.7:
                 names = sorted(rng.sample(names, rng.choice((1, 1, 2))))
             row |= {name: _value(rng, name) for name in names}
+        elif whole:
+            row |= dict.fromkeys(VALUES)
         if op == "delete":
             live.remove(key)
         elif op.startswith(("insert", "upsert")):
@@ -64,7 +71,11 @@ def _value(rng: random.Random, name: str) -> Any:
 
 
 def send(table: kc.Table, batch: Batch) -> kc.WriteResult:
-    """The batch as one write."""
+    """The batch as one write: one call where all rows have all columns."""
+    if all(len(row) == len(SCHEMA) for _, rows in batch for row in rows):
+        data = pa.Table.from_pylist([row for _, rows in batch for row in rows], schema=SCHEMA)
+        ops = pa.array([operation for operation, rows in batch for _ in rows])
+        return table.apply(data.append_column("_op", ops))
     with table.batch() as b:
         for operation, rows in batch:
             verb, _, ignore = operation.partition("_")

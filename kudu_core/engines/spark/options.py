@@ -165,10 +165,11 @@ def _seconds(name: str, text: str) -> float:
 
 
 def _instant(name: str, text: str) -> datetime:
+    at: datetime | None
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        at = None  # type: ignore[assignment]
+        at = None
     if at is None or at.tzinfo is None:
         raise InvalidArgument(f"{name} is a time with its zone, such as 2026-01-31T12:00:00Z, not {text!r}")
     return at
@@ -192,8 +193,12 @@ def _json_filter(text: str | None) -> Any:
     groups = found
     if isinstance(found, list) and found and all(_is_term(term) for term in found):
         groups = [found]
-    good = isinstance(groups, list) and groups and all(
-        isinstance(group, list) and group and all(_is_term(term) for term in group) for group in groups
+    good = (
+        isinstance(groups, list)
+        and groups
+        and all(
+            isinstance(group, list) and group and all(_is_term(term) for term in group) for group in groups
+        )
     )
     if not good:
         raise InvalidArgument(

@@ -37,9 +37,7 @@ def spark_type(type_: ColumnType) -> DataType:
 
 def spark_schema(schema: Schema, names: Sequence[str] | None = None) -> StructType:
     """Columns of a table as a Spark schema; None: all."""
-    return StructType(
-        [StructField(c.name, spark_type(c.type), c.nullable) for c in schema.project(names)]
-    )
+    return StructType([StructField(c.name, spark_type(c.type), c.nullable) for c in schema.project(names)])
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -69,7 +67,8 @@ def _arrow_type(field: StructField) -> pa.DataType:
     try:
         return to_arrow_type(field.dataType, timezone="UTC")
     except (PySparkException, TypeError, ValueError) as exc:
-        raise SchemaMismatch(f"column {field.name!r}: {field.dataType.simpleString()} has no column type") from exc
+        kind = field.dataType.simpleString()
+        raise SchemaMismatch(f"column {field.name!r}: no column type holds {kind}") from exc
 
 
 def staged_columns(frame: StructType, schema: Schema, operation: str) -> tuple[tuple[str, str], ...]:
@@ -85,7 +84,7 @@ def staged_columns(frame: StructType, schema: Schema, operation: str) -> tuple[t
             raise SchemaMismatch(f"column {field.name!r} is twice in the DataFrame; drop or rename one")
         if operation == APPLY and field.name == OP_COLUMN:
             if _arrow_type(field) != pa.string():
-                raise SchemaMismatch(f"column {OP_COLUMN!r} names the operation of each row; make it a string")
+                raise SchemaMismatch(f"column {OP_COLUMN!r} names each row's operation; make it a string")
             out.append((OP_COLUMN, "string"))
             continue
         column = schema.by_name.get(field.name)
@@ -99,7 +98,9 @@ def staged_columns(frame: StructType, schema: Schema, operation: str) -> tuple[t
                 f"key column {name!r} is missing in the DataFrame; the key is {', '.join(schema.key_names)}"
             )
     if operation == APPLY and OP_COLUMN not in names:
-        raise SchemaMismatch(f'operation "apply" needs a string column {OP_COLUMN!r} with each row\'s operation')
+        raise SchemaMismatch(
+            f'operation "apply" needs a string column {OP_COLUMN!r}: the operation of each row'
+        )
     _check_given(set(names), schema, operation)
     return tuple(out)
 
@@ -137,8 +138,8 @@ def _check_type(field: StructField, type_: ColumnType) -> None:
         cast(pa.array([], source), type_, field.name)
     except SchemaMismatch:
         raise SchemaMismatch(
-            f"column {field.name!r} is {type_} ({spark_type(type_).simpleString()} in Spark), the DataFrame has "
-            f"{field.dataType.simpleString()}; cast it"
+            f"column {field.name!r} is {type_} ({spark_type(type_).simpleString()} in Spark), "
+            f"the DataFrame has {field.dataType.simpleString()}; cast it"
         ) from None
 
 
@@ -170,8 +171,8 @@ def projected(schema: Schema, wanted: StructType) -> list[str]:
         have = spark_type(column.type)
         if have != field.dataType:
             raise SchemaMismatch(
-                f"column {field.name!r} is read as {have.simpleString()}, not {field.dataType.simpleString()}; "
-                "leave .schema() out and cast afterwards"
+                f"column {field.name!r} is read as {have.simpleString()}, "
+                f"not {field.dataType.simpleString()}; leave .schema() out and cast afterwards"
             )
         if column.nullable and not field.nullable:
             raise SchemaMismatch(f"column {field.name!r} may be NULL; the schema given says it is not")

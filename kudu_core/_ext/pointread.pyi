@@ -1,0 +1,51 @@
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kudu_core._ext.rowcodec import RowShape
+
+class Elsewhere(Exception): ...
+
+class PointColumn:
+    def __init__(
+        self,
+        load: Callable[[int], tuple[Any, Any]],
+        page_count: int,
+        stored_width: int,
+        words: tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]] | None = None,
+    ) -> None: ...
+
+class PointFile:
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def can_find(self) -> bool: ...
+    @property
+    def pages(self) -> int: ...
+    def __init__(
+        self,
+        rows: int,
+        columns: dict[int, PointColumn],
+        keys: Sequence[tuple[PointColumn, int, int, int]] | None,
+        encoded: PointColumn | None,
+        index: tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]] | None,
+        bloom: npt.NDArray[np.uint8] | None,
+    ) -> None: ...
+    def may_contain(self, hash: int) -> bool: ...
+    def find(self, key: bytes, hash: int) -> int: ...
+    def find_many(
+        self,
+        data: bytes | memoryview | npt.NDArray[np.uint8],  # const uint8_t[::1]
+        offsets: npt.NDArray[np.int64],  # const int64_t[::1]
+        hashes: npt.NDArray[np.uint64],  # const uint64_t[::1]
+    ) -> npt.NDArray[np.int64]: ...
+    def row(self, row: int, shape: RowShape) -> dict[str, Any]: ...
+    def cells(
+        self,
+        column_id: int,
+        rows: npt.NDArray[np.int64],  # const int64_t[::1]
+    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32] | None, npt.NDArray[np.uint8] | None] | None: ...
+    def forget(self, place: Any) -> bool: ...
+    def close(self) -> None: ...

@@ -1,0 +1,109 @@
+"""The compiled codec of single rows, set up for the columns of a schema.
+
+What it cannot do exactly as ``keycodec`` and ``values`` do, it leaves to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from kudu_core._ext.rowcodec import TAGS, KeyEncoder, RowShape, RowWriter
+from kudu_core.common import values
+from kudu_core.common.types import (
+    KIND_BINARY,
+    KIND_BOOL,
+    KIND_DECIMAL,
+    KIND_FLOAT,
+    KIND_UNSIGNED,
+    ColumnType,
+)
+
+if TYPE_CHECKING:
+    from kudu_core.common.schema import Schema, StoredColumn
+
+_SHAPES_KEPT = 64
+
+
+class RowCodec:
+    """Keys, rows and records of one schema version, one at a time.  Thread safe."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._shapes: dict[tuple[int, ...], RowShape] = {}
+        self.all = row_shape(schema.columns)
+        """The shape of rows of every column."""
+        keys = schema.key_columns
+        self.keys = KeyEncoder(
+            schema.key_names, [tag(c.type) for c in keys], [c.type.width for c in keys]
+        )
+
+    def shape(self, columns: Sequence[StoredColumn]) -> RowShape:
+        """How rows of these columns become dicts."""
+        if columns is self._schema.columns:
+            return self.all
+        ids = tuple([column.id for column in columns])
+        found = self._shapes.get(ids)
+        if found is None:
+            if len(self._shapes) >= _SHAPES_KEPT:
+                self._shapes.clear()
+            found = self._shapes[ids] = row_shape(columns)
+        return found
+
+    @cached_property
+    def writer(self) -> RowWriter:
+        """Dicts to cells in the order of the columns, and cells to records."""
+        keys = set(self._schema.key_ids)
+        return RowWriter(
+            [(c.name, c.id, tag(c.type), c.type.width, c.nullable) for c in self._schema.columns],
+            [self._schema.columns.index(c) for c in self._schema.key_columns],
+            [
+                _default(c) if c.id not in keys and (c.nullable or c.write_default is not None) else Ellipsis
+                for c in self._schema.columns
+            ],
+        )
+
+
+def row_shape(columns: Sequence[StoredColumn]) -> RowShape:
+    """How rows of these columns become dicts."""
+    return RowShape(
+        [c.name for c in columns],
+        [c.id for c in columns],
+        [tag(c.type) for c in columns],
+        [_decoder(c.type) for c in columns],
+        [None if c.read_default is None else values.exact(c.type, c.read_default) for c in columns],
+    )
+
+
+def tag(type_: ColumnType) -> int:
+    """How the kernel makes values of the type's cells."""
+    if type_.kind == KIND_BINARY:
+        return TAGS["text"] if type_.is_string else TAGS["bytes"]
+    if type_.kind == KIND_DECIMAL:
+        return TAGS["other"]
+    if type_.kind == KIND_FLOAT:
+        return TAGS["float"]
+    if type_.kind == KIND_BOOL:
+        return TAGS["bool"]
+    if type_.is_date:
+        return TAGS["date"]
+    if type_.is_timestamp:
+        return TAGS["time"] if type_.arrow.tz is None else TAGS["time_utc"]
+    return TAGS["unsigned" if type_.kind == KIND_UNSIGNED else "signed"]
+
+
+def _decoder(type_: ColumnType) -> Callable[[bytes], Any]:
+    """The general path for one cell."""
+
+    def decode(raw: bytes) -> Any:
+        return values.python(type_, values.unpack(type_, raw))
+
+    return decode
+
+
+def _default(column: StoredColumn) -> bytes | None:
+    """The cell that an insert without the column stores."""
+    if column.write_default is None:
+        return None
+    return values.raw_bytes(column.type, column.write_default)

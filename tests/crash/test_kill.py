@@ -1,0 +1,170 @@
+"""kill -9 of a writing process at random moments, over and over on the same table.
+
+The children are forks of this process, which has imported everything; each opens the table itself, says
+through a pipe what it begins and what was acknowledged, and dies in the middle of something.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import select
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import kudu_core as kc
+from kudu_core.table.debug import SWITCH
+from tests.support.faults import checking
+from tests.support.history import SCHEMA, Batch, History, random_batch, send
+from tests.support.model import TableModel
+
+KEYS = range(3000)
+OPTIONS: dict[str, Any] = {
+    "maintenance": "background",
+    "ingest_threshold_rows": 400,
+    "flush_threshold_bytes": 64 << 10,
+    "flush_age_s": 0.05,
+    "rowset_target_bytes": 64 << 10,
+    "file_grace_s": 0.0,
+    "scan_threads": 1,
+}
+LONGEST_LIFE_S = 1.0
+
+
+@dataclass
+class Acknowledged:
+    """What the pipe has said."""
+
+    begun: int = -1
+    done: int = -1
+    timestamps: list[int] = field(default_factory=list)
+
+
+def batch_of(seed: int, number: int, model: TableModel) -> Batch:
+    """The same batch in the child, which sends it, and in the parent, which knows what must be there."""
+    rng = random.Random(f"{seed}-{number}")
+    low = rng.randrange(len(KEYS) - 300)
+    keys = rng.choice((KEYS, range(low, low + 300)))
+    rows = rng.choice((1, 3, 10, 100, 500))
+    return random_batch(rng, model, keys, rows, whole=rows > 10)
+
+
+def write_until_killed(path: str, seed: int, model: TableModel, durability: str, pipe: int) -> None:
+    """The child: never returns."""
+    with kc.open_table(path, "rw", options={"durability": durability}, timeout_s=10) as table:
+        os.write(pipe, b'{"open":1}\n')
+        number = 0
+        rng = random.Random(seed)
+        while True:
+            batch = batch_of(seed, number, model)
+            for operation, rows in batch:
+                model.call(operation, rows)
+            os.write(pipe, json.dumps({"begin": number}).encode() + b"\n")
+            result = send(table, batch)
+            os.write(pipe, json.dumps({"done": number, "ts": result.timestamp}).encode() + b"\n")
+            if rng.random() < 0.1:
+                table.flush()
+            number += 1
+
+
+def one_life(path: str, seed: int, history: History, durability: str, life_s: float) -> Acknowledged:
+    """Fork a writer, kill it after ``life_s`` seconds of writing, return what it had said."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:  # nothing of pytest may run here
+        try:
+            os.close(reading)
+            os.environ[SWITCH] = str(int(seed % 4 == 0))
+            write_until_killed(path, seed, history.model, durability, writing)
+        except BaseException as error:  # noqa: BLE001  the parent tells it
+            os.write(writing, json.dumps({"error": repr(error)}).encode() + b"\n")
+        finally:
+            os._exit(1)
+    os.close(writing)
+    said = b""
+    try:
+        deadline = None
+        while True:
+            wait = 20.0 if deadline is None else deadline - time.monotonic()
+            if wait <= 0:
+                break
+            ready, _, _ = select.select([reading], [], [], wait)
+            if not ready:
+                assert deadline is not None, "the child did not open the table within 20 seconds"
+                break
+            some = os.read(reading, 1 << 16)
+            if not some:
+                break
+            said += some
+            if deadline is None and b"\n" in said:
+                deadline = time.monotonic() + life_s
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    while some := os.read(reading, 1 << 16):
+        said += some
+    os.close(reading)
+    heard = Acknowledged()
+    for line in said.splitlines():
+        message = json.loads(line)  # a line is one write to the pipe, so it is whole
+        assert "error" not in message, message["error"]
+        if "begin" in message:
+            heard.begun = message["begin"]
+        if "done" in message:
+            heard.done = message["done"]
+            heard.timestamps.append(message["ts"])
+    return heard
+
+
+def account(history: History, seed: int, heard: Acknowledged) -> None:
+    """Bring the history to what the child had said."""
+    for number in range(heard.begun + 1):
+        history.begin(batch_of(seed, number, history.model))
+        if number <= heard.done:
+            history.acknowledge(heard.timestamps[number])
+
+
+def cycle(path: str, seed: int, number: int, history: History, durability: str) -> int:
+    """One child's life and the look at what it left; returns how many batches were acknowledged."""
+    rng = random.Random(f"{seed}-{number}-{durability}")
+    life = seed * 1_000_003 + number
+    heard = one_life(path, life, history, durability, rng.uniform(0, LONGEST_LIFE_S))
+    account(history, life, heard)
+    for mode in rng.choice((("r", "rw"), ("rw",))):
+        seen = history.copy()
+        with checking(True):
+            table = kc.open_table(path, mode, options={"maintenance": "manual"}, timeout_s=10)
+        with table:
+            # A reader ends before an ingest that is in the log only; it may see the one in flight or not.
+            (history if mode == "rw" else seen).settle(table)
+            (history if mode == "rw" else seen).check(table, rng, past=2)
+            if mode == "rw" and rng.random() < 0.3:
+                table.flush()
+    return heard.done + 1
+
+
+@pytest.mark.parametrize("durability", ["sync", "group"])
+def test_kill(tmp_path: Path, durability: str, seed: int, long: bool) -> None:
+    path = str(tmp_path / "table")
+    kc.create_table(path, SCHEMA, "k", partition_by=kc.HashPartition(["k"], 3), options=OPTIONS).close()
+    pa.compute.field("k")  # everything that a child needs is imported now
+    history = History()
+    cycles = (200 if durability == "sync" else 50) if long else (6 if durability == "sync" else 2)
+    batches = 0
+    for number in range(cycles):
+        try:
+            batches += cycle(path, seed, number, history, durability)
+        except Exception as error:
+            error.add_note(f"cycle {number} of {durability}; run again with --seed={seed}")
+            raise
+        if len(history.writes) > 200:  # the oracle need not remember for ever
+            history = History(history.model)
+    assert batches > cycles, f"only {batches} batches in {cycles} lives"
+    print(f"{batches} batches acknowledged in {cycles} lives; seed {seed}")

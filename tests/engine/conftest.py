@@ -1,0 +1,57 @@
+"""Tables for the engine's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import kudu_core as kc
+
+SCHEMA = [
+    kc.Column("k", pa.int64()),
+    kc.Column("a", pa.int64()),
+    kc.Column("s", pa.string()),
+    kc.Column("must", pa.int32(), nullable=False, default=7),
+]
+"""A key, two columns that take NULL, and one that does not but has a default."""
+
+Make = Callable[..., kc.Table]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a test's table is."""
+    return tmp_path / "t"
+
+
+@pytest.fixture
+def make(path: Path) -> Iterator[Make]:
+    """``make(schema, key, *, partition_by=(), listener=None, **options)``; closed at the end.
+
+    Maintenance is manual and nothing is fsynced for each write unless a test wants it.
+    """
+    made: list[kc.Table] = []
+
+    def make_table(
+        schema: Any = None, key: Any = ("k",), *, partition_by: Any = (), at: Path | None = None, **options: Any
+    ) -> kc.Table:
+        settings = kc.Options(**{"maintenance": "manual", "durability": "none", **options})
+        table = kc.create_table(
+            at or path, schema or SCHEMA, list(key), partition_by=partition_by, options=settings
+        )
+        made.append(table)
+        return table
+
+    yield make_table
+    for table in made:
+        table.close()
+
+
+@pytest.fixture
+def table(make: Make) -> kc.Table:
+    """An empty table of ``SCHEMA``."""
+    return make()
