@@ -23,4 +23,4 @@ KUDU_CORE_SANITIZE=address,undefined KUDU_CORE_DEBUG=1 python setup.py -q build_
 LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" \
     ASAN_OPTIONS=detect_leaks=0:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
     PYTHONMALLOC=malloc PYTHONPATH="$copy" \
-    python -m pytest -q -p no:cacheprovider -p no:faulthandler "$@"
+    python -m pytest -q -p no:cacheprovider "$@"

@@ -10,7 +10,7 @@ nothing, and ``reserve`` covers it.  It knows neither types nor timestamps.
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from kudu_core._ext.bitmap cimport kc_bit, kc_bits_copy, kc_bits_count
@@ -342,6 +342,21 @@ cdef class AppendColumn:
             if self._first_null < 0:
                 self._first_null = self._count
         self._count += 1
+
+    def find_number(self, uint32_t number):
+        """The row that holds ``number`` in an ascending column of width 4, -1 where none does."""
+        cdef:
+            int64_t lower = 0, upper = self._count, middle
+            const uint32_t* numbers = <const uint32_t*>self._values_at
+        if self.width != 4:
+            raise ValueError(f"numbers of {self.width} bytes")
+        while lower < upper:
+            middle = (lower + upper) >> 1
+            if numbers[middle] < number:
+                lower = middle + 1
+            else:
+                upper = middle
+        return lower if lower < self._count and numbers[lower] == number else -1
 
     def cell(self, int64_t i):
         """The bytes of row ``i``, or None for a null; IndexError when there is no such row."""

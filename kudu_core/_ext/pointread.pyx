@@ -922,10 +922,10 @@ cdef class PointFile:
             Need need
             int64_t at = 0, found
             const uint8_t* data = <const uint8_t*>PyBytes_AS_STRING(key)
-        if self.f.bloom != NULL and not kc_point_bloom(self.f.bloom, self.f.bloom_blocks, hash):
-            return ABSENT
         if self.closed or not self.can_find:
             raise Elsewhere
+        if self.f.bloom != NULL and not kc_point_bloom(self.f.bloom, self.f.bloom_blocks, hash):
+            return ABSENT
         need.column = 0
         need.page = 0
         while True:

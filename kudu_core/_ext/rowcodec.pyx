@@ -63,6 +63,7 @@ cdef:
         MOST_COLUMNS = 32           # of a key
         KEY_ROOM = 1024             # bytes of a key; longer ones take the general path
         ROW_ROOM = 1 << 20          # bytes of a row, likewise
+        COLUMN_BYTES = 64           # no column of one row takes more beyond its string
         FIRST_DAY = -719162         # 0001-01-01
         LAST_DAY = 2932896          # 9999-12-31
     int64_t DAY_US = 86400 * <int64_t>1000000
@@ -452,8 +453,11 @@ cdef class RowWriter:
             self._columns[i].width = width
             self._columns[i].nullable = nullable
 
-    def cells(self, dict row not None):
-        """The row's cells, ``MISSING`` where it does not give one; None for the general path."""
+    def cells(self, dict row not None, Py_ssize_t room):
+        """The row's cells, ``MISSING`` where it does not give one; None for the general path.
+
+        So it is for a row that takes ``room`` bytes or more in columns of its own.
+        """
         cdef:
             list cells = [MISSING] * self.count
             Py_ssize_t i, size = 0, total = 0
@@ -480,7 +484,7 @@ cdef class RowWriter:
                     return None
                 total += size
                 cells[i] = PyBytes_FromStringAndSize(<char*>data, size)
-        return cells if total <= ROW_ROOM else None
+        return cells if total < ROW_ROOM and total + COLUMN_BYTES * self.count < room else None
 
     def payload(self, int op, uint32_t tablet_id, list cells not None):
         """The payload of a record with this one row: docs/format.md, "Record payloads".

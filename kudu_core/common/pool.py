@@ -74,6 +74,7 @@ class Pool:
     def submit(self, call: Callable[[], R]) -> Task[R]:
         """Have a worker make the call.  ``Closed`` after ``close`` and after a fork."""
         task = Task(call)
+        self._check()  # before the lock, which another thread may have held at a fork
         with self._lock:
             self._check()
             self._waiting += 1
@@ -103,8 +104,11 @@ class Pool:
                 if len(tasks) >= ahead:
                     yield tasks.popleft().result()
             while tasks:
+                self._check_process()
                 yield tasks.popleft().result()
         finally:
+            if self._pid != os.getpid():
+                tasks.clear()  # in the child of a fork nobody works on them
             for task in tasks:
                 task.cancel()
             for task in tasks:
@@ -132,9 +136,12 @@ class Pool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _check(self) -> None:
+    def _check_process(self) -> None:
         if self._pid != os.getpid():
             raise Closed("a pool of threads does not survive a fork; make a new one in the child")
+
+    def _check(self) -> None:
+        self._check_process()
         if self._closed:
             raise Closed("the pool of threads is closed")
 

@@ -72,13 +72,13 @@ class ChangeLog:
         self._columns: dict[int, _ColumnLog] = {}
         self._last = RowidMap()
         self._tree = BTreeU64()
-        self._in_tree = 0
         self.liveness_changes = 0
         """How many changes are DELETE or REINSERT."""
         self.update_counts: dict[int, int] = {}
         """Updates by column id."""
         self.first_ts: int | None = None
         self.last_ts = 0
+        self._newest_ts = 0
         self.frozen_at: int | None = None
         """The cut at which it stopped taking changes; None while active."""
 
@@ -88,7 +88,8 @@ class ChangeLog:
     @property
     def nbytes(self) -> int:
         logs = sum(
-            log.rowids.nbytes + log.numbers.nbytes + log.values.nbytes for log in self._columns.values()
+            log.rowids.nbytes + log.numbers.nbytes + log.values.nbytes
+            for log in list(self._columns.values())  # a copy: the writer may add one meanwhile
         )
         return (
             logs
@@ -112,6 +113,7 @@ class ChangeLog:
             return
         assert self.frozen_at is None, "a frozen store takes no changes"
         assert int(timestamps[0]) >= self.last_ts, "changes arrive in timestamp order"
+        self._newest_ts = int(timestamps[-1])  # first: see ``limit``
         rowids = np.ascontiguousarray(change.rowids, np.uint32)
         first = len(self._timestamps)
         numbers = np.arange(first, first + count, dtype=np.uint32)
@@ -126,7 +128,12 @@ class ChangeLog:
             self.update_counts[column_id] = self.update_counts.get(column_id, 0) + count
         self._rowids.append(rowids)
         self._ops.append(np.full(count, change.op, np.uint8))
-        self._before.append(self._last.exchange(rowids, first))
+        if int(timestamps[0]) == int(timestamps[-1]):
+            # No rowid twice.  In this order: whoever finds a change finds the one before it.
+            self._before.append(self._last.find(rowids))
+            self._last.exchange(rowids, first)
+        else:
+            self._before.append(self._last.exchange(rowids, first))
         if change.op in (DELETE, REINSERT):
             self.liveness_changes += count
         # Last: a reader finds a change by its timestamp.
@@ -135,8 +142,41 @@ class ChangeLog:
             self.first_ts = int(timestamps[0])
         self.last_ts = int(timestamps[-1])
 
+    def append_one(
+        self, ts: int, op: int, rowid: int, columns: Mapping[int, tuple[int, bytes | None]]
+    ) -> None:
+        """``append`` of one change; ``columns`` by id: (width, cell)."""
+        assert self.frozen_at is None, "a frozen store takes no changes"
+        assert ts >= self.last_ts, "changes arrive in timestamp order"
+        self._newest_ts = ts  # first: see ``limit``
+        number = len(self._timestamps)
+        for column_id, (width, cell) in columns.items():
+            log = self._columns.get(column_id)
+            if log is None:
+                log = _ColumnLog(width)
+            log.values.append_cell(cell)
+            log.rowids.append_one(rowid)
+            log.numbers.append_one(number)
+            self._columns[column_id] = log
+            self.update_counts[column_id] = self.update_counts.get(column_id, 0) + 1
+        self._rowids.append_one(rowid)
+        self._ops.append_one(op)
+        self._before.append_one(self._last.get(rowid))
+        self._last.exchange(np.array([rowid], np.uint32), number)
+        if op in (DELETE, REINSERT):
+            self.liveness_changes += 1
+        # Last: a reader finds a change by its timestamp.
+        self._timestamps.append_one(ts)
+        if self.first_ts is None:
+            self.first_ts = ts
+        self.last_ts = ts
+
     def limit(self, snapshot: int) -> int:
         """How many changes a snapshot sees: those numbered below the answer."""
+        # In this order: whoever sees a later change sees its timestamp too.
+        count = len(self._timestamps)
+        if self._newest_ts <= snapshot:
+            return count
         return int(np.searchsorted(self._timestamps.view(), np.uint64(snapshot), side="right"))
 
     def at(self, snapshot: int) -> MemoryDeltas:
@@ -175,6 +215,7 @@ class ChangeLog:
         out.liveness_changes = int((ops >= DELETE).sum())
         stamps = out._timestamps.view()
         out.first_ts, out.last_ts = int(stamps[0]), int(stamps[-1])
+        out._newest_ts = out.last_ts
         for column_id, log in self._columns.items():
             known = log.numbers.view()
             at = np.searchsorted(numbers, known)
@@ -201,6 +242,31 @@ class ChangeLog:
         """Whether no change of the row was ever appended."""
         return not len(self._timestamps) or self._last.get(rowid) == NONE
 
+    def row(self, rowid: int, limit: int) -> tuple[bool | None, dict[int, bytes | None]]:
+        """What the changes below ``limit`` leave of one row.
+
+        Whether it is present, None where no change says so, and the newest cells by column id.
+        """
+        present: bool | None = None
+        cells: dict[int, bytes | None] = {}
+        logs = list(self._columns.items())
+        number = self._last.get(rowid)
+        while number != NONE:
+            if number < limit:
+                op = self._ops.get(number)
+                if present is None and op >= DELETE:
+                    present = op == REINSERT
+                if op != DELETE:
+                    for column_id, log in logs:
+                        if column_id not in cells:
+                            at = log.numbers.find(number)
+                            if at >= 0:
+                                cells[column_id] = log.values.cell(at)
+                    if len(cells) == len(logs) and (present is not None or not self.liveness_changes):
+                        break
+            number = self._before.get(number)
+        return present, cells
+
     def chain(self, rowid: int, limit: int) -> list[int]:
         """Numbers below ``limit`` of one row's changes, oldest first."""
         numbers: list[int] = []
@@ -211,6 +277,8 @@ class ChangeLog:
                 numbers.append(number)
             if number >= len(before):  # appended after the view was taken
                 before = self._before.view()
+                if number >= len(before):
+                    return self._searched(np.array([rowid]), limit).tolist()
             number = int(before[number])
         numbers.reverse()
         return numbers
@@ -228,9 +296,17 @@ class ChangeLog:
             pieces.append(numbers[numbers < limit])
             if int(numbers.max()) >= len(before):  # appended after the view was taken
                 before = self._before.view()
+                if int(numbers.max()) >= len(before):
+                    return self._searched(rows, limit)
             numbers = before[numbers]
             numbers = numbers[numbers != NONE]
         return np.sort(np.concatenate(pieces)) if pieces else np.empty(0, np.uint32)
+
+    def _searched(self, rows: np.ndarray, limit: int) -> np.ndarray:
+        """The same without the chains, for a moment in which the writer has put a change into the map
+        and not yet into its chain."""
+        found: np.ndarray = np.flatnonzero(np.isin(self._rowids.view(0, limit), rows)).astype(np.uint32)
+        return found
 
     def in_rows(self, lower: int, upper: int, limit: int) -> np.ndarray:
         """Numbers below ``limit`` of the changes of rows ``[lower, upper)``, ascending, uint32."""
@@ -242,6 +318,11 @@ class ChangeLog:
         numbers = (keys & np.uint64(0xFFFFFFFF)).astype(np.uint32)
         return np.sort(numbers[numbers < limit])
 
+    @property
+    def _in_tree(self) -> int:
+        """How many changes the tree holds.  Its own count: an interrupt may come right after it is filled."""
+        return int(self._tree.count)
+
     def _fill_tree(self, limit: int) -> None:
         """Bring changes below ``limit`` into the tree keyed (rowid, change number)."""
         with self._tree.lock:
@@ -252,7 +333,6 @@ class ChangeLog:
             keys = (rowids.astype(np.uint64) << np.uint64(32)) | np.arange(first, limit, dtype=np.uint64)
             keys.sort()
             self._tree.insert_sorted(keys)
-            self._in_tree = limit
 
 
 class MemoryDeltas:

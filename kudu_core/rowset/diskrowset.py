@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -165,6 +166,11 @@ class DiskRowSet:
         live: np.ndarray = ~self.newest.dead[rowids]
         return live
 
+    def lives(self, row: int) -> bool:
+        """``is_live`` of one row."""
+        self._load_newest()
+        return self.newest.dead is None or not self.newest.dead[row]
+
     @property
     def dead_rows(self) -> int:
         self._load_newest()
@@ -198,6 +204,19 @@ class DiskRowSet:
         active.append(ts, change)
         if change.op == DELETE:
             self.newest.set(self.meta.rows, change.rowids, True)
+
+    def change_one(
+        self, ts: int, op: int, rowid: int, columns: Mapping[int, tuple[int, bytes | None]]
+    ) -> None:
+        """``change`` of one row; ``columns`` by id: (width, cell)."""
+        assert ts > self.meta.durable, "a change at or below D would be stored twice"
+        active = self.active
+        assert active is not None
+        if op == DELETE:
+            self._load_newest()
+        active.append_one(ts, op, rowid, columns)
+        if op == DELETE:
+            self.newest.set(self.meta.rows, np.array([rowid], np.int64), True)
 
     # ---- reading at a snapshot ----
 

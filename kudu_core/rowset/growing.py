@@ -72,6 +72,19 @@ class GrowingNumbers:
         raw: U8Array = np.ascontiguousarray(numbers, self._dtype).view(np.uint8)
         self._column.append(raw, None, None, None)
 
+    def append_one(self, number: int) -> None:
+        self._column.append_cell(number.to_bytes(self._width, "little"))
+
+    def get(self, row: int) -> int:
+        """One number."""
+        cell = self._column.cell(row)
+        assert cell is not None
+        return int.from_bytes(cell, "little")
+
+    def find(self, number: int) -> int:
+        """The row of a number in ascending uint32 numbers, -1 where it is not."""
+        return self._column.find_number(number)
+
     def view(self, lower: int = 0, upper: int | None = None) -> np.ndarray:
         """Numbers ``[lower, upper)``: a read-only view."""
         if upper is None:
@@ -101,6 +114,18 @@ class GrowingFlags:
             self._flags = grown
         self._flags[self._count : need] = flag
         self._count = need
+
+    def append_one(self, flag: int) -> None:
+        if self._count == len(self._flags):
+            self.append(1, flag)
+            return
+        self._flags[self._count] = flag
+        self._count += 1
+
+    def get(self, row: int) -> int:
+        """One flag."""
+        assert 0 <= row < self._count
+        return int(self._flags[row])
 
     @property
     def flags(self) -> np.ndarray:

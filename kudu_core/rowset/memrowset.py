@@ -10,7 +10,7 @@ Knows nothing of logs or files.  Source: Kudu's MemRowSet (tablet/memrowset.h), 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import EllipsisType
 
 import numpy as np
@@ -37,7 +37,6 @@ class MemRowSet:
         self._inserted = GrowingNumbers(np.uint64)
         self._live = GrowingFlags()
         self._tree = BTree()
-        self._in_tree = 0
         self._last_insert_ts = 0
         self.changes = ChangeLog()
         self.frozen_at: int | None = None
@@ -68,7 +67,7 @@ class MemRowSet:
         """Append rows whose keys are in no entry yet.  ``block`` has every column of the schema."""
         assert self.frozen_at is None, "a frozen MemRowSet takes no inserts"
         count = block.rows
-        self._last_insert_ts = ts  # first: see ``find_one``
+        self._last_insert_ts = ts  # first: see ``rows_at``
         self._keys.append(keys.data, keys.offsets, hashes)
         for column_id, column in self._columns.items():
             column.append(block.columns[column_id])
@@ -83,6 +82,33 @@ class MemRowSet:
         if change.op in (DELETE, REINSERT):
             self._live.flags[change.rowids] = change.op == REINSERT
 
+    def insert_one(self, ts: int, key: bytes, key_hash: int, cells: Sequence[bytes | None]) -> None:
+        """``insert`` of one row; ``cells`` in the order of the schema's columns."""
+        assert self.frozen_at is None, "a frozen MemRowSet takes no inserts"
+        self._last_insert_ts = ts
+        self._keys.append_one(key, key_hash)
+        for column, cell in zip(self._columns.values(), cells, strict=True):
+            column.append_cell(cell)
+        self._live.append_one(1)
+        self._inserted.append_one(ts)
+
+    def change_one(
+        self, ts: int, op: int, rowid: int, columns: Mapping[int, tuple[int, bytes | None]]
+    ) -> None:
+        """``change`` of one row: UPDATE or DELETE; ``columns`` by id: (width, cell)."""
+        assert op != REINSERT
+        self.changes.append_one(ts, op, rowid, columns)
+        if op == DELETE:
+            self._live.flags[rowid] = 0
+
+    def find_newest(self, key: bytes, key_hash: int) -> int:
+        """``locate`` of one key."""
+        return self._keys.find(key, key_hash, len(self._inserted))
+
+    def lives(self, ordinal: int) -> bool:
+        """``is_live`` of one row."""
+        return self._live.get(ordinal) != 0
+
     def locate(self, keys: EncodedKeys, hashes: np.ndarray) -> np.ndarray:
         """Ordinal of each key's entry, live or dead, (n,) int64, -1 where there is none."""
         return self._keys.lookup(keys.data, keys.offsets, hashes, len(self._inserted))
@@ -95,6 +121,10 @@ class MemRowSet:
     # ---- reading ----
 
     def rows_at(self, snapshot: int) -> int:
+        # In this order: whoever sees a row of a later insert sees that insert's timestamp too.
+        rows = len(self._inserted)
+        if self._last_insert_ts <= snapshot:
+            return rows
         return int(np.searchsorted(self._inserted.view(), np.uint64(snapshot), side="right"))
 
     def at(self, snapshot: int) -> MemRowsAt:
@@ -102,11 +132,7 @@ class MemRowSet:
 
     def find_one(self, key: bytes, key_hash: int, snapshot: int) -> int:
         """Ordinal of a key's entry among the rows that a snapshot sees, -1 where there is none."""
-        # In this order: whoever sees a row of a later insert sees that insert's timestamp too.
-        rows = len(self._inserted)
-        if self._last_insert_ts > snapshot:
-            rows = self.rows_at(snapshot)
-        return self._keys.find(key, key_hash, rows)
+        return self._keys.find(key, key_hash, self.rows_at(snapshot))
 
     def cells_of(self, ordinal: int, column_ids: Sequence[int]) -> list[bytes | None | EllipsisType]:
         """Base cells of one row as bytes, None for NULL, ``...`` for a column that is not stored."""
@@ -134,6 +160,11 @@ class MemRowSet:
         data, offsets = self._keys.keys(0, rows)
         return EncodedKeys(data, offsets)
 
+    @property
+    def _in_tree(self) -> int:
+        """How many rows the tree holds.  Its own count: an interrupt may come right after it is filled."""
+        return int(self._tree.count)
+
     def ordered(self, lower: bytes | None, upper: bytes | None, rows: int) -> np.ndarray:
         """Ordinals below ``rows`` with ``lower <= key < upper``, in key order, uint32."""
         data, offsets = self._keys.keys(0, rows)
@@ -142,7 +173,6 @@ class MemRowSet:
             if first < rows:
                 order = keys_kernel.sort(data, offsets[first : rows + 1])
                 self._tree.insert_sorted(data, offsets, (order + first).astype(np.uint32))
-                self._in_tree = rows
             # The tree may hold newer ordinals than this reader's: the arena must cover them.
             data, offsets = self._keys.keys(0, max(rows, self._in_tree))
             return self._tree.range(data, offsets, lower, upper, rows)

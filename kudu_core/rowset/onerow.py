@@ -1,8 +1,9 @@
 """One row of one rowset at one snapshot, by its key: the row path beside ``RowsAt``.
 
-Where the rowset has no change of the row that the snapshot sees, the row is read from its base
-alone, in compiled code.  Where it has, ``RowsAt`` says whether the row lives and what its changed columns
-hold.  ``Elsewhere`` and ``PageError`` pass through: the caller then asks ``RowsAt`` for all of it.
+The row is read from the base in compiled code, and what memory holds of its changes is laid over it.
+Where files have changes that the snapshot may see, ``RowsAt`` says whether the row lives and what its
+changed columns hold.  ``Elsewhere`` and ``PageError`` pass through: the caller then asks ``RowsAt`` for
+all of it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from kudu_core._ext.rowcodec import RowShape
 from kudu_core.common.schema import StoredColumn
 from kudu_core.rowset.changelog import ChangeLog
+from kudu_core.rowset.deltastore import DeltaStore
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.memrowset import MemRowSet
 from kudu_core.rowset.reading import RowsAt
@@ -34,12 +36,8 @@ def memory_row(
     ordinal = memory.find_one(key, key_hash, snapshot)
     if ordinal < 0:
         return None
-    if memory.changes.untouched(ordinal):
-        return shape.row(memory.cells_of(ordinal, shape.ids))
-    seen = memory.at(snapshot)
-    if not _lives(seen, ordinal):
-        return None
-    return _patched(shape.row(memory.cells_of(ordinal, shape.ids)), seen, ordinal, shape, columns)
+    out = shape.row(memory.cells_of(ordinal, shape.ids))
+    return _changed(out, (memory.changes,), ordinal, snapshot, shape)
 
 
 def disk_row(
@@ -58,26 +56,41 @@ def disk_row(
     row = points.find(key, key_hash)
     if row < 0:
         return None
-    if meta.max_insert_ts <= snapshot and not _may_change(rowset, row, snapshot):
-        return points.row(row, shape)
+    if meta.max_insert_ts <= snapshot and not _may_change_on_disk(rowset, snapshot):
+        return _changed(points.row(row, shape), rowset.memory_stores, row, snapshot, shape)
     seen = rowset.at(snapshot)
     if seen is None or not _lives(seen, row):
         return None
     return _patched(points.row(row, shape), seen, row, shape, columns)
 
 
-def _may_change(rowset: DiskRowSet, row: int, snapshot: int) -> bool:
-    """Whether some store may hold a change of the row that the snapshot sees, or has to undo."""
-    for store in rowset.redo:
-        if isinstance(store, ChangeLog):
-            if not store.untouched(row):
-                return True
-        elif store.ref.min_ts <= snapshot:
+def _may_change_on_disk(rowset: DiskRowSet, snapshot: int) -> bool:
+    """Whether some file holds changes that the snapshot sees, or has to undo."""
+    for redo in rowset.redo:
+        if isinstance(redo, DeltaStore) and redo.ref.min_ts <= snapshot:
             return True
     for undo in rowset.undo:
         if undo.ref.max_ts > snapshot:
             return True
     return False
+
+
+def _changed(
+    out: Row, logs: Sequence[ChangeLog], row: int, snapshot: int, shape: RowShape
+) -> Row | None:
+    """The row with what changes in memory, oldest store first, make of it; None where it is dead."""
+    present: bool | None = None
+    for log in logs:
+        if log.untouched(row):
+            continue
+        lives, cells = log.row(row, log.limit(snapshot))
+        if lives is not None:
+            present = lives
+        if cells:
+            for index, column_id in enumerate(shape.ids):
+                if column_id in cells:
+                    out[shape.names[index]] = shape.value(index, cells[column_id])
+    return out if present is not False else None
 
 
 def _lives(seen: RowsAt, row: int) -> bool:

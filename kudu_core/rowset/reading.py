@@ -106,10 +106,15 @@ class RowsAt(ABC):
         return live
 
     def live_cells(self, rows: np.ndarray) -> np.ndarray:
-        """Whether single rows, (n,) int64 without repeats, are present at the snapshot, (n,) bool."""
-        live = np.ones(len(rows), np.uint8)
+        """Whether single rows, (n,) int64, are present at the snapshot, (n,) bool."""
         if not len(rows):
-            return live.view(np.bool_)
+            return np.zeros(0, bool)
+        if len(rows) > 1 and any(view.changes_liveness() for view in self.views):
+            distinct, back = np.unique(rows, return_inverse=True)
+            if len(distinct) < len(rows):
+                found: np.ndarray = self.live_cells(distinct)[back.reshape(-1)]
+                return found
+        live = np.ones(len(rows), np.uint8)
         for view in self.views:
             if view.changes_liveness():
                 changed = view.liveness_of(rows)

@@ -45,7 +45,7 @@ def cuts(rows: OrderedRows, target_bytes: int) -> Iterator[tuple[int, int]]:
     if not rows.rows:
         return
     decoded = sum(c.nbytes for c in rows.columns.values()) + int(rows.keys.offsets[-1] - rows.keys.offsets[0])
-    pieces = max(1, -(-decoded // (target_bytes * DECODED_SHARE)))
+    pieces = min(rows.rows, max(1, -(-decoded // (target_bytes * DECODED_SHARE))))
     edges = np.linspace(0, rows.rows, pieces + 1).astype(np.int64)
     yield from zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
 

@@ -39,6 +39,8 @@ def create(
     ------
     TableExists
         There is a table, a file, or a directory with anything else in it; nothing was changed.
+    Locked
+        Another process makes a table there at this moment.
     """
     _check_free(fs, path)
     partitions = PartitionSchema.make(schema, partition_by)
@@ -53,19 +55,23 @@ def create(
     parent = path.rsplit("/", 1)[0] or "/"
     fs.mkdir(path, exist_ok=True)
     fs.sync_dir(parent)
-    for name in PARTS[1:]:
-        if fs.exists(f"{path}/{name}"):
-            fs.rmtree(f"{path}/{name}")
-        fs.mkdir(f"{path}/{name}")
-    log = Log.create(fs, f"{path}/wal", state.uuid, state.epoch, clock=clock)
-    log.close()
-    for entry in state.tablets:
-        new_tablet_directory(fs, path, state.uuid, entry.id, state.epoch)
-    fs.sync_dir(f"{path}/tablets")
-    if not fs.exists(f"{path}/LOCK"):
-        fs.create(f"{path}/LOCK").close()
-    fs.sync_dir(path)
-    fs.replace_file(f"{path}/TABLE", state.to_bytes())
+    lease = fs.lease(f"{path}/LOCK")  # makes the file
+    lease.try_acquire()
+    try:
+        _check_free(fs, path)  # again: another process may have made the table meanwhile, and written to it
+        for name in PARTS[1:]:
+            if fs.exists(f"{path}/{name}"):
+                fs.rmtree(f"{path}/{name}")
+            fs.mkdir(f"{path}/{name}")
+        log = Log.create(fs, f"{path}/wal", state.uuid, state.epoch, clock=clock)
+        log.close()
+        for entry in state.tablets:
+            new_tablet_directory(fs, path, state.uuid, entry.id, state.epoch)
+        fs.sync_dir(f"{path}/tablets")
+        fs.sync_dir(path)
+        fs.replace_file(f"{path}/TABLE", state.to_bytes())
+    finally:
+        lease.release()
 
 
 def new_tablet_directory(fs: FileSystem, path: str, table_uuid: bytes, tablet_id: int, epoch: int) -> None:

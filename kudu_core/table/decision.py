@@ -351,9 +351,10 @@ def row_errors(table: pa.Table) -> RowErrors:
     counts = table["code"].value_counts().to_pylist()
     summary = ", ".join(f"{c['counts']} {c['values']}" for c in counts)
     shown = table.slice(0, ERRORS_SHOWN)
+    rows, codes = shown["row"].to_pylist(), shown["code"].to_pylist()
     examples = "; ".join(
         f"row {row} {code} {_key_text(key)}"
-        for row, code, key in zip(shown["row"].to_pylist(), shown["code"].to_pylist(), shown["key"], strict=True)
+        for row, code, key in zip(rows, codes, shown["key"], strict=True)
     )
     return RowErrors(
         f"{table.num_rows} rows were refused ({summary}); nothing was applied. First: {examples}. "

@@ -130,6 +130,14 @@ class Engine:
     def poison(self, error: BaseException) -> None:
         self.log.poison(error)
 
+    def poison_if_owing(self, error: BaseException) -> None:
+        """Poison if this thread's record is in the log and not applied.
+
+        Asked of the log and not of what ``append`` returned: an interrupt may come between the two.
+        """
+        if threading.get_ident() in list(self.log._in_flight.values()):
+            self.log.poison(error)
+
     def check_poisoned(self) -> None:
         self.log.raise_if_poisoned()
 
@@ -219,6 +227,10 @@ class Engine:
         limit = self.options.memory_limit_bytes
         if batch_bytes > limit:
             raise too_much(batch_bytes, limit)
+        self.note_memory(batch_bytes)
+
+    def note_memory(self, batch_bytes: int) -> None:
+        """Count a batch that memory takes in; a large sum wakes the flush lane."""
         with self._memory_mutex:
             self._memory_added += 2 * batch_bytes
             added = self._memory_added
@@ -255,6 +267,7 @@ class Engine:
         try:
             if self.maintenance is not None:
                 self.maintenance.close()
+            self._await_calls()
             if self._log is not None:
                 end = self._log.close()
                 if end is not None:
@@ -276,6 +289,15 @@ class Engine:
                 self.tail.close()
             if self.lease is not None:
                 self.lease.release()
+
+    def _await_calls(self) -> None:
+        """Let calls of other threads that write come to their end; those after them find it closed.
+
+        Nothing may be appended behind the log's last fsync, nor a file written without the lease.
+        """
+        for tablet in self.tablets:
+            with tablet.flush_lane, tablet.mutex:
+                tablet.is_closed = True
 
     def retire(self) -> None:
         """A reader's engine after ``refresh``: scans that hold its files read on, nothing else does."""

@@ -7,6 +7,7 @@ nobody holds any more, or that is open when the interpreter ends, is closed clea
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,16 @@ _open: weakref.WeakSet[Engine] = weakref.WeakSet()
 def watch(handle: Any, engine: Engine) -> weakref.finalize[Any, Any]:
     """Close ``engine`` when ``handle`` is collected or the interpreter ends."""
     _open.add(engine)
-    return weakref.finalize(handle, engine.close)
+    return weakref.finalize(handle, _close, engine)
+
+
+def _close(engine: Engine) -> None:
+    """Close what nobody holds any more."""
+    if threading.current_thread().name.startswith("kudu-"):
+        # The collector ran on a worker, which may hold the very locks that a close waits for.
+        threading.Thread(target=engine.close, name="close").start()
+    else:
+        engine.close()
 
 
 def _after_fork_in_child() -> None:

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kudu_core.errors import Closed, Fenced, Poisoned
+from kudu_core.errors import Closed, Fenced, Poisoned, RowErrors
+from kudu_core.events import IngestEnd
 from kudu_core.table.decision import Call, Prepared, decide, net_changes
 from kudu_core.table.result import WriteResult
 from kudu_core.table.state import Token
-from kudu_core.table.write import Txn, counts_of, live_of, refused, result_of, split_by_tablet
+from kudu_core.table.write import Txn, counts_of, live_of, newest_of, refused, result_of, split_by_tablet
 from kudu_core.tablet import ingest, records
 from kudu_core.tablet.apply import apply_changes, values_only
 from kudu_core.tablet.tablet import Tablet
@@ -40,6 +41,7 @@ class _Built:
     parts: list[ingest.Part]
     result: WriteResult
     counts: tuple[int, int, int, int]
+    committed: bool = False
 
 
 def ingest_calls(
@@ -50,23 +52,29 @@ def ingest_calls(
     staging = f"{engine.path}/staging/{job}"
     fs = engine.fs
     tablets = [tablet for tablet, _, _ in split_by_tablet(engine, prepared)]
-    with ExitStack() as lanes:
-        # Flushes wait: the set of rowsets stays what the resolution saw.
-        for tablet in tablets:
-            lanes.enter_context(tablet.flush_lane)
-        fs.mkdir(staging)
-        try:
-            for _ in range(OPTIMISTIC_TRIES):
-                done = _attempt(engine, prepared, tablets, staging, on_error, txn, locked=False)
-                if done is not None:
-                    break
-            else:
-                done = _attempt(engine, prepared, tablets, staging, on_error, txn, locked=True)
-            assert done is not None
-        finally:
-            _sweep(engine, staging)
-    engine.wait_visible(done.timestamp)
-    return done
+    started = engine.clock.monotonic_s()
+    try:
+        with ExitStack() as lanes:
+            # Flushes wait: the set of rowsets stays what the resolution saw.
+            for tablet in tablets:
+                lanes.enter_context(tablet.flush_lane)
+            engine.check_writable()
+            fs.mkdir(staging)
+            try:
+                for _ in range(OPTIMISTIC_TRIES):
+                    done = _attempt(engine, prepared, tablets, staging, on_error, txn, locked=False)
+                    if done is not None:
+                        break
+                else:
+                    done = _attempt(engine, prepared, tablets, staging, on_error, txn, locked=True)
+                assert done is not None
+            finally:
+                _sweep(engine, staging)
+    except RowErrors:
+        engine.wait_visible(newest_of(tablets))  # as every answer (W4)
+        raise
+    engine.wait_visible(done.result.timestamp)
+    return _told(engine, done, started)
 
 
 def ingest_collected(
@@ -78,11 +86,13 @@ def ingest_collected(
 ) -> WriteResult:
     """A ``where=`` write of many rows: collected and applied under every lane and mutex."""
     staging = f"{engine.path}/staging/ingest-{uuid.uuid4().hex}"
+    started = engine.clock.monotonic_s()
     with ExitStack() as held:
         for tablet in engine.tablets:
             held.enter_context(tablet.flush_lane)
         for tablet in engine.tablets:
             held.enter_context(tablet.mutex)
+        engine.check_writable()
         prepared = Prepared(engine.schema, engine.partitions, collect())
         tablets = [tablet for tablet, _, _ in split_by_tablet(engine, prepared)]
         engine.fs.mkdir(staging)
@@ -91,8 +101,24 @@ def ingest_collected(
         finally:
             _sweep(engine, staging)
     assert done is not None
-    engine.wait_visible(done.timestamp)
-    return done
+    engine.wait_visible(max(done.result.timestamp, newest_of(engine.tablets)))
+    return _told(engine, done, started)
+
+
+def _told(engine: Engine, done: _Built, started: float) -> WriteResult:
+    """The result, after the listener was told; nothing is held any more."""
+    if done.committed:
+        engine.tell(
+            IngestEnd(
+                elapsed_s=engine.clock.monotonic_s() - started,
+                tablets=len(done.parts),
+                rows=sum(done.counts[:3]),
+                rowsets_added=sum(len(part.rowsets) for part in done.parts),
+                output_bytes=sum(part.output_bytes for part in done.parts),
+                timestamp=done.result.timestamp,
+            )
+        )
+    return done.result
 
 
 def _attempt(
@@ -104,15 +130,15 @@ def _attempt(
     txn: Txn | None,
     *,
     locked: bool,
-) -> WriteResult | None:
+) -> _Built | None:
     """One try; None when a concurrent write took one of the keys."""
     with ExitStack() as mutexes:
         if locked:
             for tablet in tablets:
                 mutexes.enter_context(tablet.mutex)
-        built = _build(engine, prepared, staging, on_error, newest=locked)
+        built = _build(engine, prepared, staging, on_error, locked=locked)
         if not any(p.rowsets or p.deltas or p.by_key for p in built.parts) and txn is None:
-            return built.result
+            return built
         engine.fs.sync_dir(staging)
         with ExitStack() as held:
             for tablet in tablets:
@@ -123,24 +149,28 @@ def _attempt(
             if not locked and any(ingest.conflicts(part) for part in built.parts):
                 return None
             ts = commit_parts(engine, built.parts, prepared.schema.version, built.counts, txn)
-    return WriteResult(ts, *built.counts, errors=built.result.errors)
+    result = WriteResult(ts, *built.counts, errors=built.result.errors)
+    return _Built(built.parts, result, built.counts, committed=True)
 
 
-def _build(engine: Engine, prepared: Prepared, staging: str, on_error: str, *, newest: bool) -> _Built:
+def _build(engine: Engine, prepared: Prepared, staging: str, on_error: str, *, locked: bool) -> _Built:
     """Resolve against views at a cut of each tablet and write the files (G2)."""
     split = split_by_tablet(engine, prepared)
     homes: dict[int, tuple[np.ndarray, Homes]] = {}
     views: dict[int, tuple[View, int]] = {}
+    newest = engine.visible_ts
     for tablet, groups, batch in split:
         with tablet.mutex:
             view, cut = tablet.view, engine.log.cut()
+            newest = max(newest, tablet.newest_applied)
         views[tablet.id] = view, cut
-        home = locate_newest(view, batch) if newest else locate_at(view, batch, cut)[0]
+        home = locate_newest(view, batch) if locked else locate_at(view, batch, cut)[0]
         homes[tablet.id] = groups, home
     decided = decide(prepared, live_of(prepared, homes))
     errors = refused(prepared, decided, on_error)
     net = net_changes(prepared, decided)
-    undecided = bool(decided.ignored or len(decided.errors))
+    changed = len(net.insert_groups) + len(net.delete_groups) + sum(len(of) for _, of in net.updates)
+    undecided = bool(decided.ignored or len(decided.errors)) or changed < prepared.groups
     parts = []
     for tablet, groups, batch in split:
         home = homes[tablet.id][1]
@@ -167,7 +197,7 @@ def _build(engine: Engine, prepared: Prepared, staging: str, on_error: str, *, n
         part = ingest.build(tablet, view, cut, changes, staging)
         part.undecided = undecided
         parts.append(part)
-    return _Built(parts, result_of(decided, errors, engine.visible_ts), counts_of(decided))
+    return _Built(parts, result_of(decided, errors, newest), counts_of(decided))
 
 
 def _ascending(at: np.ndarray) -> bool:
@@ -201,8 +231,9 @@ def commit_parts(
     if txn is not None:
         payload.extra["txn"] = list(txn)
     log = engine.log
-    ts = log.append(KIND_INGEST, schema_version, records.encode(payload))
+    record = records.encode(payload)
     try:
+        ts = log.append(KIND_INGEST, schema_version, record)
         log.wait_durable(ts)
         for part in parts:
             ingest.install(
@@ -219,7 +250,7 @@ def commit_parts(
             engine.tokens[txn[0]] = Token(txn[1], ts, counts)
         log.applied(ts)
     except BaseException as exc:
-        log.poison(exc)
+        engine.poison_if_owing(exc)
         raise
     for part in parts:
         assert part.tablet.manifest is not None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Mapping
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.clock import Clock
@@ -47,7 +48,7 @@ def _log_options(options: Options) -> LogOptions:
 def open_for_writing(
     fs: FileSystem,
     path: str,
-    options: Options | None,
+    options: Options | Mapping[str, Any] | None,
     timeout_s: float,
     clock: Clock,
     listener: EventListener | None,
@@ -67,7 +68,7 @@ def open_for_writing(
 def _open_locked(
     fs: FileSystem,
     path: str,
-    options: Options | None,
+    options: Options | Mapping[str, Any] | None,
     clock: Clock,
     listener: EventListener | None,
     lease: Any,
@@ -132,7 +133,7 @@ def _open_locked(
     for record in tail.records():  # O5
         if record.ts > tail.through:
             replay.apply(record)
-            engine.reserve(len(record.payload))
+            engine.note_memory(len(record.payload))
     context.cut = log.cut
     for tablet in tablets:
         # Else a reader, after a crash of this process, would end before an ingest that replay installed.
@@ -147,8 +148,6 @@ def _open_locked(
     _sweep_staging(engine)
     if debug.is_on():
         invariants.check_open(tablets, log, floor=engine.pins.floor, through=tail.through)
-    if engine.options.maintenance == "background":
-        engine.maintenance.start()
     engine.tell(
         TableOpened(
             elapsed_s=clock.monotonic_s() - started,
@@ -159,6 +158,8 @@ def _open_locked(
             orphans_deleted=orphans,
         )
     )
+    if engine.options.maintenance == "background":
+        engine.maintenance.start()  # last: whatever fails before leaves no thread that writes
     return engine
 
 
@@ -210,8 +211,9 @@ def _sweep_staging(engine: Engine) -> None:
     oldest = engine.clock.now_us() / 1e6 - engine.options.staging_grace_s
     for name in engine.fs.listdir(root):
         own = name.startswith("ingest-")  # its writer held the lease, and is gone
-        if own or engine.fs.stat(f"{root}/{name}").mtime_s < oldest:
-            engine.fs.rmtree(f"{root}/{name}")
+        with suppress(OSError):  # somebody may write or remove it at this moment: at another open, then
+            if own or engine.fs.stat(f"{root}/{name}").mtime_s < oldest:
+                engine.fs.rmtree(f"{root}/{name}")
 
 
 # ---- reading ----
@@ -220,7 +222,7 @@ def _sweep_staging(engine: Engine) -> None:
 def open_for_reading(
     fs: FileSystem,
     path: str,
-    options: Options | None,
+    options: Options | Mapping[str, Any] | None,
     clock: Clock,
     listener: EventListener | None,
 ) -> Engine:
@@ -258,7 +260,11 @@ class _Moved(Exception):
 
 
 def _read_once(
-    fs: FileSystem, path: str, options: Options | None, clock: Clock, listener: EventListener | None
+    fs: FileSystem,
+    path: str,
+    options: Options | Mapping[str, Any] | None,
+    clock: Clock,
+    listener: EventListener | None,
 ) -> tuple[Engine, int]:
     # R1: the log's segments first, then TABLE, then manifests; so nothing can fall between.
     alive = fs.lease(f"{path}/LOCK").holder() is not None

@@ -12,7 +12,8 @@ class Pins:
     """Pinned timestamps of this process and the horizon below which history may be gone."""
 
     def __init__(self, floor: int) -> None:
-        self._mutex = threading.Lock()
+        # Re-entrant: the collector may release a forgotten scan in the middle of ``pin``.
+        self._mutex = threading.RLock()
         self._pinned: Counter[int] = Counter()
         self.floor = floor
 

@@ -75,8 +75,9 @@ def resolve(engine: Engine, at: Any) -> int:
         return engine.visible_ts
     if isinstance(at, Snapshot):
         at._check()
-        return at.timestamp
-    if isinstance(at, datetime):
+        # Looked at like any other: it may be of another table, or of before a refresh.
+        wanted = at.timestamp
+    elif isinstance(at, datetime):
         wanted = _of_datetime(at)
     elif isinstance(at, int) and not isinstance(at, bool):
         wanted = at

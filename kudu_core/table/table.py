@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,10 +32,11 @@ from kudu_core.table.decision import Call, check_on_error
 from kudu_core.table.fork import watch
 from kudu_core.table.open import open_for_reading, open_for_writing
 from kudu_core.table.result import WriteResult
+from kudu_core.table.rows import write_row
 from kudu_core.table.scan import Scan, ScanPlan, check_batch_rows
 from kudu_core.table.snapshots import Snapshot, resolve
 from kudu_core.table.stats import layout, stats
-from kudu_core.table.tokens import ScanToken, make_tokens, plan_of
+from kudu_core.table.tokens import ScanToken, check_token, make_tokens, plan_of
 from kudu_core.table.where import where_calls
 from kudu_core.table.write import check_txn, write_calls
 
@@ -135,7 +137,7 @@ def open_table(
     fs, root, clock = _fs or PosixFileSystem(), _path(path), _clock or Clock()
     if mode not in ("r", "rw"):
         raise InvalidArgument(f'mode is "r" or "rw", not {mode!r}')
-    settings = _options(options)
+    settings = _overrides(options)
 
     def reader() -> Engine:
         return open_for_reading(fs, root, settings, clock, listener)
@@ -156,6 +158,7 @@ class Table:
         self._engine = engine
         self._reopen = reopen
         self._watch = watch(self, engine)
+        self._refreshing = threading.Lock()
 
     # ---- what it is ----
 
@@ -307,6 +310,10 @@ class Table:
         engine = self._opened_for_writing()
         check_on_error(on_error)
         token = check_txn(txn)
+        if token is None and type(data) is list and len(data) == 1 and type(data[0]) is dict:
+            done = write_row(engine, operation, data[0])
+            if done is not None:
+                return done
         calls = conform_calls(engine.schema, operation, data)
         if not calls and token is None:
             return WriteResult(engine.visible_ts)
@@ -396,6 +403,7 @@ class Table:
     def scan_token(self, token: ScanToken) -> Scan:
         """The scan of one share.  A reader that is behind the token's snapshot refreshes first."""
         engine = self._opened()
+        check_token(token)
         if self._reopen is not None and token.timestamp > engine.visible_ts:
             self.refresh()
             engine = self._engine
@@ -461,13 +469,16 @@ class Table:
         engine = self._opened()
         if self._reopen is None:
             return
-        fresh = self._reopen()
-        fresh.pool, engine.pool = engine.pool, fresh.pool
-        fresh.pins = engine.pins
-        fresh.pins.floor = max(fresh.pins.floor, fresh.read_oldest_ts)
-        self._engine = fresh
-        self._watch = watch(self, fresh)
-        engine.retire()
+        with self._refreshing:  # two at once would leave one engine behind, or go back in time
+            engine = self._opened()
+            fresh = self._reopen()
+            fresh.pool, engine.pool = engine.pool, fresh.pool
+            fresh.pins = engine.pins
+            fresh.pins.floor = max(fresh.pins.floor, fresh.read_oldest_ts)
+            self._engine = fresh
+            self._watch.detach()  # or it would keep the old engine and its files
+            self._watch = watch(self, fresh)
+            engine.retire()
 
     def stats(self, by: str = "table") -> pa.Table:
         """Sizes and counts by "table", "tablet", "rowset" or "column"."""
@@ -515,6 +526,12 @@ def _options(options: Options | Mapping[str, Any] | None) -> Options | None:
     if options is None or isinstance(options, Options):
         return options
     return Options().overridden(options)
+
+
+def _overrides(options: Options | Mapping[str, Any] | None) -> Options | Mapping[str, Any] | None:
+    """Checked, and a mapping kept as one: what it names counts also where that is the default."""
+    _options(options)
+    return options
 
 
 def _choice(name: str, value: str, operation: str) -> str:

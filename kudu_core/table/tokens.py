@@ -45,8 +45,12 @@ class ScanToken:
 
 def make_tokens(engine: Engine, plan: ScanPlan, snapshot: int, target_rows: int) -> list[ScanToken]:
     """Cut a scan into shares of about ``target_rows`` rows, never across tablets."""
-    if not target_rows >= 1:
+    if isinstance(target_rows, bool) or not isinstance(target_rows, int) or target_rows < 1:
         raise InvalidArgument(f"target_rows is a whole number from 1, not {target_rows!r}")
+    if engine.writer:
+        # Others read what is durable.  The same rows: nothing lies, or will, between W and the snapshot.
+        engine.log.wait_durable(snapshot)
+        snapshot = min(snapshot, engine.log.committed_ts)
     where = None if plan.filter is None else expression_bytes(plan.filter.expression)
     tokens = []
     for tablet in prune_tablets(engine, plan.filter, plan.lower, plan.upper):
@@ -107,6 +111,11 @@ def expression_from(data: bytes) -> Any:
     import pyarrow.compute as pc
 
     return pc.Expression._deserialize(pa.py_buffer(data))
+
+
+def check_token(token: object) -> None:
+    if not isinstance(token, ScanToken):
+        raise InvalidArgument(f"scan_token takes what scan_tokens made, not {token!r}")
 
 
 def plan_of(engine: Engine, token: ScanToken) -> tuple[tuple[str, ...], Any]:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from kudu_core.common.rowblock import RowBlock
-from kudu_core.errors import InvalidArgument, MemoryLimit
+from kudu_core.errors import InvalidArgument, MemoryLimit, RowErrors
 from kudu_core.table.decision import (
     Call,
     Decided,
@@ -65,16 +65,21 @@ def write_calls(
             if collect is None and engine.wants_ingest(prepared):
                 return ingest.ingest_calls(engine, prepared, on_error=on_error, txn=txn)
             tablets = engine.tablets if collect is not None else _touched(engine, prepared)
-            with ExitStack() as mutexes:
-                for tablet in tablets:
-                    mutexes.enter_context(tablet.mutex)
-                if engine.schema.version != prepared.schema.version:
-                    continue  # ALTER was faster: the rows must be encoded anew (W2)
-                if collect is not None:
-                    prepared = Prepared(engine.schema, engine.partitions, collect())
-                    if engine.wants_ingest(prepared):
-                        break  # too much for the log: once more, with the flush lanes
-                result, ts = _write_locked(engine, prepared, on_error, txn)
+            try:
+                with ExitStack() as mutexes:
+                    for tablet in tablets:
+                        mutexes.enter_context(tablet.mutex)
+                    if engine.schema.version != prepared.schema.version:
+                        continue  # ALTER was faster: the rows must be encoded anew (W2)
+                    if collect is not None:
+                        prepared = Prepared(engine.schema, engine.partitions, collect())
+                        if engine.wants_ingest(prepared):
+                            break  # too much for the log: once more, with the flush lanes
+                    result, ts = _write_locked(engine, prepared, tablets, on_error, txn)
+            except RowErrors:
+                # W4: a refusal, too, may rest on records that are not durable yet.
+                engine.wait_visible(newest_of(tablets))
+                raise
             engine.wait_visible(ts)
             return result
         assert collect is not None
@@ -82,7 +87,7 @@ def write_calls(
 
 
 def _write_locked(
-    engine: Engine, prepared: Prepared, on_error: str, txn: Txn | None
+    engine: Engine, prepared: Prepared, tablets: Sequence[Tablet], on_error: str, txn: Txn | None
 ) -> tuple[WriteResult, int]:
     """Under the mutexes of the tablets: decide, log, apply.  Returns the timestamp to wait for."""
     engine.check_writable()
@@ -92,23 +97,28 @@ def _write_locked(
     net = net_changes(prepared, decided)
     if net.empty and txn is None:
         # W4: nothing to log; the answer may rest on records that are not visible yet.
-        ts = max((t.newest_applied for t in _touched(engine, prepared)), default=0)
+        ts = newest_of(tablets)
         return result_of(decided, errors, max(ts, engine.visible_ts)), ts
     payload = _payload(engine, prepared, net)
     if txn is not None:
         payload.extra = {"txn": list(txn), "counts": list(counts_of(decided))}
     parts = records.encode(payload)
     engine.reserve(sum(len(memoryview(p).cast("B")) for p in parts))
-    ts = engine.log.append(KIND_WRITE, prepared.schema.version, parts)
     try:
+        ts = engine.log.append(KIND_WRITE, prepared.schema.version, parts)
         apply_net(engine, prepared, net, homes, ts)
         if txn is not None:
             engine.tokens[txn[0]] = Token(txn[1], ts, counts_of(decided))
         engine.log.applied(ts)
     except BaseException as exc:
-        engine.log.poison(exc)
+        engine.poison_if_owing(exc)
         raise
     return result_of(decided, errors, ts), ts
+
+
+def newest_of(tablets: Sequence[Tablet]) -> int:
+    """Timestamp of the newest record applied to any of the tablets."""
+    return max((t.newest_applied for t in tablets), default=0)
 
 
 def apply_net(
@@ -243,6 +253,10 @@ def check_txn(txn: object) -> Txn | None:
         or not 0 <= txn[1] < 2**63
     ):
         raise InvalidArgument(f"txn is (app_id, version): a name and a whole number from 0, not {txn!r}")
+    try:
+        txn[0].encode()
+    except UnicodeEncodeError:
+        raise InvalidArgument(f"txn: {txn[0]!r} is no Unicode text") from None
     return txn[0], txn[1]
 
 

@@ -129,6 +129,7 @@ def flush_deltas(tablet: Tablet, rowset_id: int) -> int:
         again.
     """
     with tablet.flush_lane:
+        tablet.check_open()
         with tablet.mutex:
             rowset = tablet.view.rowset(rowset_id)
             if rowset is None:
@@ -172,7 +173,7 @@ def _flush(tablet: Tablet, rowset_id: int, frozen: ChangeLog) -> None:
     written: list[str] = []
     try:
         ref = write_store(tablet, frozen, written)
-        context.fs.sync_dir(tablet.directory)
+        tablet.sync_directory()
         context.log.wait_durable(cut)
     except BaseException:
         discard(context.fs, written)

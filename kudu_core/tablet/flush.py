@@ -38,12 +38,15 @@ def freeze_memrowset(tablet: Tablet) -> bool:
         active = tablet.view.active
         if not len(active):
             return False
-        active.frozen_at = tablet.context.cut()
-        tablet.view = replace(
+        cut = tablet.context.cut()
+        view = replace(
             tablet.view,
             active=MemRowSet(tablet.context.schema()),
             frozen=(*tablet.view.frozen, active),
         )
+        # Two plain stores: an interrupt comes before both or after both.
+        active.frozen_at = cut
+        tablet.view = view
         return True
 
 
@@ -56,6 +59,7 @@ def flush_memrowset(tablet: Tablet) -> Flushed | None:
         Nothing was installed; the frozen MemRowSet stays readable and is tried again.
     """
     with tablet.flush_lane:
+        tablet.check_open()
         done: Flushed | None = None
         # Oldest first: installs follow the freeze order.  What failed before comes before the freeze,
         # so that a full disk does not pile up frozen MemRowSets.
@@ -80,7 +84,7 @@ def _flush(tablet: Tablet, frozen: MemRowSet) -> Flushed:
     written: list[str] = []
     try:
         metas, home, rowid = _write(tablet, frozen, cut, written)
-        context.fs.sync_dir(tablet.directory)
+        tablet.sync_directory()
         context.log.wait_durable(cut)
     except BaseException:
         discard(context.fs, written)

@@ -64,6 +64,11 @@ class Part:
     """Some row of the call came to nothing because of what was there at the cut: any change of
     liveness since then may change that."""
 
+    @property
+    def output_bytes(self) -> int:
+        deltas = sum(ref.file.size for ref, _, _ in self.deltas.values())
+        return sum(r.size_bytes for r in self.rowsets) + deltas
+
     def to_json(self) -> dict[str, Any]:
         return {
             "rowsets": [r.to_json() for r in self.rowsets],
@@ -196,7 +201,7 @@ def link(part: Part) -> None:
     fs = part.tablet.context.fs
     for staged, name in part.staged:
         fs.link(staged, f"{part.tablet.directory}/{name}")
-    fs.sync_dir(part.tablet.directory)
+    part.tablet.sync_directory()
 
 
 def flush_changed(part_deltas: Mapping[int, Any], tablet: Tablet, written: list[str]) -> dict[int, list[Any]]:
@@ -207,7 +212,7 @@ def flush_changed(part_deltas: Mapping[int, Any], tablet: Tablet, written: list[
         assert rowset is not None
         flushed[rowset_id] = freeze_and_write(tablet, rowset, written)
     if written:
-        tablet.context.fs.sync_dir(tablet.directory)
+        tablet.sync_directory()
     return flushed
 
 

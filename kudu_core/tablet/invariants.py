@@ -130,9 +130,7 @@ def _check_rowset(tablet: Tablet, rowset: DiskRowSet) -> None:
             )
             _hold(bool((timestamps[1:] >= timestamps[:-1]).all()), "N7", f"{where}: memory out of order")
             if store.frozen_at is not None:
-                _hold(
-                    int(timestamps[-1]) <= store.frozen_at, "N8", f"{where}: a change after the freeze"
-                )
+                _hold(int(timestamps[-1]) <= store.frozen_at, "N8", f"{where}: a change after the freeze")
         else:
             _hold(not in_memory, "N7", f"{where}: a file behind a store in memory")
             rowids, timestamps, ops = _entries(store, undo=False)
@@ -161,12 +159,12 @@ def _check_undo(where: str, rowset: DiskRowSet) -> None:
     oldest: dict[int, int] = {}
     for store in rowset.undo:
         rowids, timestamps, ops = _entries(store, undo=True)
-        _hold(
-            int(timestamps.max(initial=0)) <= rowset.meta.durable, "N2", f"{where}: UNDO above D"
-        )
+        _hold(int(timestamps.max(initial=0)) <= rowset.meta.durable, "N2", f"{where}: UNDO above D")
         _check_ref(where, store, timestamps)
         _hold(
-            bool(np.isin(ops, (UNDO_UPDATE, UNDO_DEAD, UNDO_ALIVE)).all()), "N7", f"{where}: an UNDO operation"
+            bool(np.isin(ops, (UNDO_UPDATE, UNDO_DEAD, UNDO_ALIVE)).all()),
+            "N7",
+            f"{where}: an UNDO operation",
         )
         for row, ts in zip(rowids.tolist(), timestamps.tolist(), strict=True):
             known = oldest.get(row)
@@ -206,18 +204,26 @@ def _check_memory(tablet: Tablet) -> None:
         count = len(memory)
         if count:
             times = memory.inserted(0, count)
-            _hold(int(times[0]) > newest, "N2", f"{where}: memory holds an insert of {int(times[0])} <= {newest}")
+            _hold(
+                int(times[0]) > newest,
+                "N2",
+                f"{where}: memory holds an insert of {int(times[0])} <= {newest}",
+            )
             _hold(bool((times[1:] >= times[:-1]).all()), "N7", f"{where}: inserts out of order")
             newest = int(times[-1])
         if memory.frozen_at is not None:
-            _hold(newest <= memory.frozen_at, "N8", f"{where}: an insert after the freeze at {memory.frozen_at}")
+            _hold(
+                newest <= memory.frozen_at, "N8", f"{where}: an insert after the freeze at {memory.frozen_at}"
+            )
             newest = memory.frozen_at
         last_ts: dict[int, int] = {}
         changes = memory.changes
         for ts, row, op in zip(*(a.tolist() for a in changes.changes(0, len(changes))), strict=True):
             _hold(row < count, "N7", f"{where}: a change of ordinal {row} of {count}")
             born = int(memory.inserted(row, row + 1)[0])
-            _hold(last_ts.get(row, born) < ts, "N7", f"{where}: changes of ordinal {row} do not ascend at {ts}")
+            _hold(
+                last_ts.get(row, born) < ts, "N7", f"{where}: changes of ordinal {row} do not ascend at {ts}"
+            )
             _hold(
                 op != REINSERT or memory.frozen_at is None or ts <= memory.frozen_at,
                 "N8",
@@ -232,9 +238,7 @@ def check_one_copy(tablet: Tablet, snapshots: Iterable[int] = ()) -> None:
     """N3: at every sampled snapshot at most one store holds a key live."""
     view = tablet.view
     stores: list[MemRowSet | DiskRowSet] = [
-        s
-        for s in view.stores
-        if (len(s) if isinstance(s, MemRowSet) else s.meta.rows) <= ROWS_READ
+        s for s in view.stores if (len(s) if isinstance(s, MemRowSet) else s.meta.rows) <= ROWS_READ
     ]
     # While a log is replayed, rowsets may hold what lies ahead: A is the last record laid in.
     applied = tablet.context.cut() if tablet.context.log is not None else 2**64 - 1

@@ -68,6 +68,8 @@ class Maintenance:
         thread, self._thread = self._thread, None
         if thread is not None and thread is not threading.current_thread():
             thread.join()
+        with self._truncating:  # a caller's flush may be at it
+            self.may_truncate = False
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -99,7 +101,9 @@ class Maintenance:
     def _guarded(self, tablet: Tablet, work: Callable[[Tablet], bool]) -> bool:
         try:
             return work(tablet)
-        except OSError as exc:
+        except (Poisoned, Fenced):
+            raise
+        except Exception as exc:  # noqa: BLE001  told, and no reason to leave the other tablets alone
             self._failed[tablet.id] = self._clock.monotonic_s() + RETRY_S
             self._tell(MaintenanceError(error=repr(exc), tablet_id=str(tablet.id), operation="flush"))
             return False
@@ -192,9 +196,14 @@ class Maintenance:
 
     def truncate_log(self) -> None:
         """Drop log segments that nothing needs (PROTOCOL T1, T2)."""
-        if not self.may_truncate:
-            return
+        event = self._truncate_log()
+        if event is not None:
+            self._tell(event)  # without the lock: the listener may close the table
+
+    def _truncate_log(self) -> LogTruncated | None:
         with self._truncating:
+            if not self.may_truncate:
+                return None
             through = self._log.committed_ts
             tablets = list(self._tablets())
             for tablet in tablets:
@@ -203,7 +212,7 @@ class Maintenance:
                     through = min(through, oldest - 1)
             sealed = [s for s in self._log.segments[:-1] if s.last_ts <= through]
             if not sealed:
-                return
+                return None
             numbers = {}
             for tablet in tablets:
                 assert tablet.manifest is not None
@@ -212,8 +221,6 @@ class Maintenance:
             self._save_tokens(through)
             before = self._log.bytes_retained
             self._log.checkpoint(through, numbers)
-            self._tell(
-                LogTruncated(
-                    through=through, segments=len(sealed), freed_bytes=before - self._log.bytes_retained
-                )
+            return LogTruncated(
+                through=through, segments=len(sealed), freed_bytes=before - self._log.bytes_retained
             )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import struct
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -226,6 +227,8 @@ class Manifest:
         self._poison = poison
         self._check_poisoned = check_poisoned
         self._file: WriteFile | None = None
+        self._replacing = threading.Lock()
+        """Held over an fsync and while the file is exchanged: what is being synced stays open."""
         self._size = 0
         self._checkpoint_size = 0
 
@@ -251,15 +254,16 @@ class Manifest:
     def sync(self) -> None:
         """Make every edit so far durable."""
         self._check_poisoned()
-        number, file = self.state.number, self._file
-        if number <= self.durable_number or file is None:
-            return
-        try:
-            file.sync()
-        except BaseException as exc:
-            self._poison(exc)
-            raise
-        self.durable_number = max(number, self.durable_number)
+        with self._replacing:
+            number, file = self.state.number, self._file
+            if number <= self.durable_number or file is None:
+                return
+            try:
+                file.sync()
+            except BaseException as exc:
+                self._poison(exc)
+                raise
+            self.durable_number = max(number, self.durable_number)
 
     def renew(self) -> None:
         """Write what the edits add up to as one, under a new inode, durably.
@@ -287,11 +291,13 @@ class Manifest:
             state.number, self._epoch, value, _seed(self._uuid)
         )
         self._fs.replace_file(self._path, data)
-        old, self._file = self._file, self._fs.open_write(self._path)
-        if old is not None:
-            old.close()
-        self._size = self._checkpoint_size = len(data)
-        self.durable_number = state.number
+        new = self._fs.open_write(self._path)
+        with self._replacing:
+            old, self._file = self._file, new
+            if old is not None:
+                old.close()
+            self._size = self._checkpoint_size = len(data)
+            self.durable_number = state.number
 
     def create(self) -> None:
         """Write the first manifest of a new tablet."""

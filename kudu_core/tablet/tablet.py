@@ -6,6 +6,7 @@ a ``Tablet``; this file holds the state that they share and the one door by whic
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from kudu_core.cfile.page_cache import PageCache
 from kudu_core.common.clock import Clock
 from kudu_core.common.partitions import Partition
 from kudu_core.common.schema import Schema
+from kudu_core.errors import Closed
 from kudu_core.options import Options
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.memrowset import MemRowSet
@@ -87,6 +89,8 @@ class Tablet:
             DiskRowSet.make(context.fs, directory, meta, context.cache) for meta in state.rowsets.values()
         )
         self.view = View(MemRowSet(context.schema())).with_rowsets(rowsets)
+        self.is_closed = False
+        """Set under the flush lane and the mutex: nothing is flushed any more."""
         self.newest_applied = 0
         """Timestamp of the newest record applied here; writers that have nothing to log wait for it."""
 
@@ -130,11 +134,31 @@ class Tablet:
                 next_file=self._next_file,
                 next_rowset=self._next_rowset,
             )
-        self.manifest.append(numbered)
-        self.state = self.manifest.state
-        self.view = view
+        try:
+            self.manifest.append(numbered)
+            self.state = self.manifest.state
+            self.view = view
+        except BaseException as exc:
+            if self.manifest.state is not self.state:  # an interrupt: the edit is there, the view is not
+                self.context.log.poison(exc)
+            raise
         if self.context.check is not None:
             self.context.check(self)
+
+    def check_open(self) -> None:
+        """Under the flush lane: ``Closed`` once the table was closed."""
+        if self.is_closed:
+            raise Closed(f"the table of {self.directory} was closed")
+
+    def sync_directory(self) -> None:
+        """Make the names of new files durable.  A failed fsync is final (PROTOCOL W8): a second one may
+        succeed without the names that the first one lost."""
+        try:
+            self.context.fs.sync_dir(self.directory)
+        except OSError as exc:
+            if self.context.log is not None and exc.errno not in (errno.EMFILE, errno.ENFILE):
+                self.context.log.poison(exc)
+            raise
 
     # ---- what maintenance and the log ask ----
 

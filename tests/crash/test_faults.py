@@ -19,6 +19,7 @@ from kudu_core.common.conform import conform
 from kudu_core.errors import KuduError, Poisoned, TableNotFound
 from kudu_core.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
 from kudu_core.fs.memory import MemoryFileSystem
+from kudu_core.fs.powercut import Keep
 from tests.support.faults import (
     ROOT,
     SMALL,
@@ -39,6 +40,9 @@ from tests.support.history import History, random_batch
 CRASHES = 8
 ERRORS = 8
 """Calls of each story that the short run tries."""
+
+NONE_ALL: tuple[Keep, ...] = ("none", "all")
+NONE_RANDOM: tuple[Keep, ...] = ("none", "random")
 
 
 def shares(total: int, count: int, seed: int, long: bool) -> list[int]:
@@ -62,9 +66,10 @@ def cuts(stage: Stage, rng: random.Random, long: bool) -> Iterator[tuple[str, Me
     """File systems that power cuts may leave."""
     assert isinstance(stage.fs, FaultyFileSystem) and isinstance(stage.fs.inner, MemoryFileSystem)
     disk = stage.fs.inner
-    kinds = ["none", "all", "random", "random"] if long else [rng.choice(("none", "all")), "random"]
+    kinds: list[Keep]
+    kinds = ["none", "all", "random", "random"] if long else [rng.choice(NONE_ALL), "random"]
     for kind in kinds:
-        yield kind, disk.crash_clone(rng, keep=kind)  # type: ignore[arg-type]
+        yield kind, disk.crash_clone(rng, keep=kind)
 
 
 @pytest.fixture(params=list(STORIES))
@@ -80,14 +85,14 @@ def test_crash_at_every_call(story: Story, seed: int, long: bool) -> None:
         rng = random.Random(seed * 1_000_003 + number)
         operation = operations[number - 1]
         torn = operation in ("append", "pwrite") and rng.random() < 0.6
-        with telling(f"{story.name}: crash at call {number}, {operation}{' (torn)' if torn else ''}", seed):
-            with segments_of(story.segments), checking(False):
-                stage = play.run(Rule(nth=number, error="torn" if torn else "crash"))
-                assert stage.fs.crashed
-                drop(stage.table)
-                for kind, survivor in cuts(stage, rng, long):
-                    with telling(f"power cut {kind!r}", seed):
-                        check_survivor(survivor, stage.history.copy(), rng, stage.clock)
+        what = f"{story.name}: crash at call {number}, {operation}{' (torn)' if torn else ''}"
+        with telling(what, seed), segments_of(story.segments), checking(False):
+            stage = play.run(Rule(nth=number, error="torn" if torn else "crash"))
+            assert stage.fs.crashed
+            drop(stage.table)
+            for kind, survivor in cuts(stage, rng, long):
+                with telling(f"power cut {kind!r}", seed):
+                    check_survivor(survivor, stage.history.copy(), rng, stage.clock)
 
 
 def test_error_at_every_call(story: Story, seed: int, long: bool) -> None:
@@ -99,9 +104,9 @@ def test_error_at_every_call(story: Story, seed: int, long: bool) -> None:
         rng = random.Random(seed * 1_000_033 + number)
         operation = operations[number - 1]
         fault = error_for(operation, rng)
-        with telling(f"{story.name}: {fault} at call {number}, {operation}", seed):
-            with segments_of(story.segments), checking(False):
-                _one_error(play, Rule(nth=number, error=fault), rng, long, seed)
+        what = f"{story.name}: {fault} at call {number}, {operation}"
+        with telling(what, seed), segments_of(story.segments), checking(False):
+            _one_error(play, Rule(nth=number, error=fault), rng, long, seed)
 
 
 def _one_error(play: Play, rule: Rule, rng: random.Random, long: bool, seed: int) -> None:
@@ -143,9 +148,9 @@ def _one_error(play: Play, rule: Rule, rng: random.Random, long: bool, seed: int
 def check_after_power_cut(disk: MemoryFileSystem, history: History, clock: ManualClock) -> None:
     """``check_survivor`` has written more and closed; all of that is durable."""
     kept: list[dict[str, object]] = []
-    for keep in ("all", "none"):
+    for keep in NONE_ALL:
         with checking(True):
-            table = kc.open_table(ROOT, "rw", _fs=disk.crash_clone(0, keep=keep), _clock=clock)  # type: ignore[arg-type]
+            table = kc.open_table(ROOT, "rw", _fs=disk.crash_clone(0, keep=keep), _clock=clock)
         kept.append({row["k"]: row for row in table.scan().to_pylist()})
         table.close()
     assert kept[0] == kept[1], "what was acknowledged after a failed fsync was not durable"
@@ -256,8 +261,8 @@ def test_failed_fsync_then_the_same_machine(target: str, seed: int, long: bool) 
                 again.write(6)  # segments fill and are dropped, which trusts the manifests
                 again.flush()
             drop(table)
-            for keep in ("none", "random"):
-                survivor = disk.crash_clone(rng, keep=keep)  # type: ignore[arg-type]
+            for keep in NONE_RANDOM:
+                survivor = disk.crash_clone(rng, keep=keep)
                 check_survivor(survivor, again.history.copy(), rng, again.clock)
 
 
@@ -295,7 +300,9 @@ def test_an_edit_that_only_the_page_cache_has(seed: int) -> None:
             route = engine.partitions.route
             batch = random_batch(stage.rng, stage.history.model, range(1000, 2000), 20, whole=True)
             keys = [row["k"] for _, rows in batch for row in rows]
-            block = conform(engine.schema, pa.RecordBatch.from_pydict({"k": pa.array(keys, pa.int64())})).block
+            block = conform(
+                engine.schema, pa.RecordBatch.from_pydict({"k": pa.array(keys, pa.int64())})
+            ).block
             at = dict(zip(keys, route(block).tolist(), strict=True))
             mine = [(op, [r for r in rows if at[r["k"]] == second.partition.ordinal]) for op, rows in batch]
             stage.history.write(table, [(op, rows) for op, rows in mine if rows])
@@ -305,6 +312,6 @@ def test_an_edit_that_only_the_page_cache_has(seed: int) -> None:
             engine.maintenance.truncate_log()
         assert engine.log.segments[0].seq > 5, "the log was not shortened"
         drop(table)
-        for keep in ("none", "all", "random"):
-            survivor = disk.crash_clone(seed, keep=keep)  # type: ignore[arg-type]
+        for keep in (*NONE_ALL, *NONE_RANDOM):
+            survivor = disk.crash_clone(seed, keep=keep)
             check_survivor(survivor, stage.history.copy(), random.Random(seed), stage.clock)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,16 @@ def make(path: Path) -> Iterator[Make]:
     yield make_table
     for table in made:
         table.close()
+
+
+@pytest.fixture
+def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Log segments that are full after a few writes, and may be reused at once."""
+    import kudu_core.table.open as opening
+
+    usual = opening._log_options
+    small = {"segment_bytes": 4096, "first_fill_bytes": 4096, "fill_bytes": 4096, "file_grace_s": 0.0}
+    monkeypatch.setattr(opening, "_log_options", lambda options: dataclasses.replace(usual(options), **small))
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def put(table: kc.Table, place: str) -> bool:
     return not place.startswith("deleted")
 
 
-@pytest.mark.parametrize("way", ["log", "ingest"])
+@pytest.mark.parametrize("way", ["log", "ingest", "one row"])
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_each_operation_on_each_kind_of_row(make: Make, operation: str, place: str, way: str) -> None:
@@ -57,7 +57,8 @@ def test_each_operation_on_each_kind_of_row(make: Make, operation: str, place: s
     live = put(table, place)
     before = table.get(1)
     assert (before is not None) == live
-    data = {"k": [1]} if operation.startswith("delete") else {"k": [1], "a": [11]}
+    row = {"k": 1} if operation.startswith("delete") else {"k": 1, "a": 11}
+    data: Any = [row] if way == "one row" else {name: [cell] for name, cell in row.items()}
     wanted = RULES[operation][0 if live else 1]
     if isinstance(wanted, str):
         with pytest.raises(kc.RowErrors) as refused:

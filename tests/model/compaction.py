@@ -106,9 +106,7 @@ def begin_merge(writer: Writer, tablet: Tablet) -> None:
     for rowset in inputs:
         for rowid, row in enumerate(rowset.rows):
             by_key.setdefault(row.key, []).append(history.of_rowset(rowset, rowid, p))
-    histories = [
-        (key, history.join(by_key[key], horizon, writer.rules)) for key in sorted(by_key)
-    ]
+    histories = [(key, history.join(by_key[key], horizon, writer.rules)) for key in sorted(by_key)]
     rows, deletes, rowids = history.build(histories, horizon)
     tablet.jobs.append(Job("merge", inputs, horizon, rows, deletes, rowids=rowids, q=p))
     writer.note("merge: written", tablet.id, [r.id for r in inputs], p, "horizon", horizon)

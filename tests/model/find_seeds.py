@@ -22,6 +22,7 @@ from .sim import run
 RECORDED = Path(__file__).with_name("shortcuts.json")
 WORLDS = (
     {},
+    {"contested": True},
     {"keys": 2},
     {"segment_records": 3},
     {"keys": 2, "steps": 250, "segment_records": 3},

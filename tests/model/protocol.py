@@ -35,6 +35,7 @@ class Writer:
         self.manifests = dict(disk.manifests)  # the inodes that this writer has open
         self.segment: Segment | None = None
         self.segment_end = 0  # records in it
+        self.names: list[tuple[int, int]] = []  # of the segments of its log, in order
         self.next_lsn = self.synced_lsn = 0
         self.last_ts = 0  # never issue a timestamp at or below it
         self.record_ts = 0  # of the last record
@@ -141,8 +142,10 @@ class Writer:
         return record
 
     def next_segment(self) -> None:
-        """L2; recycled by T2 where there is one to recycle."""
+        """L2; recycled by T2 where there is one to recycle.  A new name, too, is a matter of P2."""
         self.sync_log()
+        if self.rules.fence_before_segment:
+            self.check_fence()
         seq = self.segment.header.seq + 1 if self.segment and self.segment.header else 1
         header = Header(self.epoch, seq, self.next_lsn, self.record_ts)
         if self.disk.spare and not self.stale:
@@ -152,6 +155,7 @@ class Writer:
         else:
             segment = Segment(header, [None] * self.environment.segment_records)
         self.disk.segments[self.epoch, seq] = segment
+        self.names.append((self.epoch, seq))
         self.disk.sync_wal_directory()
         self.segment, self.segment_end = segment, 0
 
@@ -202,9 +206,7 @@ class Writer:
         """Under a new inode, synced and renamed: one edit with everything."""
         put = tuple(self.entry(rowset) for rowset in tablet.rowsets)
         h = tablet.h if self.rules.horizon_persisted else 0
-        whole = Edit(
-            tablet.number, self.epoch, put=put, i=tablet.i, g=tablet.g, h=h, mark=tablet.mark
-        )
+        whole = Edit(tablet.number, self.epoch, put=put, i=tablet.i, g=tablet.g, h=h, mark=tablet.mark)
         self.manifests[tablet.id] = self.disk.manifests[tablet.id] = Manifest([whole], 1)
 
     def sync_manifest(self, id: int | None = None) -> None:
@@ -223,9 +225,7 @@ class Writer:
 
     def tablet_of(self, key: int) -> Tablet:
         partition = key % self.environment.partitions
-        return next(
-            t for t in self.tablets.values() if t.partition == partition and t.dropped_ts == FOREVER
-        )
+        return next(t for t in self.tablets.values() if t.partition == partition and t.dropped_ts == FOREVER)
 
     def free_tablets(self) -> list[Tablet]:
         """Those whose mutex is free."""
@@ -233,7 +233,9 @@ class Writer:
 
     def write(self) -> None:
         """W1 to W7.  Sometimes another step comes between the record and its application."""
-        keys = self.rng.sample(range(self.environment.keys), min(self.environment.keys, self.rng.choice((1, 1, 2, 3))))
+        keys = self.rng.sample(
+            range(self.environment.keys), min(self.environment.keys, self.rng.choice((1, 1, 2, 3)))
+        )
         homes = {key: self.tablet_of(key) for key in keys}
         if any(tablet.holder for tablet in homes.values()):
             return
@@ -423,10 +425,9 @@ class Writer:
         self.sync_log()
         self.note("checkpoint", x)
         self.through = x
-        names = sorted(self.disk.segments, key=lambda name: name[1])
-        for name, following in zip(names, names[1:], strict=False):
-            header = self.disk.segments[following].header
-            if header is not None and header.prev_ts <= x and self.disk.segments[name] is not self.segment:
+        for name, following in zip(self.names, self.names[1:], strict=False):
+            header = self.disk.segments[following].header if following in self.disk.segments else None
+            if header is not None and header.prev_ts <= x:
                 self.resting.append(name)
 
     def drop_segments(self) -> None:
@@ -437,6 +438,7 @@ class Writer:
                 segment = self.disk.unlink_segment(name)
                 if self.rng.random() < 0.7:
                     self.disk.spare.append(segment)
+            self.names.remove(name)
         first = min((s.header.first_lsn for s in self.disk.segments.values() if s.header), default=0)
         self.retained = [record for record in self.retained if record.lsn >= first]
         self.note("segments dropped", names)

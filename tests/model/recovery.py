@@ -124,6 +124,7 @@ def adopt(writer: Writer, tail: LogTail) -> None:
     if not tail.chain:
         return
     name = tail.chain[-1]
+    writer.names = list(tail.chain)
     segment = disk.segments[name]
     assert segment.header is not None
     writer.segment_end = tail.next_lsn - segment.header.first_lsn
@@ -139,6 +140,7 @@ def adopt(writer: Writer, tail: LogTail) -> None:
         slots[slot] = replace(record, epoch=writer.epoch)
     writer.segment = Segment(header, slots, header_synced=True)
     disk.segments[writer.epoch, header.seq] = writer.segment
+    writer.names[-1] = (writer.epoch, header.seq)
     disk.sync_wal_directory()
     disk.unlink_segment(name)
 

@@ -57,6 +57,7 @@ class Rules:
     table_at_most_w: bool = True  # TABLE names nothing that the log may lose
     fencing: bool = True  # P2
     fence_before_committed: bool = True  # decision 0001: P2's check precedes COMMITTED
+    fence_before_segment: bool = True  # decision 0001: and a new segment
     read_ahead_raises: bool = True  # H1: a read in (V, now]
     cut: str = "last_record"  # decision 0001 | last_ts (the raised one)
     purge_persists_floor: bool = True  # decision 0001
@@ -74,6 +75,7 @@ class Environment:
     segment_records: int = 6
     delete_insert: bool = False  # many batches that delete and insert a key under one timestamp
     flush_in_replay: bool = True
+    contested: bool = False  # writers lose the lease often and go on for a while
     invariants: bool = True  # False: only harm that a user sees counts, not the invariants inside
 
 
@@ -191,6 +193,11 @@ SHORTCUTS: dict[str, tuple[dict[str, Any], str, bool]] = {
     "committed-before-fence": (
         {"fence_before_committed": False},
         "COMMITTED written before the check of TABLE",
+        False,
+    ),
+    "segment-unfenced": (
+        {"fence_before_segment": False},
+        "a stale writer creates a segment",
         False,
     ),
     "read-ahead": ({"read_ahead_raises": False}, "a read in (V, now] does not raise last_ts", False),

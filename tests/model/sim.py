@@ -40,16 +40,30 @@ STEPS = {
     "stale": 6,
     "crash": 2,
 }
-STALE_STEPS = ("write", "freeze", "flush", "flush_deltas", "sync_log", "sync_manifest", "delete_files", "truncate")
-NAMES, WEIGHTS = list(STEPS), list(STEPS.values())
+STALE_STEPS = (
+    "write",
+    "freeze",
+    "flush",
+    "flush_deltas",
+    "sync_log",
+    "sync_manifest",
+    "delete_files",
+    "truncate",
+)
+NAMES = list(STEPS)
+CONTESTED = {"crash": 8, "stale": 40}
 
 
 class Simulation:
     """One table from its creation; equal seeds give equal runs."""
 
-    def __init__(self, seed: int, rules: Rules = AS_SPECIFIED, environment: Environment | None = None) -> None:
+    def __init__(
+        self, seed: int, rules: Rules = AS_SPECIFIED, environment: Environment | None = None
+    ) -> None:
         self.rules, self.environment = rules, environment or Environment()
         self.rng = random.Random(seed)
+        steps = STEPS | CONTESTED if self.environment.contested else STEPS
+        self.weights = list(steps.values())
         self.oracle = Oracle(self.environment)
         self.oracle.partitions = {p: p for p in range(self.environment.partitions)}
         tablets = {p: TabletEntry(p, 0, FOREVER) for p in range(self.environment.partitions)}
@@ -65,7 +79,7 @@ class Simulation:
     def run(self) -> None:
         """Raises Violation."""
         for _ in range(self.environment.steps):
-            name = self.rng.choices(NAMES, WEIGHTS)[0]
+            name = self.rng.choices(NAMES, self.weights)[0]
             self.take(name)
             self.oracle.check(self.writer)
         self.crash()
@@ -92,6 +106,8 @@ class Simulation:
     def crash(self) -> None:
         """The writer ends in one of the ways it can, then the table is opened again."""
         kind = self.rng.choice(("kill", "power", "power", "close", "takeover"))
+        if self.environment.contested and self.rng.random() < 0.5:
+            kind = "takeover"
         self.counts[kind] += 1
         self.trace.append((kind,))
         self.stale = None

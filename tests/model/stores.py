@@ -253,7 +253,9 @@ class Tablet:
             store.rows[key].chain.append((ts, "R", image))
         self.dirty = True
 
-    def change(self, home: tuple[MemRowSet | RowSet | None, int], key: int, ts: int, op: str, value: Any) -> None:
+    def change(
+        self, home: tuple[MemRowSet | RowSet | None, int], key: int, ts: int, op: str, value: Any
+    ) -> None:
         """W6: an UPDATE or DELETE goes to the store where the key is live."""
         store, rowid = home
         if store is None:

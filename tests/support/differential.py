@@ -172,7 +172,7 @@ KEY_TYPES = (
     "timestamp[us]", "timestamp[us,UTC]", "decimal128(38,10)", "decimal128(9,2)", "decimal128(18,18)",
 )  # fmt: skip
 VALUE_TYPES = (*KEY_TYPES, "bool", "float32", "float64")
-FORMS = ("table", "table", "batches", "reader", "dict", "kin", "pieces")
+FORMS = ("table", "table", "batches", "reader", "dict", "kin", "pieces", "python", "python")
 OPS = ("insert", "upsert", "update", "delete", "insert_ignore", "update_ignore", "delete_ignore")
 
 
@@ -606,8 +606,8 @@ class _Pair:
 
     def _not_allowed(self, call: Write | Apply) -> type[Exception] | None:
         """What is raised for a call that no row of it could mend."""
-        if call.form == "batches" and not call.rows:
-            return None  # no batch came, so there were no columns to look at
+        if call.form in ("batches", "python") and not call.rows:
+            return None  # nothing came, so there were no columns to look at
         beside = [c for c in call.columns if c not in self.case.key]
         if isinstance(call, Write):
             if call.op.startswith("update") and not beside:
@@ -991,6 +991,9 @@ def _data(case: Case, call: Write | Apply) -> Any:
     if isinstance(call, Apply):
         arrays.append(pa.array(call.ops, pa.string()))
         names.append("_op")
+    if call.form == "python" and not any(_beyond_python(a) for a in arrays):
+        # Values without an Arrow type; one row alone has a path of its own.
+        return [dict(zip(names, row, strict=True)) for row in zip(*(a.to_pylist() for a in arrays), strict=True)]
     if call.form == "kin":
         arrays = [_kin(a) for a in arrays]
     table = pa.table(arrays, names=names)
@@ -1004,6 +1007,18 @@ def _data(case: Case, call: Write | Apply) -> Any:
         padded = pa.concat_tables([table.slice(0, 3), table]) if table.num_rows > 2 else table
         return padded.slice(padded.num_rows - table.num_rows)
     return table
+
+
+def _beyond_python(array: pa.Array) -> bool:
+    """Whether Python would change or refuse a cell: far dates, float32 NaN of another kind."""
+    try:
+        array.to_pylist()
+    except (OverflowError, ValueError):
+        return True
+    if not pa.types.is_float32(array.type):
+        return False
+    cells_ = [c for c in cells.from_arrow(array) if c is not None]
+    return any(c != cells.bits32(cells.scalar(c, array.type).as_py()) for c in cells_)
 
 
 def _kin(array: pa.Array) -> pa.Array:

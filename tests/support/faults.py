@@ -65,7 +65,7 @@ def segments_of(sizes: dict[str, int]) -> Iterator[None]:
             durability=usual.durability,
             group_interval_s=usual.group_interval_s,
             file_grace_s=usual.file_grace_s,
-            **sizes,  # type: ignore[arg-type]
+            **sizes,
         )
 
     opening._log_options = smaller
@@ -98,7 +98,7 @@ class Stage:
         assert self.table is not None
         return self.table
 
-    def create(self, **options: Any) -> None:
+    def create(self, buckets: int = 2, **options: Any) -> None:
         given = {
             "maintenance": "manual",
             "ingest_threshold_rows": INGEST_ROWS,
@@ -110,7 +110,7 @@ class Stage:
             ROOT,
             SCHEMA,
             "k",
-            partition_by=kc.HashPartition(["k"], 2),
+            partition_by=[kc.HashPartition(["k"], buckets)] if buckets > 1 else [],
             options=given,
             _fs=self.fs,
             _clock=self.clock,
@@ -221,7 +221,7 @@ class Play:
                 log.append(op)
                 return original(fs, op, path)
 
-            FaultyFileSystem._enter = entered  # type: ignore[method-assign]
+            FaultyFileSystem._enter = entered  # type: ignore[method-assign, assignment]
             try:
                 stage = self.run(None)
             finally:
@@ -331,11 +331,19 @@ def _mixed(stage: Stage) -> None:
 
 def _with_ingest(stage: Stage) -> None:
     stage.create()
-    stage.write(15, range(0, 20))
-    stage.write(15, range(0, 20))
+    stage.write(15, range(20))
+    stage.write(15, range(20))
     stage.flush()
-    stage.write(10, range(0, 20))
+    stage.write(10, range(20))
     stage.write(12, range(20, 30))
+
+
+def _one_tablet(stage: Stage) -> None:
+    """What the path of single rows takes."""
+    stage.create(buckets=1)
+    stage.write(20)
+    stage.flush()
+    stage.write(10)
 
 
 def _empty(stage: Stage) -> None:
@@ -345,6 +353,10 @@ def _empty(stage: Stage) -> None:
 
 def write_steps() -> Steps:
     return [lambda s: s.write(12), lambda s: s.write(3), lambda s: s.write(12)]
+
+
+def row_steps() -> Steps:
+    return [*[lambda s: s.write(1)] * 8, lambda s: s.flush(), *[lambda s: s.write(1)] * 6]
 
 
 def flush_steps() -> Steps:
@@ -379,7 +391,12 @@ def ingest_steps() -> Steps:
 
 def log_steps() -> Steps:
     """Several segments, dropped and recycled."""
-    return [*[lambda s: s.write(6)] * 5, lambda s: s.flush(), *[lambda s: s.write(6)] * 4, lambda s: s.flush()]
+    return [
+        *[lambda s: s.write(6)] * 5,
+        lambda s: s.flush(),
+        *[lambda s: s.write(6)] * 4,
+        lambda s: s.flush(),
+    ]
 
 
 def reopen_steps() -> Steps:
@@ -404,6 +421,7 @@ STORIES = {
     story.name: story
     for story in (
         Story("write", _mixed, write_steps, SMALL),
+        Story("rows", _one_tablet, row_steps, SMALL),
         Story("flush", _empty, flush_steps, SMALL),
         Story("delta flush", _mixed, delta_steps, SMALL),
         Story("ingest", _with_ingest, ingest_steps, SMALL),

@@ -38,7 +38,9 @@ def random_batch(
     for _ in range(rows):
         key = rng.choice(keys)
         if key in live:
-            op = rng.choice(("update", "update", "update", "upsert", "delete", "update_ignore", "insert_ignore"))
+            op = rng.choice(
+                ("update", "update", "update", "upsert", "delete", "update_ignore", "insert_ignore")
+            )
         else:
             op = rng.choice(("insert", "insert", "upsert", "insert_ignore", "delete_ignore"))
         row: dict[str, Any] = {"k": key}
@@ -71,11 +73,13 @@ def _value(rng: random.Random, name: str) -> Any:
 
 
 def send(table: kc.Table, batch: Batch) -> kc.WriteResult:
-    """The batch as one write: one call where all rows have all columns."""
+    """The batch as one write: one call where all rows have all columns, and for a single row."""
     if all(len(row) == len(SCHEMA) for _, rows in batch for row in rows):
         data = pa.Table.from_pylist([row for _, rows in batch for row in rows], schema=SCHEMA)
         ops = pa.array([operation for operation, rows in batch for _ in rows])
         return table.apply(data.append_column("_op", ops))
+    if len(batch) == len(batch[0][1]) == 1:
+        return _send_row(table, *batch[0])
     with table.batch() as b:
         for operation, rows in batch:
             verb, _, ignore = operation.partition("_")
@@ -88,6 +92,13 @@ def send(table: kc.Table, batch: Batch) -> kc.WriteResult:
                 getattr(b, verb)(data, on_missing="ignore")
     assert b.result is not None
     return b.result
+
+
+def _send_row(table: kc.Table, operation: str, rows: list[dict[str, Any]]) -> kc.WriteResult:
+    verb, _, ignore = operation.partition("_")
+    more = {} if not ignore else {"on_conflict" if verb == "insert" else "on_missing": "ignore"}
+    result: kc.WriteResult = getattr(table, verb)(rows, **more)
+    return result
 
 
 @dataclass

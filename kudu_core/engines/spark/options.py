@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -129,7 +130,7 @@ def _path(given: Mapping[str, str]) -> str:
             'no path: say where the table is with .load("/tables/t"), .save("/tables/t") or '
             '.option("path", "/tables/t")'
         )
-    return os.path.abspath(path.removeprefix("file://"))
+    return os.path.abspath(re.sub("^file:/+", "/", path))
 
 
 def _columns(text: str | None) -> list[str] | None:

@@ -1,4 +1,4 @@
-"""Reading a table in parallel: scan tokens planned on the driver, one per task, at one snapshot."""
+"""Reading a table in parallel: scan tokens planned on the driver, shared out to tasks, at one snapshot."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from kudu_core.engines.spark.cache import table_for
@@ -40,7 +41,8 @@ def scan(
     columns, where, at
         As ``Table.scan``.
     target_rows_per_task
-        Tablets are cut so that a task reads about so many rows; a task costs some 50 ms by itself.
+        Large tablets are cut and small ones put together so that a task reads about so many rows: a
+        task costs some 50 ms by itself.  There are as many tasks as cores where tablets allow it.
 
     Raises
     ------
@@ -57,18 +59,45 @@ def scan(
     if not tokens:
         return spark.createDataFrame([], schema)
     wanted = arrow_schema(schema)
+    tasks = shared_out(tokens, target_rows_per_task, parallelism(spark))
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for place in batch.column(0).to_pylist():
-                yield from read_token(tokens[place], wanted)
+                yield from read_tokens(tasks[place], wanted)
 
-    # One number per task: it picks that task's token.
-    return spark.range(0, len(tokens), 1, len(tokens)).mapInArrow(read, schema)
+    # One number per task: it picks that task's tokens.
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, schema)
 
 
-def read_token(token: ScanToken, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Rows of one share, in a worker process, as Spark wants them."""
+def shared_out(tokens: Sequence[ScanToken], target_rows: int, at_least: int) -> list[tuple[ScanToken, ...]]:
+    """Tokens by task: about ``target_rows`` each, neighbours together, ``at_least`` so many tasks.
+
+    A token is never cut, so there may be fewer tasks.
+    """
+    total = sum(token.rows for token in tokens)
+    count = min(len(tokens), max(at_least, -(-total // target_rows)))
+    tasks: list[list[ScanToken]] = [[] for _ in range(count)]
+    before = 0
+    for token in tokens:
+        # By the middle of the token's rows among all rows; one more each, so that empty ones spread too.
+        middle = before + (token.rows + 1) / 2
+        tasks[int(middle * count / (total + len(tokens)))].append(token)
+        before += token.rows + 1
+    return [tuple(task) for task in tasks if task]
+
+
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks run at a time."""
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except PySparkException:  # Spark Connect has no context here
+        return 8
+
+
+def read_tokens(tokens: Sequence[ScanToken], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows of a task's shares, in a worker process, as Spark wants them."""
     with coded():
-        for batch in table_for(token).scan_token(token):
-            yield to_spark(batch, wanted)
+        for token in tokens:
+            for batch in table_for(token).scan_token(token):
+                yield to_spark(batch, wanted)

@@ -6,6 +6,7 @@ same DataFrame and so returns wrong rows.  Columns, predicate and snapshot are o
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from kudu_core.engines.spark.codes import coded
 from kudu_core.engines.spark.options import ReadOptions, WriteOptions
-from kudu_core.engines.spark.scan import read_token
+from kudu_core.engines.spark.scan import read_tokens, shared_out
 from kudu_core.engines.spark.schema import arrow_schema, spark_schema, staged_columns
 from kudu_core.engines.spark.staging import stage
 from kudu_core.errors import NotSupported
@@ -41,11 +42,11 @@ def schema(options: Mapping[str, str]) -> StructType:
 
 
 class KuduPartition(InputPartition):
-    """One scan token."""
+    """The scan tokens of one task."""
 
-    def __init__(self, token: ScanToken) -> None:
-        super().__init__(token)
-        self.token = token
+    def __init__(self, tokens: tuple[ScanToken, ...]) -> None:
+        super().__init__(tokens)
+        self.tokens = tokens
 
 
 class KuduReader(DataSourceReader):
@@ -66,12 +67,14 @@ class KuduReader(DataSourceReader):
                 at=options.at,
                 target_rows=options.target_rows,
             )
-        return [KuduPartition(token) for token in tokens]
+        # No session here to ask for the cluster's cores; the driver's own are the least there are.
+        tasks = shared_out(tokens, options.target_rows, os.cpu_count() or 1)
+        return [KuduPartition(task) for task in tasks]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         # Spark asks for one partition, None, when there are none.
         if isinstance(partition, KuduPartition):
-            yield from read_token(partition.token, arrow_schema(self._schema))
+            yield from read_tokens(partition.tokens, arrow_schema(self._schema))
 
 
 @dataclass

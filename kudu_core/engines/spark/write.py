@@ -10,13 +10,14 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from kudu_core.common.partitions import DEFAULT_SEED, PartitionSchema
 from kudu_core.common.schema import Schema
 from kudu_core.engines.spark.codes import coded, original
+from kudu_core.engines.spark.scan import parallelism
 from kudu_core.engines.spark.schema import spark_type, staged_columns, table_schema
 from kudu_core.engines.spark.staging import stage
 from kudu_core.errors import InvalidArgument
@@ -159,17 +160,10 @@ def routed(df: DataFrame, schema: Schema, partitions: PartitionSchema) -> DataFr
 
     Where the rows go decides how fast the commit is, never what it does: it routes them again.
     """
-    tasks = min(len(partitions.partitions), 2 * _parallelism(df.sparkSession))
+    tasks = min(len(partitions.partitions), 2 * parallelism(df.sparkSession))
     place = F.pmod(tablet_ordinal(schema, partitions), F.lit(tasks)).cast("int")
     ordered = df.repartitionById(tasks, place)
     return ordered.sortWithinPartitions(*(F.col(_quoted(name)) for name in schema.key_names))
-
-
-def _parallelism(spark: SparkSession) -> int:
-    try:
-        return int(spark.sparkContext.defaultParallelism)
-    except PySparkException:  # Spark Connect has no context here
-        return 8
 
 
 def tablet_ordinal(schema: Schema, partitions: PartitionSchema) -> Column:

@@ -1,0 +1,113 @@
+"""Through Spark on two cores: a table written and read, beside Parquet in the same session."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import DataFrame, SparkSession
+
+import kudu_core as kc
+from kudu_core import spark as ks
+
+ROWS = int(os.environ.get("KUDU_CORE_BENCH_SPARK_ROWS", "300000"))
+LAYOUTS = {"one": (), "hash4": kc.HashPartition("host", 4)}
+KEYS = ["host", "at"]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    root = str(Path(__file__).parents[2])
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.ui.showConsoleProgress", "false").config(
+        "spark.sql.shuffle.partitions", "4"
+    )
+    spark = builder.config("spark.python.unix.domain.socket.enabled", "true").getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture(scope="module")
+def frame(spark: SparkSession) -> DataFrame:
+    df = spark.range(0, ROWS, 1, 2).selectExpr(
+        "concat('host', id % 100) as host", "timestamp_micros(id * 1000000) as at",
+        "cast(id % 7 as int) as code", "sin(id) as value", "if(id % 5 = 0, null, cast(id as string)) as note",
+    )  # fmt: skip
+    df = df.cache()
+    assert df.count() == ROWS
+    return df
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("route", ["tablet", "none", "format"])
+def test_write(benchmark: Any, frame: DataFrame, tmp_path: Path, layout: str, route: str) -> None:
+    path = str(tmp_path / "table")
+
+    def setup() -> None:
+        shutil.rmtree(path, ignore_errors=True)
+        ks.create(path, frame, KEYS, partition_by=LAYOUTS[layout])
+
+    def write() -> None:
+        if route == "format":
+            frame.write.format("kudu_core").mode("append").option("operation", "insert").save(path)
+        else:
+            ks.write(frame, path, "insert", repartition=route)
+
+    benchmark.extra_info["rows"] = ROWS
+    benchmark.pedantic(write, setup=setup, rounds=3, warmup_rounds=1)
+    with kc.open_table(path) as table:
+        assert table.count() == ROWS
+
+
+def test_write_parquet(benchmark: Any, frame: DataFrame, tmp_path: Path) -> None:
+    path = str(tmp_path / "parquet")
+    benchmark.extra_info["rows"] = ROWS
+    benchmark.pedantic(lambda: frame.write.mode("overwrite").parquet(path), rounds=3, warmup_rounds=1)
+
+
+@pytest.fixture(scope="module")
+def paths(frame: DataFrame, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    root = tmp_path_factory.mktemp("read")
+    for layout, partition_by in LAYOUTS.items():
+        ks.create(root / layout, frame, KEYS, partition_by=partition_by)
+        ks.write(frame, root / layout, "insert")
+    frame.write.parquet(str(root / "parquet"))
+    return {name: str(root / name) for name in (*LAYOUTS, "parquet")}
+
+
+def _read(spark: SparkSession, paths: dict[str, str], source: str, columns: list[str] | None) -> DataFrame:
+    if source == "parquet":
+        df = spark.read.parquet(paths["parquet"])
+        return df if columns is None else df.select(columns)
+    if source == "format":
+        reader = spark.read.format("kudu_core")
+        if columns is not None:
+            reader = reader.option("columns", ",".join(columns))
+        return reader.load(paths["one"])
+    return ks.scan(spark, paths[source], columns)
+
+
+@pytest.mark.parametrize("columns", [None, ["code", "value"]], ids=["all", "two"])
+@pytest.mark.parametrize("source", ["one", "hash4", "format", "parquet"])
+def test_read(
+    benchmark: Any, spark: SparkSession, paths: dict[str, str], source: str, columns: list[str] | None
+) -> None:
+    def read() -> Any:
+        df = _read(spark, paths, source, columns)
+        df.write.format("noop").mode("overwrite").save()
+        return df
+
+    benchmark.extra_info["rows"] = ROWS
+    df = benchmark.pedantic(read, rounds=5, warmup_rounds=1)
+    assert df.count() == ROWS

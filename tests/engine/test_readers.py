@@ -1,0 +1,148 @@
+"""Handles for reading: they change nothing, need no rights, and see what was durable."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import kudu_core as kc
+from kudu_core.fs.faulty import CHANGES, FaultyFileSystem, Rule
+from kudu_core.fs.posix import PosixFileSystem
+from tests.engine.conftest import Make
+
+
+def everything(path: Path) -> dict[str, tuple[bool, int, int]]:
+    """Every file and directory: its kind, size and time of the last change."""
+    found = {}
+    for p in sorted(path.rglob("*")):
+        stat = p.stat()
+        found[str(p.relative_to(path))] = (p.is_dir(), stat.st_size, stat.st_mtime_ns)
+    return found
+
+
+@pytest.mark.parametrize("state", ["closed", "open", "not closed"])
+def test_reading_changes_nothing(make: Make, path: Path, state: str) -> None:
+    table = make(partition_by=kc.HashPartition("k", 3), durability="sync")
+    table.insert({"k": list(range(100)), "a": [1] * 100})
+    table.flush()
+    table.update({"k": list(range(50)), "a": [2] * 50})
+    table.insert({"k": [1000]})
+    if state == "closed":
+        table.close()
+    elif state == "not closed":  # as after a crash
+        import shutil
+
+        shutil.copytree(path, path.parent / "copy")
+        path = path.parent / "copy"
+    before = everything(path)
+    # Any call that would change a file fails.
+    fs = FaultyFileSystem(PosixFileSystem(), [Rule(CHANGES | {"open_write"}, sticky=True)])
+    with kc.open_table(path, _fs=fs) as reader:
+        assert reader.count() == 101
+        assert reader.scan(where=[("a", "=", 2)]).count() == 50
+        assert reader.get(1000) is not None
+        reader.refresh()
+        assert reader.scan(order="key").to_table().num_rows == 101
+        assert reader.stats("column").num_rows == 4 and reader.layout()
+        tokens = reader.scan_tokens()
+        assert sum(reader.scan_token(t).count() for t in tokens) == 101
+    assert not any(fs.counts[op] for op in CHANGES)
+    assert everything(path) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_directory_without_write_rights(table: kc.Table, path: Path) -> None:
+    table.insert({"k": [1]})
+    table.close()
+    directories = [path, *(p for p in path.rglob("*") if p.is_dir())]
+    for directory in directories:
+        directory.chmod(0o500)
+    try:
+        with kc.open_table(path) as reader:
+            assert reader.count() == 1
+        with pytest.raises(PermissionError):
+            kc.open_table(path, "rw")
+    finally:
+        for directory in directories:
+            directory.chmod(0o700)
+
+
+def test_refresh(make: Make, path: Path) -> None:
+    table = make(durability="sync")
+    table.insert({"k": [1]})
+    with kc.open_table(path) as reader, kc.open_table(path) as other:
+        snapshot, scan = reader.snapshot(), reader.scan(["k"])
+        table.insert({"k": [2]})
+        table.flush()
+        table.delete([1])
+        assert reader.scan(["k"]).to_pylist() == [{"k": 1}]
+        reader.refresh()
+        assert reader.scan(["k"]).to_pylist() == [{"k": 2}]
+        assert reader.timestamp == table.timestamp
+        # What was taken before stays at its moment.
+        assert scan.to_pylist() == [{"k": 1}] and snapshot.scan(["k"]).to_pylist() == [{"k": 1}]
+        assert other.count() == 1 and other.get(1) is not None
+        table.refresh()  # nothing to do for a writer
+    table.close()
+    with kc.open_table(path, "rw") as again:
+        assert again.count() == 1
+
+
+def test_refreshing_for_long_keeps_nothing_old(make: Make, path: Path) -> None:
+    import gc
+
+    table = make(durability="sync", ingest_threshold_rows=1)
+    with kc.open_table(path) as reader:
+        for k in range(30):
+            table.upsert({"k": [k]})
+            reader.refresh()
+            assert reader.count() == k + 1
+        gc.collect()
+        links = Counter(
+            os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")
+        )
+        ours = {name: n for name, n in links.items() if name.startswith(str(path.resolve()))}
+        assert max(ours.values()) <= 3, ours
+
+
+def test_a_reader_survives_what_the_writer_does(make: Make, path: Path) -> None:
+    table = make(durability="sync", file_grace_s=0)
+    table.insert({"k": list(range(50)), "a": [0] * 50})
+    table.flush()
+    with kc.open_table(path) as reader:
+        scan = iter(reader.scan(["a"], batch_rows=7))
+        got = [next(scan)]
+        for round_ in range(4):
+            table.update({"k": list(range(50)), "a": [round_ + 1] * 50})
+            table.flush()
+        table.close()
+        with kc.open_table(path, "rw") as again:
+            again.delete(list(range(25)))
+            again.flush()
+        got += scan
+        assert pa.Table.from_batches(got)["a"].to_pylist() == [0] * 50
+        assert reader.count() == 50
+        reader.refresh()
+        assert reader.count() == 25
+
+
+def test_what_was_not_durable_is_not_seen(make: Make, path: Path) -> None:
+    """A reader sees what a power cut would leave: with "none" only what was flushed or synced."""
+    table = make(durability="none")
+    table.insert({"k": [1]})
+    table.flush()
+    with kc.open_table(path) as reader:
+        assert reader.count() == 1
+        seen = reader.timestamp
+        table.insert({"k": [2]})
+        assert table.count() == 2
+        reader.refresh()
+        assert reader.timestamp >= seen
+        assert reader.count() in (1, 2)
+        table.flush()
+        reader.refresh()
+        assert reader.count() == 2

@@ -1,0 +1,234 @@
+"""Many threads on one table: what is promised to one of them holds for all at once."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import kudu_core as kc
+
+ACCOUNTS = 200
+START = 100
+SCHEMA = pa.schema([("id", pa.int64()), ("balance", pa.int64()), ("note", pa.string())])
+OPTIONS = {
+    "durability": "group",
+    "flush_threshold_bytes": 262_144,
+    "flush_age_s": 0.2,
+    "rowset_target_bytes": 65_536,
+    "ingest_threshold_rows": 40,
+    "file_grace_s": 5,
+}
+
+
+class Run:
+    """Threads that work until the time is up or one of them fails."""
+
+    def __init__(self, seconds: float) -> None:
+        self.until = time.monotonic() + seconds
+        self.errors: list[BaseException] = []
+        self.counts: dict[str, int] = {}
+
+    def goes_on(self) -> bool:
+        return not self.errors and time.monotonic() < self.until
+
+    def did(self, what: str) -> None:
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+    def all(self, *work: Callable[[], None]) -> None:
+        def guarded(one: Callable[[], None]) -> None:
+            try:
+                one()
+            except BaseException as error:  # noqa: BLE001  raised below, in the test's own thread
+                self.errors.append(error)
+
+        threads = [threading.Thread(target=guarded, args=(one,)) for one in work]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self.errors:
+            raise self.errors[0]
+
+
+@pytest.mark.parametrize("checked", [True, False], ids=["invariants checked", "at full speed"])
+def test_transfers_keep_the_sum(
+    path: Path, long: bool, seed: int, checked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Money moves in batches; every snapshot, of every kind of reader, holds the same sum."""
+    if checked:
+        monkeypatch.setenv("KUDU_CORE_CHECK", "1")
+    run = Run(30 if long else 2.5)
+    table = kc.create_table(path, SCHEMA, "id", partition_by=kc.HashPartition("id", 4), options=OPTIONS)
+    table.insert({"id": list(range(ACCOUNTS)), "balance": [START] * ACCOUNTS, "note": ["x"] * ACCOUNTS})
+    balances = dict.fromkeys(range(ACCOUNTS), START)
+    halves = (range(ACCOUNTS // 2), range(ACCOUNTS // 2, ACCOUNTS))
+
+    def transfer(accounts: range, number: int) -> None:
+        """The one writer of its accounts, so that it knows what is in them."""
+        rng = random.Random(seed * 100 + number)
+        while run.goes_on():
+            some = rng.sample(accounts, rng.choice((2, 5, 10, 60)))
+            amount = rng.randint(1, 5)
+            new = {k: balances[k] + amount for k in some}
+            new[some[0]] -= amount * len(some)
+            x = rng.random()
+            if x < 0.6:
+                table.update({"id": some, "balance": [new[k] for k in some]})
+            elif x < 0.8:
+                with table.batch() as batch:
+                    batch.delete(some)
+                    batch.insert({"id": some, "balance": [new[k] for k in some], "note": ["y"] * len(some)})
+            else:
+                table.upsert({"id": some, "balance": [new[k] for k in some], "note": [None] * len(some)})
+            balances.update(new)
+            assert table.get(some[0], ["balance"]) == {"balance": new[some[0]]}, "one's own write is visible"
+            run.did("transfers")
+
+    def insert() -> None:
+        """Grows and shrinks the table beside the accounts, with rows that hold nothing."""
+        first = 10**6
+        while run.goes_on():
+            ids = list(range(first, first + 30 + first % 30))
+            table.insert({"id": ids, "balance": [0] * len(ids), "note": ["z"] * len(ids)})
+            if first % 7 == 0:
+                table.delete(where=[("id", ">=", first - 500), ("balance", "=", 0)])
+            first += len(ids)
+            run.did("inserts")
+
+    def read(number: int) -> None:
+        rng = random.Random(seed * 100 + 50 + number)
+        seen: list[int] = []
+        last = 0
+        while run.goes_on():
+            with table.snapshot() as snapshot:
+                assert snapshot.timestamp >= last, "time went back"
+                last = snapshot.timestamp
+                seen.append(last)
+                scan = snapshot.scan(["id", "balance"], order=rng.choice(("any", "key")), batch_rows=1000)
+                found = scan.to_table()
+                assert sum(found["balance"].to_pylist()) == ACCOUNTS * START
+                accounts = [i for i in found["id"].to_pylist() if i < ACCOUNTS]
+                assert len(accounts) == ACCOUNTS == len(set(accounts))
+                assert snapshot.scan(where=[("id", "<", ACCOUNTS)]).count() == ACCOUNTS
+                many = snapshot.get_many(list(range(ACCOUNTS)), ["balance"])
+                assert sum(many["balance"].to_pylist()) == ACCOUNTS * START
+            past = table.scan(["balance"], at=rng.choice(seen)).to_table()
+            assert sum(past["balance"].to_pylist()) == ACCOUNTS * START
+            run.did("snapshots")
+
+    def read_elsewhere() -> None:
+        last = 0
+        while run.goes_on():
+            with kc.open_table(path) as reader:
+                for _ in range(3):
+                    assert reader.timestamp >= last
+                    last = reader.timestamp
+                    assert sum(reader.scan(["balance"]).to_table()["balance"].to_pylist()) == ACCOUNTS * START
+                    tokens = reader.scan_tokens(["balance"], target_rows=50)
+                    shares = [reader.scan_token(t).to_table()["balance"].to_pylist() for t in tokens]
+                    assert sum(map(sum, shares)) == ACCOUNTS * START
+                    reader.refresh()
+            run.did("openings")
+            time.sleep(0.05)
+
+    def flush() -> None:
+        while run.goes_on():
+            time.sleep(0.1)
+            table.flush()
+            run.did("flushes")
+
+    run.all(
+        lambda: transfer(halves[0], 0),
+        lambda: transfer(halves[1], 1),
+        insert,
+        lambda: read(0),
+        lambda: read(1),
+        read_elsewhere,
+        flush,
+    )
+    assert all(run.counts.get(what) for what in ("transfers", "inserts", "snapshots", "openings")), run.counts
+    table.close()
+    with kc.open_table(path, "rw") as again:
+        rows = again.scan(["id", "balance"], where=[("id", "<", ACCOUNTS)]).to_pylist()
+        assert {r["id"]: r["balance"] for r in rows} == balances
+
+
+def test_writers_of_the_same_keys_are_in_one_order(path: Path, long: bool) -> None:
+    """Each write sees the ones before it: no insert succeeds twice, no counter loses a step."""
+    run = Run(10 if long else 1.0)
+    table = kc.create_table(path, SCHEMA, "id", options={**OPTIONS, "durability": "none"})
+    table.insert({"id": [0], "balance": [0]})
+    inserted = [0] * 3
+    added = [0] * 3
+
+    def write(number: int) -> None:
+        rng = random.Random(number)
+        while run.goes_on():
+            key = rng.randrange(1, 30)
+            done = table.insert({"id": [key] * 2 + [key + 1000], "balance": [1] * 3}, on_conflict="ignore")
+            inserted[number] += done.inserted
+            inserted[number] -= table.delete([key, key + 1000], on_missing="ignore").deleted
+            import pyarrow.compute as pc
+
+            added[number] += table.update(where=[("id", "=", 0)], set={"balance": pc.field("balance") + 1}).updated
+            run.did("rounds")
+
+    run.all(*(lambda n=n: write(n) for n in range(3)))  # type: ignore[misc]
+    assert table.get(0, ["balance"]) == {"balance": sum(added)}
+    assert table.count() == 1 + sum(inserted)
+    table.close()
+
+
+def test_one_txn_from_many_threads_is_applied_once(path: Path) -> None:
+    run = Run(30)
+    table = kc.create_table(path, SCHEMA, "id", options={"maintenance": "manual", "durability": "group"})
+    results: list[kc.WriteResult] = []
+
+    def write() -> None:
+        for version in range(20):
+            results.append(table.upsert({"id": [version], "balance": [1]}, txn=("job", version)))
+
+    run.all(*[write] * 4)
+    assert sum(not r.deduplicated for r in results) == table.count() == 20
+    table.close()
+
+
+def test_closing_while_others_work(path: Path) -> None:
+    """They get ``Closed``; what was acknowledged is there."""
+    table = kc.create_table(path, SCHEMA, "id", options={**OPTIONS, "durability": "none"})
+    run = Run(30)
+    acknowledged: list[int] = []
+
+    def write() -> None:
+        try:
+            for k in range(10**6):
+                table.insert({"id": [k]})
+                acknowledged.append(k)
+        except kc.Closed:
+            return
+
+    def read() -> None:
+        try:
+            while run.goes_on():
+                table.scan().to_table()
+                table.get(0)
+        except kc.Closed:
+            return
+
+    def close() -> None:
+        time.sleep(0.3)
+        table.close()
+
+    run.all(write, read, read, close)
+    with kc.open_table(path) as again:
+        keys = again.scan(["id"], order="key").to_table()["id"].to_pylist()
+    assert keys[: len(acknowledged)] == acknowledged
+    assert len(keys) <= len(acknowledged) + 1
+    assert os.path.exists(path)
