@@ -35,9 +35,7 @@ class RowCodec:
         self.all = row_shape(schema.columns)
         """The shape of rows of every column."""
         keys = schema.key_columns
-        self.keys = KeyEncoder(
-            schema.key_names, [tag(c.type) for c in keys], [c.type.width for c in keys]
-        )
+        self.keys = KeyEncoder(schema.key_names, [tag(c.type) for c in keys], [c.type.width for c in keys])
 
     def shape(self, columns: Sequence[StoredColumn]) -> RowShape:
         """How rows of these columns become dicts."""

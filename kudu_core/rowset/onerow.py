@@ -75,9 +75,7 @@ def _may_change_on_disk(rowset: DiskRowSet, snapshot: int) -> bool:
     return False
 
 
-def _changed(
-    out: Row, logs: Sequence[ChangeLog], row: int, snapshot: int, shape: RowShape
-) -> Row | None:
+def _changed(out: Row, logs: Sequence[ChangeLog], row: int, snapshot: int, shape: RowShape) -> Row | None:
     """The row with what changes in memory, oldest store first, make of it; None where it is dead."""
     present: bool | None = None
     for log in logs:
@@ -98,9 +96,7 @@ def _lives(seen: RowsAt, row: int) -> bool:
     return live is None or bool(live[0])
 
 
-def _patched(
-    out: Row, seen: RowsAt, row: int, shape: RowShape, columns: Sequence[StoredColumn]
-) -> Row:
+def _patched(out: Row, seen: RowsAt, row: int, shape: RowShape, columns: Sequence[StoredColumn]) -> Row:
     """The row with the columns that changes set read anew."""
     for index, column in enumerate(columns):
         if seen.touches(column.id):

@@ -143,7 +143,13 @@ def _locate(view: View, key: bytes, key_hash: int) -> tuple[MemRowSet | DiskRowS
 
 
 def _change(
-    tablet: Tablet, schema: Schema, home: MemRowSet | DiskRowSet, ts: int, op: int, rowid: int, cells: list[Cell]
+    tablet: Tablet,
+    schema: Schema,
+    home: MemRowSet | DiskRowSet,
+    ts: int,
+    op: int,
+    rowid: int,
+    cells: list[Cell],
 ) -> None:
     keys = schema.key_ids
     columns = {

@@ -67,7 +67,7 @@ def cuts(stage: Stage, rng: random.Random, long: bool) -> Iterator[tuple[str, Me
     assert isinstance(stage.fs, FaultyFileSystem) and isinstance(stage.fs.inner, MemoryFileSystem)
     disk = stage.fs.inner
     kinds: list[Keep]
-    kinds = ["none", "all", "random", "random"] if long else [rng.choice(NONE_ALL), "random"]
+    kinds = ["none", "all", "random"] if long else [rng.choice(NONE_ALL), "random"]
     for kind in kinds:
         yield kind, disk.crash_clone(rng, keep=kind)
 
