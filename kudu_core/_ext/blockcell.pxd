@@ -117,7 +117,9 @@ cdef inline uint64_t _load(const uint8_t* p, int width) noexcept nogil:
     return load16(p) if width == 2 else p[0]
 
 
-cdef inline int _exception_of(const Block* block, const Layout* layout, int64_t i, uint8_t* out) noexcept nogil:
+cdef inline int _exception_of(
+    const Block* block, const Layout* layout, int64_t i, uint8_t* out
+) noexcept nogil:
     """Write cell i and return 1 where it is an exception."""
     cdef int64_t lower = 0, upper = block.exceptions, middle
     while lower < upper:
@@ -132,7 +134,9 @@ cdef inline int _exception_of(const Block* block, const Layout* layout, int64_t 
     return 1
 
 
-cdef inline int _cell_of_runs(const Block* block, const Layout* layout, int64_t i, uint8_t* out) noexcept nogil:
+cdef inline int _cell_of_runs(
+    const Block* block, const Layout* layout, int64_t i, uint8_t* out
+) noexcept nogil:
     cdef int64_t lower = 0, upper = <int64_t>block.base, middle
     while lower < upper:
         middle = (lower + upper) >> 1
@@ -146,7 +150,9 @@ cdef inline int _cell_of_runs(const Block* block, const Layout* layout, int64_t 
     return 0
 
 
-cdef inline void _cell_of_planes(const Block* block, const Layout* layout, int64_t i, uint8_t* out) noexcept nogil:
+cdef inline void _cell_of_planes(
+    const Block* block, const Layout* layout, int64_t i, uint8_t* out
+) noexcept nogil:
     cdef:
         int64_t stride = (block.count + 7) >> 3
         uint64_t word = 0
@@ -194,7 +200,9 @@ cdef inline int _patch(const Block* block, const Layout* layout, uint8_t* out, i
     return 0
 
 
-cdef inline int delta_values(const Block* block, const Layout* layout, uint8_t* out, int64_t* at) noexcept nogil:
+cdef inline int delta_values(
+    const Block* block, const Layout* layout, uint8_t* out, int64_t* at
+) noexcept nogil:
     """Write all values of a DELTA block, ``layout.width`` bytes each: 8 KiB at most."""
     cdef:
         int status = 0

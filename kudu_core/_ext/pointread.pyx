@@ -16,9 +16,8 @@ changes what is held happens with the GIL; a look-up that runs without it is cou
 ``_busy``, and pages dropped meanwhile are let go of when the last such look-up ends.
 """
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_GetItem, PyDict_SetItem
-from cpython.object cimport PyObject
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_SetItem
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
@@ -43,12 +42,14 @@ from kudu_core._ext.blockpage cimport (
     DELTA,
     FOR,
     NO_SCALE,
+    RLE,
     STRING_PLAIN,
     STRING_PREFIX,
     Block,
     Page,
     block_open,
     load16,
+    load32,
     page_open,
     page_values,
 )
@@ -74,6 +75,24 @@ cdef extern from *:
         }
         return (int)(found & 1);
     }
+    static inline void kc_point_fetch(const void *p) { __builtin_prefetch(p, 0, 3); }
+    /* The first 8 bytes, as a number that compares as they do; what is missing counts as zeros. */
+    static inline uint64_t kc_point_head(const unsigned char *p, int64_t size) {
+        uint64_t word = 0;
+        if (size > 0) memcpy(&word, p, (size_t)(size < 8 ? size : 8));
+        return __builtin_bswap64(word);
+    }
+    /* How many of n ascending numbers are below x. */
+    static inline int64_t kc_point_below(const uint64_t *heads, int64_t n, uint64_t x) {
+        const uint64_t *base = heads;
+        if (n == 0) return 0;
+        while (n > 1) {
+            const int64_t half = n >> 1;
+            base += base[half - 1] < x ? half : 0;
+            n -= half;
+        }
+        return base - heads + (*base < x);
+    }
     static inline void kc_point_fetch_bloom(const unsigned char *filter, uint64_t blocks, uint64_t hash) {
         __builtin_prefetch(filter + 32 * (((hash >> 32) * blocks) >> 32), 0, 3);
     }
@@ -83,9 +102,12 @@ cdef extern from *:
         return word;
     }
     """
+    void kc_point_fetch(const void* p) noexcept nogil
     bint kc_point_bloom(const uint8_t* filter, uint64_t blocks, uint64_t hash) noexcept nogil
     void kc_point_fetch_bloom(const uint8_t* filter, uint64_t blocks, uint64_t hash) noexcept nogil
     uint64_t kc_point_big_endian(const uint8_t* p, int width) noexcept nogil
+    uint64_t kc_point_head(const uint8_t* p, int64_t size) noexcept nogil
+    int64_t kc_point_below(const uint64_t* heads, int64_t n, uint64_t x) noexcept nogil
 
 cdef enum:
     NUMBER = 0                  # how the cells of a key column compare
@@ -98,6 +120,7 @@ cdef enum:
 
     MOST_KEY_COLUMNS = 32
     FEW_EXCEPTIONS = 8
+    AHEAD = 6                   # rows of a gather whose mini-blocks are fetched early
     GROUP = 16                  # probes whose bloom blocks are fetched together
     KEPT_TEXTS = 1 << 16        # dictionaries up to so many words keep theirs as Python values
     MAX_DATA_BYTES = 0x7FFFFFFF
@@ -107,14 +130,21 @@ class Elsewhere(Exception):
     """The general path must answer; nothing is wrong."""
 
 
+cdef struct Sorted:
+    # Ascending strings.
+    int64_t count
+    const int64_t* ends         # offsets
+    const uint8_t* data
+    int64_t common              # bytes that all of them begin with
+    const uint64_t* heads       # of each, the 8 bytes behind these
+
+
 cdef struct Column:
     Page* pages                 # .data is NULL where the page is not held
     uint8_t* touched
     int64_t page_count
     int width                   # as stored: of the codes, where there is a dictionary; 0: strings
-    int64_t words               # of the dictionary, 0 where there is none
-    const int32_t* word_ends    # its offsets
-    const uint8_t* word_data
+    Sorted words                # the dictionary; count is 0 where there is none
     int order                   # of a key column
     int key_width
     uint64_t flip
@@ -219,12 +249,38 @@ cdef inline int _number(const Cells* cells, int64_t i, uint64_t* word) noexcept 
     return status
 
 
-cdef int64_t _bound(const Cells* cells, int64_t lower, int64_t upper, uint64_t want, bint above) noexcept nogil:
+cdef int64_t _bound_of_runs(
+    const Cells* cells, int64_t lower, int64_t upper, uint64_t want, bint above
+) noexcept nogil:
+    """The same where cells are runs: one step a run, not one a cell."""
+    cdef:
+        int64_t first = 0, end = <int64_t>cells.block.base, middle, start = 0
+        int width = cells.layout.width
+        uint64_t word
+    while first < end:
+        middle = (first + end) >> 1
+        word = 0
+        memcpy(&word, cells.layout.raws + middle * width, <size_t>width)
+        word ^= cells.flip
+        if word < want or (above and word == want):
+            first = middle + 1
+        else:
+            end = middle
+    if first:
+        start = load16(cells.layout.packed + 2 * (first - 1))
+    return lower if start < lower else upper if start > upper else start
+
+
+cdef int64_t _bound(
+    const Cells* cells, int64_t lower, int64_t upper, uint64_t want, bint above
+) noexcept nogil:
     """The first cell of [lower, upper) that is not below ``want`` (``above``: that is above it)."""
     cdef:
         int64_t middle
         uint64_t word = 0
         int status
+    if cells.block.kind == RLE:
+        return _bound_of_runs(cells, lower, upper, want, above)
     if cells.block.kind == CONSTANT and not cells.block.exceptions and lower < upper:
         _number(cells, lower, &word)
         return upper if word < want or (above and word == want) else lower
@@ -247,23 +303,42 @@ cdef inline int _compare(const uint8_t* a, int64_t a_size, const uint8_t* b, int
     return (a_size > b_size) - (a_size < b_size)
 
 
-cdef int64_t _code(const Column* column, const uint8_t* word, int64_t size) noexcept nogil:
-    """The code of a word, -1 where the dictionary does not have it."""
+cdef int64_t _count_below(const Sorted* all, const uint8_t* key, int64_t size, bint above) noexcept nogil:
+    """How many of the strings are below the key (``above``: not above it)."""
     cdef:
-        int64_t lower = 0, upper = column.words, middle
+        int64_t common = all.common, lower, upper, middle
+        uint64_t head
         int order
+    if all.count == 0:
+        return 0
+    order = memcmp(key, all.data + all.ends[0], <size_t>(common if common < size else size))
+    if order:
+        return 0 if order < 0 else all.count
+    if size < common:
+        return 0
+    head = kc_point_head(key + common, size - common)
+    lower = kc_point_below(all.heads, all.count, head)
+    if lower == all.count or all.heads[lower] != head:
+        return lower
+    upper = all.count
+    if head != ~<uint64_t>0:
+        upper = lower + kc_point_below(all.heads + lower, all.count - lower, head + 1)
     while lower < upper:
         middle = (lower + upper) >> 1
-        order = _compare(
-            column.word_data + column.word_ends[middle],
-            column.word_ends[middle + 1] - column.word_ends[middle], word, size,
-        )
-        if order == 0:
-            return middle
-        if order < 0:
+        order = _compare(all.data + all.ends[middle], all.ends[middle + 1] - all.ends[middle], key, size)
+        if order < 0 or (above and order == 0):
             lower = middle + 1
         else:
             upper = middle
+    return lower
+
+
+cdef int64_t _code(const Sorted* words, const uint8_t* word, int64_t size) noexcept nogil:
+    """The code of a word, -1 where the dictionary does not have it."""
+    cdef int64_t code = _count_below(words, word, size, False)
+    if code < words.count and words.ends[code + 1] - words.ends[code] == size:
+        if memcmp(words.data + words.ends[code], word, <size_t>size) == 0:
+            return code
     return -1
 
 
@@ -287,7 +362,9 @@ cdef inline int _plain_cell(
     return 0
 
 
-cdef int64_t _find_prefixed(const Strings* part, const uint8_t* key, int64_t size, int64_t* at) noexcept nogil:
+cdef int64_t _find_prefixed(
+    const Strings* part, const uint8_t* key, int64_t size, int64_t* at
+) noexcept nogil:
     """The entry that equals the key, -1 for none: the group first, then at most 16 entries."""
     cdef:
         int64_t lower = 0, upper = (part.count + RESTART - 1) / RESTART, middle
@@ -366,9 +443,7 @@ cdef int64_t _find_string(
 
 cdef struct Finder:
     int64_t rows
-    int64_t blocks
-    const uint8_t* index_data           # first keys of the mini-blocks
-    const int64_t* index_ends
+    Sorted index                        # first keys of the mini-blocks
     const uint8_t* bloom
     uint64_t bloom_blocks
     int keys                            # columns; 0: a column of encoded keys, columns[0]
@@ -405,7 +480,7 @@ cdef int64_t _cell_want(
             return ABSENT
         if key[end + 1] != 0:
             return ELSEWHERE                # a byte 00 inside the string
-    code = _code(column, key + begin, end - begin)
+    code = _code(&column.words, key + begin, end - begin)
     if code < 0:
         return ABSENT
     want[0] = <uint64_t>code
@@ -413,26 +488,16 @@ cdef int64_t _cell_want(
     return 0
 
 
-cdef int64_t _find(
-    const Finder* finder, const uint8_t* key, int64_t size, Cells* cells, Need* need, int64_t* at
+cdef int64_t _find_in_block(
+    const Finder* finder, int64_t block, const uint8_t* key, int64_t size, Cells* cells, Need* need, int64_t* at
 ) noexcept nogil:
     """The row of a key, ABSENT, NEED_PAGE, ELSEWHERE or a status of the page in ``need``."""
     cdef:
-        int64_t lower = 0, upper = finder.blocks, middle, block, pos = 0, status
+        int64_t lower = 0, upper, pos = 0, status
         uint64_t want = 0, word = 0
         const Page* page
         int k
         bint last
-    while lower < upper:
-        middle = (lower + upper) >> 1
-        if _compare(
-            finder.index_data + finder.index_ends[middle],
-            finder.index_ends[middle + 1] - finder.index_ends[middle], key, size,
-        ) <= 0:
-            lower = middle + 1
-        else:
-            upper = middle
-    block = lower - 1
     if block < 0:
         return ABSENT
     if finder.keys == 0 or finder.columns[0].order == STRING:
@@ -441,7 +506,6 @@ cdef int64_t _find(
             return NEED_PAGE
         status = _find_string(page, block & 15, key, size, at)
         return status if status < 0 else block * BLOCK_ROWS + status
-    lower = 0
     upper = finder.rows - block * BLOCK_ROWS
     if upper > BLOCK_ROWS:
         upper = BLOCK_ROWS
@@ -478,37 +542,70 @@ cdef int64_t _find(
     return block * BLOCK_ROWS + lower if pos == size else ABSENT
 
 
+cdef void _fetch(const Finder* finder, int64_t block, bint heads) noexcept nogil:
+    """Ask for the memory that a search of the mini-block will read: its place, then its head."""
+    cdef:
+        int k, count = finder.keys if finder.keys else 1
+        const Page* page
+        int64_t start
+    for k in range(count):
+        page = &finder.columns[k].pages[block >> 4]
+        if page.data == NULL or (block & 15) >= page.blocks:
+            continue
+        if not heads:
+            kc_point_fetch(page.directory + 4 * (block & 15))
+            continue
+        start = load32(page.directory + 4 * (block & 15))
+        if start < page.size:
+            kc_point_fetch(page.data + start)
+            kc_point_fetch(page.data + start + 64)
+
+
 cdef int64_t _find_some(
     const Finder* finder,
     const uint8_t* data,
     const int64_t[::1] offsets,
     const uint64_t[::1] hashes,
     int64_t[::1] out,
-    int64_t i,
+    int64_t first,
     Cells* cells,
     Need* need,
     int64_t* status,
     int64_t* at,
 ) noexcept nogil:
-    """Look up probes from i on; stop at the first that cannot go on, with ``status`` set."""
-    cdef int64_t n = hashes.shape[0], ahead = i
+    """Look up probes from ``first`` on; stop at the first that cannot go on, with ``status`` set.
+
+    In groups, step by step, so that their cache misses overlap.
+    """
+    cdef:
+        int64_t n = hashes.shape[0], i, end
+        int64_t blocks[GROUP]
     status[0] = 0
-    while i < n:
+    while first < n:
+        end = min(first + GROUP, n)
         if finder.bloom != NULL:
-            if i == ahead:
-                while ahead < n and ahead < i + GROUP:
-                    kc_point_fetch_bloom(finder.bloom, finder.bloom_blocks, hashes[ahead])
-                    ahead += 1
-            if not kc_point_bloom(finder.bloom, finder.bloom_blocks, hashes[i]):
-                out[i] = ABSENT
-                i += 1
-                continue
-        out[i] = _find(finder, data + offsets[i], offsets[i + 1] - offsets[i], cells, need, at)
-        if out[i] < ABSENT:
-            status[0] = out[i]
-            return i
-        i += 1
-    return i
+            for i in range(first, end):
+                kc_point_fetch_bloom(finder.bloom, finder.bloom_blocks, hashes[i])
+        for i in range(first, end):
+            blocks[i - first] = -1
+            if finder.bloom == NULL or kc_point_bloom(finder.bloom, finder.bloom_blocks, hashes[i]):
+                blocks[i - first] = (
+                    _count_below(&finder.index, data + offsets[i], offsets[i + 1] - offsets[i], True) - 1
+                )
+                if blocks[i - first] >= 0:
+                    _fetch(finder, blocks[i - first], False)
+        for i in range(first, end):
+            if blocks[i - first] >= 0:
+                _fetch(finder, blocks[i - first], True)
+        for i in range(first, end):
+            out[i] = _find_in_block(
+                finder, blocks[i - first], data + offsets[i], offsets[i + 1] - offsets[i], cells, need, at
+            )
+            if out[i] < ABSENT:
+                status[0] = out[i]
+                return i
+        first = end
+    return n
 
 
 # ---------------------------------------------------------------------------------- cells of a column
@@ -565,6 +662,25 @@ cdef int _read_fixed(
     return 0
 
 
+cdef inline void _fetch_ahead(const Column* column, const int64_t[::1] rows, int64_t k) noexcept nogil:
+    """Ask for what the next rows need: the place of a mini-block first, its head when that has come."""
+    cdef:
+        const Page* page
+        int64_t start, block
+    if k + 2 * AHEAD < rows.shape[0]:
+        block = rows[k + 2 * AHEAD] >> 10
+        page = &column.pages[block >> 4]
+        if page.data != NULL and (block & 15) < page.blocks:
+            kc_point_fetch(page.directory + 4 * (block & 15))
+    if k + AHEAD < rows.shape[0]:
+        block = rows[k + AHEAD] >> 10
+        page = &column.pages[block >> 4]
+        if page.data != NULL and (block & 15) < page.blocks:
+            start = load32(page.directory + 4 * (block & 15))
+            if start < page.size:
+                kc_point_fetch(page.data + start)
+
+
 cdef int64_t _gather_fixed(
     const Column* column, const int64_t[::1] rows, uint8_t* out, uint8_t* bits, int64_t k, Cells* cells,
     Need* need, int64_t* nulls, int64_t* status, int64_t* at,
@@ -576,6 +692,7 @@ cdef int64_t _gather_fixed(
         const Page* page = NULL
     status[0] = 0
     for k in range(k, rows.shape[0]):
+        _fetch_ahead(column, rows, k)
         if rows[k] >> 14 != number:
             number = rows[k] >> 14
             index = -1
@@ -613,6 +730,7 @@ cdef int64_t _gather_strings(
     status[0] = 0
     memset(&part, 0, sizeof(part))
     for k in range(k, rows.shape[0]):
+        _fetch_ahead(column, rows, k)
         if rows[k] >> 14 != number:
             number = rows[k] >> 14
             index = -1
@@ -663,10 +781,10 @@ cdef int64_t _place(
             if kc_bit(bits, k):
                 code = 0
                 memcpy(&code, codes + k * column.width, <size_t>column.width)
-                if code >= column.words:
+                if code >= column.words.count:
                     return BAD_VALUE
-                spans[k].start = column.word_data + column.word_ends[code]
-                spans[k].size = column.word_ends[code + 1] - column.word_ends[code]
+                spans[k].start = column.words.data + column.words.ends[code]
+                spans[k].size = column.words.ends[code + 1] - column.words.ends[code]
         total += spans[k].size
         if total > MAX_DATA_BYTES:
             return ELSEWHERE
@@ -683,6 +801,35 @@ cdef void _copy(const Span* spans, int64_t n, uint8_t* out) noexcept nogil:
 
 
 # ----------------------------------------------------------------------------------------- the classes
+
+cdef object _sort(Sorted* out, data, offsets):
+    """Set up ascending strings, (n + 1,) offsets into ``data``; return what keeps them alive."""
+    cdef:
+        const uint8_t[::1] bytes_ = data
+        const int64_t[::1] ends
+        uint64_t[::1] heads
+        int64_t i, last, shorter
+        const uint8_t* first
+    kept_ends = np.ascontiguousarray(offsets, np.int64)
+    ends = kept_ends
+    out.count = ends.shape[0] - 1
+    if out.count < 0 or ends[0] < 0 or ends[out.count] > bytes_.shape[0] or (np.diff(kept_ends) < 0).any():
+        raise ValueError("offsets of strings leave their data or descend")
+    kept_heads = np.zeros(out.count + 1, np.uint64)
+    heads = kept_heads
+    out.ends = &ends[0]
+    out.data = first = &bytes_[0] if bytes_.shape[0] else <const uint8_t*>out.ends
+    out.heads = &heads[0]
+    out.common = 0
+    if out.count:
+        last = out.count - 1
+        shorter = min(ends[1] - ends[0], ends[last + 1] - ends[last])
+        while out.common < shorter and first[ends[0] + out.common] == first[ends[last] + out.common]:
+            out.common += 1
+    for i in range(out.count):
+        heads[i] = kc_point_head(first + ends[i] + out.common, ends[i + 1] - ends[i] - out.common)
+    return data, kept_ends, kept_heads
+
 
 @cython.final
 @cython.auto_pickle(False)
@@ -705,8 +852,6 @@ cdef class PointColumn:
     def __init__(self, load, Py_ssize_t page_count, int stored_width, words=None):
         cdef:
             uint8_t[::1] room
-            const int32_t[::1] ends
-            const uint8_t[::1] data
         if stored_width not in (0, 1, 2, 4, 8, 16) or page_count < 0:
             raise ValueError(f"{page_count} pages of values of {stored_width} bytes")
         self._load = load
@@ -722,17 +867,10 @@ cdef class PointColumn:
         if words is not None:
             if stored_width not in (1, 2, 4):
                 raise ValueError(f"codes of {stored_width} bytes")
-            self._words = words
-            ends = words[0]
-            data = words[1]
-            self.c.words = ends.shape[0] - 1
-            if self.c.words < 1 or ends[0] < 0 or ends[self.c.words] > data.shape[0]:
-                raise ValueError("offsets of words leave the data")
-            if (np.diff(words[0]) < 0).any():
-                raise ValueError("offsets of words descend")
-            self.c.word_ends = &ends[0]
-            self.c.word_data = &data[0] if data.shape[0] else <const uint8_t*>self.c.word_ends
-            self._texts = [None] * self.c.words if self.c.words <= KEPT_TEXTS else None
+            self._words = _sort(&self.c.words, words[1], words[0])
+            if self.c.words.count < 1:
+                raise ValueError("a dictionary without words")
+            self._texts = [None] * self.c.words.count if self.c.words.count <= KEPT_TEXTS else None
 
     cdef const Page* page(self, PointFile file, int64_t number) except NULL:
         """A page of the column, loaded if it is not held."""
@@ -792,18 +930,18 @@ cdef class PointColumn:
                 raise_status(status, at)
             if status:
                 return None
-            if not self.c.words:
+            if not self.c.words.count:
                 return value_of(tag, cell, self.c.width, decode)
             memcpy(&code, cell, <size_t>self.c.width)
-            if code >= self.c.words:
+            if code >= self.c.words.count:
                 raise_status(BAD_VALUE, 0)
             if self._texts is not None:
                 found = self._texts[code]
                 if found is not None:
                     return found
             found = value_of(
-                tag, self.c.word_data + self.c.word_ends[code],
-                self.c.word_ends[code + 1] - self.c.word_ends[code], decode,
+                tag, self.c.words.data + self.c.words.ends[code],
+                self.c.words.ends[code + 1] - self.c.words.ends[code], decode,
             )
             if self._texts is not None:
                 self._texts[code] = found
@@ -862,7 +1000,6 @@ cdef class PointFile:
     def __init__(self, int64_t rows, dict columns not None, keys, PointColumn encoded, index, bloom):
         cdef:
             const uint8_t[::1] data
-            const int64_t[::1] ends
             PointColumn column
             int k
         self._columns = columns
@@ -872,16 +1009,9 @@ cdef class PointFile:
         self.f.rows = rows
         self.can_find = False
         if index is not None:
-            self._index = index
-            data = index[0]
-            ends = index[1]
-            self.f.blocks = ends.shape[0] - 1
-            if self.f.blocks != (rows + BLOCK_ROWS - 1) // BLOCK_ROWS:
-                raise ValueError(f"{self.f.blocks} first keys of {rows} rows")
-            if ends[0] < 0 or ends[self.f.blocks] > data.shape[0] or (np.diff(index[1]) < 0).any():
-                raise ValueError("offsets of the key index leave its data or descend")
-            self.f.index_ends = &ends[0]
-            self.f.index_data = &data[0] if data.shape[0] else <const uint8_t*>self.f.index_ends
+            self._index = _sort(&self.f.index, index[0], index[1])
+            if self.f.index.count != (rows + BLOCK_ROWS - 1) // BLOCK_ROWS:
+                raise ValueError(f"{self.f.index.count} first keys of {rows} rows")
             if encoded is not None:
                 self._keys.append(encoded)
                 self.f.columns[0] = &encoded.c
@@ -920,7 +1050,7 @@ cdef class PointFile:
         cdef:
             Cells cells
             Need need
-            int64_t at = 0, found
+            int64_t at = 0, found, block
             const uint8_t* data = <const uint8_t*>PyBytes_AS_STRING(key)
         if self.closed or not self.can_find:
             raise Elsewhere
@@ -928,8 +1058,9 @@ cdef class PointFile:
             return ABSENT
         need.column = 0
         need.page = 0
+        block = _count_below(&self.f.index, data, PyBytes_GET_SIZE(key), True) - 1
         while True:
-            found = _find(&self.f, data, PyBytes_GET_SIZE(key), &cells, &need, &at)
+            found = _find_in_block(&self.f, block, data, PyBytes_GET_SIZE(key), &cells, &need, &at)
             if found >= ABSENT:
                 return found
             self._resolve(found, &need, at)
@@ -1055,7 +1186,7 @@ cdef class PointFile:
         to = &values[0]
         need.column = 0
         need.page = 0
-        if column.c.words or not column.c.width:
+        if column.c.words.count or not column.c.width:
             span_room = np.empty((n + 1) * sizeof(Span), np.uint8)
             spans = <Span*>&span_room[0]
         self._busy += 1

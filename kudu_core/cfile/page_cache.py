@@ -127,7 +127,8 @@ class PageCache:
             self._bytes += size
             while self._bytes > self.limit_bytes:
                 (old_token, old_offset), old = self._pages.popitem(last=False)
-                if not all([holder.forget(old_offset) for holder in self._holders.get(old_token, ())]):
+                asked = [holder.forget(old_offset) for holder in self._holders.get(old_token, ())]
+                if not all(asked):
                     self._pages[old_token, old_offset] = old  # used without the cache's knowledge
                     continue
                 self._files[old_token][2].discard(old_offset)

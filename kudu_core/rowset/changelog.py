@@ -278,7 +278,7 @@ class ChangeLog:
             if number >= len(before):  # appended after the view was taken
                 before = self._before.view()
                 if number >= len(before):
-                    return self._searched(np.array([rowid]), limit).tolist()
+                    return list(map(int, self._searched(np.array([rowid]), limit)))
             number = int(before[number])
         numbers.reverse()
         return numbers

@@ -134,7 +134,7 @@ class MemRowSet:
         """Ordinal of a key's entry among the rows that a snapshot sees, -1 where there is none."""
         return self._keys.find(key, key_hash, self.rows_at(snapshot))
 
-    def cells_of(self, ordinal: int, column_ids: Sequence[int]) -> list[bytes | None | EllipsisType]:
+    def cells_of(self, ordinal: int, column_ids: Sequence[int]) -> list[bytes | EllipsisType | None]:
         """Base cells of one row as bytes, None for NULL, ``...`` for a column that is not stored."""
         columns = self._columns
         return [columns[i].cell(ordinal) if i in columns else ... for i in column_ids]

@@ -69,10 +69,7 @@ def _may_change_on_disk(rowset: DiskRowSet, snapshot: int) -> bool:
     for redo in rowset.redo:
         if isinstance(redo, DeltaStore) and redo.ref.min_ts <= snapshot:
             return True
-    for undo in rowset.undo:
-        if undo.ref.max_ts > snapshot:
-            return True
-    return False
+    return bool(rowset.undo) and any(undo.ref.max_ts > snapshot for undo in rowset.undo)
 
 
 def _changed(out: Row, logs: Sequence[ChangeLog], row: int, snapshot: int, shape: RowShape) -> Row | None:

@@ -20,12 +20,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from kudu_core._ext.decide import UPSERT
-from kudu_core.common.conform import conform
-from kudu_core.common.schema import Schema
 from kudu_core.errors import InvalidArgument, Locked, SchemaMismatch
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.table.decision import Call
 from kudu_core.table.result import WriteResult
 from kudu_core.table.runs import StagedRun, read_run
 from kudu_core.table.table import OPERATIONS, Table, apply_calls, conform_calls, open_table
@@ -170,7 +166,6 @@ def commit_runs(table: Table, job: Job, runs: Sequence[StagedRun]) -> WriteResul
             call.unique = job.on_duplicate == "error"
         if not calls and job.txn is None:
             return WriteResult(engine.visible_ts)
-        calls = calls or [_no_rows(engine.schema)]
         return write_calls(engine, calls, txn=job.txn)
     finally:
         _remove(fs, job)
@@ -208,13 +203,6 @@ def _sealed(job: Job, runs: Sequence[StagedRun]) -> bytes:
 def _batches(fs: FileSystem, job: Job, runs: Sequence[StagedRun]) -> Iterator[pa.RecordBatch]:
     for run in runs:
         yield from read_run(fs, job.directory, run).to_batches()
-
-
-def _no_rows(schema: Schema) -> Call:
-    """A call of no rows: a token is kept also for a write that had none."""
-    empty = [pa.array([], column.type.arrow) for column in schema.key_columns]
-    rows = pa.RecordBatch.from_arrays(empty, names=list(schema.key_names))
-    return Call(UPSERT, conform(schema, rows).block)
 
 
 def _remove(fs: FileSystem, job: Job) -> None:

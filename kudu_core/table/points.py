@@ -89,8 +89,10 @@ def get_many(engine: Engine, keys: Any, columns: Sequence[StoredColumn], snapsho
     """Rows in the order of the keys; ``_found`` says which are there, the others are NULL."""
     block, encoded = _key_block(engine, keys)
     batch = KeyBatch(encoded)
-    found = np.zeros(len(batch), bool)
-    pieces: list[tuple[np.ndarray, list[ColumnBuffers]]] = []
+    order = np.full(len(batch), -1, np.int64)  # where each key's row is among those read
+    read = [c for c in columns if c.id not in engine.schema.key_ids]
+    pieces: list[dict[int, ColumnBuffers]] = []
+    rows_read = 0
     route = engine.partitions.route(block)
     for ordinal in np.unique(route[route >= 0]).tolist():
         tablet = engine.tablet_of(ordinal)
@@ -100,24 +102,22 @@ def get_many(engine: Engine, keys: Any, columns: Sequence[StoredColumn], snapsho
         for store in np.unique(homes.store[homes.store >= 0]).tolist():
             mine = np.flatnonzero(homes.store == store)
             wanted, back = np.unique(homes.row[mine], return_inverse=True)
-            cells = [seen[store].cells(c, wanted) for c in columns]
-            if len(wanted) != len(mine) or not bool((back == np.arange(len(mine))).all()):
-                cells = [c.take(back.reshape(-1)) for c in cells]
-            pieces.append((rows[mine], cells))
-            found[rows[mine]] = True
+            pieces.append({c.id: seen[store].cells(c, wanted) for c in read})
+            order[rows[mine]] = rows_read + back.reshape(-1)
+            rows_read += len(wanted)
     fields = [pa.field(c.name, c.type.arrow, True) for c in columns]
     arrays = []
-    order = np.full(len(batch), -1, np.int64)
-    if pieces:
-        at = np.concatenate([rows for rows, _ in pieces])
-        order[at] = np.arange(len(at))
-    for index, column in enumerate(columns):
+    found = order >= 0
+    with_null = not rows_read or not found.all()
+    order[~found] = rows_read  # one NULL behind the rows
+    for column in columns:
         if column.id in engine.schema.key_ids:
             values_ = block.columns[column.id]  # as asked, also where the row is absent
         else:
-            absent = ColumnBuffers.nulls(column.type, 1)
-            pool = ColumnBuffers.concat([*(cells[index] for _, cells in pieces), absent])
-            values_ = pool.take(np.where(order < 0, pool.length - 1, order))
+            parts = [cells[column.id] for cells in pieces]
+            if with_null:
+                parts.append(ColumnBuffers.nulls(column.type, 1))
+            values_ = (parts[0] if len(parts) == 1 else ColumnBuffers.concat(parts)).take(order)
         arrays.append(values_.to_arrow(column.type))
     arrays.append(pa.array(found))
     return pa.Table.from_arrays(arrays, schema=pa.schema([*fields, pa.field(FOUND, pa.bool_(), False)]))

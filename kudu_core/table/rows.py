@@ -9,7 +9,7 @@ batches that go to files.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kudu_core._ext.hashing import murmur3_one
 from kudu_core._ext.pointread import Elsewhere
@@ -109,7 +109,7 @@ def _write_locked(
     try:
         ts = engine.log.append(KIND_WRITE, schema.version, (payload,))
         if home is None:
-            view.active.insert_one(ts, key, key_hash, cells)
+            view.active.insert_one(ts, key, key_hash, cast("list[bytes | None]", cells))
         else:
             _change(tablet, schema, home, ts, op, rowid, cells)
         tablet.newest_applied = ts
@@ -160,4 +160,4 @@ def _change(
     if isinstance(home, DiskRowSet) and home.active is None:
         home = home.with_active()
         tablet.view = tablet.view.with_rowset(home)
-    home.change_one(ts, op, rowid, columns)  # type: ignore[arg-type]
+    home.change_one(ts, op, rowid, columns)

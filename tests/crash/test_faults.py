@@ -37,6 +37,8 @@ from tests.support.faults import (
 )
 from tests.support.history import History, random_batch
 
+pytestmark = pytest.mark.timeout(7200)  # --long takes its time
+
 CRASHES = 8
 ERRORS = 8
 """Calls of each story that the short run tries."""

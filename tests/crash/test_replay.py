@@ -17,6 +17,8 @@ from kudu_core.table.engine import Engine
 from tests.support.faults import ROOT, SMALL, TINY, Stage, check_survivor, checking, drop, segments_of
 from tests.support.history import History
 
+pytestmark = pytest.mark.timeout(7200)  # --long takes its time
+
 
 @contextmanager
 def flushing_in_replay(rng: random.Random, share: float) -> Iterator[list[int]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,15 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def others() -> Iterator[Path]:
+    """A directory that every user may enter and read; pytest's own are private."""
+    directory = Path(tempfile.mkdtemp(prefix="kudu-core-test-"))
+    directory.chmod(0o755)
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
 def make(path: Path) -> Iterator[Make]:
     """``make(schema, key, *, partition_by=(), listener=None, **options)``; closed at the end.
 
@@ -38,7 +49,12 @@ def make(path: Path) -> Iterator[Make]:
     made: list[kc.Table] = []
 
     def make_table(
-        schema: Any = None, key: Any = ("k",), *, partition_by: Any = (), at: Path | None = None, **options: Any
+        schema: Any = None,
+        key: Any = ("k",),
+        *,
+        partition_by: Any = (),
+        at: Path | None = None,
+        **options: Any,
     ) -> kc.Table:
         settings = kc.Options(**{"maintenance": "manual", "durability": "none", **options})
         table = kc.create_table(

@@ -93,9 +93,7 @@ def test_a_broken_engine_is_noticed(broken: str, monkeypatch: pytest.MonkeyPatch
 
     if broken == "lost update":
         whole = write.net_changes
-        monkeypatch.setattr(
-            write, "net_changes", lambda p, d: dataclasses.replace(whole(p, d), updates=[])
-        )
+        monkeypatch.setattr(write, "net_changes", lambda p, d: dataclasses.replace(whole(p, d), updates=[]))
     elif broken == "wrong order":
         monkeypatch.setattr(scan, "merge_runs", lambda runs: (s for r in reversed(runs) for s in r.begin()))
     else:

@@ -8,12 +8,8 @@ import json
 import os
 import pickle
 import socket
-import subprocess
-import sys
-import textwrap
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,41 +19,7 @@ import pytest
 
 import kudu_core as kc
 from tests.engine.conftest import Make
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def python(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run a program in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(code), *map(str, arguments)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-
-
-def in_child(work: Callable[[], object]) -> str:
-    """Fork, do the work in the child, and return what it returned or raised, as text."""
-    read, write = os.pipe()
-    sys.stdout.flush()
-    pid = os.fork()
-    if pid == 0:
-        text = ""
-        try:
-            text = repr(work())
-        except BaseException as error:  # noqa: BLE001  the parent judges
-            text = f"{type(error).__name__}: {error}" if isinstance(error, kc.KuduError) else traceback.format_exc()
-        finally:
-            os.write(write, text.encode())
-            os._exit(0)
-    os.close(write)
-    with os.fdopen(read) as pipe:
-        text = pipe.read()
-    os.waitpid(pid, 0)
-    return text
+from tests.support.processes import in_child, python
 
 
 def our_threads() -> list[str]:
@@ -283,7 +245,8 @@ def test_the_interpreter_ends_without_close(path: Path, durability: str) -> None
 def test_an_exception_that_nobody_catches(path: Path) -> None:
     code = """
         import sys, kudu_core as kc, pyarrow as pa
-        table = kc.create_table(sys.argv[1], pa.schema([("k", pa.int64())]), "k", options={"durability": "none"})
+        options = {"durability": "none"}
+        table = kc.create_table(sys.argv[1], pa.schema([("k", pa.int64())]), "k", options=options)
         table.insert({"k": [1]})
         raise SystemExit(3)
     """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +28,7 @@ def eventually(true: Callable[[], bool], seconds: float = 20.0) -> bool:
         if true():
             return True
         time.sleep(0.02)
-    return True if true() else False
+    return true()
 
 
 def stat(table: kc.Table, name: str) -> Any:
@@ -38,7 +40,7 @@ def stat(table: kc.Table, name: str) -> Any:
 
 @pytest.mark.parametrize("durability", ["sync", "group", "none"])
 def test_what_a_power_cut_leaves(durability: str) -> None:
-    """"sync" keeps every write that returned, the others a beginning of them; flush() keeps all."""
+    """ "sync" keeps every write that returned, the others a beginning of them; flush() keeps all."""
     fs = MemoryFileSystem()
     options = {"durability": durability, "maintenance": "manual", "group_interval_s": 30}
     table = kc.create_table("/t", SCHEMA, "k", options=options, _fs=fs)
@@ -107,10 +109,8 @@ def test_a_failed_fsync_poisons(path: Path) -> None:
             write()
     assert table.get(1) is not None, "what was committed stays readable"
     assert table.count() == 1
-    try:
+    with contextlib.suppress(kc.Poisoned, OSError):
         table.close()
-    except (kc.Poisoned, OSError):
-        pass
     with kc.open_table(path, "rw") as again:
         assert again.count() in (1, 2), "in doubt: wholly there or not at all"
         assert again.insert({"k": [3]}).inserted == 1
@@ -149,7 +149,7 @@ def test_writers_wait_when_memory_is_full(path: Path) -> None:
     }  # fmt: skip
     kc.create_table(path, SCHEMA, "k", options=options).close()
     with kc.open_table(path, "rw", listener=told.append) as table:
-        for start in range(0, 40):
+        for start in range(40):
             table.insert({"k": list(range(start * 1000, start * 1000 + 1000)), "s": ["x" * 1000] * 1000})
             assert stat(table, "memory_bytes") < 24 << 20
         assert any(isinstance(e, events.WritersThrottled) for e in told)
@@ -256,7 +256,7 @@ def test_rowsets_roll_at_their_size(make: Make) -> None:
     assert table.count() == 5000
     bounds = [r.meta for r in table._engine.tablets[0].view.rowsets]
     ordered = sorted(bounds, key=lambda m: m.min_key)
-    assert all(a.max_key < b.min_key for a, b in zip(ordered, ordered[1:], strict=False)), "disjoint"
+    assert all(a.max_key < b.min_key for a, b in itertools.pairwise(ordered)), "disjoint"
 
 
 def test_ingests_by_rows_and_by_bytes(path: Path) -> None:

@@ -13,6 +13,7 @@ import kudu_core as kc
 from kudu_core.fs.faulty import CHANGES, FaultyFileSystem, Rule
 from kudu_core.fs.posix import PosixFileSystem
 from tests.engine.conftest import Make
+from tests.support.processes import NOBODY, in_child
 
 
 def everything(path: Path) -> dict[str, tuple[bool, int, int]]:
@@ -54,21 +55,24 @@ def test_reading_changes_nothing(make: Make, path: Path, state: str) -> None:
     assert everything(path) == before
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_directory_without_write_rights(table: kc.Table, path: Path) -> None:
+def test_a_directory_without_write_rights(make: Make, others: Path) -> None:
+    """Reading needs the right to read, no more."""
+    path = others / "t"
+    table = make(at=path, durability="sync")
     table.insert({"k": [1]})
+    table.flush()
+    table.insert({"k": [2]})
     table.close()
-    directories = [path, *(p for p in path.rglob("*") if p.is_dir())]
-    for directory in directories:
-        directory.chmod(0o500)
-    try:
-        with kc.open_table(path) as reader:
-            assert reader.count() == 1
-        with pytest.raises(PermissionError):
-            kc.open_table(path, "rw")
-    finally:
-        for directory in directories:
-            directory.chmod(0o700)
+    found = [path, *path.rglob("*")]
+    for p in found:
+        p.chmod(0o555 if p.is_dir() else 0o444)
+    user = NOBODY if os.geteuid() == 0 else None
+    before = everything(path)
+    assert in_child(lambda: kc.open_table(path).count(), user=user) == "2"
+    assert in_child(lambda: kc.open_table(path, "rw"), user=user).startswith("PermissionError")
+    assert everything(path) == before
+    for p in found:
+        p.chmod(0o755 if p.is_dir() else 0o644)
 
 
 def test_refresh(make: Make, path: Path) -> None:
@@ -102,9 +106,7 @@ def test_refreshing_for_long_keeps_nothing_old(make: Make, path: Path) -> None:
             reader.refresh()
             assert reader.count() == k + 1
         gc.collect()
-        links = Counter(
-            os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")
-        )
+        links = Counter(os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd"))
         ours = {name: n for name, n in links.items() if name.startswith(str(path.resolve()))}
         assert max(ours.values()) <= 3, ours
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 import random
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import kudu_core as kc
 from kudu_core._ext.pointread import Elsewhere
 from kudu_core.common.clock import ManualClock
-from kudu_core.table import points, rows, table as table_module
+from kudu_core.table import points, rows
+from kudu_core.table import table as table_module
 
-UTC = dt.timezone.utc
+UTC = dt.UTC
 WORDS = ["", "a", "b", "host-1", "host-2", "ä\u20ac", "nul\0in", "\0", "z" * 40, "long" * 300]
 TYPES: dict[str, Any] = {
     "int8": lambda r: r.choice([-128, -1, 0, 1, 127]),
@@ -81,7 +80,8 @@ ODD = [
 
 @pytest.fixture(params=range(len(KEYS)), ids=["+".join(k) for k in KEYS])
 def key_types(request: pytest.FixtureRequest) -> tuple[str, ...]:
-    return KEYS[request.param]
+    types: tuple[str, ...] = KEYS[request.param]
+    return types
 
 
 def columns_of(key_types: tuple[str, ...]) -> list[kc.Column]:
@@ -133,7 +133,7 @@ def recorded(table: kc.Table, into: list[tuple[int, bytes]]) -> None:
         into.append((ts, b"".join(bytes(part) for part in parts)))
         return ts
 
-    log.append = append  # type: ignore[method-assign]
+    log.append = append  # type: ignore[method-assign, assignment]
 
 
 OPERATIONS = (
@@ -149,7 +149,7 @@ OPERATIONS = (
 
 
 @pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each one-row write took the row path."""
     out: list[bool] = []
 
@@ -159,7 +159,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
         return done
 
     monkeypatch.setattr(table_module, "write_row", write_row)
-    yield out
+    return out
 
 
 def test_rows_are_written_alike(
@@ -310,7 +310,7 @@ def test_plain_keys_take_the_row_path(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_bad_key_is_the_general_paths_to_refuse(tmp_path: Path, key: Any) -> None:
     with make(tmp_path / "t", ("string", "int64"), ManualClock()) as table:
         table.insert([{"k0": "a", "k1": 1, "need": 1}])
-        outcomes = []
+        outcomes: list[Any] = []
         for read in (
             table.get,
             lambda k: points._get_general(table._engine, k, table._engine.schema.columns, table.timestamp),
@@ -343,6 +343,6 @@ def test_pages_leave_with_the_cache(tmp_path: Path) -> None:
             row = table.get(k)
             assert row is not None and row["k0"] == k
             assert points_.pages <= cache.statistics().pages
-        assert 0 < points_.pages
+        assert points_.pages > 0
     with pytest.raises(Elsewhere):
         points_.find(b"12345678", 0)

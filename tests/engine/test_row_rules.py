@@ -157,7 +157,9 @@ def test_nulls_in_required_columns_are_errors_of_their_rows(table: kc.Table) -> 
 
 
 def test_a_required_column_without_default_must_be_given(make: Make) -> None:
-    table = make([kc.Column("k", pa.int64()), kc.Column("must", pa.int64(), nullable=False), kc.Column("o", "string")])
+    table = make(
+        [kc.Column("k", pa.int64()), kc.Column("must", pa.int64(), nullable=False), kc.Column("o", "string")]
+    )
     with pytest.raises(kc.SchemaMismatch, match="'must' takes no NULL and has no default"):
         table.insert({"k": [1]})
     table.insert({"k": [1], "must": [5]})

@@ -177,7 +177,9 @@ def test_writers_of_the_same_keys_are_in_one_order(path: Path, long: bool) -> No
             inserted[number] -= table.delete([key, key + 1000], on_missing="ignore").deleted
             import pyarrow.compute as pc
 
-            added[number] += table.update(where=[("id", "=", 0)], set={"balance": pc.field("balance") + 1}).updated
+            added[number] += table.update(
+                where=[("id", "=", 0)], set={"balance": pc.field("balance") + 1}
+            ).updated
             run.did("rounds")
 
     run.all(*(lambda n=n: write(n) for n in range(3)))  # type: ignore[misc]

@@ -32,7 +32,9 @@ def rows_of(section: str) -> list[tuple[int, int]]:
     for part in re.split(r"^#+ ", FORMAT.read_text(), flags=re.MULTILINE):
         if part.startswith(section + "\n"):
             table = part.split("| offset | width |", 1)[1].split("\n\n")[0]
-            return [(int(a), int(b)) for a, b in re.findall(r"^\| (\d+) \| (\d+) \|", table, flags=re.MULTILINE)]
+            return [
+                (int(a), int(b)) for a, b in re.findall(r"^\| (\d+) \| (\d+) \|", table, flags=re.MULTILINE)
+            ]
     raise AssertionError(f"docs/format.md has no section {section!r}")
 
 
@@ -109,7 +111,9 @@ def test_record_payload_comes_back_and_every_cut_is_found() -> None:
     payload = records.Payload(
         (4, 9),
         [
-            records.Section(records.INSERT, RowBlock({0: names, 5: numbers}, 3), np.array([1, 0, 1], np.int32)),
+            records.Section(
+                records.INSERT, RowBlock({0: names, 5: numbers}, 3), np.array([1, 0, 1], np.int32)
+            ),
             records.Section(records.DELETE, RowBlock({0: names.slice(1, 3)}, 2), np.array([0, 0], np.int32)),
         ],
         {"txn": ["app", 3]},

@@ -6,6 +6,7 @@ import os
 import random
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -63,9 +64,10 @@ def strings(words: list[bytes], valid: np.ndarray, place: int, *, prefix: bool =
 
 
 def worded(words: list[bytes], valid: np.ndarray, place: int) -> PointColumn:
-    codes, ends, data = blocks.dictionary_build(
-        offsets_of(words), np.frombuffer(b"".join(words), np.uint8), bitmap(valid), 1 << 20
-    )
+    data = np.frombuffer(b"".join(words), np.uint8)
+    built = blocks.dictionary_build(offsets_of(words), data, bitmap(valid), 1 << 20)
+    assert built is not None
+    codes, ends, data = built
     codes = np.where(valid, codes, 0).astype(codes.dtype)
     width = codes.dtype.itemsize
     raw = codes.view(np.uint8).reshape(len(words), -1)
@@ -211,7 +213,7 @@ def test_every_key_is_found_and_no_other(long: bool) -> None:
         file = PointFile(
             len(keys), made, order, encoded, index_of(keys), filter_of(keys) if r.random() < 0.5 else None
         )
-        probes = r.sample(keys, min(len(keys), 150)) + [keys[0], keys[-1]]
+        probes = [*r.sample(keys, min(len(keys), 150)), keys[0], keys[-1]]
         probes += [p[:-1] for p in probes[:40]] + [p + b"\0" for p in probes[:40]] + [b"", b"\xff" * 20]
         probes += [bytes(bytearray(p)[:-1]) + bytes([p[-1] ^ 1]) for p in probes[:40] if p]
         hashes = [hashing.murmur3_one(p) for p in probes]
@@ -283,21 +285,15 @@ def test_damaged_pages_raise_and_nothing_worse(long: bool) -> None:
         for encoded in (None, columns[2]):
             file = PointFile(n, columns, order, encoded, index_of(keys), None)
             for key in r.sample(keys, min(n, 10)):
-                try:
+                with suppress(PageError, Elsewhere):
                     assert -1 <= file.find(key, 0) < n
-                except (PageError, Elsewhere):
-                    pass
             for row in (0, n - 1, r.randrange(n)):
                 for each in (shape, *one):
-                    try:
+                    with suppress(PageError, Elsewhere):
                         file.row(row, each)
-                    except (PageError, Elsewhere):
-                        pass
                 for i in range(3):
-                    try:
+                    with suppress(PageError, Elsewhere):
                         file.cells(i, np.array([row, 0, row], np.int64))
-                    except (PageError, Elsewhere):
-                        pass
 
 
 def test_pages_are_forgotten_when_the_cache_says_so() -> None:
@@ -324,10 +320,8 @@ def test_pages_stay_for_look_ups_that_run_beside(long: bool) -> None:
     column = fixed(values, np.ones(len(values), bool), 0, 0)
     keys = values.astype(">u4").tobytes()
     firsts = [keys[4096 * i : 4096 * i + 4] for i in range(len(values) // 1024)]
-    file = PointFile(
-        len(values), {0: column}, [(column, 0, 4, 0)], None,
-        (np.frombuffer(b"".join(firsts), np.uint8), np.arange(0, 4 * len(firsts) + 1, 4, dtype=np.int64)), None,
-    )  # fmt: skip
+    index = np.frombuffer(b"".join(firsts), np.uint8), np.arange(0, 4 * len(firsts) + 1, 4, dtype=np.int64)
+    file = PointFile(len(values), {0: column}, [(column, 0, 4, 0)], None, index, None)
     data, ends = np.frombuffer(keys, np.uint8), np.arange(0, len(keys) + 1, 4, dtype=np.int64)
     hashes = np.zeros(len(values), np.uint64)
     stop = threading.Event()

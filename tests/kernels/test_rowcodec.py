@@ -14,7 +14,7 @@ from kudu_core._ext.rowcodec import MISSING, TAGS, KeyEncoder, RowShape, RowWrit
 from tests.support.oracles import rowcodec as oracle
 
 FIRST_SEED = int(os.environ.get("KUDU_CORE_SEED", "0"))
-UTC = dt.timezone.utc
+UTC = dt.UTC
 COLUMNS = [
     *[("signed", w) for w in (1, 2, 4, 8)],
     *[("unsigned", w) for w in (1, 2, 4, 8)],

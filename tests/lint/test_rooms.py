@@ -37,7 +37,10 @@ ALLOWED: dict[str, dict[str, str]] = {
     "wal/log.py": {"threading.Thread": "the log's writer"},
     "tablet/maintenance.py": {"threading.Thread": "maintenance"},
     "cfile/container.py": {"os.urandom": "file_id is random"},
-    "table/fork.py": {"os.register_at_fork": "handles refuse to work in the child"},
+    "table/fork.py": {
+        "os.register_at_fork": "handles refuse to work in the child",
+        "threading.Thread": "a handle collected on a worker cannot be closed by it: that waits for workers",
+    },
     "table/debug.py": {"os.environ": "the debug switch"},
     "table/table.py": {
         "os.PathLike": "a type",
@@ -51,6 +54,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "os.register_at_fork": "a forked worker opens its own tables",
         "os.urandom": "names of an attempt's files",
         "os.getpid": "one reader per worker process",
+        "os.cpu_count": "how many tasks to share a scan out to",
     },
 }
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import history
-from .rules import Violation
-from .stores import FOREVER, Change, DeltaFile, DeltaMemStore, Job, RowSet, Tablet, Undo, updated
+from tests.model import history
+from tests.model.rules import Violation
+from tests.model.stores import FOREVER, Change, DeltaFile, DeltaMemStore, Job, RowSet, Tablet, Undo, updated
 
 if TYPE_CHECKING:
-    from .protocol import Writer
+    from tests.model.protocol import Writer
 
 JOBS = 2  # at once in one tablet
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .rules import Corruption, Rules, Violation
+from tests.model.rules import Corruption, Rules, Violation
 
 if TYPE_CHECKING:
     import random
@@ -133,8 +133,8 @@ class ManifestState:
             return  # O2: a stale writer's
         if edit.number != self.number + 1 and self.number:
             raise Violation(f"O2: edit {edit.number} follows {self.number}")
-        for id in edit.remove:
-            del self.rowsets[id]
+        for removed in edit.remove:
+            del self.rowsets[removed]
         for entry in edit.put:
             self.rowsets[entry.id] = entry
         self.i, self.g, self.h = max(self.i, edit.i), max(self.g, edit.g), max(self.h, edit.h)
@@ -199,9 +199,9 @@ class Disk:
         return self.next_file
 
     def new_file(self, content: tuple[Any, ...]) -> int:
-        id = self.new_id()
-        self.files[id] = content
-        return id
+        name = self.new_id()
+        self.files[name] = content
+        return name
 
     def unlink_segment(self, name: tuple[int, int]) -> Segment:
         self.unlinked[name] = segment = self.segments.pop(name)
@@ -227,7 +227,7 @@ class Disk:
         return replace(
             self,
             segments={name: replace(s, slots=list(s.slots)) for name, s in self.segments.items()},
-            manifests={id: replace(m, edits=list(m.edits)) for id, m in self.manifests.items()},
+            manifests={tablet: replace(m, edits=list(m.edits)) for tablet, m in self.manifests.items()},
             committed=list(self.committed),
         )
 

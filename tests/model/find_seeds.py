@@ -14,13 +14,13 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
-from .rules import SHORTCUTS, Environment, shortcut
-from .sim import run
+from tests.model.rules import SHORTCUTS, Environment, shortcut
+from tests.model.sim import run
 
 RECORDED = Path(__file__).with_name("shortcuts.json")
-WORLDS = (
+WORLDS: tuple[dict[str, Any], ...] = (
     {},
     {"contested": True},
     {"keys": 2},
@@ -49,7 +49,7 @@ def find(name: str, runs: int) -> Recorded | None:
     for invariants in (False, True):
         for seed in range(runs):
             for world in WORLDS:
-                environment = Environment(invariants=invariants, **world)  # type: ignore[arg-type]
+                environment = Environment(invariants=invariants, **world)
                 violation = run(seed, shortcut(name), environment).violation
                 if violation and "Error" not in violation.split(":")[0]:
                     known = asdict(environment)

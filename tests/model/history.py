@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .rules import Rules, Violation
-from .stores import FOREVER, Change, Image, MemRow, Row, RowSet, Undo
+from tests.model.rules import Rules, Violation
+from tests.model.stores import FOREVER, Change, Image, MemRow, Row, RowSet, Undo
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

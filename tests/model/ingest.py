@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .disk import IngestPart, Record
-from .rules import Violation
-from .stores import Change, DeltaFile, DeltaMemStore, MemRowSet, Row, RowSet, Tablet
+from tests.model.disk import IngestPart, Record
+from tests.model.rules import Violation
+from tests.model.stores import Change, DeltaFile, DeltaMemStore, MemRowSet, Row, RowSet, Tablet
 
 if TYPE_CHECKING:
-    from .protocol import Writer
+    from tests.model.protocol import Writer
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ def record_ingest(writer: Writer, builds: list[Build]) -> None:
         found = locate(tablet, key) if writer.rules.ingest_decides_again else build.found[key]
         touched.setdefault(tablet.id, {})[key] = found
     parts = {}
-    for id, decided in touched.items():
+    for tablet_id, decided in touched.items():
         rows: list[Row] = []
         deltas: dict[int, list[Change]] = {}
         part = IngestPart(None, None, {}, {}, {})
@@ -79,15 +79,15 @@ def record_ingest(writer: Writer, builds: list[Build]) -> None:
         if rows:
             part.rowset, part.base = writer.disk.new_id(), writer.disk.new_file(tuple(rows))
         part.deltas = {rowset: writer.disk.new_file(tuple(c)) for rowset, c in deltas.items()}
-        parts[id] = part
+        parts[tablet_id] = part
         if writer.rules.ingest_edits_first:
             writer.check_fence(racing=True)
-            writer.sync_manifest(id)
+            writer.sync_manifest(tablet_id)
     record = writer.append("INGEST", parts=parts)
-    writer.note("ingest: record", record.ts, {id: part.all_keys for id, part in parts.items()})
+    writer.note("ingest: record", record.ts, {tablet_id: part.all_keys for tablet_id, part in parts.items()})
     writer.in_flight[record.ts] = set(parts)
-    for id in parts:
-        writer.tablets[id].holder = record
+    for tablet_id in parts:
+        writer.tablets[tablet_id].holder = record
 
 
 def install(writer: Writer) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from .rules import Environment, Violation
-from .stores import FOREVER, DeltaFile, Image, RowSet, Tablet, updated
+from tests.model.rules import APPS, Environment, Violation
+from tests.model.stores import FOREVER, DeltaFile, Image, RowSet, Tablet, updated
 
 if TYPE_CHECKING:
-    from .disk import LogTail, Record
-    from .protocol import Writer
+    from tests.model.disk import LogTail, Record
+    from tests.model.protocol import Writer
 
 State = tuple[Image | None, ...]  # by key
 
@@ -20,6 +21,7 @@ class Oracle:
 
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
+        self.partitions = {p: p for p in range(environment.partitions)}  # tablet -> partition
         self.records: list[Record] = []
         self.times = [0]
         self.states: list[State] = [(None,) * environment.keys]
@@ -53,8 +55,6 @@ class Oracle:
         self.times.append(record.ts)
         self.states.append(tuple(state))
 
-    partitions: dict[int, int]  # tablet -> partition
-
     def promise(self, ts: int) -> None:
         self.promised = max(self.promised, ts)
 
@@ -69,7 +69,7 @@ class Oracle:
         if tail.last_ts < self.seen:
             raise Violation(f"L3: another process has read at {self.seen}, opened through {tail.last_ts}")
         times = [record.ts for record in tail.records]
-        if any(a >= b for a, b in zip(times, times[1:], strict=False)):
+        if any(a >= b for a, b in pairwise(times)):
             raise Violation(f"N1: the log's times do not increase: {times}")
         count = bisect_right(self.times, tail.last_ts)
         del self.records[count - 1 :], self.times[count:], self.states[count:]
@@ -104,7 +104,7 @@ class Oracle:
     def check(self, writer: Writer) -> None:
         """After every step of a writer that is not stale."""
         self.verify(writer.tablets, writer.lowest_read(), writer.applied_ts, "the writer")
-        for app in range(2):
+        for app in range(APPS):
             known = writer.tokens.get(app, (0, 0))[0]
             if known != self.version(app):
                 raise Violation(f"W1: token of {app} is {known}, not {self.version(app)}")

@@ -7,19 +7,27 @@ Compaction, ingest and recovery are in files of their own.  The rule numbers are
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from . import history
-from .disk import Disk, Edit, Entry, Header, IngestPart, Manifest, Record, Segment, TabletEntry
-from .rules import Environment, Fenced, Rules, Violation
-from .stores import FOREVER, Change, DeltaFile, DeltaMemStore, FlushJob, MemRow, MemRowSet, RowSet, Tablet
+from tests.model import history
+from tests.model.disk import Disk, Edit, Entry, Header, IngestPart, Manifest, Record, Segment, TabletEntry
+from tests.model.rules import APPS, Environment, Fenced, Rules, Violation
+from tests.model.stores import (
+    FOREVER,
+    Change,
+    DeltaFile,
+    DeltaMemStore,
+    FlushJob,
+    MemRowSet,
+    RowSet,
+    Tablet,
+)
 
 if TYPE_CHECKING:
     import random
 
-    from .oracle import Oracle
-
-APPS = 2
+    from tests.model.oracle import Oracle
 
 
 class Writer:
@@ -74,7 +82,8 @@ class Writer:
 
     def cut(self) -> int:
         """The cut of a tablet whose mutex is held."""
-        return self.record_ts if self.rules.cut == "last_record" else self.last_ts
+        raised = self.rules.cut == "last_ts" and not self.replaying
+        return self.last_ts if raised else self.record_ts
 
     def durable_through(self, ts: int) -> bool:
         """E1."""
@@ -209,13 +218,13 @@ class Writer:
         whole = Edit(tablet.number, self.epoch, put=put, i=tablet.i, g=tablet.g, h=h, mark=tablet.mark)
         self.manifests[tablet.id] = self.disk.manifests[tablet.id] = Manifest([whole], 1)
 
-    def sync_manifest(self, id: int | None = None) -> None:
-        if id is None:
+    def sync_manifest(self, tablet_id: int | None = None) -> None:
+        if tablet_id is None:
             waiting = [i for i, m in self.manifests.items() if m.synced < len(m.edits)]
             if not waiting:
                 return
-            id = self.rng.choice(waiting)
-        manifest = self.manifests[id]
+            tablet_id = self.rng.choice(waiting)
+        manifest = self.manifests[tablet_id]
         manifest.synced = len(manifest.edits)
 
     def edits_durable(self) -> bool:
@@ -252,13 +261,13 @@ class Writer:
         record = self.append("WRITE", parts=parts, token=token)
         self.note("write", record.ts, parts)
         self.in_flight[record.ts] = set(parts)
-        for id in parts:
-            self.tablets[id].holder = record
+        for tablet_id in parts:
+            self.tablets[tablet_id].holder = record
         if token:
             self.tokens[token[0]] = (token[1], record.ts)
         if self.rng.random() < 0.8:
-            for id in parts:
-                self.apply_held(self.tablets[id])
+            for tablet_id in parts:
+                self.apply_held(self.tablets[tablet_id])
 
     def choose_token(self) -> tuple[int, int] | None:
         """Mostly none; else the next version of an application, or one that a client tries again."""
@@ -276,7 +285,7 @@ class Writer:
             return None if self.rng.random() < 0.3 else ("I", (value,) * len(columns))
         if self.rng.random() < 0.7:
             chosen = self.rng.choice(((0,), (1,), (0, 1)))
-            return "U", {column: value for column in chosen}
+            return "U", dict.fromkeys(chosen, value)
         if self.rng.random() < (0.6 if self.environment.delete_insert else 0.3):
             return "U", dict.fromkeys(columns, value)  # a delete and an insert of one batch
         return "D", None
@@ -420,12 +429,12 @@ class Writer:
             x = min(x, self.table.applied_ts)
         if x <= self.through:
             return
-        numbers = {id: m.edits[m.synced - 1].number for id, m in self.manifests.items()}
+        numbers = {tablet_id: m.edits[m.synced - 1].number for tablet_id, m in self.manifests.items()}
         self.append("CHECKPOINT", through=x, numbers=numbers)
         self.sync_log()
         self.note("checkpoint", x)
         self.through = x
-        for name, following in zip(self.names, self.names[1:], strict=False):
+        for name, following in pairwise(self.names):
             header = self.disk.segments[following].header if following in self.disk.segments else None
             if header is not None and header.prev_ts <= x:
                 self.resting.append(name)
@@ -449,8 +458,8 @@ class Writer:
     def delete_files(self) -> None:
         """E4."""
         for item in list(self.deletable):
-            id, number, files = item
-            manifest = self.manifests.get(id)
+            tablet_id, number, files = item
+            manifest = self.manifests.get(tablet_id)
             durable = manifest is None or manifest.edits[manifest.synced - 1].number >= number
             if durable or not self.rules.deletion_waits_for_edit:
                 self.check_fence(racing=True)
@@ -519,7 +528,11 @@ class Writer:
         """H3."""
         for tablet in list(self.tablets.values()):
             if tablet.dropped_ts <= self.lowest_read() and tablet.holder is None:
-                known = {id: entry for id, entry in self.table.tablets.items() if id != tablet.id}
+                known = {
+                    tablet_id: entry
+                    for tablet_id, entry in self.table.tablets.items()
+                    if tablet_id != tablet.id
+                }
                 floor = self.floor if self.rules.purge_persists_floor else self.table.floor
                 self.replace_table(tablets=known, floor=max(floor, self.table.floor))
                 gone = [file for rowset in tablet.rowsets for file in rowset.files()]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import recovery
-from .disk import Disk, Header, Record, Segment, TableFile
-from .rules import Rules
-from .stores import Tablet
+from tests.model import recovery
+from tests.model.disk import Disk, Header, Record, Segment, TableFile
+from tests.model.rules import Rules
+from tests.model.stores import Tablet
 
 if TYPE_CHECKING:
     import random
 
-    from .oracle import Oracle
+    from tests.model.oracle import Oracle
 
 
 class Reader:
@@ -50,13 +50,15 @@ class Reader:
         return [found[seq] for seq in sorted(found)]
 
     def read_manifest(self, table: TableFile) -> None:
-        id = self.rng.choice([id for id in table.tablets if id not in self.tablets])
-        if id not in self.disk.manifests:
+        tablet_id = self.rng.choice(
+            [tablet_id for tablet_id in table.tablets if tablet_id not in self.tablets]
+        )
+        if tablet_id not in self.disk.manifests:
             self.outcome = "again"
             return
-        state = self.disk.manifests[id].state()
+        state = self.disk.manifests[tablet_id].state()
         try:
-            self.tablets[id] = recovery.load(self.disk, id, table.tablets[id], state)
+            self.tablets[tablet_id] = recovery.load(self.disk, tablet_id, table.tablets[tablet_id], state)
         except recovery.Missing:
             self.outcome = "again"
 
@@ -77,7 +79,7 @@ class Reader:
             w = min(w, self.disk.committed[-1][0])
         for record in records:
             if record.kind == "INGEST":
-                parts = [self.tablets.get(id) for id in record.parts]
+                parts = [self.tablets.get(tablet_id) for tablet_id in record.parts]
                 if any(tablet is not None and record.ts > tablet.g for tablet in parts):
                     w = min(w, record.ts - 1)
                     break
@@ -102,9 +104,9 @@ class Reader:
         if record.kind == "WRITE":
             recovery.replay_write(self.tablets, record, self.rules)
         elif record.kind == "INGEST":
-            for id in record.parts:
-                if id in self.tablets:
-                    recovery.replay_by_key(self.tablets[id], record, self.rules)
+            for tablet_id in record.parts:
+                if tablet_id in self.tablets:
+                    recovery.replay_by_key(self.tablets[tablet_id], record, self.rules)
 
     def read_records(self, handles: list[tuple[Header, Segment]]) -> tuple[list[Record], int]:
         """The records through the last contiguous one, and the time before the first."""

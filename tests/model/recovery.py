@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from . import ingest
-from .disk import Disk, LogTail, ManifestState, Record, Segment, TabletEntry, read_log
-from .protocol import Writer, names_of
-from .rules import Corruption, Rules, Violation
-from .stores import DeltaFile, MemRowSet, RowSet, Tablet
+from tests.model import ingest
+from tests.model.disk import Disk, LogTail, ManifestState, Record, Segment, TabletEntry, read_log
+from tests.model.protocol import Writer, names_of
+from tests.model.rules import Corruption, Rules, Violation
+from tests.model.stores import DeltaFile, MemRowSet, RowSet, Tablet
 
 if TYPE_CHECKING:
     import random
 
-    from .oracle import Oracle
-    from .rules import Environment
+    from tests.model.oracle import Oracle
+    from tests.model.rules import Environment
 
 
 class Missing(Exception):
@@ -38,9 +38,9 @@ def open_table(
     writer = Writer(disk, rules, environment, rng, oracle)
     writer.epoch = disk.table.epoch
     adopt(writer, tail)
-    for id, entry in disk.table.tablets.items():
+    for tablet_id, entry in disk.table.tablets.items():
         try:
-            writer.tablets[id] = load(disk, id, entry, states[id])
+            writer.tablets[tablet_id] = load(disk, tablet_id, entry, states[tablet_id])
         except Missing as missing:
             raise Violation(f"N11: {missing}") from missing
     check_n9(writer, tail)
@@ -63,17 +63,19 @@ def open_table(
 def read_manifests(disk: Disk) -> dict[int, ManifestState]:
     """O2.  A tablet without a MANIFEST is empty (A1)."""
     return {
-        id: disk.manifests[id].state() if id in disk.manifests else ManifestState()
-        for id in disk.table.tablets
+        tablet_id: disk.manifests[tablet_id].state() if tablet_id in disk.manifests else ManifestState()
+        for tablet_id in disk.table.tablets
     }
 
 
 def check_manifests(states: dict[int, ManifestState], tail: LogTail, rules: Rules) -> None:
     """What manifests and log must say of one another (O2, O3)."""
     if rules.edit_numbers:
-        for id, number in tail.numbers.items():
-            if id in states and states[id].number < number:
-                raise Corruption(f"the MANIFEST of {id} ends at {states[id].number}, below edit {number}")
+        for tablet_id, number in tail.numbers.items():
+            if tablet_id in states and states[tablet_id].number < number:
+                raise Corruption(
+                    f"the MANIFEST of {tablet_id} ends at {states[tablet_id].number}, below edit {number}"
+                )
     mark = max((state.mark for state in states.values()), default=0)
     if rules.mark_checked and mark > max(tail.last_ts, tail.through):
         raise Corruption(f"the log ends at {tail.last_ts}, below the mark {mark}")
@@ -83,20 +85,20 @@ def check_n9(writer: Writer, tail: LogTail) -> None:
     if not writer.environment.invariants:
         return
     for record in tail.records:
-        for id in record.parts if record.kind == "INGEST" else ():
-            tablet = writer.tablets.get(id)
+        for tablet_id in record.parts if record.kind == "INGEST" else ():
+            tablet = writer.tablets.get(tablet_id)
             if tablet and record.ts > tablet.g:
                 if max([tablet.i, *(rowset.d for rowset in tablet.rowsets)]) >= record.ts:
                     raise Violation(f"N9: a watermark has passed the missing ingest at {record.ts}")
 
 
-def load(disk: Disk, id: int, entry: TabletEntry, state: ManifestState) -> Tablet:
+def load(disk: Disk, tablet_id: int, entry: TabletEntry, state: ManifestState) -> Tablet:
     """A tablet as its manifest tells it.  Raises Missing."""
-    tablet = Tablet(id, *entry, i=state.i, g=state.g, h=state.h, mark=state.mark, number=state.number)
+    tablet = Tablet(tablet_id, *entry, i=state.i, g=state.g, h=state.h, mark=state.mark, number=state.number)
     for known in state.rowsets.values():
         for file in (known.base, *(file for file, _ in known.deltas)):
             if file not in disk.files:
-                raise Missing(f"file {file}, named by the manifest of {id}, is gone")
+                raise Missing(f"file {file}, named by the manifest of {tablet_id}, is gone")
         rows = disk.files[known.base]
         if known.base_ts is not None:
             rows = tuple(row._replace(insert_ts=known.base_ts) for row in rows)
@@ -162,9 +164,9 @@ def replay_all(writer: Writer, tail: LogTail) -> bool:
         elif record.kind == "WRITE":
             replay_write(writer.tablets, record, writer.rules)
         elif record.kind == "INGEST":
-            for id in record.parts:
-                if id in writer.tablets:
-                    tablet = writer.tablets[id]
+            for tablet_id in record.parts:
+                if tablet_id in writer.tablets:
+                    tablet = writer.tablets[tablet_id]
                     if record.ts > tablet.g:
                         ingest.install_part(writer, tablet, record)
                     replay_by_key(tablet, record, writer.rules)
@@ -180,8 +182,8 @@ def replay_all(writer: Writer, tail: LogTail) -> bool:
 
 
 def replay_write(tablets: dict[int, Tablet], record: Record, rules: Rules) -> None:
-    for id, part in record.parts.items():
-        tablet = tablets.get(id)
+    for tablet_id, part in record.parts.items():
+        tablet = tablets.get(tablet_id)
         if tablet is None:
             continue  # purged
         for key, (op, value) in part.items():

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+APPS = 2  #: applications that write with tokens
+
 
 class Violation(Exception):
     """The model has shown something that the protocol promises not to show."""

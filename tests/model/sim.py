@@ -7,14 +7,14 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from . import compaction, ingest
-from .disk import Disk, Edit, Manifest, TabletEntry, TableFile, read_log
-from .oracle import Oracle
-from .protocol import Writer
-from .reader import Reader
-from .recovery import check_manifests, open_table, read_manifests
-from .rules import AS_SPECIFIED, Corruption, Environment, Fenced, Rules, Violation
-from .stores import FOREVER
+from tests.model import compaction, ingest
+from tests.model.disk import Disk, Edit, Manifest, TableFile, TabletEntry, read_log
+from tests.model.oracle import Oracle
+from tests.model.protocol import Writer
+from tests.model.reader import Reader
+from tests.model.recovery import check_manifests, open_table, read_manifests
+from tests.model.rules import AS_SPECIFIED, Corruption, Environment, Fenced, Rules, Violation
+from tests.model.stores import FOREVER
 
 #: Steps by weight.
 STEPS = {
@@ -65,10 +65,9 @@ class Simulation:
         steps = STEPS | CONTESTED if self.environment.contested else STEPS
         self.weights = list(steps.values())
         self.oracle = Oracle(self.environment)
-        self.oracle.partitions = {p: p for p in range(self.environment.partitions)}
         tablets = {p: TabletEntry(p, 0, FOREVER) for p in range(self.environment.partitions)}
         self.disk = Disk(TableFile(0, tablets, {}), next_file=self.environment.partitions)
-        self.disk.manifests = {id: Manifest([Edit(1, 0)], 1) for id in tablets}
+        self.disk.manifests = {tablet: Manifest([Edit(1, 0)], 1) for tablet in tablets}
         self.trace: list[tuple[Any, ...]] = []
         self.counts: Counter[str] = Counter()
         self.builds: list[ingest.Build] = []
@@ -138,8 +137,8 @@ class Simulation:
     def close(self) -> None:
         """A clean end; what is in flight is a record without an answer, as after a kill."""
         self.writer.sync_log()
-        for id in self.writer.manifests:
-            self.writer.sync_manifest(id)
+        for tablet in self.writer.manifests:
+            self.writer.sync_manifest(tablet)
         self.writer.replace_table(clean_end=self.writer.next_lsn)
 
     def open(self) -> Writer:
@@ -181,10 +180,11 @@ class Simulation:
         elif what == "manifest":
             if not tail.numbers:
                 return
-            id = self.rng.choice(list(tail.numbers))
-            if id not in disk.table.tablets:
+            tablet = self.rng.choice(list(tail.numbers))
+            if tablet not in disk.table.tablets:
                 return
-            disk.manifests[id].edits = [e for e in disk.manifests[id].edits if e.number < tail.numbers[id]]
+            manifest = disk.manifests[tablet]
+            manifest.edits = [edit for edit in manifest.edits if edit.number < tail.numbers[tablet]]
         else:
             mark = max(state.mark for state in read_manifests(disk).values())
             victims = [r for r in tail.records if r.ts >= mark and r.lsn < disk.committed[-1][1]]

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .rules import Violation
+from tests.model.rules import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .disk import Record
+    from tests.model.disk import Record
 
 Image = tuple[int, ...]
 FOREVER = 1 << 60
@@ -229,7 +229,7 @@ class Tablet:
         return [image for image in found if image is not None]
 
     def home(self, key: int, below: int = FOREVER) -> tuple[MemRowSet | RowSet | None, int]:
-        """The store where ``key`` is live in its newest state, among memory and the rowsets with D < below."""
+        """The store where ``key`` is live in its newest state: in memory, or a rowset with D < below."""
         for store in self.memory():
             if store.at(key, FOREVER) is not None:
                 return store, -1

@@ -1,4 +1,4 @@
-"""The protocol as specified: random runs in several worlds show no violation, and something happens in them."""
+"""The protocol as specified: random runs in several worlds show no violation."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ failure does not need.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import pickle
 import random
@@ -105,7 +106,7 @@ class Invalid:
 
 @dataclass(frozen=True)
 class Do:
-    """"flush", "reopen", "reader" (open one for reading), "refresh" (one that stays open), "pin"
+    """ "flush", "reopen", "reader" (open one for reading), "refresh" (one that stays open), "pin"
     (a snapshot and a scan half read), "release" (the pinned one)."""
 
     what: str
@@ -229,7 +230,7 @@ class _Maker:
         cuts = sorted(self.rng.sample(pool, min(len(pool), 5)), key=lambda c: order_of((c,)))
         cuts = [c for c in cuts if c not in ("", b"")]
         edges = [None, *cuts, None]
-        pieces = list(zip(edges, edges[1:], strict=False))
+        pieces = list(itertools.pairwise(edges))
         kept = [p for p in pieces if self.rng.random() < 0.8]
         return tuple(kept or pieces[:1])
 
@@ -251,7 +252,9 @@ class _Maker:
             return self._update_where(look)
         if x < 0.78:
             return Invalid(rng.choice(sorted(_INVALID)), look)
-        return Do(rng.choice(("flush", "flush", "flush", "reopen", "reader", "refresh", "pin", "release")), look)
+        return Do(
+            rng.choice(("flush", "flush", "flush", "reopen", "reader", "refresh", "pin", "release")), look
+        )
 
     def _on_error(self) -> str:
         return self.rng.choice(("raise", "return"))
@@ -276,7 +279,7 @@ class _Maker:
 
     def _given(self, op: str) -> tuple[str, ...]:
         """Columns of a call, in any order; mostly such that the call as a whole is allowed."""
-        rng, kind = self.rng, op.split("_")[0]
+        rng, kind = self.rng, op.split("_", maxsplit=1)[0]
         names = [c.name for c in self.made.values if rng.random() < 0.7]
         if kind == "delete":
             names = []
@@ -332,7 +335,10 @@ def _defaults(type_name: str) -> list[Cell]:
 def random_predicate(rng: random.Random, case: Case, depth: int = 2) -> Predicate:
     """Any kind of predicate over any column."""
     if depth == 2 and rng.random() < 0.15:
-        return ("dnf", [[_triple(rng, case) for _ in range(rng.randint(1, 3))] for _ in range(rng.randint(1, 3))])
+        return (
+            "dnf",
+            [[_triple(rng, case) for _ in range(rng.randint(1, 3))] for _ in range(rng.randint(1, 3))],
+        )
     if depth and rng.random() < 0.45:
         kind = rng.choice(("and", "and", "or", "not"))
         if kind == "not":
@@ -543,7 +549,8 @@ class _Pair:
         if self.case.ranges:
             first = order_of(key)[0]
             inside = any(
-                (low is None or order_of((low,))[0] <= first) and (high is None or first < order_of((high,))[0])
+                (low is None or order_of((low,))[0] <= first)
+                and (high is None or first < order_of((high,))[0])
                 for low, high in self.case.ranges
             )
             if not inside:
@@ -993,7 +1000,9 @@ def _data(case: Case, call: Write | Apply) -> Any:
         names.append("_op")
     if call.form == "python" and not any(_beyond_python(a) for a in arrays):
         # Values without an Arrow type; one row alone has a path of its own.
-        return [dict(zip(names, row, strict=True)) for row in zip(*(a.to_pylist() for a in arrays), strict=True)]
+        return [
+            dict(zip(names, row, strict=True)) for row in zip(*(a.to_pylist() for a in arrays), strict=True)
+        ]
     if call.form == "kin":
         arrays = [_kin(a) for a in arrays]
     table = pa.table(arrays, names=names)
@@ -1043,7 +1052,9 @@ def _kin(array: pa.Array) -> pa.Array:
 
 
 def _first(pair: _Pair) -> dict[str, pa.Array]:
-    return {n: cells.to_arrow([0 if n == "_" else _any(pair, n)], pair.case.by_name(n).arrow) for n in pair.names}
+    return {
+        n: cells.to_arrow([0 if n == "_" else _any(pair, n)], pair.case.by_name(n).arrow) for n in pair.names
+    }
 
 
 def _any(pair: _Pair, name: str) -> Cell:
@@ -1110,29 +1121,34 @@ def shrink(case: Case, fails: Callable[[Case], bool], seconds: float = 60.0) -> 
         if fails(dataclasses.replace(case, **plain)):  # type: ignore[arg-type]
             case = dataclasses.replace(case, **plain)  # type: ignore[arg-type]
     for number in range(len(case.steps)):
-        step = case.steps[number]
-
-        def with_step(new: Step, number: int = number) -> Case:
-            return dataclasses.replace(
-                case, steps=[*case.steps[:number], new, *case.steps[number + 1 :]]  # noqa: B023
-            )
-
-        if isinstance(step, Write):
-            rows = smaller(step.rows, lambda r: with_step(dataclasses.replace(step, rows=r)))  # noqa: B023
-            case = with_step(dataclasses.replace(step, rows=rows))
-        elif isinstance(step, Apply):
-            pairs = smaller(
-                list(zip(step.ops, step.rows, strict=True)), lambda r: with_step(_with_pairs(step, r))  # noqa: B023
-            )
-            case = with_step(_with_pairs(step, pairs))
-        elif isinstance(step, Batch):
-            calls = smaller(step.calls, lambda c: with_step(dataclasses.replace(step, calls=c)))  # noqa: B023
-            case = with_step(dataclasses.replace(step, calls=calls))
+        case = _with_smaller_step(case, number, smaller)
     return case
 
 
-def _with_pairs(step: Apply, pairs: Sequence[tuple[str, tuple[Cell, ...]]]) -> Apply:
-    return dataclasses.replace(step, ops=[op for op, _ in pairs], rows=[row for _, row in pairs])
+def _with_smaller_step(
+    case: Case, number: int, smaller: Callable[[list[Any], Callable[[list[Any]], Case]], list[Any]]
+) -> Case:
+    """The case with fewer rows, or calls, in one step."""
+    step = case.steps[number]
+
+    def holding(items: list[Any]) -> Step:
+        if isinstance(step, Apply):
+            return dataclasses.replace(step, ops=[op for op, _ in items], rows=[row for _, row in items])
+        name = "calls" if isinstance(step, Batch) else "rows"
+        return dataclasses.replace(step, **{name: items})
+
+    def rebuilt(items: list[Any]) -> Case:
+        return dataclasses.replace(
+            case, steps=[*case.steps[:number], holding(items), *case.steps[number + 1 :]]
+        )
+
+    if isinstance(step, Write):
+        return rebuilt(smaller(step.rows, rebuilt))
+    if isinstance(step, Apply):
+        return rebuilt(smaller(list(zip(step.ops, step.rows, strict=True)), rebuilt))
+    if isinstance(step, Batch):
+        return rebuilt(smaller(step.calls, rebuilt))
+    return case
 
 
 def failure_of(case: Case) -> str | None:

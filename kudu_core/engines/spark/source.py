@@ -6,7 +6,6 @@ same DataFrame and so returns wrong rows.  Columns, predicate and snapshot are o
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +18,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from kudu_core.common.pool import available_cores
 from kudu_core.engines.spark.codes import coded
 from kudu_core.engines.spark.options import ReadOptions, WriteOptions
 from kudu_core.engines.spark.scan import read_tokens, shared_out
@@ -68,7 +68,7 @@ class KuduReader(DataSourceReader):
                 target_rows=options.target_rows,
             )
         # No session here to ask for the cluster's cores; the driver's own are the least there are.
-        tasks = shared_out(tokens, options.target_rows, os.cpu_count() or 1)
+        tasks = shared_out(tokens, options.target_rows, available_cores())
         return [KuduPartition(task) for task in tasks]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:

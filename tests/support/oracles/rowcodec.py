@@ -6,7 +6,7 @@ import datetime as dt
 import struct
 from typing import Any
 
-UTC = dt.timezone.utc
+UTC = dt.UTC
 EPOCH = dt.datetime(1970, 1, 1)
 
 

@@ -1,0 +1,58 @@
+"""Other processes: programs, and forks that do one thing and tell."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import kudu_core as kc
+
+ROOT = Path(__file__).resolve().parents[2]
+NOBODY = 65_534
+
+
+def python(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run a program in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(code), *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def in_child(work: Callable[[], object], *, user: int | None = None) -> str:
+    """Fork, do the work in the child, and return what it returned or raised, as text.
+
+    ``user``: as whom the child works; only root may ask for that.
+    """
+    read, write = os.pipe()
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        text = ""
+        try:
+            if user is not None:
+                os.setgid(user)
+                os.setuid(user)
+            text = repr(work())
+        except (kc.KuduError, OSError) as error:
+            text = f"{type(error).__name__}: {error}"
+        except BaseException:  # noqa: BLE001  the parent judges
+            text = traceback.format_exc()
+        finally:
+            os.write(write, text.encode())
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        text = pipe.read()
+    os.waitpid(pid, 0)
+    return text
