@@ -489,7 +489,13 @@ cdef int64_t _cell_want(
 
 
 cdef int64_t _find_in_block(
-    const Finder* finder, int64_t block, const uint8_t* key, int64_t size, Cells* cells, Need* need, int64_t* at
+    const Finder* finder,
+    int64_t block,
+    const uint8_t* key,
+    int64_t size,
+    Cells* cells,
+    Need* need,
+    int64_t* at,
 ) noexcept nogil:
     """The row of a key, ABSENT, NEED_PAGE, ELSEWHERE or a status of the page in ``need``."""
     cdef:

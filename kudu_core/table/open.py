@@ -279,14 +279,14 @@ def _read_once(
         )
     ) as tail:
         state = _state(fs, path)
-        if state.uuid != first.uuid:
-            raise _Moved
+        if state != first:
+            raise _Moved  # a takeover between TABLE and the log: the segments may be of another life
         states = _manifests(fs, path, state)
-        if _state(fs, path) != state:
-            raise _Moved
         _check_numbers(path, states, tail)
         alive = fs.lease(f"{path}/LOCK").holder() is not None
         tail.read_on(writer_alive=alive, clean_end=0 if alive else state.clean_end)
+        if _state(fs, path) != state:
+            raise _Moved
         engine = Engine(path, fs, state, state.options.overridden(options), clock, listener, writer=False)
         context = engine.context(None)
         tablets = [
@@ -317,9 +317,6 @@ def _read_once(
         engine.pins.floor = engine.read_oldest_ts
         if visible < engine.read_oldest_ts:
             raise _Moved
-        for tablet in tablets:
-            for rowset in tablet.view.rowsets:
-                rowset.open_all(visible)
     return engine, replay.records
 
 

@@ -311,9 +311,14 @@ def test_a_bad_key_is_the_general_paths_to_refuse(tmp_path: Path, key: Any) -> N
     with make(tmp_path / "t", ("string", "int64"), ManualClock()) as table:
         table.insert([{"k0": "a", "k1": 1, "need": 1}])
         outcomes: list[Any] = []
+
+        def general(k: Any) -> Any:
+            engine = table._engine
+            return points._get_general(engine, k, engine.schema.columns, table.timestamp)
+
         for read in (
             table.get,
-            lambda k: points._get_general(table._engine, k, table._engine.schema.columns, table.timestamp),
+            general,
         ):
             try:
                 outcomes.append((None, read(key)))

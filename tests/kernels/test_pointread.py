@@ -67,7 +67,8 @@ def worded(words: list[bytes], valid: np.ndarray, place: int) -> PointColumn:
     data = np.frombuffer(b"".join(words), np.uint8)
     built = blocks.dictionary_build(offsets_of(words), data, bitmap(valid), 1 << 20)
     assert built is not None
-    codes, ends, data = built
+    codes: np.ndarray = built[0]
+    _, ends, data = built
     codes = np.where(valid, codes, 0).astype(codes.dtype)
     width = codes.dtype.itemsize
     raw = codes.view(np.uint8).reshape(len(words), -1)

@@ -18,13 +18,11 @@ OTHER_ORACLE = {
     "crc32c": "the polynomial, bit by bit, in its test",
     "keyorder": "oracles/keys.py",
     "strings": "oracles/blocks.py",
-    "dictionary": "oracles/blocks.py",
-    "zones": "oracles/blocks.py",
 }
 # Kernel -> why there is nothing to measure.
 NO_BENCH = {"status": "runs only when something is wrong"}
 # Kernel -> the kernel through which it is tested and measured.
-PART_OF = {"keyorder": "keys", "strings": "blocks", "dictionary": "blocks", "zones": "blocks"}
+PART_OF = {"keyorder": "keys", "strings": "blocks"}
 
 
 def uses(folder: str, kernel: str) -> list[str]:
