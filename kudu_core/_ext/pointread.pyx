@@ -892,6 +892,7 @@ cdef class PointColumn:
         if place is None:
             raise Elsewhere
         view = payload
+        memset(&page, 0, sizeof(page))
         status = page_open(
             &page, &view[0] if view.shape[0] else NULL, view.shape[0],
             CLASS_FIXED if self.c.width else CLASS_BINARY, self.c.width, &at,
