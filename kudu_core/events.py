@@ -40,28 +40,6 @@ class DeltaFlushEnd(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionEnd(Event):
-    """A compaction is installed.  ``kind``: "minor", "major" or "merge"."""
-
-    tablet_id: str
-    kind: str
-    rowsets_removed: int
-    rowsets_added: int
-    rows: int
-    input_bytes: int
-    output_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryCollected(Event):
-    """History at or before ``horizon`` (hybrid time) is gone."""
-
-    tablet_id: str
-    horizon: int
-    freed_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class IngestEnd(Event):
     """A bulk ingest is committed."""
 
@@ -108,13 +86,6 @@ class MaintenanceError(Event):
     operation: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TablePoisoned(Event):
-    """An fsync or an apply failed: the table takes no writes until it is opened again."""
-
-    path: str
-
-
 class EventListener(Protocol):
     """Told what happened, after it happened.
 
@@ -126,7 +97,7 @@ class EventListener(Protocol):
 
 
 _log = logging.getLogger("kudu_core")
-_WARNINGS = (WritersThrottled, MaintenanceError, TablePoisoned)
+_WARNINGS = (WritersThrottled, MaintenanceError)
 
 
 def log_events(event: Event, /) -> None:

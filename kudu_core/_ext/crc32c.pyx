@@ -5,7 +5,7 @@ throughput of one; their results are joined by multiplying with x^(8n) modulo th
 Elsewhere eight tables of 256 entries.  Chosen at run time.  Source: RFC 3720 for the polynomial.
 """
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t
 
 cdef extern from *:
     """

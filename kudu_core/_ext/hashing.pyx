@@ -71,8 +71,8 @@ cdef inline uint64_t _murmur3(const uint8_t* p, size_t size) noexcept nogil:
         uint64_t h2 = 0
         uint64_t k1, k2
         size_t rest = size & 15
-        size_t i
-    for i in range(size // 16):
+        size_t _block
+    for _block in range(size // 16):
         k1 = _load64(p)
         k2 = _load64(p + 8)
         p += 16

@@ -6,7 +6,7 @@ look up.  Growth fills a new table and swaps the reference; whoever holds the ol
 """
 import numpy as np
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 
 cdef extern from *:
     """
