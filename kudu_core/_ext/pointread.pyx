@@ -249,14 +249,29 @@ cdef inline int _number(const Cells* cells, int64_t i, uint64_t* word) noexcept 
     return status
 
 
+cdef inline int64_t _runs_ended(const Cells* cells, int64_t i) noexcept nogil:
+    """How many runs end at or before cell i."""
+    cdef int64_t first = 0, end = <int64_t>cells.block.base, middle
+    while first < end:
+        middle = (first + end) >> 1
+        if load16(cells.layout.packed + 2 * middle) <= i:
+            first = middle + 1
+        else:
+            end = middle
+    return first
+
+
 cdef int64_t _bound_of_runs(
     const Cells* cells, int64_t lower, int64_t upper, uint64_t want, bint above
 ) noexcept nogil:
     """The same where cells are runs: one step a run, not one a cell."""
     cdef:
-        int64_t first = 0, end = <int64_t>cells.block.base, middle, start = 0
+        int64_t first = _runs_ended(cells, lower), end = _runs_ended(cells, upper - 1) + 1, middle, start = 0
         int width = cells.layout.width
         uint64_t word
+    # Only the runs of [lower, upper) ascend: elsewhere the columns before may differ.
+    if end > <int64_t>cells.block.base:
+        end = <int64_t>cells.block.base
     while first < end:
         middle = (first + end) >> 1
         word = 0
