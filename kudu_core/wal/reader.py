@@ -115,6 +115,7 @@ class LogTail:
         self._sources: list[_Source] = []
         self._at = 0
         self._walked = False
+        self._broken: tuple[_Source, int, str] | None = None
         self._latest_through = 0
         self._taken_lsn = 0
         self.through = 0
@@ -195,12 +196,26 @@ class LogTail:
                 following.prev_lsn = following.last_lsn = following.taken_lsn = self.last_lsn
                 following.prev_ts = following.last_ts = self.last_ts
             elif (following.prev_lsn, following.prev_ts) != (self.last_lsn, self.last_ts):
-                self._damaged(
-                    source,
-                    source.end,
-                    f"the records after {self.last_lsn} are damaged: {following.prev_lsn} had been synced",
-                )
+                reason = f"the records after {self.last_lsn} are damaged: {following.prev_lsn} had been synced"
+                if self._walked:
+                    self._damaged(source, source.end, reason)
+                self._begin_at(following, (source, source.end, reason))
+                continue
             self._at += 1
+
+    def _begin_at(self, first: _Source, broken: tuple[_Source, int, str]) -> None:
+        """What lies before ``first`` is no part of the log, or ``_check_beginning`` reports ``broken``.
+
+        A segment that a takeover replaced can come back under its name when the fsync of the directory
+        that covered its removal failed, and the log has since dropped the copy.
+        """
+        self._broken = broken
+        at = self._sources.index(first)
+        for source in self._sources[:at]:
+            source.file.close()
+        del self._sources[:at]
+        self._at = 0
+        self.last_lsn, self.last_ts = first.prev_lsn, first.prev_ts
 
     def _walk_segment(self, source: _Source, limit: int | None) -> None:
         for offset, record in self._parse(source, source.end, self.last_lsn + 1):
@@ -304,6 +319,8 @@ class LogTail:
         """Nothing that replay needs lies before the first segment."""
         first = self._sources[0]
         if first.seq != 1 and first.prev_ts > self._latest_through:
+            if self._broken is not None:
+                self._damaged(*self._broken)
             self._damaged(
                 first,
                 0,

@@ -224,6 +224,30 @@ def test_old_segments_may_go_in_any_order(tmp_path: Path) -> None:
         log.close()
 
 
+def test_what_a_takeover_replaced_may_come_back(tmp_path: Path) -> None:
+    """An fsync of the directory that failed may have lost the removal of a replaced segment for good; the
+    log has dropped the copy since, and the old one stands before its successors with fewer records."""
+    log = create(tmp_path)
+    stamps = [commit(log, b"x" * 1000) for _ in range(2)]
+    log.abandon()
+    [replaced] = segments(tmp_path)
+    data = replaced.read_bytes()
+    log, _ = resume(tmp_path, 2)
+    while len(log.segments) < 3:
+        stamps.append(commit(log, b"y" * 1000))
+    kept = [ts for ts in stamps if ts > log.segments[0].last_ts]
+    assert 2 < len(stamps) - len(kept) < len(stamps), "the copy took more records, and has successors"
+    log.checkpoint(log.segments[0].last_ts, {})
+    log.abandon()
+    assert [p.name[9:] for p in segments(tmp_path)] == ["0000000002.log", "0000000003.log"]
+    replaced.write_bytes(data)
+    assert [p.name[9:] for p in segments(tmp_path)][0] == "0000000001.log"
+    log, records = resume(tmp_path, 3)
+    assert [r.ts for r in records] == kept
+    assert not replaced.exists()
+    log.close()
+
+
 def test_records_of_another_table_or_segment_are_none(tmp_path: Path) -> None:
     other = create(tmp_path / "other", options=NONE)
     log = Log.create(PosixFileSystem(), str(make(tmp_path / "mine")), bytes(16), 1, clock=ManualClock())
