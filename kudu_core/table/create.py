@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kudu_core.common.clock import Clock
@@ -52,9 +53,7 @@ def create(
         partitions=partitions,
         tablets=tuple(TabletEntry(i + 1, i, 0) for i in range(len(partitions.partitions))),
     )
-    parent = path.rsplit("/", 1)[0] or "/"
-    fs.mkdir(path, exist_ok=True)
-    fs.sync_dir(parent)
+    _make_directory(fs, path)
     lease = fs.lease(f"{path}/LOCK")  # makes the file
     lease.try_acquire()
     try:
@@ -72,6 +71,21 @@ def create(
         fs.replace_file(f"{path}/TABLE", state.to_bytes())
     finally:
         lease.release()
+
+
+def _make_directory(fs: FileSystem, path: str) -> None:
+    """The table's directory, durable under its name."""
+    made = not fs.exists(path)
+    fs.mkdir(path, exist_ok=True)
+    try:
+        fs.sync_dir(path.rsplit("/", 1)[0] or "/")
+    except OSError:
+        # The name may never reach the disk, whatever fsync says the next time: a repeated call must make
+        # it anew.
+        if made:
+            with suppress(OSError):  # not empty: somebody else makes a table there
+                fs.rmdir(path)
+        raise
 
 
 def new_tablet_directory(fs: FileSystem, path: str, table_uuid: bytes, tablet_id: int, epoch: int) -> None:

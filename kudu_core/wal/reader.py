@@ -196,7 +196,9 @@ class LogTail:
                 following.prev_lsn = following.last_lsn = following.taken_lsn = self.last_lsn
                 following.prev_ts = following.last_ts = self.last_ts
             elif (following.prev_lsn, following.prev_ts) != (self.last_lsn, self.last_ts):
-                reason = f"the records after {self.last_lsn} are damaged: {following.prev_lsn} had been synced"
+                reason = (
+                    f"the records after {self.last_lsn} are damaged: {following.prev_lsn} had been synced"
+                )
                 if self._walked:
                     self._damaged(source, source.end, reason)
                 self._begin_at(following, (source, source.end, reason))
