@@ -196,6 +196,11 @@ class Engine:
         return self.log.visible_ts if self.writer else self.read_visible_ts
 
     @property
+    def committed_ts(self) -> int:
+        """W: what a crash cannot take back."""
+        return self.log.committed_ts if self.writer else self.read_visible_ts
+
+    @property
     def oldest_ts(self) -> int:
         return max(self.pins.floor, self.read_oldest_ts)
 

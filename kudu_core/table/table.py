@@ -27,6 +27,7 @@ from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.options import Options
 from kudu_core.table import points
 from kudu_core.table.batch import Batch
+from kudu_core.table.changes import Changes, ChangesPlan, window
 from kudu_core.table.create import create
 from kudu_core.table.decision import Call, check_on_error
 from kudu_core.table.fork import watch
@@ -384,6 +385,49 @@ class Table:
         """Pin a state of the table for several reads."""
         engine = self._opened()
         return Snapshot(self, resolve(engine, at))
+
+    def changes(
+        self,
+        since: Any = None,
+        until: Any = None,
+        *,
+        columns: Any = None,
+        where: Any = None,
+        images: str = "after",
+        net: bool = False,
+    ) -> Changes:
+        """What changed in ``(since, until]``; lazy and re-iterable.
+
+        All changes in order of time: ``_op`` ("insert", "update", "delete"), ``_timestamp`` and the row
+        after the change; a deletion has its key, and NULLs.  The cost follows the changes.
+
+        Parameters
+        ----------
+        since, until
+            As ``at`` of a scan.  ``since=None``: the first state that history still has, as inserts;
+            ``until=None``: what is committed now.  ``.until`` of the answer is the next ``since``.
+        where
+            Changes whose row after, or for a deletion whose row before, passes.
+        images
+            "both" adds a struct column ``_before`` with the row before, NULL for an insert.
+        net
+            One row per key whose state differs between the two times, in order of the keys within
+            each tablet; ``_timestamp`` is that of its last change.
+
+        Raises
+        ------
+        ChangesLost
+            History no longer reaches back to ``since``.
+        """
+        engine = self._opened()
+        if images not in ("after", "both"):
+            raise InvalidArgument(f'images is "after" or "both", not {images!r}')
+        schema = engine.schema
+        plan = ChangesPlan(
+            schema, _project(schema, columns), compile_where(where, schema), images == "both", bool(net)
+        )
+        first, last = window(engine, since, until)
+        return Changes(lambda: self._engine, plan, first, last, self)
 
     def scan_tokens(
         self,
