@@ -40,6 +40,39 @@ class DeltaFlushEnd(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaCompactionEnd(Event):
+    """REDO files of a rowset became one ("minor"), or new base columns ("major")."""
+
+    tablet_id: str
+    rowset_id: int
+    kind: str
+    files: int
+    changes: int
+    columns: int
+    output_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryCollected(Event):
+    """History at or below ``horizon`` (hybrid time) was dropped."""
+
+    tablet_id: str
+    horizon: int
+    undo_files: int
+    rowsets: int
+    freed_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesDeleted(Event):
+    """Files that nothing names any more were deleted."""
+
+    tablet_id: str
+    files: int
+    freed_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IngestEnd(Event):
     """A bulk ingest is committed."""
 

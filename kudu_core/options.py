@@ -83,8 +83,9 @@ class Options:
     bloom_false_positive_rate: float = 0.005
     """0.0001 to 0.5: share of absent keys that a rowset's bloom lets through."""
 
-    history_retention_s: float = 86_400.0
-    """Seconds, 0 to 1,000 years: how long past states and changes can be read."""
+    history_retention_s: float | None = 86_400.0
+    """Seconds, 0 to 1,000 years: how long past states and changes can be read; None = for ever, 0 = only
+    what a pinned snapshot holds."""
 
     ingest_threshold_rows: int = 100_000
     """1 to 2**31: a call of so many rows is written straight to files."""

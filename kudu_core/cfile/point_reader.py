@@ -67,6 +67,8 @@ def _loader(column: ColumnReader, holds: _Holds) -> Callable[[int], tuple[Any, i
         if not holds.watched:
             return None, None
         payload = column.payloads((number,))[0]
+        if column.file is not holds.file:
+            return payload, None  # of a file of rewritten columns: the cache does not tell us of its pages
         place = column.page_offset(number)
         return payload, place if holds.file.cached((place,))[0] is payload else None
 

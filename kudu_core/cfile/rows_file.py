@@ -295,7 +295,21 @@ class RowsFile:
             self._key_index_extent,
             self._bloom_extent,
         )
+        self._own = tuple(self.columns.values())
+        self._replacing: list[RowsFile] = []
         self._points: PointFile | None = None
+
+    def replace_columns(self, other: RowsFile, column_ids: Sequence[int]) -> None:
+        """Read these columns from a file of rewritten ones, which is closed with this one.
+
+        Before the first read.
+        """
+        if other.rows != self.rows or any(id_ not in other.columns for id_ in column_ids):
+            other.file.damaged(other.file.footer_extent.offset, "footer: other rows or columns than expected")
+        assert self._points is None and not set(column_ids) & set(self.key_ids)
+        self._replacing.append(other)
+        self.columns.update((id_, other.columns[id_]) for id_ in column_ids)
+        self.column_ids = tuple(id_ for id_ in self.columns if id_ >= 0)
 
     @property
     def points(self) -> PointFile:
@@ -308,6 +322,8 @@ class RowsFile:
     def close(self) -> None:
         """Idempotent; reads after it raise ``Closed``."""
         self.file.close()
+        for other in self._replacing:
+            other.close()
         if self._points is not None:
             self._points.close()
 
@@ -445,9 +461,11 @@ class RowsFile:
     def verify(self) -> None:
         """Read and check every byte, past the cache; raises ``Corruption`` at the first damage."""
         extents: list[Extent] = []
-        for column in self.columns.values():
+        for column in self._own:
             extents += column.extents()
             column.verify()
         extents += [extent for extent in (self._key_index_extent, self._bloom_extent) if extent is not None]
         self._keys.verify(self.min_key, self.max_key)
         self.file.verify_layout(extents)
+        for other in self._replacing:
+            other.verify()

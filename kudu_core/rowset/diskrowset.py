@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.rowset.changelog import Change, ChangeLog
 from kudu_core.rowset.deltas import DELETE, DeltaView
 from kudu_core.rowset.deltastore import DeltaStore
-from kudu_core.rowset.meta import DeltaRef, RowSetMeta
+from kudu_core.rowset.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta
 from kudu_core.rowset.reading import RowsAt
 
 if TYPE_CHECKING:
@@ -30,13 +30,15 @@ if TYPE_CHECKING:
 
 
 class _Base:
-    """The ``.rows`` file, opened on first use and shared by all versions of the rowset."""
+    """The ``.rows`` file, and those of rewritten columns, opened on first use and shared by all versions
+    of the rowset until a compaction rewrites columns."""
 
     def __init__(self, fs: FileSystem, directory: str, meta: RowSetMeta, cache: PageCache | None) -> None:
         self.fs = fs
         self.directory = directory
         self.cache = cache
         self._ref = meta.base
+        self._replaced = meta.replaced
         self._file: RowsFile | None = None
         self._opening = threading.Lock()
 
@@ -46,15 +48,19 @@ class _Base:
             with self._opening:
                 file = self._file
                 if file is None:
-                    file = RowsFile(
-                        self.fs,
-                        f"{self.directory}/{self._ref.name}",
-                        self.cache,
-                        size=self._ref.size,
-                        footer_crc=self._ref.footer_crc,
-                    )
+                    file = self._open(self._ref)
+                    try:
+                        for columns in self._replaced:
+                            file.replace_columns(self._open(columns.file), columns.column_ids)
+                    except BaseException:
+                        file.close()
+                        raise
                     self._file = file
         return file
+
+    def _open(self, ref: FileRef) -> RowsFile:
+        path = f"{self.directory}/{ref.name}"
+        return RowsFile(self.fs, path, self.cache, size=ref.size, footer_crc=ref.footer_crc)
 
     def close(self) -> None:
         with self._opening:
@@ -147,6 +153,58 @@ class DiskRowSet:
         assert not self.memory_stores
         file = DeltaStore(self.base.fs, self.base.directory, ref, self.base.cache)
         return dataclasses.replace(self, meta=self._meta_with((file,), durable), redo=(*self.redo, file))
+
+    def with_compacted(
+        self,
+        inputs: Sequence[DeltaStore],
+        redo: DeltaRef | None,
+        undo: DeltaRef | None = None,
+        columns: ColumnsRef | None = None,
+        statistics: Mapping[int, Mapping[str, Any]] | None = None,
+    ) -> DiskRowSet:
+        """The first REDO files replaced by what a compaction made of them (PROTOCOL M1).
+
+        ``columns``: those it has written anew, with their ``statistics``; they supersede older ones.
+        """
+        count = len(inputs)
+        assert all(mine is given for mine, given in zip(self.redo, inputs, strict=False))
+        base, meta = self.base, self.meta
+        if columns is not None:
+            rewritten = set(columns.column_ids)
+            kept = [
+                ColumnsRef(old.file, left)
+                for old in meta.replaced
+                if (left := tuple(i for i in old.column_ids if i not in rewritten))
+            ]
+            meta = dataclasses.replace(
+                meta, replaced=(*kept, columns), columns={**meta.columns, **(statistics or {})}
+            )
+            base = _Base(base.fs, base.directory, meta, base.cache)
+        meta = dataclasses.replace(
+            meta,
+            redo=(*(() if redo is None else (redo,)), *meta.redo[count:]),
+            undo=(*(() if undo is None else (undo,)), *meta.undo),
+        )
+        stores = [None if ref is None else self._store(ref) for ref in (redo, undo)]
+        return dataclasses.replace(
+            self,
+            meta=meta,
+            base=base,
+            redo=(*(() if stores[0] is None else (stores[0],)), *self.redo[count:]),
+            undo=(*(() if stores[1] is None else (stores[1],)), *self.undo),
+        )
+
+    def without_undo(self, horizon: int) -> DiskRowSet | None:
+        """This rowset without the UNDO files whose records all lie at or below ``horizon``; None: it has
+        none of them."""
+        kept = tuple(store for store in self.undo if store.ref.max_ts > horizon)
+        if len(kept) == len(self.undo):
+            return None
+        meta = dataclasses.replace(self.meta, undo=tuple(store.ref for store in kept))
+        return dataclasses.replace(self, meta=meta, undo=kept)
+
+    def _store(self, ref: DeltaRef) -> DeltaStore:
+        return DeltaStore(self.base.fs, self.base.directory, ref, self.base.cache)
 
     def _meta_with(self, files: tuple[DeltaStore, ...], durable: int) -> RowSetMeta:
         refs = (*self.meta.redo, *(file.ref for file in files))

@@ -47,7 +47,9 @@ class Events:
     ops: np.ndarray
     """(n,) uint8: ``INSERTED``, ``UPDATED`` or ``DELETED``."""
     place: np.ndarray
-    """(n,) int64: where each gathered event went; for ``RowSetHistory`` only."""
+    """(m,) int64: where each gathered change went; for ``RowSetHistory`` only."""
+    partial: bool = False
+    """Some of the changes went nowhere (-1)."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -55,7 +57,8 @@ class Events:
     def part(self, lower: int, upper: int) -> Events:
         """The events numbered ``[lower, upper)``, which must begin and end with a row's."""
         place = np.where((self.place >= lower) & (self.place < upper), self.place - lower, -1)
-        return Events(self.rows[lower:upper], self.timestamps[lower:upper], self.ops[lower:upper], place)
+        rows, timestamps = self.rows[lower:upper], self.timestamps[lower:upper]
+        return Events(rows, timestamps, self.ops[lower:upper], place, partial=True)
 
     def cuts(self, target: int) -> Iterator[tuple[int, int]]:
         """Ranges of about ``target`` events that no row's events straddle."""
@@ -237,12 +240,17 @@ class RowSetHistory:
             timestamps.append(part_times)
             ops.append(_meaning(part_ops, undo=part.undo))
         all_rows, all_times = np.concatenate(rows), np.concatenate(timestamps)
+        all_ops = np.concatenate(ops)
         if _in_order(all_rows, all_times):
-            return Events(all_rows, all_times, np.concatenate(ops), np.arange(len(all_rows)))
+            return Events(all_rows, all_times, all_ops, np.arange(len(all_rows)))
         order = np.lexsort((all_times, all_rows))
+        all_rows, all_times, all_ops = all_rows[order], all_times[order], all_ops[order]
+        # One change may be told by several files: a compaction folded some of its columns.
+        first = np.ones(len(order), bool)
+        first[1:] = (all_rows[1:] != all_rows[:-1]) | (all_times[1:] != all_times[:-1])
         place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        return Events(all_rows[order], all_times[order], np.concatenate(ops)[order], place)
+        place[order] = np.cumsum(first) - 1
+        return Events(all_rows[first], all_times[first], all_ops[first], place)
 
     # ---- images ----
 
@@ -289,14 +297,14 @@ class RowSetHistory:
         pool: list[ColumnBuffers] = []
         known = np.full(count, -1, np.int64)  # pool position of the value an event gives
         became = np.zeros(count, bool)  # whether it is what the row became, else what it had been
-        offset = int(len(events.place) - sum(len(part.entries()[0]) for part in self._changes))
+        offset = len(events.place) - sum(len(part.entries()[0]) for part in self._changes)
         pooled = 0
         for part in self._changes:
             found = part.values(column.id)
             if found is not None and len(found[0]):
                 at = events.place[offset + found[0]]
                 numbers = pooled + np.arange(len(at))
-                if len(events.place) != count:  # a part of the events
+                if events.partial:
                     inside = at >= 0
                     at, numbers = at[inside], numbers[inside]
                 known[at] = numbers

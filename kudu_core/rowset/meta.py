@@ -68,6 +68,22 @@ class DeltaRef:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnsRef:
+    """A file that holds some columns of a rowset anew, in place of the base's (major delta compaction)."""
+
+    file: FileRef
+    column_ids: tuple[int, ...]
+
+    def to_json(self) -> list[Any]:
+        return [self.file.to_json(), list(self.column_ids)]
+
+    @staticmethod
+    def from_json(value: Any) -> ColumnsRef:
+        file, ids = value
+        return ColumnsRef(FileRef.from_json(file), tuple(map(int, ids)))
+
+
+@dataclass(frozen=True, slots=True)
 class RowSetMeta:
     """A DiskRowSet as its tablet's manifest describes it."""
 
@@ -86,6 +102,8 @@ class RowSetMeta:
     """Oldest first."""
     undo: tuple[DeltaRef, ...] = ()
     """Newest first."""
+    replaced: tuple[ColumnsRef, ...] = ()
+    """Files whose columns stand in place of the base's; no column is in two of them."""
     columns: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     """Statistics by column id: stored bytes, null count, smallest and largest value."""
 
@@ -100,6 +118,7 @@ class RowSetMeta:
             "D": self.durable,
             "redo": [d.to_json() for d in self.redo],
             "undo": [d.to_json() for d in self.undo],
+            "replaced": [c.to_json() for c in self.replaced],
             "columns": {str(k): dict(v) for k, v in self.columns.items()},
         }
 
@@ -117,12 +136,14 @@ class RowSetMeta:
             durable=int(value["D"]),
             redo=tuple(map(DeltaRef.from_json, value["redo"])),
             undo=tuple(map(DeltaRef.from_json, value["undo"])),
+            replaced=tuple(map(ColumnsRef.from_json, value.get("replaced", ()))),
             columns={int(k): v for k, v in value["columns"].items()},
         )
 
     @property
     def files(self) -> tuple[FileRef, ...]:
-        return (self.base, *(d.file for d in self.redo), *(d.file for d in self.undo))
+        columns = (c.file for c in self.replaced)
+        return (self.base, *columns, *(d.file for d in self.redo), *(d.file for d in self.undo))
 
     @property
     def size_bytes(self) -> int:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.cfile.page_cache import PageCache
-from kudu_core.common.clock import Clock
+from kudu_core.common.clock import Clock, hybrid
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.pool import Pool
 from kudu_core.common.schema import Schema
@@ -23,6 +23,7 @@ from kudu_core.table import debug
 from kudu_core.table.pins import Pins
 from kudu_core.table.state import TableState, Token, replace
 from kudu_core.table.write import too_much
+from kudu_core.tablet.compactions import Compactions
 from kudu_core.tablet.maintenance import Maintenance
 from kudu_core.tablet.tablet import Tablet, TabletContext
 
@@ -66,6 +67,7 @@ class Engine:
         self.pins = Pins(0)
         self.lease: Lease | None = None
         self.maintenance: Maintenance | None = None
+        self.compactions: Compactions | None = None
         self._log: Log | None = None
         self.tail: LogTail | None = None
         """A reader's place in the log."""
@@ -97,6 +99,7 @@ class Engine:
             log=log,
             schema=lambda: self.schema,
             check=debug.install_check(),
+            fence=self.fence,
         )
 
     def set_tablets(self, tablets: Sequence[Tablet]) -> None:
@@ -195,6 +198,17 @@ class Engine:
         """V: the newest snapshot that a read of this handle may use."""
         return self.log.visible_ts if self.writer else self.read_visible_ts
 
+    def horizon(self, *, drop: bool = False) -> int:
+        """How far back history may be dropped now (PROTOCOL H2).
+
+        ``drop``: it will be, so nothing up to there is readable from now on.
+        """
+        retention = self.options.history_retention_s
+        oldest = 0
+        if retention is not None:
+            oldest = hybrid(max(0, self.clock.now_us() - int(retention * 1e6)))
+        return self.pins.horizon(min(self.log.committed_ts, oldest), drop=drop)
+
     @property
     def committed_ts(self) -> int:
         """W: what a crash cannot take back."""
@@ -270,6 +284,8 @@ class Engine:
             return
         self._closed = f"{self.path} was closed"
         try:
+            if self.compactions is not None:
+                self.compactions.close()
             if self.maintenance is not None:
                 self.maintenance.close()
             self._await_calls()

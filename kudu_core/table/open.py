@@ -16,6 +16,7 @@ from kudu_core.table.engine import Engine
 from kudu_core.table.state import TableState, Token, read_state, replace, tablet_directory
 from kudu_core.tablet import invariants
 from kudu_core.tablet.bootstrap import Replay
+from kudu_core.tablet.compactions import Compactions
 from kudu_core.tablet.maintenance import Maintenance
 from kudu_core.tablet.manifest import Manifest, TabletState, read_manifest
 from kudu_core.tablet.tablet import Tablet
@@ -124,6 +125,13 @@ def _open_locked(
     engine.maintenance = Maintenance(
         lambda: engine.tablets, log, engine.options, clock, engine.tell, engine.save_tokens
     )
+    engine.compactions = Compactions(
+        lambda: engine.tablets,
+        clock,
+        engine.tell,
+        lambda drop: engine.horizon(drop=drop),
+        engine.options.maintenance_threads,
+    )
 
     def make_room() -> None:
         engine.admit(0)
@@ -159,7 +167,9 @@ def _open_locked(
         )
     )
     if engine.options.maintenance == "background":
-        engine.maintenance.start()  # last: whatever fails before leaves no thread that writes
+        # Last: whatever fails before leaves no thread that writes.
+        engine.maintenance.start()
+        engine.compactions.start()
     return engine
 
 

@@ -33,6 +33,15 @@ class Pins:
             if self._pinned[snapshot] <= 0:
                 del self._pinned[snapshot]
 
+    def horizon(self, wanted: int, *, drop: bool) -> int:
+        """The horizon nearest to ``wanted``: not above a pin, not below the floor, which it becomes with
+        ``drop``."""
+        with self._mutex:
+            horizon = max(self.floor, min(wanted, *self._pinned)) if self._pinned else max(self.floor, wanted)
+            if drop:
+                self.floor = horizon
+            return horizon
+
     @property
     def oldest(self) -> int | None:
         with self._mutex:

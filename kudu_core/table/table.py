@@ -505,6 +505,25 @@ class Table:
         assert engine.maintenance is not None
         engine.maintenance.flush_all()
 
+    def compact(self, full: bool = False) -> None:
+        """Merge what makes reading slow, as background maintenance would; ``full``: all of it.
+
+        Answers stay the same at every readable time.  Flush before, if what only memory holds is to
+        take part.
+        """
+        engine = self._opened_for_writing()
+        assert engine.compactions is not None
+        engine.compactions.compact_all(full=full)
+        engine.compactions.collect_garbage()
+
+    def gc(self) -> None:
+        """Drop the history that ``history_retention_s`` and pinned snapshots no longer keep, and the files
+        that nothing names and nobody can be reading any more."""
+        engine = self._opened_for_writing()
+        assert engine.compactions is not None
+        engine.compactions.collect_history()
+        engine.compactions.collect_garbage()
+
     def refresh(self) -> None:
         """Make what was written since the handle was opened readable.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from kudu_core.cfile.delta_file import REDO, write_delta_file
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema
 from kudu_core.rowset.changelog import ChangeLog
+from kudu_core.rowset.deltastore import DeltaStore
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.meta import DeltaRef, FileRef
 from kudu_core.rowset.writing import column_spec, discard
@@ -57,6 +59,28 @@ class DeltaEntries:
     def moved(self, rowid: np.ndarray) -> DeltaEntries:
         """The same entries at other rowids: ``rowid[old]``."""
         return DeltaEntries(rowid[self.rowids], self.timestamps, self.ops, self.columns)
+
+    @staticmethod
+    def concat(parts: Sequence[DeltaEntries]) -> DeltaEntries:
+        """All entries of the parts, each with its timestamp."""
+        columns: dict[int, list[tuple[np.ndarray, ColumnBuffers]]] = {}
+        first = 0
+        for part in parts:
+            for column_id, (positions, values) in part.columns.items():
+                columns.setdefault(column_id, []).append((positions + np.uint32(first), values))
+            first += len(part)
+        return DeltaEntries(
+            np.concatenate([part.rowids for part in parts]),
+            np.concatenate([part.timestamps for part in parts]),
+            np.concatenate([part.ops for part in parts]),
+            {
+                column_id: (
+                    np.concatenate([positions for positions, _ in pieces]),
+                    ColumnBuffers.concat([values for _, values in pieces]),
+                )
+                for column_id, pieces in columns.items()
+            },
+        )
 
     def in_order(self, kind: str) -> DeltaEntries:
         """Sorted by rowid, then by time: ascending for REDO, descending for UNDO."""
@@ -116,6 +140,20 @@ def entries_of(log: ChangeLog) -> DeltaEntries:
     for column_id in log.column_ids:
         numbers, _, values = log.column_changes(column_id, 0, count)
         columns[column_id] = (numbers, values)
+    return DeltaEntries(rowids, timestamps, ops, columns)
+
+
+def entries_of_file(store: DeltaStore) -> DeltaEntries:
+    """All entries of a DeltaFile, each with its timestamp."""
+    file = store.open()
+    rowids, timestamps, ops = file.entries()
+    if timestamps is None:
+        assert store.ref.record_ts is not None
+        timestamps = np.full(len(rowids), store.ref.record_ts, np.uint64)
+    columns = {}
+    for column_id in file.column_ids:
+        _, _, positions, values = file.updates_with_entries(column_id)
+        columns[column_id] = (positions, values)
     return DeltaEntries(rowids, timestamps, ops, columns)
 
 

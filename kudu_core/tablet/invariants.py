@@ -156,7 +156,16 @@ def _check_rowset(tablet: Tablet, rowset: DiskRowSet) -> None:
 
 
 def _check_undo(where: str, rowset: DiskRowSet) -> None:
-    oldest: dict[int, int] = {}
+    """Per row and column, and per row for what removes or revives it, times descend: a compaction of
+    some columns puts their UNDO before older files that hold newer records of other columns."""
+    oldest: dict[tuple[int, int], int] = {}
+
+    def descend(thing: int, rowids: np.ndarray, timestamps: np.ndarray) -> None:
+        for row, ts in zip(rowids.tolist(), timestamps.tolist(), strict=True):
+            known = oldest.get((row, thing))
+            _hold(known is None or ts < known, "N7", f"{where}: UNDO of row {row} does not descend at {ts}")
+            oldest[row, thing] = ts
+
     for store in rowset.undo:
         rowids, timestamps, ops = _entries(store, undo=True)
         _hold(int(timestamps.max(initial=0)) <= rowset.meta.durable, "N2", f"{where}: UNDO above D")
@@ -166,10 +175,11 @@ def _check_undo(where: str, rowset: DiskRowSet) -> None:
             "N7",
             f"{where}: an UNDO operation",
         )
-        for row, ts in zip(rowids.tolist(), timestamps.tolist(), strict=True):
-            known = oldest.get(row)
-            _hold(known is None or ts < known, "N7", f"{where}: UNDO of row {row} does not descend at {ts}")
-            oldest[row] = ts
+        lives = ops != UNDO_UPDATE
+        descend(-1, rowids[lives], timestamps[lives])
+        for column_id in store.open().column_ids:
+            _, _, entries, _ = store.open().updates_with_entries(column_id)
+            descend(column_id, rowids[entries], timestamps[entries])
 
 
 def _check_ref(where: str, store: DeltaStore, timestamps: np.ndarray) -> None:

@@ -21,6 +21,7 @@ from kudu_core.options import Options
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.memrowset import MemRowSet
 from kudu_core.rowset.meta import RowSetMeta
+from kudu_core.tablet.garbage import Garbage
 from kudu_core.tablet.manifest import Edit, Manifest, TabletState, file_name
 from kudu_core.tablet.view import View
 
@@ -55,6 +56,8 @@ class TabletContext:
     every later record has a larger one.  The log's last record; in replay, the last one replayed."""
     check: Callable[[Tablet], None] | None = None
     """Asserts the invariants of PROTOCOL after each install (the debug switch)."""
+    fence: Callable[[], None] = lambda: None
+    """Raises ``Fenced`` when another writer has the table (PROTOCOL P2)."""
 
 
 class Tablet:
@@ -79,6 +82,9 @@ class Tablet:
         the log's mutex, never after it."""
         self.flush_lane = threading.Lock()
         """One flush of this tablet at a time, so that installs follow the freeze order (F3)."""
+        self.compacting: set[int] = set()
+        """Rowsets on which a compaction works (M3).  Under the mutex."""
+        self.garbage = Garbage()
         self.state = state
         self._numbers = threading.Lock()
         self._next_file = state.next_file

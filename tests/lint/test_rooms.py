@@ -36,6 +36,7 @@ ALLOWED: dict[str, dict[str, str]] = {
     },
     "wal/log.py": {"threading.Thread": "the log's writer"},
     "tablet/maintenance.py": {"threading.Thread": "maintenance"},
+    "tablet/compactions.py": {"threading.Thread": "maintenance"},
     "cfile/container.py": {"os.urandom": "file_id is random"},
     "table/fork.py": {
         "os.register_at_fork": "handles refuse to work in the child",

@@ -1,0 +1,184 @@
+"""Compactions, history GC and the removal of retired files: which, when and by whom.
+
+Beside the flush lane (``maintenance``), on threads of its own, so that a flush never waits
+behind a compaction.  What the operations do is in the walks; what pays is in ``policy``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kudu_core.errors import Closed, Fenced, Poisoned
+from kudu_core.events import DeltaCompactionEnd, Event, FilesDeleted, HistoryCollected, MaintenanceError
+from kudu_core.tablet import history_gc
+from kudu_core.tablet.delta_compaction import Compacted, compact_major, compact_minor, redo_files
+from kudu_core.tablet.policy import MAJOR, MINOR, delta_choice, major_columns
+from kudu_core.tablet.tablet import Tablet
+
+if TYPE_CHECKING:
+    from kudu_core.common.clock import Clock
+
+POLL_S = 0.5
+RETRY_S = 5.0
+"""How long a rowset whose compaction failed is left alone."""
+
+
+class Compactions:
+    """Looks after the files of one table open for writing."""
+
+    def __init__(
+        self,
+        tablets: Callable[[], Sequence[Tablet]],
+        clock: Clock,
+        tell: Callable[[Event], None],
+        horizon: Callable[[bool], int],
+        threads: int,
+    ) -> None:
+        """``horizon(drop)``: how far back history may be dropped, see ``Engine.horizon``."""
+        self._tablets = tablets
+        self._clock = clock
+        self._tell = tell
+        self._horizon = horizon
+        self._wanted = threads
+        self._threads: list[threading.Thread] = []
+        self._stop = threading.Event()
+        self._failed: dict[tuple[int, int], float] = {}
+
+    def start(self) -> None:
+        for number in range(self._wanted):
+            name = f"kudu-core-compact-{number}"
+            thread = threading.Thread(target=self._run, name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def close(self) -> None:
+        """Stop the threads; an operation under way comes to its end first."""
+        self._stop.set()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join()
+        self._threads.clear()
+
+    def _run(self) -> None:
+        while not self._stop.wait(POLL_S):
+            try:
+                while not self._stop.is_set() and self.run_one():
+                    pass
+                self.collect_garbage()
+            except (Poisoned, Fenced, Closed):
+                return  # nothing is written any more; readers go on
+            except Exception as exc:  # noqa: BLE001  a thread has nobody to raise to: it tells
+                self._tell(MaintenanceError(error=repr(exc), tablet_id="", operation="compaction"))
+
+    # ---- what is due ----
+
+    def run_one(self) -> bool:
+        """Do the next piece of work; False when nothing is worth it."""
+        for tablet, rowset_id, kind in self._due():
+            try:
+                if self.compact(tablet, rowset_id, kind):
+                    return True
+            except (Poisoned, Fenced, Closed):
+                raise
+            except Exception as exc:  # noqa: BLE001  told, and no reason to leave the others alone
+                self._failed[tablet.id, rowset_id] = self._clock.monotonic_s() + RETRY_S
+                error = MaintenanceError(
+                    error=repr(exc), tablet_id=str(tablet.id), operation=f"{kind} delta compaction"
+                )
+                self._tell(error)
+        return self.collect_history()
+
+    def _due(self) -> Iterator[tuple[Tablet, int, str]]:
+        now = self._clock.monotonic_s()
+        for tablet in self._tablets():
+            for rowset in tablet.view.rowsets:
+                if self._failed.get((tablet.id, rowset.id), 0.0) > now:
+                    continue
+                kind = delta_choice(rowset.meta, tuple(store.ref for store in redo_files(rowset)))
+                if kind is not None:
+                    yield tablet, rowset.id, kind
+
+    # ---- single pieces of work ----
+
+    def compact(
+        self, tablet: Tablet, rowset_id: int, kind: str, column_ids: Sequence[int] | None = None
+    ) -> bool:
+        """One delta compaction; False when there was nothing to do or another one is at it."""
+        started = self._clock.monotonic_s()
+        done: Compacted | None
+        if kind == MINOR:
+            done = compact_minor(tablet, rowset_id)
+        else:
+            rowset = tablet.view.rowset(rowset_id)
+            if rowset is None:
+                return False
+            if column_ids is None:
+                column_ids = major_columns(rowset.meta, tuple(store.ref for store in redo_files(rowset)))
+            done = compact_major(tablet, rowset_id, column_ids)
+        if done is None:
+            return False
+        self._tell(
+            DeltaCompactionEnd(
+                elapsed_s=self._clock.monotonic_s() - started,
+                tablet_id=str(tablet.id),
+                rowset_id=rowset_id,
+                kind=kind,
+                files=done.files,
+                changes=done.entries,
+                columns=done.columns,
+                output_bytes=done.output_bytes,
+            )
+        )
+        return True
+
+    def compact_all(self, *, full: bool) -> None:
+        """Everything that pays; ``full``: all updates into the base, all deletions into one file."""
+        for tablet in self._tablets():
+            for rowset in tablet.view.rowsets:
+                if full:
+                    every = [i for store in redo_files(rowset) for i in store.ref.updates]
+                    self.compact(tablet, rowset.id, MAJOR, every)
+                    self.compact(tablet, rowset.id, MINOR)
+                    continue
+                kind = delta_choice(rowset.meta, tuple(store.ref for store in redo_files(rowset)))
+                if kind is not None:
+                    self.compact(tablet, rowset.id, kind)
+
+    def collect_history(self) -> bool:
+        """Drop the history that retention and pins no longer keep; whether there was any."""
+        found = False
+        wanted = self._horizon(False)
+        for tablet in self._tablets():
+            if not any(history_gc.ancient(rowset, wanted) for rowset in tablet.view.rowsets):
+                continue
+            started = self._clock.monotonic_s()
+            horizon = self._horizon(True)
+            done = history_gc.collect(tablet, horizon)
+            if done.undo_files or done.rowsets:
+                found = True
+                self._tell(
+                    HistoryCollected(
+                        elapsed_s=self._clock.monotonic_s() - started,
+                        tablet_id=str(tablet.id),
+                        horizon=horizon,
+                        undo_files=done.undo_files,
+                        rowsets=done.rowsets,
+                        freed_bytes=done.bytes,
+                    )
+                )
+        return found
+
+    def collect_garbage(self) -> int:
+        """Delete retired files that nobody can read any more; how many."""
+        total = 0
+        for tablet in self._tablets():
+            files, freed = tablet.garbage.collect(tablet)
+            if files:
+                total += files
+                self._tell(FilesDeleted(tablet_id=str(tablet.id), files=files, freed_bytes=freed))
+        return total
+
+
+__all__ = ["Compactions"]

@@ -1,0 +1,210 @@
+"""The walk of a delta compaction: REDO files of one rowset become fewer, or new base columns (PROTOCOL M).
+
+Minor merges the first REDO files into one and keeps every version.  Major folds the updates of chosen
+columns into columns written anew and puts what they held before into an UNDO file; deletions and the
+other columns stay in one REDO file.  Rowids do not move, memory is never an input, and scans,
+writes and delta flushes go on beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from kudu_core.cfile.delta_file import REDO, UNDO
+from kudu_core.cfile.rows_file import write_rows_file
+from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.rowset.deltas import UNDO_UPDATE, UPDATE, patch
+from kudu_core.rowset.deltastore import DeltaStore
+from kudu_core.rowset.diskrowset import DiskRowSet
+from kudu_core.rowset.meta import ColumnsRef, DeltaRef, FileRef
+from kudu_core.rowset.writing import column_spec, discard
+from kudu_core.tablet.deltas import DeltaEntries, entries_of_file, write_deltas
+from kudu_core.tablet.manifest import Edit
+from kudu_core.tablet.tablet import Tablet
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a delta compaction did."""
+
+    files: int
+    entries: int
+    columns: int
+    """Columns written anew; 0 for a minor one."""
+    output_bytes: int
+
+
+@contextmanager
+def claimed(tablet: Tablet, rowset_id: int) -> Iterator[DiskRowSet | None]:
+    """At most one compaction works on a rowset (M3); None when another does, or it has left the view."""
+    with tablet.mutex:
+        rowset = tablet.view.rowset(rowset_id)
+        if rowset is None or rowset_id in tablet.compacting:
+            rowset = None
+        else:
+            tablet.compacting.add(rowset_id)
+    try:
+        yield rowset
+    finally:
+        if rowset is not None:
+            with tablet.mutex:
+                tablet.compacting.discard(rowset_id)
+
+
+def redo_files(rowset: DiskRowSet) -> tuple[DeltaStore, ...]:
+    """The REDO files before the first store in memory."""
+    files: list[DeltaStore] = []
+    for store in rowset.redo:
+        if not isinstance(store, DeltaStore):
+            break
+        files.append(store)
+    return tuple(files)
+
+
+def compact_minor(tablet: Tablet, rowset_id: int) -> Compacted | None:
+    """Merge a rowset's REDO files into one; None when there are fewer than two.
+
+    Raises
+    ------
+    OSError
+        Nothing was installed.
+    """
+    with claimed(tablet, rowset_id) as rowset:
+        if rowset is None:
+            return None
+        inputs = redo_files(rowset)
+        if len(inputs) < 2:
+            return None
+        written: list[str] = []
+        try:
+            entries = DeltaEntries.concat([entries_of_file(store) for store in inputs])
+            ref = _write(tablet, REDO, entries, written)
+            tablet.sync_directory()
+        except BaseException:
+            discard(tablet.context.fs, written)
+            raise
+        _install(tablet, rowset_id, inputs, ref, None, None, None, written)
+        return Compacted(len(inputs), len(entries), 0, ref.file.size)
+
+
+def compact_major(
+    tablet: Tablet, rowset_id: int, column_ids: Sequence[int] | None = None
+) -> Compacted | None:
+    """Fold the updates in a rowset's REDO files into new base columns; None when there are none.
+
+    ``column_ids``: the columns to write anew, None: all that the files change.
+
+    Raises
+    ------
+    OSError
+        Nothing was installed.
+    """
+    with claimed(tablet, rowset_id) as rowset:
+        if rowset is None:
+            return None
+        schema = tablet.context.schema()
+        inputs = redo_files(rowset)
+        changed = {i for store in inputs for i in store.ref.updates if i in schema.by_id}
+        chosen = sorted(changed if column_ids is None else changed & set(column_ids))
+        if not chosen:
+            return None
+        written: list[str] = []
+        try:
+            entries = DeltaEntries.concat([entries_of_file(store) for store in inputs]).in_order(REDO)
+            columns, statistics, undo = _fold(tablet, rowset, entries, chosen, written)
+            rest = _without(entries, set(chosen))
+            redo_ref = _write(tablet, REDO, rest, written) if len(rest) else None
+            undo_ref = _write(tablet, UNDO, undo, written)
+            tablet.sync_directory()
+        except BaseException:
+            discard(tablet.context.fs, written)
+            raise
+        _install(tablet, rowset_id, inputs, redo_ref, undo_ref, columns, statistics, written)
+        size = columns.file.size + undo_ref.file.size + (redo_ref.file.size if redo_ref else 0)
+        return Compacted(len(inputs), len(entries), len(chosen), size)
+
+
+def _fold(
+    tablet: Tablet, rowset: DiskRowSet, entries: DeltaEntries, chosen: Sequence[int], written: list[str]
+) -> tuple[ColumnsRef, dict[int, dict[str, object]], DeltaEntries]:
+    """Write the chosen columns with all updates applied; the UNDO entries that take them back."""
+    context = tablet.context
+    schema = context.schema()
+    rows = rowset.meta.rows
+    base = rowset.base.open()
+    columns = []
+    old_values: dict[int, tuple[np.ndarray, ColumnBuffers]] = {}
+    for column_id in chosen:
+        column = schema.by_id[column_id]
+        positions, values = entries.columns[column_id]
+        rowids = entries.rowids[positions]
+        if column_id in base.column_ids:
+            before = base.read(column_id, 0, rows)
+        else:
+            before = ColumnBuffers.constant(column.type, column.read_default, rows)
+        # Sorted by row and time: what an update replaced is the update before it, or the base.
+        first = np.ones(len(rowids), bool)
+        first[1:] = rowids[1:] != rowids[:-1]
+        source = np.arange(len(rowids), dtype=np.int64) - 1
+        starts = np.flatnonzero(first)
+        source[starts] = len(rowids) + np.arange(len(starts))
+        pool = ColumnBuffers.concat([values, before.take(rowids[starts].astype(np.int64))])
+        old_values[column_id] = (positions, pool.take(source))
+        columns.append((column_spec(schema, column), patch(before, 0, rowids, values, owned=True)))
+    name = tablet.new_file("rows")
+    written.append(f"{tablet.directory}/{name}")
+    meta = write_rows_file(context.fs, written[-1], columns=columns, key_ids=(), keys=None)
+    undo = DeltaEntries(
+        entries.rowids, entries.timestamps, np.full(len(entries), UNDO_UPDATE, np.uint8), old_values
+    )
+    touched = np.unique(np.concatenate([positions for positions, _ in old_values.values()]))
+    ref = ColumnsRef(FileRef(name, meta.size, meta.footer_crc), tuple(chosen))
+    return ref, meta.column_stats, undo.take(touched.astype(np.int64))
+
+
+def _without(entries: DeltaEntries, column_ids: set[int]) -> DeltaEntries:
+    """The entries without these columns; updates that are left with none are dropped."""
+    columns = {i: part for i, part in entries.columns.items() if i not in column_ids}
+    kept = entries.ops != UPDATE
+    for positions, _ in columns.values():
+        kept[positions] = True
+    rest = DeltaEntries(entries.rowids, entries.timestamps, entries.ops, columns)
+    return rest.take(np.flatnonzero(kept))
+
+
+def _write(tablet: Tablet, kind: str, entries: DeltaEntries, written: list[str]) -> DeltaRef:
+    name = tablet.new_file("delta")
+    written.append(f"{tablet.directory}/{name}")
+    return write_deltas(tablet.context.fs, tablet.context.schema(), tablet.directory, name, kind, entries)
+
+
+def _install(
+    tablet: Tablet,
+    rowset_id: int,
+    inputs: Sequence[DeltaStore],
+    redo: DeltaRef | None,
+    undo: DeltaRef | None,
+    columns: ColumnsRef | None,
+    statistics: dict[int, dict[str, object]] | None,
+    written: list[str],
+) -> None:
+    with tablet.mutex:
+        rowset = tablet.view.rowset(rowset_id)
+        if rowset is None:  # an overwrite of the table was faster
+            discard(tablet.context.fs, written)
+            return
+        before = {file.name for file in rowset.meta.files}
+        old_base = rowset.base
+        rowset = rowset.with_compacted(inputs, redo, undo, columns, statistics)
+        tablet.install(tablet.view.with_rowset(rowset), Edit(add=(rowset.meta,)))
+        gone = before - {file.name for file in rowset.meta.files}
+        tablet.garbage.retire(tablet, gone, [*inputs, old_base] if columns is not None else inputs)
+    assert tablet.manifest is not None
+    tablet.manifest.sync()
+
+
+__all__ = ["Compacted", "claimed", "compact_major", "compact_minor", "redo_files"]
