@@ -426,6 +426,45 @@ def sort(const uint8_t[::1] data not None, const int64_t[::1] offsets not None):
     return _sorted_rows(&keys, n)
 
 
+cdef int _repeats(const Keys* keys, const int64_t* rows, int64_t n) noexcept nogil:
+    cdef int64_t i, size
+    for i in range(1, n):
+        if i + AHEAD < n:
+            kc_fetch(&keys.offsets[rows[i + AHEAD]])
+        if i + AHEAD // 2 < n:
+            kc_fetch(keys.data + keys.offsets[rows[i + AHEAD // 2]])
+        size = _size(keys, rows[i])
+        if size == _size(keys, rows[i - 1]) and _compare(keys, rows[i - 1], rows[i], 0) == 0:
+            return 1
+    return 0
+
+
+def repeats(
+    const uint8_t[::1] data not None, const int64_t[::1] offsets not None, const int64_t[::1] rows not None
+):
+    """Whether two keys that follow each other in ``rows``, int64, are equal: with the order of ``sort``,
+    whether any key repeats.
+
+    ValueError for offsets outside ``data``, IndexError for a row that does not exist.
+    """
+    cdef:
+        Keys keys
+        Py_ssize_t n = key_count(data, offsets)
+        Py_ssize_t count = rows.shape[0]
+        Py_ssize_t i
+        int found = 0
+        bint inside = True
+    _point(&keys, data, offsets)
+    with nogil:
+        for i in range(count):
+            inside &= 0 <= rows[i] < n
+        if inside and count:
+            found = _repeats(&keys, &rows[0], count)
+    if not inside:
+        raise IndexError(f"a row beyond the {n} keys")
+    return bool(found)
+
+
 # ---------------------------------------------------------------------------------------- search
 
 cdef inline int _below(

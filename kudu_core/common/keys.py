@@ -89,6 +89,10 @@ class EncodedKeys:
         """2 strictly ascending, 1 never descending, 0 neither."""
         return kernel.order(self.data, self.offsets)
 
+    def repeats(self, rows: I64Array) -> bool:
+        """Whether two keys that follow each other in ``rows`` are equal: in their order, whether any repeats."""
+        return kernel.repeats(self.data, self.offsets, rows)
+
     def group(self, hashes: U64Array) -> tuple[I32Array, I64Array]:
         """Equal keys: ``(group of each row, first row of each group)``, groups as they first appear."""
         return kernel.group(self.data, self.offsets, hashes)

@@ -34,10 +34,29 @@ class OrderedRows:
     hashes: np.ndarray
     insert_times: np.ndarray | None
     """(n,) uint64, or None when the one insert time is the record's or given beside."""
+    order: np.ndarray | None = None
+    """(n,) int64: where each row stands in the members above; None: they are in key order."""
 
     @property
     def rows(self) -> int:
         return len(self.hashes)
+
+    def piece(self, lower: int, upper: int) -> OrderedRows:
+        """Rows ``[lower, upper)`` of the order, gathered."""
+        if self.order is None:
+            return OrderedRows(
+                {i: c.slice(lower, upper) for i, c in self.columns.items()},
+                self.keys.slice(lower, upper),
+                self.hashes[lower:upper],
+                None if self.insert_times is None else self.insert_times[lower:upper],
+            )
+        mine = self.order[lower:upper]
+        return OrderedRows(
+            {i: c.take(mine) for i, c in self.columns.items()},
+            self.keys.take(mine),
+            self.hashes[mine],
+            None if self.insert_times is None else self.insert_times[mine],
+        )
 
 
 def cuts(rows: OrderedRows, target_bytes: int) -> Iterator[tuple[int, int]]:
@@ -60,9 +79,9 @@ def write_rows(
     path: str,
 ) -> RowsMeta:
     """Write rows ``[lower, upper)`` to one file, fsynced; its name is not."""
-    columns = [(column_spec(schema, c), rows.columns[c.id].slice(lower, upper)) for c in schema.columns]
-    keys = rows.keys.slice(lower, upper)
-    times = None if rows.insert_times is None else rows.insert_times[lower:upper]
+    rows = rows.piece(lower, upper)
+    columns = [(column_spec(schema, c), rows.columns[c.id]) for c in schema.columns]
+    times = rows.insert_times
     if times is not None and len(times) and bool((times == times[0]).all()):
         times = None  # one insert time needs no column: it stands in the manifest
     return write_rows_file(
@@ -70,8 +89,8 @@ def write_rows(
         path,
         columns=columns,
         key_ids=schema.key_ids,
-        keys=keys,
-        hashes=rows.hashes[lower:upper],
+        keys=rows.keys,
+        hashes=rows.hashes,
         insert_times=times,
         bloom_bits_per_key=bits_per_key(options.bloom_false_positive_rate),
     )

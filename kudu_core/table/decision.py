@@ -17,6 +17,7 @@ import pyarrow as pa
 from kudu_core._ext import decide as rules
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.partitions import PartitionSchema
+from kudu_core.common.pool import Pool
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import Schema
 from kudu_core.errors import InvalidArgument, RowErrors
@@ -40,6 +41,8 @@ CODE_NAMES = {
     DUPLICATE_IN_BATCH: "duplicate_in_batch",
 }
 MAX_ROW_BYTES = 64 << 20
+SORTED_ROWS = 1 << 16
+"""Calls of so many rows are looked through for repeated keys in key order."""
 ERRORS_SHOWN = 5
 SHOWN_CHARACTERS = 100
 
@@ -65,7 +68,10 @@ class Call:
 class Prepared:
     """The rows of all calls of one batch, encoded, grouped by key and routed."""
 
-    def __init__(self, schema: Schema, partitions: PartitionSchema, calls: Sequence[Call]) -> None:
+    def __init__(
+        self, schema: Schema, partitions: PartitionSchema, calls: Sequence[Call], pool: Pool | None = None
+    ) -> None:
+        """``pool``: for what can be done beside the calling thread."""
         self.schema = schema
         calls = calls or (_nothing(schema),)
         self.calls = calls
@@ -74,18 +80,45 @@ class Prepared:
         all_keys = EncodedKeys.from_columns(
             [(c, self.key_block.columns[c.id]) for c in schema.key_columns], self.rows
         )
-        hashes = all_keys.hashes()
-        self.group, first = all_keys.group(hashes)
-        self.groups = len(first)
+        self.groups: int
         """Distinct keys."""
-        self.repeats = self.groups < self.rows
-        whole = not self.repeats
-        self.batch = KeyBatch(all_keys, hashes) if whole else KeyBatch(all_keys.take(first), hashes[first])
+        self.batch: KeyBatch
         """The distinct keys, in the order in which they first appear."""
-        first_keys = self.key_block if whole else self.key_block.take(first)
+        ordered = self._in_order(all_keys, pool) if self.rows >= SORTED_ROWS else None
+        if ordered is not None:
+            self.group = np.arange(self.rows, dtype=np.int32)
+            self.groups, self.repeats = self.rows, False
+            self.batch = ordered
+            first_keys = self.key_block
+        else:
+            hashes = all_keys.hashes()
+            self.group, first = all_keys.group(hashes)
+            self.groups = len(first)
+            self.repeats = self.groups < self.rows
+            if self.repeats:
+                self.batch = KeyBatch(all_keys.take(first), hashes[first])
+            else:
+                self.batch = KeyBatch(all_keys, hashes)
+            first_keys = self.key_block.take(first) if self.repeats else self.key_block
         self.route = partitions.route(first_keys)
         """(groups,) int32: ordinal of the partition, -1 where no partition takes the key."""
         self.status = self._refused()
+
+    @staticmethod
+    def _in_order(keys: EncodedKeys, pool: Pool | None) -> KeyBatch | None:
+        """Many keys as a batch with its order, which the ingest needs anyway; None if any repeats.
+
+        Neighbours in the order show repeats at a fraction of the cost of grouping by hash.
+        """
+        hashing = None if pool is None or pool.threads == 1 else pool.submit(keys.hashes)
+        order = None
+        known = keys.order()
+        unique = known == 2
+        if known == 0:
+            order = keys.sort()
+            unique = not keys.repeats(order)
+        hashes = keys.hashes() if hashing is None else hashing.result()
+        return KeyBatch(keys, hashes, order) if unique else None
 
     def _refused(self) -> np.ndarray | None:
         """(rows,) uint8: why a row is refused whatever the table holds; None: no row is."""
@@ -258,6 +291,61 @@ class Net:
     @property
     def empty(self) -> bool:
         return not (self.inserts.rows or self.updates or self.deletes.rows)
+
+
+def decide_net(prepared: Prepared, live: np.ndarray) -> tuple[Decided, Net]:
+    """The row rules, and what is left of the calls.
+
+    Most calls are plain: one operation on keys of which none repeats, none present before or all.  Then every
+    row is a net change as it stands, and no cell needs to be asked where it comes from.
+    """
+    plain = _plain(prepared, live)
+    if plain is not None:
+        return plain
+    decided = decide(prepared, live)
+    return decided, net_changes(prepared, decided)
+
+
+_INSERTS = (rules.INSERT, rules.INSERT_IGNORE, rules.UPSERT)
+_UPDATES = (rules.UPSERT, rules.UPDATE, rules.UPDATE_IGNORE)
+_DELETES = (rules.DELETE, rules.DELETE_IGNORE)
+
+
+def _plain(prepared: Prepared, live: np.ndarray) -> tuple[Decided, Net] | None:
+    call = prepared.calls[0]
+    if len(prepared.calls) > 1 or prepared.repeats or prepared.status is not None:
+        return None
+    if not isinstance(call.ops, int) or not prepared.rows:
+        return None
+    schema, rows, given = prepared.schema, prepared.rows, call.block.columns
+    every, nobody = np.arange(rows), np.empty(0, np.int64)
+    no_keys = _nothing(schema).block
+    codes, none = np.zeros(rows, np.uint8), np.empty(0, np.uint8)
+    present = int(np.count_nonzero(live))
+
+    def done(inserted: int, updated: int, deleted: int) -> Decided:
+        return Decided(inserted, updated, deleted, 0, codes, none, none, nobody)
+
+    if not present and call.ops in _INSERTS:
+        columns = {}
+        for column in schema.columns:
+            if column.id in given:
+                columns[column.id] = given[column.id]
+            elif column.nullable or column.write_default is not None:
+                columns[column.id] = ColumnBuffers.constant(column.type, column.write_default, rows)
+            else:
+                return None
+        return done(rows, 0, 0), Net(RowBlock(columns, rows), every, [], no_keys, nobody)
+    if present < rows:
+        return None
+    if call.ops in _UPDATES and len(given) > len(schema.key_ids):
+        columns = {c.id: given[c.id] for c in schema.columns if c.id in given}
+        none_new = RowBlock({c.id: ColumnBuffers.nulls(c.type, 0) for c in schema.columns}, 0)
+        return done(0, rows, 0), Net(none_new, nobody, [(RowBlock(columns, rows), every)], no_keys, nobody)
+    if call.ops in _DELETES:
+        none_new = RowBlock({c.id: ColumnBuffers.nulls(c.type, 0) for c in schema.columns}, 0)
+        return done(0, 0, rows), Net(none_new, nobody, [], call.block.select(schema.key_ids), every)
+    return None
 
 
 def net_changes(prepared: Prepared, decided: Decided) -> Net:

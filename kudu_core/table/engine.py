@@ -98,6 +98,7 @@ class Engine:
             epoch=self.state.epoch,
             log=log,
             schema=lambda: self.schema,
+            pool=self.pool,
             check=debug.install_check(),
             fence=self.fence,
         )

@@ -17,7 +17,7 @@ import numpy as np
 
 from kudu_core.errors import Closed, Fenced, Poisoned, RowErrors
 from kudu_core.events import IngestEnd
-from kudu_core.table.decision import Call, Prepared, decide, net_changes
+from kudu_core.table.decision import Call, Prepared, decide_net
 from kudu_core.table.result import WriteResult
 from kudu_core.table.state import Token
 from kudu_core.table.write import Txn, counts_of, live_of, newest_of, refused, result_of, split_by_tablet
@@ -166,9 +166,8 @@ def _build(engine: Engine, prepared: Prepared, staging: str, on_error: str, *, l
         views[tablet.id] = view, cut
         home = locate_newest(view, batch) if locked else locate_at(view, batch, cut)[0]
         homes[tablet.id] = groups, home
-    decided = decide(prepared, live_of(prepared, homes))
+    decided, net = decide_net(prepared, live_of(prepared, homes))
     errors = refused(prepared, decided, on_error)
-    net = net_changes(prepared, decided)
     changed = len(net.insert_groups) + len(net.delete_groups) + sum(len(of) for _, of in net.updates)
     undecided = bool(decided.ignored or len(decided.errors)) or changed < prepared.groups
     parts = []
@@ -178,14 +177,15 @@ def _build(engine: Engine, prepared: Prepared, staging: str, on_error: str, *, l
         place[groups] = np.arange(len(groups))
 
         def pick(block: Any, of: np.ndarray) -> tuple[Any, KeyBatch, Homes]:
+            if len(of) == len(batch) == prepared.groups:  # noqa: B023  all keys, and all in this tablet
+                return block, batch, home  # noqa: B023
             at = place[of]  # noqa: B023
             mine = np.flatnonzero(at >= 0)
             at = at[mine]
             whole = len(mine) == block.rows
-            keys = batch if len(at) == len(batch) and _ascending(at) else batch.take(at)  # noqa: B023
             return (
                 block if whole else block.take(mine),
-                keys,
+                batch.take(at),  # noqa: B023
                 Homes(home.store[at], home.row[at], home.ghost[at]),  # noqa: B023
             )
 
@@ -198,10 +198,6 @@ def _build(engine: Engine, prepared: Prepared, staging: str, on_error: str, *, l
         part.undecided = undecided
         parts.append(part)
     return _Built(parts, result_of(decided, errors, newest), counts_of(decided))
-
-
-def _ascending(at: np.ndarray) -> bool:
-    return bool(len(at) == 0 or (at[0] == 0 and (np.diff(at) == 1).all()))
 
 
 def commit_parts(

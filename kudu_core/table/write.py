@@ -19,9 +19,8 @@ from kudu_core.table.decision import (
     Decided,
     Net,
     Prepared,
-    decide,
+    decide_net,
     error_table,
-    net_changes,
     row_errors,
 )
 from kudu_core.table.result import WriteResult
@@ -61,7 +60,7 @@ def write_calls(
                 return _repeated(engine, txn, known)
         engine.admit(sum(call.block.nbytes for call in calls))
         while True:
-            prepared = Prepared(engine.schema, engine.partitions, calls)
+            prepared = Prepared(engine.schema, engine.partitions, calls, engine.pool)
             if collect is None and engine.wants_ingest(prepared):
                 return ingest.ingest_calls(engine, prepared, on_error=on_error, txn=txn)
             tablets = engine.tablets if collect is not None else _touched(engine, prepared)
@@ -92,9 +91,8 @@ def _write_locked(
     """Under the mutexes of the tablets: decide, log, apply.  Returns the timestamp to wait for."""
     engine.check_writable()
     homes = {t.id: (rows, locate_newest(t.view, b)) for t, rows, b in _split(engine, prepared)}
-    decided = decide(prepared, live_of(prepared, homes))
+    decided, net = decide_net(prepared, live_of(prepared, homes))
     errors = refused(prepared, decided, on_error)
-    net = net_changes(prepared, decided)
     if net.empty and txn is None:
         # W4: nothing to log; the answer may rest on records that are not visible yet.
         ts = newest_of(tablets)

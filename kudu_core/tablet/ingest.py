@@ -114,19 +114,22 @@ def _build_rowsets(part: Part, net: NetChanges, staging: str) -> None:
     tablet = part.tablet
     context = tablet.context
     schema = context.schema()
-    order = net.insert_keys.order
-    keys, hashes = net.insert_keys.in_order
-    columns = {i: c if order is None else c.take(order) for i, c in net.inserts.columns.items()}
-    ordered = OrderedRows(columns, keys, hashes, None)
+    batch = net.insert_keys
+    ordered = OrderedRows(net.inserts.columns, batch.keys, batch.hashes, None, batch.order)
+    outputs = []
     for lower, upper in cuts(ordered, context.options.rowset_target_bytes):
         name = tablet.new_file("rows")
         path = f"{staging}/{tablet.id}-{name}"
         part.staged.append((path, name))
+        outputs.append((lower, upper, name, path))
+
+    def write(output: tuple[int, int, str, str]) -> RowSetMeta:
+        lower, upper, name, path = output
         written = write_rows(context.fs, schema, context.options, ordered, lower, upper, path)
-        part.rowsets.append(
-            rowset_meta(tablet.new_rowset_id(), name, written, times=None, record_ts=0, durable=0)
-        )
-    part.insert_keys = KeyBatch(keys, hashes)
+        return rowset_meta(tablet.new_rowset_id(), name, written, times=None, record_ts=0, durable=0)
+
+    part.rowsets += context.pool.map(write, outputs)
+    part.insert_keys = batch
 
 
 def _entries(pieces: list[tuple[int, np.ndarray, dict[int, ColumnBuffers]]]) -> DeltaEntries:

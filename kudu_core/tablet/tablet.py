@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from kudu_core.cfile.page_cache import PageCache
 from kudu_core.common.clock import Clock
 from kudu_core.common.partitions import Partition
+from kudu_core.common.pool import Pool
 from kudu_core.common.schema import Schema
 from kudu_core.errors import Closed
 from kudu_core.options import Options
@@ -51,6 +52,8 @@ class TabletContext:
     """None in a table that is open for reading."""
     schema: Callable[[], Schema]
     """The table's newest schema."""
+    pool: Pool
+    """For work on several files at once; never from a task of the pool itself."""
     cut: Callable[[], int] = _no_cut
     """Under a tablet's mutex: a timestamp such that every record at or below it is applied there and
     every later record has a larger one.  The log's last record; in replay, the last one replayed."""

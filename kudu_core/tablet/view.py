@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import EllipsisType
 from itertools import accumulate
 
 import numpy as np
@@ -91,9 +92,17 @@ class View:
 class KeyBatch:
     """Keys of one write or look-up, with their hashes and, when needed, their order."""
 
-    def __init__(self, keys: EncodedKeys, hashes: np.ndarray | None = None) -> None:
+    def __init__(
+        self,
+        keys: EncodedKeys,
+        hashes: np.ndarray | None = None,
+        order: np.ndarray | EllipsisType | None = ...,
+    ) -> None:
+        """``order``: that member, where the caller knows it."""
         self.keys = keys
         self.hashes = keys.hashes() if hashes is None else hashes
+        if order is not ...:
+            self.order = order
 
     def __len__(self) -> int:
         return len(self.hashes)
@@ -167,6 +176,8 @@ def locate_newest(view: View, batch: KeyBatch, *, durable_below: int | None = No
                 if memory is view.active:
                     dead = found[~live]
                     homes.ghost[dead] = ordinals[dead]
+    if not view.rowsets:
+        return homes
     first_rowset = 1 + len(view.frozen)
     keys, hashes = batch.in_order
     order = batch.order
@@ -201,6 +212,8 @@ def locate_at(view: View, batch: KeyBatch, snapshot: int) -> tuple[Homes, dict[i
                 seen[index] = source
                 at = found[source.live_cells(ordinals[found])]
                 homes.store[at], homes.row[at] = index, ordinals[at]
+    if not view.rowsets:
+        return homes, seen
     first_rowset = 1 + len(view.frozen)
     keys, hashes = batch.in_order
     order = batch.order

@@ -238,6 +238,21 @@ def test_sort_and_order_agree_with_oracle(long: bool) -> None:
         assert keys.order(data, offsets) == oracle.order(made)
 
 
+def test_repeats_are_seen_in_order(long: bool) -> None:
+    seen = set()
+    for seed in range(FIRST_SEED, FIRST_SEED + (5_000 if long else 300)):
+        made = random_keys(np.random.default_rng(seed), int(np.random.default_rng(seed).choice(SIZES)))
+        data, offsets = pack(made)
+        found = keys.repeats(data, offsets, keys.sort(data, offsets))
+        assert found == (len(set(made)) < len(made)), seed
+        seen.add(found)
+    assert seen == {True, False}
+    with pytest.raises(IndexError, match="2 keys"):
+        keys.repeats(*pack([b"a", b"b"]), np.array([0, 2]))
+    with pytest.raises(IndexError):
+        keys.repeats(*pack([]), np.array([-1]))
+
+
 @pytest.mark.parametrize("bits", [1, 8, 12, 20, 33, 64])
 def test_sort_is_stable_and_right_in_large_batches(bits: int) -> None:
     """Batches that take wide digits, and leave ties beyond the digits."""
