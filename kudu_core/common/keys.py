@@ -90,7 +90,7 @@ class EncodedKeys:
         return kernel.order(self.data, self.offsets)
 
     def repeats(self, rows: I64Array) -> bool:
-        """Whether two keys that follow each other in ``rows`` are equal: in their order, whether any repeats."""
+        """Whether two keys that follow each other in ``rows`` are equal: of sorted ones, whether any."""
         return kernel.repeats(self.data, self.offsets, rows)
 
     def group(self, hashes: U64Array) -> tuple[I32Array, I64Array]:

@@ -6,8 +6,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from types import EllipsisType
 from itertools import accumulate
+from types import EllipsisType
 
 import numpy as np
 

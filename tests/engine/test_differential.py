@@ -7,6 +7,7 @@ where the seeds begin, ``--long`` runs 10,000 steps.
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -92,8 +93,13 @@ def test_a_broken_engine_is_noticed(broken: str, monkeypatch: pytest.MonkeyPatch
     import kudu_core.table.write as write
 
     if broken == "lost update":
-        whole = write.net_changes
-        monkeypatch.setattr(write, "net_changes", lambda p, d: dataclasses.replace(whole(p, d), updates=[]))
+        whole = write.decide_net
+
+        def without_updates(prepared: Any, live: Any) -> Any:
+            decided, net = whole(prepared, live)
+            return decided, dataclasses.replace(net, updates=[])
+
+        monkeypatch.setattr(write, "decide_net", without_updates)
     elif broken == "wrong order":
         monkeypatch.setattr(scan, "merge_runs", lambda runs: (s for r in reversed(runs) for s in r.begin()))
     else:
