@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kudu_core._ext import bloom as bloom_kernel
-from kudu_core._ext import hashing
+from kudu_core._ext import hashing, segments
 from kudu_core._ext import keys as key_kernel
 from kudu_core.cfile.container import SECTION_BLOOM, SECTION_KEY_INDEX, Extent, FileReader
 from kudu_core.cfile.page import BLOCK_ROWS
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     U64 = npt.NDArray[np.uint64]
 
 _FIND_BLOCKS = 512  # mini-blocks of keys decoded at once: some 10 MiB
-_BISECTIONS = BLOCK_ROWS.bit_length()
-_FEW_PROBES = 16
 
 
 class KeyReader:
@@ -212,10 +210,12 @@ class KeyReader:
             cells.append(stored.values.view(f"<u{column.width}"))
             wanted.append(codes.astype(f"<u{column.width}"))
         position = np.searchsorted(chunk, block_of)
-        search = _search_few if len(position) <= _FEW_PROBES else _search_many
-        at = search(cells, wanted, position)
-        for cell, want in zip(cells, wanted, strict=True):
-            possible &= cell[at] == want
+        columns = [
+            (c.view(np.uint8), np.ascontiguousarray(w).view(np.uint8), c.itemsize, c.dtype.kind == "i")
+            for c, w in zip(cells, wanted, strict=True)
+        ]
+        at = segments.find(columns, position, BLOCK_ROWS)
+        possible &= at >= 0
         rowids: I64 = np.where(possible, block_of * BLOCK_ROWS + (at - position * BLOCK_ROWS), -1)
         return rowids
 
@@ -270,42 +270,6 @@ class KeyReader:
                 self.file.damaged(at, f"the bloom excludes keys of rows {lower}..{upper}")
         if last != max_key:
             self.file.damaged(at, "the footer names another last key")
-
-
-def _search_many(cells: list[Any], wanted: list[Any], position: I64) -> I64:
-    """Where each wanted tuple of numbers is, or would be, in its segment of 1,024 ascending cells.
-
-    All probes bisect in step.  The result is a cell of the segment.
-    """
-    first = position * BLOCK_ROWS
-    end = np.minimum(first + BLOCK_ROWS, len(cells[0]))
-    lower, upper = first, end
-    for _ in range(_BISECTIONS):
-        middle = np.minimum((lower + upper) >> 1, end - 1)
-        less = cells[-1][middle] < wanted[-1]
-        for cell, want in zip(cells[-2::-1], wanted[-2::-1], strict=True):
-            found = cell[middle]
-            less = (found < want) | ((found == want) & less)
-        less &= lower < upper
-        lower = np.where(less, middle + 1, lower)
-        upper = np.where(less, upper, np.maximum(middle, lower))
-    result: I64 = np.minimum(lower, end - 1)
-    return result
-
-
-def _search_few(cells: list[Any], wanted: list[Any], position: I64) -> I64:
-    """The same, probe after probe: sooner done for a handful."""
-    result = np.empty(len(position), np.int64)
-    for probe, segment in enumerate(position.tolist()):
-        lower = segment * BLOCK_ROWS
-        end = upper = min(lower + BLOCK_ROWS, len(cells[0]))
-        for cell, want in zip(cells, wanted, strict=True):
-            piece = cell[lower:upper]
-            value = want[probe : probe + 1]  # of the cells' dtype: a wider one would copy them
-            upper = lower + int(piece.searchsorted(value, "right")[0])
-            lower += int(piece.searchsorted(value)[0])
-        result[probe] = min(lower, end - 1)
-    return result
 
 
 def _ranges(chunk: I64, rows: int) -> Iterator[tuple[int, int]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from kudu_core.tablet.deltas import DeltaEntries, freeze_and_write, write_deltas
 from kudu_core.tablet.manifest import Edit
 from kudu_core.tablet.tablet import Tablet
 from kudu_core.tablet.view import Homes, KeyBatch, View
+
+_Piece: TypeAlias = tuple[int, np.ndarray, dict[int, ColumnBuffers]]
+"""Operation, rowids, values by column id."""
 
 
 @dataclass(slots=True)
@@ -81,7 +84,7 @@ def build(tablet: Tablet, view: View, cut: int, net: NetChanges, staging: str) -
     part = Part(tablet, view, cut)
     if net.inserts.rows:
         _build_rowsets(part, net, staging)
-    gathered: dict[int, list[tuple[int, np.ndarray, dict[int, ColumnBuffers]]]] = {}
+    gathered: dict[int, list[_Piece]] = {}
     changes = [(UPDATE, *u) for u in net.updates]
     if net.deletes is not None:
         changes.append((DELETE, *net.deletes))
@@ -95,18 +98,22 @@ def build(tablet: Tablet, view: View, cut: int, net: NetChanges, staging: str) -
             else:
                 values = {i: c.take(mine) for i, c in values_only(schema, block).items()}
                 gathered.setdefault(home.id, []).append((op, homes.row[mine].astype(np.uint32), values))
+    outputs = []
     for rowset_id, pieces in gathered.items():
-        entries = _entries(pieces)
         name = tablet.new_file("delta")
         staged = f"{tablet.id}-{name}"
-        ref = write_deltas(tablet.context.fs, schema, staging, staged, REDO, entries)
         part.staged.append((f"{staging}/{staged}", name))
+        outputs.append((rowset_id, pieces, name, staged))
+
+    def write(output: tuple[int, list[_Piece], str, str]) -> tuple[DeltaRef, np.ndarray, np.ndarray]:
+        _, pieces, name, staged = output
+        entries = _entries(pieces)
+        ref = write_deltas(tablet.context.fs, schema, staging, staged, REDO, entries)
         deleted = np.concatenate([rows for op, rows, _ in pieces if op == DELETE] or [np.empty(0, np.uint32)])
-        part.deltas[rowset_id] = (
-            replace(ref, file=replace(ref.file, name=name)),
-            np.sort(entries.rowids),
-            deleted,
-        )
+        return replace(ref, file=replace(ref.file, name=name)), np.sort(entries.rowids), deleted
+
+    written = tablet.context.pool.map(write, outputs)
+    part.deltas = {output[0]: done for output, done in zip(outputs, written, strict=True)}
     return part
 
 
@@ -132,7 +139,7 @@ def _build_rowsets(part: Part, net: NetChanges, staging: str) -> None:
     part.insert_keys = batch
 
 
-def _entries(pieces: list[tuple[int, np.ndarray, dict[int, ColumnBuffers]]]) -> DeltaEntries:
+def _entries(pieces: list[_Piece]) -> DeltaEntries:
     """Changes of one rowset, gathered from several column sets."""
     columns: dict[int, list[tuple[np.ndarray, ColumnBuffers]]] = {}
     first = 0
