@@ -22,6 +22,9 @@ from kudu_core.rowset.diskrowset import DiskRowsAt
 from kudu_core.rowset.memrowset import MemRowsAt
 from kudu_core.rowset.reading import RowsAt, encoded_keys_of
 
+UNIT_PAGES = 512
+"""Rows of one piece of work lie no further apart: so many pages of a column are held at once."""
+
 _CELLS_SHARE = 64
 """Single cells are read instead of pages when at most one row in so many was selected."""
 
@@ -67,10 +70,9 @@ def scan_rowset(source: RowsAt, spec: ScanSpec, counts: ScanCounts) -> Iterator[
     if isinstance(source, MemRowsAt) and (spec.ordered or spec.lower is not None or spec.upper is not None):
         yield from _scan_ordinals(source, spec, counts)
         return
-    for lower, upper in row_ranges(source, spec, counts):
-        counts.rows_read += upper - lower
-        selected = select_range(source, spec, lower, upper)
-        if selected is not None:
+    for ranges in units(row_ranges(source, spec, counts), spec.batch_rows):
+        counts.rows_read += rows_of(ranges)
+        for selected in select(source, spec, ranges):
             counts.rows_selected += selected.rows
             yield selected
 
@@ -87,8 +89,15 @@ def count_rowset(source: RowsAt, spec: ScanSpec, counts: ScanCounts) -> int:
     return sum(selected.rows for selected in scan_rowset(source, spec, counts))
 
 
-def select_range(source: RowsAt, spec: ScanSpec, lower: int, upper: int) -> Selected | None:
-    """Evaluate the predicate over rows ``[lower, upper)`` and fetch what it selected."""
+def select(source: RowsAt, spec: ScanSpec, ranges: np.ndarray) -> Iterator[Selected]:
+    """Evaluate the predicate over ranges of rows, (m, 2), and fetch what it selected."""
+    for lower, upper in ranges.tolist():
+        selected = _select_range(source, spec, lower, upper)
+        if selected is not None:
+            yield selected
+
+
+def _select_range(source: RowsAt, spec: ScanSpec, lower: int, upper: int) -> Selected | None:
     rows = upper - lower
     live = source.live(lower, upper)
     mask = None if live is None else live != 0
@@ -159,8 +168,8 @@ def _evaluate(spec: ScanSpec, read: dict[int, ColumnBuffers], rows: int) -> np.n
 # ---- which rows are read at all ----
 
 
-def row_ranges(source: RowsAt, spec: ScanSpec, counts: ScanCounts) -> Iterator[tuple[int, int]]:
-    """Ranges of at most ``batch_rows`` rows that may hold an answer, in order."""
+def row_ranges(source: RowsAt, spec: ScanSpec, counts: ScanCounts) -> np.ndarray:
+    """Half-open ranges of rows that may hold an answer, ascending and apart, (m, 2) int64."""
     first, last = 0, source.rows
     if isinstance(source, DiskRowsAt):
         if spec.lower is not None:
@@ -168,22 +177,51 @@ def row_ranges(source: RowsAt, spec: ScanSpec, counts: ScanCounts) -> Iterator[t
         if spec.upper is not None:
             last = source.file.lower_bound(spec.upper)
     if first >= last:
-        return
-    wanted = _pages_wanted(source, spec, first // PAGE_ROWS, (last - 1) // PAGE_ROWS + 1)
+        return np.empty((0, 2), np.int64)
+    base = first // PAGE_ROWS
+    wanted = _pages_wanted(source, spec, base, (last - 1) // PAGE_ROWS + 1)
     counts.pages += len(wanted)
     counts.pages_pruned += int(len(wanted) - wanted.sum())
     edges = np.flatnonzero(np.diff(np.concatenate(([False], wanted, [False])).astype(np.int8)))
-    base = first // PAGE_ROWS
-    for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
-        lower = max(first, (base + start) * PAGE_ROWS)
-        stop = min(last, (base + end) * PAGE_ROWS)
-        while lower < stop:
-            upper = min(stop, lower + spec.batch_rows)
-            aligned = upper // PAGE_ROWS * PAGE_ROWS
-            if upper < stop and aligned > lower:
-                upper = aligned
-            yield lower, upper
-            lower = upper
+    ranges: np.ndarray = (base + edges.astype(np.int64).reshape(-1, 2)) * PAGE_ROWS
+    return ranges.clip(first, last)
+
+
+def rows_of(ranges: np.ndarray) -> int:
+    """How many rows lie in ranges, (m, 2)."""
+    return int((ranges[:, 1] - ranges[:, 0]).sum())
+
+
+def units(ranges: np.ndarray, batch_rows: int) -> Iterator[np.ndarray]:
+    """The ranges as pieces of work, (m, 2) each: at most ``batch_rows`` rows, no more than ``UNIT_PAGES``
+    pages apart, long ranges cut at the borders of pages where that is possible.
+    """
+    ends = np.cumsum(ranges[:, 1] - ranges[:, 0])
+    at = 0
+    lower = int(ranges[0, 0]) if len(ranges) else 0
+    while at < len(ranges):
+        before = int(ends[at] - (ranges[at, 1] - lower))  # rows of earlier units
+        reach = (lower // PAGE_ROWS + UNIT_PAGES) * PAGE_ROWS
+        stop = min(
+            int(np.searchsorted(ends, before + batch_rows, side="right")),
+            int(np.searchsorted(ranges[:, 1], reach, side="right")),
+        )
+        unit = ranges[at:stop].copy()
+        if stop > at:
+            unit[0, 0] = lower
+            room = batch_rows - (int(ends[stop - 1]) - before)
+            lower = int(ranges[stop, 0]) if stop < len(ranges) else 0
+        else:
+            room = batch_rows
+        at = stop
+        if at < len(ranges):  # the range that does not fit whole
+            cut = min(lower + room, reach)
+            aligned = cut // PAGE_ROWS * PAGE_ROWS
+            cut = aligned if aligned > lower or len(unit) else cut
+            if cut > lower:
+                unit = np.concatenate([unit, np.array([[lower, cut]], np.int64)])
+                lower = cut
+        yield unit
 
 
 def _pages_wanted(source: RowsAt, spec: ScanSpec, first: int, last: int) -> np.ndarray:

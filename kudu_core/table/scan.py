@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from kudu_core.common.predicates import Filter
@@ -26,7 +27,8 @@ from kudu_core.rowset.scan import (
     count_rowset,
     row_ranges,
     scan_rowset,
-    select_range,
+    select,
+    units,
 )
 from kudu_core.tablet.merge import Run, merge_runs
 from kudu_core.tablet.tablet import Tablet
@@ -186,8 +188,7 @@ class Scan:
         spec = self._plan.spec()
         tablets = self._tablets(engine)
         for source in self._sources(counts):
-            for _ in row_ranges(source, spec, counts):
-                pass
+            row_ranges(source, spec, counts)
         where = self._plan.filter
         return Explained(
             snapshot=self._snapshot,
@@ -269,18 +270,17 @@ class Scan:
         for source in sources:
             if source not in plain:
                 yield from scan_rowset(source, spec, counts)
-        units = ((s, lower, upper) for s in plain for lower, upper in row_ranges(s, spec, counts))
+        work = ((s, u) for s in plain for u in units(row_ranges(s, spec, counts), spec.batch_rows))
 
-        def read(unit: tuple[RowsAt, int, int]) -> Selected | None:
-            return select_range(unit[0], spec, unit[1], unit[2])
+        def read(unit: tuple[RowsAt, np.ndarray]) -> list[Selected]:
+            return list(select(unit[0], spec, unit[1]))
 
         if pool.threads == 1 or self._plan.limit is not None:
-            results: Iterator[Selected | None] = map(read, units)
+            results: Iterator[list[Selected]] = map(read, work)
         else:
-            results = pool.map(read, units)
-        for selected in results:
-            if selected is not None:
-                yield selected
+            results = pool.map(read, work)
+        for some in results:
+            yield from some
 
 
 def prune_tablets(
