@@ -37,6 +37,7 @@ from kudu_core.cfile.container import (
 from kudu_core.cfile.key_reader import KeyReader
 from kudu_core.cfile.page import BLOCK_ROWS, PAGE_ROWS
 from kudu_core.cfile.point_reader import open_points
+from kudu_core.cfile.scan_reader import ScanReader
 from kudu_core.cfile.specs import KEY_INDEX_HEAD, ColumnSpec
 from kudu_core.cfile.zone import Zone
 from kudu_core.common.rowblock import ColumnBuffers
@@ -298,6 +299,7 @@ class RowsFile:
         self._own = tuple(self.columns.values())
         self._replacing: list[RowsFile] = []
         self._points: PointFile | None = None
+        self.scans = ScanReader(self.columns)
 
     def replace_columns(self, other: RowsFile, column_ids: Sequence[int]) -> None:
         """Read these columns from a file of rewritten ones, which is closed with this one.
@@ -324,6 +326,7 @@ class RowsFile:
         self.file.close()
         for other in self._replacing:
             other.close()
+        self.scans.close()
         if self._points is not None:
             self._points.close()
 

@@ -51,10 +51,7 @@ def parse(expression: pc.Expression) -> Node | None:
     ``InvalidArgument`` when the expression names a column by position or reaches into one: there
     is no such column.
     """
-    try:
-        serialised = expression.__reduce__()[1][0]
-    except pa.ArrowNotImplementedError:
-        raise InvalidArgument(f"{expression}: columns are named, not numbered") from None
+    serialised = _serialised(expression)
     try:
         batch = pa.ipc.open_file(serialised).get_batch(0)
         words = iter(_metadata(batch.schema))
@@ -65,6 +62,49 @@ def parse(expression: pc.Expression) -> Node | None:
         raise
     except (StopIteration, RuntimeError, KeyError, ValueError, TypeError, LookupError, pa.ArrowException):
         return None
+
+
+def _serialised(expression: pc.Expression) -> pa.Buffer:
+    try:
+        return expression.__reduce__()[1][0]
+    except pa.ArrowNotImplementedError:
+        raise InvalidArgument(f"{expression}: columns are named, not numbered") from None
+
+
+def conjuncts(expression: pc.Expression) -> list[pc.Expression]:
+    """Expressions all of which are true where this one is; it alone, where it is no conjunction."""
+    batch = pa.ipc.open_file(_serialised(expression)).get_batch(0)
+    words = _metadata(batch.schema)
+    parts: list[tuple[int, int]] = []
+    _conjuncts(words, 0, parts)
+    if len(parts) < 2 or parts[-1][1] > len(words):
+        return [expression]
+    return [_rebuilt(batch, words[first:last]) for first, last in parts]
+
+
+def _conjuncts(words: list[tuple[str, str]], at: int, parts: list[tuple[int, int]]) -> int:
+    """Add what the node at ``at`` is a conjunction of to the parts; return where it ends."""
+    if words[at] != ("call", "and_kleene"):
+        first, depth = at, 0
+        while True:
+            depth += {"call": 1, "end": -1}.get(words[at][0], 0)
+            at += 1
+            if depth == 0:
+                parts.append((first, at))
+                return at
+    at += 1
+    while words[at][0] != "end":
+        at = _conjuncts(words, at, parts)
+    return at + 1
+
+
+def _rebuilt(batch: pa.RecordBatch, words: list[tuple[str, str]]) -> pc.Expression:
+    """The expression that these words of a serialised one spell."""
+    sink = pa.BufferOutputStream()
+    part = batch.replace_schema_metadata(pa.KeyValueMetadata(words))
+    with pa.ipc.new_file(sink, part.schema) as writer:
+        writer.write_batch(part)
+    return pc.Expression._deserialize(sink.getvalue())
 
 
 def references(node: Node) -> set[str]:

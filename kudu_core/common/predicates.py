@@ -2,7 +2,8 @@
 
 A predicate is a ``pyarrow.compute`` expression (or pyarrow's filter lists, which become one), and
 pyarrow evaluates it, so its rules for NULL and NaN hold by construction; a row passes when the
-result is true.  Beside it stand the terms that can be read off the expression, for pruning.
+result is true.  Beside it stand the terms that can be read off the expression, for pruning, and the
+conditions that part of it amounts to, which are evaluated on what is stored.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pyarrow import acero
 
 from kudu_core.common import expressions
 from kudu_core.common.casts import cast
+from kudu_core.common.conditions import Condition, conditions_of
 from kudu_core.common.schema import Schema
 from kudu_core.common.terms import Term, terms_of
 from kudu_core.errors import InvalidArgument, SchemaMismatch
@@ -36,6 +38,10 @@ class Filter:
     """What ``mask`` must be given; at least one column."""
     terms: tuple[Term, ...]
     """Every row that passes satisfies them all."""
+    conditions: tuple[Condition, ...] = ()
+    """Exact: with the rest, they are the predicate.  At most one a column."""
+    rest: Filter | None = None
+    """What the conditions leave to pyarrow; None: nothing.  It has neither terms nor conditions itself."""
 
     def mask(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         """(rows,) bool: which rows pass.  ``batch`` has the filter's columns, by name.
@@ -92,9 +98,29 @@ def compile_where(where: Any, schema: Schema) -> Filter | None:
         names = {schema.key_columns[0].name}  # for the number of rows
         if _constant(where):
             return None
-    result = Filter(where, frozenset(names), terms)
+    conditions, rest = ((), None) if node is None else _parts(where, node, schema)
+    result = Filter(where, frozenset(names), terms, conditions, rest)
     _try_out(result, schema)
     return result
+
+
+def _parts(
+    where: pc.Expression, node: expressions.Node, schema: Schema
+) -> tuple[tuple[Condition, ...], Filter | None]:
+    """What of a predicate is evaluated on stored values, and the rest of it."""
+    parts = expressions.conjuncts(where)
+    nodes = [node] if len(parts) == 1 else [expressions.parse(part) for part in parts]
+    conditions, left = conditions_of(nodes, schema)
+    if not left:
+        return conditions, None
+    rest = parts[left[0]]
+    for place in left[1:]:
+        rest = rest & parts[place]
+    names: set[str] = set()
+    for place in left:
+        own = nodes[place]
+        names |= set(schema.names) if own is None else expressions.references(own)
+    return conditions, Filter(rest, frozenset(names or {schema.key_columns[0].name}), ())
 
 
 def _constant(expression: pc.Expression) -> bool:

@@ -103,9 +103,9 @@ def _comparable(value: Any) -> Any:
 
 # ------------------------------------------------------------------------- terms of an expression
 
-_FLIPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq"}
+FLIPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq"}
 _NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
-_COMPARISONS = {"equal": "eq", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge"}
+COMPARISONS = {"equal": "eq", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge"}
 
 
 def terms_of(node: Node, schema: Schema) -> tuple[Term, ...]:
@@ -160,7 +160,7 @@ def _negation(node: Node, schema: Schema) -> Term | None:
 
 
 def _is_plain(node: Call) -> bool:
-    return node.function in _COMPARISONS
+    return node.function in COMPARISONS
 
 
 def _bool_term(node: Ref, schema: Schema, value: bool) -> Term | None:
@@ -171,7 +171,7 @@ def _bool_term(node: Ref, schema: Schema, value: bool) -> Term | None:
 
 
 def _leaf(node: Call, schema: Schema) -> Term | None:
-    if node.function in _COMPARISONS:
+    if node.function in COMPARISONS:
         return _comparison(node, schema)
     column = _column(node, schema)
     if column is None:
@@ -197,10 +197,10 @@ def _column(node: Call, schema: Schema) -> StoredColumn | None:
 
 
 def _comparison(node: Call, schema: Schema, *, negate: bool = False) -> Term | None:
-    op = _COMPARISONS[node.function]
+    op = COMPARISONS[node.function]
     left, right = node.arguments
     if isinstance(left, Literal):
-        left, right, op = right, left, _FLIPPED[op]
+        left, right, op = right, left, FLIPPED[op]
     if not isinstance(left, Ref) or not isinstance(right, Literal) or not right.scalar.is_valid:
         return None
     column = schema.by_name.get(left.name)

@@ -316,6 +316,11 @@ class DiskRowsAt(RowsAt):
         self._all_inserted = rowset.meta.max_insert_ts <= snapshot
         self._snapshot = np.uint64(snapshot)
 
+    @property
+    def all_live(self) -> bool:
+        """True only if every row is present at the snapshot."""
+        return self._all_inserted and not any(view.changes_liveness() for view in self.views)
+
     def base(self, column_id: int, lower: int, upper: int) -> tuple[ColumnBuffers | None, bool]:
         if column_id not in self.file.column_ids:
             return None, True

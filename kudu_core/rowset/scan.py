@@ -7,7 +7,7 @@ in key order when asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,14 +19,12 @@ from kudu_core.common.predicates import Filter
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema, StoredColumn
 from kudu_core.rowset.diskrowset import DiskRowsAt
+from kudu_core.rowset.filescan import CELLS_SHARE, Chosen, FileScan
 from kudu_core.rowset.memrowset import MemRowsAt
 from kudu_core.rowset.reading import RowsAt, encoded_keys_of
 
 UNIT_PAGES = 512
 """Rows of one piece of work lie no further apart: so many pages of a column are held at once."""
-
-_CELLS_SHARE = 64
-"""Single cells are read instead of pages when at most one row in so many was selected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +40,10 @@ class ScanSpec:
     """Encoded key to stop before, or None."""
     ordered: bool
     batch_rows: int
+    arrow: pa.Schema | None = None
+    """Of the batches that are made; None: columns as buffers.  Not of an ordered scan."""
+    dictionary: frozenset[int] = frozenset()
+    """Columns of a batch that are dictionaries."""
 
 
 @dataclass(slots=True)
@@ -63,34 +65,60 @@ class Selected:
     rows: int
     columns: dict[int, ColumnBuffers]
     keys: EncodedKeys | None = field(default=None)
+    batch: pa.RecordBatch | None = field(default=None)
+    """Instead of the columns, where the scan makes batches."""
+
+
+Select = Callable[[np.ndarray], list[Selected]]
+"""Selected rows of a unit of work, ranges of rows (m, 2).  May be called by several threads at once."""
 
 
 def scan_rowset(source: RowsAt, spec: ScanSpec, counts: ScanCounts) -> Iterator[Selected]:
     """Selected rows of one rowset, at most ``spec.batch_rows`` at a time."""
-    if isinstance(source, MemRowsAt) and (spec.ordered or spec.lower is not None or spec.upper is not None):
+    if by_ordinal(source, spec):
+        assert isinstance(source, MemRowsAt)
         yield from _scan_ordinals(source, spec, counts)
         return
+    select = selector(source, spec)
     for ranges in units(row_ranges(source, spec, counts), spec.batch_rows):
         counts.rows_read += rows_of(ranges)
-        for selected in select(source, spec, ranges):
+        for selected in select(ranges):
             counts.rows_selected += selected.rows
             yield selected
 
 
-def count_rowset(source: RowsAt, spec: ScanSpec, counts: ScanCounts) -> int:
-    """How many rows of one rowset pass, without reading columns that no predicate names."""
-    if spec.filter is None and spec.lower is None and spec.upper is None:
-        total = 0
-        for lower in range(0, source.rows, 16 * PAGE_ROWS):
-            upper = min(lower + 16 * PAGE_ROWS, source.rows)
-            live = source.live(lower, upper)
-            total += upper - lower if live is None else int(live.sum())
-        return total
-    return sum(selected.rows for selected in scan_rowset(source, spec, counts))
+def by_ordinal(source: RowsAt, spec: ScanSpec) -> bool:
+    """Whether rows are asked for in the order of keys that do not lie so: not by ranges."""
+    bounded = spec.lower is not None or spec.upper is not None
+    return isinstance(source, MemRowsAt) and (spec.ordered or bounded)
 
 
-def select(source: RowsAt, spec: ScanSpec, ranges: np.ndarray) -> Iterator[Selected]:
-    """Evaluate the predicate over ranges of rows, (m, 2), and fetch what it selected."""
+def selector(source: RowsAt, spec: ScanSpec) -> Select:
+    """What evaluates the predicate over units of work and fetches what it selected."""
+    if not isinstance(source, DiskRowsAt):
+        return lambda ranges: list(_select_in_memory(source, spec, ranges))
+    scan = FileScan(source, spec.schema, spec.filter)
+
+    def use(chosen: Chosen) -> Selected:
+        if spec.arrow is not None and spec.columns:
+            batch = chosen.batch(spec.columns, spec.arrow, spec.dictionary)
+            return Selected(chosen.rows, {}, batch=batch)
+        return _finish(spec, chosen.columns(_wanted(spec)), chosen.rows)
+
+    return lambda ranges: list(scan.pieces(ranges, use))
+
+
+def counter(source: RowsAt, spec: ScanSpec) -> Callable[[np.ndarray], int]:
+    """What counts the rows of a unit of work that pass, reading nothing but what the predicate needs."""
+    if not isinstance(source, DiskRowsAt):
+        return lambda ranges: sum(selected.rows for selected in _select_in_memory(source, spec, ranges))
+    if spec.filter is None and source.all_live:
+        return rows_of
+    scan = FileScan(source, spec.schema, spec.filter)
+    return lambda ranges: sum(scan.pieces(ranges, lambda chosen: chosen.rows))
+
+
+def _select_in_memory(source: RowsAt, spec: ScanSpec, ranges: np.ndarray) -> Iterator[Selected]:
     for lower, upper in ranges.tolist():
         selected = _select_range(source, spec, lower, upper)
         if selected is not None:
@@ -119,18 +147,11 @@ def _select_range(source: RowsAt, spec: ScanSpec, lower: int, upper: int) -> Sel
     for column in _wanted(spec):
         if column.id in read:
             columns[column.id] = read[column.id].take(picked)
-        elif len(picked) * _CELLS_SHARE <= rows:
+        elif len(picked) * CELLS_SHARE <= rows:
             columns[column.id] = source.cells(column, picked + lower)
         else:
-            columns[column.id] = _around(source, column, lower, picked)
+            columns[column.id] = source.column(column, lower, upper).take(picked)
     return _finish(spec, columns, len(picked))
-
-
-def _around(source: RowsAt, column: StoredColumn, lower: int, picked: np.ndarray) -> ColumnBuffers:
-    """Read the pages between the first and the last selected row, then take the rows."""
-    first = int(picked[0]) // PAGE_ROWS * PAGE_ROWS
-    last = int(picked[-1]) + 1
-    return source.column(column, lower + first, lower + last).take(picked - first)
 
 
 def _have(
@@ -149,6 +170,9 @@ def _wanted(spec: ScanSpec) -> tuple[StoredColumn, ...]:
 
 
 def _finish(spec: ScanSpec, columns: dict[int, ColumnBuffers], rows: int) -> Selected:
+    if spec.arrow is not None:
+        batch = to_batch(spec.columns, columns, rows, spec.arrow, spec.dictionary)
+        return Selected(rows, {}, batch=batch)
     if not spec.ordered:
         return Selected(rows, columns)
     return Selected(rows, columns, encoded_keys_of(spec.schema, columns, rows))
@@ -163,6 +187,25 @@ def _evaluate(spec: ScanSpec, read: dict[int, ColumnBuffers], rows: int) -> np.n
     if not fields:  # a constant predicate
         fields, arrays = [pa.field("", pa.null())], [pa.nulls(rows)]
     return spec.filter.mask(pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)))
+
+
+def to_batch(
+    columns: Sequence[StoredColumn],
+    values: dict[int, ColumnBuffers],
+    rows: int,
+    schema: pa.Schema,
+    dictionary: frozenset[int] = frozenset(),
+) -> pa.RecordBatch:
+    """Decoded columns as an Arrow batch."""
+    if not columns:
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+    arrays = [values[c.id].to_arrow(c.type) for c in columns]
+    if dictionary:
+        arrays = [
+            array.dictionary_encode() if column.id in dictionary else array
+            for column, array in zip(columns, arrays, strict=True)
+        ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 # ---- which rows are read at all ----
@@ -252,7 +295,7 @@ def _scan_ordinals(source: MemRowsAt, spec: ScanSpec, counts: ScanCounts) -> Ite
     needed = {c.id: c for c in _wanted(spec)}
     if spec.filter is not None:
         needed |= {spec.schema.by_name[name].id: spec.schema.by_name[name] for name in spec.filter.columns}
-    few = len(ordinals) * _CELLS_SHARE <= source.rows
+    few = len(ordinals) * CELLS_SHARE <= source.rows
     patched = {} if few else {i: source.column(c, 0, source.rows) for i, c in needed.items()}
     for start in range(0, len(ordinals), spec.batch_rows):
         some = ordinals[start : start + spec.batch_rows]

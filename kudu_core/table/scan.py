@@ -6,15 +6,14 @@ snapshot -> prune tablets -> rowsets -> pages -> rows, patched -> Arrow.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from kudu_core.common.predicates import Filter
-from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema, StoredColumn, arrow_schema
 from kudu_core.errors import InvalidArgument, SnapshotTooOld
 from kudu_core.rowset.diskrowset import DiskRowsAt, DiskRowSet
@@ -24,10 +23,12 @@ from kudu_core.rowset.scan import (
     ScanCounts,
     ScanSpec,
     Selected,
-    count_rowset,
+    by_ordinal,
+    counter,
     row_ranges,
     scan_rowset,
-    select,
+    selector,
+    to_batch,
     units,
 )
 from kudu_core.tablet.merge import Run, merge_runs
@@ -36,7 +37,13 @@ from kudu_core.tablet.tablet import Tablet
 if TYPE_CHECKING:
     from kudu_core.table.engine import Engine
 
+T = TypeVar("T")
+
 REFRESH_TRIES = 3
+
+_BATCH_ROWS = 1 << 16
+_UNIT_ROWS = 1 << 18
+"""Rows that a thread reads at once, where batches are not asked to be small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +60,33 @@ class ScanPlan:
     batch_rows: int
     tablet_ids: frozenset[int] | None
     """None: all that pruning leaves."""
+    dictionary: frozenset[int] = frozenset()
+    """Columns that come as Arrow dictionaries."""
+
+    def arrow_schema(self) -> pa.Schema:
+        """Of the batches."""
+        schema = arrow_schema(self.columns)
+        for place, column in enumerate(self.columns):
+            if column.id in self.dictionary:
+                coded = schema.field(place).with_type(pa.dictionary(pa.int32(), column.type.arrow))
+                schema = schema.set(place, coded)
+        return schema
+
+    def _unit_rows(self) -> int:
+        """Rows of one piece of work: some batches, whose threads then meet less often."""
+        return self.batch_rows if self.batch_rows < _BATCH_ROWS else max(self.batch_rows, _UNIT_ROWS)
 
     def spec(self) -> ScanSpec:
         return ScanSpec(
-            self.schema, self.columns, self.filter, self.lower, self.upper, self.ordered, self.batch_rows
+            self.schema,
+            self.columns,
+            self.filter,
+            self.lower,
+            self.upper,
+            self.ordered,
+            self.batch_rows if self.ordered or self.limit is not None else self._unit_rows(),
+            None if self.ordered else self.arrow_schema(),
+            self.dictionary,
         )
 
 
@@ -108,7 +138,7 @@ class Scan:
     @property
     def schema(self) -> pa.Schema:
         """Arrow schema of the batches."""
-        return arrow_schema(self._plan.columns)
+        return self._plan.arrow_schema()
 
     @property
     def timestamp(self) -> int:
@@ -119,16 +149,27 @@ class Scan:
         raise TypeError("a Scan does not travel to another process; send table.scan_tokens(...) instead")
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
+        size = self._plan.batch_rows
+        for batch in self._batches():
+            for start in range(0, batch.num_rows, size):
+                yield batch if batch.num_rows <= size else batch.slice(start, size)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows as they were read: some batches may be larger than asked for."""
         plan = self._plan
         left = plan.limit
         if left == 0:
             return
         schema = self.schema
         for selected in self._selected():
-            rows = selected.rows if left is None else min(selected.rows, left)
-            yield to_batch(plan.columns, selected.columns, rows, selected.rows, schema)
-            if left is not None:
-                left -= rows
+            batch = selected.batch
+            if batch is None:
+                batch = to_batch(plan.columns, selected.columns, selected.rows, schema, plan.dictionary)
+            if left is None:
+                yield batch
+            else:
+                yield batch.slice(0, left)
+                left -= min(left, selected.rows)
                 if left == 0:
                     return
 
@@ -138,7 +179,7 @@ class Scan:
         return pa.RecordBatchReader.from_batches(self.schema, iter(self))
 
     def to_table(self) -> pa.Table:
-        return pa.Table.from_batches(list(self), schema=self.schema)
+        return pa.Table.from_batches(list(self._batches()), schema=self.schema)
 
     def to_pandas(self, **options: Any) -> Any:
         """A pandas frame; ``options`` go to ``pyarrow.Table.to_pandas``."""
@@ -168,18 +209,24 @@ class Scan:
     # ---- answers without rows ----
 
     def count(self) -> int:
-        """How many rows the scan has, reading only what the predicate needs."""
+        """How many rows the scan has, reading only what the predicate and deletions need."""
         counts = ScanCounts()
         spec = self._plan.spec()
         bare = ScanSpec(
-            spec.schema, (), spec.filter, spec.lower, spec.upper, False, max(spec.batch_rows, 1 << 16)
+            spec.schema, (), spec.filter, spec.lower, spec.upper, False, _UNIT_ROWS
         )
         total = 0
-        for source in self._sources(counts):
-            total += count_rowset(source, bare, counts)
+        for some in self._counted(self._sources(counts), bare, counts):
+            total += some
             if self._plan.limit is not None and total >= self._plan.limit:
                 return self._plan.limit
         return total
+
+    def _counted(self, sources: list[RowsAt], spec: ScanSpec, counts: ScanCounts) -> Iterator[int]:
+        for source in sources:
+            if by_ordinal(source, spec):
+                yield sum(selected.rows for selected in scan_rowset(source, spec, counts))
+        yield from self._parallel(sources, spec, counts, counter)
 
     def explain(self) -> Explained:
         """What would be read and what is pruned at each level, without reading rows."""
@@ -260,27 +307,36 @@ class Scan:
             ]
             yield from merge_runs(runs)
             return
-        yield from self._parallel(sources, spec, counts)
-
-    def _parallel(self, sources: list[RowsAt], spec: ScanSpec, counts: ScanCounts) -> Iterator[Selected]:
-        """Ranges of rows on the pool's threads, a bounded number ahead, in a fixed order."""
-        pool = self._engine().pool
-        bounded = spec.lower is not None or spec.upper is not None
-        plain = [s for s in sources if isinstance(s, DiskRowsAt) or not bounded]
         for source in sources:
-            if source not in plain:
+            if by_ordinal(source, spec):
                 yield from scan_rowset(source, spec, counts)
-        work = ((s, u) for s in plain for u in units(row_ranges(s, spec, counts), spec.batch_rows))
+        for some in self._parallel(sources, spec, counts, selector):
+            yield from some
 
-        def read(unit: tuple[RowsAt, np.ndarray]) -> list[Selected]:
-            return list(select(unit[0], spec, unit[1]))
+    def _parallel(
+        self,
+        sources: list[RowsAt],
+        spec: ScanSpec,
+        counts: ScanCounts,
+        worker: Callable[[RowsAt, ScanSpec], Callable[[np.ndarray], T]],
+    ) -> Iterator[T]:
+        """Units of work on the pool's threads, a bounded number ahead, in a fixed order."""
+        pool = self._engine().pool
+
+        def work() -> Iterator[tuple[Callable[[np.ndarray], T], np.ndarray]]:
+            for source in sources:
+                if not by_ordinal(source, spec):
+                    act = worker(source, spec)
+                    for unit in units(row_ranges(source, spec, counts), spec.batch_rows):
+                        yield act, unit
+
+        def run(unit: tuple[Callable[[np.ndarray], T], np.ndarray]) -> T:
+            return unit[0](unit[1])
 
         if pool.threads == 1 or self._plan.limit is not None:
-            results: Iterator[list[Selected]] = map(read, work)
+            yield from map(run, work())
         else:
-            results = pool.map(read, work)
-        for some in results:
-            yield from some
+            yield from pool.map(run, work())
 
 
 def prune_tablets(
@@ -301,21 +357,6 @@ def overlaps(rowset: DiskRowSet, plan: ScanPlan) -> bool:
 
 def first_key_of(source: RowsAt) -> bytes:
     return source.rowset.meta.min_key if isinstance(source, DiskRowsAt) else b""
-
-
-def to_batch(
-    columns: Sequence[StoredColumn],
-    values: dict[int, ColumnBuffers],
-    rows: int,
-    have: int,
-    schema: pa.Schema,
-) -> pa.RecordBatch:
-    """Decoded columns as one Arrow batch of the first ``rows`` rows."""
-    if not columns:
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
-    arrays = [values[c.id].to_arrow(c.type) for c in columns]
-    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    return batch if rows == have else batch.slice(0, rows)
 
 
 def check_batch_rows(batch_rows: int) -> int:

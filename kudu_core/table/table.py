@@ -21,6 +21,7 @@ from kudu_core.common.partitions import HashPartition, PartitionSchema, RangePar
 from kudu_core.common.predicates import compile_where
 from kudu_core.common.rowblock import RowBlock
 from kudu_core.common.schema import Column, Schema, StoredColumn, declare
+from kudu_core.common.types import KIND_BINARY
 from kudu_core.errors import InvalidArgument, KuduError, ReadOnly, SchemaMismatch, TableExists, TableNotFound
 from kudu_core.events import EventListener
 from kudu_core.fs.posix import PosixFileSystem
@@ -356,6 +357,7 @@ class Table:
         order: str = "any",
         limit: int | None = None,
         batch_rows: int = 65_536,
+        dictionary: Sequence[str] = (),
     ) -> Scan:
         """Rows at one snapshot; lazy and re-iterable.
 
@@ -372,9 +374,13 @@ class Table:
             ``(lower, upper)``, half-open, whole keys or prefixes of them; None for an open end.
         order
             ``"key"``: in key order.
+        dictionary
+            String or binary columns of the result that come as Arrow dictionaries (int32 indices): three
+            times faster to read where a rowset stores them so.  Each batch has its own dictionary;
+            ``pyarrow.Table.unify_dictionaries`` makes one of them.
         """
         engine = self._opened()
-        plan = self._plan(engine, columns, where, key_range, order, limit, batch_rows)
+        plan = self._plan(engine, columns, where, key_range, order, limit, batch_rows, dictionary)
         return Scan(lambda: self._engine, plan, resolve(engine, at), self)
 
     def count(self, where: Any = None, at: Any = None) -> int:
@@ -474,6 +480,7 @@ class Table:
         order: str,
         limit: int | None,
         batch_rows: int,
+        dictionary: Sequence[str] = (),
     ) -> ScanPlan:
         schema = engine.schema
         if order not in ("any", "key"):
@@ -484,9 +491,10 @@ class Table:
         lower, upper = _key_range(schema, key_range)
         if compiled is not None:
             lower, upper = keybounds.intersect((lower, upper), keybounds.key_bounds(schema, compiled.terms))
+        projected = _project(schema, columns)
         return ScanPlan(
             schema=schema,
-            columns=_project(schema, columns),
+            columns=projected,
             filter=compiled,
             lower=lower,
             upper=upper,
@@ -494,6 +502,7 @@ class Table:
             limit=limit,
             batch_rows=check_batch_rows(batch_rows),
             tablet_ids=None,
+            dictionary=_coded(projected, dictionary),
         )
 
     # ---- looking after it ----
@@ -609,6 +618,19 @@ def _project(schema: Schema, columns: Any) -> tuple[StoredColumn, ...]:
     if isinstance(columns, str):
         raise InvalidArgument(f"columns is a list of names: [{columns!r}]")
     return schema.project(columns)
+
+
+def _coded(columns: Sequence[StoredColumn], names: Sequence[str]) -> frozenset[int]:
+    """Ids of the columns that are to come as dictionaries."""
+    if isinstance(names, str):
+        raise InvalidArgument(f"dictionary is a list of names: [{names!r}]")
+    by_name = {column.name: column for column in columns}
+    for name in names:
+        if name not in by_name:
+            raise InvalidArgument(f"dictionary: {name!r} is not a column of the scan")
+        if by_name[name].type.kind != KIND_BINARY:
+            raise InvalidArgument(f"dictionary: {name!r} is {by_name[name].type}, not a string or binary")
+    return frozenset(by_name[name].id for name in names)
 
 
 def _key_range(schema: Schema, key_range: tuple[Any, Any] | None) -> tuple[bytes | None, bytes | None]:

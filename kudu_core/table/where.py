@@ -18,9 +18,9 @@ from kudu_core.common.predicates import compile_where
 from kudu_core.common.rowblock import RowBlock
 from kudu_core.common.schema import Schema, arrow_schema
 from kudu_core.errors import InvalidArgument, SchemaMismatch
-from kudu_core.rowset.scan import ScanCounts, ScanSpec, scan_rowset
+from kudu_core.rowset.scan import ScanCounts, ScanSpec, scan_rowset, to_batch
 from kudu_core.table.decision import Call
-from kudu_core.table.scan import prune_tablets, to_batch
+from kudu_core.table.scan import prune_tablets
 
 if TYPE_CHECKING:
     from kudu_core.table.engine import Engine
@@ -51,9 +51,7 @@ def where_calls(engine: Engine, where: Any, set_: dict[str, Any] | None) -> Call
                     if expressions is None:
                         blocks.append(RowBlock(selected.columns, selected.rows))
                     else:
-                        old = to_batch(
-                            columns, selected.columns, selected.rows, selected.rows, arrow_schema(columns)
-                        )
+                        old = to_batch(columns, selected.columns, selected.rows, arrow_schema(columns))
                         blocks.append(_new_values(schema, old, expressions))
         if not blocks:
             return ()

@@ -1,0 +1,224 @@
+"""Scans of a ``.rows`` file: the kernels ``_ext.selection`` and ``_ext.scanread`` set up for one open file.
+
+Conditions become sets of stored values here, and zone maps say of which pages they are known to hold, or
+not to.  What the kernels say they cannot do goes to ``column_reader``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kudu_core._ext.selection import CellSet, ScanColumn, ScanFile
+from kudu_core.cfile.specs import ZONE_PRESENT
+from kudu_core.common.types import KIND_BOOL, KIND_DECIMAL, KIND_FLOAT, KIND_SIGNED, KIND_UNSIGNED
+from kudu_core.common.valuesets import float_place
+
+if TYPE_CHECKING:
+    from kudu_core.cfile.column_reader import ColumnReader
+    from kudu_core.cfile.container import FileReader
+    from kudu_core.common.rowblock import ColumnBuffers
+    from kudu_core.common.valuesets import Interval, Place, ValueSet
+
+    U8 = npt.NDArray[np.uint8]
+
+NO_ROW, EVERY_ROW, SOME_ROWS = range(3)
+"""What is known of a page: as in ``_ext.selection``."""
+
+_STRING_COST = 32
+_NUMBER, _SIGNED, _FLOAT, _CODE = range(4)
+_KINDS = {
+    KIND_UNSIGNED: _NUMBER,
+    KIND_BOOL: _NUMBER,
+    KIND_SIGNED: _SIGNED,
+    KIND_DECIMAL: _SIGNED,
+    KIND_FLOAT: _FLOAT,
+}
+
+
+class ScanReader:
+    """The columns of one open file for scans; pages come when they are asked for.  Thread safe."""
+
+    def __init__(self, columns: Mapping[int, ColumnReader]) -> None:
+        """``columns`` may come to lie in other files before the first read, if they are rewritten."""
+        self._columns = columns
+        self._files: dict[FileReader, tuple[ScanFile, bool]] = {}
+        self._made: dict[int, ScanColumn] = {}
+        self._words: dict[int, pa.Array] = {}
+
+    @property
+    def pages(self) -> int:
+        """How many pages are held beside the cache."""
+        return sum(held.pages for held, _ in self._files.values())
+
+    def column(self, column_id: int) -> ScanColumn:
+        made = self._made.get(column_id)
+        if made is None:
+            column = self._columns[column_id]
+            words = None
+            if column.words is not None:
+                dictionary = column.dictionary()
+                assert dictionary.offsets is not None
+                words = (dictionary.offsets, dictionary.values)
+            held, watched = self._held(column.file)
+            made = ScanColumn(held, _loader(column, watched), column.rows, column.width, words)
+            made = self._made.setdefault(column_id, made)
+        return made
+
+    def _held(self, file: FileReader) -> tuple[ScanFile, bool]:
+        """What holds pages of the file; it may only if the cache tells it when it drops one."""
+        found = self._files.get(file)
+        if found is None:
+            held = ScanFile()
+            found = self._files.setdefault(file, (held, file.watch(held)))
+        return found
+
+    def words(self, column_id: int) -> pa.Array:
+        """The dictionary of a column that has one, as an Arrow array: one object for all batches."""
+        found = self._words.get(column_id)
+        if found is None:
+            column = self._columns[column_id]
+            found = self._words.setdefault(column_id, column.dictionary().to_arrow(column.spec.type))
+        return found
+
+    def cost(self, column_id: int) -> int:
+        """How much there is to look at in a cell, to compare columns with."""
+        return self._columns[column_id].width or _STRING_COST
+
+    def close(self) -> None:
+        for held, _ in list(self._files.values()):
+            held.close()
+
+    # ------------------------------------------------------------------ conditions
+
+    def compile(self, column_id: int, passing: ValueSet) -> tuple[CellSet, U8]:
+        """The set as stored values of the column, and what the zone maps say of each page, (pages,) uint8."""
+        column = self._columns[column_id]
+        type_ = column.spec.type
+        if column.words is not None:
+            intervals = _codes(column.dictionary(), passing.intervals)
+            test = CellSet(_CODE, column.width, *_ends(intervals, column.width), passing.null, column.words)
+            return test, _states(column, intervals, passing.null, 0)
+        if type_.width == 0:
+            return _strings(passing), np.full(column.page_count, SOME_ROWS, np.uint8)
+        kind = _KINDS[type_.kind]
+        offset = 1 << 8 * type_.width - 1 if kind == _SIGNED else 0
+        intervals = [(low + offset, _last(high, type_.width, offset)) for low, high in passing.intervals]
+        test = CellSet(kind, type_.width, *_ends(intervals, type_.width), passing.null)
+        if type_.width == 16:
+            return test, np.full(column.page_count, SOME_ROWS, np.uint8)
+        return test, _states(column, intervals, passing.null, offset)
+
+
+def _loader(column: ColumnReader, watched: bool) -> Callable[[list[int]], list[tuple[Any, int | None]]]:
+    def load(numbers: list[int]) -> list[tuple[Any, int | None]]:
+        """Payloads of pages and their places in the cache, None where that does not keep them."""
+        payloads = column.payloads(numbers)
+        if not watched:
+            return [(payload, None) for payload in payloads]
+        places = [column.page_offset(number) for number in numbers]
+        kept = column.file.cached(places)
+        return [
+            (payload, place if own is payload else None)
+            for payload, place, own in zip(payloads, places, kept, strict=True)
+        ]
+
+    return load
+
+
+def _last(high: Place | None, width: int, offset: int) -> int:
+    """The last place before the end of an interval, on the unsigned line."""
+    return (1 << 8 * width) - 1 if high is None else int(high) + offset - 1
+
+
+def _ends(
+    intervals: Sequence[tuple[int, int]], width: int
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    """Closed intervals as the kernel takes them: lower and upper ends, of 16-byte cells as two words."""
+    words = 2 if width == 16 else 1
+    raw = b"".join(end.to_bytes(8 * words, "little") for low_high in intervals for end in low_high)
+    ends = np.frombuffer(raw, np.uint64).reshape(-1, 2, words)
+    return np.ascontiguousarray(ends[:, 0]), np.ascontiguousarray(ends[:, 1])
+
+
+def _codes(words: ColumnBuffers, intervals: Sequence[Interval]) -> list[tuple[int, int]]:
+    """The codes of the words that are in the set: closed intervals, apart."""
+    found: list[tuple[int, int]] = []
+    for low, high in intervals:
+        first = _words_below(words, low)
+        last = (words.length if high is None else _words_below(words, high)) - 1
+        if first > last:
+            continue
+        if found and found[-1][1] + 1 == first:
+            found[-1] = (found[-1][0], last)
+        else:
+            found.append((first, last))
+    return found
+
+
+def _words_below(words: ColumnBuffers, sought: bytes) -> int:
+    lower, upper = 0, words.length
+    while lower < upper:
+        middle = (lower + upper) // 2
+        if words.cell(middle) < sought:
+            lower = middle + 1
+        else:
+            upper = middle
+    return lower
+
+
+def _strings(passing: ValueSet) -> CellSet:
+    ends: list[bytes] = []
+    for low, high in passing.intervals:
+        ends += (low, b"" if high is None else high)
+    offsets = np.cumsum([0, *map(len, ends)], dtype=np.int64)
+    data = np.frombuffer(b"".join(ends), np.uint8)
+    open_end = bool(passing.intervals) and passing.intervals[-1][1] is None
+    return CellSet.of_strings(data, offsets, open_end, passing.null)
+
+
+# ------------------------------------------------------------------------------------------ zone maps
+
+
+def _states(column: ColumnReader, intervals: Sequence[tuple[int, int]], null: bool, offset: int) -> U8:
+    """Of each page, whether no row, every row, or perhaps some rows are in the set."""
+    index = column.index()
+    nulls, nans = index["nulls"].astype(np.int64), index["nans"].astype(np.int64)
+    rows = np.full(column.page_count, column.page_rows(0) if column.page_count else 0, np.int64)
+    if column.page_count:
+        rows[-1] = column.page_rows(column.page_count - 1)
+    present = (index["flags"] & ZONE_PRESENT) != 0
+    low, high = (_bounds(column, index[end], offset, up) for end, up in (("low", False), ("high", True)))
+    meets = np.zeros(column.page_count, bool)
+    holds = np.zeros(column.page_count, bool)
+    for first, last in intervals:
+        a, b = np.uint64(first), np.uint64(last)
+        meets |= (low <= b) & (high >= a)
+        holds |= (low >= a) & (high <= b)
+    meets &= present
+    # NaN lies outside the bounds: a page with one has to be looked at.
+    none = ~meets & (nans == 0) & ((nulls == 0) | (not null))
+    every = (holds | (nulls == rows)) & (nans == 0) & ((nulls == 0) | null)
+    return np.where(none, NO_ROW, np.where(every, EVERY_ROW, SOME_ROWS)).astype(np.uint8)
+
+
+def _bounds(column: ColumnReader, raw: npt.NDArray[Any], offset: int, upper: bool) -> npt.NDArray[np.uint64]:
+    """Zone bounds as places on the unsigned line, (pages,) uint64."""
+    width = raw.shape[1]
+    padded = np.zeros((len(raw), 8), np.uint8)
+    padded[:, :width] = raw
+    words: npt.NDArray[np.uint64] = padded.view("<u8").reshape(-1)
+    if column.words is None and column.spec.type.kind == KIND_FLOAT:
+        sign = np.uint64(1 << 8 * width - 1)
+        mask = np.uint64((1 << 8 * width) - 1)
+        places = words ^ np.where(words & sign != 0, mask, sign)
+        # Either zero may stand for both.
+        for zero, other in ((1 << 8 * width - 1, 0), (0, 1 << 8 * width - 1)):
+            if (zero != 0) == upper:
+                places[words == zero] = float_place(other, width)
+        return places
+    return words ^ np.uint64(offset)

@@ -1,0 +1,237 @@
+"""What a scan reads of one rowset on disk.
+
+The conditions of the predicate are tested on stored values, page by page and mini-block by mini-block;
+what they leave decides what is read of the other columns.  Columns that a visible change touches take
+the general way: their values are patched first (PROTOCOL N15), whole or cell by cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from kudu_core._ext.pointread import Elsewhere
+from kudu_core._ext.scanread import TooLarge, read
+from kudu_core._ext.selection import Selection
+from kudu_core._ext.status import PageError
+from kudu_core.cfile.rows_file import PAGE_ROWS
+from kudu_core.cfile.scan_reader import SOME_ROWS
+from kudu_core.cfile.specs import allocate
+from kudu_core.common.predicates import Filter
+from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.schema import Schema, StoredColumn
+from kudu_core.common.types import KIND_BOOL
+
+if TYPE_CHECKING:
+    from kudu_core._ext.selection import CellSet
+    from kudu_core.rowset.diskrowset import DiskRowsAt
+
+CELLS_SHARE = 64
+"""Single cells are read instead of pages when at most one row in so many was selected."""
+
+MOST_BYTES = 64 << 20
+"""Strings of one column in one batch, if it has more than one row."""
+
+_FORM_CELLS, _FORM_BITS, _FORM_CODES = range(3)
+_MANY_RANGES = 16
+
+
+class Chosen:
+    """Rows of one unit of work that pass, and how to read their columns.  One thread at a time."""
+
+    def __init__(self, scan: FileScan, selection: Selection, ranges: np.ndarray) -> None:
+        self.rows = selection.chosen
+        self._scan = scan
+        self._selection = selection
+        self._ranges = ranges
+        self._rowids: np.ndarray | None = None
+
+    def columns(self, columns: Iterable[StoredColumn]) -> dict[int, ColumnBuffers]:
+        """The columns as buffers, by id.  ``TooLarge``: choose fewer rows."""
+        wanted = {column.id: column for column in columns}
+        found = self._read(list(wanted.values()), lambda _: _FORM_CELLS, allocate)
+        result: dict[int, ColumnBuffers] = {}
+        for id_, column in wanted.items():
+            made = found.get(id_)
+            if made is None:
+                result[id_] = self._general(column)
+                continue
+            values, offsets, validity, _ = made
+            width = column.type.width
+            size = width * self.rows if offsets is None else len(values)
+            result[id_] = ColumnBuffers(
+                width,
+                self.rows,
+                values[:size],
+                None if offsets is None else offsets[: 4 * (self.rows + 1)].view(np.int32),
+                None if validity is None else validity[: (self.rows + 7) // 8],
+            )
+        return result
+
+    def batch(
+        self, columns: tuple[StoredColumn, ...], schema: pa.Schema, dictionary: frozenset[int]
+    ) -> pa.RecordBatch:
+        """The columns as an Arrow batch.  ``TooLarge``: choose fewer rows."""
+        forms = {column.id: self._form(column, dictionary) for column in columns}
+        found = self._read(list(columns), lambda column: forms[column.id], pa.allocate_buffer)
+        arrays = []
+        for column, field in zip(columns, schema, strict=True):
+            made = found.get(column.id)
+            if made is None:
+                array = self._general(column).to_arrow(column.type)
+                arrays.append(array.dictionary_encode() if column.id in dictionary else array)
+                continue
+            values, offsets, validity, nulls = made
+            if forms[column.id] == _FORM_CODES:
+                words = self._scan.words(column)
+                buffers = [validity, values]
+                array = pa.DictionaryArray.from_buffers(field.type, self.rows, buffers, words, nulls)
+            else:
+                buffers = [validity, values] if offsets is None else [validity, offsets, values]
+                array = pa.Array.from_buffers(column.type.arrow, self.rows, buffers, nulls)
+                if column.id in dictionary:
+                    array = array.dictionary_encode()
+            arrays.append(array)
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _form(self, column: StoredColumn, dictionary: frozenset[int]) -> int:
+        if column.type.kind == KIND_BOOL:
+            return _FORM_BITS
+        coded = column.id in dictionary and self._scan.has_words(column.id)
+        return _FORM_CODES if coded else _FORM_CELLS
+
+    def _read(
+        self, columns: list[StoredColumn], form: Callable[[StoredColumn], int], room: Callable[[int], Any]
+    ) -> dict[int, tuple[Any, Any, Any, int]]:
+        """What the kernel reads of the columns, by id."""
+        direct = [column for column in columns if column.id in self._scan.direct]
+        readers = self._scan.source.file.scans
+        found = read(
+            self._selection,
+            [readers.column(column.id) for column in direct],
+            bytes([form(column) for column in direct]),
+            room,
+            MOST_BYTES,
+        )
+        made = zip(direct, found, strict=True)
+        return {column.id: buffers for column, buffers in made if buffers is not None}
+
+    # ---- the general way ----
+
+    @property
+    def rowids(self) -> np.ndarray:
+        if self._rowids is None:
+            self._rowids = self._selection.rowids()
+        return self._rowids
+
+    def _general(self, column: StoredColumn) -> ColumnBuffers:
+        """A column with its changes laid over, or one that the kernel does not read."""
+        source, ranges = self._scan.source, self._ranges
+        if len(ranges) == 1 and self.rows == ranges[0, 1] - ranges[0, 0]:
+            return source.column(column, int(ranges[0, 0]), int(ranges[0, 1]))
+        rows = self.rowids
+        if self.rows * CELLS_SHARE <= int(rows[-1]) - int(rows[0]):
+            return source.cells(column, rows)
+        # Pages in which something was chosen, neighbours together.
+        pages = rows // PAGE_ROWS
+        cuts = [0, *(np.flatnonzero(pages[1:] > pages[:-1] + 1) + 1).tolist(), len(rows)]
+        parts = []
+        for start, stop in pairwise(cuts):
+            own = rows[start:stop]
+            lower = int(own[0])
+            parts.append(source.column(column, lower, int(own[-1]) + 1).take(own - lower))
+        return ColumnBuffers.concat(parts)
+
+
+class FileScan:
+    """A scan of one rowset on disk at one snapshot, set up once; units of work may run at the same time."""
+
+    def __init__(self, source: DiskRowsAt, schema: Schema, where: Filter | None) -> None:
+        self.source = source
+        self.direct = frozenset(id_ for id_ in source.file.column_ids if not source.touches(id_))
+        self._schema = schema
+        self._where = where
+        self._tests: list[tuple[int, CellSet, np.ndarray]] = []
+        self._rest: Filter | None = None
+        if where is None:
+            return
+        self._rest = where.rest
+        for condition in where.conditions:
+            if condition.column_id not in self.direct:
+                self._rest = where
+                continue
+            test, states = source.file.scans.compile(condition.column_id, condition.passing)
+            self._tests.append((condition.column_id, test, states))
+        # What statistics decide, and what is short, comes first.
+        self._tests.sort(key=lambda test: int((test[2] == SOME_ROWS).sum()) * source.file.scans.cost(test[0]))
+
+    def words(self, column: StoredColumn) -> pa.Array:
+        return self.source.file.scans.words(column.id)
+
+    def has_words(self, column_id: int) -> bool:
+        return column_id in self.direct and self.source.file.columns[column_id].words is not None
+
+    def choose(self, ranges: np.ndarray) -> Chosen | None:
+        """The rows of the ranges, (m, 2), that pass; None where none does."""
+        selection = Selection(ranges, self.source.rows, self._live(ranges))
+        rest = self._rest
+        for column_id, test, states in self._tests:
+            try:
+                selection.test(self.source.file.scans.column(column_id), test, states)
+            except (Elsewhere, PageError):
+                rest = self._where  # whatever it was, the general path gives the answer or the error
+            if not selection.chosen:
+                return None
+        if not selection.chosen:
+            return None
+        if rest is not None:
+            columns = [self._schema.by_name[name] for name in sorted(rest.columns)]
+            chosen = Chosen(self, selection, ranges)
+            fields = pa.schema([pa.field(c.name, c.type.arrow, c.nullable) for c in columns])
+            batch = chosen.batch(tuple(columns), fields, frozenset())
+            selection.keep(rest.mask(batch).view(np.uint8))
+            if not selection.chosen:
+                return None
+        return Chosen(self, selection, ranges)
+
+    def pieces(self, ranges: np.ndarray, use: Callable[[Chosen], Any]) -> Iterator[Any]:
+        """``use`` of what is chosen of the ranges; of smaller pieces where one column is too large."""
+        try:
+            chosen = self.choose(ranges)
+            if chosen is None:
+                return
+            made = use(chosen)
+        except TooLarge:
+            for half in _halves(ranges):
+                yield from self.pieces(half, use)
+            return
+        yield made
+
+    def _live(self, ranges: np.ndarray) -> np.ndarray | None:
+        """(rows,) uint8: which rows of the ranges are present; None: all."""
+        source = self.source
+        if source.all_live:
+            return None
+        if len(ranges) > _MANY_RANGES:
+            rows = np.concatenate([np.arange(lower, upper) for lower, upper in ranges.tolist()])
+            return source.live_cells(rows).view(np.uint8)
+        parts = []
+        for lower, upper in ranges.tolist():
+            live = source.live(lower, upper)
+            parts.append(np.ones(upper - lower, np.uint8) if live is None else live)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _halves(ranges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The ranges as two lists with half of the rows each; there are at least two rows."""
+    ends = np.cumsum(ranges[:, 1] - ranges[:, 0])
+    half = int(ends[-1]) // 2
+    at = int(np.searchsorted(ends, half, side="right"))
+    cut = int(ranges[at, 1] - (ends[at] - half))
+    first, second = ranges[: at + 1].copy(), ranges[at:].copy()
+    first[-1, 1] = second[0, 0] = cut
+    return first[first[:, 0] < first[:, 1]], second
