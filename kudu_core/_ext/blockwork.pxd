@@ -335,9 +335,28 @@ cdef extern from *:
         return best;
     }
 
-    /* Integers in `out` (int64 or int32, as wide as the float) to floats, in place.  `small`: all
-       lie within +-2**51. */
-    KC_CLONES static void kc_to_floats(uint8_t *out, int64_t n, int width, int k, int small) {
+    /* Quotients without a division, three times as fast (bench/kernels/test_scanread.py, "load").  With
+       y the double nearest to 1 / b, q = a * y is less than 1 ulp off a / b where y's relative error is at
+       most 2**-54; then the remainder r = a - q * b is exact and q + r * y, rounded once, is a / b
+       correctly rounded (Markstein 1990).  10**5 and 10**9 have no y as good as that. */
+    #if defined(__x86_64__) && defined(__GNUC__)
+    #define KC_INVERTIBLE 0x1DE
+    __attribute__((target("avx2,fma"))) static void kc_quotients(kc_u64 *v, int64_t n, double power) {
+        const double inverse = 1.0 / power;
+        for (int64_t i = 0; i < n; i++) {
+            const double a = kc_double_of(v[i] + KC_MAGIC_BITS) - KC_MAGIC, q = a * inverse;
+            v[i] = kc_bits_of(__builtin_fma(__builtin_fma(-q, power, a), inverse, q));
+        }
+    }
+    KC_INLINE int kc_has_quotients(int k) {
+        return (KC_INVERTIBLE >> k & 1) && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    }
+    #else
+    static void kc_quotients(kc_u64 *v, int64_t n, double power) {}
+    KC_INLINE int kc_has_quotients(int k) { return 0; }
+    #endif
+
+    KC_CLONES static void kc_divide(uint8_t *out, int64_t n, int width, int k, int small) {
         if (width == 8) {
             const double power = kc_powers[k];
             kc_u64 *v = (kc_u64 *)out;
@@ -352,7 +371,12 @@ cdef extern from *:
             KC_EACH_VALUE(v[i] = kc_bits_of_float((float)(int32_t)v[i] / power));
         }
     }
-
+    /* Integers in `out` (int64 or int32, as wide as the float) to floats, in place.  `small`: all
+       lie within +-2**51. */
+    static void kc_to_floats(uint8_t *out, int64_t n, int width, int k, int small) {
+        if (width == 8 && small && kc_has_quotients(k)) kc_quotients((kc_u64 *)out, n, kc_powers[k]);
+        else kc_divide(out, n, width, k, small);
+    }
     /* ---------------------------------------------------------------- planes of bits */
 
     KC_INLINE uint64_t kc_transpose8(uint64_t x) {

@@ -2,15 +2,15 @@
 
 ``read`` takes a ``Selection`` and any number of columns: with the GIL it collects the pages that have a
 chosen row and the buffers, without it all columns are decoded, page after page, mini-block after
-mini-block.  Only values of chosen rows are decoded where that is cheaper: a few one by one, more of them from
-the unpacked block.  Columns of strings are measured first, so that their bytes get one buffer of the right size.
+mini-block.  Of a few chosen rows the cells are read one by one, of more of them they are picked from the
+unpacked block.  Strings are measured first, so that their bytes get one buffer of the right size.
 
 What is read is hostile.  A column that cannot be read here comes back as None, whether its form is not
-known here or its bytes break their format; the caller asks the general path for it, whose answer or error stands.
+known here or its bytes break their format; the caller asks the general path, whose answer or error stands.
 """
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 from libc.string cimport memcpy, memset
 
 from kudu_core._ext.bitmap cimport kc_bit, kc_bits_copy, kc_bits_count
@@ -37,7 +37,7 @@ from kudu_core._ext.blockrows cimport (
     values_part,
 )
 from kudu_core._ext.blockwork cimport kc_sign_extend, kc_spread, kc_to_floats
-from kudu_core._ext.selection cimport ALL, NONE, SOME, Piece, ScanColumn, Selection, Words
+from kudu_core._ext.selection cimport ALL, NONE, Piece, ScanColumn, Selection, Words
 from kudu_core._ext.status cimport BAD_VALUE
 
 from kudu_core._ext.status import PageError
@@ -63,10 +63,13 @@ cdef extern from *:
     }
     #undef KC_PICK
 
-    KC_CLONES static uint32_t kc_codes(uint16_t *restrict out, const uint8_t *restrict in, int64_t n, int width) {
+    KC_CLONES static uint32_t kc_codes(uint16_t *restrict out, const uint8_t *restrict in, int64_t n,
+        int width) {
         uint16_t most = 0;
-        if (width == 1) for (int64_t i = 0; i < n; i++) { out[i] = in[i]; most = out[i] > most ? out[i] : most; }
-        else for (int64_t i = 0; i < n; i++) {
+        if (width == 1) for (int64_t i = 0; i < n; i++) {
+            out[i] = in[i];
+            most = out[i] > most ? out[i] : most;
+        } else for (int64_t i = 0; i < n; i++) {
             out[i] = ((const kc_u16 *)in)[i];
             most = out[i] > most ? out[i] : most;
         }
@@ -243,9 +246,14 @@ cdef int _some_dense(
         int status
     if n <= FEW and _gives_cells(block):
         return _one_by_one(block, layout, width, picked, n, out)
+    if 4 * span > block.count:
+        lower = 0               # whole blocks unpack faster
+        span = block.count
     if block.kind == FOR and block.scale != NO_SCALE and not block.exceptions:
         # Divide only what stays.
-        kc_unpack_part(s.cells, layout.packed, block.count, width, block.bits, block.base, lower, span, s.work)
+        kc_unpack_part(
+            s.cells, layout.packed, block.count, width, block.bits, block.base, lower, span, s.work
+        )
         kc_pick(out, s.cells, picked, <int>lower, n, width)
         kc_to_floats(out, n, width, block.scale, fits_fast_floats(block))
         return 0
@@ -286,7 +294,9 @@ cdef int _cells(
     return 0
 
 
-cdef void _validity(const Page* page, const Piece* piece, const uint16_t* picked, uint8_t* bits) noexcept nogil:
+cdef void _validity(
+    const Page* page, const Piece* piece, const uint16_t* picked, uint8_t* bits
+) noexcept nogil:
     """Which of the chosen cells are not null; bits beyond them are 0."""
     cdef int64_t begin = piece.block * BLOCK_ROWS, j, at
     if page.bits == NULL:
@@ -411,7 +421,8 @@ cdef uint8_t* _copy_words(
 # ------------------------------------------------------------------------------------------ strings
 
 cdef int _spans(
-    const Page* page, const Piece* piece, const uint16_t* picked, const uint8_t** data, Scratch* s, int64_t* at
+    const Page* page, const Piece* piece, const uint16_t* picked, const uint8_t** data, Scratch* s,
+    int64_t* at,
 ) noexcept nogil:
     """Where the chosen cells of a piece lie, and their sizes: of null ones 0."""
     cdef:
@@ -613,13 +624,13 @@ def read(
 ):
     """Read columns (``ScanColumn``s of the selection's file) of the chosen rows.
 
-    ``forms``, one a column: 0 cells as stored, strings and words of a dictionary as offsets and bytes; 1 bools
-    as bits; 2 codes of the dictionary as int32.  ``allocate(size)`` gives writable buffers; what they
-    hold past ``size`` is not looked at.
+    ``forms``, one a column: 0 cells as stored, strings and words of a dictionary as offsets and bytes; 1
+    bools as bits; 2 codes of the dictionary as int32.  ``allocate(size)`` gives writable buffers; what
+    they hold past ``size`` is not looked at.
 
     Returns a list of (values, offsets or None, validity or None, null count), in the buffers that
-    ``allocate`` gave; offsets are int32 from 0 on; validity is a bitmap, None where no cell is null.  An entry
-    is None where the general path must be asked.
+    ``allocate`` gave; offsets are int32 from 0 on; validity is a bitmap, None where no cell is null.  An
+    entry is None where the general path must be asked.
 
     Raises ``TooLarge`` where the strings of one column take more than ``most_bytes`` and there is more than
     one row (a single row may take what int32 offsets can address), and what loading pages does.
@@ -707,7 +718,8 @@ def read(
                 continue
             made = buffers[k]
             nulls = n - kc_bits_count(o.bits, 0, n) if o.nullable else 0
-            result.append((made[len(made) - 1], made[1] if _is_var(o) else None, made[0] if nulls else None, nulls))
+            offsets = made[1] if _is_var(o) else None
+            result.append((made[len(made) - 1], offsets, made[0] if nulls else None, nulls))
         return result
     finally:
         PyMem_RawFree(outputs)

@@ -36,7 +36,7 @@ cdef class ScanFile:
 cdef class ScanColumn:
     cdef:
         ScanFile file
-        readonly int width      # of the cells as stored: of the codes, where there is a dictionary; 0: strings
+        readonly int width      # of the cells as stored: of codes, where there is a dictionary; 0: strings
         readonly int64_t rows
         int64_t page_count
         Words words

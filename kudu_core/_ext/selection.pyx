@@ -18,7 +18,7 @@ from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
-from kudu_core._ext.bitmap cimport kc_bit, kc_bits_count
+from kudu_core._ext.bitmap cimport kc_bit
 from kudu_core._ext.blockcell cimport Layout, Strings, fixed_layout, strings_open
 from kudu_core._ext.blockpage cimport (
     BLOCK_ROWS,
@@ -33,7 +33,6 @@ from kudu_core._ext.blockpage cimport (
     Block,
     Page,
     block_open,
-    block_rows,
     load16,
     page_open,
     page_values,
@@ -114,10 +113,12 @@ cdef extern from *:
     }
     /* Which bits of a byte are set, one after the other. */
     static uint16_t kc_set_bits[256][8];
+    static uint8_t kc_set_count[256];
     static void kc_fill_set_bits(void) {
         for (int byte = 0; byte < 256; byte++) {
             int count = 0;
             for (int bit = 0; bit < 8; bit++) if (byte >> bit & 1) kc_set_bits[byte][count++] = (uint16_t)bit;
+            kc_set_count[byte] = (uint8_t)count;
         }
     }
     /* Positions of the rows that a mask of bytes 0 and 1 chooses, plus `first`; up to 7 numbers more are
@@ -131,7 +132,7 @@ cdef extern from *:
             const int byte = (int)((word * 0x0102040810204080ULL) >> 56);
             const uint16_t *bits = kc_set_bits[byte], at = (uint16_t)(first + i);
             for (int k = 0; k < 8; k++) out[k] = (uint16_t)(bits[k] + at);
-            out += __builtin_popcount(byte);
+            out += kc_set_count[byte];
         }
         for (; i < n; i++) if (mask[i]) *out++ = (uint16_t)(first + i);
     }
@@ -644,7 +645,9 @@ cdef int _test_frame(
     if i + 1 < line.n and line.lows[i + 1] <= most:
         return ELSEWHERE
     low = line.lows[i] ^ line.flip
-    kc_unpack_part(s.cells, layout.packed, block.count, line.width, block.bits, block.base - low, lower, n, s.work)
+    kc_unpack_part(
+        s.cells, layout.packed, block.count, line.width, block.bits, block.base - low, lower, n, s.work
+    )
     kc_within(s.passed, s.cells, n, line.width, 0, line.highs[i] - line.lows[i], 0)
     return SOME
 
@@ -988,7 +991,9 @@ cdef class Selection:
     for rows that are not there, or None.  One thread at a time.  Raises ValueError for other ranges.
     """
 
-    def __init__(self, const int64_t[:, ::1] ranges not None, int64_t file_rows, const uint8_t[::1] live=None):
+    def __init__(
+        self, const int64_t[:, ::1] ranges not None, int64_t file_rows, const uint8_t[::1] live=None
+    ):
         cdef:
             int64_t pieces, rows = 0
         if ranges.shape[1] != 2:
@@ -1069,9 +1074,12 @@ cdef class Selection:
             list held = []
         if column.rows != self.file_rows:
             raise ValueError(f"a column of {column.rows} rows, a selection of {self.file_rows}")
-        if (test.c.kind == STRING) != (column.width == 0) or (test.c.kind == CODE) != (column.words.count > 0) or (
-            column.width and test.c.width != column.width
-        ) or (test.c.kind == CODE and test.c.words != column.words.count):
+        if (
+            (test.c.kind == STRING) != (column.width == 0)
+            or (test.c.kind == CODE) != (column.words.count > 0)
+            or (column.width and test.c.width != column.width)
+            or (test.c.kind == CODE and test.c.words != column.words.count)
+        ):
             raise ValueError("a test of other cells than the column has")
         if states is not None:
             if states.shape[0] != column.page_count:

@@ -41,6 +41,7 @@ T = TypeVar("T")
 
 REFRESH_TRIES = 3
 
+_FEW_ROWS = 1 << 10
 _BATCH_ROWS = 1 << 16
 _UNIT_ROWS = 1 << 18
 """Rows that a thread reads at once, where batches are not asked to be small."""
@@ -74,7 +75,11 @@ class ScanPlan:
 
     def _unit_rows(self) -> int:
         """Rows of one piece of work: some batches, whose threads then meet less often."""
-        return self.batch_rows if self.batch_rows < _BATCH_ROWS else max(self.batch_rows, _UNIT_ROWS)
+        if self.limit is not None and self.filter is None:
+            return min(self.batch_rows, max(self.limit, _FEW_ROWS))
+        if self.limit is not None or self.ordered or self.batch_rows < _BATCH_ROWS:
+            return self.batch_rows
+        return max(self.batch_rows, _UNIT_ROWS)
 
     def spec(self) -> ScanSpec:
         return ScanSpec(
@@ -84,7 +89,7 @@ class ScanPlan:
             self.lower,
             self.upper,
             self.ordered,
-            self.batch_rows if self.ordered or self.limit is not None else self._unit_rows(),
+            self._unit_rows(),
             None if self.ordered else self.arrow_schema(),
             self.dictionary,
         )

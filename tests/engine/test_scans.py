@@ -345,7 +345,8 @@ def test_what_is_pruned_is_not_read(big: kc.Table, path: Path) -> None:
         assert cost(lambda: reader.scan(["s", "v"], where=no_row).to_table()) == cost(
             lambda: reader.scan(["w"], where=no_row).to_table()
         )
-        assert cost(lambda: reader.scan(["v"], limit=1).to_table()) < one
+        pages = cost(lambda: reader.scan(["v"], batch_rows=PAGE).to_table())
+        assert cost(lambda: reader.scan(["v"], limit=1).to_table()) * 5 <= pages, "the first one is enough"
         assert cost(lambda: reader.get(12_345, ["v"])) <= 8
         assert cost(lambda: reader.get(-5)) == 0, "outside all bounds"
 

@@ -266,3 +266,19 @@ def test_zeros_and_payloads_of_nan_survive_among_decimals() -> None:
     ((kind, _, scale, count, exceptions, _),) = blocks.describe(payload)
     assert (kind, scale, count, exceptions) == (CONSTANT, 2, 1024, 4)
     assert decode(payload, 8, 0, 1024)[0].tobytes() == values.tobytes()
+
+
+@pytest.mark.parametrize("scale", range(10))
+def test_decimals_are_quotients_to_the_last_bit(scale: int) -> None:
+    """However a kernel divides: integers of all sizes come back as the doubles that a division gives."""
+    rng = cases.generator(scale)
+    scaled = 0
+    for bits in range(4, 50, 3):
+        integers = rng.integers(-(2**bits), 2**bits, 4096)
+        values = integers / 10.0**scale
+        payload = blocks.encode_fixed(cases.raw(values), 8, FLOAT)
+        scaled += sum(block[:1] + block[2:3] == (FOR, scale) for block in blocks.describe(payload))
+        out = np.zeros(8 * 4096, np.uint8)
+        blocks.decode_fixed(payload, 8, out, None, 0, 4096)
+        assert out.tobytes() == values.tobytes()
+    assert scaled > 16
