@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kudu_core._ext.pointread import PointColumn, PointFile
+from kudu_core._ext.pointcolumn import PointColumn
+from kudu_core._ext.pointread import PointFile
 from kudu_core.common.types import KIND_BINARY, KIND_UNSIGNED
 
 if TYPE_CHECKING:

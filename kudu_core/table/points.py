@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from kudu_core._ext.hashing import murmur3_one
-from kudu_core._ext.pointread import Elsewhere
+from kudu_core._ext.pointcolumn import Elsewhere
 from kudu_core._ext.status import PageError
 from kudu_core.common import values
 from kudu_core.common.arrow_in import batches

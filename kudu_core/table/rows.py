@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from kudu_core._ext.hashing import murmur3_one
-from kudu_core._ext.pointread import Elsewhere
+from kudu_core._ext.pointcolumn import Elsewhere
 from kudu_core._ext.rowcodec import MISSING
 from kudu_core._ext.status import PageError
 from kudu_core.rowset.diskrowset import DiskRowSet

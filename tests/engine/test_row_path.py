@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import kudu_core as kc
-from kudu_core._ext.pointread import Elsewhere
+from kudu_core._ext.pointcolumn import Elsewhere
 from kudu_core.common.clock import ManualClock
 from kudu_core.table import points, rows
 from kudu_core.table import table as table_module
