@@ -1,8 +1,8 @@
 # Single keys and cells looked for where they lie, in mini-blocks that are not decoded.
 #
-# A mini-block's cells as numbers that compare as the cells do; ascending strings with their first bytes as
-# numbers; searches in both.  For the kernels of point reads.  What is read is hostile: every function returns a
-# status where the bytes break their format, with ``at`` set to the place in the payload.
+# A mini-block's cells as numbers that compare as the cells do; ascending strings with their first bytes
+# as numbers; searches in both.  For the kernels of point reads.  What is read is hostile: every function
+# returns a status where the bytes break their format, with ``at`` set to the place in the payload.
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
@@ -103,8 +103,9 @@ cdef inline int find_steps(Cells* cells, int64_t* at) noexcept nogil:
     return 0
 
 
-cdef inline int open_cells(const Page* page, int64_t index, int width, uint64_t flip, Cells* cells, int64_t* at) \
-        noexcept nogil:
+cdef inline int open_cells(
+    const Page* page, int64_t index, int width, uint64_t flip, Cells* cells, int64_t* at
+) noexcept nogil:
     cdef:
         Block* block = &cells.block
         int status
@@ -229,14 +230,18 @@ cdef inline int64_t cells_bound(
     return lower
 
 
-cdef inline int compare_bytes(const uint8_t* a, int64_t a_size, const uint8_t* b, int64_t b_size) noexcept nogil:
+cdef inline int compare_bytes(
+    const uint8_t* a, int64_t a_size, const uint8_t* b, int64_t b_size
+) noexcept nogil:
     cdef int order = memcmp(a, b, <size_t>(a_size if a_size < b_size else b_size))
     if order:
         return order
     return (a_size > b_size) - (a_size < b_size)
 
 
-cdef inline int64_t count_below(const Sorted* all, const uint8_t* key, int64_t size, bint above) noexcept nogil:
+cdef inline int64_t count_below(
+    const Sorted* all, const uint8_t* key, int64_t size, bint above
+) noexcept nogil:
     """How many of the strings are below the key (``above``: not above it)."""
     cdef:
         int64_t common = all.common, lower, upper, middle

@@ -44,6 +44,7 @@ cdef class PointColumn(Held):
         object _touched
         list _payloads
         object _load
+        PageHolder _holder
         object _words
         list _texts             # words as Python values, made when first asked for
     cdef const Page* page(self, PageHolder holder, int64_t number) except NULL

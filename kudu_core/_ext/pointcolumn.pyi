@@ -24,4 +24,5 @@ class PointColumn(Held):
         page_count: int,
         stored_width: int,
         words: tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]] | None = None,
+        holder: PageHolder | None = None,
     ) -> None: ...

@@ -358,14 +358,18 @@ cdef class PointColumn(Held):
 
     ``load(number)`` gives the checked payload of a page, and its place in the cache (None: not kept);
     ``stored_width``: of the values or codes in the pages; ``words``: (offsets int32, data), checked.
+    ``holder``: who holds its pages, where that is not the file that it is read with.
     """
 
-    def __init__(self, load, Py_ssize_t page_count, int stored_width, words=None):
+    def __init__(
+        self, load, Py_ssize_t page_count, int stored_width, words=None, PageHolder holder=None
+    ):
         cdef:
             uint8_t[::1] room
         if stored_width not in (0, 1, 2, 4, 8, 16) or page_count < 0:
             raise ValueError(f"{page_count} pages of values of {stored_width} bytes")
         self._load = load
+        self._holder = holder
         self._room = np.zeros((page_count + 1) * sizeof(Page), np.uint8)
         room = self._room
         self.c.pages = <Page*>&room[0]
@@ -393,6 +397,8 @@ cdef class PointColumn(Held):
         if self.c.pages[number].data != NULL:
             self.c.touched[number] = 1
             return &self.c.pages[number]
+        if self._holder is not None:
+            holder = self._holder
         payload, place = self._load(number)
         if place is None:
             raise Elsewhere
@@ -496,6 +502,8 @@ cdef class PointColumn(Held):
             uint8_t* to
             uint8_t* codes = NULL
             Span* spans = NULL
+        if self._holder is not None:
+            holder = self._holder
         result = np.empty(n * self.c.width + 16, np.uint8)
         validity = np.full(((n + 7) >> 3) + 1, 255, np.uint8)
         values = result

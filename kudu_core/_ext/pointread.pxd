@@ -27,6 +27,7 @@ cdef class PointFile(PageHolder):
         Finder f
         dict _columns
         list _keys              # PointColumn in the finder's order
+        list _others
         object _index
         object _bloom
         readonly bint can_find
@@ -35,3 +36,4 @@ cdef class PointFile(PageHolder):
     cdef int _resolve(self, int64_t status, const Need* need, int64_t at) except -1
     cdef list columns_of(self, RowShape shape)
     cdef int64_t find_row(self, const uint8_t* key, int64_t size, uint64_t hash) except -2
+    cdef void fetch_bloom(self, uint64_t hash) noexcept

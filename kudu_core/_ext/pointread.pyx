@@ -259,15 +259,20 @@ cdef class PointFile(PageHolder):
         Stored encoded keys; they are searched instead of the columns.
     index : (data uint8, offsets int64)
         First key of each mini-block.
+    others : [PageHolder]
+        Who holds pages of columns that are not in this file; closed with it.
     bloom : uint8 array, or None for none
     """
 
-    def __init__(self, int64_t rows, dict columns not None, keys, PointColumn encoded, index, bloom):
+    def __init__(
+        self, int64_t rows, dict columns not None, keys, PointColumn encoded, index, bloom, others=(),
+    ):
         cdef:
             const uint8_t[::1] data
             PointColumn column
             int k
         self._columns = columns
+        self._others = list(others)
         self._keys = []
         self.f.rows = rows
         self.can_find = False
@@ -324,6 +329,11 @@ cdef class PointFile(PageHolder):
             if found >= ABSENT:
                 return found
             self._resolve(found, &need, at)
+
+    cdef void fetch_bloom(self, uint64_t hash) noexcept:
+        """Ask for the memory that the bloom's answer for a key of that hash needs."""
+        if self.f.bloom != NULL:
+            kc_point_fetch_bloom(self.f.bloom, self.f.bloom_blocks, hash)
 
     cdef int _resolve(self, int64_t status, const Need* need, int64_t at) except -1:
         """Load the page that a look-up lacks, or raise what stopped it."""
@@ -430,3 +440,10 @@ cdef class PointFile(PageHolder):
         if found is None:
             return None
         return (<PointColumn>found).cells(self, rows)
+
+    def close(self):
+        """As ``PageHolder.close``, of the other files too."""
+        cdef PageHolder other
+        PageHolder.close(self)
+        for other in self._others:
+            other.close()

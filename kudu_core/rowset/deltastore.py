@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kudu_core._ext.pointchanges import ChangeFile
 from kudu_core.cfile.delta_file import DeltaFile
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.rowset.deltas import DELETE, UNDO_ALIVE, UNDO_DEAD
@@ -49,6 +50,10 @@ class DeltaStore:
             if self._file is not None:
                 self._file.close()
                 self._file = None
+
+    def points(self, *, undo: bool) -> ChangeFile:
+        """The file for reads of one row; it is opened when one of them needs it."""
+        return ChangeFile(lambda: self.open().points, undo, self.ref.min_ts, self.ref.max_ts)
 
     def redo_at(self, snapshot: int) -> FileDeltas | None:
         """The part of a REDO file at or below the snapshot, None when there is none."""

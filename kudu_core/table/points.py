@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from kudu_core._ext.hashing import murmur3_one
 from kudu_core._ext.pointcolumn import Elsewhere
 from kudu_core._ext.status import PageError
 from kudu_core.common import values
@@ -17,58 +17,74 @@ from kudu_core.common.conform import conform
 from kudu_core.common.keys import EncodedKeys, decode_keys, encode_key, encode_keys
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import StoredColumn
-from kudu_core.errors import InvalidArgument
-from kudu_core.rowset.onerow import disk_row, memory_row
-from kudu_core.tablet.view import KeyBatch, View, locate_at
+from kudu_core.errors import InvalidArgument, SnapshotTooOld
+from kudu_core.table.snapshots import resolve
+from kudu_core.tablet.view import KeyBatch, locate_at
 
 if TYPE_CHECKING:
-    from kudu_core._ext.rowcodec import RowShape
     from kudu_core.table.engine import Engine
+    from kudu_core.tablet.tablet import Tablet
 
 FOUND = "_found"
 
 
-def get(engine: Engine, key: Any, columns: Sequence[StoredColumn], snapshot: int) -> dict[str, Any] | None:
+def get(engine: Engine, key: Any, columns: Sequence[StoredColumn], at: Any) -> dict[str, Any] | None:
     """One row as a dict of Python values, None when the key is not there."""
     codec = engine.schema.row_codec
     encoded = codec.keys.encode(key)
-    if encoded is not None and len(engine.tablets) == 1:
+    while True:
+        snapshot = engine.visible_ts if at is None else resolve(engine, at)
+        if encoded is not None:
+            try:
+                tablet = tablet_of_key(engine, encoded)
+                if tablet is None:
+                    return None
+                view = tablet.view  # and with it the files of its rowsets (E4)
+                # The view has the history since the floor of before it was captured: an operation that drops
+                # more raises the floor first (PROTOCOL H2).  So this look stands for a pin.
+                if snapshot >= engine.pins.floor:
+                    return view.points.get(encoded, snapshot, codec.shape(columns))
+            except (Elsewhere, PageError):
+                pass
         try:
-            return _get_row(engine.tablets[0].view, encoded, columns, codec.shape(columns), snapshot)
-        except (Elsewhere, PageError):
-            pass
-    return _get_general(engine, key, columns, snapshot)
+            return _get_general(engine, key, columns, snapshot)
+        except SnapshotTooOld:
+            if at is not None or engine.visible_ts <= snapshot:
+                raise
+            # The newest snapshot of a moment ago; it fell behind while this thread slept.
 
 
-def _get_row(
-    view: View, key: bytes, columns: Sequence[StoredColumn], shape: RowShape, snapshot: int
-) -> dict[str, Any] | None:
-    """The row path: one key, no Arrow.  ``Elsewhere`` or ``PageError``: the general path must answer."""
-    key_hash = murmur3_one(key)
-    for memory in (view.active, *view.frozen):
-        if len(memory):
-            row = memory_row(memory, key, key_hash, snapshot, shape, columns)
-            if row is not None:
-                return row
-    for rowset in view.rowsets_of(key):
-        row = disk_row(rowset, key, key_hash, snapshot, shape, columns)
-        if row is not None:
-            return row
-    return None
+def tablet_of_key(engine: Engine, key: bytes) -> Tablet | None:
+    """The tablet of an encoded key, None where no range takes it; ``Elsewhere``: too many columns."""
+    if len(engine.tablets) == 1 and not engine.partitions.range_ids:
+        return engine.tablets[0]
+    router = engine.partitions.router
+    if router is None:
+        raise Elsewhere
+    ordinal = router.route(key)
+    return None if ordinal < 0 else engine.tablet_of(ordinal)
+
+
+@contextmanager
+def _pinned(engine: Engine, snapshot: int) -> Iterator[None]:
+    """History at the snapshot stays while views are captured; what they hold, they keep."""
+    engine.pins.pin(snapshot)
+    try:
+        yield
+    finally:
+        engine.pins.unpin(snapshot)
 
 
 def _get_general(
     engine: Engine, key: Any, columns: Sequence[StoredColumn], snapshot: int
 ) -> dict[str, Any] | None:
     keys = EncodedKeys.from_list([encode_key(engine.schema, key)])
-    if len(engine.tablets) == 1:
-        tablet = engine.tablets[0]
-    else:
-        ordinal = int(engine.partitions.route(decode_keys(engine.schema, keys))[0])
-        if ordinal < 0:
-            return None
-        tablet = engine.tablet_of(ordinal)
-    homes, seen = locate_at(tablet.view, KeyBatch(keys), snapshot)
+    ordinal = int(engine.partitions.route(decode_keys(engine.schema, keys))[0])
+    if ordinal < 0:
+        return None
+    with _pinned(engine, snapshot):
+        view = engine.tablet_of(ordinal).view
+    homes, seen = locate_at(view, KeyBatch(keys), snapshot)
     store = int(homes.store[0])
     if store < 0:
         return None
