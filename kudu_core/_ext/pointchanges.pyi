@@ -57,6 +57,24 @@ class DeltaPoints(PageHolder):
         self,
         rows: npt.NDArray[np.int64],  # const int64_t[::1]
     ) -> npt.NDArray[np.bool_]: ...
+    def entries(
+        self,
+        rows: npt.NDArray[np.int64],  # const int64_t[::1]
+        timed: bool,
+    ) -> tuple[
+        npt.NDArray[np.int64], npt.NDArray[np.uint32], npt.NDArray[np.uint64] | None, npt.NDArray[np.uint8]
+    ]: ...
+    def values(
+        self,
+        column_id: int,
+        entries: npt.NDArray[np.int64],  # const int64_t[::1]
+    ) -> (
+        tuple[
+            npt.NDArray[np.int64],
+            tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32] | None, npt.NDArray[np.uint8] | None],
+        ]
+        | None
+    ): ...
 
 class ChangeFile(Store):
     @property

@@ -362,6 +362,83 @@ cdef class DeltaPoints(PageHolder):
                 out[i] = found < self.rowids._count and at[found] == rows[i]
         return result.view(np.bool_)
 
+    def entries(self, const int64_t[::1] rows not None, bint timed):
+        """The entries of single rows, row by row, in file order: (ordinals, rowids, times, operations).
+
+        (n,) int64, uint32, uint64 (None unless ``timed`` and stored) and uint8.  Raises as ``ChangeFile``.
+        """
+        cdef:
+            const uint32_t* at
+            const uint64_t* times = NULL
+            const uint8_t* ops
+            int64_t i, k, n = 0, entry, count = self.rowids._count
+            int64_t[::1] first, out
+            uint32_t[::1] out_rows
+            uint64_t[::1] out_times
+            uint8_t[::1] out_ops
+        if self.closed:
+            raise_elsewhere()
+        ops = self.ops.at(self)
+        if timed and self.times is not None:
+            times = <const uint64_t*>self.times.at(self)
+        at = <const uint32_t*>self.rowids.at(self)
+        if self.ops._data != ops or (times != NULL and self.times._data != <const uint8_t*>times):
+            raise_elsewhere()               # one load has pushed another out
+        starts = np.empty(rows.shape[0], np.int64)
+        first = starts
+        for i in range(rows.shape[0]):
+            first[i] = count
+            if 0 <= rows[i] < NO_CHANGE:
+                first[i] = entry = _lower_bound(at, count, <uint32_t>rows[i])
+                while entry < count and at[entry] == rows[i]:
+                    entry += 1
+                    n += 1
+        ordinals, rowids = np.empty(n, np.int64), np.empty(n, np.uint32)
+        operations = np.empty(n, np.uint8)
+        stamps = None if times == NULL else np.empty(n, np.uint64)
+        out, out_rows, out_ops = ordinals, rowids, operations
+        if times != NULL:
+            out_times = stamps
+        k = 0
+        for i in range(rows.shape[0]):
+            entry = first[i]
+            while entry < count and at[entry] == rows[i]:
+                out[k], out_rows[k], out_ops[k] = entry, at[entry], ops[entry]
+                if times != NULL:
+                    out_times[k] = times[entry]
+                entry += 1
+                k += 1
+        return ordinals, rowids, stamps, operations
+
+    def values(self, column_id, const int64_t[::1] entries not None):
+        """The values that entries give a column: (which of them do, (m,) int64, and their cells).
+
+        Cells as of ``PointFile.cells``.  None where the file does not change the column.
+        """
+        cdef:
+            DecodedColumn positions
+            PointColumn column
+            const uint32_t* at
+            int64_t i, found, m = 0
+            int64_t[::1] out_which, out_places
+        for known, positions, column in self.columns:
+            if known == column_id:
+                break
+        else:
+            return None
+        if self.closed:
+            raise_elsewhere()
+        which, places = np.empty(entries.shape[0], np.int64), np.empty(entries.shape[0], np.int64)
+        out_which, out_places = which, places
+        at = <const uint32_t*>positions.at(self)
+        for i in range(entries.shape[0]):
+            if 0 <= entries[i] < NO_CHANGE:
+                found = _lower_bound(at, positions._count, <uint32_t>entries[i])
+                if found < positions._count and at[found] == entries[i]:
+                    out_which[m], out_places[m] = i, found
+                    m += 1
+        return which[:m], column.cells(self, places[:m])
+
 
 @cython.final
 @cython.auto_pickle(False)
