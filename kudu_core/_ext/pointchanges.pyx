@@ -327,6 +327,7 @@ cdef class DeltaPoints(PageHolder):
     cdef:
         DecodedColumn rowids, ops, times
         list columns
+        dict _by_id
 
     def __init__(
         self, DecodedColumn rowids not None, DecodedColumn ops not None, DecodedColumn times, columns,
@@ -344,6 +345,7 @@ cdef class DeltaPoints(PageHolder):
             if entries.width != 4 or entries._count > 16384 * values.c.page_count:
                 raise ValueError(f"{entries._count} entries of {values.c.page_count} pages of values")
             self.columns.append((column_id, entries, values))
+        self._by_id = {column_id: (entries, values) for column_id, entries, values in self.columns}
 
     def touched(self, const int64_t[::1] rows not None):
         """Which of the rows have an entry, (n,) bool.  Raises as ``ChangeFile``."""
@@ -421,11 +423,10 @@ cdef class DeltaPoints(PageHolder):
             const uint32_t* at
             int64_t i, found, m = 0
             int64_t[::1] out_which, out_places
-        for known, positions, column in self.columns:
-            if known == column_id:
-                break
-        else:
+        log = self._by_id.get(column_id)
+        if log is None:
             return None
+        positions, column = <tuple>log
         if self.closed:
             raise_elsewhere()
         which, places = np.empty(entries.shape[0], np.int64), np.empty(entries.shape[0], np.int64)

@@ -70,7 +70,7 @@ cdef class MemoryPoints:
         self._all = list(columns.values())
 
     def insert_one(self, uint64_t ts, bytes key not None, uint64_t hash, list cells not None):
-        """Append a row whose key is in no entry yet; ``cells``: bytes or None, in the order of the columns."""
+        """Append a row whose key is in no entry yet; ``cells``: bytes or None, by column."""
         cdef:
             AppendColumn column
             Py_ssize_t i

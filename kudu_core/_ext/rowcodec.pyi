@@ -2,6 +2,9 @@ from collections.abc import Callable, Sequence
 from types import EllipsisType
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 Cell = bytes | None | EllipsisType
 
 TAGS: dict[str, int]
@@ -30,6 +33,9 @@ class KeyEncoder:
     def count(self) -> int: ...
     def __init__(self, names: Sequence[str], tags: Sequence[int], widths: Sequence[int]) -> None: ...
     def encode(self, key: Any) -> bytes | None: ...
+    def encode_many(
+        self, keys: list[Any] | tuple[Any, ...]
+    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]] | None: ...
 
 class RowWriter:
     @property

@@ -388,6 +388,36 @@ cdef class KeyEncoder:
             return None
         return None if at < 0 else PyBytes_FromStringAndSize(<char*>room, at)
 
+    def encode_many(self, keys):
+        """Encoded keys of a list or tuple: (data, (n + 1,) int64 offsets); None where one is not plain.
+
+        Then each must go through ``encode`` and, where that gives None, the general path.
+        """
+        cdef:
+            Py_ssize_t i, size, n = len(keys), at = 0, room = 32 * n + KEY_ROOM
+            int64_t[::1] ends
+            uint8_t[::1] view
+            bytes key
+        offsets = np.empty(n + 1, np.int64)
+        data = np.empty(room, np.uint8)
+        ends, view = offsets, data
+        ends[0] = 0
+        for i in range(n):
+            key = self.encode(keys[i])
+            if key is None:
+                return None
+            size = PyBytes_GET_SIZE(key)
+            if at + size > room:
+                room = 2 * (at + size)
+                grown = np.empty(room, np.uint8)
+                grown[:at] = data[:at]
+                data = grown
+                view = data
+            memcpy(&view[at], PyBytes_AS_STRING(key), <size_t>size)
+            at += size
+            ends[i + 1] = at
+        return data[:at], offsets
+
     cdef bytes of_row(self, dict row):
         """The key of a row that may have more columns; None as ``encode``."""
         cdef:

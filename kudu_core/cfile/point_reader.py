@@ -32,9 +32,7 @@ def open_points(
     holds = _Holds(file)
     others: dict[FileReader, PageHolder] = {}  # files of rewritten columns
     points = {
-        id_: _column(column, holds)
-        if column.file is file
-        else _column(column, *_other(column.file, others))
+        id_: _column(column, holds) if column.file is file else _column(column, *_other(column.file, others))
         for id_, column in columns.items()
     }
     encoded = None

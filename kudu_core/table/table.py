@@ -344,8 +344,7 @@ class Table:
         A column ``_found`` (bool) says which are there; the others hold their key and NULLs.
         """
         engine = self._opened()
-        projected = _project(engine.schema, columns)
-        return points.get_many(engine, keys, projected, resolve(engine, at))
+        return points.get_many(engine, keys, _project(engine.schema, columns), at)
 
     def scan(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import os
 import random
 from decimal import Decimal
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 import kudu_core as kc
-from kudu_core._ext.pointcolumn import Elsewhere
+from kudu_core._ext.pointcolumn import Elsewhere, PageHolder
 from kudu_core.common.clock import ManualClock
 from kudu_core.rowset.deltastore import DeltaStore
 from kudu_core.table import points, rows
@@ -602,3 +603,63 @@ def test_a_damaged_page_is_the_same_corruption_on_both_paths(tmp_path: Path) -> 
                 answers["corrupt"] += 1
         path.write_bytes(whole)
         assert answers["corrupt"], answers
+
+
+def test_columns_that_a_compaction_rewrote_take_the_row_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They lie in files of their own, which the cache tells about their pages."""
+    with make(tmp_path / "t", ("string", "int64"), ManualClock(), page_cache_bytes=1 << 20) as table:
+        table.insert([{"k0": f"host-{i % 5}", "k1": i, "need": i, "v3": i} for i in range(2000)])
+        before = table.timestamp
+        table.flush()
+        table.update([{"k0": f"host-{i % 5}", "k1": i, "need": -i} for i in range(0, 2000, 3)])
+        table.flush()
+        table.compact(full=True)
+        rowset = table._engine.tablets[0].view.rowsets[0]
+        assert rowset.meta.replaced
+        monkeypatch.setattr(points, "_get_general", refuse)
+        for at, sign in ((None, -1), (before, 1)):
+            for i in range(2000):
+                row = table.get((f"host-{i % 5}", i), ["need", "v3"], at=at)
+                assert row == {"need": i if i % 3 else sign * i, "v3": i}
+        file = rowset.base.open().points
+        table.close()
+        others = held_by(file)
+        assert others and all(holder.closed for holder in others) and file.closed
+
+
+def held_by(file: Any) -> list[Any]:
+    """Who else holds pages for the file."""
+    return [other for other in gc.get_referents(file) if isinstance(other, PageHolder)] + [
+        other
+        for part in gc.get_referents(file)
+        if isinstance(part, list)
+        for other in part
+        if isinstance(other, PageHolder)
+    ]
+
+
+def test_many_keys_in_any_mixture(tmp_path: Path) -> None:
+    """None, absent, repeated, of several stores, and all of one store in order."""
+    with make(tmp_path / "t", ("string", "int64"), ManualClock(), "both") as table:
+        for first in (0, 100):
+            table.insert([{"k0": f"host-{i % 5}", "k1": i, "need": i} for i in range(first, first + 100)])
+            table.flush()
+        table.update([{"k0": "host-0", "k1": 0, "need": 1000}])
+        table.insert([{"k0": "new", "k1": 1, "need": 2000}])
+        known = {(f"host-{i % 5}", i): i for i in range(200)} | {("host-0", 0): 1000, ("new", 1): 2000}
+        absent = [("host-1", 0), ("", 7)]
+        for keys in (
+            [],
+            absent,
+            [("host-0", 0)],
+            [("host-0", 0)] * 3,
+            [("host-0", 0), *absent, ("host-0", 0), ("new", 1), ("host-4", 199)],
+            list(known),
+            list(reversed(known)),
+        ):
+            many = table.get_many(keys, ["need", "k1"])
+            assert many["need"].to_pylist() == [known.get(key) for key in keys]
+            assert many["k1"].to_pylist() == [key[1] for key in keys]
+            assert many["_found"].to_pylist() == [key in known for key in keys]
