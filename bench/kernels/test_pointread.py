@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from kudu_core._ext import blocks, bloom, hashing, keys
-from kudu_core._ext.pointread import PointColumn, PointFile
+from kudu_core._ext.pointcolumn import PointColumn
+from kudu_core._ext.pointread import PointFile
 from kudu_core._ext.rowcodec import TAGS, RowShape
 
 HOSTS, ROWS, PAGE = 1000, 1_000_000, 16_384

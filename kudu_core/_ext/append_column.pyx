@@ -10,7 +10,7 @@ nothing, and ``reserve`` covers it.  It knows neither types nor timestamps.
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from kudu_core._ext.bitmap cimport kc_bit, kc_bits_copy, kc_bits_count
@@ -118,21 +118,6 @@ cdef int _raise_row(int64_t at, int64_t row, int64_t count) except -1:
 @cython.auto_pickle(False)
 cdef class AppendColumn:
     """A growing column of cells of ``width`` bytes (1, 2, 4, 8, 16), or of any length (0)."""
-
-    cdef:
-        readonly int width
-        int64_t _count          # rows that snapshots may name
-        int64_t _end            # data bytes of those rows; variable columns only
-        int64_t _rows_capacity
-        int64_t _data_capacity
-        int64_t _first_null     # -1: none yet
-        # The arrays, replaced when they grow, and the addresses of their first bytes.
-        object _values
-        object _offsets
-        object _bits
-        uint8_t* _values_at
-        int32_t* _offsets_at
-        uint8_t* _bits_at
 
     def __cinit__(self, int width):
         if width not in (0, 1, 2, 4, 8, 16):
@@ -312,6 +297,9 @@ cdef class AppendColumn:
 
     def append_cell(self, cell):
         """Append one cell: bytes of the column's width, or of any length; None is a null."""
+        self.put_cell(cell)
+
+    cdef int put_cell(self, object cell) except -1:
         cdef:
             int64_t size = 0
             const uint8_t[::1] given
@@ -342,21 +330,15 @@ cdef class AppendColumn:
             if self._first_null < 0:
                 self._first_null = self._count
         self._count += 1
+        return 0
 
-    def find_number(self, uint32_t number):
-        """The row that holds ``number`` in an ascending column of width 4, -1 where none does."""
-        cdef:
-            int64_t lower = 0, upper = self._count, middle
-            const uint32_t* numbers = <const uint32_t*>self._values_at
-        if self.width != 4:
-            raise ValueError(f"numbers of {self.width} bytes")
-        while lower < upper:
-            middle = (lower + upper) >> 1
-            if numbers[middle] < number:
-                lower = middle + 1
-            else:
-                upper = middle
-        return lower if lower < self._count and numbers[lower] == number else -1
+    cdef int put_number(self, uint64_t number) except -1:
+        """Append the low bytes of a number to a fixed column of at most 8 bytes."""
+        if self._count == self._rows_capacity:
+            self._reserve(1, 0)
+        memcpy(self._values_at + self._count * self.width, &number, <size_t>self.width)
+        self._count += 1
+        return 0
 
     def cell(self, int64_t i):
         """The bytes of row ``i``, or None for a null; IndexError when there is no such row."""

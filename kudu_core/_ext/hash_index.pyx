@@ -17,7 +17,6 @@ from libc.string cimport memcmp, memcpy
 
 cdef extern from *:
     """
-    typedef unsigned long long kc_word;
     static inline kc_word kc_slot_load(const kc_word *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
     static inline void kc_slot_store(kc_word *p, kc_word v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
     static inline void kc_fetch(const void *p) { __builtin_prefetch(p, 0, 3); }
@@ -28,7 +27,6 @@ cdef extern from *:
         return (kc_word)r ^ (kc_word)(r >> 64);
     }
     """
-    ctypedef unsigned long long kc_word
     kc_word kc_slot_load(const kc_word *p) noexcept nogil
     void kc_slot_store(kc_word *p, kc_word v) noexcept nogil
     void kc_fetch(const void *p) noexcept nogil
@@ -44,18 +42,6 @@ cdef enum:
 cdef uint64_t MOST_KEYS = 0xFFFFFFFE    # ordinal + 1 is 32 bits, and 0 is "empty"
 
 
-cdef struct Memory:
-    # Plain pointers into the arrays of one _Buffers.
-    uint8_t* data
-    int64_t* offsets
-    uint64_t* hashes
-    kc_word* slots
-    uint64_t mask
-    int shift
-    uint64_t seed
-    uint64_t multiplier
-
-
 cdef struct Batch:
     # The caller's keys; rows NULL means all of them.
     const uint8_t* data
@@ -65,12 +51,8 @@ cdef struct Batch:
     Py_ssize_t count
 
 
-cdef class _Buffers:
+cdef class Buffers:
     """One generation of the memory: its arrays keep their size and live while somebody holds it."""
-
-    cdef object data, offsets, hashes, slots
-    cdef Memory at
-    cdef Py_ssize_t byte_room, row_room, slot_room
 
     def __cinit__(self, data, offsets, hashes, slots, seed, multiplier):
         cdef:
@@ -283,10 +265,6 @@ cdef class KeyTable:
         How many keys to make room for at once; more may follow.
     """
 
-    cdef _Buffers _buffers
-    cdef readonly Py_ssize_t count
-    """How many keys there are: the next ordinal."""
-
     def __init__(self, seed=0, capacity=0):
         cdef:
             uint64_t s = int(seed) & 0xFFFFFFFFFFFFFFFF
@@ -297,7 +275,7 @@ cdef class KeyTable:
         offsets = np.empty(rows + 1, np.int64)
         offsets[0] = 0
         self.count = 0
-        self._buffers = _Buffers(
+        self._buffers = Buffers(
             np.empty(max(rows * 16, <Py_ssize_t>SMALLEST_BYTES), np.uint8),
             offsets,
             np.empty(rows, np.uint64),
@@ -312,7 +290,7 @@ cdef class KeyTable:
     @property
     def nbytes(self):
         """Memory of arena and index, room for growth included."""
-        cdef _Buffers b = self._buffers
+        cdef Buffers b = self._buffers
         return b.data.nbytes + b.offsets.nbytes + b.hashes.nbytes + b.slots.nbytes
 
     @property
@@ -329,8 +307,8 @@ cdef class KeyTable:
             The table would hold 2**32 - 1 keys or more.  As after MemoryError, nothing has changed.
         """
         cdef:
-            _Buffers old = self._buffers
-            _Buffers new
+            Buffers old = self._buffers
+            Buffers new
             Py_ssize_t count = self.count
             Py_ssize_t want_rows = count + <Py_ssize_t>rows
             Py_ssize_t used = old.at.offsets[count]
@@ -354,7 +332,7 @@ cdef class KeyTable:
             hashes[:count] = old.hashes[:count]
         if want_slots > old.slot_room:
             slots = np.zeros(want_slots, np.ulonglong)
-        new = _Buffers(data, offsets, hashes, slots, old.at.seed, old.at.multiplier)
+        new = Buffers(data, offsets, hashes, slots, old.at.seed, old.at.multiplier)
         if slots is not old.slots:
             with nogil:
                 _index(&new.at, 0, count)
@@ -388,7 +366,7 @@ cdef class KeyTable:
             Batch batch
             int64_t total = _take_batch(&batch, data, offsets, hashes, rows)
             Py_ssize_t first = self.count
-            _Buffers buffers
+            Buffers buffers
         if batch.count > 0:
             self.reserve(batch.count, total)
             buffers = self._buffers
@@ -401,12 +379,22 @@ cdef class KeyTable:
         """Append one key that is not in the table yet; return its ordinal."""
         cdef:
             uint64_t key_hash = hash
+        return self.put_key(key, key_hash)
+
+    cdef Py_ssize_t put_key(self, bytes key, uint64_t key_hash) except -1:
+        cdef:
             const uint8_t* at = key
             int64_t size = len(key)
             Py_ssize_t ordinal = self.count
-            Memory* m
-        self.reserve(1, size)
-        m = &self._buffers.at
+            Buffers room = self._buffers
+            Memory* m = &room.at
+        if (
+            ordinal >= room.row_room
+            or m.offsets[ordinal] + size > room.byte_room
+            or (ordinal + 1) * 5 > room.slot_room * 3
+        ):
+            self.reserve(1, size)
+            m = &self._buffers.at
         if size > 0:
             memcpy(m.data + m.offsets[ordinal], at, size)
         m.offsets[ordinal + 1] = m.offsets[ordinal] + size
@@ -441,7 +429,7 @@ cdef class KeyTable:
             Batch batch
             uint64_t most
             int64_t[::1] out_view
-            _Buffers buffers
+            Buffers buffers
         _take_batch(&batch, data, offsets, hashes, rows)
         out = np.empty(batch.count, np.int64)
         if batch.count > 0:
@@ -458,8 +446,11 @@ cdef class KeyTable:
         cdef:
             uint64_t key_hash = hash
             const uint8_t* at = key
-            uint64_t most = _limit(limit, self.count)
-        return _find(&self._buffers.at, at, len(key), key_hash, most)
+        return self.find_key(at, len(key), key_hash, _limit(limit, self.count))
+
+    cdef int64_t find_key(self, const uint8_t* key, int64_t size, uint64_t hash, uint64_t limit) noexcept:
+        """The ordinal of a key below ``limit``, which is at most ``count``; -1 for none."""
+        return _find(&self._buffers.at, key, size, hash, limit)
 
     def keys(self, lower=0, upper=None):
         """Return ``(data, offsets)`` of ordinals [lower, upper), read-only views without a copy.
@@ -468,7 +459,7 @@ cdef class KeyTable:
         int64 into it.  Both stay as they are while the table grows.  ``upper=None`` means all.
         """
         cdef:
-            _Buffers buffers
+            Buffers buffers
             Py_ssize_t first, end
         first, end = _range(lower, upper, self.count)
         buffers = self._buffers
@@ -477,7 +468,7 @@ cdef class KeyTable:
     def hashes(self, lower=0, upper=None):
         """Return the hashes of ordinals [lower, upper), a read-only (upper - lower,) uint64 view."""
         cdef:
-            _Buffers buffers
+            Buffers buffers
             Py_ssize_t first, end
         first, end = _range(lower, upper, self.count)
         buffers = self._buffers

@@ -1,29 +1,15 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from kudu_core._ext.pointcolumn import PageHolder, PointColumn
 from kudu_core._ext.rowcodec import RowShape
 
-class Elsewhere(Exception): ...
-
-class PointColumn:
-    def __init__(
-        self,
-        load: Callable[[int], tuple[Any, Any]],
-        page_count: int,
-        stored_width: int,
-        words: tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]] | None = None,
-    ) -> None: ...
-
-class PointFile:
-    @property
-    def closed(self) -> bool: ...
+class PointFile(PageHolder):
     @property
     def can_find(self) -> bool: ...
-    @property
-    def pages(self) -> int: ...
     def __init__(
         self,
         rows: int,
@@ -32,6 +18,7 @@ class PointFile:
         encoded: PointColumn | None,
         index: tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]] | None,
         bloom: npt.NDArray[np.uint8] | None,
+        others: Sequence[PageHolder] = (),
     ) -> None: ...
     def may_contain(self, hash: int) -> bool: ...
     def find(self, key: bytes, hash: int) -> int: ...
@@ -47,5 +34,3 @@ class PointFile:
         column_id: int,
         rows: npt.NDArray[np.int64],  # const int64_t[::1]
     ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32] | None, npt.NDArray[np.uint8] | None] | None: ...
-    def forget(self, place: Any) -> bool: ...
-    def close(self) -> None: ...

@@ -18,6 +18,7 @@ cdef class RowShape:
     cdef:
         readonly tuple names
         readonly tuple ids
+        dict places             # column id: position
         readonly Py_ssize_t count
         object _room
         int* tags

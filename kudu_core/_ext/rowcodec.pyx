@@ -160,9 +160,12 @@ cdef class RowShape:
         cdef Py_ssize_t i
         self.names = tuple(names)
         self.ids = tuple(ids)
+        self.places = {column_id: i for i, column_id in enumerate(self.ids)}
         self.decoders = tuple(decoders)
         self.defaults = tuple(defaults)
         self.count = len(self.names)
+        if len(self.places) != len(self.ids):
+            raise ValueError("a column is there twice")
         if not (len(self.ids) == len(tags) == len(self.decoders) == len(self.defaults) == self.count):
             raise ValueError("a shape has one entry per column of each kind")
         self._room = np.zeros(self.count + 1, np.int32)
@@ -385,6 +388,52 @@ cdef class KeyEncoder:
             return None
         return None if at < 0 else PyBytes_FromStringAndSize(<char*>room, at)
 
+    def encode_many(self, keys):
+        """Encoded keys of a list or tuple: (data, (n + 1,) int64 offsets); None where one is not plain.
+
+        Then each must go through ``encode`` and, where that gives None, the general path.
+        """
+        cdef:
+            Py_ssize_t i, size, n = len(keys), at = 0, room = 32 * n + KEY_ROOM
+            int64_t[::1] ends
+            uint8_t[::1] view
+            bytes key
+        offsets = np.empty(n + 1, np.int64)
+        data = np.empty(room, np.uint8)
+        ends, view = offsets, data
+        ends[0] = 0
+        for i in range(n):
+            key = self.encode(keys[i])
+            if key is None:
+                return None
+            size = PyBytes_GET_SIZE(key)
+            if at + size > room:
+                room = 2 * (at + size)
+                grown = np.empty(room, np.uint8)
+                grown[:at] = data[:at]
+                data = grown
+                view = data
+            memcpy(&view[at], PyBytes_AS_STRING(key), <size_t>size)
+            at += size
+            ends[i + 1] = at
+        return data[:at], offsets
+
+    cdef bytes of_row(self, dict row):
+        """The key of a row that may have more columns; None as ``encode``."""
+        cdef:
+            uint8_t room[KEY_ROOM]
+            Py_ssize_t i, n, at = 0
+            PyObject* found
+        for i in range(self.count):
+            found = PyDict_GetItem(row, self._names[i])
+            if found == NULL:
+                return None
+            n = self._cell(i, <object>found, room + at, KEY_ROOM - at)
+            if n < 0:
+                return None
+            at += n
+        return PyBytes_FromStringAndSize(<char*>room, at) if self.count else None
+
     cdef Py_ssize_t _cell(self, Py_ssize_t i, object value, uint8_t* out, Py_ssize_t room) except -2:
         """Write one cell; return its bytes, -1 for the general path."""
         cdef:
@@ -430,6 +479,10 @@ cdef class RowWriter:
         tuple _names
         readonly tuple keys
         readonly tuple defaults
+        readonly tuple value_ids
+        """By column its id, None for key columns."""
+        readonly tuple widths
+        KeyEncoder _encoder
         object _room
         RowColumn* _columns
 
@@ -452,6 +505,44 @@ cdef class RowWriter:
             self._columns[i].tag = tag
             self._columns[i].width = width
             self._columns[i].nullable = nullable
+        self.widths = tuple(column[3] for column in columns)
+        self.value_ids = tuple(None if i in self.keys else column[1] for i, column in enumerate(columns))
+        self._encoder = KeyEncoder(
+            [columns[i][0] for i in self.keys],
+            [columns[i][2] for i in self.keys],
+            [columns[i][3] for i in self.keys],
+        )
+
+    def prepare(self, dict row not None, int kind, Py_ssize_t room):
+        """One row for one operation: (encoded key, cells), None for the general path.
+
+        ``kind``: 0 an insert, whose cells are complete; 1 an upsert, 2 an update, 3 a delete, whose cells
+        are as the row gives them.  So rows go to the general path that the kind refuses whatever is stored.
+        """
+        cdef:
+            list cells
+            bint only_key = len(row) == len(self.keys)
+            bytes key
+        if kind and only_key != (kind == 3):
+            return None         # a delete with values is an error, an update without them too
+        cells = self.cells(row, room)
+        if cells is None or (kind == 0 and not self.complete(cells)):
+            return None
+        key = self._encoder.of_row(row)
+        return None if key is None else (key, cells)
+
+    def complete(self, list cells not None):
+        """Put defaults where a row gives nothing; False where a column has none."""
+        cdef Py_ssize_t i
+        if len(cells) != self.count:
+            raise ValueError(f"{len(cells)} cells for {self.count} columns")
+        for i in range(self.count):
+            if cells[i] is MISSING:
+                default = self.defaults[i]
+                if default is MISSING:
+                    return False
+                cells[i] = default
+        return True
 
     def cells(self, dict row not None, Py_ssize_t room):
         """The row's cells, ``MISSING`` where it does not give one; None for the general path.

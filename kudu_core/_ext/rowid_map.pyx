@@ -90,20 +90,27 @@ cdef void _rehash(const unsigned long long[::1] old, unsigned long long[::1] new
             new[at] = old[i]
 
 
+cdef class Slots:
+    """One generation of the table: replaced as one."""
+
+    def __cinit__(self, array, int shift):
+        cdef unsigned long long[::1] view = array
+        self.array = array
+        self.at = &view[0]
+        self.mask = <uint64_t>view.shape[0] - 1
+        self.shift = shift
+
+
 cdef class RowidMap:
     """Rowid -> number of its last change.  One writer, any number of readers."""
 
-    cdef object _table          # (slots array, shift): replaced as one
-    cdef readonly Py_ssize_t count
-    """How many rowids have a change."""
-
     def __init__(self):
-        self._table = (np.zeros(64, np.uint64), 64 - 6)
+        self._table = Slots(np.zeros(64, np.uint64), 64 - 6)
         self.count = 0
 
     @property
     def nbytes(self):
-        return self._table[0].nbytes
+        return self._table.array.nbytes
 
     def reserve(self, extra):
         """Make room for ``extra`` new rowids, so that the next ``exchange`` cannot fail."""
@@ -112,7 +119,7 @@ cdef class RowidMap:
             unsigned long long[::1] new
             const unsigned long long[::1] old
             int shift
-        slots, shift = self._table
+        slots = self._table.array
         if need <= len(slots):
             return
         bits = max(int(need - 1).bit_length(), 6)
@@ -122,7 +129,7 @@ cdef class RowidMap:
         shift = 64 - bits
         with nogil:
             _rehash(old, new, shift)
-        self._table = (grown, shift)
+        self._table = Slots(grown, shift)
 
     def exchange(self, const uint32_t[::1] rowids not None, first):
         """Note change ``first + i`` as the last one of ``rowids[i]``; return the ones before.
@@ -148,8 +155,9 @@ cdef class RowidMap:
         self.reserve(rowids.shape[0])
         out = np.empty(rowids.shape[0], np.uint32)
         before = out
-        table, shift = self._table
-        slots = table
+        cdef Slots table = self._table
+        slots = table.array
+        shift = table.shift
         with nogil:
             added = _exchange(slots, shift, rowids, number, before)
         self.count += added
@@ -163,26 +171,46 @@ cdef class RowidMap:
             uint32_t[::1] view
         out = np.empty(rowids.shape[0], np.uint32)
         view = out
-        table, shift = self._table
-        slots = table
+        cdef Slots table = self._table
+        slots = table.array
+        shift = table.shift
         with nogil:
             _find(slots, shift, rowids, view)
         return out
 
     def get(self, rowid):
         """Return the last change of one rowid, or ``NONE``."""
+        return self.last_of(rowid)
+
+    cdef int put_last(self, uint32_t rowid, uint32_t number) except -1:
         cdef:
-            const unsigned long long[::1] slots
-            int shift
-            uint32_t key = rowid
+            Slots table
             uint64_t at, slot
-        table, shift = self._table
-        slots = table
-        at = _home(key, shift)
+        if number >= _NONE - 1:
+            raise ValueError("a store takes fewer than 2**32 - 1 changes")
+        if (self.count + 1) * 5 // 3 + 1 > <Py_ssize_t>self._table.mask + 1:
+            self.reserve(1)
+        table = self._table
+        at = _home(rowid, table.shift)
         while True:
-            slot = kc_slot_load(&slots[at])
+            slot = table.at[at]
             if slot == 0:
-                return NONE
-            if <uint32_t>slot == key:
+                self.count += 1
+                break
+            if <uint32_t>slot == rowid:
+                break
+            at = (at + 1) & table.mask
+        kc_slot_store(&table.at[at], (<uint64_t>(number + 1) << 32) | rowid)
+        return 0
+
+    cdef uint32_t last_of(self, uint32_t rowid) noexcept:
+        cdef:
+            Slots table = self._table
+            uint64_t at = _home(rowid, table.shift), slot
+        while True:
+            slot = kc_slot_load(&table.at[at])
+            if slot == 0:
+                return _NONE
+            if <uint32_t>slot == rowid:
                 return <uint32_t>(slot >> 32) - 1
-            at = (at + 1) & (<uint64_t>slots.shape[0] - 1)
+            at = (at + 1) & table.mask

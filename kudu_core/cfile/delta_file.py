@@ -24,12 +24,14 @@ from kudu_core.cfile.column_reader import ColumnReader
 from kudu_core.cfile.column_writer import write_column
 from kudu_core.cfile.container import KIND_DELTA, Extent, FileReader, FileWriter
 from kudu_core.cfile.page import PAGE_ROWS
+from kudu_core.cfile.point_reader import open_delta_points
 from kudu_core.cfile.specs import ColumnSpec
 from kudu_core.cfile.zone import Zone
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.types import ColumnType
 
 if TYPE_CHECKING:
+    from kudu_core._ext.pointchanges import DeltaPoints
     from kudu_core.cfile.page_cache import PageCache
     from kudu_core.fs.api import FileSystem
 
@@ -223,6 +225,7 @@ class DeltaFile:
             if column.width != 4 or column.rows != self._values[id_].rows or not column.rows:
                 file.damaged(at, f"footer: column {id_} has other entries than values")
         self._rowids, self._ops, self._ts = own[ROWID_ID], own[OP_ID], own.get(TIMESTAMP_ID)
+        self._points: DeltaPoints | None = None
         self.min_rowid, self.max_rowid = _limits(self._rowids)
         self.min_ts = self.max_ts = None
         if self._ts is not None:
@@ -270,9 +273,25 @@ class DeltaFile:
         """Bounds of all values that the file gives a column."""
         return self._values[column_id].zone
 
+    @property
+    def points(self) -> DeltaPoints:
+        """The same for reads of one row; what it cannot answer (``Elsewhere``), the methods here do."""
+        points = self._points
+        if points is None:
+            points = self._points = open_delta_points(
+                self.file,
+                self._rowids,
+                self._ops,
+                self._ts,
+                {id_: (entries, self._values[id_]) for id_, entries in self._positions.items()},
+            )
+        return points
+
     def close(self) -> None:
         """Idempotent; reads after it raise ``Closed``."""
         self.file.close()
+        if self._points is not None:
+            self._points.close()
 
     def __enter__(self) -> Self:
         return self

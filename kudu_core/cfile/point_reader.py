@@ -1,16 +1,19 @@
-"""Point reads of a ``.rows`` file: the kernel ``_ext.pointread`` set up for one open file.
+"""Point reads of a ``.rows`` or ``.delta`` file: the kernels set up for one open file.
 
-What the kernel says cannot be done cell by cell goes to ``key_reader`` and ``column_reader``.
+What they say cannot be done cell by cell goes to ``key_reader``, ``column_reader`` and ``delta_file``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kudu_core._ext.pointread import PointColumn, PointFile
+from kudu_core._ext.pointchanges import DecodedColumn, DeltaPoints
+from kudu_core._ext.pointcolumn import PageHolder, PointColumn
+from kudu_core._ext.pointread import PointFile
 from kudu_core.common.types import KIND_BINARY, KIND_UNSIGNED
 
 if TYPE_CHECKING:
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from kudu_core.cfile.key_reader import KeyReader
 
 _NUMBER, _WORDS, _STRING = range(3)
+_RISING, _STRICTLY = 1, 2
 
 
 def open_points(
@@ -26,7 +30,11 @@ def open_points(
 ) -> PointFile:
     """The file's columns, key index and bloom for point reads; pages come when they are asked for."""
     holds = _Holds(file)
-    points = {id_: _column(column, holds) for id_, column in columns.items()}
+    others: dict[FileReader, PageHolder] = {}  # files of rewritten columns
+    points = {
+        id_: _column(column, holds) if column.file is file else _column(column, *_other(column.file, others))
+        for id_, column in columns.items()
+    }
     encoded = None
     order: list[tuple[PointColumn, int, int, int]] | None = []
     if keys.keys_column is not None:
@@ -39,9 +47,63 @@ def open_points(
         # A column of its own: how its cells compare is set in it.
         order.append((points[column.spec.id], *found))  # type: ignore[union-attr]
     index = keys.key_index() if keys.has_index else None
-    out = PointFile(rows, points, order, encoded, index, keys.bloom())
+    out = PointFile(rows, points, order, encoded, index, keys.bloom(), list(others.values()))
     holds.watched = file.watch(out)
     return out
+
+
+def open_delta_points(
+    file: FileReader,
+    rowids: ColumnReader,
+    ops: ColumnReader,
+    times: ColumnReader | None,
+    columns: Mapping[int, tuple[ColumnReader, ColumnReader]],
+) -> DeltaPoints:
+    """The entries of a delta file for reads of one row; ``columns``: (ordinals of entries, values) by id."""
+    holds = _Holds(file)
+    places = count(-1, -1)  # in the cache, beside the pages' offsets
+    count_ = rowids.rows
+    out = DeltaPoints(
+        _decoded(rowids, next(places), holds, ascends=_RISING),
+        _decoded(ops, next(places), holds),
+        None if times is None else _decoded(times, next(places), holds),
+        [
+            (
+                id_,
+                _decoded(entries, next(places), holds, ascends=_STRICTLY, below=count_),
+                _column(values, holds),
+            )
+            for id_, (entries, values) in columns.items()
+        ],
+    )
+    holds.watched = file.watch(out)
+    return out
+
+
+def _decoded(
+    column: ColumnReader, place: int, holds: _Holds, *, ascends: int = 0, below: int = 1 << 32
+) -> DecodedColumn:
+    """Numbers that are decoded as a whole and kept in the cache at ``place``.
+
+    ``ascends``: they must rise, by at least so much less one, and stay below ``below``; others are the
+    general path's to refuse.
+    """
+
+    def load() -> tuple[Any, int | None]:
+        if not holds.watched:
+            return None, None
+        found = holds.file.cached((place,))[0]
+        if found is None:
+            found = column.read(0, column.rows).values
+            if ascends:
+                numbers = found.view("<u4").astype(np.int64)
+                if numbers[-1] >= below or bool((np.diff(numbers) < ascends - 1).any()):
+                    return None, None
+            holds.file.remember(place, found)
+            found = holds.file.cached((place,))[0]
+        return found, None if found is None else place
+
+    return DecodedColumn(load, column.width, column.rows)
 
 
 class _Holds:
@@ -52,13 +114,22 @@ class _Holds:
         self.watched = False
 
 
-def _column(column: ColumnReader, holds: _Holds) -> PointColumn:
+def _other(file: FileReader, others: dict[FileReader, PageHolder]) -> tuple[_Holds, PageHolder]:
+    holder = others.get(file)
+    if holder is None:
+        holder = others[file] = PageHolder()
+    holds = _Holds(file)
+    holds.watched = file.watch(holder)
+    return holds, holder
+
+
+def _column(column: ColumnReader, holds: _Holds, holder: PageHolder | None = None) -> PointColumn:
     words = None
     if column.words is not None:
         dictionary = column.dictionary()
         assert dictionary.offsets is not None
         words = (np.ascontiguousarray(dictionary.offsets, np.int32), dictionary.values)
-    return PointColumn(_loader(column, holds), column.page_count, column.width, words)
+    return PointColumn(_loader(column, holds), column.page_count, column.width, words, holder)
 
 
 def _loader(column: ColumnReader, holds: _Holds) -> Callable[[int], tuple[Any, int | None]]:
@@ -67,8 +138,6 @@ def _loader(column: ColumnReader, holds: _Holds) -> Callable[[int], tuple[Any, i
         if not holds.watched:
             return None, None
         payload = column.payloads((number,))[0]
-        if column.file is not holds.file:
-            return payload, None  # of a file of rewritten columns: the cache does not tell us of its pages
         place = column.page_offset(number)
         return payload, place if holds.file.cached((place,))[0] is payload else None
 

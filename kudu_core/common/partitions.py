@@ -21,13 +21,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kudu_core._ext import hashing
+from kudu_core._ext.route import KeyRouter
 from kudu_core.common import keybounds
 from kudu_core.common.keybounds import Bounds
 from kudu_core.common.keycodec import KeyCodec
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import Schema, StoredColumn
-from kudu_core.common.spark_hash import xxhash64
+from kudu_core.common.spark_hash import is_long_decimal, xxhash64
 from kudu_core.common.terms import Term
 from kudu_core.common.types import ColumnType
 from kudu_core.common.values import Physical, pack
@@ -38,6 +39,7 @@ I32Array = npt.NDArray[np.int32]
 DEFAULT_SEED = 42
 MIN_BUCKETS, MAX_BUCKETS = 2, 4096
 MAX_PARTITIONS = 65_536
+MAX_ROUTED_COLUMNS = 32
 # More combinations of values than this are not worth hashing to skip some buckets.
 _MAX_ENUMERATED = 65_536
 
@@ -245,6 +247,23 @@ class PartitionSchema:
             ordinal += place * np.int32(self._buckets)
             ordinal[place < 0] = -1
         return ordinal
+
+    @cached_property
+    def router(self) -> KeyRouter | None:
+        """``route`` of one encoded key; None where the key has too many columns for it."""
+        if len(self._key_ids) > MAX_ROUTED_COLUMNS:
+            return None
+        place = {column_id: i for i, column_id in enumerate(self._key_ids)}
+        types = [self._columns[i].type for i in self._key_ids]
+        cuts, owner = self._cuts
+        ends = cuts.offsets.tolist()
+        return KeyRouter(
+            [(t.kind, t.width, is_long_decimal(t)) for t in types],
+            [([place[i] for i in h.column_ids], h.buckets, h.seed) for h in self.hashes],
+            [place[i] for i in self.range_ids],
+            [cuts.data[lo:hi].tobytes() for lo, hi in itertools.pairwise(ends)],
+            owner.tolist(),
+        )
 
     def bucket_of(self, dimension: int, keys: RowBlock) -> I32Array:
         """(n,) int32: bucket in one hash dimension."""

@@ -31,6 +31,11 @@ def xxhash64(
     return hashes
 
 
+def is_long_decimal(type_: ColumnType) -> bool:
+    """Whether Spark hashes the type's cells as bytes of a big integer and not as 64 bits."""
+    return type_.kind == KIND_DECIMAL and type_.arrow.precision > _LONG_DECIMAL_DIGITS
+
+
 def _as_spark(type_: ColumnType, column: ColumnBuffers) -> tuple[int, int, Any, Any]:
     """``(kind, width, values, offsets)`` with the widths that Spark hashes.
 
@@ -41,7 +46,7 @@ def _as_spark(type_: ColumnType, column: ColumnBuffers) -> tuple[int, int, Any, 
     if type_.kind == KIND_BINARY:
         return KIND_BINARY, 0, column.values, column.offsets
     if type_.kind == KIND_DECIMAL:
-        if type_.arrow.precision > _LONG_DECIMAL_DIGITS:
+        if is_long_decimal(type_):
             return KIND_DECIMAL, 16, column.values, None
         low = np.ascontiguousarray(column.values.reshape(-1, 16)[:, :8])
         return KIND_SIGNED, 8, low.reshape(-1), None

@@ -12,17 +12,22 @@ row changes; docs/ARCHITECTURE.md, "Changes in memory", says why.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kudu_core._ext import delta
 from kudu_core._ext.btree import BTreeU64
+from kudu_core._ext.pointchanges import ChangePoints
 from kudu_core._ext.rowid_map import NONE, RowidMap
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.rowset.deltas import DELETE, REINSERT
 from kudu_core.rowset.growing import GrowingColumn, GrowingNumbers
+
+if TYPE_CHECKING:
+    from kudu_core._ext.rowcodec import Cell
 
 _BUCKET_SHIFT = 14
 """Changes are sorted into buckets of a page's rows (16,384) when a scan replays them."""
@@ -72,10 +77,14 @@ class ChangeLog:
         self._columns: dict[int, _ColumnLog] = {}
         self._last = RowidMap()
         self._tree = BTreeU64()
-        self.liveness_changes = 0
-        """How many changes are DELETE or REINSERT."""
-        self.update_counts: dict[int, int] = {}
-        """Updates by column id."""
+        self.points = ChangePoints(
+            self._timestamps.kernel,
+            self._rowids.kernel,
+            self._ops.kernel,
+            self._before.kernel,
+            self._last,
+        )
+        """The same changes, for reads of one row."""
         self.first_ts: int | None = None
         self.last_ts = 0
         self._newest_ts = 0
@@ -120,12 +129,10 @@ class ChangeLog:
         for column_id, values in change.columns.items():
             log = self._columns.get(column_id)
             if log is None:
-                log = _ColumnLog(values.width)
+                log = self._new_column(column_id, values.width)
             log.values.append(values)
             log.rowids.append(rowids)
             log.numbers.append(numbers)
-            self._columns[column_id] = log
-            self.update_counts[column_id] = self.update_counts.get(column_id, 0) + count
         self._rowids.append(rowids)
         self._ops.append(np.full(count, change.op, np.uint8))
         if int(timestamps[0]) == int(timestamps[-1]):
@@ -135,7 +142,7 @@ class ChangeLog:
         else:
             self._before.append(self._last.exchange(rowids, first))
         if change.op in (DELETE, REINSERT):
-            self.liveness_changes += count
+            self.points.count_liveness(count)
         # Last: a reader finds a change by its timestamp.
         self._timestamps.append(timestamps)
         if self.first_ts is None:
@@ -143,33 +150,39 @@ class ChangeLog:
         self.last_ts = int(timestamps[-1])
 
     def append_one(
-        self, ts: int, op: int, rowid: int, columns: Mapping[int, tuple[int, bytes | None]]
+        self,
+        ts: int,
+        op: int,
+        rowid: int,
+        ids: tuple[int | None, ...],
+        widths: Sequence[int],
+        cells: list[Cell],
     ) -> None:
-        """``append`` of one change; ``columns`` by id: (width, cell)."""
+        """``append`` of one change.
+
+        ``ids``, ``widths`` and ``cells`` by column: a cell is bytes, None for NULL, or ``...`` where the
+        change does not set the column; so it is where the id is None.
+        """
         assert self.frozen_at is None, "a frozen store takes no changes"
         assert ts >= self.last_ts, "changes arrive in timestamp order"
         self._newest_ts = ts  # first: see ``limit``
-        number = len(self._timestamps)
-        for column_id, (width, cell) in columns.items():
-            log = self._columns.get(column_id)
-            if log is None:
-                log = _ColumnLog(width)
-            log.values.append_cell(cell)
-            log.rowids.append_one(rowid)
-            log.numbers.append_one(number)
-            self._columns[column_id] = log
-            self.update_counts[column_id] = self.update_counts.get(column_id, 0) + 1
-        self._rowids.append_one(rowid)
-        self._ops.append_one(op)
-        self._before.append_one(self._last.get(rowid))
-        self._last.exchange(np.array([rowid], np.uint32), number)
-        if op in (DELETE, REINSERT):
-            self.liveness_changes += 1
-        # Last: a reader finds a change by its timestamp.
-        self._timestamps.append_one(ts)
+        while (new := self.points.append_one(ts, op, rowid, ids, cells)) >= 0:
+            column_id = ids[new]
+            assert column_id is not None
+            self._new_column(column_id, widths[new])
         if self.first_ts is None:
             self.first_ts = ts
         self.last_ts = ts
+
+    @property
+    def liveness_changes(self) -> int:
+        """How many changes are DELETE or REINSERT."""
+        return self.points.liveness
+
+    def _new_column(self, column_id: int, width: int) -> _ColumnLog:
+        log = self._columns[column_id] = _ColumnLog(width)
+        self.points.add(column_id, log.numbers.kernel, log.rowids.kernel, log.values.kernel)
+        return log
 
     def limit(self, snapshot: int) -> int:
         """How many changes a snapshot sees: those numbered below the answer."""
@@ -212,7 +225,7 @@ class ChangeLog:
         ops = self._ops.view()[numbers]
         out._ops.append(ops)
         out._before.append(out._last.exchange(np.ascontiguousarray(rowids, np.uint32), 0))
-        out.liveness_changes = int((ops >= DELETE).sum())
+        out.points.count_liveness(int((ops >= DELETE).sum()))
         stamps = out._timestamps.view()
         out.first_ts, out.last_ts = int(stamps[0]), int(stamps[-1])
         out._newest_ts = out.last_ts
@@ -222,12 +235,10 @@ class ChangeLog:
             at[at == count] = 0
             mine = np.flatnonzero(numbers[at] == known)
             if len(mine):
-                new = _ColumnLog(log.values.width)
+                new = out._new_column(column_id, log.values.width)
                 new.values.append(log.values.read(0, len(known)), mine)
                 new.numbers.append(at[mine].astype(np.uint32))
                 new.rowids.append(rowids[at[mine]])
-                out._columns[column_id] = new
-                out.update_counts[column_id] = len(mine)
         return out
 
     @property
@@ -237,35 +248,6 @@ class ChangeLog:
     def last_changes(self, rowids: np.ndarray) -> np.ndarray:
         """Number of the newest change of each rowid, (n,) uint32, ``NONE`` where there is none."""
         return self._last.find(np.ascontiguousarray(rowids, np.uint32))
-
-    def untouched(self, rowid: int) -> bool:
-        """Whether no change of the row was ever appended."""
-        return not len(self._timestamps) or self._last.get(rowid) == NONE
-
-    def row(self, rowid: int, limit: int) -> tuple[bool | None, dict[int, bytes | None]]:
-        """What the changes below ``limit`` leave of one row.
-
-        Whether it is present, None where no change says so, and the newest cells by column id.
-        """
-        present: bool | None = None
-        cells: dict[int, bytes | None] = {}
-        logs = list(self._columns.items())
-        number = self._last.get(rowid)
-        while number != NONE:
-            if number < limit:
-                op = self._ops.get(number)
-                if present is None and op >= DELETE:
-                    present = op == REINSERT
-                if op != DELETE:
-                    for column_id, log in logs:
-                        if column_id not in cells:
-                            at = log.numbers.find(number)
-                            if at >= 0:
-                                cells[column_id] = log.values.cell(at)
-                    if len(cells) == len(logs) and (present is not None or not self.liveness_changes):
-                        break
-            number = self._before.get(number)
-        return present, cells
 
     def chain(self, rowid: int, limit: int) -> list[int]:
         """Numbers below ``limit`` of one row's changes, oldest first."""
@@ -344,7 +326,7 @@ class MemoryDeltas:
         self._buckets: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def touches(self, column_id: int) -> bool:
-        return self.limit > 0 and column_id in self.log.update_counts
+        return self.limit > 0 and column_id in self.log._columns
 
     def changes_liveness(self) -> bool:
         return self.limit > 0 and self.log.liveness_changes > 0

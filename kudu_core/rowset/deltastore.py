@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kudu_core.cfile.delta_file import DeltaFile
+from kudu_core._ext.pointchanges import ChangeFile
+from kudu_core._ext.pointcolumn import Elsewhere
+from kudu_core._ext.status import PageError
+from kudu_core.cfile.delta_file import OP_UPDATE, DeltaFile
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.rowset.deltas import DELETE, UNDO_ALIVE, UNDO_DEAD
 from kudu_core.rowset.meta import DeltaRef
@@ -50,6 +53,10 @@ class DeltaStore:
                 self._file.close()
                 self._file = None
 
+    def points(self, *, undo: bool) -> ChangeFile:
+        """The file for reads of one row; it is opened when one of them needs it."""
+        return ChangeFile(lambda: self.open().points, undo, self.ref.min_ts, self.ref.max_ts)
+
     def redo_at(self, snapshot: int) -> FileDeltas | None:
         """The part of a REDO file at or below the snapshot, None when there is none."""
         if self.ref.min_ts > snapshot:
@@ -91,7 +98,11 @@ class FileDeltas:
         return (rowids, values) if len(rowids) else None
 
     def liveness(self, lower: int, upper: int) -> tuple[np.ndarray, np.ndarray] | None:
-        rowids, timestamps, ops = self.store.open().liveness(lower, upper)
+        return self._liveness(*self.store.open().liveness(lower, upper))
+
+    def _liveness(
+        self, rowids: np.ndarray, timestamps: np.ndarray | None, ops: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray] | None:
         keep = self._relevant(timestamps)
         if keep is not None:
             rowids, ops = rowids[keep], ops[keep]
@@ -103,10 +114,35 @@ class FileDeltas:
         return rowids, (ops != DELETE).astype(np.uint8)
 
     def updates_of(self, column_id: int, rows: np.ndarray) -> tuple[np.ndarray, ColumnBuffers] | None:
-        return self.updates(column_id, int(rows.min()), int(rows.max()) + 1)
+        file = self.store.open()
+        try:
+            entries, rowids, timestamps, _ = self._entries(file, rows)
+            if not len(entries):
+                return None
+            found = file.points.values(column_id, entries)
+        except (Elsewhere, PageError):
+            return self.updates(column_id, int(rows.min()), int(rows.max()) + 1)
+        if found is None or not len(found[0]):
+            return None
+        which, cells = found
+        keep = self._relevant(None if timestamps is None else timestamps[which])
+        values = ColumnBuffers(file.spec(column_id).type.width, len(which), *cells)
+        if keep is not None:
+            which, values = which[keep], values.take(np.flatnonzero(keep))
+        return (rowids[which], values) if len(which) else None
 
     def liveness_of(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        return self.liveness(int(rows.min()), int(rows.max()) + 1)
+        try:
+            _, rowids, timestamps, ops = self._entries(self.store.open(), rows)
+        except (Elsewhere, PageError):
+            return self.liveness(int(rows.min()), int(rows.max()) + 1)
+        keep = ops != OP_UPDATE
+        return self._liveness(rowids[keep], None if timestamps is None else timestamps[keep], ops[keep])
+
+    def _entries(
+        self, file: DeltaFile, rows: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray]:
+        return file.points.entries(np.ascontiguousarray(rows, np.int64), not self._whole)
 
     def _relevant(self, timestamps: np.ndarray | None) -> np.ndarray | None:
         """Which entries the snapshot takes; None: all of them."""

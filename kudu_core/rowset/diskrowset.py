@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kudu_core.cfile.rows_file import RowsFile
+from kudu_core._ext.pointchanges import Store
+from kudu_core._ext.pointview import RowsetPoints
+from kudu_core.cfile.rows_file import INSERT_TIME_ID, RowsFile
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.rowset.changelog import Change, ChangeLog
@@ -25,6 +27,8 @@ from kudu_core.rowset.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta
 from kudu_core.rowset.reading import RowsAt
 
 if TYPE_CHECKING:
+    from kudu_core._ext.pointread import PointFile
+    from kudu_core._ext.rowcodec import Cell
     from kudu_core.cfile.page_cache import PageCache
     from kudu_core.fs.api import FileSystem
 
@@ -62,6 +66,9 @@ class _Base:
         path = f"{self.directory}/{ref.name}"
         return RowsFile(self.fs, path, self.cache, size=ref.size, footer_crc=ref.footer_crc)
 
+    def points(self) -> PointFile:
+        return self.open().points
+
     def close(self) -> None:
         with self._opening:
             if self._file is not None:
@@ -97,6 +104,8 @@ class DiskRowSet:
     undo: tuple[DeltaStore, ...]
     """Newest first."""
     newest: _Newest
+    _points: list[RowsetPoints] = dataclasses.field(init=False, default_factory=list, repr=False)
+    """What ``points`` has made; never that of another version."""
 
     @staticmethod
     def make(fs: FileSystem, directory: str, meta: RowSetMeta, cache: PageCache | None) -> DiskRowSet:
@@ -264,19 +273,48 @@ class DiskRowSet:
             self.newest.set(self.meta.rows, change.rowids, True)
 
     def change_one(
-        self, ts: int, op: int, rowid: int, columns: Mapping[int, tuple[int, bytes | None]]
+        self,
+        ts: int,
+        op: int,
+        rowid: int,
+        ids: tuple[int | None, ...],
+        widths: Sequence[int],
+        cells: list[Cell],
     ) -> None:
-        """``change`` of one row; ``columns`` by id: (width, cell)."""
+        """``change`` of one row; see ``ChangeLog.append_one``."""
         assert ts > self.meta.durable, "a change at or below D would be stored twice"
         active = self.active
         assert active is not None
         if op == DELETE:
             self._load_newest()
-        active.append_one(ts, op, rowid, columns)
+        active.append_one(ts, op, rowid, ids, widths, cells)
         if op == DELETE:
             self.newest.set(self.meta.rows, np.array([rowid], np.int64), True)
 
     # ---- reading at a snapshot ----
+
+    @property
+    def points(self) -> RowsetPoints:
+        """The rowset for reads of one key."""
+        if not self._points:
+            # Newest first: UNDO is applied first and newest first, REDO after it and oldest first.
+            stores: list[Store] = [
+                store.points(undo=False) if isinstance(store, DeltaStore) else store.points
+                for store in reversed(self.redo)
+            ]
+            stores += [store.points(undo=True) for store in reversed(self.undo)]
+            meta = self.meta
+            self._points.append(
+                RowsetPoints(
+                    (meta.min_key, meta.max_key),
+                    self.base.points,
+                    stores,
+                    meta.insert_ts,
+                    meta.max_insert_ts,
+                    INSERT_TIME_ID,
+                )
+            )
+        return self._points[0]
 
     def at(self, snapshot: int) -> DiskRowsAt | None:
         """The rowset as a snapshot sees it; None when no row of it was inserted by then."""

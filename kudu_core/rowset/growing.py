@@ -30,20 +30,17 @@ class GrowingColumn:
     def nbytes(self) -> int:
         return self._column.nbytes
 
+    @property
+    def kernel(self) -> AppendColumn:
+        """What holds the cells, for kernels that read single ones."""
+        return self._column
+
     def reserve(self, rows: int, data_bytes: int) -> None:
         """Make room, so that the next ``append`` of so much allocates nothing."""
         self._column.reserve(rows, data_bytes)
 
     def append(self, column: ColumnBuffers, rows: np.ndarray | None = None) -> None:
         self._column.append(column.values, column.offsets, column.validity, rows)
-
-    def append_cell(self, cell: bytes | None) -> None:
-        """One cell, None for NULL."""
-        self._column.append_cell(cell)
-
-    def cell(self, row: int) -> bytes | None:
-        """The bytes of one cell, None for NULL."""
-        return self._column.cell(row)
 
     def read(self, lower: int, upper: int) -> ColumnBuffers:
         """Rows ``[lower, upper)``: views of the column's memory, not to be written."""
@@ -68,22 +65,14 @@ class GrowingNumbers:
     def nbytes(self) -> int:
         return self._column.nbytes
 
+    @property
+    def kernel(self) -> AppendColumn:
+        """What holds the numbers, for kernels that read single ones."""
+        return self._column
+
     def append(self, numbers: np.ndarray) -> None:
         raw: U8Array = np.ascontiguousarray(numbers, self._dtype).view(np.uint8)
         self._column.append(raw, None, None, None)
-
-    def append_one(self, number: int) -> None:
-        self._column.append_cell(number.to_bytes(self._width, "little"))
-
-    def get(self, row: int) -> int:
-        """One number."""
-        cell = self._column.cell(row)
-        assert cell is not None
-        return int.from_bytes(cell, "little")
-
-    def find(self, number: int) -> int:
-        """The row of a number in ascending uint32 numbers, -1 where it is not."""
-        return self._column.find_number(number)
 
     def view(self, lower: int = 0, upper: int | None = None) -> np.ndarray:
         """Numbers ``[lower, upper)``: a read-only view."""

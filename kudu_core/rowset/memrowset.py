@@ -10,14 +10,15 @@ Knows nothing of logs or files.  Source: Kudu's MemRowSet (tablet/memrowset.h), 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
-from types import EllipsisType
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kudu_core._ext import keys as keys_kernel
 from kudu_core._ext.btree import BTree
 from kudu_core._ext.hash_index import KeyTable
+from kudu_core._ext.pointview import MemoryPoints
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import Schema
@@ -25,6 +26,9 @@ from kudu_core.rowset.changelog import Change, ChangeLog
 from kudu_core.rowset.deltas import DELETE, REINSERT, DeltaView
 from kudu_core.rowset.growing import GrowingColumn, GrowingFlags, GrowingNumbers
 from kudu_core.rowset.reading import RowsAt
+
+if TYPE_CHECKING:
+    from kudu_core._ext.rowcodec import Cell
 
 
 class MemRowSet:
@@ -39,6 +43,13 @@ class MemRowSet:
         self._tree = BTree()
         self._last_insert_ts = 0
         self.changes = ChangeLog()
+        self.points = MemoryPoints(
+            self._keys,
+            self._inserted.kernel,
+            {column_id: column.kernel for column_id, column in self._columns.items()},
+            self.changes.points,
+        )
+        """The same rows, for reads of one key."""
         self.frozen_at: int | None = None
         """The cut at which it stopped taking inserts; None while active."""
 
@@ -82,28 +93,27 @@ class MemRowSet:
         if change.op in (DELETE, REINSERT):
             self._live.flags[change.rowids] = change.op == REINSERT
 
-    def insert_one(self, ts: int, key: bytes, key_hash: int, cells: Sequence[bytes | None]) -> None:
+    def insert_one(self, ts: int, key: bytes, key_hash: int, cells: list[Cell]) -> None:
         """``insert`` of one row; ``cells`` in the order of the schema's columns."""
         assert self.frozen_at is None, "a frozen MemRowSet takes no inserts"
         self._last_insert_ts = ts
-        self._keys.append_one(key, key_hash)
-        for column, cell in zip(self._columns.values(), cells, strict=True):
-            column.append_cell(cell)
         self._live.append_one(1)
-        self._inserted.append_one(ts)
+        self.points.insert_one(ts, key, key_hash, cells)
 
     def change_one(
-        self, ts: int, op: int, rowid: int, columns: Mapping[int, tuple[int, bytes | None]]
+        self,
+        ts: int,
+        op: int,
+        rowid: int,
+        ids: tuple[int | None, ...],
+        widths: Sequence[int],
+        cells: list[Cell],
     ) -> None:
-        """``change`` of one row: UPDATE or DELETE; ``columns`` by id: (width, cell)."""
+        """``change`` of one row: UPDATE or DELETE; see ``ChangeLog.append_one``."""
         assert op != REINSERT
-        self.changes.append_one(ts, op, rowid, columns)
+        self.changes.append_one(ts, op, rowid, ids, widths, cells)
         if op == DELETE:
             self._live.flags[rowid] = 0
-
-    def find_newest(self, key: bytes, key_hash: int) -> int:
-        """``locate`` of one key."""
-        return self._keys.find(key, key_hash, len(self._inserted))
 
     def lives(self, ordinal: int) -> bool:
         """``is_live`` of one row."""
@@ -129,15 +139,6 @@ class MemRowSet:
 
     def at(self, snapshot: int) -> MemRowsAt:
         return MemRowsAt(self, self.rows_at(snapshot), (self.changes.at(snapshot),))
-
-    def find_one(self, key: bytes, key_hash: int, snapshot: int) -> int:
-        """Ordinal of a key's entry among the rows that a snapshot sees, -1 where there is none."""
-        return self._keys.find(key, key_hash, self.rows_at(snapshot))
-
-    def cells_of(self, ordinal: int, column_ids: Sequence[int]) -> list[bytes | EllipsisType | None]:
-        """Base cells of one row as bytes, None for NULL, ``...`` for a column that is not stored."""
-        columns = self._columns
-        return [columns[i].cell(ordinal) if i in columns else ... for i in column_ids]
 
     def locate_at(self, keys: EncodedKeys, hashes: np.ndarray, rows: int) -> np.ndarray:
         return self._keys.lookup(keys.data, keys.offsets, hashes, rows)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from kudu_core._ext.hashing import murmur3_one
-from kudu_core._ext.pointread import Elsewhere
+from kudu_core._ext.pointcolumn import Elsewhere
 from kudu_core._ext.status import PageError
 from kudu_core.common import values
 from kudu_core.common.arrow_in import batches
@@ -17,58 +17,80 @@ from kudu_core.common.conform import conform
 from kudu_core.common.keys import EncodedKeys, decode_keys, encode_key, encode_keys
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import StoredColumn
-from kudu_core.errors import InvalidArgument
-from kudu_core.rowset.onerow import disk_row, memory_row
-from kudu_core.tablet.view import KeyBatch, View, locate_at
+from kudu_core.errors import InvalidArgument, SnapshotTooOld
+from kudu_core.table.snapshots import resolve
+from kudu_core.tablet.view import KeyBatch, locate_at
 
 if TYPE_CHECKING:
-    from kudu_core._ext.rowcodec import RowShape
     from kudu_core.table.engine import Engine
+    from kudu_core.tablet.tablet import Tablet
 
 FOUND = "_found"
 
 
-def get(engine: Engine, key: Any, columns: Sequence[StoredColumn], snapshot: int) -> dict[str, Any] | None:
+def get(engine: Engine, key: Any, columns: Sequence[StoredColumn], at: Any) -> dict[str, Any] | None:
     """One row as a dict of Python values, None when the key is not there."""
     codec = engine.schema.row_codec
     encoded = codec.keys.encode(key)
-    if encoded is not None and len(engine.tablets) == 1:
+    while True:
+        snapshot = engine.visible_ts if at is None else resolve(engine, at)
+        if encoded is not None:
+            try:
+                tablet = tablet_of_key(engine, encoded)
+                if tablet is None:
+                    return None
+                view = tablet.view  # and with it the files of its rowsets (E4)
+                # The view has the history since the floor of before it was captured: an operation that drops
+                # more raises the floor first (PROTOCOL H2).  So this look stands for a pin.
+                if snapshot >= engine.pins.floor or not engine.writer:
+                    return view.points.get(encoded, snapshot, codec.shape(columns))
+            except (Elsewhere, PageError):
+                pass
         try:
-            return _get_row(engine.tablets[0].view, encoded, columns, codec.shape(columns), snapshot)
-        except (Elsewhere, PageError):
-            pass
-    return _get_general(engine, key, columns, snapshot)
+            return _get_general(engine, key, columns, snapshot)
+        except SnapshotTooOld:
+            if at is not None or engine.visible_ts <= snapshot:
+                raise
+            # The newest snapshot of a moment ago; it fell behind while this thread slept.
 
 
-def _get_row(
-    view: View, key: bytes, columns: Sequence[StoredColumn], shape: RowShape, snapshot: int
-) -> dict[str, Any] | None:
-    """The row path: one key, no Arrow.  ``Elsewhere`` or ``PageError``: the general path must answer."""
-    key_hash = murmur3_one(key)
-    for memory in (view.active, *view.frozen):
-        if len(memory):
-            row = memory_row(memory, key, key_hash, snapshot, shape, columns)
-            if row is not None:
-                return row
-    for rowset in view.rowsets_of(key):
-        row = disk_row(rowset, key, key_hash, snapshot, shape, columns)
-        if row is not None:
-            return row
-    return None
+def tablet_of_key(engine: Engine, key: bytes) -> Tablet | None:
+    """The tablet of an encoded key, None where no range takes it; ``Elsewhere``: too many columns."""
+    if len(engine.tablets) == 1 and not engine.partitions.range_ids:
+        return engine.tablets[0]
+    router = engine.partitions.router
+    if router is None:
+        raise Elsewhere
+    ordinal = router.route(key)
+    return None if ordinal < 0 else engine.tablet_of(ordinal)
+
+
+@contextmanager
+def _pinned(engine: Engine, snapshot: int) -> Iterator[None]:
+    """History at the snapshot stays while views are captured; what they hold, they keep.
+
+    A reader's views never lose history: nobody drops any in its process.
+    """
+    if not engine.writer:
+        yield
+        return
+    engine.pins.pin(snapshot)
+    try:
+        yield
+    finally:
+        engine.pins.unpin(snapshot)
 
 
 def _get_general(
     engine: Engine, key: Any, columns: Sequence[StoredColumn], snapshot: int
 ) -> dict[str, Any] | None:
     keys = EncodedKeys.from_list([encode_key(engine.schema, key)])
-    if len(engine.tablets) == 1:
-        tablet = engine.tablets[0]
-    else:
-        ordinal = int(engine.partitions.route(decode_keys(engine.schema, keys))[0])
-        if ordinal < 0:
-            return None
-        tablet = engine.tablet_of(ordinal)
-    homes, seen = locate_at(tablet.view, KeyBatch(keys), snapshot)
+    ordinal = int(engine.partitions.route(decode_keys(engine.schema, keys))[0])
+    if ordinal < 0:
+        return None
+    with _pinned(engine, snapshot):
+        view = engine.tablet_of(ordinal).view
+    homes, seen = locate_at(view, KeyBatch(keys), snapshot)
     store = int(homes.store[0])
     if store < 0:
         return None
@@ -85,39 +107,90 @@ def _cell(column: StoredColumn, cell: ColumnBuffers) -> Any:
     return values.python(column.type, values.unpack(column.type, cell.cell(0)))
 
 
-def get_many(engine: Engine, keys: Any, columns: Sequence[StoredColumn], snapshot: int) -> pa.Table:
+def get_many(engine: Engine, keys: Any, columns: Sequence[StoredColumn], at: Any) -> pa.Table:
     """Rows in the order of the keys; ``_found`` says which are there, the others are NULL."""
     block, encoded = _key_block(engine, keys)
     batch = KeyBatch(encoded)
-    order = np.full(len(batch), -1, np.int64)  # where each key's row is among those read
+    shares = _shares(engine, block)
+    while True:
+        snapshot = engine.visible_ts if at is None else resolve(engine, at)
+        try:
+            with _pinned(engine, snapshot):
+                views = [engine.tablet_of(ordinal).view for ordinal, _ in shares]
+            break
+        except SnapshotTooOld:
+            if at is not None or engine.visible_ts <= snapshot:
+                raise
     read = [c for c in columns if c.id not in engine.schema.key_ids]
+    order = np.full(len(batch), -1, np.int64)  # where each key's row is among those read
     pieces: list[dict[int, ColumnBuffers]] = []
     rows_read = 0
+    for (_, rows), view in zip(shares, views, strict=True):
+        homes, seen = locate_at(view, batch if rows is None else batch.take(rows), snapshot)
+        for store, mine in _by_store(homes.store):
+            at_store = homes.row if mine is None else homes.row[mine]
+            places = mine if rows is None else rows if mine is None else rows[mine]
+            source = seen[store]
+            if source.views:
+                at_store, back = np.unique(at_store, return_inverse=True)
+                found: np.ndarray = rows_read + back.reshape(-1)
+            else:
+                found = np.arange(rows_read, rows_read + len(at_store))
+            if places is None:
+                order = found
+            else:
+                order[places] = found
+            pieces.append({c.id: source.cells(c, at_store) for c in read})
+            rows_read += len(at_store)
+    return _assembled(engine, columns, block, pieces, order, rows_read)
+
+
+def _shares(engine: Engine, block: RowBlock) -> list[tuple[int, np.ndarray | None]]:
+    """(partition, which keys are its, None for all of them)."""
+    if not block.rows:
+        return []
     route = engine.partitions.route(block)
-    for ordinal in np.unique(route[route >= 0]).tolist():
-        tablet = engine.tablet_of(ordinal)
-        rows = np.flatnonzero(route == ordinal)
-        view = tablet.view
-        homes, seen = locate_at(view, batch if len(rows) == len(batch) else batch.take(rows), snapshot)
-        for store in np.unique(homes.store[homes.store >= 0]).tolist():
-            mine = np.flatnonzero(homes.store == store)
-            wanted, back = np.unique(homes.row[mine], return_inverse=True)
-            pieces.append({c.id: seen[store].cells(c, wanted) for c in read})
-            order[rows[mine]] = rows_read + back.reshape(-1)
-            rows_read += len(wanted)
+    if bool((route == route[0]).all()):
+        return [(int(route[0]), None)] if route[0] >= 0 else []
+    return [
+        (ordinal, np.flatnonzero(route == ordinal)) for ordinal in np.unique(route).tolist() if ordinal >= 0
+    ]
+
+
+def _by_store(stores: np.ndarray) -> list[tuple[int, np.ndarray | None]]:
+    """(store, which keys live in it, None for all of them)."""
+    first = int(stores[0])
+    if bool((stores == first).all()):
+        return [(first, None)] if first >= 0 else []
+    return [(store, np.flatnonzero(stores == store)) for store in np.unique(stores).tolist() if store >= 0]
+
+
+def _assembled(
+    engine: Engine,
+    columns: Sequence[StoredColumn],
+    block: RowBlock,
+    pieces: Sequence[dict[int, ColumnBuffers]],
+    order: np.ndarray,
+    rows_read: int,
+) -> pa.Table:
+    """The rows of the pieces as a table: row ``order[i]`` of them all for key i, NULLs for -1."""
+    found = order >= 0
+    missing = not bool(found.all())
+    in_order = 0 < rows_read == len(order) and bool((order == np.arange(rows_read)).all())
+    if missing or not rows_read:
+        order = np.where(found, order, rows_read)  # one NULL behind the rows
     fields = [pa.field(c.name, c.type.arrow, True) for c in columns]
     arrays = []
-    found = order >= 0
-    with_null = not rows_read or not found.all()
-    order[~found] = rows_read  # one NULL behind the rows
     for column in columns:
         if column.id in engine.schema.key_ids:
             values_ = block.columns[column.id]  # as asked, also where the row is absent
         else:
             parts = [cells[column.id] for cells in pieces]
-            if with_null:
+            if missing or not rows_read:
                 parts.append(ColumnBuffers.nulls(column.type, 1))
-            values_ = (parts[0] if len(parts) == 1 else ColumnBuffers.concat(parts)).take(order)
+            values_ = ColumnBuffers.concat(parts)
+            if not in_order:
+                values_ = values_.take(order)
         arrays.append(values_.to_arrow(column.type))
     arrays.append(pa.array(found))
     return pa.Table.from_arrays(arrays, schema=pa.schema([*fields, pa.field(FOUND, pa.bool_(), False)]))
@@ -127,10 +200,14 @@ def _key_block(engine: Engine, keys: Any) -> tuple[RowBlock, EncodedKeys]:
     """Keys as columns and encoded: from anything with columns, or a list of scalars, tuples or dicts."""
     schema = engine.schema
     if isinstance(keys, list | tuple) and (not keys or not isinstance(keys[0], pa.RecordBatch)):
-        encode = schema.row_codec.keys.encode
-        fast = [encode(key) for key in keys]
-        whole = [encode_key(schema, key) if f is None else f for f, key in zip(fast, keys, strict=True)]
-        encoded = EncodedKeys.from_list(whole)
+        encoder = schema.row_codec.keys
+        plain = encoder.encode_many(keys)
+        if plain is not None:
+            encoded = EncodedKeys(*plain)
+        else:
+            fast = [encoder.encode(key) for key in keys]
+            whole = [encode_key(schema, key) if f is None else f for f, key in zip(fast, keys, strict=True)]
+            encoded = EncodedKeys.from_list(whole)
         return decode_keys(schema, encoded), encoded
     if isinstance(keys, pa.Array | pa.ChunkedArray):
         if len(schema.key_ids) != 1:

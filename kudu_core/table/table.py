@@ -309,13 +309,14 @@ class Table:
         *,
         need_all: bool = False,
     ) -> WriteResult:
+        if type(data) is list and len(data) == 1 and type(data[0]) is dict and txn is None:
+            check_on_error(on_error)
+            done = write_row(self._engine, operation, data[0])
+            if done is not None:
+                return done
         engine = self._opened_for_writing()
         check_on_error(on_error)
         token = check_txn(txn)
-        if token is None and type(data) is list and len(data) == 1 and type(data[0]) is dict:
-            done = write_row(engine, operation, data[0])
-            if done is not None:
-                return done
         calls = conform_calls(engine.schema, operation, data)
         if not calls and token is None:
             return WriteResult(engine.visible_ts)
@@ -335,8 +336,8 @@ class Table:
     def get(self, key: Any, columns: Any = None, at: Any = None) -> dict[str, Any] | None:
         """One row by key: a scalar, a tuple in key order, or a dict.  None when it is not there."""
         engine = self._opened()
-        projected = _project(engine.schema, columns)
-        return points.get(engine, key, projected, resolve(engine, at))
+        schema = engine.schema
+        return points.get(engine, key, schema.columns if columns is None else _project(schema, columns), at)
 
     def get_many(self, keys: Any, columns: Any = None, at: Any = None) -> pa.Table:
         """Rows by key, in the order of ``keys``.
@@ -344,8 +345,7 @@ class Table:
         A column ``_found`` (bool) says which are there; the others hold their key and NULLs.
         """
         engine = self._opened()
-        projected = _project(engine.schema, columns)
-        return points.get_many(engine, keys, projected, resolve(engine, at))
+        return points.get_many(engine, keys, _project(engine.schema, columns), at)
 
     def scan(
         self,

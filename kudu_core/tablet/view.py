@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate
 from types import EllipsisType
 
 import numpy as np
 
 from kudu_core._ext import keys as keys_kernel
+from kudu_core._ext.pointview import PointView
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.memrowset import MemRowSet
@@ -45,22 +44,9 @@ class View:
         )
 
     @cached_property
-    def first_keys(self) -> list[bytes]:
-        """First keys of the rowsets on disk, ascending."""
-        return [r.meta.min_key for r in self.rowsets]
-
-    @cached_property
-    def last_keys(self) -> list[bytes]:
-        """The largest key of each rowset and those before it."""
-        return list(accumulate((r.meta.max_key for r in self.rowsets), max))
-
-    def rowsets_of(self, key: bytes) -> Iterator[DiskRowSet]:
-        """The rowsets on disk whose bounds admit a key."""
-        index = bisect_right(self.first_keys, key)
-        while index and self.last_keys[index - 1] >= key:
-            index -= 1
-            if self.rowsets[index].meta.max_key >= key:
-                yield self.rowsets[index]
+    def points(self) -> PointView:
+        """The same stores, for reads of one key."""
+        return PointView([m.points for m in (self.active, *self.frozen)], [r.points for r in self.rowsets])
 
     def with_rowsets(self, rowsets: tuple[DiskRowSet, ...]) -> View:
         return replace(self, rowsets=tuple(sorted(rowsets, key=lambda r: (r.meta.min_key, r.id))))

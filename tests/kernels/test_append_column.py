@@ -161,13 +161,3 @@ def test_a_reader_beside_the_writer_sees_whole_rows(width: int) -> None:
     stop.set()
     reader.join()
     assert not faults and len(column) == 200_000
-
-
-def test_numbers_are_found_where_they_are() -> None:
-    column = AppendColumn(4)
-    assert column.find_number(5) == -1
-    for number in (1, 5, 2**31, 2**32 - 1):
-        column.append_cell(number.to_bytes(4, "little"))
-    assert [column.find_number(n) for n in (0, 1, 5, 6, 2**31, 2**32 - 1)] == [-1, 0, 1, -1, 2, 3]
-    with pytest.raises(ValueError):
-        AppendColumn(8).find_number(1)

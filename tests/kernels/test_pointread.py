@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from kudu_core._ext import blocks, bloom, hashing
-from kudu_core._ext.pointread import Elsewhere, PointColumn, PointFile
+from kudu_core._ext.pointcolumn import Elsewhere, PointColumn
+from kudu_core._ext.pointread import PointFile
 from kudu_core._ext.rowcodec import TAGS, RowShape
 from kudu_core._ext.status import PageError
 from tests.support.oracles import pointread as oracle

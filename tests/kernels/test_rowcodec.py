@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import os
 import random
 from decimal import Decimal
@@ -96,6 +97,43 @@ def test_keys_are_the_oracles(long: bool) -> None:
             assert encoder.encode((*key, 1)) is None and encoder.encode(key[:-1]) is None
             assert encoder.encode(list(key)) is None
             assert encoder.encode({**dict(zip(names, key, strict=True)), "other": 1}) is None
+
+
+def test_many_keys_are_the_single_ones() -> None:
+    encoder = KeyEncoder(["a", "b"], [TAGS["text"], TAGS["signed"]], [0, 8])
+    for size in (0, 1, 900):
+        keys = [("x" * (i * size % 1000), i) for i in range(200)]
+        found = encoder.encode_many(keys)
+        assert found is not None
+        data, ends = found
+        assert [data[lower:upper].tobytes() for lower, upper in itertools.pairwise(ends)] == [
+            encoder.encode(key) for key in keys
+        ]
+    empty = encoder.encode_many([])
+    assert empty is not None and empty[1].tolist() == [0]
+    assert encoder.encode_many([("a", 1), ("a", 1.5)]) is None
+
+
+def test_rows_for_each_kind_of_operation() -> None:
+    writer = RowWriter(
+        [("k", 1, TAGS["signed"], 8, False), ("v", 2, TAGS["signed"], 4, True)], [0], [MISSING, None]
+    )
+    key, cell = (1 << 63 | 7).to_bytes(8, "big"), (7).to_bytes(8, "little")
+    five = (5).to_bytes(4, "little")
+    insert, upsert, update, delete = range(4)
+    assert writer.prepare({"k": 7}, insert, 1 << 20) == (key, [cell, None])
+    for kind in (upsert, update):
+        assert writer.prepare({"k": 7}, kind, 1 << 20) is None
+        assert writer.prepare({"v": 5, "k": 7}, kind, 1 << 20) == (key, [cell, five])
+    assert writer.prepare({"k": 7, "v": 5}, delete, 1 << 20) is None
+    assert writer.prepare({"k": 7}, delete, 1 << 20) == (key, [cell, MISSING])
+    assert writer.prepare({"v": 5}, insert, 1 << 20) is None
+    assert (writer.value_ids, writer.widths) == ((None, 2), (8, 4))
+    cells: list[Any] = [cell, MISSING]
+    assert writer.complete(cells) and cells == [cell, None]
+    assert not writer.complete([MISSING, five])
+    with pytest.raises(ValueError):
+        writer.complete([cell])
 
 
 def test_many_key_columns_are_left_to_the_general_path() -> None:

@@ -18,11 +18,13 @@ OTHER_ORACLE = {
     "crc32c": "the polynomial, bit by bit, in its test",
     "keyorder": "oracles/keys.py",
     "strings": "oracles/blocks.py",
+    "pointcolumn": "oracles/pointread.py",
+    "pointchanges": "oracles/pointview.py",
 }
 # Kernel -> why there is nothing to measure.
 NO_BENCH = {"status": "runs only when something is wrong"}
 # Kernel -> the kernel through which it is tested and measured.
-PART_OF = {"keyorder": "keys", "strings": "blocks"}
+PART_OF = {"keyorder": "keys", "strings": "blocks", "pointcolumn": "pointread", "pointchanges": "pointview"}
 
 
 def uses(folder: str, kernel: str) -> list[str]:

@@ -1,0 +1,85 @@
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kudu_core._ext.append_column import AppendColumn
+from kudu_core._ext.pointcolumn import Held, PageHolder, PointColumn
+from kudu_core._ext.rowcodec import Cell, RowShape
+from kudu_core._ext.rowid_map import RowidMap
+
+Said = tuple[bool | None, dict[int, Any]]
+
+class Overlay: ...
+class Store: ...
+
+class ChangePoints(Store):
+    @property
+    def liveness(self) -> int: ...
+    def __init__(
+        self,
+        timestamps: AppendColumn,
+        rowids: AppendColumn,
+        ops: AppendColumn,
+        before: AppendColumn,
+        last: RowidMap,
+    ) -> None: ...
+    def add(
+        self, column_id: int, numbers: AppendColumn, rowids: AppendColumn, values: AppendColumn
+    ) -> None: ...
+    def append_one(
+        self, ts: int, op: int, rowid: int, ids: tuple[int | None, ...], cells: list[Cell]
+    ) -> int: ...
+    def count_liveness(self, changes: int) -> None: ...
+    def touched(self, row: int) -> bool: ...
+    def row(self, row: int, snapshot: int, shape: RowShape) -> Said: ...
+
+class DecodedColumn(Held):
+    @property
+    def width(self) -> int: ...
+    def __init__(
+        self,
+        load: Callable[[], tuple[npt.NDArray[np.uint8] | None, Any]],
+        width: int,
+        count: int,
+    ) -> None: ...
+
+class DeltaPoints(PageHolder):
+    def __init__(
+        self,
+        rowids: DecodedColumn,
+        ops: DecodedColumn,
+        times: DecodedColumn | None,
+        columns: Sequence[tuple[int, DecodedColumn, PointColumn]],
+    ) -> None: ...
+    def touched(
+        self,
+        rows: npt.NDArray[np.int64],  # const int64_t[::1]
+    ) -> npt.NDArray[np.bool_]: ...
+    def entries(
+        self,
+        rows: npt.NDArray[np.int64],  # const int64_t[::1]
+        timed: bool,
+    ) -> tuple[
+        npt.NDArray[np.int64], npt.NDArray[np.uint32], npt.NDArray[np.uint64] | None, npt.NDArray[np.uint8]
+    ]: ...
+    def values(
+        self,
+        column_id: int,
+        entries: npt.NDArray[np.int64],  # const int64_t[::1]
+    ) -> (
+        tuple[
+            npt.NDArray[np.int64],
+            tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32] | None, npt.NDArray[np.uint8] | None],
+        ]
+        | None
+    ): ...
+
+class ChangeFile(Store):
+    @property
+    def undo(self) -> bool: ...
+    def __init__(
+        self, open: Callable[[], DeltaPoints], undo: bool, min_ts: int, max_ts: int
+    ) -> None: ...
+    def row(self, row: int, snapshot: int, shape: RowShape) -> Said: ...

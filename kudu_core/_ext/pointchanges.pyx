@@ -1,0 +1,541 @@
+"""What stores of changes make of one row at one snapshot: changes in memory, delta files.
+
+The stores of a rowset are asked newest first; the first that names a column, or says whether the row
+lives, is right, so an ``Overlay`` only takes what it does not have yet.  ``ChangePoints`` is a log in
+memory.  ``ChangeFile`` is a delta file, whose rowids, times and ordinals of entries are decoded once and held
+while the page cache keeps them (``DeltaPoints``), so that an untouched row costs one search.
+
+Everything here runs with the GIL: what it sees of a store in memory is what the writer had finished between
+two steps.  ``Elsewhere`` and ``PageError`` mean that the general path must answer.
+"""
+cimport cython
+from cpython.dict cimport PyDict_GetItem
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from kudu_core._ext.append_column cimport AppendColumn
+from kudu_core._ext.bitmap cimport kc_bit
+from kudu_core._ext.pointcolumn cimport Held, PageHolder, PointColumn, raise_elsewhere
+from kudu_core._ext.rowcodec cimport RowShape, value_of
+from kudu_core._ext.rowid_map cimport RowidMap
+
+import numpy as np
+
+cdef enum:
+    UPDATE = 1                  # operations of changes; of UNDO entries: the old values,
+    DELETE = 2                  # absent before,
+    REINSERT = 3                # present before
+
+cdef object MISSING = Ellipsis      # as in ``rowcodec``
+cdef object _unset = object()
+
+
+# ------------------------------------------------------------------------------- changes of one row
+
+cdef class Overlay:
+    """What the stores asked so far, newest first, make of one row."""
+
+    cdef Py_ssize_t place(self, object column_id) except -2:
+        """The column's position if it still needs a value, else -1."""
+        cdef:
+            PyObject* found = PyDict_GetItem(self.shape.places, column_id)
+            Py_ssize_t i
+        if found == NULL:
+            return -1
+        i = <object>found
+        return i if self.values[i] is _unset else -1
+
+    cdef int put(self, Py_ssize_t i, object value) except -1:
+        self.values[i] = value
+        self.left -= 1
+        return 0
+
+    cdef bint has(self, Py_ssize_t i) noexcept:
+        """Whether some store names the column."""
+        return self.values[i] is not _unset
+
+    cdef bint settled(self) noexcept:
+        """Whether older stores have nothing to add."""
+        return self.lives == 0 or (self.left == 0 and self.lives == 1)
+
+
+cdef Overlay overlay_of(RowShape shape, uint64_t snapshot):
+    cdef Overlay out = Overlay.__new__(Overlay)
+    out.shape = shape
+    out.snapshot = snapshot
+    out.values = [_unset] * shape.count
+    out.left = shape.count
+    out.lives = UNKNOWN
+    return out
+
+
+cdef object memory_cell(AppendColumn column, int64_t row, RowShape shape, Py_ssize_t i):
+    """The Python value of a cell of a column in memory; ``row`` is below its count."""
+    cdef int32_t lower
+    if column._first_null >= 0 and not kc_bit(column._bits_at, row):
+        return None
+    if column.width:
+        return value_of(
+            shape.tags[i], column._values_at + row * column.width, column.width, shape.decoders[i]
+        )
+    lower = column._offsets_at[row]
+    return value_of(
+        shape.tags[i], column._values_at + lower, column._offsets_at[row + 1] - lower, shape.decoders[i]
+    )
+
+
+cdef int64_t visible_rows(AppendColumn stamps, uint64_t snapshot) noexcept:
+    """How many of the ascending timestamps a snapshot sees."""
+    cdef:
+        const uint64_t* at = <const uint64_t*>stamps._values_at
+        int64_t lower = 0, upper = stamps._count, middle
+    if upper == 0 or at[upper - 1] <= snapshot:
+        return upper
+    while lower < upper:
+        middle = (lower + upper) >> 1
+        if at[middle] <= snapshot:
+            lower = middle + 1
+        else:
+            upper = middle
+    return lower
+
+
+cdef class Store:
+    """Changes of the rows of one rowset."""
+
+    cdef int collect(self, int64_t row, Overlay overlay) except -1:
+        """Add what the store says of a row to what newer ones said."""
+        raise NotImplementedError
+
+
+@cython.final
+@cython.auto_pickle(False)
+cdef class ChangePoints(Store):
+    """A ``ChangeLog``, one row at a time.
+
+    Parameters
+    ----------
+    timestamps, rowids, ops, before : AppendColumn
+        Of width 8, 4, 1 and 4: by change number.
+    last : RowidMap
+        Number of each row's last change.
+    """
+
+    def __init__(
+        self, AppendColumn timestamps not None, AppendColumn rowids not None, AppendColumn ops not None,
+        AppendColumn before not None, RowidMap last not None,
+    ):
+        if timestamps.width != 8 or rowids.width != 4 or ops.width != 1 or before.width != 4:
+            raise ValueError("changes have timestamps of 8 bytes, operations of 1, rowids and numbers of 4")
+        self.timestamps, self.rowids, self.ops, self.before = timestamps, rowids, ops, before
+        self.last = last
+        self.columns = []
+        self.by_id = {}
+
+    def add(
+        self, column_id, AppendColumn numbers not None, AppendColumn rowids not None,
+        AppendColumn values not None,
+    ):
+        """The log of one more column: which changes set it, of which rows, and to what."""
+        if numbers.width != 4 or rowids.width != 4:
+            raise ValueError(f"change numbers of {numbers.width} bytes, rowids of {rowids.width}")
+        log = column_id, numbers, rowids, values
+        self.columns.append(log)
+        self.by_id[column_id] = log
+
+    def append_one(self, uint64_t ts, uint8_t op, uint32_t rowid, tuple ids not None, list cells not None):
+        """Append one change; ``ts`` is not below any before it.
+
+        ``ids``: column ids, None for cells that are not logged; ``cells``: as many, bytes, None for NULL, or
+        ``MISSING``.  Returns -1, or the position of a column that has no log yet: nothing was done then.
+        """
+        cdef:
+            Py_ssize_t i, n = len(ids)
+            AppendColumn numbers, rowids, values
+            uint64_t number = <uint64_t>self.timestamps._count
+        if len(cells) != n:
+            raise ValueError(f"{len(cells)} cells of {n} columns")
+        for i in range(n):
+            if ids[i] is not None and cells[i] is not MISSING and ids[i] not in self.by_id:
+                return i
+        for i in range(n):
+            if ids[i] is not None and cells[i] is not MISSING:
+                _, numbers, rowids, values = <tuple>self.by_id[ids[i]]
+                values.put_cell(cells[i])
+                rowids.put_number(rowid)
+                numbers.put_number(number)
+        self.rowids.put_number(rowid)
+        self.ops.put_number(op)
+        # In this order: whoever finds the change finds the one before it.
+        self.before.put_number(self.last.last_of(rowid))
+        self.last.put_last(rowid, <uint32_t>number)
+        if op >= DELETE:
+            self.liveness += 1
+        self.timestamps.put_number(ts)      # last: from here on the change exists
+        return -1
+
+    def count_liveness(self, int64_t changes):
+        """So many more changes remove or revive a row.  Called before they can be seen."""
+        self.liveness += changes
+
+    def touched(self, uint32_t row):
+        """Whether a change of the row was ever appended."""
+        return self.timestamps._count > 0 and self.last.last_of(row) != NO_CHANGE
+
+    def row(self, uint32_t row, uint64_t snapshot, RowShape shape not None):
+        """What the changes up to a snapshot leave of a row: (lives or None, {column position: value})."""
+        cdef Overlay overlay = overlay_of(shape, snapshot)
+        self.collect(row, overlay)
+        return (
+            None if overlay.lives == UNKNOWN else bool(overlay.lives),
+            {i: value for i, value in enumerate(overlay.values) if value is not _unset},
+        )
+
+    cdef int collect(self, int64_t row, Overlay overlay) except -1:
+        cdef:
+            int64_t limit
+            uint32_t number
+            uint8_t op
+        if self.timestamps._count == 0:
+            return 0
+        number = self.last.last_of(<uint32_t>row)
+        if number == NO_CHANGE:
+            return 0
+        limit = visible_rows(self.timestamps, overlay.snapshot)
+        while number != NO_CHANGE:
+            if number >= self.before._count:
+                raise_elsewhere()           # the writer is just appending it
+            if number < limit:
+                op = self.ops._values_at[number]
+                if op >= DELETE and overlay.lives == UNKNOWN:
+                    overlay.lives = op == REINSERT
+                    if op == DELETE:
+                        return 0
+                if op != DELETE and overlay.left:
+                    self._cells(number, overlay)
+                if overlay.left == 0 and (overlay.lives != UNKNOWN or self.liveness == 0):
+                    return 0
+            number = (<const uint32_t*>self.before._values_at)[number]
+        return 0
+
+    cdef int _cells(self, uint32_t number, Overlay overlay) except -1:
+        cdef:
+            AppendColumn numbers, values
+            const uint32_t* at
+            int64_t lower, upper, middle
+            Py_ssize_t i
+        for column_id, numbers, _, values in self.columns:
+            i = overlay.place(column_id)
+            if i < 0:
+                continue
+            at = <const uint32_t*>numbers._values_at
+            lower, upper = 0, numbers._count
+            while lower < upper:
+                middle = (lower + upper) >> 1
+                if at[middle] < number:
+                    lower = middle + 1
+                else:
+                    upper = middle
+            if lower < numbers._count and at[lower] == number:
+                overlay.put(i, memory_cell(values, lower, overlay.shape, i))
+        return 0
+
+
+# ------------------------------------------------------------------------------------- delta files
+
+@cython.final
+@cython.auto_pickle(False)
+cdef class DecodedColumn(Held):
+    """A column of a delta file, decoded as a whole: numbers of ``width`` bytes.
+
+    ``load()`` gives the checked bytes and their place in the cache, (None, None) where the general path
+    must read them.
+    """
+
+    cdef:
+        object _load, _array
+        const uint8_t* _data
+        readonly int width
+        int64_t _count
+        bint _touched
+
+    def __init__(self, load, int width, int64_t count):
+        if width not in (1, 4, 8) or count < 1:
+            raise ValueError(f"{count} numbers of {width} bytes")
+        self._load = load
+        self.width = width
+        self._count = count
+
+    cdef const uint8_t* at(self, PageHolder holder) except NULL:
+        cdef const uint8_t[::1] view
+        self._touched = True
+        if self._data != NULL:
+            return self._data
+        array, place = self._load()
+        if place is None or holder.closed:
+            raise_elsewhere()
+        if self._data == NULL:              # nobody was faster
+            view = array
+            if view.shape[0] != self._count * self.width:
+                raise ValueError(f"{view.shape[0]} bytes are not {self._count} numbers")
+            self._array = array
+            holder.hold(place, self, 0)
+            self._data = &view[0]
+        return self._data
+
+    cdef int used(self, Py_ssize_t number) except -1:
+        cdef bint was = self._touched
+        self._touched = False
+        return was
+
+    cdef int let_go(self, Py_ssize_t number) except -1:
+        self._data = NULL
+        self._array = None
+        return 0
+
+
+cdef int64_t _lower_bound(const uint32_t* at, int64_t count, uint32_t want) noexcept nogil:
+    """How many of the ascending numbers are below ``want``."""
+    cdef:
+        const uint32_t* base = at
+        int64_t half
+    if count == 0:
+        return 0
+    while count > 1:
+        half = count >> 1
+        if base[half - 1] < want:
+            base += half
+        count -= half
+    return (base - at) + (base[0] < want)
+
+
+@cython.final
+@cython.auto_pickle(False)
+cdef class DeltaPoints(PageHolder):
+    """The entries of one open delta file, for point reads.
+
+    Parameters
+    ----------
+    rowids, ops : DecodedColumn
+        By entry, rowids ascending.
+    times : DecodedColumn or None
+        None: all entries have the time of their record.
+    columns : [(id, DecodedColumn, PointColumn)]
+        Per changed column the ordinals of its entries, ascending, and as many values.
+    """
+
+    cdef:
+        DecodedColumn rowids, ops, times
+        list columns
+        dict _by_id
+
+    def __init__(
+        self, DecodedColumn rowids not None, DecodedColumn ops not None, DecodedColumn times, columns,
+    ):
+        cdef:
+            DecodedColumn entries
+            PointColumn values
+        if rowids.width != 4 or ops.width != 1 or rowids._count != ops._count:
+            raise ValueError("entries have a rowid of 4 bytes and an operation of 1")
+        if times is not None and (times.width != 8 or times._count != rowids._count):
+            raise ValueError("entries have a time of 8 bytes")
+        self.rowids, self.ops, self.times = rowids, ops, times
+        self.columns = []
+        for column_id, entries, values in columns:
+            if entries.width != 4 or entries._count > 16384 * values.c.page_count:
+                raise ValueError(f"{entries._count} entries of {values.c.page_count} pages of values")
+            self.columns.append((column_id, entries, values))
+        self._by_id = {column_id: (entries, values) for column_id, entries, values in self.columns}
+
+    def touched(self, const int64_t[::1] rows not None):
+        """Which of the rows have an entry, (n,) bool.  Raises as ``ChangeFile``."""
+        cdef:
+            const uint32_t* at
+            int64_t i, found
+            uint8_t[::1] out
+        if self.closed:
+            raise_elsewhere()
+        at = <const uint32_t*>self.rowids.at(self)
+        result = np.zeros(rows.shape[0], np.uint8)
+        out = result
+        for i in range(rows.shape[0]):
+            if 0 <= rows[i] < NO_CHANGE:
+                found = _lower_bound(at, self.rowids._count, <uint32_t>rows[i])
+                out[i] = found < self.rowids._count and at[found] == rows[i]
+        return result.view(np.bool_)
+
+    def entries(self, const int64_t[::1] rows not None, bint timed):
+        """The entries of single rows, row by row, in file order: (ordinals, rowids, times, operations).
+
+        (n,) int64, uint32, uint64 (None unless ``timed`` and stored) and uint8.  Raises as ``ChangeFile``.
+        """
+        cdef:
+            const uint32_t* at
+            const uint64_t* times = NULL
+            const uint8_t* ops
+            int64_t i, k, n = 0, entry, count = self.rowids._count
+            int64_t[::1] first, out
+            uint32_t[::1] out_rows
+            uint64_t[::1] out_times
+            uint8_t[::1] out_ops
+        if self.closed:
+            raise_elsewhere()
+        ops = self.ops.at(self)
+        if timed and self.times is not None:
+            times = <const uint64_t*>self.times.at(self)
+        at = <const uint32_t*>self.rowids.at(self)
+        if self.ops._data != ops or (times != NULL and self.times._data != <const uint8_t*>times):
+            raise_elsewhere()               # one load has pushed another out
+        starts = np.empty(rows.shape[0], np.int64)
+        first = starts
+        for i in range(rows.shape[0]):
+            first[i] = count
+            if 0 <= rows[i] < NO_CHANGE:
+                first[i] = entry = _lower_bound(at, count, <uint32_t>rows[i])
+                while entry < count and at[entry] == rows[i]:
+                    entry += 1
+                    n += 1
+        ordinals, rowids = np.empty(n, np.int64), np.empty(n, np.uint32)
+        operations = np.empty(n, np.uint8)
+        stamps = None if times == NULL else np.empty(n, np.uint64)
+        out, out_rows, out_ops = ordinals, rowids, operations
+        if times != NULL:
+            out_times = stamps
+        k = 0
+        for i in range(rows.shape[0]):
+            entry = first[i]
+            while entry < count and at[entry] == rows[i]:
+                out[k], out_rows[k], out_ops[k] = entry, at[entry], ops[entry]
+                if times != NULL:
+                    out_times[k] = times[entry]
+                entry += 1
+                k += 1
+        return ordinals, rowids, stamps, operations
+
+    def values(self, column_id, const int64_t[::1] entries not None):
+        """The values that entries give a column: (which of them do, (m,) int64, and their cells).
+
+        Cells as of ``PointFile.cells``.  None where the file does not change the column.
+        """
+        cdef:
+            DecodedColumn positions
+            PointColumn column
+            const uint32_t* at
+            int64_t i, found, m = 0
+            int64_t[::1] out_which, out_places
+        log = self._by_id.get(column_id)
+        if log is None:
+            return None
+        positions, column = <tuple>log
+        if self.closed:
+            raise_elsewhere()
+        which, places = np.empty(entries.shape[0], np.int64), np.empty(entries.shape[0], np.int64)
+        out_which, out_places = which, places
+        at = <const uint32_t*>positions.at(self)
+        for i in range(entries.shape[0]):
+            if 0 <= entries[i] < NO_CHANGE:
+                found = _lower_bound(at, positions._count, <uint32_t>entries[i])
+                if found < positions._count and at[found] == entries[i]:
+                    out_which[m], out_places[m] = i, found
+                    m += 1
+        return which[:m], column.cells(self, places[:m])
+
+
+@cython.final
+@cython.auto_pickle(False)
+cdef class ChangeFile(Store):
+    """A delta file of a rowset, with the statistics by which it is not even opened.
+
+    ``open()`` gives its ``DeltaPoints``; ``undo``: entries lead backward and count above a snapshot, else
+    at or below it; ``min_ts``, ``max_ts``: of all entries.
+    """
+
+    cdef:
+        object _open
+        DeltaPoints _points
+        readonly bint undo
+        uint64_t _min_ts, _max_ts
+
+    def __init__(self, open, bint undo, uint64_t min_ts, uint64_t max_ts):
+        self._open = open
+        self.undo = undo
+        self._min_ts, self._max_ts = min_ts, max_ts
+
+    def row(self, int64_t row, uint64_t snapshot, RowShape shape not None):
+        """As ``ChangePoints.row``."""
+        cdef Overlay overlay = overlay_of(shape, snapshot)
+        self.collect(row, overlay)
+        return (
+            None if overlay.lives == UNKNOWN else bool(overlay.lives),
+            {i: value for i, value in enumerate(overlay.values) if value is not _unset},
+        )
+
+    cdef int collect(self, int64_t row, Overlay overlay) except -1:
+        cdef:
+            DeltaPoints points
+            const uint32_t* rowids
+            const uint64_t* times = NULL
+            const uint8_t* ops
+            int64_t entry, first, count
+            uint64_t snapshot = overlay.snapshot
+        if self._max_ts <= snapshot if self.undo else self._min_ts > snapshot:
+            return 0
+        points = self._points
+        if points is None or points.closed:
+            points = self._points = self._open()
+        rowids = <const uint32_t*>points.rowids.at(points)
+        count = points.rowids._count
+        first = entry = _lower_bound(rowids, count, <uint32_t>row)
+        if entry == count or rowids[entry] != <uint32_t>row:
+            return 0
+        while entry < count and rowids[entry] == <uint32_t>row:
+            entry += 1
+        if points.times is not None and (
+            self._min_ts <= snapshot if self.undo else self._max_ts > snapshot
+        ):
+            times = <const uint64_t*>points.times.at(points)
+        # Two steps that may load pages: what the first one gave must still be held.
+        ops = points.ops.at(points)
+        if points.rowids._data != <const uint8_t*>rowids or (
+            times != NULL and points.times._data != <const uint8_t*>times
+        ):
+            raise_elsewhere()
+        while entry > first:
+            entry -= 1
+            if times != NULL and (times[entry] <= snapshot if self.undo else times[entry] > snapshot):
+                continue
+            if ops[entry] > REINSERT or ops[entry] == 0:
+                raise_elsewhere()
+            if ops[entry] != UPDATE and overlay.lives == UNKNOWN:
+                overlay.lives = ops[entry] == REINSERT
+                if overlay.lives == 0:
+                    return 0
+            if overlay.left:
+                self._cells(points, entry, overlay)
+                # As above: values may be on pages that push others out.
+                if points.ops._data != ops or (
+                    times != NULL and points.times._data != <const uint8_t*>times
+                ):
+                    raise_elsewhere()
+            if overlay.settled():
+                return 0
+        return 0
+
+    cdef int _cells(self, DeltaPoints points, int64_t entry, Overlay overlay) except -1:
+        cdef:
+            DecodedColumn entries
+            PointColumn values
+            const uint32_t* at
+            int64_t found
+            Py_ssize_t i
+        for column_id, entries, values in points.columns:
+            i = overlay.place(column_id)
+            if i < 0:
+                continue
+            at = <const uint32_t*>entries.at(points)
+            found = _lower_bound(at, entries._count, <uint32_t>entry)
+            if found < entries._count and at[found] == <uint32_t>entry:
+                overlay.put(
+                    i, values.value(points, found, overlay.shape.tags[i], overlay.shape.decoders[i])
+                )
+        return 0

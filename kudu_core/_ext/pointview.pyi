@@ -1,0 +1,40 @@
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kudu_core._ext.append_column import AppendColumn
+from kudu_core._ext.hash_index import KeyTable
+from kudu_core._ext.pointchanges import ChangePoints, Store
+from kudu_core._ext.pointread import PointFile
+from kudu_core._ext.rowcodec import Cell, RowShape
+
+class MemoryPoints:
+    @property
+    def changes(self) -> ChangePoints: ...
+    def __init__(
+        self,
+        keys: KeyTable,
+        inserted: AppendColumn,
+        columns: dict[int, AppendColumn],
+        changes: ChangePoints,
+    ) -> None: ...
+    def insert_one(self, ts: int, key: bytes, hash: int, cells: list[Cell]) -> None: ...
+
+class RowsetPoints:
+    @property
+    def lower(self) -> bytes: ...
+    @property
+    def upper(self) -> bytes: ...
+    def __init__(
+        self,
+        bounds: tuple[bytes, bytes],
+        open: Callable[[], PointFile],
+        stores: Sequence[Store],
+        insert_ts: int | None,
+        max_insert_ts: int,
+        times: int,
+    ) -> None: ...
+
+class PointView:
+    def __init__(self, memories: Sequence[MemoryPoints], rowsets: Sequence[RowsetPoints]) -> None: ...
+    def get(self, key: bytes, snapshot: int, shape: RowShape) -> dict[str, Any] | None: ...
+    def find(self, key: bytes, hash: int) -> list[tuple[int, int]]: ...

@@ -1,0 +1,344 @@
+"""One row of a tablet at one snapshot, by its key, through every rowset that may hold it.
+
+``PointView`` goes through the rowsets of one view: those in memory by their hash index, those on disk whose
+bounds and blooms admit the key.  A row that is found is read from the base in place, and the stores of
+its rowset say what changed of it (``pointchanges``).
+
+It is the fast path beside ``rowset.reading``: ``Elsewhere`` and ``PageError`` mean that the general path must
+answer.  Everything here runs with the GIL.
+"""
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_SetItem
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp
+
+from kudu_core._ext.append_column cimport AppendColumn
+from kudu_core._ext.cellsearch cimport Sorted, count_below
+from kudu_core._ext.hash_index cimport KeyTable
+from kudu_core._ext.hashes cimport murmur3_bytes
+from kudu_core._ext.pointchanges cimport (
+    NO_CHANGE,
+    ChangePoints,
+    Overlay,
+    Store,
+    memory_cell,
+    overlay_of,
+    visible_rows,
+)
+from kudu_core._ext.pointcolumn cimport PointColumn, sorted_strings
+from kudu_core._ext.pointread cimport PointFile
+from kudu_core._ext.rowcodec cimport UNSIGNED, RowShape
+
+import numpy as np
+
+cdef enum:
+    CANDIDATES = 16             # rowsets whose blooms are fetched together
+
+cdef object _absent = object()
+
+
+@cython.final
+@cython.auto_pickle(False)
+cdef class MemoryPoints:
+    """A MemRowSet, one key at a time.
+
+    ``keys``: encoded keys by ordinal; ``inserted``: their insert times, ascending; ``columns``: {id:
+    AppendColumn}; ``changes``: of its rows.
+    """
+
+    cdef:
+        KeyTable keys
+        AppendColumn inserted
+        dict columns
+        list _all               # in the order of the schema
+        readonly ChangePoints changes
+        RowShape _shape
+        list _shape_columns
+
+    def __init__(
+        self, KeyTable keys not None, AppendColumn inserted not None, dict columns not None,
+        ChangePoints changes not None,
+    ):
+        cdef AppendColumn column
+        if inserted.width != 8:
+            raise ValueError(f"insert times of {inserted.width} bytes")
+        for column in columns.values():
+            if column is None:              # any other type is refused where it is assigned
+                raise TypeError("a column is missing")
+        self.keys, self.inserted, self.columns, self.changes = keys, inserted, columns, changes
+        self._all = list(columns.values())
+
+    def insert_one(self, uint64_t ts, bytes key not None, uint64_t hash, list cells not None):
+        """Append a row whose key is in no entry yet; ``cells``: bytes or None, by column."""
+        cdef:
+            AppendColumn column
+            Py_ssize_t i
+        if len(cells) != len(self._all):
+            raise ValueError(f"{len(cells)} cells of {len(self._all)} columns")
+        self.keys.put_key(key, hash)
+        for i in range(len(cells)):
+            column = self._all[i]
+            column.put_cell(cells[i])
+        self.inserted.put_number(ts)        # last: from here on the row exists
+
+    cdef int64_t find(
+        self, const uint8_t* key, int64_t size, uint64_t hash, uint64_t snapshot
+    ) noexcept:
+        cdef int64_t rows = visible_rows(self.inserted, snapshot)
+        return self.keys.find_key(key, size, hash, <uint64_t>rows) if rows else -1
+
+    cdef list _columns_of(self, RowShape shape):
+        if self._shape is not shape:
+            columns = [self.columns.get(i) for i in shape.ids]
+            self._shape = None
+            self._shape_columns = columns
+            self._shape = shape
+            return columns
+        return self._shape_columns
+
+    cdef object row(
+        self, const uint8_t* key, int64_t size, uint64_t hash, uint64_t snapshot, RowShape shape
+    ):
+        """The row as a dict, ``_absent`` where this rowset does not hold it live."""
+        cdef:
+            int64_t ordinal = self.find(key, size, hash, snapshot)
+            Overlay overlay
+            Py_ssize_t i
+            dict out
+            list columns
+        if ordinal < 0:
+            return _absent
+        overlay = None
+        if self.changes.timestamps._count and self.changes.last.last_of(<uint32_t>ordinal) != NO_CHANGE:
+            overlay = overlay_of(shape, snapshot)
+            self.changes.collect(ordinal, overlay)
+            if overlay.lives == 0:
+                return _absent
+        columns = self._columns_of(shape)
+        out = {}
+        for i in range(shape.count):
+            if overlay is not None and overlay.has(i):
+                value = overlay.values[i]
+            elif columns[i] is None:
+                value = shape.defaults[i]
+            else:
+                value = memory_cell(<AppendColumn>columns[i], ordinal, shape, i)
+            PyDict_SetItem(out, shape.names[i], value)
+        return out
+
+
+@cython.final
+@cython.auto_pickle(False)
+cdef class RowsetPoints:
+    """A rowset on disk, one key at a time.
+
+    Parameters
+    ----------
+    bounds : (bytes, bytes)
+        First and last key.
+    open : () -> PointFile
+    stores : [ChangePoints or ChangeFile]
+        Newest first: the one whose word counts comes before the others.
+    insert_ts : int or None
+        The one insert time of all rows.
+    max_insert_ts : int
+    times : (id)
+        Column id of the rows' insert times in the file.
+    """
+
+    cdef:
+        readonly bytes lower, upper
+        object _open
+        PointFile _file
+        list _stores
+        uint64_t _insert_ts, _max_insert_ts
+        object _times
+
+    def __init__(self, bounds, open, stores, insert_ts, uint64_t max_insert_ts, times):
+        cdef Store store
+        self.lower, self.upper = bounds
+        self._open = open
+        for store in stores:
+            if store is None:
+                raise TypeError("a store is missing")
+        self._stores = list(stores)
+        self._insert_ts = 0 if insert_ts is None else insert_ts
+        self._max_insert_ts = max_insert_ts
+        self._times = times
+
+    cdef PointFile file(self):
+        cdef PointFile file = self._file
+        if file is None or file.closed:
+            file = self._file = self._open()
+        return file
+
+    cdef object row(
+        self, const uint8_t* key, int64_t size, uint64_t hash, uint64_t snapshot, RowShape shape
+    ):
+        cdef:
+            PointFile file
+            Store store
+            Overlay overlay = None
+            int64_t row
+        if self._insert_ts > snapshot:
+            return _absent
+        file = self.file()
+        row = file.find_row(key, size, hash)
+        if row < 0:
+            return _absent
+        if self._stores:
+            overlay = overlay_of(shape, snapshot)
+            for store in self._stores:
+                store.collect(row, overlay)
+                if overlay.lives == 0:
+                    return _absent
+                if overlay.settled():
+                    break
+        if self._max_insert_ts > snapshot:
+            times = file._columns.get(self._times)
+            if times is not None and (<PointColumn>times).value(file, row, UNSIGNED, None) > snapshot:
+                return _absent
+        if overlay is None or overlay.left == shape.count:
+            return file.row(row, shape)
+        return _laid_over(file, row, overlay)
+
+
+cdef dict _laid_over(PointFile file, int64_t row, Overlay overlay):
+    """The row of the base with what the stores said."""
+    cdef:
+        RowShape shape = overlay.shape
+        list columns = file.columns_of(shape)
+        Py_ssize_t i
+        dict out = {}
+    for i in range(shape.count):
+        if overlay.has(i):
+            value = overlay.values[i]
+        elif columns[i] is None:
+            value = shape.defaults[i]
+        else:
+            value = (<PointColumn>columns[i]).value(file, row, shape.tags[i], shape.decoders[i])
+        PyDict_SetItem(out, shape.names[i], value)
+    return out
+
+
+@cython.final
+@cython.auto_pickle(False)
+cdef class PointView:
+    """All rowsets of a view: ``memories`` in any order, ``rowsets`` by first key."""
+
+    cdef:
+        list _memories
+        list _rowsets
+        list _reach             # the largest last key of each rowset and those before it
+        Sorted _firsts
+        object _kept
+
+    def __init__(self, memories, rowsets):
+        cdef:
+            MemoryPoints memory
+            RowsetPoints rowset
+            bytes reach = b""
+        for memory in memories:
+            if memory is None:
+                raise TypeError("a rowset is missing")
+        self._memories = list(memories)
+        self._rowsets = list(rowsets)
+        self._reach = []
+        offsets = np.zeros(len(self._rowsets) + 1, np.int64)
+        for rowset in self._rowsets:
+            reach = max(reach, rowset.upper)
+            self._reach.append(reach)
+        np.cumsum([len(r.lower) for r in self._rowsets], out=offsets[1:])
+        if any(a.lower > b.lower for a, b in zip(self._rowsets, self._rowsets[1:], strict=False)):
+            raise ValueError("rowsets are not in the order of their first keys")
+        data = np.frombuffer(b"".join([r.lower for r in self._rowsets]) + b"\0", np.uint8)
+        self._kept = sorted_strings(&self._firsts, data, offsets)
+
+    def get(self, bytes key not None, uint64_t snapshot, RowShape shape not None):
+        """The row of an encoded key at a snapshot as a dict, None where it is not there.
+
+        Raises ``Elsewhere`` or ``PageError``: ask the general path.
+        """
+        cdef:
+            const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(key)
+            int64_t size = PyBytes_GET_SIZE(key)
+            uint64_t hash = murmur3_bytes(at, <size_t>size)
+            MemoryPoints memory
+            Py_ssize_t i, index = 0
+            int count
+            Py_ssize_t found[CANDIDATES]
+        for memory in self._memories:
+            if memory.inserted._count:
+                row = memory.row(at, size, hash, snapshot, shape)
+                if row is not _absent:
+                    return row
+        if not self._rowsets:
+            return None
+        index = count_below(&self._firsts, at, size, True)
+        while index:
+            count = self._candidates(at, size, &index, found)
+            if count > 1:
+                for i in range(count):
+                    (<RowsetPoints>self._rowsets[found[i]]).file().fetch_bloom(hash)
+            for i in range(count):
+                row = (<RowsetPoints>self._rowsets[found[i]]).row(at, size, hash, snapshot, shape)
+                if row is not _absent:
+                    return row
+        return None
+
+    cdef int _candidates(
+        self, const uint8_t* key, int64_t size, Py_ssize_t* index, Py_ssize_t* found
+    ) except -1:
+        """Rowsets before ``index`` whose bounds admit the key, some at a time; ``index`` is 0 at the end."""
+        cdef:
+            int count = 0
+            Py_ssize_t i = index[0]
+        while i and count < CANDIDATES:
+            if _below(<bytes>self._reach[i - 1], key, size):
+                i = 0
+                break
+            i -= 1
+            if not _below((<RowsetPoints>self._rowsets[i]).upper, key, size):
+                found[count] = i
+                count += 1
+        index[0] = i
+        return count
+
+    def find(self, bytes key not None, uint64_t hash):
+        """Where a key has an entry, live or dead: [(store, row)], stores in memory first.
+
+        Raises as ``get``.
+        """
+        cdef:
+            const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(key)
+            int64_t size = PyBytes_GET_SIZE(key), row
+            MemoryPoints memory
+            Py_ssize_t i, index = 0
+            int count
+            Py_ssize_t found[CANDIDATES]
+            list out = []
+        for i in range(len(self._memories)):
+            memory = self._memories[i]
+            row = memory.find(at, size, hash, ~<uint64_t>0)
+            if row >= 0:
+                out.append((i, row))
+        index = count_below(&self._firsts, at, size, True)
+        while index:
+            count = self._candidates(at, size, &index, found)
+            if count > 1:
+                for i in range(count):
+                    (<RowsetPoints>self._rowsets[found[i]]).file().fetch_bloom(hash)
+            for i in range(count):
+                row = (<RowsetPoints>self._rowsets[found[i]]).file().find_row(at, size, hash)
+                if row >= 0:
+                    out.append((len(self._memories) + found[i], row))
+        return out
+
+
+cdef bint _below(bytes a, const uint8_t* b, int64_t size) noexcept:
+    """Whether a < b."""
+    cdef:
+        int64_t a_size = PyBytes_GET_SIZE(a)
+        int order = memcmp(PyBytes_AS_STRING(a), b, <size_t>min(a_size, size))
+    return order < 0 or (order == 0 and a_size < size)

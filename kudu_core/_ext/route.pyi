@@ -1,0 +1,12 @@
+from collections.abc import Sequence
+
+class KeyRouter:
+    def __init__(
+        self,
+        columns: Sequence[tuple[int, int, bool]],
+        hashes: Sequence[tuple[Sequence[int], int, int]],
+        ranged: Sequence[int],
+        cuts: Sequence[bytes],
+        owners: Sequence[int],
+    ) -> None: ...
+    def route(self, key: bytes) -> int: ...

@@ -1,0 +1,277 @@
+"""One row through memory and delta files: the last word on each column wins, at every snapshot."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kudu_core._ext import blocks, hashing
+from kudu_core._ext.append_column import AppendColumn
+from kudu_core._ext.hash_index import KeyTable
+from kudu_core._ext.pointchanges import ChangeFile, ChangePoints, DecodedColumn, DeltaPoints
+from kudu_core._ext.pointcolumn import Elsewhere, PointColumn
+from kudu_core._ext.pointview import MemoryPoints, PointView, RowsetPoints
+from kudu_core._ext.rowcodec import MISSING, TAGS, RowShape
+from kudu_core._ext.rowid_map import RowidMap
+from tests.support.oracles import pointview as oracle
+
+IDS = (3, 5, 8)
+SHAPE = RowShape(
+    ["a", "b", "c"],
+    IDS,
+    [TAGS["signed"], TAGS["bytes"], TAGS["float"]],
+    [lambda raw: raw] * 3,
+    [-1, b"-", -1.0],
+)
+WIDTHS = (8, 0, 8)
+
+
+def value(r: random.Random, i: int) -> Any:
+    return [r.randint(-9, 9), bytes([r.randint(0, 255)] * r.randint(0, 5)), r.random()][i]
+
+
+def cell(i: int, given: Any) -> bytes | None:
+    if given is None:
+        return None
+    return bytes(given) if i == 1 else np.array(given, "<i8" if i == 0 else "<f8").tobytes()
+
+
+def change_points() -> ChangePoints:
+    return ChangePoints(AppendColumn(8), AppendColumn(4), AppendColumn(1), AppendColumn(4), RowidMap())
+
+
+def append(log: ChangePoints, ts: int, op: int, row: int, values: dict[int, Any]) -> None:
+    cells = [cell(i, values[id_]) if id_ in values else MISSING for i, id_ in enumerate(IDS)]
+    while (new := log.append_one(ts, op, row, IDS, cells)) >= 0:
+        log.add(IDS[new], AppendColumn(4), AppendColumn(4), AppendColumn(WIDTHS[new]))
+
+
+def random_changes(r: random.Random, rows: int, count: int, first: int = 1) -> list[oracle.Change]:
+    out: list[oracle.Change] = []
+    live = [True] * rows
+    ts = first
+    for _ in range(count):
+        ts += r.randint(1, 2)
+        row = r.randrange(rows)
+        op = r.choice([1, 1, 1, 2]) if live[row] else 3
+        live[row] = op != 2
+        picked = [] if op == 2 else IDS if op == 3 else r.sample(IDS, r.randint(1, 3))
+        out.append((ts, row, op, {i: None if r.random() < 0.2 else value(r, IDS.index(i)) for i in picked}))
+    return out
+
+
+def by_position(said: tuple[bool | None, dict[int, Any]]) -> tuple[bool | None, dict[int, Any]]:
+    """Values of a row that is dead mean nothing."""
+    lives, values = said
+    return lives, {} if lives is False else {IDS.index(i): v for i, v in values.items()}
+
+
+def test_changes_in_memory(seed: int, long: bool) -> None:
+    for round_ in range(200 if long else 20):
+        r = random.Random(f"{seed} {round_}")
+        changes = random_changes(r, r.choice([1, 5, 40]), r.choice([1, 30, 300]))
+        log = change_points()
+        for ts, row, op, values in changes:
+            append(log, ts, op, row, values)
+        assert log.liveness == sum(c[2] >= 2 for c in changes)
+        for row in range(41):
+            assert log.touched(row) == any(c[1] == row for c in changes)
+            for at in (0, changes[0][0], r.choice(changes)[0], changes[-1][0], 2**64 - 1):
+                lives, values = log.row(row, at, SHAPE)
+                expected = by_position(oracle.row_after(changes, row, at))
+                assert (lives, {} if lives is False else values) == expected, (round_, row, at)
+
+
+def test_a_change_without_its_column_does_nothing() -> None:
+    log = change_points()
+    assert log.append_one(1, 1, 7, IDS, [MISSING, b"x", MISSING]) == 1
+    assert not log.touched(7)
+    assert log.append_one(1, 2, 7, IDS, [MISSING] * 3) == -1
+    assert log.row(7, 1, SHAPE) == (False, {})
+    with pytest.raises(ValueError):
+        log.append_one(2, 1, 7, IDS, [MISSING])
+
+
+class Held:
+    """A cache that keeps everything, or nothing."""
+
+    def __init__(self, keeps: bool = True) -> None:
+        self.keeps = keeps
+        self.next = 0
+
+    def numbers(self, values: list[int], dtype: str) -> DecodedColumn:
+        raw = np.array(values, dtype).view(np.uint8)
+        self.next += 1
+        place = self.next if self.keeps else None
+        return DecodedColumn(lambda: (raw, place), np.dtype(dtype).itemsize, len(values))
+
+    def column(self, i: int, values: list[Any]) -> PointColumn:
+        valid = np.array([v is not None for v in values])
+        bits = None if valid.all() else np.packbits(valid, bitorder="little")
+        cells = [cell(i, v) or b"" for v in values]
+        if WIDTHS[i]:
+            raw = np.frombuffer(b"".join(c or bytes(8) for c in cells), np.uint8)
+            page = blocks.encode_fixed(raw, 8, 1 if i == 0 else 2, bits)
+        else:
+            ends = np.cumsum([0, *map(len, cells)]).astype(np.int32)
+            page = blocks.encode_binary(ends, np.frombuffer(b"".join(cells), np.uint8), bits, False)
+        self.next += 1
+        place = self.next if self.keeps else None
+        return PointColumn(lambda _: (page, place), 1, WIDTHS[i])
+
+
+def delta_points(changes: list[oracle.Change], held: Held, *, timed: bool = True) -> DeltaPoints:
+    """As a file has them: by row, and within it in the order given."""
+    entries = sorted(range(len(changes)), key=lambda i: changes[i][1])
+    columns = []
+    for i, id_ in enumerate(IDS):
+        mine = [n for n, e in enumerate(entries) if id_ in changes[e][3]]
+        if mine:
+            values = [changes[entries[n]][3][id_] for n in mine]
+            columns.append((id_, held.numbers(mine, "<u4"), held.column(i, values)))
+    return DeltaPoints(
+        held.numbers([changes[e][1] for e in entries], "<u4"),
+        held.numbers([changes[e][2] for e in entries], "u1"),
+        held.numbers([changes[e][0] for e in entries], "<u8") if timed else None,
+        columns,
+    )
+
+
+@pytest.mark.parametrize("undo", [False, True])
+def test_changes_in_files(undo: bool, seed: int, long: bool) -> None:
+    for round_ in range(200 if long else 20):
+        r = random.Random(f"{seed} {round_}")
+        changes = random_changes(r, r.choice([1, 5, 40]), r.choice([1, 30, 300]))
+        low, high = changes[0][0], changes[-1][0]
+        if undo:
+            changes.reverse()
+        points = delta_points(changes, Held())
+        opened: list[int] = []
+
+        def open_(points: DeltaPoints = points, opened: list[int] = opened) -> DeltaPoints:
+            opened.append(1)
+            return points
+
+        file = ChangeFile(open_, undo, low, high)
+        # Not even opened where its times say that the snapshot takes nothing.
+        assert file.row(0, high if undo else low - 1, SHAPE) == (None, {}) and not opened
+        meaning = oracle.row_before if undo else oracle.row_after
+        rows = np.arange(41)
+        touched = points.touched(rows)
+        for row in range(41):
+            assert touched[row] == any(c[1] == row for c in changes)
+            for at in (0, low, r.choice(changes)[0], high, 2**64 - 1):
+                lives, values = file.row(row, at, SHAPE)
+                expected = by_position(meaning(changes, row, at))
+                assert (lives, {} if lives is False else values) == expected, (round_, row, at)
+        assert opened == [1]
+
+
+def test_what_the_cache_does_not_keep_is_read_elsewhere() -> None:
+    changes: list[oracle.Change] = [(5, 1, 1, {3: 7})]
+    file = ChangeFile(lambda: delta_points(changes, Held(keeps=False)), False, 5, 5)
+    with pytest.raises(Elsewhere):
+        file.row(1, 9, SHAPE)
+
+
+def test_held_columns_leave_when_they_are_not_used() -> None:
+    points = delta_points([(5, 1, 1, {3: 7})], Held())
+    file = ChangeFile(lambda: points, False, 5, 5)
+    assert file.row(1, 9, SHAPE) == (None, {0: 7})
+    held = points.pages
+    assert held == 4  # rowids, operations, entries, values; the times were not needed
+    assert [points.forget(place) for place in range(10)].count(False) == held
+    assert points.pages == held
+    assert all(points.forget(place) for place in range(10)) and points.pages == 0
+    assert file.row(1, 9, SHAPE) == (None, {0: 7}) and points.pages == held
+    points.close()
+    assert points.pages == 0
+    with pytest.raises(Elsewhere):
+        points.touched(np.zeros(1, np.int64))
+
+
+def test_operations_that_do_not_exist_are_not_guessed_at() -> None:
+    for op in (0, 4, 255):
+        file = ChangeFile(lambda op=op: delta_points([(5, 1, op, {3: 7})], Held()), False, 5, 5)  # type: ignore[misc]
+        with pytest.raises(Elsewhere):
+            file.row(1, 9, SHAPE)
+
+
+def test_columns_that_do_not_fit_are_refused() -> None:
+    held = Held()
+    four, one, eight = held.numbers([1], "<u4"), held.numbers([1], "u1"), held.numbers([1], "<u8")
+    for arguments in [(one, one, eight), (four, four, eight), (four, one, four)]:
+        with pytest.raises(ValueError):
+            DeltaPoints(*arguments, [])
+    with pytest.raises(ValueError):
+        DeltaPoints(four, held.numbers([1, 2], "u1"), None, [])
+    with pytest.raises(ValueError):
+        DeltaPoints(four, one, None, [(3, held.numbers(list(range(16_385)), "<u4"), held.column(0, [1]))])
+    short = DecodedColumn(lambda: (np.zeros(3, np.uint8), 1), 4, 1)
+    with pytest.raises(ValueError):
+        DeltaPoints(short, one, None, []).touched(np.zeros(1, np.int64))
+
+
+def test_rows_in_memory_by_key(seed: int) -> None:
+    r = random.Random(seed)
+    keys, inserted = KeyTable(r.getrandbits(60)), AppendColumn(8)
+    columns = {id_: AppendColumn(width) for id_, width in zip(IDS[:2], WIDTHS[:2], strict=True)}
+    changes = change_points()
+    memory = MemoryPoints(keys, inserted, columns, changes)
+    view = PointView([memory], [])
+    rows: list[tuple[int, bytes, list[Any]]] = []
+    for n in range(300):
+        key = f"key-{n}".encode() * r.randint(1, 5)
+        rows.append((n // 3 + 1, key, [value(r, 0), r.choice([None, value(r, 1)])]))
+        memory.insert_one(
+            n // 3 + 1, key, hashing.murmur3_one(key), [cell(i, v) for i, v in enumerate(rows[-1][2])]
+        )
+    log = random_changes(r, 300, 200, first=101)
+    for ts, row, op, values in log:
+        append(changes, ts, op, row, values)
+    for at in (0, 1, 50, 100, 150, 10_000):
+        for n, (ts, key, base) in enumerate(rows):
+            lives, values = oracle.row_after(log, n, at)
+            expected = None
+            if ts <= at and lives is not False:
+                expected = dict(zip("abc", [*base, -1.0], strict=True))
+                expected.update({"abc"[IDS.index(i)]: v for i, v in values.items()})
+            assert view.get(key, at, SHAPE) == expected
+    assert view.get(b"absent", 10_000, SHAPE) is None
+    assert view.find(rows[7][1], hashing.murmur3_one(rows[7][1])) == [(0, 7)]
+    assert view.find(b"absent", hashing.murmur3_one(b"absent")) == []
+    with pytest.raises(ValueError):
+        memory.insert_one(1, b"k", 1, [None])
+
+
+def test_only_rowsets_whose_bounds_admit_the_key_are_opened(seed: int) -> None:
+    r = random.Random(seed)
+    for _ in range(50):
+        bounds = sorted(
+            tuple(sorted((bytes([r.randint(0, 99)]), bytes([r.randint(0, 99)])))) for _ in range(40)
+        )
+        asked: list[int] = []
+
+        class Asked(Exception):
+            pass
+
+        def open_(i: int, asked: list[int] = asked) -> Any:
+            asked.append(i)
+            raise Asked
+
+        for probe in (b"", bytes([r.randint(0, 99)]), b"\x63\0", b"\xff"):
+            admitted = [i for i, (lower, upper) in enumerate(bounds) if lower <= probe <= upper]
+            rowsets = [RowsetPoints(b, lambda i=i: open_(i), [], None, 0, -1) for i, b in enumerate(bounds)]
+            asked.clear()
+            try:
+                assert PointView([], rowsets).get(probe, 9, SHAPE) is None
+                assert not admitted
+            except Asked:
+                assert asked and asked[0] in admitted
+    with pytest.raises(ValueError):
+        PointView(
+            [], list(reversed([RowsetPoints((k, k), lambda: None, [], None, 0, 0) for k in (b"a", b"b")]))
+        )  # type: ignore[return-value, arg-type]
