@@ -48,7 +48,7 @@ from kudu_core._ext.blockrows cimport (
     values_part,
 )
 from kudu_core._ext.blockwork cimport kc_mask, kc_to_floats
-from kudu_core._ext.pointread import Elsewhere
+from kudu_core._ext.pointcolumn import Elsewhere
 from kudu_core._ext.status cimport BAD_VALUE, TRUNCATED, raise_status
 
 import numpy as np

@@ -11,3 +11,10 @@ def zone_binary(
     data: Bytes,
     validity: Bytes | None = None,
 ) -> tuple[bytes | None, bytes | None, int]: ...
+def strings_meet(
+    low: npt.NDArray[np.uint8],  # const uint8_t[:, ::1]
+    high: npt.NDArray[np.uint8],  # const uint8_t[:, ::1]
+    open_ended: npt.NDArray[np.uint8],  # const uint8_t[::1]
+    first: bytes,
+    beyond: bytes | None,
+) -> npt.NDArray[np.uint8]: ...

@@ -8,6 +8,8 @@ from libc.string cimport memcmp
 
 from kudu_core._ext.bitmap cimport kc_bit, kc_bits_count
 
+import numpy as np
+
 cdef extern from *:
     """
     #include <math.h>
@@ -180,3 +182,51 @@ def zone_binary(
         ),
         nulls,
     )
+
+
+cdef void _strings_meet(
+    const uint8_t* low, const uint8_t* high, const uint8_t[::1] open_ended, Py_ssize_t width,
+    const uint8_t* first, Py_ssize_t first_size, const uint8_t* beyond, Py_ssize_t beyond_size,
+    uint8_t[::1] out,
+) noexcept nogil:
+    cdef:
+        int64_t i, size
+        const uint8_t* bound
+    for i in range(out.shape[0]):
+        bound = high + i * width
+        size = bound[0] if bound[0] < width else width - 1
+        out[i] = open_ended[i] != 0 or _order(bound + 1, size, first, first_size) >= 0
+        if out[i] and beyond != NULL:
+            bound = low + i * width
+            size = bound[0] if bound[0] < width else width - 1
+            out[i] = _order(bound + 1, size, beyond, beyond_size) < 0
+
+
+def strings_meet(
+    const uint8_t[:, ::1] low not None,
+    const uint8_t[:, ::1] high not None,
+    const uint8_t[::1] open_ended not None,
+    bytes first not None,
+    bytes beyond,
+):
+    """Which bounds of strings may enclose one that is at least ``first`` and below ``beyond`` (None: any).
+
+    A bound is a byte of length and that many bytes, filled up to the row's width; no upper bound
+    where ``open_ended`` is not 0.  Returns (n,) uint8.
+    """
+    cdef:
+        Py_ssize_t n = low.shape[0], width = low.shape[1]
+        const uint8_t* most = NULL
+        Py_ssize_t most_size = 0
+        uint8_t[::1] out
+    if high.shape[0] != n or high.shape[1] != width or open_ended.shape[0] != n or not 1 <= width <= 256:
+        raise ValueError(f"bounds of {n} and {high.shape[0]} pages, {width} and {high.shape[1]} bytes wide")
+    result = np.zeros(n, np.uint8)
+    if n == 0:
+        return result
+    out = result
+    if beyond is not None:
+        most = beyond
+        most_size = len(beyond)
+    _strings_meet(&low[0, 0], &high[0, 0], open_ended, width, first, len(first), most, most_size, out)
+    return result

@@ -40,7 +40,9 @@ from kudu_core.cfile.specs import (
     word,
     zone_width,
 )
+from kudu_core.cfile.words import Words
 from kudu_core.cfile.zone import STRING_ZONE_BYTES, Zone
+from kudu_core.cfile.zone_table import ZoneTable
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.types import ColumnType
 from kudu_core.errors import InvalidArgument
@@ -118,7 +120,9 @@ class ColumnPages:
         self._sizes: list[int] = []
         self._nulls: list[int] = []
         self._dictionary: ColumnBuffers | None = None
+        self._words: Words | None = None
         self._zones: list[Zone] | None = None
+        self._zone_table: ZoneTable | None = None
 
     @property
     def stored_bytes(self) -> int:
@@ -196,6 +200,18 @@ class ColumnPages:
             self._zones = self._load_zones()
         return self._zones
 
+    def zone_table(self) -> ZoneTable:
+        """The same as arrays, for pruning."""
+        table = self._zone_table
+        if table is None:
+            index = self.index()
+            rows = np.full(self.page_count, PAGE_ROWS, np.int64)
+            if self.page_count:
+                rows[-1] = self.page_rows(self.page_count - 1)
+            table = ZoneTable(self.spec.type, self.sought_words(), index, rows)
+            self._zone_table = table
+        return table
+
     def _load_zones(self) -> list[Zone]:
         index = self.index()
         words = None if self.words is None else self.dictionary()
@@ -244,6 +260,12 @@ class ColumnPages:
             if self._dictionary is None:
                 self._dictionary = self._load_dictionary()
             return self._dictionary
+
+    def sought_words(self) -> Words | None:
+        """The dictionary to find codes in; None where there is none."""
+        if self._words is None and self.words is not None:
+            self._words = Words(self.dictionary())
+        return self._words
 
     def _load_dictionary(self) -> ColumnBuffers:
         assert self.words is not None and self.dictionary_extent is not None

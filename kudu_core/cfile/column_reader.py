@@ -205,7 +205,7 @@ class ColumnReader(ColumnPages):
         """Read and decode everything, past the cache; raises Corruption at the first damage."""
         fresh = copy.copy(self)
         fresh.file = _uncached(self.file)
-        fresh._index = fresh._dictionary = fresh._zones = None
+        fresh._index = fresh._dictionary = fresh._words = fresh._zones = fresh._zone_table = None
         page_zones = fresh.zones()
         for number in range(self.page_count):
             lower = number * PAGE_ROWS

@@ -52,8 +52,8 @@ class KeyReader:
         self._keys_column = keys_column
         self._key_index_extent = index_extent
         self._bloom_extent = bloom_extent
-        # Every key column is a number no wider than a word, or has a dictionary.
-        self._by_number = keys_column is None and all(column.width in (1, 2, 4, 8) for column in columns)
+        self.by_number = keys_column is None and all(column.width in (1, 2, 4, 8) for column in columns)
+        """Every key column is a number no wider than a word, or has a dictionary."""
         self._mutex = threading.Lock()  # guards the lazy loading of the two below
         self._bloom: U8 | None = None
         self._key_index: tuple[U8, I64] | None = None
@@ -173,7 +173,7 @@ class KeyReader:
         if len(probes) != len(offsets) - 1:
             data, offsets = key_kernel.take(data, offsets, probes)
         ranges = list(_ranges(chunk, self.rows))
-        if self._by_number:
+        if self.by_number:
             try:
                 sought = key_kernel.decode(
                     data, offsets, [(c.spec.type.kind, c.spec.type.width) for c in self._columns]

@@ -35,6 +35,7 @@ from kudu_core.cfile.container import (
     FileWriter,
 )
 from kudu_core.cfile.key_reader import KeyReader
+from kudu_core.cfile.key_search import KeySearch
 from kudu_core.cfile.page import BLOCK_ROWS, PAGE_ROWS
 from kudu_core.cfile.point_reader import open_points
 from kudu_core.cfile.scan_reader import ScanReader
@@ -47,6 +48,7 @@ from kudu_core.errors import InvalidArgument
 if TYPE_CHECKING:
     from kudu_core._ext.pointread import PointFile
     from kudu_core.cfile.page_cache import PageCache
+    from kudu_core.cfile.zone_table import ZoneTable
     from kudu_core.fs.api import FileSystem
 
     U8 = npt.NDArray[np.uint8]
@@ -299,6 +301,7 @@ class RowsFile:
         self._own = tuple(self.columns.values())
         self._replacing: list[RowsFile] = []
         self._points: PointFile | None = None
+        self._search: KeySearch | None = None
         self.scans = ScanReader(self.columns)
 
     def replace_columns(self, other: RowsFile, column_ids: Sequence[int]) -> None:
@@ -320,6 +323,17 @@ class RowsFile:
         if points is None:
             points = self._points = open_points(self.file, self.rows, self.columns, self._keys)
         return points
+
+    @property
+    def search(self) -> KeySearch | None:
+        """Searches in the key columns; None for keys that are not numbers or words, and for no rows.
+
+        ``PageError`` where the key index holds no keys: damage that the general path names.
+        """
+        search = self._search
+        if search is None and self._keys.by_number and self.key_ids and self.rows:
+            search = self._search = KeySearch(self._keys)
+        return search
 
     def close(self) -> None:
         """Idempotent; reads after it raise ``Closed``."""
@@ -359,6 +373,10 @@ class RowsFile:
         """The values of rows [lower, upper) of a column."""
         return self.columns[column_id].read(lower, upper)
 
+    def read_ranges(self, column_id: int, ranges: I64) -> ColumnBuffers:
+        """The values of several ranges of rows, (m, 2), ascending, one after the other."""
+        return self.columns[column_id].read_ranges(ranges.tolist())
+
     def read_dictionary(
         self, column_id: int, lower: int, upper: int
     ) -> tuple[U8, int, U8 | None, ColumnBuffers] | None:
@@ -394,6 +412,10 @@ class RowsFile:
     def zones(self, column_id: int) -> list[Zone]:
         """Bounds and counts of every page of 16,384 rows."""
         return self.columns[column_id].zones()
+
+    def zone_table(self, column_id: int) -> ZoneTable:
+        """The bounds of every page as arrays."""
+        return self.columns[column_id].zone_table()
 
     def insert_times(self, lower: int, upper: int) -> U64 | None:
         """When rows [lower, upper) were inserted; None where the manifest knows it."""
@@ -441,7 +463,11 @@ class RowsFile:
 
     def lower_bound(self, key: bytes) -> int:
         """How many rows have a smaller key; ``key`` may be a prefix."""
-        return self._keys.lower_bound(key)
+        try:
+            found = None if self.search is None else self.search.lower_bound(key)
+        except (PageError, ValueError):
+            found = None  # whatever it was, the general path gives the answer or the error
+        return self._keys.lower_bound(key) if found is None else found
 
     def keys(self, lower: int, upper: int) -> tuple[U8, I64]:
         """The encoded keys of rows [lower, upper): (data, offsets)."""

@@ -44,6 +44,8 @@ class Call:
 
 Node = Ref | Literal | Call
 
+_MATCH = pa.scalar(0, pa.uint32())  # SetLookupOptions: NULL equals NULL
+
 
 def parse(expression: pc.Expression) -> Node | None:
     """The tree; None when this pyarrow spells it in an unknown way.
@@ -105,6 +107,19 @@ def _rebuilt(batch: pa.RecordBatch, words: list[tuple[str, str]]) -> pc.Expressi
     with pa.ipc.new_file(sink, part.schema) as writer:
         writer.write_batch(part)
     return pc.Expression._deserialize(sink.getvalue())
+
+
+def parts(node: Node) -> list[Node]:
+    """The trees of the ``conjuncts`` of a tree's expression."""
+    if isinstance(node, Call) and node.function == "and_kleene":
+        return [part for argument in node.arguments for part in parts(argument)]
+    return [node]
+
+
+def is_in(argument: Node, values: pa.Array) -> Call:
+    """``argument.isin(values)`` as ``parse`` reads it."""
+    listed = pa.ListArray.from_arrays([0, len(values)], values)
+    return Call("is_in", (argument,), {"value_set": listed[0], "null_matching_behavior": _MATCH})
 
 
 def references(node: Node) -> set[str]:

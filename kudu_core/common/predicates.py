@@ -8,8 +8,9 @@ conditions that part of it amounts to, which are evaluated on what is stored.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import operator
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,10 +24,28 @@ from kudu_core.common.casts import cast
 from kudu_core.common.conditions import Condition, conditions_of
 from kudu_core.common.schema import Schema
 from kudu_core.common.terms import Term, terms_of
+from kudu_core.common.types import ColumnType
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 
 _OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in")
 _RESULT = "passes"
+_COMPARE: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+    "=": ("equal", operator.eq),
+    "==": ("equal", operator.eq),
+    "!=": ("not_equal", operator.ne),
+    "<": ("less", operator.lt),
+    ">": ("greater", operator.gt),
+    "<=": ("less_equal", operator.le),
+    ">=": ("greater_equal", operator.ge),
+}
+# Column type -> Python types whose values Arrow takes for it as they are.
+_NATIVE: dict[str, tuple[type, ...]] = {
+    **{f"{sign}int{bits}": (int,) for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    "float64": (float,),
+    "string": (str,),
+    "binary": (bytes,),
+    "bool": (bool,),
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +61,13 @@ class Filter:
     """Exact: with the rest, they are the predicate.  At most one a column."""
     rest: Filter | None = None
     """What the conditions leave to pyarrow; None: nothing.  It has neither terms nor conditions itself."""
+
+    def beyond(self, column_ids: Collection[int]) -> Filter | None:
+        """What is left to test on rows that meet the conditions on these columns; None: nothing."""
+        left = tuple(c for c in self.conditions if c.column_id not in column_ids)
+        if not left and self.rest is None and self.conditions:
+            return None
+        return self if len(left) == len(self.conditions) else replace(self, conditions=left)
 
     def mask(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         """(rows,) bool: which rows pass.  ``batch`` has the filter's columns, by name.
@@ -84,11 +110,13 @@ def compile_where(where: Any, schema: Schema) -> Filter | None:
         return None
     if isinstance(where, Filter):
         where = where.expression
-    if not isinstance(where, pc.Expression):
-        where = _from_lists(where, schema)
-        if where is None:
+    if isinstance(where, pc.Expression):
+        node = expressions.parse(where)
+    else:
+        listed = _from_lists(where, schema)
+        if listed is None:
             return None
-    node = expressions.parse(where)
+        where, node = listed
     # Not understood, it may refer to any column.
     names = set(schema.names) if node is None else expressions.references(node)
     for name in sorted(names):
@@ -98,29 +126,32 @@ def compile_where(where: Any, schema: Schema) -> Filter | None:
         names = {schema.key_columns[0].name}  # for the number of rows
         if _constant(where):
             return None
-    conditions, rest = ((), None) if node is None else _parts(where, node, schema)
-    result = Filter(where, frozenset(names), terms, conditions, rest)
-    _try_out(result, schema)
-    return result
+    if node is None:
+        result = Filter(where, frozenset(names), terms)
+        _try_out(result, schema)
+        return result
+    conditions, rest = _parts(where, node, schema)
+    if rest is not None:  # a condition binds: it was made from values of the column's type
+        _try_out(rest, schema)
+    return Filter(where, frozenset(names), terms, conditions, rest)
 
 
 def _parts(
     where: pc.Expression, node: expressions.Node, schema: Schema
 ) -> tuple[tuple[Condition, ...], Filter | None]:
     """What of a predicate is evaluated on stored values, and the rest of it."""
-    parts = expressions.conjuncts(where)
-    nodes = [node] if len(parts) == 1 else [expressions.parse(part) for part in parts]
+    nodes = expressions.parts(node)
     conditions, left = conditions_of(nodes, schema)
     if not left:
         return conditions, None
+    parts = expressions.conjuncts(where)
+    if len(parts) != len(nodes):
+        return (), Filter(where, frozenset(expressions.references(node) or schema.key_names[:1]), ())
     rest = parts[left[0]]
     for place in left[1:]:
         rest = rest & parts[place]
-    names: set[str] = set()
-    for place in left:
-        own = nodes[place]
-        names |= set(schema.names) if own is None else expressions.references(own)
-    return conditions, Filter(rest, frozenset(names or {schema.key_columns[0].name}), ())
+    names = set().union(*(expressions.references(nodes[place]) for place in left))
+    return conditions, Filter(rest, frozenset(names or schema.key_names[:1]), ())
 
 
 def _constant(expression: pc.Expression) -> bool:
@@ -142,7 +173,11 @@ def _try_out(predicate: Filter, schema: Schema) -> None:
 # ---------------------------------------------------------------------------------- filter lists
 
 
-def _from_lists(where: Any, schema: Schema) -> pc.Expression | None:
+_Part = tuple[pc.Expression, expressions.Node]
+"""An expression, and the tree that ``expressions.parse`` would read it as."""
+
+
+def _from_lists(where: Any, schema: Schema) -> _Part | None:
     """``[(column, op, value), ...]`` all of which hold, or a list of such lists, one of which does."""
     if isinstance(where, str | bytes) or not isinstance(where, Sequence):
         raise InvalidArgument(f"where is a pyarrow.compute expression or a list of filters, not {where!r}")
@@ -152,55 +187,75 @@ def _from_lists(where: Any, schema: Schema) -> pc.Expression | None:
     groups: Sequence[Any] = where if isinstance(where[0], list) else [list(where)]
     if isinstance(where, tuple) and isinstance(where[0], str):
         groups = [[where]]
-    result = None
+    result: _Part | None = None
     for group in groups:
         every = _all_of(group, schema)
-        result = every if result is None else result | every
+        result = every if result is None else _joined("or_kleene", operator.or_, result, every)
     return result
 
 
-def _all_of(group: Any, schema: Schema) -> pc.Expression:
+def _all_of(group: Any, schema: Schema) -> _Part:
     if isinstance(group, tuple) and group and isinstance(group[0], str):
         group = [group]
     if isinstance(group, str) or not isinstance(group, Sequence) or not group:
         raise InvalidArgument(f"a filter is a list of (column, op, value), not {group!r}")
-    result = None
+    result: _Part | None = None
     for item in group:
         if isinstance(item, str) or not isinstance(item, Sequence) or len(item) != 3:
             raise InvalidArgument(f"a filter is (column, op, value), not {item!r}")
         name, op, value = item
         one = _comparison(name, op, value, schema)
-        result = one if result is None else result & one
+        result = one if result is None else _joined("and_kleene", operator.and_, result, one)
+    assert result is not None
     return result
 
 
-def _comparison(name: Any, op: Any, value: Any, schema: Schema) -> pc.Expression:
+def _joined(function: str, join: Callable[[Any, Any], Any], one: _Part, other: _Part) -> _Part:
+    return join(one[0], other[0]), expressions.Call(function, (one[1], other[1]), None)
+
+
+def _comparison(name: Any, op: Any, value: Any, schema: Schema) -> _Part:
     """One triple, with pyarrow's meanings; values take the column's type where they are exact in it."""
     column = schema.column(name)
     if op not in _OPERATORS:
         raise InvalidArgument(f"filter on {name!r}: no operator {op!r}; there are {', '.join(_OPERATORS)}")
-    reference = pc.field(name)
+    reference, ref = pc.field(name), expressions.Ref(name)
     if op in ("in", "not in"):
         if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
             raise InvalidArgument(f"filter on {name!r}: {op!r} takes a list, not {value!r}")
+        listed = _typed(_listed(value, column.type, name), column.type, name)
+        found = reference.isin(listed)
+        node = expressions.is_in(ref, listed)
+        return (~found, expressions.Call("invert", (node,), None)) if op == "not in" else (found, node)
+    literal = _literal(value, column.type)
+    if literal is None:
+        literal = expressions.as_scalar(value)
+        literal = _typed(pa.repeat(literal, 1), column.type, name)[0]
+    function, compare = _COMPARE[op]
+    return compare(reference, literal), expressions.Call(function, (ref, expressions.Literal(literal)), None)
+
+
+def _listed(value: Any, type_: ColumnType, name: str) -> pa.Array:
+    if isinstance(value, pa.Array):
+        return value
+    cells = list(value)
+    try:
         try:
-            listed = pa.array(list(value)) if not isinstance(value, pa.Array) else value
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-            raise InvalidArgument(f"filter on {name!r}: {error}") from None
-        found = reference.isin(_typed(listed, column.type, name))
-        return ~found if op == "not in" else found
-    literal = expressions.as_scalar(value)
-    literal = _typed(pa.repeat(literal, 1), column.type, name)[0]
-    compare = {
-        "=": reference.__eq__,
-        "==": reference.__eq__,
-        "!=": reference.__ne__,
-        "<": reference.__lt__,
-        ">": reference.__gt__,
-        "<=": reference.__le__,
-        ">=": reference.__ge__,
-    }
-    return compare[op](literal)
+            return pa.array(cells)
+        except OverflowError:  # Arrow takes integers for int64 unless it is told otherwise
+            return pa.array(cells, type_.arrow)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+        raise InvalidArgument(f"filter on {name!r}: {error}") from None
+
+
+def _literal(value: Any, type_: ColumnType) -> pa.Scalar | None:
+    """A scalar of exactly the column's type; None for values that are not plainly of it."""
+    if type(value) not in _NATIVE.get(type_.name, ()):
+        return None
+    try:
+        return pa.scalar(value, type_.arrow)
+    except (pa.ArrowInvalid, OverflowError):
+        return None
 
 
 def _typed(array: pa.Array, type_: Any, name: str) -> pa.Array:

@@ -18,8 +18,12 @@ import numpy as np
 from kudu_core._ext.pointchanges import Store
 from kudu_core._ext.pointview import RowsetPoints
 from kudu_core.cfile.rows_file import INSERT_TIME_ID, RowsFile
+from kudu_core.cfile.zone import Zone
+from kudu_core.common import values
+from kudu_core.common.intervals import order_number
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.types import ColumnType
 from kudu_core.rowset.changelog import Change, ChangeLog
 from kudu_core.rowset.deltas import DELETE, DeltaView
 from kudu_core.rowset.deltastore import DeltaStore
@@ -31,6 +35,29 @@ if TYPE_CHECKING:
     from kudu_core._ext.rowcodec import Cell
     from kudu_core.cfile.page_cache import PageCache
     from kudu_core.fs.api import FileSystem
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ColumnBounds:
+    """Bounds of the base values of a column: order numbers (``common.intervals``) or bytes."""
+
+    some: bool
+    """Whether any cell is neither null nor NaN."""
+    low: Any
+    high: Any
+    """None where nothing is known."""
+
+    @staticmethod
+    def of(type_: ColumnType, stats: Mapping[str, Any]) -> ColumnBounds | None:
+        try:
+            zone = Zone.from_json(dict(stats))
+        except (KeyError, TypeError, ValueError):
+            return None  # statistics that say nothing rule nothing out
+        low, high = (
+            raw if raw is None or not type_.width else order_number(type_, values.unpack(type_, raw))
+            for raw in (zone.minimum, zone.maximum)
+        )
+        return ColumnBounds(not zone.empty, low, high)
 
 
 class _Base:
@@ -45,6 +72,15 @@ class _Base:
         self._replaced = meta.replaced
         self._file: RowsFile | None = None
         self._opening = threading.Lock()
+        self._stats = meta.columns
+        self._bounds: dict[int, ColumnBounds | None] = {}
+
+    def bounds(self, column_id: int, type_: ColumnType) -> ColumnBounds | None:
+        """What the manifest says of a column, None where it says nothing."""
+        if column_id not in self._bounds:
+            stats = self._stats.get(column_id)
+            self._bounds[column_id] = None if stats is None else ColumnBounds.of(type_, stats)
+        return self._bounds[column_id]
 
     def open(self) -> RowsFile:
         file = self._file
@@ -320,6 +356,17 @@ class DiskRowSet:
         """The rowset as a snapshot sees it; None when no row of it was inserted by then."""
         if self.meta.insert_ts is not None and self.meta.insert_ts > snapshot:
             return None
+        return DiskRowsAt(self, snapshot, self._views(snapshot))
+
+    def bounds(self, column_id: int, type_: ColumnType) -> ColumnBounds | None:
+        """Bounds of a column before any change, by the manifest; None where it has none."""
+        return self.base.bounds(column_id, type_)
+
+    def may_touch(self, column_id: int, snapshot: int) -> bool:
+        """False only if no change that the snapshot sees sets the column.  Opens nothing."""
+        return any(view.touches(column_id) for view in self._views(snapshot))
+
+    def _views(self, snapshot: int) -> tuple[DeltaView, ...]:
         views: list[DeltaView] = []
         for undo in self.undo:
             past = undo.undo_at(snapshot)
@@ -329,7 +376,7 @@ class DiskRowSet:
             later = store.redo_at(snapshot) if isinstance(store, DeltaStore) else store.at(snapshot)
             if later is not None:
                 views.append(later)
-        return DiskRowsAt(self, snapshot, tuple(views))
+        return tuple(views)
 
     def open_all(self, snapshot: int) -> None:
         """Open every file that a scan at the snapshot may need (PROTOCOL R4)."""
@@ -363,6 +410,12 @@ class DiskRowsAt(RowsAt):
         if column_id not in self.file.column_ids:
             return None, True
         return self.file.read(column_id, lower, upper), True
+
+    def base_ranges(self, column_id: int, ranges: np.ndarray) -> ColumnBuffers | None:
+        """Values before changes of several ranges of rows, (m, 2), one after the other."""
+        if column_id not in self.file.column_ids:
+            return None
+        return self.file.read_ranges(column_id, ranges)
 
     def base_cells(self, column_id: int, rows: np.ndarray) -> ColumnBuffers | None:
         if column_id not in self.file.column_ids:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from kudu_core._ext.pointread import Elsewhere
+from kudu_core._ext.pointcolumn import Elsewhere
 from kudu_core._ext.scanread import TooLarge, read
 from kudu_core._ext.selection import Selection
 from kudu_core._ext.status import PageError

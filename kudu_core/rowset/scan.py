@@ -21,6 +21,7 @@ from kudu_core.common.schema import Schema, StoredColumn
 from kudu_core.rowset.diskrowset import DiskRowsAt
 from kudu_core.rowset.filescan import CELLS_SHARE, Chosen, FileScan
 from kudu_core.rowset.memrowset import MemRowsAt
+from kudu_core.rowset.ranges import Candidates, Pruning, choose, pages_of
 from kudu_core.rowset.reading import RowsAt, encoded_keys_of
 
 UNIT_PAGES = 512
@@ -44,6 +45,11 @@ class ScanSpec:
     """Of the batches that are made; None: columns as buffers.  Not of an ordered scan."""
     dictionary: frozenset[int] = frozenset()
     """Columns of a batch that are dictionaries."""
+    pruning: Pruning = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        pruning = Pruning.of(self.schema, self.filter, self.lower, self.upper)
+        object.__setattr__(self, "pruning", pruning)
 
 
 @dataclass(slots=True)
@@ -54,6 +60,11 @@ class ScanCounts:
     rowsets_pruned: int = 0
     pages: int = 0
     pages_pruned: int = 0
+    rows: int = 0
+    rows_by_keys: int = 0
+    """What bounds and key columns alone leave of ``rows``."""
+    rows_wanted: int = 0
+    """What zone maps leave of these."""
     rows_read: int = 0
     rows_selected: int = 0
 
@@ -79,8 +90,9 @@ def scan_rowset(source: RowsAt, spec: ScanSpec, counts: ScanCounts) -> Iterator[
         assert isinstance(source, MemRowsAt)
         yield from _scan_ordinals(source, spec, counts)
         return
-    select = selector(source, spec)
-    for ranges in units(row_ranges(source, spec, counts), spec.batch_rows):
+    found = row_ranges(source, spec, counts)
+    select = selector(source, spec, found.where)
+    for ranges in units(found.ranges, spec.batch_rows):
         counts.rows_read += rows_of(ranges)
         for selected in select(ranges):
             counts.rows_selected += selected.rows
@@ -93,11 +105,11 @@ def by_ordinal(source: RowsAt, spec: ScanSpec) -> bool:
     return isinstance(source, MemRowsAt) and (spec.ordered or bounded)
 
 
-def selector(source: RowsAt, spec: ScanSpec) -> Select:
-    """What evaluates the predicate over units of work and fetches what it selected."""
+def selector(source: RowsAt, spec: ScanSpec, where: Filter | None) -> Select:
+    """What evaluates ``where`` over units of work and fetches what it selected."""
     if not isinstance(source, DiskRowsAt):
         return lambda ranges: list(_select_in_memory(source, spec, ranges))
-    scan = FileScan(source, spec.schema, spec.filter)
+    scan = FileScan(source, spec.schema, where)
 
     def use(chosen: Chosen) -> Selected:
         if spec.arrow is not None and spec.columns:
@@ -108,13 +120,13 @@ def selector(source: RowsAt, spec: ScanSpec) -> Select:
     return lambda ranges: list(scan.pieces(ranges, use))
 
 
-def counter(source: RowsAt, spec: ScanSpec) -> Callable[[np.ndarray], int]:
+def counter(source: RowsAt, spec: ScanSpec, where: Filter | None) -> Callable[[np.ndarray], int]:
     """What counts the rows of a unit of work that pass, reading nothing but what the predicate needs."""
     if not isinstance(source, DiskRowsAt):
         return lambda ranges: sum(selected.rows for selected in _select_in_memory(source, spec, ranges))
-    if spec.filter is None and source.all_live:
+    if where is None and source.all_live:
         return rows_of
-    scan = FileScan(source, spec.schema, spec.filter)
+    scan = FileScan(source, spec.schema, where)
     return lambda ranges: sum(scan.pieces(ranges, lambda chosen: chosen.rows))
 
 
@@ -211,23 +223,20 @@ def to_batch(
 # ---- which rows are read at all ----
 
 
-def row_ranges(source: RowsAt, spec: ScanSpec, counts: ScanCounts) -> np.ndarray:
-    """Half-open ranges of rows that may hold an answer, ascending and apart, (m, 2) int64."""
-    first, last = 0, source.rows
+def row_ranges(source: RowsAt, spec: ScanSpec, counts: ScanCounts) -> Candidates:
+    """The rows that may hold an answer, and what is left to test on them."""
     if isinstance(source, DiskRowsAt):
-        if spec.lower is not None:
-            first = source.file.lower_bound(spec.lower)
-        if spec.upper is not None:
-            last = source.file.lower_bound(spec.upper)
-    if first >= last:
-        return np.empty((0, 2), np.int64)
-    base = first // PAGE_ROWS
-    wanted = _pages_wanted(source, spec, base, (last - 1) // PAGE_ROWS + 1)
-    counts.pages += len(wanted)
-    counts.pages_pruned += int(len(wanted) - wanted.sum())
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], wanted, [False])).astype(np.int8)))
-    ranges: np.ndarray = (base + edges.astype(np.int64).reshape(-1, 2)) * PAGE_ROWS
-    return ranges.clip(first, last)
+        found = choose(source, spec.pruning, spec.filter)
+        pages = -(-source.rows // PAGE_ROWS)
+        counts.pages += pages
+        counts.pages_pruned += pages - pages_of(found.ranges)
+    else:
+        whole = np.array([[0, source.rows]], np.int64)[: source.rows > 0]
+        found = Candidates(whole, source.rows, spec.filter)
+    counts.rows += source.rows
+    counts.rows_by_keys += found.by_keys
+    counts.rows_wanted += rows_of(found.ranges)
+    return found
 
 
 def rows_of(ranges: np.ndarray) -> int:
@@ -265,22 +274,6 @@ def units(ranges: np.ndarray, batch_rows: int) -> Iterator[np.ndarray]:
                 unit = np.concatenate([unit, np.array([[lower, cut]], np.int64)])
                 lower = cut
         yield unit
-
-
-def _pages_wanted(source: RowsAt, spec: ScanSpec, first: int, last: int) -> np.ndarray:
-    """Which of the pages ``[first, last)`` the zone maps do not rule out, (n,) bool.
-
-    A column that any visible change touches rules out nothing (PROTOCOL N15).
-    """
-    wanted = np.ones(last - first, bool)
-    if spec.filter is None or not isinstance(source, DiskRowsAt):
-        return wanted
-    for term in spec.filter.terms:
-        if term.column_id in source.file.column_ids and not source.touches(term.column_id):
-            zones = source.file.zones(term.column_id)
-            for page in np.flatnonzero(wanted).tolist():
-                wanted[page] = zones[first + page].may_match(term)
-    return wanted
 
 
 def _scan_ordinals(source: MemRowsAt, spec: ScanSpec, counts: ScanCounts) -> Iterator[Selected]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -26,6 +27,7 @@ from kudu_core.rowset.scan import (
     by_ordinal,
     counter,
     row_ranges,
+    rows_of,
     scan_rowset,
     selector,
     to_batch,
@@ -42,6 +44,9 @@ T = TypeVar("T")
 REFRESH_TRIES = 3
 
 _FEW_ROWS = 1 << 10
+_ROWS_FOR_THREADS = 1 << 14
+"""A scan of fewer rows is done sooner than a thread has begun."""
+
 _BATCH_ROWS = 1 << 16
 _UNIT_ROWS = 1 << 18
 """Rows that a thread reads at once, where batches are not asked to be small."""
@@ -106,6 +111,12 @@ class Explained:
     rowsets_pruned: int
     pages: int
     pages_pruned: int
+    rows: int
+    """In the rowsets that are read."""
+    rows_by_keys: int
+    """What bounds and a search in the key columns leave of them."""
+    rows_wanted: int
+    """What zone maps leave of these."""
     columns: list[str]
     predicate: str
     pruning_terms: list[str] = field(default_factory=list)
@@ -120,6 +131,7 @@ class Explained:
                 f"  tablets   {self.tablets - self.tablets_pruned} of {self.tablets} read",
                 f"  rowsets   {self.rowsets - self.rowsets_pruned} of {self.rowsets} read",
                 f"  pages     {self.pages - self.pages_pruned} of {self.pages} read (per column)",
+                f"  rows      {self.rows_wanted} of {self.rows} looked at; keys leave {self.rows_by_keys}",
             )
         )
 
@@ -136,6 +148,7 @@ class Scan:
         self._plan = plan
         self._snapshot = snapshot
         self._owner = owner
+        self._spec = plan.spec()
         pins = engine().pins
         pins.pin(snapshot)
         self._release = weakref.finalize(self, pins.unpin, snapshot)
@@ -216,7 +229,7 @@ class Scan:
     def count(self) -> int:
         """How many rows the scan has, reading only what the predicate and deletions need."""
         counts = ScanCounts()
-        spec = self._plan.spec()
+        spec = self._spec
         bare = ScanSpec(
             spec.schema, (), spec.filter, spec.lower, spec.upper, False, _UNIT_ROWS
         )
@@ -237,7 +250,7 @@ class Scan:
         """What would be read and what is pruned at each level, without reading rows."""
         counts = ScanCounts()
         engine = self._engine()
-        spec = self._plan.spec()
+        spec = self._spec
         tablets = self._tablets(engine)
         for source in self._sources(counts):
             row_ranges(source, spec, counts)
@@ -250,6 +263,9 @@ class Scan:
             rowsets_pruned=counts.rowsets_pruned,
             pages=counts.pages,
             pages_pruned=counts.pages_pruned,
+            rows=counts.rows,
+            rows_by_keys=counts.rows_by_keys,
+            rows_wanted=counts.rows_wanted,
             columns=[c.name for c in self._plan.columns],
             predicate="(none)" if where is None else str(where.expression),
             pruning_terms=[] if where is None else [str(t) for t in where.terms],
@@ -281,6 +297,7 @@ class Scan:
 
     def _capture(self, engine: Engine, counts: ScanCounts) -> list[RowsAt]:
         plan = self._plan
+        pruning = self._spec.pruning
         sources: list[RowsAt] = []
         for tablet in self._tablets(engine):
             for store in tablet.view.stores:
@@ -290,7 +307,7 @@ class Scan:
                         sources.append(store.at(self._snapshot))
                     continue
                 counts.rowsets += 1
-                if not overlaps(store, plan):
+                if not overlaps(store, plan) or not pruning.rowset_may_match(store, self._snapshot):
                     counts.rowsets_pruned += 1
                     continue
                 store.open_all(self._snapshot)
@@ -303,7 +320,7 @@ class Scan:
 
     def _selected(self) -> Iterator[Selected]:
         counts = ScanCounts()
-        spec = self._plan.spec()
+        spec = self._spec
         sources = self._sources(counts)
         if self._plan.ordered:
             runs = [
@@ -323,7 +340,7 @@ class Scan:
         sources: list[RowsAt],
         spec: ScanSpec,
         counts: ScanCounts,
-        worker: Callable[[RowsAt, ScanSpec], Callable[[np.ndarray], T]],
+        worker: Callable[[RowsAt, ScanSpec, Filter | None], Callable[[np.ndarray], T]],
     ) -> Iterator[T]:
         """Units of work on the pool's threads, a bounded number ahead, in a fixed order."""
         pool = self._engine().pool
@@ -331,17 +348,26 @@ class Scan:
         def work() -> Iterator[tuple[Callable[[np.ndarray], T], np.ndarray]]:
             for source in sources:
                 if not by_ordinal(source, spec):
-                    act = worker(source, spec)
-                    for unit in units(row_ranges(source, spec, counts), spec.batch_rows):
+                    found = row_ranges(source, spec, counts)
+                    act = worker(source, spec, found.where)
+                    for unit in units(found.ranges, spec.batch_rows):
                         yield act, unit
 
         def run(unit: tuple[Callable[[np.ndarray], T], np.ndarray]) -> T:
             return unit[0](unit[1])
 
-        if pool.threads == 1 or self._plan.limit is not None:
-            yield from map(run, work())
+        left = work()
+        few: list[tuple[Callable[[np.ndarray], T], np.ndarray]] = []
+        rows = 0
+        for unit in left:
+            few.append(unit)
+            rows += rows_of(unit[1])
+            if rows > _ROWS_FOR_THREADS:
+                break
+        if pool.threads == 1 or self._plan.limit is not None or rows <= _ROWS_FOR_THREADS:
+            yield from map(run, chain(few, left))
         else:
-            yield from pool.map(run, work())
+            yield from pool.map(run, chain(few, left))
 
 
 def prune_tablets(

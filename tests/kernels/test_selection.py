@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kudu_core._ext.pointread import Elsewhere
+from kudu_core._ext.pointcolumn import Elsewhere
 from kudu_core._ext.selection import CellSet, ScanColumn, ScanFile, Selection
 from kudu_core._ext.status import PageError
 from tests.kernels.test_blocks_hostile import damage

@@ -55,3 +55,29 @@ def test_binary_zone_agrees_with_oracle(seed: int) -> None:
             for _ in range(rows)
         ]
         assert zones.zone_binary(*packed(cells)) == oracle.binary(cells)
+
+
+def test_bounds_of_strings_meet_intervals_as_the_oracle_says(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    letters = (b"\0", b"a", b"b", b"\xff")
+
+    def some() -> bytes:
+        return b"".join(letters[i] for i in rng.integers(0, 4, int(rng.integers(0, 5))))
+
+    bounds = [sorted((some(), some())) for _ in range(200)]
+    open_ended = (rng.random(200) < 0.1).astype(np.uint8)
+    raw = [
+        np.array([list(bytes((len(one),)) + one.ljust(8, b"\0")) for one in ends], np.uint8)
+        for ends in zip(*bounds, strict=True)
+    ]
+    for _ in range(50):
+        first, beyond = some(), None if rng.random() < 0.2 else some()
+        found = zones.strings_meet(*raw, open_ended, first, beyond)
+        for (low, high), is_open, met in zip(bounds, open_ended.tolist(), found.tolist(), strict=True):
+            assert met == oracle.strings_meet(low, None if is_open else high, first, beyond)
+    for damaged in (np.full_like(raw[0], 255), raw[0][:10]):  # lengths beyond the row; fewer rows
+        if len(damaged) < 200:
+            with pytest.raises(ValueError):
+                zones.strings_meet(damaged, raw[1], open_ended, b"", None)
+        else:
+            assert len(zones.strings_meet(damaged, damaged, open_ended, b"a", b"b")) == 200

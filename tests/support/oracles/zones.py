@@ -18,3 +18,8 @@ def fixed(cells: list[Any]) -> tuple[Any, Any, int, int]:
 def binary(cells: list[bytes | None]) -> tuple[bytes | None, bytes | None, int]:
     present = [c for c in cells if c is not None]
     return min(present, default=None), max(present, default=None), len(cells) - len(present)
+
+
+def strings_meet(low: bytes, high: bytes | None, first: bytes, beyond: bytes | None) -> bool:
+    """Whether bounds may enclose a string of the interval [first, beyond)."""
+    return (high is None or high >= first) and (beyond is None or low < beyond)

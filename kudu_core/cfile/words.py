@@ -1,0 +1,51 @@
+"""The sorted dictionary of a column, to find codes in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from kudu_core._ext import keys as key_kernel
+from kudu_core.common.types import KIND_BINARY
+
+if TYPE_CHECKING:
+    from kudu_core.common.intervals import Intervals
+    from kudu_core.common.rowblock import ColumnBuffers
+
+    I64 = npt.NDArray[np.int64]
+    U64 = npt.NDArray[np.uint64]
+
+
+class Words:
+    """Immutable."""
+
+    def __init__(self, dictionary: ColumnBuffers) -> None:
+        assert dictionary.offsets is not None
+        self.data = dictionary.values
+        self.offsets = dictionary.offsets.astype(np.int64)
+
+    def below(self, words: Sequence[bytes]) -> I64:
+        """How many words of the dictionary are below each."""
+        probe = np.frombuffer(b"".join(words) or b"\0", np.uint8)
+        ends = np.cumsum([0, *map(len, words)], dtype=np.int64)
+        found: I64 = key_kernel.lower_bound(self.data, self.offsets, probe, ends)
+        return found
+
+    def spans(self, wanted: Intervals) -> U64:
+        """Intervals of words as intervals of codes, (n, 2), both ends included."""
+        assert wanted.type.kind == KIND_BINARY
+        pairs = wanted.pairs
+        if not pairs:
+            return np.empty((0, 2), np.uint64)
+        first = self.below([low for low, _ in pairs])
+        ends = self.below([high for _, high in pairs if high is not None])
+        if pairs[-1][1] is None:
+            ends = np.append(ends, len(self))
+        some = first < ends
+        return np.stack([first[some], ends[some] - 1], axis=1).astype(np.uint64)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1

@@ -1,0 +1,69 @@
+"""The zone maps of all pages of a column at once: bounds as arrays, asked in one step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kudu_core._ext import zones
+from kudu_core.cfile.specs import ZONE_HIGH_OPEN, ZONE_PRESENT
+from kudu_core.common.intervals import Intervals, order_numbers
+from kudu_core.common.types import ColumnType
+
+if TYPE_CHECKING:
+    from kudu_core.cfile.words import Words
+
+    U64 = npt.NDArray[np.uint64]
+    Mask = npt.NDArray[np.bool_]
+
+
+class ZoneTable:
+    """Immutable.  Bounds are order numbers, codes of a sorted dictionary, or up to 32 bytes of a string."""
+
+    def __init__(
+        self, type_: ColumnType, words: Words | None, index: Any, rows: npt.NDArray[np.int64]
+    ) -> None:
+        """``index``: the page index (``ColumnPages.index``); ``rows`` of each page."""
+        self._type = type_
+        self._words = words
+        self._nulls = index["nulls"].astype(np.int64)
+        self._rows = rows
+        self._some: Mask = (index["flags"] & ZONE_PRESENT) != 0
+        low, high = np.ascontiguousarray(index["low"]), np.ascontiguousarray(index["high"])
+        self._strings: tuple[Any, Any, Any] | None = None
+        if words is not None:
+            self._low, self._high = low.view("<u4").reshape(-1), high.view("<u4").reshape(-1)
+        elif type_.width:
+            self._low, self._high = (order_numbers(type_, raw.reshape(-1)) for raw in (low, high))
+        else:
+            self._strings = low, high, (index["flags"] & ZONE_HIGH_OPEN).astype(np.uint8)
+
+    def may_hold(self, wanted: Intervals) -> Mask:
+        """Which pages may have a cell in one of the intervals, (n,) bool."""
+        if self._strings is not None:
+            found: Mask = np.zeros(len(self._some), np.bool_)
+            for low, high in wanted.pairs:
+                found |= zones.strings_meet(*self._strings, low, high).view(np.bool_)
+            return found & self._some
+        spans = wanted.numbers() if self._words is None else self._words.spans(wanted)
+        return self._some & _meet(self._low, self._high, spans)
+
+    def may_be_null(self, null: bool) -> Mask:
+        """Which pages have a null cell; or (false) one that is not."""
+        found: Mask = self._nulls > 0 if null else self._nulls < self._rows
+        return found
+
+
+def _meet(low: Any, high: Any, spans: U64) -> Mask:
+    """Which of the bounds [low, high] meet one of the ascending spans, both ends included."""
+    if not len(spans):
+        return np.zeros(len(low), np.bool_)
+    if len(spans) == 1:
+        one: Mask = (low <= spans[0, 1]) & (high >= spans[0, 0])
+        return one
+    first = np.searchsorted(spans[:, 1], low)
+    begins = spans[np.minimum(first, len(spans) - 1), 0]
+    met: Mask = (first < len(spans)) & (begins <= high)
+    return met

@@ -1,0 +1,178 @@
+"""Which rows of a rowset a scan touches at all.
+
+Three things rule rows out before anything is decoded: the statistics of the whole rowset, a search in
+the key columns (which gives exactly the rows that satisfy the terms on them), and the zone maps of
+pages.  Key columns never change, so what they say holds under any changes; what is said of another column
+holds only where no visible change touches it (PROTOCOL N15).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kudu_core._ext.status import PageError
+from kudu_core.cfile.rows_file import PAGE_ROWS
+from kudu_core.common import keybounds
+from kudu_core.common.intervals import Intervals
+from kudu_core.common.predicates import Filter
+from kudu_core.common.schema import Schema
+from kudu_core.common.terms import Term
+from kudu_core.rowset.diskrowset import DiskRowsAt, DiskRowSet
+
+if TYPE_CHECKING:
+    from kudu_core.cfile.rows_file import RowsFile
+
+LEAST_RUN = 64
+"""Rows that a value of a skipped key column must have on average, or the search costs more than it saves."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pruning:
+    """What a scan's predicate and bounds say about rows, in the form in which rowsets are asked."""
+
+    keys: tuple[Intervals | None, ...]
+    """Of each key column."""
+    key_ids: frozenset[int]
+    columns: dict[int, Intervals]
+    """By column id, key columns too."""
+    nulls: tuple[Term, ...]
+    """Terms "is_null" and "not_null"."""
+    lower: bytes | None
+    upper: bytes | None
+    """Encoded keys, half-open; None where ``keys`` says as much."""
+    rest: Filter | None
+    """What is left to test on rows that were found by ``keys``."""
+
+    @staticmethod
+    def of(schema: Schema, where: Filter | None, lower: bytes | None, upper: bytes | None) -> Pruning:
+        by_column: dict[int, list[Term]] = {}
+        for term in () if where is None else where.terms:
+            by_column.setdefault(term.column_id, []).append(term)
+        columns = {}
+        for column_id, terms in by_column.items():
+            found = Intervals.of(terms[0].type, terms)
+            if found is not None:
+                columns[column_id] = found
+        rest = where
+        if where is not None:
+            for condition in where.conditions:
+                column_id = condition.column_id
+                if column_id in schema.key_ids:  # these the search is to meet exactly
+                    exact = Intervals.of_set(condition.type, condition.passing)
+                    columns[column_id] = columns[column_id] & exact if column_id in columns else exact
+            rest = where.beyond(schema.key_ids)
+            implied = keybounds.key_bounds(schema, where.terms)
+            lower = None if lower == implied[0] else lower
+            upper = None if upper == implied[1] else upper
+        keys = tuple(columns.get(column_id) for column_id in schema.key_ids)
+        nulls = tuple(t for terms in by_column.values() for t in terms if t.op in ("is_null", "not_null"))
+        return Pruning(keys, frozenset(schema.key_ids), columns, nulls, lower, upper, rest)
+
+    def rowset_may_match(self, rowset: DiskRowSet, snapshot: int) -> bool:
+        """Whether the statistics in the manifest leave any row of the rowset."""
+        for column_id, wanted in self.columns.items():
+            bounds = rowset.bounds(column_id, wanted.type)
+            if bounds is None or (bounds.some and wanted.meet(bounds.low, bounds.high)):
+                continue
+            if column_id in self.key_ids or not rowset.may_touch(column_id, snapshot):
+                return False
+        return True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """Rows of a rowset that may hold an answer."""
+
+    ranges: np.ndarray
+    """(m, 2) int64, half-open, ascending and apart."""
+    by_keys: int
+    """Rows that the key columns alone leave."""
+    where: Filter | None
+    """What is left to test on them."""
+
+
+def choose(source: DiskRowsAt, pruning: Pruning, where: Filter | None) -> Candidates:
+    """The rows of a rowset that keys and zone maps leave for a predicate."""
+    file = source.file
+    first = 0 if pruning.lower is None else file.lower_bound(pruning.lower)
+    last = source.rows if pruning.upper is None else file.lower_bound(pruning.upper)
+    found = None
+    if first < last and any(one is not None for one in pruning.keys):
+        found = _search(file, pruning, first, last)
+    ranges, complete = found or (np.array([[first, last]], np.int64)[: first < last], False)
+    by_keys = int((ranges[:, 1] - ranges[:, 0]).sum())
+    if len(ranges):
+        ranges = _without_pages(ranges, _pages_wanted(source, pruning, searched=complete))
+    return Candidates(ranges, by_keys, pruning.rest if complete else where)
+
+
+def _search(file: RowsFile, pruning: Pruning, first: int, last: int) -> tuple[np.ndarray, bool] | None:
+    """Rows of [first, last) by a search in the key columns, and whether exactly these satisfy the terms."""
+    try:
+        search = file.search
+        if search is not None:
+            ranges, stop = search.ranges(first, last, pruning.keys, LEAST_RUN)
+            return ranges, stop is None
+    except (PageError, ValueError):
+        pass  # damage: whoever reads the pages says which
+    return None
+
+
+def _pages_wanted(source: DiskRowsAt, pruning: Pruning, *, searched: bool) -> np.ndarray | None:
+    """Which pages the zone maps do not rule out, (n,) bool; None: all of them.
+
+    ``searched``: what the key columns say is done with.
+    """
+    file, wanted = source.file, None
+    for column_id, intervals in pruning.columns.items():
+        if column_id not in file.column_ids:
+            continue
+        is_key = column_id in file.key_ids
+        if searched if is_key else source.touches(column_id):
+            continue
+        found = file.zone_table(column_id).may_hold(intervals)
+        wanted = found if wanted is None else wanted & found
+    for term in pruning.nulls:
+        if term.column_id in file.column_ids and not source.touches(term.column_id):
+            found = file.zone_table(term.column_id).may_be_null(term.op == "is_null")
+            wanted = found if wanted is None else wanted & found
+    return None if wanted is None or wanted.all() else wanted
+
+
+def _without_pages(ranges: np.ndarray, wanted: np.ndarray | None) -> np.ndarray:
+    """What of the ranges lies in wanted pages."""
+    if wanted is None:
+        return ranges
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], wanted, [False])).astype(np.int8)))
+    return intersection(ranges, edges.reshape(-1, 2) * PAGE_ROWS)
+
+
+def intersection(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """What two lists of ranges, each ascending and apart, have in common."""
+    begin = np.searchsorted(other[:, 1], one[:, 0], "right")
+    count = np.maximum(np.searchsorted(other[:, 0], one[:, 1], "left") - begin, 0)
+    mine = np.repeat(np.arange(len(one)), count)
+    theirs = np.arange(len(mine)) + np.repeat(begin - (np.cumsum(count) - count), count)
+    lower = np.maximum(one[mine, 0], other[theirs, 0])
+    upper = np.minimum(one[mine, 1], other[theirs, 1])
+    return np.stack([lower, upper], axis=1)
+
+
+def pages_of(ranges: np.ndarray) -> int:
+    """How many pages hold rows of the ranges."""
+    if not len(ranges):
+        return 0
+    first, last = ranges[:, 0] // PAGE_ROWS, (ranges[:, 1] - 1) // PAGE_ROWS
+    again = int((first[1:] == last[:-1]).sum())
+    return int((last - first + 1).sum()) - again
+
+
+def each_row(ranges: np.ndarray) -> np.ndarray:
+    """The rows of the ranges one by one, (n,) int64."""
+    lengths = ranges[:, 1] - ranges[:, 0]
+    ends = np.cumsum(lengths)
+    rows: np.ndarray = np.arange(int(ends[-1])) + np.repeat(ranges[:, 0] - (ends - lengths), lengths)
+    return rows
