@@ -6,7 +6,7 @@ predicates); with encoded bytes both are shorter than with values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kudu_core._ext.status import PageError
@@ -18,6 +18,12 @@ from kudu_core.common.types import KIND_BINARY, ColumnType
 Bounds = tuple[bytes | None, bytes | None]
 """Half-open: first encoded key, first beyond; None = open.  ``NOTHING`` and its like are empty."""
 
+_End = tuple[Any, bool]
+"""A physical value, and whether it belongs to the interval."""
+
+Ends = tuple[_End | None, _End | None]
+"""Of an interval of one column; None = open."""
+
 NOTHING: Bounds = (b"", b"")
 
 
@@ -26,14 +32,20 @@ def key_bounds(schema: Schema, terms: Iterable[Term]) -> Bounds:
     return bounds_of(schema.key_codec, schema.key_ids, terms)
 
 
-def bounds_of(codec: KeyCodec, column_ids: Sequence[int], terms: Iterable[Term]) -> Bounds:
-    """As ``key_bounds``, for keys of any columns."""
+def bounds_of(
+    codec: KeyCodec,
+    column_ids: Sequence[int],
+    terms: Iterable[Term],
+    more: Mapping[int, Ends] | None = None,
+) -> Bounds:
+    """As ``key_bounds``, for keys of any columns; ``more`` is known of some of them."""
     by_column: dict[int, list[Term]] = {}
     for term in terms:
         by_column.setdefault(term.column_id, []).append(term)
     equal: list[Any] = []
     for place, column_id in enumerate(column_ids):
-        low, high = _interval(by_column.get(column_id, ()), codec.types[place])
+        known = None if more is None else more.get(column_id)
+        low, high = _interval(by_column.get(column_id, ()), codec.types[place], known)
         if low is not None and high is not None:
             if low[0] > high[0] or (low[0] == high[0] and not (low[1] and high[1])):
                 return NOTHING
@@ -73,6 +85,29 @@ def equal_prefix(codec: KeyCodec, bounds: Bounds) -> list[Any]:
     return []
 
 
+def lifted(codec: KeyCodec, column_ids: Sequence[int], bounds: Bounds) -> dict[int, Ends]:
+    """What bounds of whole keys say of single columns: those that all keys share, and the next one."""
+    shared = equal_prefix(codec, bounds)
+    found: dict[int, Ends] = {
+        column_id: ((cell, True), (cell, True)) for column_id, cell in zip(column_ids, shared, strict=False)
+    }
+    place = len(shared)
+    if place == len(column_ids):
+        return found
+    low = high = None
+    lower, upper = bounds
+    if lower is not None:
+        cells, _ = codec.split(lower)
+        if len(cells) > place:
+            low = cells[place], True
+    if upper is not None:
+        cells, ends = codec.split(upper)
+        if len(cells) > place and cells[:place] == shared:
+            high = cells[place], ends[place] < len(upper)
+    found[column_ids[place]] = low, high
+    return found
+
+
 def _next_cells(codec: KeyCodec, head: bytes, count: int) -> bytes | None:
     """The smallest encoding that whole cells after these ``count`` ones can have; None: there is none."""
     if codec.types[count - 1].kind != KIND_BINARY:
@@ -103,14 +138,10 @@ def projected(codec: KeyCodec, columns: KeyCodec, bounds: Bounds) -> Bounds:
     return low, high
 
 
-_End = tuple[Any, bool]
-"""A physical value, and whether it belongs to the interval."""
-
-
-def _interval(terms: Iterable[Term], type_: ColumnType) -> tuple[_End | None, _End | None]:
-    """What all terms on one column leave of it, NULLs aside."""
-    lows: list[_End] = []
-    highs: list[_End] = []
+def _interval(terms: Iterable[Term], type_: ColumnType, more: Ends | None = None) -> Ends:
+    """What all terms on one column, and ``more``, leave of it, NULLs aside."""
+    lows: list[_End] = [] if more is None or more[0] is None else [more[0]]
+    highs: list[_End] = [] if more is None or more[1] is None else [more[1]]
     for term in terms:
         if term.op in ("is_null", "not_null"):
             continue

@@ -355,7 +355,8 @@ class PartitionSchema:
         codec = self._range_codec
         if codec is None:
             return [0]
-        wanted = keybounds.bounds_of(codec, self.range_ids, terms)
+        known = keybounds.lifted(self._key_codec, self._key_ids, bounds)
+        wanted = keybounds.bounds_of(codec, self.range_ids, terms, known)
         if self._key_ids[: len(self.range_ids)] == self.range_ids:
             wanted = keybounds.intersect(wanted, keybounds.projected(self._key_codec, codec, bounds))
         if keybounds.is_empty(wanted):

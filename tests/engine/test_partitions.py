@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kudu_core.common.conform import conform
-from kudu_core.common.keys import encode_prefix
+from kudu_core.common.keys import encode_keys, encode_prefix
 from kudu_core.common.partitions import HashPartition, PartitionSchema, RangePartition
 from kudu_core.common.predicates import compile_where
 from kudu_core.common.rowblock import RowBlock
@@ -234,6 +234,27 @@ def test_key_ranges_prune_too() -> None:
 
 
 HOSTS, DAYS, NUMBERS = st.sampled_from("abcd"), st.integers(0, 40), st.integers(0, 6)
+KEY = st.tuples(HOSTS, DAYS, NUMBERS)
+
+
+def test_key_ranges_prune_a_range_of_a_later_column() -> None:
+    by_day = PartitionSchema.make(
+        SCHEMA, [HashPartition("host", 4), RangePartition("day", [(i, i + 10) for i in range(0, 40, 10)])]
+    )
+
+    def bounds(lower: Any, upper: Any) -> list[int]:
+        encoded = tuple(None if b is None else encode_prefix(SCHEMA, b) for b in (lower, upper))
+        return by_day.prune((), *encoded)
+
+    assert len(bounds(("a", 12), ("a", 18))) == 1
+    assert len(bounds(("a", 12), ("a", 20))) == 1, "up to the end of a range"
+    assert len(bounds(("a", 12), ("a", 20, 1))) == 2
+    assert len(bounds(("a", 12), ("a\0",))) == 3, "the rest of a host"
+    assert len(bounds(("a",), ("a", 20))) == 2
+    assert len(bounds(("a", 12), ("b", 1))) == 16, "two hosts: any day"
+    assert len(bounds(("a", 12, 3), ("a", 12, 4))) == 1
+
+
 COMPARISONS = ["__eq__", "__lt__", "__le__", "__gt__", "__ge__"]
 
 
@@ -268,6 +289,17 @@ def test_no_partition_with_a_match_is_pruned(where: pc.Expression) -> None:
     routes = BOTH.route(_keys(*EVERY))
     needed = set(routes[mask].tolist()) - {-1}
     assert needed <= set(kept), where
+
+
+@settings(max_examples=200, deadline=None)
+@given(KEY, KEY, st.integers(1, 3), st.integers(1, 3))
+def test_no_partition_with_a_key_between_is_pruned(one: Any, other: Any, first: int, second: int) -> None:
+    keys = sorted((one, other))
+    lower, upper = (encode_prefix(SCHEMA, k[:n]) for k, n in zip(keys, (first, second), strict=True))
+    kept = set(BOTH.prune((), lower, upper))
+    block = _keys(*EVERY)
+    inside = [lower <= key < upper for key in encode_keys(SCHEMA, block)]
+    assert set(BOTH.route(block)[inside].tolist()) - {-1} <= kept
 
 
 def test_dates_and_times_partition() -> None:
