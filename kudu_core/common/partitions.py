@@ -307,6 +307,8 @@ class PartitionSchema:
         ``lower`` and ``upper`` are encoded bounds of whole keys, half-open.  Dropped ranges count
         only with ``dropped``: a snapshot from before may need them.
         """
+        if not self.hashes and not self.range_ids:
+            return [] if keybounds.is_empty((lower, upper)) else [0]
         terms = tuple(terms)
         bounds = keybounds.intersect(
             (lower, upper), keybounds.bounds_of(self._key_codec, self._key_ids, terms)

@@ -362,9 +362,10 @@ class Scan:
         for unit in left:
             few.append(unit)
             rows += rows_of(unit[1])
-            if rows > _ROWS_FOR_THREADS:
+            if rows > _ROWS_FOR_THREADS and len(few) > 1:
                 break
-        if pool.threads == 1 or self._plan.limit is not None or rows <= _ROWS_FOR_THREADS:
+        alone = pool.threads == 1 or len(few) < 2 or rows <= _ROWS_FOR_THREADS
+        if alone or self._plan.limit is not None:
             yield from map(run, chain(few, left))
         else:
             yield from pool.map(run, chain(few, left))

@@ -203,6 +203,27 @@ def test_filter_lists_mean_what_pyarrow_says(where: Any) -> None:
     assert np.flatnonzero(found.mask(BATCH)).tolist() == _selected(BATCH, pq.filters_to_expression(where))
 
 
+MORE_LISTS: list[Any] = [
+    [("s", "in", ["x", None])],
+    [("u", "in", [2**64 - 1, 1])],
+    [[("i", "=", 1)], [("i", "in", [2, 3])], [("i", "==", 4)]],
+    [("d", ">", dt.date(2024, 1, 1)), ("t", "<=", dt.datetime(2024, 1, 1, tzinfo=dt.UTC))],
+    [("y", ">=", b"a"), ("g", "<", 0.1), ("f", "=", None)],
+    ("i", ">", 2.5),
+]
+
+
+@pytest.mark.parametrize("where", [*LISTS, *MORE_LISTS], ids=str)
+def test_filter_lists_become_the_tree_of_their_expression(where: Any) -> None:
+    found = compile_where(where, SCHEMA)
+    assert found is not None
+    spelled = compile_where(found.expression, SCHEMA)
+    assert spelled is not None
+    assert (found.terms, found.columns) == (spelled.terms, spelled.columns)
+    assert found.conditions == spelled.conditions
+    assert str(found.rest) == str(spelled.rest)
+
+
 def test_values_of_filter_lists_take_the_columns_type() -> None:
     # As an expression this is an error of Arrow's: an int64 literal needs 19 digits before the point.
     found = compile_where([("m", ">", 1), ("g", "in", [0.5, 2])], SCHEMA)

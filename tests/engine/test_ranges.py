@@ -255,7 +255,7 @@ KEYS: dict[str, tuple[pa.DataType, Any]] = {
     "int32": (pa.int32(), lambda rng, n: rng.integers(-(2**31), 2**31, n)),
     "uint64": (pa.uint64(), lambda rng, n: rng.integers(0, 2**64 - 1, n, np.uint64)),
     "date": (pa.date32(), lambda rng, n: rng.integers(0, 40, n).astype("i4")),
-    "decimal": (pa.decimal128(9, 2), lambda rng, n: [decimal.Decimal(int(v)) for v in rng.integers(-9, 9, n)]),
+    "decimal": (pa.decimal128(9, 2), lambda rng, n: [decimal.Decimal(v) for v in rng.bytes(n)]),
     "word": (pa.string(), lambda rng, n: [f"w{v}" for v in rng.integers(0, 12, n)]),
     "bytes": (pa.binary(), lambda rng, n: [bytes([v % 3, 0, v]) for v in rng.integers(0, 30, n).tolist()]),
     "text": (pa.string(), lambda rng, n: [f"{v:x}" * 5 for v in rng.integers(0, 2**60, n).tolist()]),
@@ -373,10 +373,11 @@ def test_files_of_pruned_rowsets_are_not_opened(make: Make, path: Path) -> None:
 def test_a_scan_of_few_rows_starts_no_thread(make: Make) -> None:
     table = make(rows_of_hosts(8, 10_000).schema, ("host", "ts"), ingest_threshold_rows=1000, scan_threads=2)
     table.insert(rows_of_hosts(8, 10_000))
+    table.flush()
     pool = table._engine.pool
     had = len(pool._workers)
     assert table.scan(where=[("ts", "<", 1000)]).to_table().num_rows == 800
     assert table.scan(where=[("host", "=", "host 003")]).to_table().num_rows == 10_000
     assert len(pool._workers) == had
-    assert table.scan().to_table().num_rows == 80_000
+    assert table.scan(batch_rows=20_000).to_table().num_rows == 80_000
     assert len(pool._workers) == 2
