@@ -9,7 +9,6 @@ holds only where no visible change touches it (PROTOCOL N15).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,11 +21,8 @@ from kudu_core.common.schema import Schema
 from kudu_core.common.terms import Term
 from kudu_core.rowset.diskrowset import DiskRowsAt, DiskRowSet
 
-if TYPE_CHECKING:
-    from kudu_core.cfile.rows_file import RowsFile
-
-LEAST_RUN = 64
-"""Rows that a value of a skipped key column must have on average, or the search costs more than it saves."""
+LEAST_RUN = 100
+"""Rows that each step of a walk must pass on average (a value takes two), or testing all rows is faster."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +38,9 @@ class Pruning:
     """Terms "is_null" and "not_null"."""
     lower: bytes | None
     upper: bytes | None
-    """Encoded keys, half-open; None where ``keys`` says as much."""
+    """Encoded keys, half-open; None: open."""
+    implied: tuple[bool, bool]
+    """Which of the two say no more than ``keys``."""
     rest: Filter | None
     """What is left to test on rows that were found by ``keys``."""
 
@@ -64,12 +62,11 @@ class Pruning:
                     exact = Intervals.of_set(condition.type, condition.passing)
                     columns[column_id] = columns[column_id] & exact if column_id in columns else exact
             rest = where.beyond(schema.key_ids)
-            implied = keybounds.key_bounds(schema, where.terms)
-            lower = None if lower == implied[0] else lower
-            upper = None if upper == implied[1] else upper
         keys = tuple(columns.get(column_id) for column_id in schema.key_ids)
         nulls = tuple(t for terms in by_column.values() for t in terms if t.op in ("is_null", "not_null"))
-        return Pruning(keys, frozenset(schema.key_ids), columns, nulls, lower, upper, rest)
+        known = keybounds.key_bounds(schema, () if where is None else where.terms)
+        implied = lower == known[0], upper == known[1]
+        return Pruning(keys, frozenset(schema.key_ids), columns, nulls, lower, upper, implied, rest)
 
     def rowset_may_match(self, rowset: DiskRowSet, snapshot: int) -> bool:
         """Whether the statistics in the manifest leave any row of the rowset."""
@@ -96,24 +93,34 @@ class Candidates:
 
 def choose(source: DiskRowsAt, pruning: Pruning, where: Filter | None) -> Candidates:
     """The rows of a rowset that keys and zone maps leave for a predicate."""
-    file = source.file
-    first = 0 if pruning.lower is None else file.lower_bound(pruning.lower)
-    last = source.rows if pruning.upper is None else file.lower_bound(pruning.upper)
     found = None
-    if first < last and any(one is not None for one in pruning.keys):
-        found = _search(file, pruning, first, last)
-    ranges, complete = found or (np.array([[first, last]], np.int64)[: first < last], False)
+    if any(one is not None for one in pruning.keys):
+        found = _search(source, pruning)
+    ranges, complete = (_between(source, pruning, (False, False)), False) if found is None else found
     by_keys = int((ranges[:, 1] - ranges[:, 0]).sum())
     if len(ranges):
         ranges = _without_pages(ranges, _pages_wanted(source, pruning, searched=complete))
     return Candidates(ranges, by_keys, pruning.rest if complete else where)
 
 
-def _search(file: RowsFile, pruning: Pruning, first: int, last: int) -> tuple[np.ndarray, bool] | None:
-    """Rows of [first, last) by a search in the key columns, and whether exactly these satisfy the terms."""
+def _between(source: DiskRowsAt, pruning: Pruning, implied: tuple[bool, bool]) -> np.ndarray:
+    """The rows between the bounds, but for those that are implied, (0 or 1, 2)."""
+    lower = None if implied[0] else pruning.lower
+    upper = None if implied[1] else pruning.upper
+    first = 0 if lower is None else source.file.lower_bound(lower)
+    last = source.rows if upper is None else source.file.lower_bound(upper)
+    return np.array([[first, last]], np.int64)[: first < last]
+
+
+def _search(source: DiskRowsAt, pruning: Pruning) -> tuple[np.ndarray, bool] | None:
+    """Rows by a search in the key columns, and whether exactly these are what the predicate says of keys."""
     try:
-        search = file.search
+        search = source.file.search
         if search is not None:
+            between = _between(source, pruning, pruning.implied)
+            if not len(between):
+                return between, True
+            first, last = between[0].tolist()
             ranges, stop = search.ranges(first, last, pruning.keys, LEAST_RUN)
             return ranges, stop is None
     except (PageError, ValueError):

@@ -381,3 +381,17 @@ def test_a_scan_of_few_rows_starts_no_thread(make: Make) -> None:
     assert len(pool._workers) == had
     assert table.scan(batch_rows=20_000).to_table().num_rows == 80_000
     assert len(pool._workers) == 2
+
+
+def test_bounds_hold_where_keys_cannot_be_searched(make: Make) -> None:
+    """A composite key with a string of many values: its encoded form is searched for the bounds."""
+    schema = pa.schema([("name", pa.string()), ("n", pa.int64()), ("v", pa.int64())])
+    table = make(schema, ("name", "n"), ingest_threshold_rows=100)
+    count = 3 * PAGE + 5 * 16_384
+    names = [f"{i * 2654435761 % 2**32:08x}" for i in range(count // 2)]
+    table.insert({"name": np.repeat(names, 2), "n": np.tile([1, 2], count // 2), "v": np.arange(count)})
+    assert disk_rowsets(table)[0].file.search is None
+    e = table.scan(where=[("name", "=", names[77])]).explain()
+    assert (e.rows_by_keys, e.pages - e.pages_pruned) == (2, 1)
+    found = table.scan(where=[("name", "=", names[77]), ("n", ">", 1)]).to_pylist()
+    assert found == [{"name": names[77], "n": 2, "v": 155}]
