@@ -63,6 +63,13 @@ _FLUSH_BYTES = 4 << 20
 Bytes = bytes | bytearray | memoryview
 
 
+class FileMissing(Corruption):
+    """A file that a manifest names is not there: removed since by the writer, or lost.
+
+    A reader looks at the newest manifests before it believes the latter (PROTOCOL R4).
+    """
+
+
 class Extent(NamedTuple):
     """A piece of a file: ``length`` bytes from ``offset``, frames included."""
 
@@ -197,7 +204,10 @@ class FileReader:
         self.path = path
         self.cache = cache
         self.closed = False
-        self._file: ReadFile = fs.open_read(path)
+        try:
+            self._file: ReadFile = fs.open_read(path)
+        except FileNotFoundError:
+            raise FileMissing(path, 0, "the file is missing") from None
         self._cache_token = -1
         try:
             self.size = self._file.size()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
+from kudu_core.cfile.container import FileMissing
 from kudu_core.common.clock import Clock
 from kudu_core.errors import Corruption, KuduError, NotSupported, SnapshotInFuture, TableNotFound
 from kudu_core.events import EventListener, TableOpened
@@ -14,13 +15,13 @@ from kudu_core.options import Options
 from kudu_core.table import debug
 from kudu_core.table.engine import Engine
 from kudu_core.table.state import TableState, Token, read_state, replace, tablet_directory
-from kudu_core.tablet import invariants
+from kudu_core.tablet import invariants, records
 from kudu_core.tablet.bootstrap import Replay
 from kudu_core.tablet.compactions import Compactions
 from kudu_core.tablet.maintenance import Maintenance
 from kudu_core.tablet.manifest import Manifest, TabletState, read_manifest
 from kudu_core.tablet.tablet import Tablet
-from kudu_core.wal import KIND_INGEST, Log, LogChanged, LogOptions, LogTail, open_log, read_log
+from kudu_core.wal import KIND_INGEST, Log, LogChanged, LogOptions, LogTail, Record, open_log, read_log
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
@@ -83,6 +84,7 @@ def _open_locked(
     tail = read_log(fs, wal, state.uuid, clean_end=before.clean_end)  # O3, reading only
     states = _manifests(fs, path, state)
     _check_numbers(path, states, tail)
+    _check_age(path, before, states, tail)
     mark = max((s.mark for s in states.values()), default=0)
     tail.check_mark(mark)
     # Only now is anything written: damage leaves the table as it was.
@@ -197,6 +199,22 @@ def _check_numbers(path: str, states: dict[int, TabletState], tail: LogTail) -> 
             )
 
 
+def _check_age(path: str, state: TableState, states: dict[int, TabletState], tail: LogTail) -> None:
+    """TABLE must not be an older copy of itself: every epoch is in it before it is anywhere else, and
+    what a CHECKPOINT lets go, tokens too, is in it before."""
+    newest = max((tail.epoch, *(s.epoch for s in states.values())))
+    if state.epoch < newest:
+        raise Corruption(
+            f"{path}/TABLE", 0, f"an older copy: it is of epoch {state.epoch}, other files are of {newest}"
+        )
+    if state.applied_ts < tail.through:
+        raise Corruption(
+            f"{path}/TABLE",
+            0,
+            f"an older copy: it ends at {state.applied_ts}, the log was dropped up to {tail.through}",
+        )
+
+
 def _remove_orphans(engine: Engine, replay: Replay) -> int:
     """Delete files that no manifest and no retained record names (O7), and unfinished copies of TABLE."""
     removed = 0
@@ -243,7 +261,7 @@ def open_for_reading(
     for _ in range(READ_TRIES):
         try:
             engine, replayed = _read_once(fs, path, options, clock, listener)
-        except (LogChanged, _Moved, FileNotFoundError) as exc:
+        except (LogChanged, _Moved, FileMissing, FileNotFoundError) as exc:
             if isinstance(exc, TableNotFound):
                 raise
             problem = exc  # the writer was faster: look again
@@ -260,6 +278,8 @@ def open_for_reading(
             )
         )
         return engine
+    if isinstance(problem, FileMissing):
+        raise problem
     if isinstance(problem, FileNotFoundError):
         raise Corruption(path, 0, f"a file that the table names is missing: {problem}") from problem
     raise KuduError(f"{path} changed {READ_TRIES} times while it was being opened") from problem
@@ -297,6 +317,9 @@ def _read_once(
         tail.read_on(writer_alive=alive, clean_end=0 if alive else state.clean_end)
         if _state(fs, path) != state:
             raise _Moved
+        _check_age(path, state, states, tail)
+        if not alive:
+            tail.check_mark(max((s.mark for s in states.values()), default=0))
         engine = Engine(path, fs, state, state.options.overridden(options), clock, listener, writer=False)
         context = engine.context(None)
         tablets = [
@@ -318,7 +341,14 @@ def _read_once(
                 continue
             if record.ts > visible:
                 break
-            if record.kind == KIND_INGEST and _lacking(record.ts, record.payload, states):
+            lacking = _lacking(record, states) if record.kind == KIND_INGEST else None
+            if lacking is not None and state.clean_end:
+                raise Corruption(
+                    f"{tablet_directory(path, lacking)}/MANIFEST",
+                    0,
+                    f"the table was closed after the ingest of {record.ts}, which is not in it",
+                )
+            if lacking is not None:
                 visible = record.ts - 1  # R2: stop before an ingest that the manifests do not hold
                 break
             replay.apply(record)
@@ -330,11 +360,10 @@ def _read_once(
     return engine, replay.records
 
 
-def _lacking(ts: int, payload: Any, states: dict[int, TabletState]) -> bool:
-    from kudu_core.tablet import records
-
-    named = records.decode(memoryview(payload), "log", 0).tablets
-    return any(t in states and ts > states[t].ingests_durable for t in named)
+def _lacking(record: Record, states: dict[int, TabletState]) -> int | None:
+    """A tablet whose manifest does not hold an ingest yet, None when all do."""
+    named = records.decode(record.payload, f"log record {record.lsn}", 0).tablets
+    return next((t for t in named if t in states and record.ts > states[t].ingests_durable), None)
 
 
 __all__ = ["NotSupported", "SnapshotInFuture", "open_for_reading", "open_for_writing"]

@@ -132,8 +132,11 @@ def open_table(
 
     Raises
     ------
-    TableNotFound, Locked, Corruption, NotSupported
+    TableNotFound, Locked, NotSupported
         Nothing was changed.
+    Corruption
+        Of TABLE, a manifest or the log: nothing was changed.  Of a data file that the replay of the log
+        reads: a new epoch has begun, nothing is lost.
     """
     fs, root, clock = _fs or PosixFileSystem(), _path(path), _clock or Clock()
     if mode not in ("r", "rw"):

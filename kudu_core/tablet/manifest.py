@@ -159,13 +159,18 @@ def read_manifest(fs: FileSystem, path: str, table_uuid: bytes, tablet_id: int) 
     data = fs.read_bytes(path, MAX_EDIT_BYTES)
     if len(data) < HEADER.size:
         raise Corruption(path, 0, f"{len(data)} bytes are too few for a manifest")
-    magic, version, _flags, stored_id, uuid, crc = HEADER.unpack_from(data)
+    magic, version, flags, stored_id, uuid, crc = HEADER.unpack_from(data)
     if magic != MAGIC:
         raise Corruption(path, 0, "not a manifest")
-    if version > VERSION:
-        raise NotSupported(f"{path} has format version {version}; this library reads up to {VERSION}")
-    if crc32c(data[: HEADER.size - 4]) != crc or uuid != table_uuid or stored_id != tablet_id:
-        raise Corruption(path, 0, "manifest header is damaged or belongs to another tablet")
+    # The header is the same in every version, so a damaged version is damage, not a file from the future.
+    if crc32c(data[: HEADER.size - 4]) != crc:
+        raise Corruption(path, 0, "the manifest header does not match its CRC")
+    if version > VERSION or flags:
+        raise NotSupported(
+            f"{path} has format version {version} (flags {flags}); this library reads up to {VERSION}"
+        )
+    if uuid != table_uuid or stored_id != tablet_id:
+        raise Corruption(path, 0, "the manifest of another table or tablet")
     state, at = TabletState(), HEADER.size
     while at + EDIT.size <= len(data):
         length, stored, number, epoch = EDIT.unpack_from(data, at)

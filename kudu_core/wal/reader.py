@@ -177,7 +177,8 @@ class LogTail:
         """Raise ``Corruption``, unless a reader was overtaken by the recycling of what it reads."""
         if self._mode == "r":
             self._check_headers()
-            if source.header is None:
+            # Recycling takes the name away first; a segment that has a later one was whole under its name.
+            if source.header is None and not self._fs.exists(source.path):
                 raise LogChanged(source.path)
         raise Corruption(source.path, offset, reason)
 
