@@ -9,6 +9,7 @@ import numpy as np
 
 from kudu_core.cfile.delta_file import DeltaFile
 from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.errors import Corruption
 from kudu_core.rowset.deltas import DELETE, UNDO_ALIVE, UNDO_DEAD
 from kudu_core.rowset.meta import DeltaRef
 
@@ -34,14 +35,23 @@ class DeltaStore:
             with self._opening:
                 file = self._file
                 if file is None:
-                    file = DeltaFile(
-                        self._fs,
-                        self._path,
-                        self._cache,
-                        size=self.ref.file.size,
-                        footer_crc=self.ref.file.footer_crc,
-                    )
+                    file = self._opened()
                     self._file = file
+        return file
+
+    def _opened(self) -> DeltaFile:
+        ref = self.ref
+        file = DeltaFile(
+            self._fs, self._path, self._cache, size=ref.file.size, footer_crc=ref.file.footer_crc
+        )
+        liveness = file.delete_count + file.reinsert_count
+        if (file.entry_count, liveness, file.updates_per_column) != (
+            ref.entries,
+            ref.liveness,
+            dict(ref.updates),
+        ):
+            file.close()
+            raise Corruption(self._path, 0, "its entries are not those that its manifest counts")
         return file
 
     def close(self) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 from kudu_core.cfile.rows_file import RowsFile
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.errors import Corruption
 from kudu_core.rowset.changelog import Change, ChangeLog
 from kudu_core.rowset.deltas import DELETE, DeltaView
 from kudu_core.rowset.deltastore import DeltaStore
@@ -38,6 +39,7 @@ class _Base:
         self.directory = directory
         self.cache = cache
         self._ref = meta.base
+        self._rows = meta.rows
         self._replaced = meta.replaced
         self._file: RowsFile | None = None
         self._opening = threading.Lock()
@@ -60,7 +62,11 @@ class _Base:
 
     def _open(self, ref: FileRef) -> RowsFile:
         path = f"{self.directory}/{ref.name}"
-        return RowsFile(self.fs, path, self.cache, size=ref.size, footer_crc=ref.footer_crc)
+        file = RowsFile(self.fs, path, self.cache, size=ref.size, footer_crc=ref.footer_crc)
+        if file.rows != self._rows:
+            file.close()
+            raise Corruption(path, 0, f"{file.rows} rows, its manifest says {self._rows}")
+        return file
 
     def close(self) -> None:
         with self._opening:

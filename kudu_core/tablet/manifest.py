@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kudu_core._ext.crc32c import crc32c
+from kudu_core.common.stored import BROKEN, integer, parsed
 from kudu_core.errors import Corruption, NotSupported
 from kudu_core.rowset.meta import FileRef, RowSetMeta, parse
 
@@ -118,13 +119,13 @@ def applied(state: TabletState, value: Mapping[str, Any], path: str, offset: int
     rowsets = dict(state.rowsets)
     try:
         for removed in value.get("remove", ()):
-            del rowsets[int(removed)]
+            del rowsets[integer(removed)]
         for entry in value.get("add", ()):
             meta = parse(path, offset, entry)
             rowsets[meta.id] = meta
-        numbers = {k: int(value.get(k, 0)) for k in ("I", "G", "H", "mark", "next_file", "next_rowset")}
-    except (KeyError, TypeError, ValueError) as exc:
-        raise Corruption(path, offset, f"manifest edit: {exc!r}") from exc
+        numbers = {k: integer(value.get(k, 0)) for k in ("I", "G", "H", "mark", "next_file", "next_rowset")}
+    except BROKEN as exc:
+        raise Corruption(path, offset, f"manifest edit: {exc!r:.200}") from exc
     durable = max((r.durable for r in rowsets.values()), default=0)
     return replace(
         state,
@@ -185,9 +186,10 @@ def read_manifest(fs: FileSystem, path: str, table_uuid: bytes, tablet_id: int) 
             break
         if epoch >= state.epoch:
             try:
-                value = json.loads(bytes(payload))
+                value = parsed(payload)
+                integer(number), integer(epoch)
             except ValueError as exc:
-                raise Corruption(path, at, f"manifest edit is no JSON: {exc}") from exc
+                raise Corruption(path, at, f"manifest edit: {exc}") from exc
             if value.get("checkpoint"):
                 state = TabletState()
             state = replace(applied(state, value, path, at), epoch=epoch, number=number)
