@@ -84,7 +84,7 @@ class ColumnsRef:
     @staticmethod
     def from_json(value: Any) -> ColumnsRef:
         file, ids = value
-        return ColumnsRef(FileRef.from_json(file), tuple(map(int, ids)))
+        return ColumnsRef(FileRef.from_json(file), tuple(integer(i, -(1 << 31)) for i in ids))
 
 
 @dataclass(frozen=True, slots=True)

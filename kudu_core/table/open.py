@@ -82,6 +82,20 @@ def _open_locked(
     engine.lease = lease
     wal = f"{path}/wal"
     tail = read_log(fs, wal, state.uuid, clean_end=before.clean_end)  # O3, reading only
+    try:
+        _take_over(engine, before, tail, started)
+    except BaseException:
+        engine.discard()  # its files, also while somebody keeps the exception
+        raise
+    finally:
+        tail.close()
+    return engine
+
+
+def _take_over(engine: Engine, before: TableState, tail: LogTail, started: float) -> None:
+    """Begin the new epoch and replay the log."""
+    fs, path, clock, state = engine.fs, engine.path, engine.clock, engine.state
+    wal = f"{path}/wal"
     states = _manifests(fs, path, state)
     _check_numbers(path, states, tail)
     _check_age(path, before, states, tail)
@@ -101,7 +115,7 @@ def _open_locked(
     )
     log.raise_last_ts(mark)  # O4
     context = engine.context(log)
-    tablets = []
+    tablets = engine.tablets  # one after the other, so that a failure finds those that have files open
     for entry in state.tablets:
         directory = tablet_directory(path, entry.id)
         if not fs.exists(directory):
@@ -152,7 +166,6 @@ def _open_locked(
     engine.maintenance.may_truncate = True
     for app, (version, ts, counts) in replay.tokens.items():
         engine.tokens[app] = Token(version, ts, counts)
-    tail.close()
     engine.pins.floor = max((s.horizon for s in states.values()), default=0)
     orphans = _remove_orphans(engine, replay)
     _sweep_staging(engine)
@@ -172,7 +185,6 @@ def _open_locked(
         # Last: whatever fails before leaves no thread that writes.
         engine.maintenance.start()
         engine.compactions.start()
-    return engine
 
 
 def _manifests(fs: FileSystem, path: str, state: TableState) -> dict[int, TabletState]:
@@ -321,43 +333,54 @@ def _read_once(
         if not alive:
             tail.check_mark(max((s.mark for s in states.values()), default=0))
         engine = Engine(path, fs, state, state.options.overridden(options), clock, listener, writer=False)
-        context = engine.context(None)
-        tablets = [
-            Tablet(
-                context,
-                entry.id,
-                state.partitions.partitions[entry.partition],
-                tablet_directory(path, entry.id),
-                states[entry.id],
-                None,
+        try:
+            replayed = _lay_out(engine, tail, states)
+        except BaseException:
+            engine.discard()
+            raise
+    return engine, replayed
+
+
+def _lay_out(engine: Engine, tail: LogTail, states: dict[int, TabletState]) -> int:
+    """A reader's tablets, with the records of the log laid into them; the number of those."""
+    path, state = engine.path, engine.state
+    context = engine.context(None)
+    tablets = [
+        Tablet(
+            context,
+            entry.id,
+            state.partitions.partitions[entry.partition],
+            tablet_directory(path, entry.id),
+            states[entry.id],
+            None,
+        )
+        for entry in state.tablets
+    ]
+    engine.set_tablets(tablets)
+    visible = tail.committed_ts
+    replay = Replay({t.id: t for t in tablets}, engine.schema, writer=False)
+    for record in tail.records():
+        if record.ts <= tail.through:
+            continue
+        if record.ts > visible:
+            break
+        lacking = _lacking(record, states) if record.kind == KIND_INGEST else None
+        if lacking is not None and state.clean_end:
+            raise Corruption(
+                f"{tablet_directory(path, lacking)}/MANIFEST",
+                0,
+                f"the table was closed after the ingest of {record.ts}, which is not in it",
             )
-            for entry in state.tablets
-        ]
-        engine.set_tablets(tablets)
-        visible = tail.committed_ts
-        replay = Replay({t.id: t for t in tablets}, engine.schema, writer=False)
-        for record in tail.records():
-            if record.ts <= tail.through:
-                continue
-            if record.ts > visible:
-                break
-            lacking = _lacking(record, states) if record.kind == KIND_INGEST else None
-            if lacking is not None and state.clean_end:
-                raise Corruption(
-                    f"{tablet_directory(path, lacking)}/MANIFEST",
-                    0,
-                    f"the table was closed after the ingest of {record.ts}, which is not in it",
-                )
-            if lacking is not None:
-                visible = record.ts - 1  # R2: stop before an ingest that the manifests do not hold
-                break
-            replay.apply(record)
-        engine.read_visible_ts = visible
-        engine.read_oldest_ts = max((s.horizon for s in states.values()), default=0)
-        engine.pins.floor = engine.read_oldest_ts
-        if visible < engine.read_oldest_ts:
-            raise _Moved
-    return engine, replay.records
+        if lacking is not None:
+            visible = record.ts - 1  # R2: stop before an ingest that the manifests do not hold
+            break
+        replay.apply(record)
+    engine.read_visible_ts = visible
+    engine.read_oldest_ts = max((s.horizon for s in states.values()), default=0)
+    engine.pins.floor = engine.read_oldest_ts
+    if visible < engine.read_oldest_ts:
+        raise _Moved
+    return replay.records
 
 
 def _lacking(record: Record, states: dict[int, TabletState]) -> int | None:
