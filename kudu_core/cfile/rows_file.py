@@ -304,9 +304,10 @@ class RowsFile:
 
         Before the first read.
         """
-        if other.rows != self.rows or any(id_ not in other.columns for id_ in column_ids):
+        unknown = any(id_ not in other.columns or id_ in self.key_ids for id_ in column_ids)
+        if other.rows != self.rows or unknown:
             other.file.damaged(other.file.footer_extent.offset, "footer: other rows or columns than expected")
-        assert self._points is None and not set(column_ids) & set(self.key_ids)
+        assert self._points is None
         self._replacing.append(other)
         self.columns.update((id_, other.columns[id_]) for id_ in column_ids)
         self.column_ids = tuple(id_ for id_ in self.columns if id_ >= 0)

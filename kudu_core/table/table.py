@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from kudu_core._ext import decide as rules
+from kudu_core.cfile.container import FileMissing
 from kudu_core.common import keybounds
 from kudu_core.common.arrow_in import batches
 from kudu_core.common.clock import Clock
@@ -338,7 +339,11 @@ class Table:
         """One row by key: a scalar, a tuple in key order, or a dict.  None when it is not there."""
         engine = self._opened()
         projected = _project(engine.schema, columns)
-        return points.get(engine, key, projected, resolve(engine, at))
+        try:
+            return points.get(engine, key, projected, resolve(engine, at))
+        except FileMissing as exc:
+            engine = self._newer(engine, exc)
+        return points.get(engine, key, _project(engine.schema, columns), resolve(engine, at))
 
     def get_many(self, keys: Any, columns: Any = None, at: Any = None) -> pa.Table:
         """Rows by key, in the order of ``keys``.
@@ -347,7 +352,19 @@ class Table:
         """
         engine = self._opened()
         projected = _project(engine.schema, columns)
-        return points.get_many(engine, keys, projected, resolve(engine, at))
+        try:
+            return points.get_many(engine, keys, projected, resolve(engine, at))
+        except FileMissing as exc:
+            engine = self._newer(engine, exc)
+        return points.get_many(engine, keys, _project(engine.schema, columns), resolve(engine, at))
+
+    def _newer(self, engine: Engine, missing: FileMissing) -> Engine:
+        """For a reader under which the writer has replaced a file (R4): what is there now."""
+        if self._reopen is None:
+            raise missing
+        if self._engine is engine:
+            self.refresh()
+        return self._opened()
 
     def scan(
         self,

@@ -129,8 +129,12 @@ def _life(stage: Stage, older: list[Files]) -> None:
     stage.opened.close()
     keep()
     stage.open()
-    for _ in range(12):
+    for number in range(12):
         stage.write(12)
+        if number % 4 == 0:
+            stage.flush()
+    stage.opened.compact()  # merged REDO files, rewritten columns
+    stage.write(12)
     stage.flush()
     keep()
     stage.ingest(range(20, 60))
