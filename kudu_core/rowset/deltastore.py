@@ -54,11 +54,15 @@ class DeltaStore:
             raise Corruption(self._path, 0, "its entries are not those that its manifest counts")
         return file
 
-    def close(self) -> None:
+    @property
+    def opened(self) -> DeltaFile | None:
+        """The file, if somebody has opened it."""
+        return self._file
+
+    def let_go(self) -> None:
+        """Hold the file no longer; it is closed when the last scan that reads it ends."""
         with self._opening:
-            if self._file is not None:
-                self._file.close()
-                self._file = None
+            self._file = None
 
     def redo_at(self, snapshot: int) -> FileDeltas | None:
         """The part of a REDO file at or below the snapshot, None when there is none."""
@@ -82,9 +86,14 @@ class FileDeltas:
 
     def __init__(self, store: DeltaStore, snapshot: int, *, undo: bool, whole: bool) -> None:
         self.store = store
+        self._file = store.opened
+        """Held from the beginning where a scan has opened it: the table may be closed meanwhile."""
         self._snapshot = np.uint64(snapshot)
         self._undo = undo
         self._whole = whole
+
+    def _open(self) -> DeltaFile:
+        return self.store.open() if self._file is None else self._file
 
     def touches(self, column_id: int) -> bool:
         return column_id in self.store.ref.updates
@@ -93,7 +102,7 @@ class FileDeltas:
         return self.store.ref.liveness > 0
 
     def updates(self, column_id: int, lower: int, upper: int) -> tuple[np.ndarray, ColumnBuffers] | None:
-        rowids, timestamps, values = self.store.open().updates(column_id, lower, upper)
+        rowids, timestamps, values = self._open().updates(column_id, lower, upper)
         keep = self._relevant(timestamps)
         if keep is not None:
             picked = np.flatnonzero(keep)
@@ -101,7 +110,7 @@ class FileDeltas:
         return (rowids, values) if len(rowids) else None
 
     def liveness(self, lower: int, upper: int) -> tuple[np.ndarray, np.ndarray] | None:
-        rowids, timestamps, ops = self.store.open().liveness(lower, upper)
+        rowids, timestamps, ops = self._open().liveness(lower, upper)
         keep = self._relevant(timestamps)
         if keep is not None:
             rowids, ops = rowids[keep], ops[keep]

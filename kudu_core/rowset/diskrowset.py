@@ -8,6 +8,7 @@ dead in the newest applied state, which writers ask and readers never do.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import threading
 from collections.abc import Mapping, Sequence
@@ -68,11 +69,10 @@ class _Base:
             raise Corruption(path, 0, f"{file.rows} rows, its manifest says {self._rows}")
         return file
 
-    def close(self) -> None:
+    def let_go(self) -> None:
+        """Hold the file no longer; it is closed when the last scan that reads it ends."""
         with self._opening:
-            if self._file is not None:
-                self._file.close()
-                self._file = None
+            self._file = None
 
 
 class _Newest:
@@ -128,11 +128,21 @@ class DiskRowSet:
         last = self.redo[-1] if self.redo else None
         return last if isinstance(last, ChangeLog) and last.frozen_at is None else None
 
-    def close(self) -> None:
-        self.base.close()
+    def held(self) -> DiskRowSet:
+        """The same, with files of its own hold: who has opened them reads on when the table is closed."""
+        return dataclasses.replace(
+            self,
+            base=copy.copy(self.base),
+            redo=tuple(copy.copy(s) if isinstance(s, DeltaStore) else s for s in self.redo),
+            undo=tuple(copy.copy(s) for s in self.undo),
+        )
+
+    def let_go(self) -> None:
+        """Hold no file any longer.  Scans that have begun read on, and close them by their end."""
+        self.base.let_go()
         for store in (*self.redo, *self.undo):
             if isinstance(store, DeltaStore):
-                store.close()
+                store.let_go()
 
     # ---- versions ----
 

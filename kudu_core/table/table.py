@@ -572,7 +572,10 @@ class Table:
         return layout(self._opened())
 
     def close(self) -> None:
-        """Make everything durable and let go of the table.  Idempotent."""
+        """Make everything durable and let go of the table.  Idempotent.
+
+        What was read stays valid, and an iteration of a scan that has begun goes on to its end.
+        """
         self._watch.detach()
         self._engine.close()
 

@@ -190,6 +190,6 @@ class Tablet:
 
     def close(self) -> None:
         for rowset in self.view.rowsets:
-            rowset.close()
+            rowset.let_go()
         if self.manifest is not None:
             self.manifest.close()

@@ -26,5 +26,3 @@ def everything(root: Path) -> dict[str, tuple[object, ...]]:
             content,
         )
     return found
-
-

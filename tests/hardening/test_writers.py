@@ -302,5 +302,3 @@ def test_a_spawned_process_gets_no_handle(table: kc.Table) -> None:
         """
     )
     assert not [link for link in json.loads(done.stdout) if link.startswith(table.path)], done.stdout
-
-
