@@ -297,8 +297,14 @@ class FileReader:
             return
         self.closed = True
         self._file.close()
-        if self.cache is not None and self._cache_token >= 0:
-            self.cache.detach(self._cache_token)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Drop the file's pages from the cache, which holds the file no longer: the descriptor closes with
+        the last reader.  Idempotent."""
+        token, self._cache_token = self._cache_token, -1
+        if self.cache is not None and token >= 0:
+            self.cache.detach(token)
 
     def __enter__(self) -> Self:
         return self

@@ -270,6 +270,10 @@ class DeltaFile:
         """Bounds of all values that the file gives a column."""
         return self._values[column_id].zone
 
+    def let_go(self) -> None:
+        """See ``FileReader.let_go``."""
+        self.file.let_go()
+
     def close(self) -> None:
         """Idempotent; reads after it raise ``Closed``."""
         self.file.close()

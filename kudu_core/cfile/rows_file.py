@@ -267,9 +267,10 @@ class RowsFile:
             self.columns[column.spec.id] = column
         key_ids = footer.get("key_ids")
         if not isinstance(key_ids, list) or not all(
-            type(id_) is int and id_ in self.columns for id_ in key_ids
+            type(id_) is int and id_ in self.columns and self.columns[id_].spec.type.is_key_type
+            for id_ in key_ids
         ):
-            file.damaged(at, "footer: a key column is missing")
+            file.damaged(at, "footer: a key column is missing, or of a type that no key has")
         self.key_ids: tuple[int, ...] = tuple(key_ids)
         self.column_ids: tuple[int, ...] = tuple(id_ for id_ in self.columns if id_ >= 0)
         self._keys_column = self.columns.get(KEYS_ID)
@@ -319,6 +320,12 @@ class RowsFile:
         if points is None:
             points = self._points = open_points(self.file, self.rows, self.columns, self._keys)
         return points
+
+    def let_go(self) -> None:
+        """See ``FileReader.let_go``."""
+        self.file.let_go()
+        for other in self._replacing:
+            other.let_go()
 
     def close(self) -> None:
         """Idempotent; reads after it raise ``Closed``."""

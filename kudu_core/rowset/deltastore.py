@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,8 @@ class DeltaStore:
         self._cache = cache
         self._file: DeltaFile | None = None
         self._opening = threading.Lock()
+        self.borrowed = False
+        """Whether the file is another's, which lets it go."""
 
     def open(self) -> DeltaFile:
         file = self._file
@@ -54,15 +57,30 @@ class DeltaStore:
             raise Corruption(self._path, 0, "its entries are not those that its manifest counts")
         return file
 
+    def held(self) -> DeltaStore:
+        """The same, with a hold of its own on the file."""
+        other = copy.copy(self)
+        other._opening = threading.Lock()
+        other.borrowed = other._file is not None
+        return other
+
     @property
     def opened(self) -> DeltaFile | None:
         """The file, if somebody has opened it."""
         return self._file
 
-    def let_go(self) -> None:
-        """Hold the file no longer; it is closed when the last scan that reads it ends."""
+    def let_go(self, *, close: bool = False) -> None:
+        """Hold the file no longer; it is closed when the last scan that reads it ends, or at once."""
         with self._opening:
-            self._file = None
+            file, self._file = self._file, None
+        if file is not None and not self.borrowed:
+            file.let_go()
+            if close:
+                file.close()
+
+    def __del__(self) -> None:
+        # Of a rowset that a compaction replaced: else the cache would keep its file open.
+        self.let_go()
 
     def redo_at(self, snapshot: int) -> FileDeltas | None:
         """The part of a REDO file at or below the snapshot, None when there is none."""

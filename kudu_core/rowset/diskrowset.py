@@ -44,6 +44,12 @@ class _Base:
         self._replaced = meta.replaced
         self._file: RowsFile | None = None
         self._opening = threading.Lock()
+        self.borrowed = False
+        """Whether the file is another's, which lets it go."""
+
+    @property
+    def path(self) -> str:
+        return f"{self.directory}/{self._ref.name}"
 
     def open(self) -> RowsFile:
         file = self._file
@@ -69,10 +75,25 @@ class _Base:
             raise Corruption(path, 0, f"{file.rows} rows, its manifest says {self._rows}")
         return file
 
-    def let_go(self) -> None:
-        """Hold the file no longer; it is closed when the last scan that reads it ends."""
+    def held(self) -> _Base:
+        """The same, with a hold of its own on the file."""
+        other = copy.copy(self)
+        other._opening = threading.Lock()
+        other.borrowed = other._file is not None
+        return other
+
+    def let_go(self, *, close: bool = False) -> None:
+        """Hold the file no longer; it is closed when the last scan that reads it ends, or at once."""
         with self._opening:
-            self._file = None
+            file, self._file = self._file, None
+        if file is not None and not self.borrowed:
+            file.let_go()
+            if close:
+                file.close()
+
+    def __del__(self) -> None:
+        # Of a rowset that a compaction replaced: else the cache would keep its file open.
+        self.let_go()
 
 
 class _Newest:
@@ -132,17 +153,18 @@ class DiskRowSet:
         """The same, with files of its own hold: who has opened them reads on when the table is closed."""
         return dataclasses.replace(
             self,
-            base=copy.copy(self.base),
-            redo=tuple(copy.copy(s) if isinstance(s, DeltaStore) else s for s in self.redo),
-            undo=tuple(copy.copy(s) for s in self.undo),
+            base=self.base.held(),
+            redo=tuple(s.held() if isinstance(s, DeltaStore) else s for s in self.redo),
+            undo=tuple(s.held() for s in self.undo),
         )
 
-    def let_go(self) -> None:
-        """Hold no file any longer.  Scans that have begun read on, and close them by their end."""
-        self.base.let_go()
+    def let_go(self, *, close: bool = False) -> None:
+        """Hold no file any longer.  Scans that have begun read on, and close them by their end, unless
+        ``close``: nobody can have begun one."""
+        self.base.let_go(close=close)
         for store in (*self.redo, *self.undo):
             if isinstance(store, DeltaStore):
-                store.let_go()
+                store.let_go(close=close)
 
     # ---- versions ----
 

@@ -334,7 +334,7 @@ class Engine:
         if self._log is not None:
             self._log.abandon()
         for tablet in self.tablets:
-            tablet.close()
+            tablet.close(discard=True)
 
     def abandon(self) -> None:
         """In the child of a fork: let go of the parent's files without touching anything (P1)."""

@@ -1,4 +1,4 @@
-"""Reading is pure: nothing is created or changed, on a folder that lets nobody write, beside a busy writer."""
+"""Reading is pure: it creates and changes nothing, also where nobody may write, or beside a busy writer."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import contextlib
 import gc
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,37 +59,44 @@ def same(rows: list[dict[str, Any]]) -> bool:
     return {row["k"]: (row["a"], row["s"]) for row in rows} == WANTED and len(rows) == ROWS
 
 
-HOLDS: dict[str, Callable[[kc.Table], Callable[[], list[dict[str, Any]]]]] = {
-    "table": lambda t: t.scan(["k", "a", "s"]).to_table().to_pylist,
-    "batches": lambda t: (lambda b: lambda: [r for x in b for r in x.to_pylist()])(
-        list(t.scan(["k", "a", "s"], batch_rows=100))
-    ),
-    "ordered": lambda t: t.scan(["k", "a", "s"], order="key").to_table().to_pylist,
-    "columns": lambda t: (
-        lambda c: (
-            lambda: [
-                dict(zip("kas", row, strict=True)) for row in zip(*(x.to_pylist() for x in c), strict=True)
-            ]
-        )
-    )(t.scan(["k", "a", "s"]).to_table().columns),
-    "get_many": lambda t: (lambda found: lambda: [{n: r[n] for n in "kas"} for r in found.to_pylist()])(
-        t.get_many(list(WANTED), ["k", "a", "s"])
-    ),
-    "numpy": lambda t: (
-        lambda batch: (
-            lambda: [
-                {"k": k, "a": a, "s": s}
-                for k, a, s in zip(batch[0].tolist(), batch[1].tolist(), batch[2].to_pylist(), strict=True)
-            ]
-        )
-    )(_numpy(t)),
-    "dataset": lambda t: ds.dataset(t.scan(["k", "a", "s"]).to_table()).to_table().to_pylist,
+Rows = list[dict[str, Any]]
+NAMES = ["k", "a", "s"]
+
+
+def _rows_of(columns: Sequence[Any]) -> Rows:
+    return [dict(zip(NAMES, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def hold_batches(table: kc.Table) -> Callable[[], Rows]:
+    held = list(table.scan(NAMES, batch_rows=100))
+    return lambda: [row for batch in held for row in batch.to_pylist()]
+
+
+def hold_columns(table: kc.Table) -> Callable[[], Rows]:
+    held = table.scan(NAMES).to_table().columns
+    return lambda: _rows_of([column.to_pylist() for column in held])
+
+
+def hold_numpy(table: kc.Table) -> Callable[[], Rows]:
+    found = table.scan(NAMES).to_table().combine_chunks()
+    k, a, s = found["k"].chunk(0).to_numpy(), found["a"].chunk(0).to_numpy(), found["s"].chunk(0)
+    return lambda: _rows_of([k.tolist(), a.tolist(), s.to_pylist()])
+
+
+def hold_points(table: kc.Table) -> Callable[[], Rows]:
+    held = table.get_many(list(WANTED), NAMES).select(NAMES)
+    return lambda: held.to_pylist()
+
+
+HOLDS: dict[str, Callable[[kc.Table], Callable[[], Rows]]] = {
+    "table": lambda t: t.scan(NAMES).to_table().to_pylist,
+    "ordered": lambda t: t.scan(NAMES, order="key").to_table().to_pylist,
+    "dataset": lambda t: ds.dataset(t.scan(NAMES).to_table()).to_table().to_pylist,
+    "batches": hold_batches,
+    "columns": hold_columns,
+    "numpy": hold_numpy,
+    "get_many": hold_points,
 }
-
-
-def _numpy(table: kc.Table) -> tuple[Any, Any, Any]:
-    found = table.scan(["k", "a", "s"]).to_table().combine_chunks()
-    return found["k"].chunk(0).to_numpy(), found["a"].chunk(0).to_numpy(), found["s"].chunk(0)
 
 
 @pytest.mark.parametrize("how", HOLDS)

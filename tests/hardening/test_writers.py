@@ -1,4 +1,4 @@
-"""One writer: who comes second is told by whom, who was replaced acknowledges nothing, and a fork is no writer."""
+"""One writer: who comes second is told who is first, who was replaced acknowledges nothing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_another_thread_is_told_who_holds_it(table: kc.Table, path: Path) -> Non
     def second() -> None:
         try:
             kc.open_table(path, "rw")
-        except BaseException as error:
+        except kc.KuduError as error:
             told.append(error)
 
     threads = [threading.Thread(target=second) for _ in range(8)]
@@ -229,7 +229,7 @@ def test_every_call_of_a_forked_handle_raises(make: Make, path: Path) -> None:
 
 
 def test_children_that_live_on_hold_no_lock(table: kc.Table, path: Path) -> None:
-    """A child made by fork has the parent's descriptors: the parent's close must free the lease all the same."""
+    """A child made by fork has the parent's descriptors: the parent's close must free the lease."""
     table.insert({"k": [1]})
     read, write = os.pipe()
     child = os.fork()
@@ -252,7 +252,8 @@ def test_a_fork_amid_writing_threads(path: Path) -> None:
     """Locks that other threads hold at the fork are never waited for in the child."""
     code = """
         import os, sys, threading, kudu_core as kc, pyarrow as pa
-        table = kc.create_table(sys.argv[1], pa.schema([("k", pa.int64())]), "k", options={"durability": "group"})
+        schema = pa.schema([("k", pa.int64())])
+        table = kc.create_table(sys.argv[1], schema, "k", options={"durability": "group"})
         stop = threading.Event()
         def write(base):
             k = base
