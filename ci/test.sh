@@ -11,7 +11,7 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-ROOMS=(kernels formats engine crash model spark lint bench)
+ROOMS=(kernels formats engine crash hardening model spark lint bench)
 options=()
 rooms=()
 while [ $# -gt 0 ]; do

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-ROOMS = ("kernels", "formats", "engine", "crash", "model", "spark", "lint")
+ROOMS = ("kernels", "formats", "engine", "crash", "hardening", "model", "spark", "lint")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -94,7 +94,7 @@ class ColumnPages:
         try:
             type_ = ColumnType.parse(entry["type"])
             self.zone = Zone.from_json(entry["zone"])
-        except (InvalidArgument, ValueError, KeyError, TypeError) as error:
+        except (InvalidArgument, ValueError, KeyError, TypeError, OverflowError) as error:
             file.damaged(footer_at, f"footer: type or zone of a column: {error}")
         for bound in (self.zone.minimum, self.zone.maximum):
             if bound is not None and type_.width and len(bound) != type_.width:

@@ -63,6 +63,13 @@ _FLUSH_BYTES = 4 << 20
 Bytes = bytes | bytearray | memoryview
 
 
+class FileMissing(Corruption):
+    """A file that a manifest names is not there: removed since by the writer, or lost.
+
+    A reader looks at the newest manifests before it believes the latter (PROTOCOL R4).
+    """
+
+
 class Extent(NamedTuple):
     """A piece of a file: ``length`` bytes from ``offset``, frames included."""
 
@@ -197,7 +204,10 @@ class FileReader:
         self.path = path
         self.cache = cache
         self.closed = False
-        self._file: ReadFile = fs.open_read(path)
+        try:
+            self._file: ReadFile = fs.open_read(path)
+        except FileNotFoundError:
+            raise FileMissing(path, 0, "the file is missing") from None
         self._cache_token = -1
         try:
             self.size = self._file.size()
@@ -287,8 +297,14 @@ class FileReader:
             return
         self.closed = True
         self._file.close()
-        if self.cache is not None and self._cache_token >= 0:
-            self.cache.detach(self._cache_token)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Drop the file's pages from the cache, which holds the file no longer: the descriptor closes with
+        the last reader.  Idempotent."""
+        token, self._cache_token = self._cache_token, -1
+        if self.cache is not None and token >= 0:
+            self.cache.detach(token)
 
     def __enter__(self) -> Self:
         return self

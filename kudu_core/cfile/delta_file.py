@@ -287,6 +287,10 @@ class DeltaFile:
             )
         return points
 
+    def let_go(self) -> None:
+        """See ``FileReader.let_go``."""
+        self.file.let_go()
+
     def close(self) -> None:
         """Idempotent; reads after it raise ``Closed``."""
         self.file.close()

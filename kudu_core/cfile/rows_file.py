@@ -270,9 +270,10 @@ class RowsFile:
             self.columns[column.spec.id] = column
         key_ids = footer.get("key_ids")
         if not isinstance(key_ids, list) or not all(
-            type(id_) is int and id_ in self.columns for id_ in key_ids
+            type(id_) is int and id_ in self.columns and self.columns[id_].spec.type.is_key_type
+            for id_ in key_ids
         ):
-            file.damaged(at, "footer: a key column is missing")
+            file.damaged(at, "footer: a key column is missing, or of a type that no key has")
         self.key_ids: tuple[int, ...] = tuple(key_ids)
         self.column_ids: tuple[int, ...] = tuple(id_ for id_ in self.columns if id_ >= 0)
         self._keys_column = self.columns.get(KEYS_ID)
@@ -309,9 +310,10 @@ class RowsFile:
 
         Before the first read.
         """
-        if other.rows != self.rows or any(id_ not in other.columns for id_ in column_ids):
+        unknown = any(id_ not in other.columns or id_ in self.key_ids for id_ in column_ids)
+        if other.rows != self.rows or unknown:
             other.file.damaged(other.file.footer_extent.offset, "footer: other rows or columns than expected")
-        assert self._points is None and not set(column_ids) & set(self.key_ids)
+        assert self._points is None
         self._replacing.append(other)
         self.columns.update((id_, other.columns[id_]) for id_ in column_ids)
         self.column_ids = tuple(id_ for id_ in self.columns if id_ >= 0)
@@ -334,6 +336,12 @@ class RowsFile:
         if search is None and self._keys.by_number and self.key_ids and self.rows:
             search = self._search = KeySearch(self._keys)
         return search
+
+    def let_go(self) -> None:
+        """See ``FileReader.let_go``."""
+        self.file.let_go()
+        for other in self._replacing:
+            other.let_go()
 
     def close(self) -> None:
         """Idempotent; reads after it raise ``Closed``."""

@@ -29,6 +29,7 @@ from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import Schema, StoredColumn
 from kudu_core.common.spark_hash import is_long_decimal, xxhash64
+from kudu_core.common.stored import flag, integer
 from kudu_core.common.terms import Term
 from kudu_core.common.types import ColumnType
 from kudu_core.common.values import Physical, pack
@@ -199,16 +200,25 @@ class PartitionSchema:
     def from_json(stored: Mapping[str, Any], schema: Schema) -> PartitionSchema:
         """Raises ``KeyError``, ``TypeError`` or ``ValueError`` for what ``to_json`` never writes."""
         hashes = tuple(
-            HashDimension(tuple(h["columns"]), int(h["buckets"]), int(h["seed"])) for h in stored["hash"]
+            HashDimension(
+                tuple(map(integer, h["columns"])),
+                integer(h["buckets"], MIN_BUCKETS, MAX_BUCKETS + 1),
+                integer(h["seed"], 0, 1 << 64),
+            )
+            for h in stored["hash"]
         )
-        ranges = tuple(Range(_unhex(lo), _unhex(hi), bool(gone)) for lo, hi, gone in stored["ranges"])
-        range_ids = tuple(stored["range"])
+        ranges = tuple(Range(_unhex(lo), _unhex(hi), flag(gone)) for lo, hi, gone in stored["ranges"])
+        range_ids = tuple(map(integer, stored["range"]))
         for column_id in itertools.chain(range_ids, *(h.column_ids for h in hashes)):
             if column_id not in schema.key_ids:
                 raise ValueError(f"partition column {column_id} is not in the key")
         if bool(range_ids) != bool(ranges):
             raise ValueError("range columns without ranges, or ranges without columns")
-        return PartitionSchema(schema, hashes, range_ids, ranges)
+        if any(not h.column_ids for h in hashes):
+            raise ValueError("a hash dimension without columns")
+        made = PartitionSchema(schema, hashes, range_ids, ranges)
+        made._check_count()
+        return made
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PartitionSchema) and self.to_json() == other.to_json()

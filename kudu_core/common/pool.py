@@ -90,17 +90,18 @@ class Pool:
 
         ``items`` is read by the calling thread.  The first exception comes at its place in the
         order, and what has not begun then never does; so too when the iterator is closed early,
-        which waits for what is running.  A pool of one thread works on the caller's.
+        which waits for what is running.  A pool of one thread works on the caller's, and so does
+        one that was closed: what had begun before comes to its end.
         """
         if self.threads == 1:
-            self._check()
+            self._check_process()
             yield from map(function, items)
             return
         ahead = max(1, 2 * self.threads if window is None else window)
         tasks: deque[Task[R]] = deque()
         try:
             for item in items:
-                tasks.append(self.submit(_bound(function, item)))
+                tasks.append(self._submit_or_run(_bound(function, item)))
                 if len(tasks) >= ahead:
                     yield tasks.popleft().result()
             while tasks:
@@ -113,6 +114,15 @@ class Pool:
                 task.cancel()
             for task in tasks:
                 task._done.wait()
+
+    def _submit_or_run(self, call: Callable[[], R]) -> Task[R]:
+        try:
+            return self.submit(call)
+        except Closed:
+            self._check_process()
+        task = Task(call)
+        task.run()
+        return task
 
     def close(self) -> None:
         """Let workers finish what was submitted, and wait for them.

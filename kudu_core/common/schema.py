@@ -18,6 +18,7 @@ import pyarrow as pa
 from kudu_core.common import values
 from kudu_core.common.keycodec import KeyCodec
 from kudu_core.common.rowcodec import RowCodec
+from kudu_core.common.stored import flag, integer, text
 from kudu_core.common.types import ColumnType
 from kudu_core.errors import InvalidArgument
 
@@ -25,6 +26,7 @@ RESERVED_PREFIXES = ("_op", "_timestamp", "_before")
 ENCODINGS = ("auto", "plain", "rle", "delta", "bitshuffle", "dictionary", "prefix")
 COMPRESSIONS = ("auto", "none", "lz4", "zstd")
 MAX_NAME_BYTES = 256
+MAX_COLUMN_ID = (1 << 31) - 1
 MAX_COMMENT_CHARACTERS = 256
 
 
@@ -88,18 +90,18 @@ class StoredColumn:
         """Raises ``KeyError``, ``TypeError`` or ``ValueError`` for what ``to_json`` never writes."""
         type_ = ColumnType.parse(stored["type"])
         column = StoredColumn(
-            stored["id"],
-            stored["name"],
+            integer(stored["id"], 0, MAX_COLUMN_ID),
+            text(stored["name"]),
             type_,
-            stored["nullable"],
+            flag(stored["nullable"]),
             values.from_json(type_, stored["read_default"]),
             values.from_json(type_, stored["write_default"]),
-            stored["encoding"],
-            stored["compression"],
-            stored["comment"],
+            text(stored["encoding"]),
+            text(stored["compression"]),
+            text(stored["comment"]),
         )
-        if not isinstance(column.id, int) or not isinstance(column.name, str):
-            raise TypeError(f"a stored column needs an id and a name, not {column.id!r} and {column.name!r}")
+        if column.encoding not in ENCODINGS or column.compression not in COMPRESSIONS:
+            raise ValueError(f"unknown encoding {column.encoding!r} or compression {column.compression!r}")
         return column
 
 
@@ -193,11 +195,20 @@ class Schema:
     def from_json(stored: Mapping[str, Any]) -> Schema:
         """Raises ``KeyError``, ``TypeError`` or ``ValueError`` for what ``to_json`` never writes."""
         columns = tuple(StoredColumn.from_json(column) for column in stored["columns"])
-        schema = Schema(stored["version"], columns, tuple(stored["key"]), stored["next_id"])
+        schema = Schema(
+            integer(stored["version"], 1, 1 << 32),
+            columns,
+            tuple(map(integer, stored["key"])),
+            integer(stored["next_id"], 1, MAX_COLUMN_ID + 1),
+        )
         if len(schema.by_id) != len(columns) or len(schema.by_name) != len(columns):
             raise ValueError("two columns share an id or a name")
         if not schema.key_ids or not set(schema.key_ids) <= schema.by_id.keys():
             raise ValueError(f"key {schema.key_ids} names columns that do not exist")
+        if len(set(schema.key_ids)) != len(schema.key_ids):
+            raise ValueError(f"a column is twice in the key {schema.key_ids}")
+        if any(c.nullable or not c.type.is_key_type for c in schema.key_columns):
+            raise ValueError("a key column takes NULL, or has a type that no key can hold")
         if any(c.id < 0 or c.id >= schema.next_id for c in columns):
             raise ValueError("a column's id is not below next_id")
         return schema

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from kudu_core._ext.pointcolumn import Elsewhere
 from kudu_core._ext.status import PageError
 from kudu_core.cfile.delta_file import OP_UPDATE, DeltaFile
 from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.errors import Corruption
 from kudu_core.rowset.deltas import DELETE, UNDO_ALIVE, UNDO_DEAD
 from kudu_core.rowset.meta import DeltaRef
 
@@ -30,6 +32,8 @@ class DeltaStore:
         self._cache = cache
         self._file: DeltaFile | None = None
         self._opening = threading.Lock()
+        self.borrowed = False
+        """Whether the file is another's, which lets it go."""
 
     def open(self) -> DeltaFile:
         file = self._file
@@ -37,21 +41,49 @@ class DeltaStore:
             with self._opening:
                 file = self._file
                 if file is None:
-                    file = DeltaFile(
-                        self._fs,
-                        self._path,
-                        self._cache,
-                        size=self.ref.file.size,
-                        footer_crc=self.ref.file.footer_crc,
-                    )
+                    file = self._opened()
                     self._file = file
         return file
 
-    def close(self) -> None:
+    def _opened(self) -> DeltaFile:
+        ref = self.ref
+        file = DeltaFile(
+            self._fs, self._path, self._cache, size=ref.file.size, footer_crc=ref.file.footer_crc
+        )
+        liveness = file.delete_count + file.reinsert_count
+        if (file.entry_count, liveness, file.updates_per_column) != (
+            ref.entries,
+            ref.liveness,
+            dict(ref.updates),
+        ):
+            file.close()
+            raise Corruption(self._path, 0, "its entries are not those that its manifest counts")
+        return file
+
+    def held(self) -> DeltaStore:
+        """The same, with a hold of its own on the file."""
+        other = copy.copy(self)
+        other._opening = threading.Lock()
+        other.borrowed = other._file is not None
+        return other
+
+    @property
+    def opened(self) -> DeltaFile | None:
+        """The file, if somebody has opened it."""
+        return self._file
+
+    def let_go(self, *, close: bool = False) -> None:
+        """Hold the file no longer; it is closed when the last scan that reads it ends, or at once."""
         with self._opening:
-            if self._file is not None:
-                self._file.close()
-                self._file = None
+            file, self._file = self._file, None
+        if file is not None and not self.borrowed:
+            file.let_go()
+            if close:
+                file.close()
+
+    def __del__(self) -> None:
+        # Of a rowset that a compaction replaced: else the cache would keep its file open.
+        self.let_go()
 
     def points(self, *, undo: bool) -> ChangeFile:
         """The file for reads of one row; it is opened when one of them needs it."""
@@ -79,9 +111,14 @@ class FileDeltas:
 
     def __init__(self, store: DeltaStore, snapshot: int, *, undo: bool, whole: bool) -> None:
         self.store = store
+        self._file = store.opened
+        """Held from the beginning where a scan has opened it: the table may be closed meanwhile."""
         self._snapshot = np.uint64(snapshot)
         self._undo = undo
         self._whole = whole
+
+    def _open(self) -> DeltaFile:
+        return self.store.open() if self._file is None else self._file
 
     def touches(self, column_id: int) -> bool:
         return column_id in self.store.ref.updates
@@ -90,7 +127,7 @@ class FileDeltas:
         return self.store.ref.liveness > 0
 
     def updates(self, column_id: int, lower: int, upper: int) -> tuple[np.ndarray, ColumnBuffers] | None:
-        rowids, timestamps, values = self.store.open().updates(column_id, lower, upper)
+        rowids, timestamps, values = self._open().updates(column_id, lower, upper)
         keep = self._relevant(timestamps)
         if keep is not None:
             picked = np.flatnonzero(keep)
@@ -98,7 +135,7 @@ class FileDeltas:
         return (rowids, values) if len(rowids) else None
 
     def liveness(self, lower: int, upper: int) -> tuple[np.ndarray, np.ndarray] | None:
-        return self._liveness(*self.store.open().liveness(lower, upper))
+        return self._liveness(*self._open().liveness(lower, upper))
 
     def _liveness(
         self, rowids: np.ndarray, timestamps: np.ndarray | None, ops: np.ndarray
@@ -114,7 +151,7 @@ class FileDeltas:
         return rowids, (ops != DELETE).astype(np.uint8)
 
     def updates_of(self, column_id: int, rows: np.ndarray) -> tuple[np.ndarray, ColumnBuffers] | None:
-        file = self.store.open()
+        file = self._open()
         try:
             entries, rowids, timestamps, _ = self._entries(file, rows)
             if not len(entries):
@@ -133,7 +170,7 @@ class FileDeltas:
 
     def liveness_of(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         try:
-            _, rowids, timestamps, ops = self._entries(self.store.open(), rows)
+            _, rowids, timestamps, ops = self._entries(self._open(), rows)
         except (Elsewhere, PageError):
             return self.liveness(int(rows.min()), int(rows.max()) + 1)
         keep = ops != OP_UPDATE

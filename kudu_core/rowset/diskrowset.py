@@ -8,6 +8,7 @@ dead in the newest applied state, which writers ask and readers never do.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import threading
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ from kudu_core.common.intervals import order_number
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.types import ColumnType
+from kudu_core.errors import Corruption
 from kudu_core.rowset.changelog import Change, ChangeLog
 from kudu_core.rowset.deltas import DELETE, DeltaView
 from kudu_core.rowset.deltastore import DeltaStore
@@ -69,9 +71,13 @@ class _Base:
         self.directory = directory
         self.cache = cache
         self._ref = meta.base
+        self._rows = meta.rows
         self._replaced = meta.replaced
         self._file: RowsFile | None = None
         self._opening = threading.Lock()
+        self.borrowed = False
+        """Whether the file is another's, which lets it go."""
+
         self._stats = meta.columns
         self._bounds: dict[int, ColumnBounds | None] = {}
 
@@ -81,6 +87,10 @@ class _Base:
             stats = self._stats.get(column_id)
             self._bounds[column_id] = None if stats is None else ColumnBounds.of(type_, stats)
         return self._bounds[column_id]
+
+    @property
+    def path(self) -> str:
+        return f"{self.directory}/{self._ref.name}"
 
     def open(self) -> RowsFile:
         file = self._file
@@ -100,16 +110,34 @@ class _Base:
 
     def _open(self, ref: FileRef) -> RowsFile:
         path = f"{self.directory}/{ref.name}"
-        return RowsFile(self.fs, path, self.cache, size=ref.size, footer_crc=ref.footer_crc)
+        file = RowsFile(self.fs, path, self.cache, size=ref.size, footer_crc=ref.footer_crc)
+        if file.rows != self._rows:
+            file.close()
+            raise Corruption(path, 0, f"{file.rows} rows, its manifest says {self._rows}")
+        return file
 
     def points(self) -> PointFile:
         return self.open().points
 
-    def close(self) -> None:
+    def held(self) -> _Base:
+        """The same, with a hold of its own on the file."""
+        other = copy.copy(self)
+        other._opening = threading.Lock()
+        other.borrowed = other._file is not None
+        return other
+
+    def let_go(self, *, close: bool = False) -> None:
+        """Hold the file no longer; it is closed when the last scan that reads it ends, or at once."""
         with self._opening:
-            if self._file is not None:
-                self._file.close()
-                self._file = None
+            file, self._file = self._file, None
+        if file is not None and not self.borrowed:
+            file.let_go()
+            if close:
+                file.close()
+
+    def __del__(self) -> None:
+        # Of a rowset that a compaction replaced: else the cache would keep its file open.
+        self.let_go()
 
 
 class _Newest:
@@ -167,11 +195,22 @@ class DiskRowSet:
         last = self.redo[-1] if self.redo else None
         return last if isinstance(last, ChangeLog) and last.frozen_at is None else None
 
-    def close(self) -> None:
-        self.base.close()
+    def held(self) -> DiskRowSet:
+        """The same, with files of its own hold: who has opened them reads on when the table is closed."""
+        return dataclasses.replace(
+            self,
+            base=self.base.held(),
+            redo=tuple(s.held() if isinstance(s, DeltaStore) else s for s in self.redo),
+            undo=tuple(s.held() for s in self.undo),
+        )
+
+    def let_go(self, *, close: bool = False) -> None:
+        """Hold no file any longer.  Scans that have begun read on, and close them by their end, unless
+        ``close``: nobody can have begun one."""
+        self.base.let_go(close=close)
         for store in (*self.redo, *self.undo):
             if isinstance(store, DeltaStore):
-                store.close()
+                store.let_go(close=close)
 
     # ---- versions ----
 

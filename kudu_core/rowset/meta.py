@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kudu_core.common.stored import BROKEN, integer, integer_or_none, key, text
 from kudu_core.errors import Corruption
 
 
@@ -26,7 +27,9 @@ class FileRef:
         name, size, crc = value
         if not isinstance(name, str) or "/" in name or name.startswith(".") or not name:
             raise ValueError(f"{name!r} is no file name")
-        return FileRef(name, int(size), int(crc))
+        if "\0" in name:
+            raise ValueError(f"{name!r} is no file name")
+        return FileRef(text(name), integer(size), integer(crc, 0, 1 << 32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +59,15 @@ class DeltaRef:
 
     @staticmethod
     def from_json(value: Any) -> DeltaRef:
+        first, last = value["ts"]
         return DeltaRef(
             file=FileRef.from_json(value["file"]),
-            entries=int(value["entries"]),
-            min_ts=int(value["ts"][0]),
-            max_ts=int(value["ts"][1]),
-            record_ts=None if value["record_ts"] is None else int(value["record_ts"]),
-            liveness=int(value["liveness"]),
-            updates={int(k): int(v) for k, v in value["updates"].items()},
+            entries=integer(value["entries"], 0, 1 << 32),
+            min_ts=integer(first),
+            max_ts=integer(last),
+            record_ts=integer_or_none(value["record_ts"]),
+            liveness=integer(value["liveness"], 0, 1 << 32),
+            updates={key(k): integer(v, 0, 1 << 32) for k, v in value["updates"].items()},
         )
 
 
@@ -80,7 +84,7 @@ class ColumnsRef:
     @staticmethod
     def from_json(value: Any) -> ColumnsRef:
         file, ids = value
-        return ColumnsRef(FileRef.from_json(file), tuple(map(int, ids)))
+        return ColumnsRef(FileRef.from_json(file), tuple(integer(i, -(1 << 31)) for i in ids))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,18 +130,18 @@ class RowSetMeta:
     def from_json(value: Any) -> RowSetMeta:
         min_key, max_key = (base64.b64decode(k, validate=True) for k in value["keys"])
         return RowSetMeta(
-            id=int(value["id"]),
+            id=integer(value["id"]),
             base=FileRef.from_json(value["base"]),
-            rows=int(value["rows"]),
+            rows=integer(value["rows"], 1, 1 << 32),
             min_key=min_key,
             max_key=max_key,
-            insert_ts=None if value["insert_ts"] is None else int(value["insert_ts"]),
-            max_insert_ts=int(value["max_insert_ts"]),
-            durable=int(value["D"]),
+            insert_ts=integer_or_none(value["insert_ts"]),
+            max_insert_ts=integer(value["max_insert_ts"]),
+            durable=integer(value["D"]),
             redo=tuple(map(DeltaRef.from_json, value["redo"])),
             undo=tuple(map(DeltaRef.from_json, value["undo"])),
             replaced=tuple(map(ColumnsRef.from_json, value.get("replaced", ()))),
-            columns={int(k): v for k, v in value["columns"].items()},
+            columns={key(k, -(1 << 31)): _statistics(v) for k, v in value["columns"].items()},
         )
 
     @property
@@ -150,9 +154,17 @@ class RowSetMeta:
         return sum(file.size for file in self.files)
 
 
+def _statistics(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"statistics of a column are an object, not {value!r:.60}")
+    integer(value["bytes"], 0, 1 << 48)
+    integer(value["null_count"], 0, 1 << 32)
+    return value
+
+
 def parse(path: str, offset: int, value: Any) -> RowSetMeta:
     """A manifest's rowset, or ``Corruption`` that names the manifest and the edit's offset."""
     try:
         return RowSetMeta.from_json(value)
-    except (KeyError, TypeError, ValueError) as exc:
-        raise Corruption(path, offset, f"rowset entry: {exc!r}") from exc
+    except BROKEN as exc:
+        raise Corruption(path, offset, f"rowset entry: {exc!r:.200}") from exc

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from kudu_core._ext import keys as keys_kernel
+from kudu_core.cfile.container import FileMissing
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.predicates import Filter
 from kudu_core.common.rowblock import ColumnBuffers
@@ -324,7 +325,7 @@ class Changes(ArrowResult):
             engine.check_open()
             try:
                 return self._capture(engine)
-            except FileNotFoundError:
+            except FileMissing:
                 if engine.writer or attempt + 1 == REFRESH_TRIES:
                     raise
                 self._owner.refresh()
@@ -339,6 +340,7 @@ class Changes(ArrowResult):
                     if isinstance(store, DiskRowSet):
                         store.open_all(self.since)
                         store.open_all(self.until)
+                        store = store.held()
                     found.append((tablet, store))
         return found
 

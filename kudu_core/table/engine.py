@@ -327,6 +327,15 @@ class Engine:
         if self.tail is not None:
             self.tail.close()
 
+    def discard(self) -> None:
+        """After an open that failed: close what it has opened, write nothing."""
+        self._closed = f"{self.path} could not be opened"
+        self.pool.close()
+        if self._log is not None:
+            self._log.abandon()
+        for tablet in self.tablets:
+            tablet.close(discard=True)
+
     def abandon(self) -> None:
         """In the child of a fork: let go of the parent's files without touching anything (P1)."""
         self._closed = (

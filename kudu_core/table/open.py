@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
+from kudu_core.cfile.container import FileMissing
 from kudu_core.common.clock import Clock
 from kudu_core.errors import Corruption, KuduError, NotSupported, SnapshotInFuture, TableNotFound
 from kudu_core.events import EventListener, TableOpened
@@ -14,13 +15,13 @@ from kudu_core.options import Options
 from kudu_core.table import debug
 from kudu_core.table.engine import Engine
 from kudu_core.table.state import TableState, Token, read_state, replace, tablet_directory
-from kudu_core.tablet import invariants
+from kudu_core.tablet import invariants, records
 from kudu_core.tablet.bootstrap import Replay
 from kudu_core.tablet.compactions import Compactions
 from kudu_core.tablet.maintenance import Maintenance
 from kudu_core.tablet.manifest import Manifest, TabletState, read_manifest
 from kudu_core.tablet.tablet import Tablet
-from kudu_core.wal import KIND_INGEST, Log, LogChanged, LogOptions, LogTail, open_log, read_log
+from kudu_core.wal import KIND_INGEST, Log, LogChanged, LogOptions, LogTail, Record, open_log, read_log
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
@@ -81,8 +82,23 @@ def _open_locked(
     engine.lease = lease
     wal = f"{path}/wal"
     tail = read_log(fs, wal, state.uuid, clean_end=before.clean_end)  # O3, reading only
+    try:
+        _take_over(engine, before, tail, started)
+    except BaseException:
+        engine.discard()  # its files, also while somebody keeps the exception
+        raise
+    finally:
+        tail.close()
+    return engine
+
+
+def _take_over(engine: Engine, before: TableState, tail: LogTail, started: float) -> None:
+    """Begin the new epoch and replay the log."""
+    fs, path, clock, state = engine.fs, engine.path, engine.clock, engine.state
+    wal = f"{path}/wal"
     states = _manifests(fs, path, state)
     _check_numbers(path, states, tail)
+    _check_age(path, before, states, tail)
     mark = max((s.mark for s in states.values()), default=0)
     tail.check_mark(mark)
     # Only now is anything written: damage leaves the table as it was.
@@ -99,7 +115,7 @@ def _open_locked(
     )
     log.raise_last_ts(mark)  # O4
     context = engine.context(log)
-    tablets = []
+    tablets = engine.tablets  # one after the other, so that a failure finds those that have files open
     for entry in state.tablets:
         directory = tablet_directory(path, entry.id)
         if not fs.exists(directory):
@@ -150,7 +166,6 @@ def _open_locked(
     engine.maintenance.may_truncate = True
     for app, (version, ts, counts) in replay.tokens.items():
         engine.tokens[app] = Token(version, ts, counts)
-    tail.close()
     engine.pins.floor = max((s.horizon for s in states.values()), default=0)
     orphans = _remove_orphans(engine, replay)
     _sweep_staging(engine)
@@ -170,7 +185,6 @@ def _open_locked(
         # Last: whatever fails before leaves no thread that writes.
         engine.maintenance.start()
         engine.compactions.start()
-    return engine
 
 
 def _manifests(fs: FileSystem, path: str, state: TableState) -> dict[int, TabletState]:
@@ -195,6 +209,22 @@ def _check_numbers(path: str, states: dict[int, TabletState], tail: LogTail) -> 
                 0,
                 f"it ends at edit {state.number}; the log's last CHECKPOINT has seen edit {number}",
             )
+
+
+def _check_age(path: str, state: TableState, states: dict[int, TabletState], tail: LogTail) -> None:
+    """TABLE must not be an older copy of itself: every epoch is in it before it is anywhere else, and
+    what a CHECKPOINT lets go, tokens too, is in it before."""
+    newest = max((tail.epoch, *(s.epoch for s in states.values())))
+    if state.epoch < newest:
+        raise Corruption(
+            f"{path}/TABLE", 0, f"an older copy: it is of epoch {state.epoch}, other files are of {newest}"
+        )
+    if state.applied_ts < tail.through:
+        raise Corruption(
+            f"{path}/TABLE",
+            0,
+            f"an older copy: it ends at {state.applied_ts}, the log was dropped up to {tail.through}",
+        )
 
 
 def _remove_orphans(engine: Engine, replay: Replay) -> int:
@@ -243,7 +273,7 @@ def open_for_reading(
     for _ in range(READ_TRIES):
         try:
             engine, replayed = _read_once(fs, path, options, clock, listener)
-        except (LogChanged, _Moved, FileNotFoundError) as exc:
+        except (LogChanged, _Moved, FileMissing, FileNotFoundError) as exc:
             if isinstance(exc, TableNotFound):
                 raise
             problem = exc  # the writer was faster: look again
@@ -260,6 +290,8 @@ def open_for_reading(
             )
         )
         return engine
+    if isinstance(problem, FileMissing):
+        raise problem
     if isinstance(problem, FileNotFoundError):
         raise Corruption(path, 0, f"a file that the table names is missing: {problem}") from problem
     raise KuduError(f"{path} changed {READ_TRIES} times while it was being opened") from problem
@@ -297,44 +329,64 @@ def _read_once(
         tail.read_on(writer_alive=alive, clean_end=0 if alive else state.clean_end)
         if _state(fs, path) != state:
             raise _Moved
+        _check_age(path, state, states, tail)
+        if not alive:
+            tail.check_mark(max((s.mark for s in states.values()), default=0))
         engine = Engine(path, fs, state, state.options.overridden(options), clock, listener, writer=False)
-        context = engine.context(None)
-        tablets = [
-            Tablet(
-                context,
-                entry.id,
-                state.partitions.partitions[entry.partition],
-                tablet_directory(path, entry.id),
-                states[entry.id],
-                None,
+        try:
+            replayed = _lay_out(engine, tail, states)
+        except BaseException:
+            engine.discard()
+            raise
+    return engine, replayed
+
+
+def _lay_out(engine: Engine, tail: LogTail, states: dict[int, TabletState]) -> int:
+    """A reader's tablets, with the records of the log laid into them; the number of those."""
+    path, state = engine.path, engine.state
+    context = engine.context(None)
+    tablets = [
+        Tablet(
+            context,
+            entry.id,
+            state.partitions.partitions[entry.partition],
+            tablet_directory(path, entry.id),
+            states[entry.id],
+            None,
+        )
+        for entry in state.tablets
+    ]
+    engine.set_tablets(tablets)
+    visible = tail.committed_ts
+    replay = Replay({t.id: t for t in tablets}, engine.schema, writer=False)
+    for record in tail.records():
+        if record.ts <= tail.through:
+            continue
+        if record.ts > visible:
+            break
+        lacking = _lacking(record, states) if record.kind == KIND_INGEST else None
+        if lacking is not None and state.clean_end:
+            raise Corruption(
+                f"{tablet_directory(path, lacking)}/MANIFEST",
+                0,
+                f"the table was closed after the ingest of {record.ts}, which is not in it",
             )
-            for entry in state.tablets
-        ]
-        engine.set_tablets(tablets)
-        visible = tail.committed_ts
-        replay = Replay({t.id: t for t in tablets}, engine.schema, writer=False)
-        for record in tail.records():
-            if record.ts <= tail.through:
-                continue
-            if record.ts > visible:
-                break
-            if record.kind == KIND_INGEST and _lacking(record.ts, record.payload, states):
-                visible = record.ts - 1  # R2: stop before an ingest that the manifests do not hold
-                break
-            replay.apply(record)
-        engine.read_visible_ts = visible
-        engine.read_oldest_ts = max((s.horizon for s in states.values()), default=0)
-        engine.pins.floor = engine.read_oldest_ts
-        if visible < engine.read_oldest_ts:
-            raise _Moved
-    return engine, replay.records
+        if lacking is not None:
+            visible = record.ts - 1  # R2: stop before an ingest that the manifests do not hold
+            break
+        replay.apply(record)
+    engine.read_visible_ts = visible
+    engine.read_oldest_ts = max((s.horizon for s in states.values()), default=0)
+    engine.pins.floor = engine.read_oldest_ts
+    if visible < engine.read_oldest_ts:
+        raise _Moved
+    return replay.records
 
 
-def _lacking(ts: int, payload: Any, states: dict[int, TabletState]) -> bool:
-    from kudu_core.tablet import records
-
-    named = records.decode(memoryview(payload), "log", 0).tablets
-    return any(t in states and ts > states[t].ingests_durable for t in named)
+def _lacking(record: Record, states: dict[int, TabletState]) -> int | None:
+    """A tablet whose manifest does not hold an ingest yet, None when all do."""
+    named = records.decode(record.payload, f"log record {record.lsn}", 0).tablets
+    return next((t for t in named if t in states and record.ts > states[t].ingests_durable), None)
 
 
 __all__ = ["NotSupported", "SnapshotInFuture", "open_for_reading", "open_for_writing"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from kudu_core.cfile.container import FileMissing
 from kudu_core.common.predicates import Filter
 from kudu_core.common.schema import Schema, StoredColumn, arrow_schema
 from kudu_core.errors import InvalidArgument, SnapshotTooOld
@@ -287,7 +288,7 @@ class Scan:
             engine.check_open()
             try:
                 return self._capture(engine, counts)
-            except FileNotFoundError:
+            except FileMissing:
                 if engine.writer or attempt + 1 == REFRESH_TRIES:
                     raise
                 self._owner.refresh()

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kudu_core._ext.crc32c import crc32c
+from kudu_core.common import stored
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.schema import Schema
-from kudu_core.errors import Corruption, NotSupported
+from kudu_core.common.stored import integer
+from kudu_core.errors import Corruption, InvalidArgument, NotSupported
 from kudu_core.options import Options
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ VERSION = 1
 HEADER = struct.Struct("<8sHHIII")
 assert HEADER.size == 24
 MAX_BYTES = 256 << 20
+MAX_EPOCH = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,16 @@ class Token:
     ts: int
     counts: tuple[int, int, int, int]
     """Inserted, updated, deleted, ignored."""
+
+    @staticmethod
+    def from_json(value: Any) -> Token:
+        version, ts, *counts = value
+        return Token(integer(version, -(1 << 63), 1 << 63), integer(ts), stored_counts(counts))
+
+
+def stored_counts(value: Any) -> tuple[int, int, int, int]:
+    inserted, updated, deleted, ignored = map(integer, value)
+    return inserted, updated, deleted, ignored
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,32 +117,46 @@ def read_state(fs: FileSystem, path: str) -> TableState:
             f"{path} has format version {version} (flags {flags}); this library reads up to {VERSION}"
         )
     try:
-        value = json.loads(body)
+        value = stored.parsed(body)
         schemas = tuple(map(Schema.from_json, value["schemas"]))
-        return TableState(
-            uuid=bytes.fromhex(value["uuid"]),
-            epoch=int(value["epoch"]),
+        state = TableState(
+            uuid=_uuid(value["uuid"]),
+            epoch=integer(value["epoch"], 1, MAX_EPOCH),
             options=Options.from_json(value["options"]),
             schemas=schemas,
             partitions=PartitionSchema.from_json(value["partitions"], schemas[-1]),
             tablets=tuple(
-                TabletEntry(int(i), int(p), int(c), None if d is None else int(d))
+                TabletEntry(integer(i, 1, 1 << 32), integer(p), integer(c), stored.integer_or_none(d))
                 for i, p, c, d in value["tablets"]
             ),
             tokens={
-                base64.b64decode(app).decode(): Token(int(v), int(ts), _counts(counts))
-                for app, (v, ts, *counts) in value["tokens"].items()
+                base64.b64decode(app, validate=True).decode(): Token.from_json(token)
+                for app, token in value["tokens"].items()
             },
-            applied_ts=int(value["applied_ts"]),
-            clean_end=int(value["clean_end"]),
+            applied_ts=integer(value["applied_ts"]),
+            clean_end=integer(value["clean_end"]),
         )
-    except (KeyError, TypeError, ValueError, IndexError) as exc:
-        raise Corruption(path, HEADER.size, f"broken contents: {exc!r}") from exc
+        _check_tablets(state)
+    except (*stored.BROKEN, InvalidArgument) as exc:
+        raise Corruption(path, HEADER.size, f"broken contents: {exc!r:.200}") from exc
+    return state
 
 
-def _counts(counts: list[Any]) -> tuple[int, int, int, int]:
-    inserted, updated, deleted, ignored = map(int, counts)
-    return inserted, updated, deleted, ignored
+def _uuid(value: Any) -> bytes:
+    uuid = bytes.fromhex(value)
+    if len(uuid) != 16:
+        raise ValueError(f"a table's uuid has 16 bytes, not {len(uuid)}")
+    return uuid
+
+
+def _check_tablets(state: TableState) -> None:
+    """Each tablet is of a partition of its own, and every live partition has one."""
+    ids = {tablet.id for tablet in state.tablets}
+    ordinals = {tablet.partition for tablet in state.tablets}
+    known = {p.ordinal for p in state.partitions.partitions}
+    live = {p.ordinal for p in state.partitions.partitions if not p.dropped}
+    if not len(ids) == len(ordinals) == len(state.tablets) or not live <= ordinals <= known:
+        raise ValueError(f"{len(state.tablets)} tablets and {len(live)} partitions do not fit together")
 
 
 def _crc(version: int, flags: int, body: bytes) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from kudu_core._ext import decide as rules
+from kudu_core.cfile.container import FileMissing
 from kudu_core.common import keybounds
 from kudu_core.common.arrow_in import batches
 from kudu_core.common.clock import Clock
@@ -133,8 +134,11 @@ def open_table(
 
     Raises
     ------
-    TableNotFound, Locked, Corruption, NotSupported
+    TableNotFound, Locked, NotSupported
         Nothing was changed.
+    Corruption
+        Of TABLE, a manifest or the log: nothing was changed.  Of a data file that the replay of the log
+        reads: a new epoch has begun, nothing is lost.
     """
     fs, root, clock = _fs or PosixFileSystem(), _path(path), _clock or Clock()
     if mode not in ("r", "rw"):
@@ -336,8 +340,13 @@ class Table:
     def get(self, key: Any, columns: Any = None, at: Any = None) -> dict[str, Any] | None:
         """One row by key: a scalar, a tuple in key order, or a dict.  None when it is not there."""
         engine = self._opened()
-        schema = engine.schema
-        return points.get(engine, key, schema.columns if columns is None else _project(schema, columns), at)
+        try:
+            schema = engine.schema
+            chosen = schema.columns if columns is None else _project(schema, columns)
+            return points.get(engine, key, chosen, at)
+        except FileMissing as exc:
+            engine = self._newer(engine, exc)
+        return points.get(engine, key, _project(engine.schema, columns), at)
 
     def get_many(self, keys: Any, columns: Any = None, at: Any = None) -> pa.Table:
         """Rows by key, in the order of ``keys``.
@@ -345,7 +354,19 @@ class Table:
         A column ``_found`` (bool) says which are there; the others hold their key and NULLs.
         """
         engine = self._opened()
+        try:
+            return points.get_many(engine, keys, _project(engine.schema, columns), at)
+        except FileMissing as exc:
+            engine = self._newer(engine, exc)
         return points.get_many(engine, keys, _project(engine.schema, columns), at)
+
+    def _newer(self, engine: Engine, missing: FileMissing) -> Engine:
+        """For a reader under which the writer has replaced a file (R4): what is there now."""
+        if self._reopen is None:
+            raise missing
+        if self._engine is engine:
+            self.refresh()
+        return self._opened()
 
     def scan(
         self,
@@ -561,7 +582,10 @@ class Table:
         return layout(self._opened())
 
     def close(self) -> None:
-        """Make everything durable and let go of the table.  Idempotent."""
+        """Make everything durable and let go of the table.  Idempotent.
+
+        What was read stays valid, and an iteration of a scan that has begun goes on to its end.
+        """
         self._watch.detach()
         self._engine.close()
 

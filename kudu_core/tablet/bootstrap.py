@@ -9,6 +9,7 @@ import numpy as np
 
 from kudu_core.common.rowblock import RowBlock
 from kudu_core.common.schema import Schema
+from kudu_core.common.stored import BROKEN, integer, text
 from kudu_core.errors import Corruption
 from kudu_core.rowset.memrowset import MemRowSet
 from kudu_core.tablet import ingest, records
@@ -48,7 +49,8 @@ class Replay:
             return
         where = f"log record {record.lsn}"
         payload = records.decode(memoryview(record.payload), where, 0)
-        self._token(payload.extra, record)
+        self._token(payload.extra, record, where)
+        self._check(payload, where)
         if record.kind == KIND_INGEST:
             self._ingest(payload, record, where)
         else:
@@ -62,15 +64,35 @@ class Replay:
         self.position = record.ts
         self._make_room()
 
-    def _token(self, extra: Mapping[str, Any], record: Record) -> None:
+    def _token(self, extra: Mapping[str, Any], record: Record, where: str) -> None:
         token = extra.get("txn")
-        if token is not None:
-            inserted, updated, deleted, ignored = map(int, extra["counts"])
-            self.tokens[str(token[0])] = (
-                int(token[1]),
+        if token is None:
+            return
+        try:
+            app, version = token
+            inserted, updated, deleted, ignored = map(integer, extra["counts"])
+            self.tokens[text(app)] = (
+                integer(version, -(1 << 63), 1 << 63),
                 record.ts,
                 (inserted, updated, deleted, ignored),
             )
+        except BROKEN as exc:
+            raise Corruption(where, 0, f"token: {exc!r:.200}") from exc
+
+    def _check(self, payload: records.Payload, where: str) -> None:
+        """Columns must be of the schema's types, and keys whole: kernels trust their widths."""
+        by_id, keys = self._schema.by_id, self._schema.key_ids
+        for section in payload.sections:
+            columns = section.block.columns
+            for column_id in keys:
+                if column_id not in columns or columns[column_id].null_count:
+                    raise Corruption(where, 0, f"rows without key column {column_id}")
+            for column_id, column in columns.items():
+                known = by_id.get(column_id)
+                if known is not None and column.width != known.type.width:
+                    raise Corruption(
+                        where, 0, f"cells of {column.width} bytes in column {column_id}, {known.type}"
+                    )
 
     def _rows(self, tablet: Tablet, ts: int, op: int, block: RowBlock) -> None:
         """Net changes of one operation in one tablet."""
@@ -109,8 +131,18 @@ class Replay:
             tablet = self._tablets.get(tablet_id)
             if tablet is None:
                 continue
-            value = payload.extra.get("parts", {}).get(str(tablet_id), {})
-            rowsets, deltas = ingest.parse_part({"rowsets": [], "deltas": {}, **value}, where, 0)
+            try:
+                value = {
+                    "rowsets": [],
+                    "deltas": {},
+                    **payload.extra.get("parts", {}).get(str(tablet_id), {}),
+                }
+            except BROKEN as exc:
+                raise Corruption(where, 0, f"ingest record: {exc!r:.200}") from exc
+            rowsets, deltas = ingest.parse_part(value, where, 0)
+            for rowset_id in deltas:
+                if tablet.view.rowset(rowset_id) is None and record.ts > tablet.state.ingests_durable:
+                    raise Corruption(where, 0, f"an ingest changes rowset {rowset_id}, which is not there")
             self.files.setdefault(tablet_id, set()).update(ingest.named_files(value))
             if record.ts > tablet.state.ingests_durable:
                 if not self._writer:

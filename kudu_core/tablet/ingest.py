@@ -19,6 +19,7 @@ from kudu_core._ext import keys as keys_kernel
 from kudu_core.cfile.delta_file import REDO
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.stored import BROKEN, key
 from kudu_core.errors import Corruption
 from kudu_core.rowset.changelog import ChangeLog
 from kudu_core.rowset.deltas import DELETE, UPDATE
@@ -272,9 +273,9 @@ def parse_part(value: Any, path: str, offset: int) -> tuple[list[RowSetMeta], di
     """A part as an INGEST record tells it."""
     try:
         rowsets = [RowSetMeta.from_json(r) for r in value["rowsets"]]
-        deltas = {int(i): DeltaRef.from_json(d) for i, d in value["deltas"].items()}
-    except (KeyError, TypeError, ValueError) as exc:
-        raise Corruption(path, offset, f"ingest record: {exc!r}") from exc
+        deltas = {key(i): DeltaRef.from_json(d) for i, d in value["deltas"].items()}
+    except BROKEN as exc:
+        raise Corruption(path, offset, f"ingest record: {exc!r:.200}") from exc
     return rowsets, deltas
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kudu_core._ext.crc32c import crc32c
+from kudu_core.common.stored import BROKEN, integer, parsed
 from kudu_core.errors import Corruption, NotSupported
 from kudu_core.rowset.meta import FileRef, RowSetMeta, parse
 
@@ -118,13 +119,13 @@ def applied(state: TabletState, value: Mapping[str, Any], path: str, offset: int
     rowsets = dict(state.rowsets)
     try:
         for removed in value.get("remove", ()):
-            del rowsets[int(removed)]
+            del rowsets[integer(removed)]
         for entry in value.get("add", ()):
             meta = parse(path, offset, entry)
             rowsets[meta.id] = meta
-        numbers = {k: int(value.get(k, 0)) for k in ("I", "G", "H", "mark", "next_file", "next_rowset")}
-    except (KeyError, TypeError, ValueError) as exc:
-        raise Corruption(path, offset, f"manifest edit: {exc!r}") from exc
+        numbers = {k: integer(value.get(k, 0)) for k in ("I", "G", "H", "mark", "next_file", "next_rowset")}
+    except BROKEN as exc:
+        raise Corruption(path, offset, f"manifest edit: {exc!r:.200}") from exc
     durable = max((r.durable for r in rowsets.values()), default=0)
     return replace(
         state,
@@ -159,13 +160,18 @@ def read_manifest(fs: FileSystem, path: str, table_uuid: bytes, tablet_id: int) 
     data = fs.read_bytes(path, MAX_EDIT_BYTES)
     if len(data) < HEADER.size:
         raise Corruption(path, 0, f"{len(data)} bytes are too few for a manifest")
-    magic, version, _flags, stored_id, uuid, crc = HEADER.unpack_from(data)
+    magic, version, flags, stored_id, uuid, crc = HEADER.unpack_from(data)
     if magic != MAGIC:
         raise Corruption(path, 0, "not a manifest")
-    if version > VERSION:
-        raise NotSupported(f"{path} has format version {version}; this library reads up to {VERSION}")
-    if crc32c(data[: HEADER.size - 4]) != crc or uuid != table_uuid or stored_id != tablet_id:
-        raise Corruption(path, 0, "manifest header is damaged or belongs to another tablet")
+    # The header is the same in every version, so a damaged version is damage, not a file from the future.
+    if crc32c(data[: HEADER.size - 4]) != crc:
+        raise Corruption(path, 0, "the manifest header does not match its CRC")
+    if version > VERSION or flags:
+        raise NotSupported(
+            f"{path} has format version {version} (flags {flags}); this library reads up to {VERSION}"
+        )
+    if uuid != table_uuid or stored_id != tablet_id:
+        raise Corruption(path, 0, "the manifest of another table or tablet")
     state, at = TabletState(), HEADER.size
     while at + EDIT.size <= len(data):
         length, stored, number, epoch = EDIT.unpack_from(data, at)
@@ -180,9 +186,10 @@ def read_manifest(fs: FileSystem, path: str, table_uuid: bytes, tablet_id: int) 
             break
         if epoch >= state.epoch:
             try:
-                value = json.loads(bytes(payload))
+                value = parsed(payload)
+                integer(number), integer(epoch)
             except ValueError as exc:
-                raise Corruption(path, at, f"manifest edit is no JSON: {exc}") from exc
+                raise Corruption(path, at, f"manifest edit: {exc}") from exc
             if value.get("checkpoint"):
                 state = TabletState()
             state = replace(applied(state, value, path, at), epoch=epoch, number=number)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.stored import parsed
 from kudu_core.errors import Corruption
 from kudu_core.rowset import deltas
 
@@ -143,11 +144,9 @@ def decode(data: memoryview, path: str, offset: int) -> Payload:
     tablets = struct.unpack(f"<{tablet_count}I", cursor.take(4 * tablet_count))
     raw = bytes(cursor.take(extra_bytes))
     try:
-        extra = json.loads(raw) if raw else {}
+        extra = parsed(raw) if raw else {}
     except ValueError as exc:
-        raise cursor.fail(f"no JSON: {exc}") from exc
-    if not isinstance(extra, dict):
-        raise cursor.fail("its JSON is no object")
+        raise cursor.fail(str(exc)) from exc
     sections = [_section(cursor, len(tablets)) for _ in range(section_count)]
     return Payload(tablets, sections, extra)
 

@@ -12,6 +12,7 @@ import numpy as np
 from kudu_core._ext import keys as keys_kernel
 from kudu_core._ext.pointview import PointView
 from kudu_core.common.keys import EncodedKeys
+from kudu_core.errors import Corruption
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.memrowset import MemRowSet
 from kudu_core.rowset.reading import RowsAt
@@ -176,7 +177,8 @@ def locate_newest(view: View, batch: KeyBatch, *, durable_below: int | None = No
         if len(found):
             found = found[rowset.is_live(rows[found])]
             at = found + lower if order is None else order[found + lower]
-            assert (homes.store[at] < 0).all(), "a key lives in one store only (N3)"
+            if (homes.store[at] >= 0).any():  # N3
+                raise Corruption(rowset.base.path, 0, "a key of this rowset lives in another store too")
             homes.store[at], homes.row[at] = first_rowset + index, rows[found]
     return homes
 

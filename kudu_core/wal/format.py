@@ -51,6 +51,8 @@ assert CHECKPOINT_HEAD.size == 16
 assert CHECKPOINT_ENTRY.size == 16
 
 ALIGNMENT: Final = 8
+LIMIT: Final = (1 << 64) - (1 << 32)
+"""Timestamps, lsn and counters lie below: what is counted on from them stays within 64 bits."""
 MAX_RECORD: Final = (1 << 32) - ALIGNMENT
 
 COMMITTED_NAME: Final = "COMMITTED"
@@ -128,6 +130,8 @@ def unpack_segment_header(data: Buffer) -> SegmentHeader | None:
     header = SegmentHeader(uuid, epoch, seq, prev_ts, prev_lsn)
     if magic != SEGMENT_MAGIC or crc != crc32c(header._pack(version, 0)):
         return None
+    if max(epoch, seq, prev_ts, prev_lsn) >= LIMIT:
+        return None
     if version != SEGMENT_VERSION:
         raise NotSupported(f"log segment of format version {version}; this release reads {SEGMENT_VERSION}")
     return header
@@ -197,10 +201,8 @@ def unpack_committed(data: Buffer, table_uuid: bytes) -> Committed:
         if len(data) < offset + COMMITTED_SLOT.size:
             continue
         counter, ts, lsn, epoch, crc = COMMITTED_SLOT.unpack_from(data, offset)
-        if crc == crc32c(table_uuid + bytes(data[offset : offset + 32])) and (epoch, counter) > (
-            newest.epoch,
-            newest.counter,
-        ):
+        sound = crc == crc32c(table_uuid + bytes(data[offset : offset + 32])) and counter < LIMIT
+        if sound and (epoch, counter) > (newest.epoch, newest.counter):
             newest = Committed(counter, ts, lsn, epoch)
     return newest
 

@@ -201,7 +201,7 @@ class Log:
             log._active = log._files.open_next(1, last_ts, 0, 0)
         except SyncFailed as failed:
             raise failed.error from None
-        log._open_committed(0)
+        log._open_committed_or_close(0)
         return log
 
     @classmethod
@@ -222,7 +222,7 @@ class Log:
             log._active = log._files.take_over(tail)
         except SyncFailed as failed:
             raise failed.error from None
-        log._open_committed(tail.committed.counter)
+        log._open_committed_or_close(tail.committed.counter)
         return log
 
     def close(self) -> int | None:
@@ -628,18 +628,29 @@ class Log:
         with suppress(OSError):
             old.file.close()
 
+    def _open_committed_or_close(self, counter: int) -> None:
+        try:
+            self._open_committed(counter)
+        except BaseException:
+            self._closed = True
+            self._active.file.close()
+            raise
+
     def _open_committed(self, counter: int) -> None:
         """COMMITTED exists with both slots' bytes, and says where the log begins."""
         path = f"{self._directory}/{COMMITTED_NAME}"
-        if self._fs.exists(path):
-            self._committed_file = self._fs.open_write(path)
-        else:
-            self._committed_file = self._fs.create(path)
-            self._fs.sync_dir(self._directory)
-        if self._committed_file.size() < 2 * COMMITTED_STRIDE:
-            self._committed_file.pwrite(bytes(2 * COMMITTED_STRIDE), 0)
-        self._committed = Committed(counter, 0, 0, self._epoch)
-        self._publish(self._durable_ts)
+        exists = self._fs.exists(path)
+        self._committed_file = file = self._fs.open_write(path) if exists else self._fs.create(path)
+        try:
+            if not exists:
+                self._fs.sync_dir(self._directory)
+            if file.size() < 2 * COMMITTED_STRIDE:
+                file.pwrite(bytes(2 * COMMITTED_STRIDE), 0)
+            self._committed = Committed(counter, 0, 0, self._epoch)
+            self._publish(self._durable_ts)
+        except BaseException:
+            file.close()
+            raise
 
     @property
     def segments(self) -> list[Segment]:

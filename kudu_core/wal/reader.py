@@ -24,6 +24,7 @@ from kudu_core.wal.format import (
     COMMITTED_STRIDE,
     KIND_CHECKPOINT,
     KINDS,
+    LIMIT,
     NOTHING_COMMITTED,
     RECORD_HEADER,
     SEGMENT_HEADER,
@@ -177,7 +178,8 @@ class LogTail:
         """Raise ``Corruption``, unless a reader was overtaken by the recycling of what it reads."""
         if self._mode == "r":
             self._check_headers()
-            if source.header is None:
+            # Recycling takes the name away first; a segment that has a later one was whole under its name.
+            if source.header is None and not self._fs.exists(source.path):
                 raise LogChanged(source.path)
         raise Corruption(source.path, offset, reason)
 
@@ -223,6 +225,8 @@ class LogTail:
         for offset, record in self._parse(source, source.end, self.last_lsn + 1):
             if record.ts <= self.last_ts:
                 self._damaged(source, offset, f"timestamp {record.ts} after {self.last_ts}")
+            if max(record.ts, record.lsn) >= LIMIT:
+                self._damaged(source, offset, f"timestamp {record.ts}, lsn {record.lsn}: too large")
             if record.kind not in KINDS:
                 self._damaged(source, offset, f"record of unknown kind {record.kind}")
             if record.kind == KIND_CHECKPOINT:

@@ -149,7 +149,7 @@ def test_broken(table: kc.Table, break_it: Callable[[Tablet], None], name: str) 
 def test_a_file_that_is_gone(table: kc.Table) -> None:
     tablet = tablet_of(table)
     file_gone(tablet)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(kc.Corruption, match="missing"):
         check_install(tablet)
 
 
