@@ -44,7 +44,7 @@ def write_row(engine: Engine, operation: str, row: dict[Any, Any]) -> WriteResul
     engine.check_open()  # in the child of a fork a mutex may be held by nobody
     if not engine.writer:
         return None  # refused
-    schema = engine.schema
+    schema, partitions = engine.schema, engine.partitions
     options = engine.options
     writer = schema.row_codec.writer
     kind = _KINDS[operation]
@@ -62,7 +62,9 @@ def write_row(engine: Engine, operation: str, row: dict[Any, Any]) -> WriteResul
     with tablet.mutex:
         engine.check_writable()
         view = tablet.view
-        if engine.schema is not schema or view.active.schema.version != schema.version:
+        if engine.schema is not schema or engine.partitions is not partitions:
+            return None
+        if view.active.schema.version != schema.version:
             return None
         key_hash = murmur3_one(key)
         try:
@@ -84,13 +86,15 @@ def write_row(engine: Engine, operation: str, row: dict[Any, Any]) -> WriteResul
             return None  # refused
         if op:
             ts = _log_and_apply(engine, schema, tablet, home, rowid, op, key, key_hash, cells)
+            result = WriteResult(
+                ts, int(op == records.INSERT), int(op == records.UPDATE), int(op == records.DELETE)
+            )
         else:
             # W4: nothing to log; the answer may rest on records that are not visible yet.
             ts = tablet.newest_applied
+            result = WriteResult(max(ts, engine.visible_ts), ignored=1)
     engine.wait_visible(ts)
-    if not op:
-        return WriteResult(max(ts, engine.visible_ts), ignored=1)
-    return WriteResult(ts, int(op == records.INSERT), int(op == records.UPDATE), int(op == records.DELETE))
+    return result
 
 
 def _log_and_apply(
