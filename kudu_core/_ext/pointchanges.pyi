@@ -12,7 +12,8 @@ from kudu_core._ext.rowid_map import RowidMap
 Said = tuple[bool | None, dict[int, Any]]
 
 class Overlay: ...
-class Store: ...
+class Store:
+    def let_go(self) -> None: ...
 
 class ChangePoints(Store):
     @property

@@ -103,6 +103,9 @@ cdef int64_t visible_rows(AppendColumn stamps, uint64_t snapshot) noexcept:
 cdef class Store:
     """Changes of the rows of one rowset."""
 
+    def let_go(self):
+        """Hold no file any longer."""
+
     cdef int collect(self, int64_t row, Overlay overlay) except -1:
         """Add what the store says of a row to what newer ones said."""
         raise NotImplementedError
@@ -460,6 +463,10 @@ cdef class ChangeFile(Store):
         self._open = open
         self.undo = undo
         self._min_ts, self._max_ts = min_ts, max_ts
+
+    def let_go(self):
+        """Hold the file no longer; the next read opens it again."""
+        self._points = None
 
     def row(self, int64_t row, uint64_t snapshot, RowShape shape not None):
         """As ``ChangePoints.row``."""

@@ -167,6 +167,12 @@ cdef class RowsetPoints:
         self._max_insert_ts = max_insert_ts
         self._times = times
 
+    def let_go(self):
+        """Hold no file any longer; the next read opens them again."""
+        self._file = None
+        for store in self._stores:
+            store.let_go()
+
     cdef PointFile file(self):
         cdef PointFile file = self._file
         if file is None or file.closed:

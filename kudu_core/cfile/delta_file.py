@@ -288,8 +288,10 @@ class DeltaFile:
         return points
 
     def let_go(self) -> None:
-        """See ``FileReader.let_go``."""
+        """See ``FileReader.let_go``.  Reads of single rows go the general way from now on."""
         self.file.let_go()
+        if self._points is not None:
+            self._points.close()
 
     def close(self) -> None:
         """Idempotent; reads after it raise ``Closed``."""

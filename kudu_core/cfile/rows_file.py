@@ -338,10 +338,12 @@ class RowsFile:
         return search
 
     def let_go(self) -> None:
-        """See ``FileReader.let_go``."""
+        """See ``FileReader.let_go``.  Point reads end; a scan that has begun reads on."""
         self.file.let_go()
         for other in self._replacing:
             other.let_go()
+        if self._points is not None:
+            self._points.close()
 
     def close(self) -> None:
         """Idempotent; reads after it raise ``Closed``."""

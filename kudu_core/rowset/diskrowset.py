@@ -207,6 +207,8 @@ class DiskRowSet:
     def let_go(self, *, close: bool = False) -> None:
         """Hold no file any longer.  Scans that have begun read on, and close them by their end, unless
         ``close``: nobody can have begun one."""
+        for points in self._points:
+            points.let_go()
         self.base.let_go(close=close)
         for store in (*self.redo, *self.undo):
             if isinstance(store, DeltaStore):
