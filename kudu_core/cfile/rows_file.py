@@ -322,18 +322,19 @@ class RowsFile:
         return points
 
     def let_go(self) -> None:
-        """See ``FileReader.let_go``."""
+        """See ``FileReader.let_go``.  Point reads end; scans that have begun go on."""
         self.file.let_go()
         for other in self._replacing:
             other.let_go()
+        if self._points is not None:
+            self._points.close()
 
     def close(self) -> None:
         """Idempotent; reads after it raise ``Closed``."""
+        self.let_go()
         self.file.close()
         for other in self._replacing:
             other.close()
-        if self._points is not None:
-            self._points.close()
 
     def __enter__(self) -> Self:
         return self
