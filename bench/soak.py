@@ -4,8 +4,9 @@
 
 Writers upsert rows and columns, singly, in batches and by ingest, over keys of a fixed number; readers of
 this process scan, count and get; one reader of another process opens, reads and refreshes.  Background
-maintenance runs.  With --deletes keys are deleted and inserted again too: then the number of rowsets, and with
-it that of files, is level only where rowsets are merged.
+maintenance runs.  With --deletes keys are deleted and inserted again too: then the number of rowsets, and
+with it that of files, is level only where rowsets are merged.
+
 A line of figures is printed every few seconds.  At the end the second half is compared with the second
 quarter: what has grown by more than its allowance is told, and the exit status is 1.
 """
