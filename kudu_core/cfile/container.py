@@ -209,6 +209,8 @@ class FileReader:
         except FileNotFoundError:
             raise FileMissing(path, 0, "the file is missing") from None
         self._cache_token = -1
+        self._holders: list[Holder] = []
+        """Those who watch the cache on this reader's account."""
         try:
             self.size = self._file.size()
             if size is not None and self.size != size:
@@ -279,7 +281,10 @@ class FileReader:
 
     def watch(self, holder: Holder) -> bool:
         """Whether the cache asks ``holder`` before it drops a page of this file."""
-        return self.cache is not None and self.cache.watch(self._cache_token, holder)
+        if self.cache is None or not self.cache.watch(self._cache_token, holder):
+            return False
+        self._holders.append(holder)
+        return True
 
     def verify_layout(self, extents: Sequence[Extent]) -> None:
         """Header, the given pieces, footer and trailer cover the file without gap or overlap."""
@@ -303,8 +308,9 @@ class FileReader:
         """Drop the file's pages from the cache, which holds the file no longer: the descriptor closes with
         the last reader.  Idempotent."""
         token, self._cache_token = self._cache_token, -1
+        holders, self._holders = self._holders, []
         if self.cache is not None and token >= 0:
-            self.cache.detach(token)
+            self.cache.detach(token, holders)
 
     def __enter__(self) -> Self:
         return self

@@ -75,10 +75,13 @@ class PageCache:
                 self._files[token] = (file_id, readers + 1, offsets)
             return token
 
-    def detach(self, token: int) -> None:
-        """Undo one ``attach``; the last one drops the file's pages."""
+    def detach(self, token: int, holders: Sequence[Holder] = ()) -> None:
+        """Undo one ``attach``; the last one drops the file's pages.  ``holders``: that reader's own."""
         with self._mutex:
             file_id, readers, offsets = self._files[token]
+            if holders and token in self._holders:
+                mine = set(map(id, holders))
+                self._holders[token] = tuple(h for h in self._holders[token] if id(h) not in mine)
             if readers > 1:
                 self._files[token] = (file_id, readers - 1, offsets)
                 return

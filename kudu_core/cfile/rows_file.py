@@ -338,7 +338,7 @@ class RowsFile:
         return search
 
     def let_go(self) -> None:
-        """See ``FileReader.let_go``.  Point reads end; a scan that has begun reads on."""
+        """See ``FileReader.let_go``.  Point reads end; scans that have begun go on."""
         self.file.let_go()
         for other in self._replacing:
             other.let_go()
@@ -347,12 +347,11 @@ class RowsFile:
 
     def close(self) -> None:
         """Idempotent; reads after it raise ``Closed``."""
+        self.let_go()
         self.file.close()
         for other in self._replacing:
             other.close()
         self.scans.close()
-        if self._points is not None:
-            self._points.close()
 
     def __enter__(self) -> Self:
         return self

@@ -229,3 +229,26 @@ def test_nothing_is_open_after_close_while_results_live(filled: kc.Table, path: 
     gc.collect()
     assert not open_below(str(path.resolve()))
     assert held.num_rows == ROWS
+
+
+def test_files_that_compactions_replace_are_closed(make: Make) -> None:
+    """Also where point reads hold their pages and a scan is under way at each replacement: the page cache
+    once kept the readers of every earlier version."""
+    table = make(file_grace_s=0, history_retention_s=0)
+    table.insert({"k": list(range(ROWS)), "a": [0] * ROWS})
+    table.flush()
+    counts = []
+    for step in range(15):
+        table.update({"k": list(range(1_000)), "a": [step] * 1_000})
+        table.flush()
+        under_way = iter(table.scan(["a"], batch_rows=500))
+        next(under_way)
+        table.get(5)
+        table.compact(full=True)
+        table.get(5)
+        assert sum(batch.num_rows for batch in under_way) == ROWS - 500
+        del under_way
+        table.gc()
+        gc.collect()
+        counts.append(len(open_below(table.path)))
+    assert max(counts[5:]) <= max(counts[:5]), counts
