@@ -131,6 +131,9 @@ class PosixWriteFile(_File):
 
     def pwrite(self, data: Data, offset: int) -> None:
         descriptor = self._open()
+        if type(data) is bytes and os.pwrite(descriptor.fd, data, offset) == len(data):
+            self._end = max(self._end, offset + len(data))
+            return
         views = base.byte_views(data)
         first = 0
         while first < len(views):

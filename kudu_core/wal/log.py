@@ -22,6 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias
 
+from kudu_core._ext.crc32c import crc32c
 from kudu_core.errors import Closed, Fenced, InvalidArgument, KuduError, Poisoned
 from kudu_core.wal.format import (
     COMMITTED_NAME,
@@ -43,6 +44,9 @@ from kudu_core.wal.segments import ActiveSegment, Segment, SegmentFiles, SyncFai
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem, WriteFile
     from kudu_core.wal.reader import LogTail
+
+SMALL_RECORD = 16 << 10
+"""Bytes of a payload that is copied together with its header."""
 
 Durability: TypeAlias = Literal["sync", "group", "none"]
 
@@ -96,9 +100,11 @@ class _Gates:
             gate.acquire(timeout=0.25)
 
     def open(self) -> None:
-        with suppress(IndexError):
-            while True:
-                self._closed.popleft().release()
+        # A gate that comes after this look belongs to one who looks again before waiting.
+        if self._closed:
+            with suppress(IndexError):
+                while True:
+                    self._closed.popleft().release()
 
 
 class Log:
@@ -273,14 +279,21 @@ class Log:
         cut back (in both cases nothing happened), ``Poisoned``, ``Fenced`` or ``Closed``.
         Any other exception (an interrupt) leaves the log poisoned if the record is in it.
         """
-        buffers = _as_bytes(parts)
-        length = RECORD_HEADER.size + total_size(buffers)
-        if length > MAX_RECORD:
-            raise InvalidArgument(f"a log record holds at most {MAX_RECORD} bytes, not {length}")
-        padding = PADDING[padded(length) - length]
-        if padding:
-            buffers.append(padding)
-        body_crc = payload_crc(buffers)
+        if len(parts) == 1 and type(parts[0]) is bytes and len(parts[0]) <= SMALL_RECORD:
+            # One row: a copy and one buffer cost less than a list of them.
+            length = RECORD_HEADER.size + len(parts[0])
+            body = parts[0] + PADDING[-length & 7]
+            buffers: list[Buffer] = [body]
+            body_crc = crc32c(body, 0)
+        else:
+            buffers = _as_bytes(parts)
+            length = RECORD_HEADER.size + total_size(buffers)
+            if length > MAX_RECORD:
+                raise InvalidArgument(f"a log record holds at most {MAX_RECORD} bytes, not {length}")
+            padding = PADDING[padded(length) - length]
+            if padding:
+                buffers.append(padding)
+            body_crc = payload_crc(buffers)
 
         ts = 0
         try:
@@ -319,7 +332,10 @@ class Log:
         try:
             if end > active.filled and length <= options.fill_record_bytes:
                 active.fill_ahead(end, options.first_fill_bytes, options.fill_bytes)
-            active.file.pwrite([header, *buffers], segment.end)
+            if len(buffers) == 1 and type(buffers[0]) is bytes:
+                active.file.pwrite(header + buffers[0], segment.end)
+            else:
+                active.file.pwrite([header, *buffers], segment.end)
         except BaseException as error:
             self._cut_back(active, ts, error)
             raise
@@ -351,8 +367,9 @@ class Log:
     def _advance(self) -> None:
         """Under the mutex: A and W follow what is in flight and what is durable."""
         applied = next(iter(self._in_flight)) - 1 if self._in_flight else self._last_ts
-        self._applied_ts = max(self._applied_ts, applied)
-        watermark = min(self._applied_ts, self._durable_ts)
+        if applied > self._applied_ts:
+            self._applied_ts = applied
+        watermark = self._applied_ts if self._applied_ts < self._durable_ts else self._durable_ts
         if watermark > self._committed.ts or self._durable_lsn > self._committed.lsn:
             self._publish(watermark)
         self._advancing.open()

@@ -398,7 +398,7 @@ def test_short_reads_and_writes_lose_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     rng = random.Random(seed)
-    pread, pwritev = os.pread, os.pwritev
+    pread, pwritev, pwrite = os.pread, os.pwritev, os.pwrite
 
     def short_pread(fd: int, n: int, offset: int) -> bytes:
         return pread(fd, rng.randint(1, n) if n else 0, offset)
@@ -407,8 +407,12 @@ def test_short_reads_and_writes_lose_nothing(
         joined = b"".join(buffers)
         return pwritev(fd, [joined[: rng.randint(1, len(joined))]], offset)
 
+    def short_pwrite(fd: int, data: bytes, offset: int) -> int:
+        return pwrite(fd, data[: rng.randint(1, len(data))] if data else data, offset)
+
     monkeypatch.setattr(os, "pread", short_pread)
     monkeypatch.setattr(os, "pwritev", short_pwritev)
+    monkeypatch.setattr(os, "pwrite", short_pwrite)
     monkeypatch.setattr(fs_posix, "_IOV_MAX", 3)
     fs = PosixFileSystem()
     for i in range(30):
@@ -417,6 +421,9 @@ def test_short_reads_and_writes_lose_nothing(
         file = fs.create(f"{tmp_path}/{i}")
         assert file.append(pieces) == 0
         assert file.append(b"end") == len(want)
+        file.pwrite(b"E" + b"n" * 40 + b"d", len(want))
+        file.pwrite(b"end", len(want))
+        file.truncate(len(want) + 3)
         reader = fs.open_read(f"{tmp_path}/{i}")
         assert reader.pread(10_000, 0) == want + b"end"
         assert reader.preadv([len(p) for p in pieces], 0) == pieces
