@@ -164,13 +164,16 @@ class LogTail:
             if self._mode == "r":
                 raise LogChanged(path) from None
             raise
-        raw = file.pread(SEGMENT_HEADER.size, 0)
-        header = unpack_segment_header(raw)
-        if header is not None and (header.epoch, header.seq) != (epoch, seq):
-            header = None
-        if header is not None and header.table_uuid != self._uuid:
+        try:
+            raw = file.pread(SEGMENT_HEADER.size, 0)
+            header = unpack_segment_header(raw)
+            if header is not None and (header.epoch, header.seq) != (epoch, seq):
+                header = None
+            if header is not None and header.table_uuid != self._uuid:
+                raise Corruption(path, 0, "a log segment of another table")
+        except BaseException:
             file.close()
-            raise Corruption(path, 0, "a log segment of another table")
+            raise
         lsn, ts = (header.prev_lsn, header.prev_ts) if header is not None else (0, 0)
         return _Source(path, epoch, seq, file, header, raw, lsn, ts, lsn, ts, lsn)
 
