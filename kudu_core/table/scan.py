@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kudu_core.cfile.container import FileMissing
 from kudu_core.common.predicates import Filter
@@ -247,6 +248,38 @@ class Scan:
                 yield sum(selected.rows for selected in scan_rowset(source, spec, counts))
         yield from self._parallel(sources, spec, counts, counter)
 
+    def min_max(self, column: str) -> tuple[Any, Any]:
+        """The smallest and the largest value that a column has in the scan's rows; NULL and NaN do not count.
+
+        (None, None) where there is none.  Without a predicate, rowsets that nothing has changed answer
+        from their statistics, and no page is read.
+        """
+        plan = self._plan
+        if plan.limit is not None:
+            raise InvalidArgument("min_max of a scan with limit= is not defined: any rows may be in it")
+        chosen = plan.schema.column(column)
+        whole = plan.filter is None and plan.lower is None and plan.upper is None
+        lows: list[Any] = []
+        highs: list[Any] = []
+        left: list[RowsAt] = []
+        counts = ScanCounts()
+        for source in self._sources(counts):
+            known = _known_bounds(source, chosen) if whole else None
+            if known is None:
+                left.append(source)
+            elif known:
+                lows.append(known[0])
+                highs.append(known[1])
+        spec = ScanSpec(
+            plan.schema, (chosen,), plan.filter, plan.lower, plan.upper, False, _UNIT_ROWS
+        )
+        for selected in self._read(left, spec, counts):
+            found = pc.min_max(selected.columns[chosen.id].to_arrow(chosen.type))
+            if found["min"].is_valid:
+                lows.append(found["min"].as_py())
+                highs.append(found["max"].as_py())
+        return (min(lows), max(highs)) if lows else (None, None)
+
     def explain(self) -> Explained:
         """What would be read and what is pruned at each level, without reading rows."""
         counts = ScanCounts()
@@ -330,6 +363,9 @@ class Scan:
             ]
             yield from merge_runs(runs)
             return
+        yield from self._read(sources, spec, counts)
+
+    def _read(self, sources: list[RowsAt], spec: ScanSpec, counts: ScanCounts) -> Iterator[Selected]:
         for source in sources:
             if by_ordinal(source, spec):
                 yield from scan_rowset(source, spec, counts)
@@ -370,6 +406,22 @@ class Scan:
             yield from map(run, chain(few, left))
         else:
             yield from pool.map(run, chain(few, left))
+
+
+def _known_bounds(source: RowsAt, column: StoredColumn) -> tuple[Any, ...] | None:
+    """(min, max) of a column by the statistics of its rowset, () if it has no value that compares; None
+    where they are not exactly those of the rows that are seen."""
+    if not isinstance(source, DiskRowsAt) or not source.all_live or source.touches(column.id):
+        return None
+    if column.id not in source.file.column_ids:
+        return None
+    zone = source.file.zone(column.id)
+    if zone.empty:
+        return ()
+    low, high = zone.bounds(column.type)
+    if low is None or high is None or not (zone.minimum_exact and zone.maximum_exact):
+        return None
+    return low, high
 
 
 def prune_tablets(
