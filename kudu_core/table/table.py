@@ -40,6 +40,7 @@ from kudu_core.table.scan import Scan, ScanPlan, check_batch_rows
 from kudu_core.table.snapshots import Snapshot, resolve
 from kudu_core.table.stats import layout, stats
 from kudu_core.table.tokens import ScanToken, check_token, make_tokens, plan_of
+from kudu_core.table.verify import Verified, verify
 from kudu_core.table.where import where_calls
 from kudu_core.table.write import check_txn, write_calls
 
@@ -576,6 +577,16 @@ class Table:
     def stats(self, by: str = "table") -> pa.Table:
         """Sizes and counts by "table", "tablet", "rowset" or "column"."""
         return stats(self._opened(), by)
+
+    def verify(self) -> Verified:
+        """Read and check every byte of the newest state's files and of the log, past the caches.
+
+        Raises
+        ------
+        Corruption
+            At the first damage, with file and offset.
+        """
+        return verify(self._opened())
 
     def layout(self) -> str:
         """The rowsets of every tablet, as text."""
