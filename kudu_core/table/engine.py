@@ -83,6 +83,8 @@ class Engine:
         self._memory_mutex = threading.Lock()
         self._memory_known = 0
         self._memory_added = 0
+        self._memory_unseen = 0
+        """Added since the flush lane was last woken."""
         self._closed: str | None = None
 
     # ---- putting together ----
@@ -253,8 +255,12 @@ class Engine:
         """Count a batch that memory takes in; a large sum wakes the flush lane."""
         with self._memory_mutex:
             self._memory_added += 2 * batch_bytes
-            added = self._memory_added
-        if added >= self.options.flush_threshold_bytes // 4 and self.maintenance is not None:
+            self._memory_unseen += 2 * batch_bytes
+            # Not at every write from there on: each call costs a switch to the flush lane.
+            if self._memory_unseen < self.options.flush_threshold_bytes // 4:
+                return
+            self._memory_unseen = 0
+        if self.maintenance is not None:
             self.maintenance.kick()
 
     def _memory_estimate(self) -> int:
