@@ -386,5 +386,7 @@ def test_decoders_answer_or_refuse(name: str, seed: int, long: bool) -> None:
             raise
     assert refused, "nothing was refused: the mutations miss"
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    assert grown < GROWTH_KIB, f"{grown} KiB more for artefacts of {max(map(len, samples))} bytes"
+    # A sanitizer keeps what was freed, to see who still uses it.
+    if "asan" not in os.environ.get("LD_PRELOAD", ""):
+        assert grown < GROWTH_KIB, f"{grown} KiB more for artefacts of {max(map(len, samples))} bytes"
     print(f"{name}: {count} mutations, {refused} refused; seed {seed}")
