@@ -141,7 +141,7 @@ class FileWriter:
             self.append(part)
         return Extent(offset, SECTION_FRAME.size + length)
 
-    def finish(self, footer: Mapping[str, Any]) -> FileMeta:
+    def finish(self, footer: Mapping[str, Any], *, sync: bool = True) -> FileMeta:
         """Write footer and trailer, sync and close the file.  Syncing the directory is the caller's."""
         assert self._file is not None
         body = json.dumps(footer, separators=(",", ":"), allow_nan=False).encode()
@@ -155,7 +155,8 @@ class FileWriter:
         self.append(TRAILER.pack(offset, SECTION_FRAME.size + len(body), crc, MAGIC))
         self._flush()
         file = self._file
-        file.sync()
+        if sync:
+            file.sync()
         self._file = None
         file.close()
         return FileMeta(self.offset, crc)

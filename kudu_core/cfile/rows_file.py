@@ -11,7 +11,7 @@ Layout: docs/format.md, "Rows files".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -98,7 +98,7 @@ def write_rows_file(
     fs: FileSystem,
     path: str,
     *,
-    columns: Sequence[tuple[ColumnSpec, ColumnBuffers]],
+    columns: Iterable[tuple[ColumnSpec, ColumnBuffers]],
     key_ids: Sequence[int],
     keys: EncodedKeys | None,
     hashes: U64 | None = None,
@@ -106,13 +106,15 @@ def write_rows_file(
     bloom_bits_per_key: int = 12,
     prefix_key: bool | None = None,
     file_id: bytes | None = None,
+    durable: bool = True,
 ) -> RowsMeta:
     """Write and sync a file of rows that lie in memory in key order; the directory is the caller's.
 
     Parameters
     ----------
     columns
-        All of one length.  Key columns are never delta-encoded, but for the last.
+        All of one length, taken one after the other, each when it is written.  Key columns are never
+        delta-encoded, but for the last.
     keys
         Their encoded keys, strictly ascending; None for a file of rewritten columns only
         (``key_ids`` is then empty).
@@ -120,12 +122,12 @@ def write_rows_file(
     insert_times : (rows,) uint64, or None: constant or the record's, which the manifest knows
     prefix_key
         Whether encoded keys are stored besides the columns; None: where needed, see above.
+    durable
+        False: the file is not synced, for one that a crash may take.
 
     An exception leaves no file behind.
     """
-    columns = list(columns)
-    rows = columns[0][1].length if keys is None else len(keys.offsets) - 1
-    assert all(column.length == rows for _, column in columns)
+    rows = -1 if keys is None else len(keys.offsets) - 1
     assert (keys is None) == (not key_ids)
     if keys is not None and rows:
         assert key_kernel.order(keys.data, keys.offsets) == 2, "rows are not in strictly ascending key order"
@@ -133,6 +135,8 @@ def write_rows_file(
     try:
         entries: list[dict[str, Any]] = []
         for spec, column in columns:
+            rows = column.length if rows < 0 else rows
+            assert column.length == rows
             delta = spec.id not in key_ids or spec.id == key_ids[-1]
             entries.append(write_column(writer, spec, column, allow_delta=delta))
         by_id = {entry["id"]: entry for entry in entries}
@@ -167,7 +171,8 @@ def write_rows_file(
                 "bloom": None if bloom is None else list(bloom),
                 "min_key": min_key.hex(),
                 "max_key": max_key.hex(),
-            }
+            },
+            sync=durable,
         )
     except BaseException:
         writer.abort()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,44 +27,36 @@ saves, so that a file stays near the target without being encoded twice."""
 
 @dataclass(frozen=True, slots=True)
 class OrderedRows:
-    """Rows in strictly ascending key order, every column of the schema."""
+    """Rows in strictly ascending key order.
 
-    columns: dict[int, ColumnBuffers]
+    Columns are asked for one after the other, each when it is written: a file needs the memory of its
+    keys and of one column.
+    """
+
     keys: EncodedKeys
     hashes: np.ndarray
-    insert_times: np.ndarray | None
+    column: Callable[[int, int, int], ColumnBuffers]
+    """Rows ``[lower, upper)`` of the column with this id: ``column(id, lower, upper)``."""
+    nbytes: int
+    """Bytes of all columns and keys before encoding, about."""
+    insert_times: np.ndarray | None = None
     """(n,) uint64, or None when the one insert time is the record's or given beside."""
-    order: np.ndarray | None = None
-    """(n,) int64: where each row stands in the members above; None: they are in key order."""
 
     @property
     def rows(self) -> int:
         return len(self.hashes)
 
-    def piece(self, lower: int, upper: int) -> OrderedRows:
-        """Rows ``[lower, upper)`` of the order, gathered."""
-        if self.order is None:
-            return OrderedRows(
-                {i: c.slice(lower, upper) for i, c in self.columns.items()},
-                self.keys.slice(lower, upper),
-                self.hashes[lower:upper],
-                None if self.insert_times is None else self.insert_times[lower:upper],
-            )
-        mine = self.order[lower:upper]
-        return OrderedRows(
-            {i: c.take(mine) for i, c in self.columns.items()},
-            self.keys.take(mine),
-            self.hashes[mine],
-            None if self.insert_times is None else self.insert_times[mine],
-        )
+
+def files_of(decoded_bytes: int, target_bytes: int) -> int:
+    """How many files of about the target size so many bytes make."""
+    return max(1, -(-decoded_bytes // (target_bytes * DECODED_SHARE)))
 
 
 def cuts(rows: OrderedRows, target_bytes: int) -> Iterator[tuple[int, int]]:
     """Row ranges of equal length, one for each output file."""
     if not rows.rows:
         return
-    decoded = sum(c.nbytes for c in rows.columns.values()) + int(rows.keys.offsets[-1] - rows.keys.offsets[0])
-    pieces = min(rows.rows, max(1, -(-decoded // (target_bytes * DECODED_SHARE))))
+    pieces = min(rows.rows, files_of(rows.nbytes, target_bytes))
     edges = np.linspace(0, rows.rows, pieces + 1).astype(np.int64)
     yield from zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
 
@@ -79,18 +71,16 @@ def write_rows(
     path: str,
 ) -> RowsMeta:
     """Write rows ``[lower, upper)`` to one file, fsynced; its name is not."""
-    rows = rows.piece(lower, upper)
-    columns = [(column_spec(schema, c), rows.columns[c.id]) for c in schema.columns]
-    times = rows.insert_times
+    times = None if rows.insert_times is None else rows.insert_times[lower:upper]
     if times is not None and len(times) and bool((times == times[0]).all()):
         times = None  # one insert time needs no column: it stands in the manifest
     return write_rows_file(
         fs,
         path,
-        columns=columns,
+        columns=((column_spec(schema, c), rows.column(c.id, lower, upper)) for c in schema.columns),
         key_ids=schema.key_ids,
-        keys=rows.keys,
-        hashes=rows.hashes,
+        keys=rows.keys.slice(lower, upper),
+        hashes=rows.hashes[lower:upper],
         insert_times=times,
         bloom_bits_per_key=bits_per_key(options.bloom_false_positive_rate),
     )

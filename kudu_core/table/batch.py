@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.errors import Closed, NotSupported
+from kudu_core.table.calls import apply_calls, conform_calls
 from kudu_core.table.result import WriteResult
 from kudu_core.table.write import Txn, write_calls
 
@@ -46,15 +47,11 @@ class Batch:
         self._add(_with(on_missing, "on_missing", "delete"), keys)
 
     def apply(self, data: Any, op_column: str = "_op") -> None:
-        from kudu_core.table.table import apply_calls
-
         self._check()
         calls = apply_calls(self._table._opened_for_writing().schema, data, op_column)
         self._calls += map(_kept, calls)
 
     def _add(self, operation: str, data: Any) -> None:
-        from kudu_core.table.table import conform_calls
-
         self._check()
         calls = conform_calls(self._table._opened_for_writing().schema, operation, data)
         self._calls += map(_kept, calls)

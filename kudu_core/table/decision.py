@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from kudu_core._ext import decide as rules
-from kudu_core.common.keys import EncodedKeys
+from kudu_core.common.keys import EncodedKeys, encode_keys
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.pool import Pool
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
@@ -59,32 +59,64 @@ class Call:
     """(n,) uint8: 0, or the code with which a row is refused."""
     unique: bool = False
     """Rows that repeat a key of the call are refused (``on_duplicate="error"``)."""
+    continues: bool = False
+    """The rows follow those of the ``Call`` before as rows of the same call."""
 
     @property
     def rows(self) -> int:
         return self.block.rows
 
 
+def joined(parts: Sequence[Call]) -> list[Call]:
+    """Each call as one: rows are numbered through, one set of columns is given."""
+    calls: list[list[Call]] = []
+    for part in parts:
+        if part.continues:
+            calls[-1].append(part)
+        else:
+            calls.append([part])
+    return [_join(call) for call in calls]
+
+
+def _join(parts: list[Call]) -> Call:
+    if len(parts) == 1:
+        return parts[0]
+    status = None
+    if any(p.status is not None for p in parts):
+        status = np.concatenate([np.zeros(p.rows, np.uint8) if p.status is None else p.status for p in parts])
+    ops: int | np.ndarray = parts[0].ops
+    if isinstance(ops, np.ndarray):
+        ops = np.concatenate([np.asarray(p.ops) for p in parts])
+    return Call(ops, RowBlock.concat([p.block for p in parts]), status, parts[0].unique)
+
+
 class Prepared:
     """The rows of all calls of one batch, encoded, grouped by key and routed."""
 
     def __init__(
-        self, schema: Schema, partitions: PartitionSchema, calls: Sequence[Call], pool: Pool | None = None
+        self,
+        schema: Schema,
+        partitions: PartitionSchema,
+        calls: Sequence[Call],
+        pool: Pool | None = None,
+        *,
+        distinct: KeyBatch | None = None,
     ) -> None:
-        """``pool``: for what can be done beside the calling thread."""
+        """``pool``: for what can be done beside the calling thread.  ``distinct``: the keys of the rows,
+        where the caller knows that none repeats."""
         self.schema = schema
         calls = calls or (_nothing(schema),)
         self.calls = calls
         self.rows = sum(call.rows for call in calls)
         self.key_block = RowBlock.concat([call.block.select(schema.key_ids) for call in calls])
-        all_keys = EncodedKeys.from_columns(
-            [(c, self.key_block.columns[c.id]) for c in schema.key_columns], self.rows
-        )
         self.groups: int
         """Distinct keys."""
         self.batch: KeyBatch
         """The distinct keys, in the order in which they first appear."""
-        ordered = self._in_order(all_keys, pool) if self.rows >= SORTED_ROWS else None
+        ordered = distinct
+        if ordered is None:
+            all_keys = encode_keys(schema, self.key_block)
+            ordered = self._in_order(all_keys, pool) if self.rows >= SORTED_ROWS else None
         if ordered is not None:
             self.group = np.arange(self.rows, dtype=np.int32)
             self.groups, self.repeats = self.rows, False
@@ -145,7 +177,7 @@ class Prepared:
             mark(large[self.group], TOO_LARGE)
         first = 0
         for call in self.calls:
-            oversized = _oversized(call.block)
+            oversized = oversized_rows(call.block)
             if oversized is not None:
                 mine = np.zeros(self.rows, bool)
                 mine[first : first + call.rows] = oversized
@@ -194,7 +226,7 @@ def _repeated(group: np.ndarray) -> np.ndarray:
     return again
 
 
-def _oversized(block: RowBlock) -> np.ndarray | None:
+def oversized_rows(block: RowBlock) -> np.ndarray | None:
     """(n,) bool: rows of more than 64 MiB; None when there are none."""
     if block.nbytes <= MAX_ROW_BYTES:
         return None
@@ -306,7 +338,7 @@ def decide_net(prepared: Prepared, live: np.ndarray) -> tuple[Decided, Net]:
     return decided, net_changes(prepared, decided)
 
 
-_INSERTS = (rules.INSERT, rules.INSERT_IGNORE, rules.UPSERT)
+INSERTING = (rules.INSERT, rules.INSERT_IGNORE, rules.UPSERT)
 _UPDATES = (rules.UPSERT, rules.UPDATE, rules.UPDATE_IGNORE)
 _DELETES = (rules.DELETE, rules.DELETE_IGNORE)
 
@@ -326,7 +358,7 @@ def _plain(prepared: Prepared, live: np.ndarray) -> tuple[Decided, Net] | None:
     def done(inserted: int, updated: int, deleted: int) -> Decided:
         return Decided(inserted, updated, deleted, 0, codes, none, none, nobody)
 
-    if not present and call.ops in _INSERTS:
+    if not present and call.ops in INSERTING:
         columns = {}
         for column in schema.columns:
             if column.id in given:
@@ -412,26 +444,59 @@ def _is_identity(rows: np.ndarray) -> bool:
     return bool(rows[0] == 0 and rows[-1] == len(rows) - 1 and (np.diff(rows) == 1).all())
 
 
-def error_table(prepared: Prepared, codes: np.ndarray, rows: np.ndarray) -> pa.Table:
-    """The refused rows as users see them: row, code, key."""
-    schema = prepared.schema
-    keys = prepared.key_block.take(rows)
+@dataclass(slots=True)
+class Refused:
+    """Rows that were refused."""
+
+    rows: np.ndarray
+    """(n,) int64, numbered over all calls."""
+    codes: np.ndarray
+    """(n,) uint8"""
+    keys: RowBlock
+
+    @staticmethod
+    def of(prepared: Prepared, decided: Decided, numbers: np.ndarray | None = None) -> Refused | None:
+        """The rows that ``decide`` refused; ``numbers`` where the rows are not all rows of all calls."""
+        rows = decided.errors
+        if not len(rows):
+            return None
+        return Refused(
+            rows if numbers is None else numbers[rows], decided.codes[rows], prepared.key_block.take(rows)
+        )
+
+    @staticmethod
+    def concat(parts: Sequence[Refused]) -> Refused:
+        """All of them, in the order of the calls."""
+        rows = np.concatenate([part.rows for part in parts])
+        order = np.argsort(rows, kind="stable")
+        codes = np.concatenate([part.codes for part in parts])
+        return Refused(rows[order], codes[order], RowBlock.concat([part.keys for part in parts]).take(order))
+
+
+def error_table(schema: Schema, refused: Refused, starts: np.ndarray) -> pa.Table:
+    """The refused rows as users see them: row, code, key.
+
+    ``starts``: number of the first row of each call; rows are shown as counted from there.
+    """
     fields = [pa.field(c.name, c.type.arrow, True) for c in schema.key_columns]
-    arrays = [keys.columns[c.id].to_arrow(c.type) for c in schema.key_columns]
+    arrays = [refused.keys.columns[c.id].to_arrow(c.type) for c in schema.key_columns]
+    rows = refused.rows - starts[np.searchsorted(starts, refused.rows, side="right") - 1]
+    known, place = np.unique(refused.codes, return_inverse=True)
+    names = pa.array([CODE_NAMES[c] for c in known.tolist()], pa.string())
     return pa.table(
         {
-            "row": pa.array(_rows_in_call(prepared, rows), pa.int64()),
-            "code": pa.array([CODE_NAMES[c] for c in codes[rows].tolist()], pa.string()),
+            "row": pa.array(rows, pa.int64()),
+            "code": names.take(pa.array(place)),
             "key": pa.StructArray.from_arrays(arrays, fields=fields),
         }
     )
 
 
-def _rows_in_call(prepared: Prepared, rows: np.ndarray) -> np.ndarray:
-    """Row numbers counted from the start of the row's own call."""
-    starts = np.cumsum([0, *(call.rows for call in prepared.calls)])
-    numbers: np.ndarray = rows - starts[np.searchsorted(starts, rows, side="right") - 1]
-    return numbers
+def starts_of(calls: Sequence[Call]) -> np.ndarray:
+    """Number of the first row of each call, (calls,) int64."""
+    ends = np.cumsum([0, *(call.rows for call in calls)], dtype=np.int64)[:-1]
+    starts: np.ndarray = ends[[not call.continues for call in calls]]
+    return starts
 
 
 def row_errors(table: pa.Table) -> RowErrors:

@@ -29,7 +29,7 @@ from kudu_core.tablet.tablet import Tablet, TabletContext
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem, Lease
-    from kudu_core.table.decision import Prepared
+    from kudu_core.table.decision import Call
     from kudu_core.wal import Log, LogTail
 
 THROTTLE_SHARE = 0.8
@@ -226,11 +226,11 @@ class Engine:
 
     # ---- memory ----
 
-    def wants_ingest(self, prepared: Prepared) -> bool:
+    def wants_ingest(self, calls: Sequence[Call]) -> bool:
         """Whether a batch goes straight to files."""
         return (
-            prepared.rows >= self.options.ingest_threshold_rows
-            or prepared.nbytes >= self.options.ingest_threshold_bytes
+            sum(call.rows for call in calls) >= self.options.ingest_threshold_rows
+            or sum(call.block.nbytes for call in calls) >= self.options.ingest_threshold_bytes
         )
 
     def admit(self, batch_bytes: int) -> None:

@@ -1,37 +1,63 @@
 """The walk of a bulk ingest (PROTOCOL G): files first, then one record that names them.
 
-A batch above the threshold is decided like any other, but against views at a cut and without the
-mutexes; what it inserts becomes DiskRowSets and what it changes becomes delta files.  The critical
-section rechecks what was written meanwhile, links the files and appends the record.
+Calls above a threshold are decided like any others, but against views at a cut and without the mutexes.
+Their rows are sorted in runs (``sorted_runs.py``), the runs cut into ranges of keys, and range by range, on
+all cores, what the rows come to is written: inserts as one DiskRowSet, which overlaps none of the others,
+changes as entries of delta files.  The critical section rechecks what was written meanwhile, links the files
+and appends the record.
 """
 
 from __future__ import annotations
 
+import threading
 import uuid
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kudu_core.errors import Closed, Fenced, Poisoned, RowErrors
 from kudu_core.events import IngestEnd
-from kudu_core.table.decision import Call, Prepared, decide_net
+from kudu_core.rowset.writing import DECODED_SHARE
+from kudu_core.table.decision import Call, Refused, starts_of
+from kudu_core.table.ranges import resolve
 from kudu_core.table.result import WriteResult
+from kudu_core.table.sorted_runs import RUN_ROWS, KeyRange, Piece, Run, key_ranges, pieces, sort_run
 from kudu_core.table.state import Token
-from kudu_core.table.write import Txn, counts_of, live_of, newest_of, refused, result_of, split_by_tablet
+from kudu_core.table.write import Txn, newest_of, refused
 from kudu_core.tablet import ingest, records
 from kudu_core.tablet.apply import apply_changes, values_only
 from kudu_core.tablet.tablet import Tablet
-from kudu_core.tablet.view import Homes, KeyBatch, View, locate_at, locate_newest
+from kudu_core.tablet.view import locate_newest
 from kudu_core.wal import KIND_INGEST
 
 if TYPE_CHECKING:
+    from kudu_core.common.schema import Schema
     from kudu_core.table.engine import Engine
 
 OPTIMISTIC_TRIES = 2
 """Builds that may lose to a concurrent write of the same keys; the next one holds the mutexes."""
+MEMORY_SHARE = 8
+"""Of the memory limit, what the ranges that are built at one time take before encoding."""
+MAX_BYTES = 512 << 20
+"""Of a run or a range: what int32 offsets address with room to spare."""
+
+
+@dataclass(slots=True)
+class Sorted:
+    """The rows of calls as runs."""
+
+    schema: Schema
+    runs: list[Run]
+    starts: np.ndarray
+    """Number of the first row of each call, (calls,) int64."""
+
+    @property
+    def ordinals(self) -> list[int]:
+        """Ordinals of the partitions that the rows belong to, ascending; -1 where none takes some."""
+        return sorted({ordinal for run in self.runs for ordinal in run.segments})
 
 
 @dataclass(slots=True)
@@ -40,36 +66,48 @@ class _Built:
 
     parts: list[ingest.Part]
     result: WriteResult
-    counts: tuple[int, int, int, int]
     committed: bool = False
 
 
+def sort_calls(engine: Engine, calls: Sequence[Call]) -> Sorted:
+    """Sort calls that memory holds, on all cores."""
+    schema, partitions = engine.schema, engine.partitions
+
+    def sort(piece: Piece) -> Run:
+        return sort_run(schema, partitions, piece)
+
+    runs = engine.pool.map(sort, pieces(calls, RUN_ROWS, MAX_BYTES))
+    return Sorted(schema, list(runs), starts_of(calls))
+
+
 def ingest_calls(
-    engine: Engine, prepared: Prepared, *, on_error: str = "raise", txn: Txn | None = None
+    engine: Engine, calls: Sequence[Call], *, on_error: str = "raise", txn: Txn | None = None
 ) -> WriteResult:
-    """Apply prepared rows by bulk ingest.  The token's lock, if any, is held by the caller."""
-    job = f"ingest-{uuid.uuid4().hex}"
-    staging = f"{engine.path}/staging/{job}"
-    fs = engine.fs
-    tablets = [tablet for tablet, _, _ in split_by_tablet(engine, prepared)]
+    """Apply calls by bulk ingest.  The token's lock, if any, is held by the caller."""
+    return ingest_sorted(engine, sort_calls(engine, calls), on_error=on_error, txn=txn)
+
+
+def ingest_sorted(
+    engine: Engine, rows: Sorted, *, on_error: str, txn: Txn | None, staging: str | None = None
+) -> WriteResult:
+    """Apply sorted rows.  ``staging``: a folder of the caller's, who removes it."""
     started = engine.clock.monotonic_s()
+    tablets = _tablets(engine, rows)
     try:
         with ExitStack() as lanes:
             # Flushes wait: the set of rowsets stays what the resolution saw.
             for tablet in tablets:
                 lanes.enter_context(tablet.flush_lane)
+            if staging is None:
+                staging = lanes.enter_context(staging_of(engine))
             engine.check_writable()
-            fs.mkdir(staging)
-            try:
-                for _ in range(OPTIMISTIC_TRIES):
-                    done = _attempt(engine, prepared, tablets, staging, on_error, txn, locked=False)
-                    if done is not None:
-                        break
-                else:
-                    done = _attempt(engine, prepared, tablets, staging, on_error, txn, locked=True)
-                assert done is not None
-            finally:
-                _sweep(engine, staging)
+            for _ in range(OPTIMISTIC_TRIES):
+                done = _attempt(engine, rows, tablets, staging, on_error, txn, locked=False)
+                if done is not None:
+                    break
+            else:
+                done = _attempt(engine, rows, tablets, staging, on_error, txn, locked=True)
+            assert done is not None
     except RowErrors:
         engine.wait_visible(newest_of(tablets))  # as every answer (W4)
         raise
@@ -85,7 +123,6 @@ def ingest_collected(
     txn: Txn | None = None,
 ) -> WriteResult:
     """A ``where=`` write of many rows: collected and applied under every lane and mutex."""
-    staging = f"{engine.path}/staging/ingest-{uuid.uuid4().hex}"
     started = engine.clock.monotonic_s()
     with ExitStack() as held:
         for tablet in engine.tablets:
@@ -93,16 +130,33 @@ def ingest_collected(
         for tablet in engine.tablets:
             held.enter_context(tablet.mutex)
         engine.check_writable()
-        prepared = Prepared(engine.schema, engine.partitions, collect())
-        tablets = [tablet for tablet, _, _ in split_by_tablet(engine, prepared)]
-        engine.fs.mkdir(staging)
-        try:
-            done = _attempt(engine, prepared, tablets, staging, on_error, txn, locked=True)
-        finally:
-            _sweep(engine, staging)
+        rows = sort_calls(engine, collect())
+        with staging_of(engine) as staging:
+            done = _attempt(engine, rows, _tablets(engine, rows), staging, on_error, txn, locked=True)
     assert done is not None
     engine.wait_visible(max(done.result.timestamp, newest_of(engine.tablets)))
     return _told(engine, done, started)
+
+
+@contextmanager
+def staging_of(engine: Engine) -> Iterator[str]:
+    """A folder of its own for one ingest, removed at the end.
+
+    What is left of it is collected at a later open (G6).
+    """
+    engine.check_writable()
+    staging = f"{engine.path}/staging/ingest-{uuid.uuid4().hex}"
+    engine.fs.mkdir(staging)
+    try:
+        yield staging
+    finally:
+        with suppress(OSError, Poisoned, Fenced):  # the write has succeeded or failed by itself
+            engine.fs.rmtree(staging)
+
+
+def _tablets(engine: Engine, rows: Sorted) -> list[Tablet]:
+    """The tablets that the rows belong to, in the order in which their mutexes are taken."""
+    return sorted((engine.tablet_of(o) for o in rows.ordinals if o >= 0), key=lambda t: t.id)
 
 
 def _told(engine: Engine, done: _Built, started: float) -> WriteResult:
@@ -112,7 +166,7 @@ def _told(engine: Engine, done: _Built, started: float) -> WriteResult:
             IngestEnd(
                 elapsed_s=engine.clock.monotonic_s() - started,
                 tablets=len(done.parts),
-                rows=sum(done.counts[:3]),
+                rows=sum(done.result.counts[:3]),
                 rowsets_added=sum(len(part.rowsets) for part in done.parts),
                 output_bytes=sum(part.output_bytes for part in done.parts),
                 timestamp=done.result.timestamp,
@@ -123,7 +177,7 @@ def _told(engine: Engine, done: _Built, started: float) -> WriteResult:
 
 def _attempt(
     engine: Engine,
-    prepared: Prepared,
+    rows: Sorted,
     tablets: list[Tablet],
     staging: str,
     on_error: str,
@@ -136,68 +190,83 @@ def _attempt(
         if locked:
             for tablet in tablets:
                 mutexes.enter_context(tablet.mutex)
-        built = _build(engine, prepared, staging, on_error, locked=locked)
-        if not any(p.rowsets or p.deltas or p.by_key for p in built.parts) and txn is None:
+        built = _build(engine, rows, tablets, staging, on_error, locked=locked)
+        if all(part.empty for part in built.parts) and txn is None:
             return built
         engine.fs.sync_dir(staging)
         with ExitStack() as held:
             for tablet in tablets:
                 held.enter_context(tablet.mutex)
             engine.check_writable()
-            if engine.schema.version != prepared.schema.version:
+            if engine.schema.version != rows.schema.version:
                 raise Closed("the schema changed during an ingest; write again")
             if not locked and any(ingest.conflicts(part) for part in built.parts):
                 return None
-            ts = commit_parts(engine, built.parts, prepared.schema.version, built.counts, txn)
-    result = WriteResult(ts, *built.counts, errors=built.result.errors)
-    return _Built(built.parts, result, built.counts, committed=True)
+            counts = built.result.counts
+            ts = commit_parts(engine, built.parts, rows.schema.version, counts, txn)
+    return _Built(built.parts, WriteResult(ts, *counts, errors=built.result.errors), committed=True)
 
 
-def _build(engine: Engine, prepared: Prepared, staging: str, on_error: str, *, locked: bool) -> _Built:
+def _build(
+    engine: Engine, rows: Sorted, tablets: list[Tablet], staging: str, on_error: str, *, locked: bool
+) -> _Built:
     """Resolve against views at a cut of each tablet and write the files (G2)."""
-    split = split_by_tablet(engine, prepared)
-    homes: dict[int, tuple[np.ndarray, Homes]] = {}
-    views: dict[int, tuple[View, int]] = {}
+    parts: dict[int, ingest.Part] = {}
     newest = engine.visible_ts
-    for tablet, groups, batch in split:
+    for tablet in tablets:
         with tablet.mutex:
-            view, cut = tablet.view, engine.log.cut()
+            part = ingest.Part(tablet, tablet.view, engine.log.cut(), staging)
             newest = max(newest, tablet.newest_applied)
-        views[tablet.id] = view, cut
-        home = locate_newest(view, batch) if locked else locate_at(view, batch, cut)[0]
-        homes[tablet.id] = groups, home
-    decided, net = decide_net(prepared, live_of(prepared, homes))
-    errors = refused(prepared, decided, on_error)
-    changed = len(net.insert_groups) + len(net.delete_groups) + sum(len(of) for _, of in net.updates)
-    undecided = bool(decided.ignored or len(decided.errors)) or changed < prepared.groups
-    parts = []
-    for tablet, groups, batch in split:
-        home = homes[tablet.id][1]
-        place = np.full(prepared.groups, -1, np.int64)
-        place[groups] = np.arange(len(groups))
+        parts[tablet.partition.ordinal] = part
+    failed = threading.Event()
+    """Some row was refused and so nothing will be applied: the rest is decided and not built."""
 
-        def pick(block: Any, of: np.ndarray) -> tuple[Any, KeyBatch, Homes]:
-            if len(of) == len(batch) == prepared.groups:  # noqa: B023  all keys, and all in this tablet
-                return block, batch, home  # noqa: B023
-            at = place[of]  # noqa: B023
-            mine = np.flatnonzero(at >= 0)
-            at = at[mine]
-            whole = len(mine) == block.rows
-            return (
-                block if whole else block.take(mine),
-                batch.take(at),  # noqa: B023
-                Homes(home.store[at], home.row[at], home.ghost[at]),  # noqa: B023
-            )
+    def work(range_: KeyRange) -> tuple[tuple[int, ...], Refused | None, bool, ingest.Built | None]:
+        part = parts.get(range_.ordinal)
+        view = None if part is None else part.view
+        cut = None if part is None or locked else part.cut
+        resolved = resolve(rows.schema, engine.partitions, view, cut, range_)
+        if resolved.refused is not None and on_error == "raise":
+            failed.set()
+        built = None
+        if part is not None and not failed.is_set():
+            built = ingest.build(part.tablet, part.view, resolved.net, staging)
+        return resolved.counts, resolved.refused, resolved.undecided, built
 
-        inserts, insert_keys, _ = pick(net.inserts, net.insert_groups)
-        updates = [u for u in (pick(b, g) for b, g in net.updates) if u[0].rows]
-        deletes = pick(net.deletes, net.delete_groups)
-        changes = ingest.NetChanges(inserts, insert_keys, updates, deletes if deletes[0].rows else None)
-        view, cut = views[tablet.id]
-        part = ingest.build(tablet, view, cut, changes, staging)
+    ranges = _ranges(engine, rows)
+    counts = np.zeros(4, np.int64)
+    errors: list[Refused] = []
+    undecided = False
+    waiting_limit = engine.options.memory_limit_bytes // MEMORY_SHARE
+    done = engine.pool.map(work, ranges, window=engine.pool.threads + 1)
+    for range_, (added, wrong, came_to_nothing, built) in zip(ranges, done, strict=True):
+        counts += added
+        undecided |= came_to_nothing
+        if wrong is not None:
+            errors.append(wrong)
+        if built is None or failed.is_set():
+            continue
+        part = parts[range_.ordinal]
+        part.add(built)
+        if part.waiting_bytes > waiting_limit and range_.end is not None:
+            part.write_deltas(part.passed(range_.end))
+    table = refused(rows.schema, Refused.concat(errors) if errors else None, rows.starts, on_error)
+    for part in parts.values():
         part.undecided = undecided
-        parts.append(part)
-    return _Built(parts, result_of(decided, errors, newest), counts_of(decided))
+        part.write_deltas(list(part.waiting), engine.pool)
+    inserted, updated, deleted, ignored = counts.tolist()
+    return _Built(
+        list(parts.values()), WriteResult(newest, inserted, updated, deleted, ignored, errors=table)
+    )
+
+
+def _ranges(engine: Engine, rows: Sorted) -> list[KeyRange]:
+    """Ranges that make about one rowset each, and fit into memory as many at a time as there are threads."""
+    share = engine.options.memory_limit_bytes // (MEMORY_SHARE * engine.pool.threads)
+    target = min(engine.options.rowset_target_bytes * DECODED_SHARE, share, MAX_BYTES)
+    return [
+        range_ for ordinal in rows.ordinals for range_ in key_ranges(rows.schema, rows.runs, ordinal, target)
+    ]
 
 
 def commit_parts(
@@ -208,7 +277,7 @@ def commit_parts(
     txn: Txn | None,
 ) -> int:
     """Under the mutexes: link, log, wait until durable, install (G3 to G5); return the timestamp."""
-    parts = [p for p in parts if p.rowsets or p.deltas or p.by_key]
+    parts = [part for part in parts if not part.empty]
     flushed = {}
     for part in parts:
         assert part.tablet.manifest is not None
@@ -267,11 +336,3 @@ def _apply_by_key(engine: Engine, part: ingest.Part, ts: int) -> None:
             home.row,
             values_only(engine.schema, block),
         )
-
-
-def _sweep(engine: Engine, staging: str) -> None:
-    """Remove the staging folder; what is left of it is collected at a later open (G6)."""
-    try:
-        engine.fs.rmtree(staging)
-    except (OSError, Poisoned, Fenced):
-        return

@@ -22,10 +22,12 @@ import pyarrow as pa
 
 from kudu_core.errors import InvalidArgument, Locked, SchemaMismatch
 from kudu_core.fs.posix import PosixFileSystem
+from kudu_core.table.bulk import write_parts
+from kudu_core.table.calls import OPERATIONS, apply_calls, conform_calls
 from kudu_core.table.result import WriteResult
 from kudu_core.table.runs import StagedRun, read_run
-from kudu_core.table.table import OPERATIONS, Table, apply_calls, conform_calls, open_table
-from kudu_core.table.write import Txn, check_txn, write_calls
+from kudu_core.table.table import Table, open_table
+from kudu_core.table.write import Txn, check_txn
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
@@ -157,16 +159,12 @@ def commit_runs(table: Table, job: Job, runs: Sequence[StagedRun]) -> WriteResul
             )
         if engine.schema.version != job.schema_version:
             raise SchemaMismatch(f"the schema of {engine.path} changed while the job ran; run it again")
-        rows = _batches(fs, job, runs)
+        rows, unique = _batches(fs, job, runs), job.on_duplicate == "error"
         if job.operation == APPLY:
-            calls = apply_calls(engine.schema, rows, OP_COLUMN)
+            parts = apply_calls(engine.schema, rows, OP_COLUMN, unique=unique)
         else:
-            calls = conform_calls(engine.schema, job.operation, rows)
-        for call in calls:
-            call.unique = job.on_duplicate == "error"
-        if not calls and job.txn is None:
-            return WriteResult(engine.visible_ts)
-        return write_calls(engine, calls, txn=job.txn)
+            parts = conform_calls(engine.schema, job.operation, rows, unique=unique)
+        return write_parts(engine, parts, txn=job.txn)
     finally:
         _remove(fs, job)
 

@@ -8,30 +8,27 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
-from kudu_core._ext import decide as rules
 from kudu_core.cfile.container import FileMissing
 from kudu_core.common import keybounds
-from kudu_core.common.arrow_in import batches
 from kudu_core.common.clock import Clock
-from kudu_core.common.conform import conform
 from kudu_core.common.keys import encode_prefix
 from kudu_core.common.partitions import HashPartition, PartitionSchema, RangePartition
 from kudu_core.common.predicates import compile_where
-from kudu_core.common.rowblock import RowBlock
 from kudu_core.common.schema import Column, Schema, StoredColumn, declare
 from kudu_core.common.types import KIND_BINARY
-from kudu_core.errors import InvalidArgument, KuduError, ReadOnly, SchemaMismatch, TableExists, TableNotFound
+from kudu_core.errors import InvalidArgument, KuduError, ReadOnly, TableExists, TableNotFound
 from kudu_core.events import EventListener
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.options import Options
 from kudu_core.table import points
 from kudu_core.table.batch import Batch
+from kudu_core.table.bulk import is_resident, write_parts
+from kudu_core.table.calls import apply_calls, conform_calls
 from kudu_core.table.changes import Changes, ChangesPlan, window
 from kudu_core.table.create import create
-from kudu_core.table.decision import Call, check_on_error
+from kudu_core.table.decision import check_on_error
 from kudu_core.table.fork import watch
 from kudu_core.table.open import open_for_reading, open_for_writing
 from kudu_core.table.result import WriteResult
@@ -49,18 +46,6 @@ if TYPE_CHECKING:
     from kudu_core.table.engine import Engine
 
 DEFAULT_TARGET_ROWS = 2_000_000
-
-_OPERATIONS = {
-    "insert": rules.INSERT,
-    "insert_ignore": rules.INSERT_IGNORE,
-    "upsert": rules.UPSERT,
-    "upsert_ignore": rules.UPSERT_IGNORE,
-    "update": rules.UPDATE,
-    "update_ignore": rules.UPDATE_IGNORE,
-    "delete": rules.DELETE,
-    "delete_ignore": rules.DELETE_IGNORE,
-}
-OPERATIONS = tuple(_OPERATIONS)
 
 
 def create_table(
@@ -293,8 +278,10 @@ class Table:
         """
         engine = self._opened_for_writing()
         check_on_error(on_error)
-        calls = apply_calls(engine.schema, data, op_column)
-        return write_calls(engine, calls, on_error=on_error, txn=check_txn(txn))
+        token = check_txn(txn)
+        parts = apply_calls(engine.schema, data, op_column)
+        resident = is_resident(engine.schema, data)
+        return write_parts(engine, parts, resident=resident, on_error=on_error, txn=token)
 
     def batch(self, *, on_error: str = "raise", txn: tuple[str, int] | None = None) -> Batch:
         """Many calls as one: ``with table.batch() as b: b.insert(...); b.delete(...)``.
@@ -322,10 +309,9 @@ class Table:
         engine = self._opened_for_writing()
         check_on_error(on_error)
         token = check_txn(txn)
-        calls = conform_calls(engine.schema, operation, data)
-        if not calls and token is None:
-            return WriteResult(engine.visible_ts)
-        return write_calls(engine, calls, on_error=on_error, txn=token)
+        parts = conform_calls(engine.schema, operation, data)
+        resident = is_resident(engine.schema, data)
+        return write_parts(engine, parts, resident=resident, on_error=on_error, txn=token)
 
     def _write_where(
         self, where: Any, set_: dict[str, Any] | None, on_error: str, txn: tuple[str, int] | None
@@ -677,106 +663,7 @@ def _key_range(schema: Schema, key_range: tuple[Any, Any] | None) -> tuple[bytes
     return lower, upper
 
 
-def conform_calls(schema: Schema, operation: str, data: Any) -> list[Call]:
-    """The rows of one call in the table's types; nothing was applied when it raises."""
-    op = _OPERATIONS[operation]
-    is_delete = operation.startswith("delete")
-    if is_delete and len(schema.key_ids) == 1 and isinstance(data, list | pa.Array | pa.ChunkedArray):
-        if not isinstance(data, list) or not data or not isinstance(data[0], dict | pa.RecordBatch):
-            data = {schema.key_names[0]: data}
-    parts: list[Call] = []
-    for batch in batches(data, schema):
-        conformed = conform(schema, batch)
-        if is_delete and len(conformed.given) > len(schema.key_ids):
-            extra = [schema.by_id[i].name for i in conformed.given if i not in schema.key_ids]
-            raise SchemaMismatch(f"delete takes the key columns only; {extra[0]!r} is none of them")
-        if operation.startswith("update") and len(conformed.given) == len(schema.key_ids):
-            raise InvalidArgument("update needs a column to set beside the key columns")
-        if operation.startswith("insert"):
-            _require(schema, conformed.given)
-        parts.append(Call(op, conformed.block, conformed.status))
-    return _joined(parts)
-
-
-def _require(schema: Schema, given: frozenset[int]) -> None:
-    for column in schema.value_columns:
-        if not column.nullable and column.write_default is None and column.id not in given:
-            raise SchemaMismatch(
-                f"column {column.name!r} takes no NULL and has no default; insert must give it"
-            )
-
-
-def apply_calls(schema: Schema, data: Any, op_column: str) -> list[Call]:
-    """Rows with an operation each."""
-    if op_column in schema.by_name:
-        raise InvalidArgument(f"op_column {op_column!r} is a column of the table")
-    parts: list[Call] = []
-    for batch in batches(data, schema):
-        conformed = conform(schema, batch, allow_extra=(op_column,))
-        names = conformed.extra.get(op_column)
-        if names is None:
-            raise SchemaMismatch(f"column {op_column!r} with the operations is missing")
-        ops = _ops(names, op_column)
-        has_values = len(conformed.given) > len(schema.key_ids)
-        if not has_values and (ops // 2 == rules.UPDATE // 2).any():
-            raise InvalidArgument("update needs a column to set beside the key columns")
-        status = conformed.status
-        if status is not None:
-            # A delete needs its key only: NULLs in other columns of its row mean nothing.
-            status = _status_of_ops(schema, conformed.block, ops, status)
-        parts.append(Call(ops, conformed.block, status))
-    return _joined(parts)
-
-
-def _ops(names: pa.Array, op_column: str) -> np.ndarray:
-    """Codes of operation names."""
-    if isinstance(names, pa.DictionaryArray):
-        names = names.dictionary_decode()
-    if not (pa.types.is_string(names.type) or pa.types.is_large_string(names.type) or len(names) == 0):
-        raise SchemaMismatch(f"column {op_column!r} holds names of operations, not {names.type}")
-    encoded = names.cast(pa.string()).dictionary_encode()
-    codes = []
-    for name in encoded.dictionary.to_pylist():
-        if name not in _OPERATIONS:
-            raise InvalidArgument(f"operation {name!r} in {op_column!r} is none of {', '.join(_OPERATIONS)}")
-        codes.append(_OPERATIONS[name])
-    if encoded.null_count:
-        raise InvalidArgument(f"column {op_column!r} has a NULL; every row needs an operation")
-    table = np.array(codes, np.uint8)
-    picked: np.ndarray = table[encoded.indices.to_numpy(zero_copy_only=False)]
-    return picked
-
-
-def _status_of_ops(schema: Schema, block: RowBlock, ops: np.ndarray, status: np.ndarray) -> np.ndarray | None:
-    key_null = np.zeros(block.rows, bool)
-    for column_id in schema.key_ids:
-        column = block.columns[column_id]
-        if column.validity is not None:
-            key_null |= ~column.valid_mask()
-    deletes = (ops == rules.DELETE) | (ops == rules.DELETE_IGNORE)
-    out = np.where(deletes & ~key_null, np.uint8(0), status).astype(np.uint8)
-    return out if out.any() else None
-
-
-def _joined(parts: list[Call]) -> list[Call]:
-    """Batches of one call as one: rows are numbered through, and one set of columns is given."""
-    parts = [p for p in parts if p.rows] or parts[:0]
-    if len(parts) <= 1:
-        return parts
-    ids = [frozenset(p.block.columns) for p in parts]
-    if any(i != ids[0] for i in ids):
-        raise SchemaMismatch("the batches of one call have different columns")
-    status = None
-    if any(p.status is not None for p in parts):
-        status = np.concatenate([np.zeros(p.rows, np.uint8) if p.status is None else p.status for p in parts])
-    ops: int | np.ndarray = parts[0].ops
-    if isinstance(ops, np.ndarray):
-        ops = np.concatenate([np.asarray(p.ops) for p in parts])
-    return [Call(ops, RowBlock.concat([p.block for p in parts]), status)]
-
-
 __all__ = [
-    "OPERATIONS",
     "KuduError",
     "Table",
     "TableNotFound",

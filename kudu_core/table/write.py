@@ -13,15 +13,19 @@ import numpy as np
 import pyarrow as pa
 
 from kudu_core.common.rowblock import RowBlock
+from kudu_core.common.schema import Schema
 from kudu_core.errors import InvalidArgument, MemoryLimit, RowErrors
 from kudu_core.table.decision import (
     Call,
     Decided,
     Net,
     Prepared,
+    Refused,
     decide_net,
     error_table,
+    joined,
     row_errors,
+    starts_of,
 )
 from kudu_core.table.result import WriteResult
 from kudu_core.table.state import Token
@@ -55,14 +59,15 @@ def write_calls(
     with ExitStack() as stack:
         if txn is not None:
             stack.enter_context(engine.token_lock(txn[0]))
-            known = engine.tokens.get(txn[0])
-            if known is not None and txn[1] <= known.version:
-                return _repeated(engine, txn, known)
+            repeated = already_applied(engine, txn)
+            if repeated is not None:
+                return repeated
         engine.admit(sum(call.block.nbytes for call in calls))
+        if collect is None and engine.wants_ingest(calls):
+            return ingest.ingest_calls(engine, calls, on_error=on_error, txn=txn)
+        calls = joined(calls)
         while True:
             prepared = Prepared(engine.schema, engine.partitions, calls, engine.pool)
-            if collect is None and engine.wants_ingest(prepared):
-                return ingest.ingest_calls(engine, prepared, on_error=on_error, txn=txn)
             tablets = engine.tablets if collect is not None else _touched(engine, prepared)
             try:
                 with ExitStack() as mutexes:
@@ -71,9 +76,10 @@ def write_calls(
                     if engine.schema.version != prepared.schema.version:
                         continue  # ALTER was faster: the rows must be encoded anew (W2)
                     if collect is not None:
-                        prepared = Prepared(engine.schema, engine.partitions, collect())
-                        if engine.wants_ingest(prepared):
+                        collected = collect()
+                        if engine.wants_ingest(collected):
                             break  # too much for the log: once more, with the flush lanes
+                        prepared = Prepared(engine.schema, engine.partitions, collected)
                     result, ts = _write_locked(engine, prepared, tablets, on_error, txn)
             except RowErrors:
                 # W4: a refusal, too, may rest on records that are not durable yet.
@@ -92,7 +98,7 @@ def _write_locked(
     engine.check_writable()
     homes = {t.id: (rows, locate_newest(t.view, b)) for t, rows, b in _split(engine, prepared)}
     decided, net = decide_net(prepared, live_of(prepared, homes))
-    errors = refused(prepared, decided, on_error)
+    errors = refused(prepared.schema, Refused.of(prepared, decided), starts_of(prepared.calls), on_error)
     if net.empty and txn is None:
         # W4: nothing to log; the answer may rest on records that are not visible yet.
         ts = newest_of(tablets)
@@ -182,8 +188,6 @@ def _split(engine: Engine, prepared: Prepared) -> list[tuple[Tablet, np.ndarray,
     return out
 
 
-split_by_tablet = _split
-
 
 def live_of(prepared: Prepared, homes: dict[int, tuple[np.ndarray, Homes]]) -> np.ndarray:
     """(groups,) bool: which keys are present before the batch."""
@@ -193,12 +197,11 @@ def live_of(prepared: Prepared, homes: dict[int, tuple[np.ndarray, Homes]]) -> n
     return live
 
 
-def refused(prepared: Prepared, decided: Decided, on_error: str) -> pa.Table | None:
+def refused(schema: Schema, rows: Refused | None, starts: np.ndarray, on_error: str) -> pa.Table | None:
     """The refused rows; raises them when that is the policy."""
-    rows = decided.errors
-    if not len(rows):
+    if rows is None:
         return None
-    table = error_table(prepared, decided.codes, rows)
+    table = error_table(schema, rows, starts)
     if on_error == "raise":
         raise row_errors(table)
     return table
@@ -230,8 +233,11 @@ def _payload(engine: Engine, prepared: Prepared, net: Net) -> records.Payload:
     return records.Payload(tuple(t.id for t in touched), sections, {})
 
 
-def _repeated(engine: Engine, txn: Txn, known: Token) -> WriteResult:
-    """A write whose token was applied before: nothing happens (DESIGN 8)."""
+def already_applied(engine: Engine, txn: Txn) -> WriteResult | None:
+    """The answer to a write whose token was applied before: nothing happens (DESIGN 8)."""
+    known = engine.tokens.get(txn[0])
+    if known is None or txn[1] > known.version:
+        return None
     engine.wait_visible(known.ts)
     counts = known.counts if txn[1] == known.version else (0, 0, 0, 0)
     return WriteResult(known.ts, *counts, deduplicated=True)

@@ -119,9 +119,10 @@ def _write(
     keys = frozen.keys(rows)
     order: np.ndarray = keys_kernel.sort(keys.data, keys.offsets)
     ordered = OrderedRows(
-        columns={c.id: source.column(c, 0, rows).take(order) for c in schema.columns},
         keys=keys.take(order),
         hashes=frozen.hashes(rows)[order],
+        column=lambda i, lower, upper: source.column(schema.by_id[i], 0, rows).take(order[lower:upper]),
+        nbytes=len(keys.data) + sum(source.column(c, 0, rows).nbytes for c in schema.columns),
         insert_times=frozen.inserted(0, rows)[order],
     )
     undo, redo = fold_history(frozen, cut)

@@ -1,15 +1,16 @@
 """One tablet's part of a bulk ingest: built beside the tablet, then installed (PROTOCOL G).
 
-``build`` resolves net changes against a view at a cut and writes files into the staging folder,
-with no lock but the flush lane, which keeps the set of rowsets still.  ``conflicts`` says under the
-mutex whether a write since the cut touched one of the keys.  ``link`` gives the files their names
+``build`` writes the net changes of a range of keys, resolved against a view at a cut, to files in the
+staging folder, with no lock but the flush lane, which keeps the set of rowsets still; a ``Part`` collects
+the ranges of a tablet.  ``conflicts`` says under the mutex whether a write since the cut touched one of the
+keys.  ``link`` gives the files their names
 in the tablet, and ``install`` puts them into the view once the log record is durable; replay
 installs from the record alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -17,7 +18,8 @@ import numpy as np
 
 from kudu_core._ext import keys as keys_kernel
 from kudu_core.cfile.delta_file import REDO
-from kudu_core.common.keys import EncodedKeys
+from kudu_core.cfile.rows_file import RowsFile
+from kudu_core.common.pool import Pool
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.stored import BROKEN, key
 from kudu_core.errors import Corruption
@@ -26,7 +28,7 @@ from kudu_core.rowset.deltas import DELETE, UPDATE
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.memrowset import MemRowSet
 from kudu_core.rowset.meta import DeltaRef, FileRef, RowSetMeta
-from kudu_core.rowset.writing import OrderedRows, cuts, rowset_meta, write_rows
+from kudu_core.rowset.writing import OrderedRows, rowset_meta, write_rows
 from kudu_core.tablet.apply import values_only
 from kudu_core.tablet.deltas import DeltaEntries, freeze_and_write, write_deltas
 from kudu_core.tablet.manifest import Edit
@@ -39,13 +41,26 @@ _Piece: TypeAlias = tuple[int, np.ndarray, dict[int, ColumnBuffers]]
 
 @dataclass(slots=True)
 class NetChanges:
-    """What a call comes to in one tablet: one change per key, and where the keys live."""
+    """What rows of a call come to in one tablet: one change per key, and where the keys live."""
 
-    inserts: RowBlock
-    insert_keys: KeyBatch
+    inserts: OrderedRows | None
     updates: list[tuple[RowBlock, KeyBatch, Homes]]
     """One for each set of columns; blocks have the key columns and those that are set."""
     deletes: tuple[RowBlock, KeyBatch, Homes] | None
+
+
+@dataclass(slots=True)
+class Built:
+    """What the net changes of a range of keys were written to, or wait for."""
+
+    rowset: RowSetMeta | None = None
+    """Without a time: its is the record's."""
+    staged: tuple[str, str] | None = None
+    """Its file: (path in staging, name in the tablet)."""
+    changes: dict[int, list[_Piece]] = field(default_factory=dict)
+    """Of rows in rowsets, by rowset."""
+    by_key: list[tuple[int, RowBlock, KeyBatch]] = field(default_factory=list)
+    """Changes of rows that live in a MemRowSet: operation, rows, keys."""
 
 
 @dataclass(slots=True)
@@ -55,18 +70,25 @@ class Part:
     tablet: Tablet
     view: View
     cut: int
+    staging: str
     rowsets: list[RowSetMeta] = field(default_factory=list)
     """Without a time: theirs is the record's."""
     deltas: dict[int, tuple[DeltaRef, np.ndarray, np.ndarray]] = field(default_factory=dict)
     """By rowset: the file, the rowids it changes (sorted uint32), those it deletes."""
     by_key: list[tuple[int, RowBlock, KeyBatch]] = field(default_factory=list)
     """Changes of rows that live in a MemRowSet: operation, rows, keys."""
-    insert_keys: KeyBatch | None = None
     staged: list[tuple[str, str]] = field(default_factory=list)
     """(path in staging, name in the tablet)."""
     undecided: bool = False
     """Some row of the call came to nothing because of what was there at the cut: any change of
     liveness since then may change that."""
+    waiting: dict[int, list[_Piece]] = field(default_factory=dict)
+    """Changes of rowsets that are not in a file yet."""
+    waiting_bytes: int = 0
+
+    @property
+    def empty(self) -> bool:
+        return not (self.rowsets or self.deltas or self.by_key)
 
     @property
     def output_bytes(self) -> int:
@@ -79,65 +101,87 @@ class Part:
             "deltas": {str(i): ref.to_json() for i, (ref, _, _) in self.deltas.items()},
         }
 
+    def add(self, built: Built) -> None:
+        """Take in a range of keys; ranges come in the order of their keys."""
+        if built.rowset is not None:
+            self.rowsets.append(built.rowset)
+        if built.staged is not None:
+            self.staged.append(built.staged)
+        self.by_key += built.by_key
+        for rowset_id, pieces in built.changes.items():
+            self.waiting.setdefault(rowset_id, []).extend(pieces)
+            self.waiting_bytes += sum(_bytes_of(piece) for piece in pieces)
 
-def build(tablet: Tablet, view: View, cut: int, net: NetChanges, staging: str) -> Part:
-    """Write one tablet's files into ``staging``.  Leaves the tablet as it was."""
-    part = Part(tablet, view, cut)
-    if net.inserts.rows:
-        _build_rowsets(part, net, staging)
-    gathered: dict[int, list[_Piece]] = {}
+    def passed(self, key: bytes) -> list[int]:
+        """Rowsets with changes waiting for a file that no key from ``key`` on can change."""
+        return [
+            r.id for r in self.view.rowsets if r.id in self.waiting and r.meta.max_key < key
+        ]
+
+    def write_deltas(self, rowset_ids: Iterable[int], pool: Pool | None = None) -> None:
+        """Put the waiting changes of these rowsets into files, in the pool if there is one."""
+        tablet, outputs = self.tablet, []
+        for rowset_id in rowset_ids:
+            pieces = self.waiting.pop(rowset_id)
+            self.waiting_bytes -= sum(_bytes_of(piece) for piece in pieces)
+            name = tablet.new_file("delta")
+            self.staged.append((f"{self.staging}/{tablet.id}-{name}", name))
+            outputs.append((rowset_id, pieces, name))
+
+        def write(output: tuple[int, list[_Piece], str]) -> tuple[DeltaRef, np.ndarray, np.ndarray]:
+            _, pieces, name = output
+            entries = _entries(pieces)
+            context = tablet.context
+            staged = f"{tablet.id}-{name}"
+            ref = write_deltas(context.fs, context.schema(), self.staging, staged, REDO, entries)
+            deleted = [rows for op, rows, _ in pieces if op == DELETE] or [np.empty(0, np.uint32)]
+            renamed = replace(ref, file=replace(ref.file, name=name))
+            return renamed, np.sort(entries.rowids), np.concatenate(deleted)
+
+        written = map(write, outputs) if pool is None else pool.map(write, outputs)
+        for output, done in zip(outputs, written, strict=True):
+            self.deltas[output[0]] = done
+
+
+def _bytes_of(piece: _Piece) -> int:
+    return int(piece[1].nbytes) + sum(column.nbytes for column in piece[2].values())
+
+
+def build(tablet: Tablet, view: View, net: NetChanges, staging: str) -> Built:
+    """Write the inserts to a file in ``staging``, address the changes.  Leaves the tablet as it was.
+
+    Any number of threads may build ranges of one tablet.
+    """
+    built = Built()
+    context = tablet.context
+    schema = context.schema()
+    if net.inserts is not None:
+        name = tablet.new_file("rows")
+        path = f"{staging}/{tablet.id}-{name}"
+        built.staged = path, name
+        written = write_rows(context.fs, schema, context.options, net.inserts, 0, net.inserts.rows, path)
+        built.rowset = rowset_meta(
+            tablet.new_rowset_id(), name, written, times=None, record_ts=0, durable=0
+        )
     changes = [(UPDATE, *u) for u in net.updates]
     if net.deletes is not None:
         changes.append((DELETE, *net.deletes))
-    schema = tablet.context.schema()
     for op, block, batch, homes in changes:
-        for index in np.unique(homes.store).tolist():
-            mine = np.flatnonzero(homes.store == index)
+        values = values_only(schema, block)
+        indices = np.unique(homes.store).tolist()
+        for index in indices:
+            whole = len(indices) == 1
+            mine = None if whole else np.flatnonzero(homes.store == index)
             home = view.stores[index]
             if isinstance(home, MemRowSet):
-                part.by_key.append((op, block.take(mine), batch.take(mine)))
-            else:
-                values = {i: c.take(mine) for i, c in values_only(schema, block).items()}
-                gathered.setdefault(home.id, []).append((op, homes.row[mine].astype(np.uint32), values))
-    outputs = []
-    for rowset_id, pieces in gathered.items():
-        name = tablet.new_file("delta")
-        staged = f"{tablet.id}-{name}"
-        part.staged.append((f"{staging}/{staged}", name))
-        outputs.append((rowset_id, pieces, name, staged))
-
-    def write(output: tuple[int, list[_Piece], str, str]) -> tuple[DeltaRef, np.ndarray, np.ndarray]:
-        _, pieces, name, staged = output
-        entries = _entries(pieces)
-        ref = write_deltas(tablet.context.fs, schema, staging, staged, REDO, entries)
-        deleted = np.concatenate([rows for op, rows, _ in pieces if op == DELETE] or [np.empty(0, np.uint32)])
-        return replace(ref, file=replace(ref.file, name=name)), np.sort(entries.rowids), deleted
-
-    written = tablet.context.pool.map(write, outputs)
-    part.deltas = {output[0]: done for output, done in zip(outputs, written, strict=True)}
-    return part
-
-
-def _build_rowsets(part: Part, net: NetChanges, staging: str) -> None:
-    tablet = part.tablet
-    context = tablet.context
-    schema = context.schema()
-    batch = net.insert_keys
-    ordered = OrderedRows(net.inserts.columns, batch.keys, batch.hashes, None, batch.order)
-    outputs = []
-    for lower, upper in cuts(ordered, context.options.rowset_target_bytes):
-        name = tablet.new_file("rows")
-        path = f"{staging}/{tablet.id}-{name}"
-        part.staged.append((path, name))
-        outputs.append((lower, upper, name, path))
-
-    def write(output: tuple[int, int, str, str]) -> RowSetMeta:
-        lower, upper, name, path = output
-        written = write_rows(context.fs, schema, context.options, ordered, lower, upper, path)
-        return rowset_meta(tablet.new_rowset_id(), name, written, times=None, record_ts=0, durable=0)
-
-    part.rowsets += context.pool.map(write, outputs)
-    part.insert_keys = batch
+                built.by_key.append(
+                    (op, block, batch) if mine is None else (op, block.take(mine), batch.take(mine))
+                )
+                continue
+            rowids = homes.row if mine is None else homes.row[mine]
+            taken = values if mine is None else {i: c.take(mine) for i, c in values.items()}
+            built.changes.setdefault(home.id, []).append((op, rowids.astype(np.uint32), taken))
+    return built
 
 
 def _entries(pieces: list[_Piece]) -> DeltaEntries:
@@ -196,9 +240,14 @@ def conflicts(part: Part) -> bool:
 
 def _any_known(part: Part, batch: KeyBatch) -> bool:
     """Whether one of the keys is among those that the part inserts or changes by key."""
-    keys, _ = batch.in_order
-    mine = [b for b in (part.insert_keys, *(b for _, _, b in part.by_key)) if b is not None]
-    for known in mine:
+    keys, hashes = batch.in_order
+    fs = part.tablet.context.fs
+    paths = {name: path for path, name in part.staged}
+    for rowset in part.rowsets:
+        with RowsFile(fs, paths[rowset.base.name]) as file:
+            if (file.locate(keys.data, keys.offsets, hashes) >= 0).any():
+                return True
+    for _, _, known in part.by_key:
         ordered, _ = known.in_order
         lower = keys_kernel.lower_bound(ordered.data, ordered.offsets, keys.data, keys.offsets)
         upper = keys_kernel.lower_bound(ordered.data, ordered.offsets, keys.data, keys.offsets, upper=True)
@@ -290,7 +339,7 @@ def named_files(value: Any) -> set[str]:
 
 
 __all__ = [
-    "EncodedKeys",
+    "Built",
     "NetChanges",
     "Part",
     "build",

@@ -88,7 +88,7 @@ def test_crash_at_every_call(story: Story, seed: int, long: bool) -> None:
         operation = operations[number - 1]
         torn = operation in ("append", "pwrite") and rng.random() < 0.6
         what = f"{story.name}: crash at call {number}, {operation}{' (torn)' if torn else ''}"
-        with telling(what, seed), segments_of(story.segments), checking(False):
+        with telling(what, seed), story.sizes(), checking(False):
             stage = play.run(Rule(nth=number, error="torn" if torn else "crash"))
             assert stage.fs.crashed
             drop(stage.table)
@@ -107,7 +107,7 @@ def test_error_at_every_call(story: Story, seed: int, long: bool) -> None:
         operation = operations[number - 1]
         fault = error_for(operation, rng)
         what = f"{story.name}: {fault} at call {number}, {operation}"
-        with telling(what, seed), segments_of(story.segments), checking(False):
+        with telling(what, seed), story.sizes(), checking(False):
             _one_error(play, Rule(nth=number, error=fault), rng, long, seed)
 
 

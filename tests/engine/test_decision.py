@@ -13,8 +13,8 @@ import kudu_core as kc
 from kudu_core._ext import decide as rules
 from kudu_core.common.pool import Pool
 from kudu_core.table import decision
+from kudu_core.table.calls import OPERATIONS, conform_calls
 from kudu_core.table.decision import Prepared, decide, decide_net, net_changes
-from kudu_core.table.table import OPERATIONS, conform_calls
 from tests.engine.conftest import Make
 
 SCHEMA = [

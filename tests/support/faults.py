@@ -11,7 +11,7 @@ import errno
 import os
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ from kudu_core.tablet import invariants, records
 from kudu_core.tablet.ingest import named_files
 from kudu_core.tablet.manifest import read_manifest
 from kudu_core.wal import KIND_INGEST, LogOptions, read_log
+from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
 from tests.support.history import SCHEMA, History, random_batch
 
 ROOT = "/tables/t"
@@ -124,6 +125,12 @@ class Stage:
         self.clock.advance(us=7)
         self.history.write(self.opened, random_batch(self.rng, self.history.model, keys, rows))
 
+    def load(self, keys: range = KEYS, rows: int = 40) -> None:
+        """One call in several batches."""
+        self.clock.advance(us=7)
+        batch = random_batch(self.rng, self.history.model, keys, rows, whole=True)
+        self.history.write(self.opened, batch, batch_rows=7)
+
     def ingest(self, keys: range = KEYS) -> None:
         self.write(INGEST_ROWS + 8, keys)
 
@@ -151,6 +158,16 @@ class Story:
     steps: Callable[[], Steps]
     segments: dict[str, int]
     faults_in_open: bool = False
+    spilled: bool = False
+    """Calls of several batches are spilled, and written in many ranges."""
+
+    @contextmanager
+    def sizes(self) -> Iterator[None]:
+        """Small log segments, and small runs if it is about these."""
+        with segments_of(self.segments), ExitStack() as stack:
+            if self.spilled:
+                stack.enter_context(small_runs(spill=True, run_rows=12, range_bytes=400))
+            yield
 
 
 class Play:
@@ -162,7 +179,7 @@ class Play:
         disk = MemoryFileSystem()
         disk.mkdir("/tables")
         stage = Stage(disk, History(), seed, ManualClock())
-        with segments_of(story.segments), checking(True):
+        with story.sizes(), checking(True):
             story.prepare(stage)
         drop(stage.table)
         self._disk = disk
@@ -203,7 +220,7 @@ class Play:
 
     def calls(self) -> list[str]:
         """The operations of a run without faults, which must end well; the n-th is call n + 1."""
-        with segments_of(self.story.segments), checking(True):
+        with self.story.sizes(), checking(True):
             stage = self.run(None)
             table = stage.opened
             try:
@@ -213,7 +230,7 @@ class Play:
             stage.history.settle(table)
             stage.history.check(table, random.Random(0))
             drop(table)
-        with segments_of(self.story.segments), checking(False):
+        with self.story.sizes(), checking(False):
             log: list[str] = []
             original = FaultyFileSystem._enter
 
@@ -338,6 +355,14 @@ def _with_ingest(stage: Stage) -> None:
     stage.write(12, range(20, 30))
 
 
+def _before_load(stage: Stage) -> None:
+    """Rows in memory and in rowsets, in each key range of the loads to come."""
+    stage.create(memory_limit_bytes=MEMORY_LIMIT_BYTES)
+    stage.write(25)
+    stage.flush()
+    stage.write(10, range(20, 60))
+
+
 def _one_tablet(stage: Stage) -> None:
     """What the path of single rows takes."""
     stage.create(buckets=1)
@@ -389,6 +414,10 @@ def ingest_steps() -> Steps:
     return [lambda s: s.ingest(), lambda s: s.write(6), lambda s: s.ingest(range(10, 60))]
 
 
+def load_steps() -> Steps:
+    return [lambda s: s.load(), lambda s: s.write(6), lambda s: s.load(range(10, 90))]
+
+
 def log_steps() -> Steps:
     """Several segments, dropped and recycled."""
     return [
@@ -425,6 +454,7 @@ STORIES = {
         Story("flush", _empty, flush_steps, SMALL),
         Story("delta flush", _mixed, delta_steps, SMALL),
         Story("ingest", _with_ingest, ingest_steps, SMALL),
+        Story("load", _before_load, load_steps, SMALL, spilled=True),
         Story("log", _empty, log_steps, TINY),
         Story("reopen", _long_log, reopen_steps, TINY, faults_in_open=True),
     )

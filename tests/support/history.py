@@ -72,12 +72,16 @@ def _value(rng: random.Random, name: str) -> Any:
     return rng.randrange(1000) / 8
 
 
-def send(table: kc.Table, batch: Batch) -> kc.WriteResult:
-    """The batch as one write: one call where all rows have all columns, and for a single row."""
+def send(table: kc.Table, batch: Batch, batch_rows: int | None = None) -> kc.WriteResult:
+    """The batch as one write: one call where all rows have all columns, and for a single row.
+
+    ``batch_rows``: such a call comes in record batches of so many rows.
+    """
     if all(len(row) == len(SCHEMA) for _, rows in batch for row in rows):
         data = pa.Table.from_pylist([row for _, rows in batch for row in rows], schema=SCHEMA)
         ops = pa.array([operation for operation, rows in batch for _ in rows])
-        return table.apply(data.append_column("_op", ops))
+        data = data.append_column("_op", ops)
+        return table.apply(data if batch_rows is None else iter(data.to_batches(batch_rows)))
     if len(batch) == len(batch[0][1]) == 1:
         return _send_row(table, *batch[0])
     with table.batch() as b:
@@ -128,9 +132,9 @@ class History:
         if timestamp > self.past.times[-1]:  # else the batch changed nothing
             self.past.commit(timestamp, self.model.state())
 
-    def write(self, table: kc.Table, batch: Batch) -> None:
+    def write(self, table: kc.Table, batch: Batch, batch_rows: int | None = None) -> None:
         self.begin(batch)
-        self.acknowledge(send(table, batch).timestamp)
+        self.acknowledge(send(table, batch, batch_rows).timestamp)
 
     def settle(self, table: kc.Table) -> None:
         """After a crash: the batch in flight is there wholly, or it is not."""

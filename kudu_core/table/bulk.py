@@ -1,0 +1,97 @@
+"""Rows of a call as they come: kept while they fit into memory, else spilled as sorted runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from kudu_core.common.schema import Schema
+from kudu_core.common.types import KIND_BOOL
+from kudu_core.table import ingest
+from kudu_core.table.decision import Call
+from kudu_core.table.result import WriteResult
+from kudu_core.table.sorted_runs import OpenRuns, Piece, SpilledRun, pieces, sort_run, spill_run
+from kudu_core.table.write import Txn, already_applied, write_calls
+
+if TYPE_CHECKING:
+    from kudu_core.table.engine import Engine
+
+KEPT_SHARE = 4
+"""Of the memory limit, what a call may keep in memory before it is spilled."""
+RUN_SHARE = 8
+"""Of the memory limit, what the runs that are sorted and spilled at one time take before encoding."""
+RUN_ROWS = 1 << 22
+
+
+def is_resident(schema: Schema, data: Any) -> bool:
+    """Whether the rows lie in memory as the table wants them: to spill them would free nothing."""
+    if not isinstance(data, pa.Table | pa.RecordBatch):
+        return False
+    for field in data.schema:
+        column = schema.by_name.get(field.name)
+        if column is None or column.type.arrow != field.type or column.type.kind == KIND_BOOL:
+            return False
+    return True
+
+
+def write_parts(
+    engine: Engine,
+    parts: Iterator[Call],
+    *,
+    resident: bool = False,
+    on_error: str = "raise",
+    txn: Txn | None = None,
+) -> WriteResult:
+    """Apply the rows of one call, given batch by batch, as one record, all or nothing.
+
+    ``resident``: the rows lie in memory anyway.  An exception out of ``parts`` passes through, and
+    nothing was applied.
+    """
+    limit = engine.options.memory_limit_bytes // KEPT_SHARE
+    kept: list[Call] = []
+    nbytes = 0
+    for part in parts:
+        nbytes += part.block.nbytes
+        if kept and nbytes > limit and not resident:
+            return _write_spilled(engine, chain(_drained(kept), (part,), parts), on_error, txn)
+        kept.append(part)
+    if not kept and txn is None:
+        return WriteResult(engine.visible_ts)
+    return write_calls(engine, kept, on_error=on_error, txn=txn)
+
+
+def _drained(calls: list[Call]) -> Iterator[Call]:
+    """The calls, let go of one by one."""
+    calls.reverse()
+    while calls:
+        yield calls.pop()
+
+
+def _write_spilled(engine: Engine, parts: Iterator[Call], on_error: str, txn: Txn | None) -> WriteResult:
+    schema, partitions, fs = engine.schema, engine.partitions, engine.fs
+    run_bytes = engine.options.memory_limit_bytes // (RUN_SHARE * engine.pool.threads)
+    with ExitStack() as stack:
+        if txn is not None:
+            stack.enter_context(engine.token_lock(txn[0]))
+            repeated = already_applied(engine, txn)
+            if repeated is not None:
+                return repeated
+        engine.admit(0)
+        staging = stack.enter_context(ingest.staging_of(engine))
+        files = OpenRuns(fs)
+        stack.callback(files.close)
+
+        def spill(numbered: tuple[int, Piece]) -> SpilledRun:
+            number, piece = numbered
+            run = sort_run(schema, partitions, piece)
+            return spill_run(fs, schema, run, f"{staging}/run-{number}.rows", files)
+
+        cut = pieces(parts, RUN_ROWS, min(run_bytes, ingest.MAX_BYTES))
+        runs = list(engine.pool.map(spill, enumerate(cut), window=engine.pool.threads))
+        rows = ingest.Sorted(schema, list(runs), np.zeros(1, np.int64))
+        return ingest.ingest_sorted(engine, rows, on_error=on_error, txn=txn, staging=staging)

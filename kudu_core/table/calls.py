@@ -1,0 +1,125 @@
+"""What a caller gives to a write, as calls of rows in the table's types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kudu_core._ext import decide as rules
+from kudu_core.common.arrow_in import batches
+from kudu_core.common.conform import conform
+from kudu_core.common.rowblock import RowBlock
+from kudu_core.common.schema import Schema
+from kudu_core.errors import InvalidArgument, SchemaMismatch
+from kudu_core.table.decision import Call
+
+_CODES = {
+    "insert": rules.INSERT,
+    "insert_ignore": rules.INSERT_IGNORE,
+    "upsert": rules.UPSERT,
+    "upsert_ignore": rules.UPSERT_IGNORE,
+    "update": rules.UPDATE,
+    "update_ignore": rules.UPDATE_IGNORE,
+    "delete": rules.DELETE,
+    "delete_ignore": rules.DELETE_IGNORE,
+}
+OPERATIONS = tuple(_CODES)
+
+
+def conform_calls(schema: Schema, operation: str, data: Any, *, unique: bool = False) -> Iterator[Call]:
+    """The rows of one call in the table's types, batch by batch as they come.
+
+    Parts that follow the first have ``continues`` set; there is none for data without rows.
+    """
+    op = _CODES[operation]
+    is_delete = operation.startswith("delete")
+    if is_delete and len(schema.key_ids) == 1 and isinstance(data, list | pa.Array | pa.ChunkedArray):
+        if not isinstance(data, list) or not data or not isinstance(data[0], dict | pa.RecordBatch):
+            data = {schema.key_names[0]: data}
+    given: frozenset[int] | None = None
+    for batch in batches(data, schema):
+        conformed = conform(schema, batch)
+        if is_delete and len(conformed.given) > len(schema.key_ids):
+            extra = [schema.by_id[i].name for i in conformed.given if i not in schema.key_ids]
+            raise SchemaMismatch(f"delete takes the key columns only; {extra[0]!r} is none of them")
+        if operation.startswith("update") and len(conformed.given) == len(schema.key_ids):
+            raise InvalidArgument("update needs a column to set beside the key columns")
+        if operation.startswith("insert"):
+            _require(schema, conformed.given)
+        if conformed.block.rows:
+            call = Call(op, conformed.block, conformed.status, unique, given is not None)
+            given = _same_columns(given, call)
+            yield call
+
+
+def _require(schema: Schema, given: frozenset[int]) -> None:
+    for column in schema.value_columns:
+        if not column.nullable and column.write_default is None and column.id not in given:
+            raise SchemaMismatch(
+                f"column {column.name!r} takes no NULL and has no default; insert must give it"
+            )
+
+
+def apply_calls(schema: Schema, data: Any, op_column: str, *, unique: bool = False) -> Iterator[Call]:
+    """Rows with an operation each; otherwise as ``conform_calls``."""
+    if op_column in schema.by_name:
+        raise InvalidArgument(f"op_column {op_column!r} is a column of the table")
+    given: frozenset[int] | None = None
+    for batch in batches(data, schema):
+        conformed = conform(schema, batch, allow_extra=(op_column,))
+        names = conformed.extra.get(op_column)
+        if names is None:
+            raise SchemaMismatch(f"column {op_column!r} with the operations is missing")
+        ops = _ops(names, op_column)
+        has_values = len(conformed.given) > len(schema.key_ids)
+        if not has_values and (ops // 2 == rules.UPDATE // 2).any():
+            raise InvalidArgument("update needs a column to set beside the key columns")
+        status = conformed.status
+        if status is not None:
+            # A delete needs its key only: NULLs in other columns of its row mean nothing.
+            status = _status_of_ops(schema, conformed.block, ops, status)
+        if conformed.block.rows:
+            call = Call(ops, conformed.block, status, unique, given is not None)
+            given = _same_columns(given, call)
+            yield call
+
+
+def _same_columns(given: frozenset[int] | None, part: Call) -> frozenset[int]:
+    """The columns of a part, which all parts of the call must give."""
+    columns = frozenset(part.block.columns)
+    if given is not None and given != columns:
+        raise SchemaMismatch("the batches of one call have different columns")
+    return columns
+
+
+def _ops(names: pa.Array, op_column: str) -> np.ndarray:
+    """Codes of operation names."""
+    if isinstance(names, pa.DictionaryArray):
+        names = names.dictionary_decode()
+    if not (pa.types.is_string(names.type) or pa.types.is_large_string(names.type) or len(names) == 0):
+        raise SchemaMismatch(f"column {op_column!r} holds names of operations, not {names.type}")
+    encoded = names.cast(pa.string()).dictionary_encode()
+    codes = []
+    for name in encoded.dictionary.to_pylist():
+        if name not in _CODES:
+            raise InvalidArgument(f"operation {name!r} in {op_column!r} is none of {', '.join(_CODES)}")
+        codes.append(_CODES[name])
+    if encoded.null_count:
+        raise InvalidArgument(f"column {op_column!r} has a NULL; every row needs an operation")
+    table = np.array(codes, np.uint8)
+    picked: np.ndarray = table[encoded.indices.to_numpy(zero_copy_only=False)]
+    return picked
+
+
+def _status_of_ops(schema: Schema, block: RowBlock, ops: np.ndarray, status: np.ndarray) -> np.ndarray | None:
+    key_null = np.zeros(block.rows, bool)
+    for column_id in schema.key_ids:
+        column = block.columns[column_id]
+        if column.validity is not None:
+            key_null |= ~column.valid_mask()
+    deletes = (ops == rules.DELETE) | (ops == rules.DELETE_IGNORE)
+    out = np.where(deletes & ~key_null, np.uint8(0), status).astype(np.uint8)
+    return out if out.any() else None

@@ -1,0 +1,255 @@
+"""The rows of one range of keys, decided (PROTOCOL G2).
+
+Rules speak of one key at a time, so ranges of keys are decided and built one beside the other.  Most
+are plain: the rows of one call, of which no key repeats and none is there.  Then only the keys are
+brought together; the other columns are gathered one by one while the rowset is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+import numpy as np
+
+from kudu_core.common.keys import encode_keys
+from kudu_core.common.partitions import PartitionSchema
+from kudu_core.common.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.schema import Schema
+from kudu_core.rowset.writing import OrderedRows
+from kudu_core.table.decision import INSERTING, Call, Decided, Net, Prepared, Refused, decide_net
+from kudu_core.table.sorted_runs import KeyRange, MemoryRun, Run
+from kudu_core.tablet.ingest import NetChanges
+from kudu_core.tablet.view import Homes, KeyBatch, View, locate_at, locate_newest
+
+Slice = tuple[Run, int, int]
+
+
+@dataclass(slots=True)
+class Resolved:
+    """What the rows of a range come to."""
+
+    net: NetChanges
+    counts: tuple[int, int, int, int]
+    refused: Refused | None = None
+    undecided: bool = False
+    """Some row came to nothing because of what was there."""
+
+
+def resolve(
+    schema: Schema, partitions: PartitionSchema, view: View | None, cut: int | None, range_: KeyRange
+) -> Resolved:
+    """Decide the rows of a range.
+
+    ``view``: the tablet's, None where no partition takes the rows.  ``cut``: the snapshot that counts,
+    None for the newest state (under the tablet's mutex).
+    """
+    rows = _Rows(schema, range_.slices)
+    batch = rows.distinct() if view is not None else None
+    if view is None or batch is None:
+        prepared = Prepared(schema, partitions, rows.calls())
+        batch, numbers = prepared.batch, rows.numbers
+        homes = None if view is None else _locate(view, cut, batch)
+    else:
+        homes = _locate(view, cut, batch)
+        op = rows.op
+        if op in INSERTING and not homes.live.any():
+            inserts = rows.inserted(batch)
+            if inserts is not None:
+                return Resolved(NetChanges(inserts, [], None), (rows.count, 0, 0, 0))
+        assert op is not None
+        block = RowBlock({i: rows.column(i) for i in rows.column_ids}, rows.count)
+        prepared = Prepared(schema, partitions, [Call(op, block)], distinct=batch)
+        numbers = rows.numbers_in_order
+    live = np.zeros(prepared.groups, bool) if homes is None else homes.live
+    decided, net = decide_net(prepared, live)
+    changed = len(net.insert_groups) + len(net.delete_groups) + sum(len(of) for _, of in net.updates)
+    return Resolved(
+        _changes_of(schema, net, batch, homes),
+        (decided.inserted, decided.updated, decided.deleted, decided.ignored),
+        Refused.of(prepared, decided, numbers()) if _any_refused(decided) else None,
+        bool(decided.ignored or _any_refused(decided)) or changed < prepared.groups,
+    )
+
+
+def _any_refused(decided: Decided) -> bool:
+    return bool(len(decided.errors))
+
+
+def _locate(view: View, cut: int | None, batch: KeyBatch) -> Homes:
+    return locate_newest(view, batch) if cut is None else locate_at(view, batch, cut)[0]
+
+
+def _changes_of(schema: Schema, net: Net, batch: KeyBatch, homes: Homes | None) -> NetChanges:
+    """The net changes with their keys and homes; where there is no tablet there are none."""
+    if homes is None:
+        assert net.empty
+        return NetChanges(None, [], None)
+
+    def of(block: RowBlock, groups: np.ndarray) -> tuple[RowBlock, KeyBatch, Homes]:
+        if len(groups) == len(batch):
+            return block, batch, homes
+        taken = Homes(homes.store[groups], homes.row[groups], homes.ghost[groups])
+        return block, batch.take(groups), taken
+
+    inserts = None
+    if net.inserts.rows:
+        block, keys, _ = of(net.inserts, net.insert_groups)
+        order = keys.order
+        ordered, hashes = keys.in_order
+        columns = block.columns
+
+        def column(column_id: int, lower: int, upper: int) -> ColumnBuffers:
+            if order is None:
+                return columns[column_id].slice(lower, upper)
+            return columns[column_id].take(order[lower:upper])
+
+        inserts = OrderedRows(ordered, hashes, column, block.nbytes)
+    return NetChanges(
+        inserts,
+        [of(block, groups) for block, groups in net.updates],
+        of(net.deletes, net.delete_groups) if net.deletes.rows else None,
+    )
+
+
+class _Rows:
+    """The rows of a range, out of the runs that have some."""
+
+    def __init__(self, schema: Schema, slices: Sequence[Slice]) -> None:
+        self._schema = schema
+        self._slices = slices
+        self.count = sum(upper - lower for _, lower, upper in slices)
+        self._source: Call | None = None
+        """The one batch of the caller that all rows lie in."""
+        self._stretch: tuple[int, int] | None = None
+        """The rows of ``_source``, where they are all that lie between two of them, in order."""
+        self._places: np.ndarray | None = None
+        """(count,) int64: the rows of ``_source``, run after run."""
+        self._order: np.ndarray | None = None
+        """(count,) int64: out of run after run into the order of the keys; None: they lie so."""
+        self._kept: dict[int, ColumnBuffers] = {}
+        """Key columns that were put together from several batches or files, run after run."""
+        self._place()
+
+    def _place(self) -> None:
+        runs = [run for run, _, _ in self._slices]
+        first = runs[0]
+        if not isinstance(first, MemoryRun):
+            return
+        source = first.source
+        if not all(isinstance(run, MemoryRun) and run.source is source for run in runs):
+            return
+        self._source = source
+        stretches = [
+            (run.lower + lower, run.lower + upper)
+            for run, lower, upper in self._slices
+            if isinstance(run, MemoryRun) and run.order is None
+        ]
+        joined = all(a[1] == b[0] for a, b in pairwise(stretches))
+        if len(stretches) == len(runs) and joined:
+            self._stretch = stretches[0][0], stretches[-1][1]
+        else:
+            self._places = np.concatenate(
+                [run.rows(a, b) for run, a, b in self._slices if isinstance(run, MemoryRun)]
+            )
+
+    @property
+    def op(self) -> int | None:
+        """The operation of all rows, None when they have different ones."""
+        ops = {run.op for run, _, _ in self._slices}
+        return ops.pop() if len(ops) == 1 else None
+
+    @property
+    def column_ids(self) -> Sequence[int]:
+        return self._slices[0][0].column_ids
+
+    def distinct(self) -> KeyBatch | None:
+        """The keys, in their order, of rows of one call that are all fine and repeat no key."""
+        first = self._slices[0][0]
+        for run, _, _ in self._slices:
+            if run.call != first.call or run.suspect:
+                return None
+        if self.op is None:
+            return None
+        schema = self._schema
+        columns = {i: self._raw(i) for i in schema.key_ids}
+        keys = encode_keys(schema, RowBlock(columns, self.count))
+        if self._source is None:
+            self._kept = columns
+        known = keys.order()
+        if known == 0:
+            self._order = keys.sort()
+            keys = keys.take(self._order)
+            if self._places is not None:
+                self._places = self._places[self._order]
+            elif self._stretch is not None:
+                self._places = self._order + self._stretch[0]
+                self._stretch = None
+            known = keys.order()
+        return KeyBatch(keys, None, None) if known == 2 else None
+
+    def _raw(self, column_id: int) -> ColumnBuffers:
+        """A column, run after run."""
+        if self._stretch is not None:
+            assert self._source is not None
+            return self._source.block.columns[column_id].slice(*self._stretch)
+        if self._source is not None:
+            assert self._places is not None
+            return self._source.block.columns[column_id].take(self._places)
+        kept = self._kept.pop(column_id, None)
+        if kept is not None:
+            return kept
+        return ColumnBuffers.concat([run.column(column_id, a, b) for run, a, b in self._slices])
+
+    def column(self, column_id: int) -> ColumnBuffers:
+        """A column in the order of the keys, after ``distinct``."""
+        raw = self._raw(column_id)
+        return raw if self._source is not None or self._order is None else raw.take(self._order)
+
+    def numbers_in_order(self) -> np.ndarray:
+        """(count,) int64: the rows' numbers in the order of the keys, after ``distinct``."""
+        numbers = np.concatenate([run.numbers(a, b) for run, a, b in self._slices])
+        return numbers if self._order is None else numbers[self._order]
+
+    def numbers(self) -> np.ndarray:
+        """(count,) int64: the rows' numbers, run after run."""
+        return np.concatenate([run.numbers(a, b) for run, a, b in self._slices])
+
+    def inserted(self, keys: KeyBatch) -> OrderedRows | None:
+        """The rows as they are inserted, in the order of the keys; None where a column has no value."""
+        schema, count, given = self._schema, self.count, set(self.column_ids)
+        for column in schema.columns:
+            if column.id not in given and not column.nullable and column.write_default is None:
+                return None
+
+        def column_of(column_id: int, lower: int, upper: int) -> ColumnBuffers:
+            assert (lower, upper) == (0, count)
+            if column_id in given:
+                return self.column(column_id)
+            column = schema.by_id[column_id]
+            return ColumnBuffers.constant(column.type, column.write_default, count)
+
+        return OrderedRows(keys.keys, keys.hashes, column_of, keys.keys.nbytes)
+
+    def calls(self) -> list[Call]:
+        """The rows as calls, in the order of the calls; equal keys of a call in its order."""
+        calls = []
+        for _, group in groupby(self._slices, lambda s: s[0].call):
+            mine = list(group)
+            columns = {
+                i: ColumnBuffers.concat([run.column(i, a, b) for run, a, b in mine])
+                for i in mine[0][0].column_ids
+            }
+            counts = [b - a for _, a, b in mine]
+            statuses = [run.status(a, b) for run, a, b in mine]
+            status = None
+            if any(s is not None for s in statuses):
+                status = np.concatenate(
+                    [np.zeros(n, np.uint8) if s is None else s for s, n in zip(statuses, counts, strict=True)]
+                )
+            ops: int | np.ndarray | None = mine[0][0].op
+            if ops is None:
+                ops = np.concatenate([run.ops(a, b) for run, a, b in mine])
+            calls.append(Call(ops, RowBlock(columns, sum(counts)), status, mine[0][0].unique))
+        return calls

@@ -1,0 +1,404 @@
+"""Sorted runs: how the rows of a large call are put in order of their keys.
+
+A run is up to some hundred thousand rows that follow each other in one call, in order of tablet and
+key.  One in memory is nothing but that order beside the caller's own rows; one that was spilled is
+a file in staging.  Both give rows by their place in the order, so whoever wants the rows of a range
+of keys asks every run for its part of them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+
+from kudu_core.cfile import ColumnSpec, RowsFile
+from kudu_core.cfile.rows_file import write_rows_file
+from kudu_core.common.keys import EncodedKeys, encode_keys
+from kudu_core.common.partitions import PartitionSchema
+from kudu_core.common.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.schema import Schema
+from kudu_core.common.types import ColumnType
+from kudu_core.table.decision import Call, joined, oversized_rows
+
+if TYPE_CHECKING:
+    from kudu_core.fs.api import FileSystem
+
+RUN_ROWS = 1 << 19
+"""Rows of a run in memory: keys and order stay in a core's cache while they are sorted."""
+SAMPLE_ROWS = 1 << 10
+"""Of so many rows of a run the first key is kept, to find the others by."""
+OPEN_FILES = 128
+"""Files of runs that stay open while nobody reads them."""
+
+# Columns of a spilled run beside the table's own, whose ids are smaller.
+NUMBER_ID = (1 << 31) - 1
+OPERATION_ID = (1 << 31) - 2
+STATUS_ID = (1 << 31) - 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segment:
+    """The part of a run that belongs to one tablet."""
+
+    lower: int
+    upper: int
+    samples: EncodedKeys
+    """Keys of places ``lower``, ``lower + SAMPLE_ROWS``, ..."""
+
+
+class Run(Protocol):
+    """Rows of one call in order of tablet and key; equal keys in the order of the call."""
+
+    @property
+    def call(self) -> int:
+        """Which call, from 0."""
+        ...
+
+    @property
+    def unique(self) -> bool: ...
+
+    @property
+    def op(self) -> int | None:
+        """The operation of all rows; None: each has its own."""
+        ...
+
+    @property
+    def segments(self) -> dict[int, Segment]:
+        """By ordinal of the partition; -1: rows that none takes."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Of its rows before encoding, with their keys."""
+        ...
+
+    @property
+    def suspect(self) -> bool:
+        """Some row may have to be refused whatever the table holds."""
+        ...
+
+    @property
+    def column_ids(self) -> Sequence[int]: ...
+
+    def column(self, column_id: int, lower: int, upper: int) -> ColumnBuffers:
+        """The cells of the rows at places ``[lower, upper)`` of the order; so all that follow."""
+        ...
+
+    def numbers(self, lower: int, upper: int) -> np.ndarray:
+        """(n,) int64: the rows' numbers, counted over all calls."""
+        ...
+
+    def ops(self, lower: int, upper: int) -> np.ndarray:
+        """(n,) uint8, of a run without ``op``."""
+        ...
+
+    def status(self, lower: int, upper: int) -> np.ndarray | None:
+        """(n,) uint8, as ``Call.status``."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class MemoryRun:
+    """Rows ``lower, lower + 1, ...`` of ``source``, and their order."""
+
+    call: int
+    first: int
+    source: Call
+    lower: int
+    order: np.ndarray | None
+    """(n,) int64 rows of ``source``; None: they lie in order."""
+    segments: dict[int, Segment]
+    nbytes: int
+    suspect: bool
+
+    @property
+    def unique(self) -> bool:
+        return self.source.unique
+
+    @property
+    def column_ids(self) -> Sequence[int]:
+        return tuple(self.source.block.columns)
+
+    def rows(self, lower: int, upper: int) -> np.ndarray:
+        """(n,) int64: where in ``source`` the rows lie."""
+        if self.order is None:
+            return np.arange(self.lower + lower, self.lower + upper)
+        return self.order[lower:upper]
+
+    def column(self, column_id: int, lower: int, upper: int) -> ColumnBuffers:
+        column = self.source.block.columns[column_id]
+        if self.order is None:
+            return column.slice(self.lower + lower, self.lower + upper)
+        return column.take(self.order[lower:upper])
+
+    def numbers(self, lower: int, upper: int) -> np.ndarray:
+        return self.rows(lower, upper) + self.first
+
+    @property
+    def op(self) -> int | None:
+        return self.source.ops if isinstance(self.source.ops, int) else None
+
+    def ops(self, lower: int, upper: int) -> np.ndarray:
+        ops = self.source.ops
+        assert isinstance(ops, np.ndarray)
+        picked: np.ndarray = ops[self.rows(lower, upper)]
+        return picked
+
+    def status(self, lower: int, upper: int) -> np.ndarray | None:
+        status = self.source.status
+        return None if status is None else status[self.rows(lower, upper)]
+
+
+class Piece(NamedTuple):
+    """Rows of one call that are to become a run."""
+
+    call: int
+    first: int
+    """Number, over all calls, of row 0 of ``source``."""
+    source: Call
+    lower: int
+    upper: int
+
+
+def pieces(calls: Iterable[Call], run_rows: int, run_bytes: int) -> Iterator[Piece]:
+    """Cut calls into runs of at most so many rows and bytes.
+
+    Large batches are cut; small ones that follow each other in a call are put together.
+    """
+    number, first, waiting_rows, waiting_bytes = -1, 0, 0, 0
+    waiting: list[Call] = []
+
+    def together() -> Iterator[Piece]:
+        nonlocal waiting_rows, waiting_bytes
+        if waiting:
+            [source] = joined([replace(waiting[0], continues=False), *waiting[1:]])
+            waiting.clear()
+            waiting_rows = waiting_bytes = 0
+            yield Piece(number, first - source.rows, source, 0, source.rows)
+
+    for call in calls:
+        nbytes = call.block.nbytes
+        if not call.continues:
+            yield from together()
+            number += 1
+        if waiting_rows + call.rows > run_rows or waiting_bytes + nbytes > run_bytes:
+            yield from together()
+        if 2 * call.rows >= run_rows or 2 * nbytes >= run_bytes:
+            yield from together()
+            count = max(-(-call.rows // run_rows), -(-nbytes // run_bytes))
+            step = max(8, -(-call.rows // count // 8) * 8)  # bitmaps are cut where a byte begins
+            for lower in range(0, call.rows, step):
+                yield Piece(number, first, call, lower, min(lower + step, call.rows))
+        else:
+            waiting.append(call)
+            waiting_rows += call.rows
+            waiting_bytes += nbytes
+        first += call.rows
+    yield from together()
+
+
+def sort_run(schema: Schema, partitions: PartitionSchema, piece: Piece) -> MemoryRun:
+    """Put rows in order of tablet and key."""
+    call, first, source, lower, upper = piece
+    count = upper - lower
+    block = source.block if count == source.rows else source.block.slice(lower, upper)
+    keys = encode_keys(schema, block)
+    route = partitions.route(block)
+    order: np.ndarray | None
+    segments: dict[int, Segment] = {}
+    if bool((route == route[0]).all()):
+        order = None if keys.order() >= 1 else keys.sort()
+        segments[int(route[0])] = _segment(keys, order, 0, count)
+    else:
+        by_tablet = np.argsort(route, kind="stable")
+        ordinals, starts = np.unique(route[by_tablet], return_index=True)
+        ends = [*starts[1:].tolist(), count]
+        order = np.empty(count, np.int64)
+        for ordinal, start, end in zip(ordinals.tolist(), starts.tolist(), ends, strict=True):
+            mine = by_tablet[start:end]
+            order[start:end] = mine[keys.take(mine).sort()]
+            segments[ordinal] = _segment(keys, order, start, end)
+    if order is not None:
+        order += lower
+    suspect = (
+        (source.status is not None and bool(source.status[lower:upper].any()))
+        or keys.too_large() is not None
+        or oversized_rows(block) is not None
+    )
+    nbytes = block.nbytes + len(keys.data)
+    return MemoryRun(call, first, source, lower, order, segments, nbytes, suspect)
+
+
+def _segment(keys: EncodedKeys, order: np.ndarray | None, lower: int, upper: int) -> Segment:
+    places = np.arange(lower, upper, SAMPLE_ROWS)
+    return Segment(lower, upper, keys.take(places if order is None else order[places]))
+
+
+# ------------------------------------------------------------------------------------------ spilled
+
+
+class OpenRuns:
+    """The files of spilled runs: opened when read, and few of them kept open."""
+
+    def __init__(self, fs: FileSystem) -> None:
+        self._fs = fs
+        self._lock = threading.Lock()
+        self._idle: dict[str, list[RowsFile]] = {}
+        self._count = 0
+
+    @contextmanager
+    def use(self, path: str) -> Iterator[RowsFile]:
+        """One file for one thread."""
+        with self._lock:
+            idle = self._idle.get(path)
+            file = idle.pop() if idle else None
+            self._count -= file is not None
+        if file is None:
+            file = RowsFile(self._fs, path)
+        try:
+            yield file
+        finally:
+            with self._lock:
+                keep = self._count < OPEN_FILES
+                if keep:
+                    self._idle.setdefault(path, []).append(file)
+                    self._count += 1
+            if not keep:
+                file.close()
+
+    def close(self) -> None:
+        with self._lock:
+            idle, self._idle, self._count = self._idle, {}, 0
+        for files in idle.values():
+            for file in files:
+                file.close()
+
+
+@dataclass(slots=True, eq=False)
+class SpilledRun:
+    """A run whose rows lie in a file."""
+
+    call: int
+    unique: bool
+    segments: dict[int, Segment]
+    nbytes: int
+    suspect: bool
+    column_ids: Sequence[int]
+    op: int | None
+    has_status: bool
+    path: str
+    files: OpenRuns
+
+    def column(self, column_id: int, lower: int, upper: int) -> ColumnBuffers:
+        with self.files.use(self.path) as file:
+            return file.read(column_id, lower, upper)
+
+    def numbers(self, lower: int, upper: int) -> np.ndarray:
+        return self.column(NUMBER_ID, lower, upper).values.view(np.int64)
+
+    def ops(self, lower: int, upper: int) -> np.ndarray:
+        return self.column(OPERATION_ID, lower, upper).values
+
+    def status(self, lower: int, upper: int) -> np.ndarray | None:
+        return self.column(STATUS_ID, lower, upper).values if self.has_status else None
+
+
+def spill_run(fs: FileSystem, schema: Schema, run: MemoryRun, path: str, files: OpenRuns) -> SpilledRun:
+    """Write a run to a file that need not survive a crash."""
+    count = max((s.upper for s in run.segments.values()), default=0)
+    status = run.status(0, count)
+
+    def columns() -> Iterable[tuple[ColumnSpec, ColumnBuffers]]:
+        for column_id in run.column_ids:
+            column = schema.by_id[column_id]
+            spec = ColumnSpec(
+                column_id, column.type, True, encoding=column.encoding, compression=column.compression
+            )
+            yield spec, run.column(column_id, 0, count)
+        yield _extra(NUMBER_ID, "int64", run.numbers(0, count))
+        if run.op is None:
+            yield _extra(OPERATION_ID, "uint8", run.ops(0, count))
+        if status is not None:
+            yield _extra(STATUS_ID, "uint8", status)
+
+    write_rows_file(fs, path, columns=columns(), key_ids=(), keys=None, durable=False)
+    return SpilledRun(
+        run.call,
+        run.unique,
+        run.segments,
+        run.nbytes,
+        run.suspect,
+        run.column_ids,
+        run.op,
+        status is not None,
+        path,
+        files,
+    )
+
+
+def _extra(column_id: int, type_: str, cells: np.ndarray) -> tuple[ColumnSpec, ColumnBuffers]:
+    column = ColumnBuffers(cells.itemsize, len(cells), np.ascontiguousarray(cells).view(np.uint8))
+    return ColumnSpec(column_id, ColumnType.parse(type_), False), column
+
+
+# ------------------------------------------------------------------------------------------- ranges
+
+
+@dataclass(slots=True, eq=False)
+class KeyRange:
+    """All rows of one tablet whose keys lie in a range that no other rows' keys lie in."""
+
+    ordinal: int
+    slices: list[tuple[Run, int, int]]
+    """Runs with the places ``[lower, upper)`` of their rows, in the order of the calls."""
+    end: bytes | None
+    """First key of the range that follows; None for the last one."""
+
+
+def key_ranges(schema: Schema, runs: Sequence[Run], ordinal: int, target_bytes: int) -> list[KeyRange]:
+    """Cut a tablet's rows into ranges of about so many bytes, in the order of their keys."""
+    mine = [(run, run.segments[ordinal]) for run in runs if ordinal in run.segments]
+    nbytes = 0
+    for run, segment in mine:
+        total = sum(s.upper - s.lower for s in run.segments.values())
+        nbytes += run.nbytes * (segment.upper - segment.lower) // max(1, total)
+    cuts = _splitters([s.samples for _, s in mine], max(1, -(-nbytes // target_bytes)))
+    edges = [_places(schema, run, segment, cuts) for run, segment in mine]
+    ranges = []
+    for i in range(len(cuts) + 1):
+        slices = [
+            (run, at[i], at[i + 1]) for (run, _), at in zip(mine, edges, strict=True) if at[i] < at[i + 1]
+        ]
+        if slices:
+            ranges.append(KeyRange(ordinal, slices, cuts[i] if i < len(cuts) else None))
+    return ranges
+
+
+def _splitters(samples: Sequence[EncodedKeys], pieces: int) -> EncodedKeys:
+    """Keys that cut what the samples stand for into equal pieces, strictly ascending."""
+    every = EncodedKeys.concat(samples)
+    if pieces <= 1 or len(every) < 2:
+        return EncodedKeys.from_list(())
+    every = every.take(every.sort())
+    picked = np.linspace(0, len(every), pieces + 1).astype(np.int64)[1:-1]
+    return EncodedKeys.from_list(sorted({every[row] for row in picked.tolist()}))
+
+
+def _places(schema: Schema, run: Run, segment: Segment, cuts: EncodedKeys) -> list[int]:
+    """Where in a run each piece begins, and where the last one ends."""
+    places = [segment.lower]
+    samples = segment.samples.lower_bound(cuts)
+    for number, sample in enumerate(samples.tolist()):
+        lower = segment.lower + max(0, sample - 1) * SAMPLE_ROWS
+        upper = min(segment.upper, segment.lower + sample * SAMPLE_ROWS)
+        if lower < upper:
+            columns = {c.id: run.column(c.id, lower, upper) for c in schema.key_columns}
+            keys = encode_keys(schema, RowBlock(columns, upper - lower))
+            lower += int(keys.lower_bound(cuts.slice(number, number + 1))[0])
+        places.append(lower)
+    return [*places, segment.upper]

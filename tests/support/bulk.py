@@ -1,0 +1,29 @@
+"""Bulk ingest in small: few rows make many runs and ranges, and a few hundred bytes are spilled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from kudu_core.table import bulk, ingest, sorted_runs
+
+MEMORY_LIMIT_BYTES = 16 << 20
+"""The option with which the tables of these tests are made: the smallest that it takes."""
+
+
+@contextmanager
+def small_runs(
+    *, spill: bool, run_rows: int = 8, range_bytes: int = 400, sample_rows: int = 4
+) -> Iterator[None]:
+    """Runs of so many rows, ranges of about so many bytes; ``spill``: calls of two batches go to staging."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sorted_runs, "SAMPLE_ROWS", sample_rows)
+        patch.setattr(sorted_runs, "OPEN_FILES", 2)
+        patch.setattr(ingest, "RUN_ROWS", run_rows)
+        patch.setattr(bulk, "RUN_ROWS", run_rows)
+        patch.setattr(ingest, "MEMORY_SHARE", MEMORY_LIMIT_BYTES // range_bytes)
+        if spill:
+            patch.setattr(bulk, "KEPT_SHARE", MEMORY_LIMIT_BYTES)
+        yield
