@@ -1,14 +1,14 @@
 # Single cells of mini-blocks, read where they lie: docs/format.md, "Page payload".
 #
-# For kernels that look at a few cells of many pages (point reads), and so open mini-blocks one by one.
-# ``blocks`` and ``strings`` have the same rules for whole ranges; tests/kernels/test_pointread.py holds
-# both against each other.  What is read is hostile: every function checks what it is the first to use,
-# and returns a status with ``at`` set to the place in the payload.
+# The one source of how a mini-block is laid out, for every kernel that reads one: ``blocks``, ``strings``,
+# point reads, scans.  ``blockrows.pxd`` decodes ranges on top of it.  What is read is hostile: every
+# function checks what it is the first to use, and returns a status with ``at`` set to the place in the
+# payload.
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from kudu_core._ext.bitmap cimport kc_bit
-from kudu_core._ext.bitpack cimport kc_packed_bytes, kc_packed_cell, kc_unpack
+from kudu_core._ext.bitpack cimport kc_packed_bytes, kc_packed_cell
 from kudu_core._ext.blockpage cimport (
     BITSHUFFLE,
     BLOCK_HEAD_BYTES,
@@ -29,7 +29,7 @@ from kudu_core._ext.blockpage cimport (
     load64,
     padded,
 )
-from kudu_core._ext.blockwork cimport kc_fill, kc_sum, kc_to_floats
+from kudu_core._ext.blockwork cimport kc_to_floats
 from kudu_core._ext.status cimport BAD_VALUE, TRUNCATED
 
 cdef enum:
@@ -109,14 +109,6 @@ cdef inline int fixed_layout(const Block* block, int width, Layout* layout, int6
     return TRUNCATED if needed > block.size else 0
 
 
-cdef inline uint64_t _load(const uint8_t* p, int width) noexcept nogil:
-    if width == 8:
-        return load64(p)
-    if width == 4:
-        return load32(p)
-    return load16(p) if width == 2 else p[0]
-
-
 cdef inline int _exception_of(
     const Block* block, const Layout* layout, int64_t i, uint8_t* out
 ) noexcept nogil:
@@ -183,39 +175,6 @@ cdef inline int fixed_cell(const Block* block, const Layout* layout, int64_t i, 
     if block.scale != NO_SCALE:
         kc_to_floats(out, 1, width, block.scale, 0)
     return 0
-
-
-cdef inline int _patch(const Block* block, const Layout* layout, uint8_t* out, int64_t* at) noexcept nogil:
-    """Put the exceptions in their places; positions ascend."""
-    cdef:
-        int64_t i, position, last = -1
-        int width = layout.width
-    for i in range(block.exceptions):
-        position = load16(layout.positions + 2 * i)
-        if position <= last or position >= block.count:
-            at[0] = layout.positions - block.body + block.offset + BLOCK_HEAD_BYTES + 2 * i
-            return BAD_VALUE
-        memcpy(out + position * width, layout.raws + i * width, <size_t>width)
-        last = position
-    return 0
-
-
-cdef inline int delta_values(
-    const Block* block, const Layout* layout, uint8_t* out, int64_t* at
-) noexcept nogil:
-    """Write all values of a DELTA block, ``layout.width`` bytes each: 8 KiB at most."""
-    cdef:
-        int status = 0
-    if block.count == 0:
-        return 0
-    if block.bits:
-        kc_unpack(out, layout.packed, block.count, layout.width, block.bits, layout.least)
-    else:
-        kc_fill(out, block.count, layout.width, layout.least)
-    if block.exceptions:
-        status = _patch(block, layout, out, at)
-    kc_sum(out, block.count, layout.width, block.base)
-    return status
 
 
 # ------------------------------------------------------------------------------------------ strings

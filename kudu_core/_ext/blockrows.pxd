@@ -108,8 +108,39 @@ cdef extern from *:
         }
     }
     #undef KC_RISE
+
+    #define KC_PATCH(T) \\
+        for (int64_t k = 0; k < count; k++) { \\
+            const int64_t position = at[k]; \\
+            if (position <= last || position >= n) return k; \\
+            last = position; \\
+            if ((uint64_t)(position - lower) < (uint64_t)part) \\
+                ((T *)out)[position - lower] = ((const T *)raws)[k]; \\
+        } \\
+        break;
+    typedef struct __attribute__((packed, may_alias)) { uint64_t low, high; } kc_wide;
+    /* Put those of `count` exceptions of n values that are among values lower .. lower + part - 1 in their
+       places.  Returns the first whose position does not ascend or lies outside the block, or -1. */
+    static int64_t kc_patch(uint8_t *out, int64_t lower, int64_t part, const uint8_t *positions,
+        const uint8_t *raws, int64_t count, int64_t n, int width) {
+        const kc_u16 *at = (const kc_u16 *)positions;
+        int64_t last = -1;
+        switch (width) {
+            case 1: KC_PATCH(kc_u8)
+            case 2: KC_PATCH(kc_u16)
+            case 4: KC_PATCH(kc_u32)
+            case 8: KC_PATCH(kc_u64)
+            default: KC_PATCH(kc_wide)
+        }
+        return -1;
+    }
+    #undef KC_PATCH
     #endif
     """
+    int64_t kc_patch(
+        uint8_t* out, int64_t lower, int64_t part, const uint8_t* positions, const uint8_t* raws,
+        int64_t count, int64_t n, int width,
+    ) noexcept nogil
     void kc_rise(uint8_t* out, int64_t n, int width, uint64_t first, uint64_t step) noexcept nogil
     void kc_unpack_part(
         uint8_t* out, const uint8_t* data, int64_t count, int width, int bits, uint64_t base,
@@ -145,18 +176,14 @@ cdef inline int check_exceptions(const Block* block, const Layout* layout, int64
 cdef inline int _patch_part(
     const Block* block, const Layout* layout, int64_t lower, int64_t n, uint8_t* out, int64_t* at
 ) noexcept nogil:
-    """Put the exceptions among values lower .. lower + n - 1 in their places."""
-    cdef:
-        int64_t k, position
-        int width = layout.width
-        int status = check_exceptions(block, layout, at)
-    if status < 0:
-        return status
-    for k in range(block.exceptions):
-        position = load16(layout.positions + 2 * k) - lower
-        if 0 <= position < n:
-            memcpy(out + position * width, layout.raws + k * width, <size_t>width)
-    return 0
+    """Put the exceptions among values lower .. lower + n - 1 in their places; positions ascend."""
+    cdef int64_t bad = kc_patch(
+        out, lower, n, layout.positions, layout.raws, block.exceptions, block.count, layout.width
+    )
+    if bad < 0:
+        return 0
+    at[0] = layout.positions - block.body + block.offset + BLOCK_HEAD_BYTES + 2 * bad
+    return BAD_VALUE
 
 
 cdef inline int64_t run_of(const Block* block, const Layout* layout, int64_t i) noexcept nogil:
@@ -175,7 +202,8 @@ cdef inline int _runs_part(
     const Block* block, const Layout* layout, int64_t lower, int64_t n, uint8_t* out, int64_t* at
 ) noexcept nogil:
     cdef:
-        int64_t run = run_of(block, layout, lower), begin = lower, end, upper = lower + n, i
+        int64_t run = run_of(block, layout, lower) if lower else 0
+        int64_t begin = lower, end = lower, upper = lower + n, i
         int width = layout.width
     at[0] = block.offset + BLOCK_HEAD_BYTES
     while begin < upper:
@@ -196,6 +224,9 @@ cdef inline int _runs_part(
             )
         begin = end
         run += 1
+    # A block that is decoded whole is checked whole.
+    if n == block.count and (run != <int64_t>block.base or load16(layout.packed + 2 * (run - 1)) != n):
+        return BAD_VALUE
     return 0
 
 
@@ -239,14 +270,13 @@ cdef inline int _deltas_part(
 ) noexcept nogil:
     cdef:
         int64_t upper = lower + n
-        int width = layout.width
+        int width = layout.width, status = 0
         uint8_t* to = work if lower else out
-        int status = check_exceptions(block, layout, at)
-    if status < 0:
-        return status
     if block.bits == 0 and block.exceptions <= FEW_STEPS:
-        _steps_part(block, layout, lower, n, out)
-        return 0
+        status = check_exceptions(block, layout, at)
+        if status == 0:
+            _steps_part(block, layout, lower, n, out)
+        return status
     if upper < block.count:
         to = work               # unpacked whole
         upper = block.count
@@ -268,7 +298,7 @@ cdef inline int stored_part(
 ) noexcept nogil:
     """Write values lower .. lower + n - 1 <= count, ``layout.width`` bytes each; 0 or a status.
 
-    ``work`` has WORK_BYTES, and is not ``out``.
+    ``work`` has WORK_BYTES, and is not ``out``; for the whole block it is not used and may be.
     """
     cdef int width = layout.width
     if n == 0:

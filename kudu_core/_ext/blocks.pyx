@@ -21,7 +21,8 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from kudu_core._ext.bitmap cimport kc_bit, kc_bits_copy
-from kudu_core._ext.bitpack cimport kc_pack, kc_packed_bytes, kc_packed_cell, kc_unpack
+from kudu_core._ext.bitpack cimport kc_pack, kc_packed_bytes
+from kudu_core._ext.blockcell cimport Layout, fixed_cell, fixed_layout
 from kudu_core._ext.blockpage cimport (
     BITSHUFFLE,
     BLOCK_HEAD_BYTES,
@@ -40,8 +41,6 @@ from kudu_core._ext.blockpage cimport (
     block_open,
     block_rows,
     directory_of,
-    load16,
-    load32,
     load64,
     padded,
     page_head_bytes,
@@ -50,11 +49,11 @@ from kudu_core._ext.blockpage cimport (
     write_block_head,
     write_page_head,
 )
+from kudu_core._ext.blockrows cimport load_cell, stored_part, values_part
 from kudu_core._ext.blockwork cimport (
     kc_decimals,
     kc_deltas,
     kc_deltas_may_pay,
-    kc_fill,
     kc_gather,
     kc_narrow,
     kc_outliers,
@@ -62,16 +61,12 @@ from kudu_core._ext.blockwork cimport (
     kc_runs,
     kc_shuffle,
     kc_shuffled_estimate,
-    kc_sign_extend,
     kc_spread,
-    kc_sum,
-    kc_to_floats,
-    kc_unshuffle,
     kc_widen,
     kc_window,
     kc_window_bytes,
 )
-from kudu_core._ext.status cimport BAD_VALUE, TRUNCATED, raise_status
+from kudu_core._ext.status cimport raise_status
 
 import numpy as np
 
@@ -113,186 +108,18 @@ cdef:
 
 # ------------------------------------------------------------------------------------ decoding
 
-cdef struct Layout:
-    int width                   # of the values as stored: 8 where they are narrow
-    const uint8_t* packed       # packed integers, planes, plain values; of runs their ends
-    const uint8_t* positions    # of exceptions
-    const uint8_t* raws         # their values; of runs their values
-    uint64_t least              # DELTA: added to every packed delta
-
-
-cdef int _layout(const Block* block, int width, Layout* layout, int64_t* at) noexcept nogil:
-    """Check the head of a block against its size; find its parts.  Return 0 or a status."""
-    cdef:
-        int64_t needed, count = block.count
-        int stored = width
-    at[0] = block.offset + 3
-    if block.flags & ~NARROW or (block.flags and width != 16):
-        return BAD_VALUE
-    if block.flags & NARROW:
-        stored = 8
-    layout.width = stored
-    layout.packed = block.body
-    at[0] = block.offset
-    if stored == 16 and block.kind != PLAIN and block.kind != RLE:
-        return BAD_VALUE
-    at[0] = block.offset + 2
-    if block.scale != NO_SCALE:
-        if block.kind != CONSTANT and block.kind != FOR or block.flags:
-            return BAD_VALUE
-        if not (width == 8 and block.scale <= 9 or width == 4 and block.scale <= 5):
-            return BAD_VALUE
-    at[0] = block.offset + 1
-    if block.kind == FOR or block.kind == DELTA:
-        if block.bits > 8 * stored or (block.bits == 0 and block.kind == FOR):
-            return BAD_VALUE
-        needed = kc_packed_bytes(count, block.bits)
-        if block.kind == DELTA:
-            at[0] = block.offset + BLOCK_HEAD_BYTES
-            if block.size < 8:
-                return TRUNCATED
-            layout.least = load64(block.body)
-            layout.packed += 8
-            needed += 8
-    elif block.bits:
-        return BAD_VALUE
-    elif block.kind == CONSTANT:
-        needed = 0
-    elif block.exceptions:
-        at[0] = block.offset + 6
-        return BAD_VALUE
-    elif block.kind == PLAIN:
-        needed = count * stored
-    elif block.kind == RLE:
-        at[0] = block.offset + 8
-        if block.base > <uint64_t>count or (block.base == 0) != (count == 0):
-            return BAD_VALUE
-        layout.raws = block.body + padded(2 * <int64_t>block.base)
-        needed = padded(2 * <int64_t>block.base) + <int64_t>block.base * stored
-    elif block.kind == BITSHUFFLE and (width == 4 or width == 8):
-        needed = 8 * width * ((count + 7) >> 3)
-    else:
-        at[0] = block.offset
-        return BAD_VALUE
-    if block.exceptions:
-        layout.positions = block.body + needed
-        layout.raws = layout.positions + padded(2 * block.exceptions)
-        needed += padded(2 * block.exceptions) + block.exceptions * stored
-    at[0] = block.offset + BLOCK_HEAD_BYTES
-    return TRUNCATED if needed > block.size else 0
-
-
-cdef bint _is_small(uint64_t base, int bits) noexcept nogil:
-    """Whether base .. base + 2**bits - 1 lies within +-2**51."""
-    return bits <= 50 and base + (<uint64_t>1 << 50) < <uint64_t>1 << 51
-
-
-cdef int _decode_runs(
-    const Block* block, const Layout* layout, uint8_t* out, int64_t* at
-) noexcept nogil:
-    cdef:
-        int64_t run, begin = 0, end = 0, i
-        int width = layout.width
-    for run in range(<int64_t>block.base):
-        end = load16(layout.packed + 2 * run)
-        if end <= begin or end > block.count:
-            at[0] = layout.packed - block.body + block.offset + BLOCK_HEAD_BYTES + 2 * run
-            return BAD_VALUE
-        if width == 16:
-            for i in range(begin, end):
-                memcpy(out + 16 * i, layout.raws + 16 * run, 16)
-        else:
-            kc_fill(out + begin * width, end - begin, width, _load(layout.raws + run * width, width))
-        begin = end
-    if end != block.count:
-        at[0] = block.offset + BLOCK_HEAD_BYTES
-        return TRUNCATED
-    return 0
-
-
-cdef inline uint64_t _load(const uint8_t* p, int width) noexcept nogil:
-    if width == 8:
-        return load64(p)
-    if width == 4:
-        return load32(p)
-    return load16(p) if width == 2 else p[0]
-
-
-cdef int _patch(const Block* block, const Layout* layout, uint8_t* out, int64_t* at) noexcept nogil:
-    """Put the exceptions in their places; positions ascend."""
-    cdef:
-        int64_t i, position, last = -1
-        int width = layout.width
-    for i in range(block.exceptions):
-        position = load16(layout.positions + 2 * i)
-        if position <= last or position >= block.count:
-            at[0] = layout.positions - block.body + block.offset + BLOCK_HEAD_BYTES + 2 * i
-            return BAD_VALUE
-        memcpy(out + position * width, layout.raws + i * width, <size_t>width)
-        last = position
-    return 0
-
-
-cdef int _decode_stored(const Block* block, const Layout* layout, uint8_t* out, int64_t* at) noexcept nogil:
-    """Write the block's values, ``layout.width`` bytes each."""
-    cdef:
-        int64_t n = block.count
-        int width = layout.width, status = 0
-    if n == 0:
-        return 0
-    if block.kind == PLAIN:
-        memcpy(out, layout.packed, <size_t>(n * width))
-        return 0
-    if block.kind == RLE:
-        return _decode_runs(block, layout, out, at)
-    if block.kind == BITSHUFFLE:
-        kc_unshuffle(out, layout.packed, n, width)
-        return 0
-    if block.kind == DELTA:
-        if block.bits:
-            kc_unpack(out, layout.packed, n, width, block.bits, layout.least)
-        else:
-            kc_fill(out, n, width, layout.least)
-        if block.exceptions:
-            status = _patch(block, layout, out, at)
-        kc_sum(out, n, width, block.base)
-        return status
-    if block.kind == FOR:
-        kc_unpack(out, layout.packed, n, width, block.bits, block.base)
-    else:
-        kc_fill(out, n, width, block.base)
-    if block.scale != NO_SCALE:
-        kc_to_floats(out, n, width, block.scale, _is_small(block.base, block.bits))
-    if block.exceptions:
-        status = _patch(block, layout, out, at)
-    return status
-
-
-cdef int _decode_block(
-    const Block* block, const Layout* layout, int width, uint8_t* out, int64_t* at
-) noexcept nogil:
-    """Write ``block.count`` values of ``width`` bytes."""
-    cdef:
-        uint8_t narrow[8 * 1024]
-        int status
-    if layout.width == width:
-        return _decode_stored(block, layout, out, at)
-    status = _decode_stored(block, layout, narrow, at)
-    kc_sign_extend(out, narrow, block.count if status == 0 else 0)
-    return status
-
-
 cdef int _decode_rows(
     const Page* page, int width, uint8_t* out, int64_t first, int64_t count, int64_t* at
 ) noexcept nogil:
     """Write rows first .. first + count - 1, which the page has; null cells are zeros."""
     cdef:
         int64_t row = first, end = first + count
-        int64_t index, begin, rows, stop, skip
+        int64_t index, begin, rows, stop, lower, n
         Block block
         Layout layout
         int status
         uint8_t values[BLOCK_BYTES]
+        uint8_t work[BLOCK_BYTES]
     while row < end:
         index = row / BLOCK_ROWS
         begin = index * BLOCK_ROWS
@@ -300,19 +127,17 @@ cdef int _decode_rows(
         stop = begin + rows if begin + rows < end else end
         status = block_open(page, index, &block, at)
         if status == 0:
-            status = _layout(&block, width, &layout, at)
+            status = fixed_layout(&block, width, &layout, at)
         if status < 0:
             return status
-        if block.count == rows and row == begin and stop == begin + rows:
-            status = _decode_block(&block, &layout, width, out, at)
+        if block.count == rows:
+            status = values_part(&block, &layout, width, row - begin, stop - row, out, work, at)
         else:
-            status = _decode_block(&block, &layout, width, values, at)
+            lower = page_values(page, begin, row - begin)
+            n = page_values(page, row, stop - row)
+            status = values_part(&block, &layout, width, lower, n, values, work, at)
             if status == 0:
-                skip = width * page_values(page, begin, row - begin)
-                if block.count == rows:
-                    memcpy(out, values + skip, <size_t>(width * (stop - row)))
-                else:
-                    kc_spread(out, values + skip, page.bits, row, stop - row, width)
+                kc_spread(out, values, page.bits, row, stop - row, width)
         if status < 0:
             return status
         out += width * (stop - row)
@@ -458,68 +283,6 @@ def decode_pages(
 
 # -------------------------------------------------------------------------------- single cells
 
-cdef int _exception_of(const Block* block, const Layout* layout, int64_t i, uint8_t* out) noexcept nogil:
-    """Write cell i and return 1 where it is an exception."""
-    cdef int64_t lower = 0, upper = block.exceptions, middle
-    while lower < upper:
-        middle = (lower + upper) >> 1
-        if load16(layout.positions + 2 * middle) < i:
-            lower = middle + 1
-        else:
-            upper = middle
-    if lower == block.exceptions or load16(layout.positions + 2 * lower) != i:
-        return 0
-    memcpy(out, layout.raws + lower * layout.width, <size_t>layout.width)
-    return 1
-
-
-cdef int _cell_of_runs(const Block* block, const Layout* layout, int64_t i, uint8_t* out) noexcept nogil:
-    cdef int64_t lower = 0, upper = <int64_t>block.base, middle
-    while lower < upper:
-        middle = (lower + upper) >> 1
-        if load16(layout.packed + 2 * middle) <= i:
-            lower = middle + 1
-        else:
-            upper = middle
-    if lower == <int64_t>block.base:
-        return BAD_VALUE
-    memcpy(out, layout.raws + lower * layout.width, <size_t>layout.width)
-    return 0
-
-
-cdef void _cell_of_planes(const Block* block, const Layout* layout, int64_t i, uint8_t* out) noexcept nogil:
-    cdef:
-        int64_t stride = (block.count + 7) >> 3
-        uint64_t word = 0
-        int bit
-    for bit in range(8 * layout.width):
-        word |= <uint64_t>kc_bit(layout.packed + bit * stride, i) << bit
-    memcpy(out, &word, <size_t>layout.width)
-
-
-cdef int _cell(const Block* block, const Layout* layout, int64_t i, uint8_t* out) noexcept nogil:
-    """Write value i < count of a block that is not DELTA, ``layout.width`` bytes."""
-    cdef:
-        int width = layout.width
-        uint64_t word = block.base
-    if block.kind == PLAIN:
-        memcpy(out, layout.packed + i * width, <size_t>width)
-        return 0
-    if block.kind == RLE:
-        return _cell_of_runs(block, layout, i, out)
-    if block.kind == BITSHUFFLE:
-        _cell_of_planes(block, layout, i, out)
-        return 0
-    if block.exceptions and _exception_of(block, layout, i, out):
-        return 0
-    if block.kind == FOR:
-        word += kc_packed_cell(layout.packed, block.count, width, block.bits, i)
-    memcpy(out, &word, <size_t>width)
-    if block.scale != NO_SCALE:
-        kc_to_floats(out, 1, width, block.scale, 0)
-    return 0
-
-
 cdef struct Cursor:
     # The mini-block that a gather is in; neighbouring rows often share it.
     int64_t index
@@ -558,7 +321,7 @@ cdef int _gather(
             cursor.decoded = False
             status = block_open(page, cursor.index, block, at)
             if status == 0:
-                status = _layout(block, width, &cursor.layout, at)
+                status = fixed_layout(block, width, &cursor.layout, at)
             if status < 0:
                 return status
         valid = page.bits == NULL or kc_bit(page.bits, row) != 0
@@ -576,11 +339,11 @@ cdef int _gather(
         status = 0
         if block.kind == DELTA:
             if not cursor.decoded:
-                status = _decode_stored(block, &cursor.layout, cursor.values, at)
+                status = stored_part(block, &cursor.layout, 0, block.count, cursor.values, cursor.values, at)
                 cursor.decoded = True
             memcpy(cell, cursor.values + i * cursor.layout.width, <size_t>cursor.layout.width)
         else:
-            status = _cell(block, &cursor.layout, i, cell)
+            status = fixed_cell(block, &cursor.layout, i, cell)
         if status < 0:
             return status
         if cursor.layout.width != width:
@@ -739,7 +502,7 @@ cdef int64_t _write_runs(
 cdef inline bint _same(const uint8_t* a, const uint8_t* b, int width) noexcept nogil:
     if width == 16:
         return load64(a) == load64(b) and load64(a + 8) == load64(b + 8)
-    return _load(a, width) == _load(b, width)
+    return load_cell(a, width) == load_cell(b, width)
 
 
 cdef void _choose_frame(

@@ -11,7 +11,6 @@ from kudu_core._ext.blockcell cimport (
     RESTART,
     Layout,
     Strings,
-    delta_values,
     fixed_cell,
     fixed_layout,
     strings_entry,
@@ -30,6 +29,7 @@ from kudu_core._ext.blockpage cimport (
     block_open,
     load16,
 )
+from kudu_core._ext.blockrows cimport stored_part
 from kudu_core._ext.status cimport BAD_VALUE
 
 cdef extern from *:
@@ -126,7 +126,7 @@ cdef inline int open_cells(
         status = find_steps(cells, at)
         if status == 0 and not cells.steps:
             cells.decoded = True
-            return delta_values(block, &cells.layout, cells.values, at)
+            return stored_part(block, &cells.layout, 0, block.count, cells.values, cells.values, at)
     return status
 
 

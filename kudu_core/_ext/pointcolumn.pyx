@@ -16,7 +16,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from kudu_core._ext.bitmap cimport kc_bit
-from kudu_core._ext.blockcell cimport Strings, delta_values, fixed_cell, fixed_layout, strings_open
+from kudu_core._ext.blockcell cimport Strings, fixed_cell, fixed_layout, strings_open
 from kudu_core._ext.blockpage cimport (
     BLOCK_ROWS,
     CLASS_BINARY,
@@ -29,6 +29,7 @@ from kudu_core._ext.blockpage cimport (
     page_open,
     page_values,
 )
+from kudu_core._ext.blockrows cimport stored_part
 from kudu_core._ext.cellsearch cimport (
     ELSEWHERE,
     NEED_PAGE,
@@ -98,7 +99,9 @@ cdef int _read_fixed(
         memcpy(out, &word, <size_t>width)
     elif cells.block.kind == DELTA:
         if not cells.decoded:
-            status = delta_values(&cells.block, &cells.layout, cells.values, at)
+            status = stored_part(
+                &cells.block, &cells.layout, 0, cells.block.count, cells.values, cells.values, at
+            )
             if status < 0:
                 return status
             cells.decoded = True

@@ -14,6 +14,14 @@ from libc.string cimport memcpy, memset
 
 from kudu_core._ext.bitmap cimport kc_bit, kc_bits_copy
 from kudu_core._ext.bitpack cimport kc_pack, kc_packed_bytes, kc_packed_cell, kc_unpack
+from kudu_core._ext.blockcell cimport (
+    END_WIDTH,
+    RESTART,
+    Strings,
+    strings_entry,
+    strings_group,
+    strings_open,
+)
 from kudu_core._ext.blockpage cimport (
     BLOCK_HEAD_BYTES,
     BLOCK_ROWS,
@@ -22,12 +30,9 @@ from kudu_core._ext.blockpage cimport (
     PAGE_ROWS,
     STRING_PLAIN,
     STRING_PREFIX,
-    Block,
     Page,
-    block_open,
     block_rows,
     directory_of,
-    load32,
     load64,
     padded,
     page_head_bytes,
@@ -36,13 +41,11 @@ from kudu_core._ext.blockpage cimport (
     write_block_head,
     write_page_head,
 )
-from kudu_core._ext.status cimport BAD_VALUE, OVERRUN, TRUNCATED, raise_status
+from kudu_core._ext.status cimport BAD_VALUE, OVERRUN, raise_status
 
 import numpy as np
 
 cdef enum:
-    RESTART = 16                # cells from one full entry to the next
-    END_WIDTH = 4               # lanes in which the ends are packed
     NO_SUCH_ROW = -100          # the caller's fault, not the page's
 
 cdef int64_t MAX_DATA_BYTES = 0x7FFFFFFF    # what an int32 offset can address
@@ -59,54 +62,6 @@ cdef uint8_t[::1] _room(allocate, Py_ssize_t size):
 
 
 # -------------------------------------------------------------------------- parts of a mini-block
-
-cdef struct Strings:
-    int kind
-    int bits
-    int64_t count
-    const uint8_t* ends         # packed ends, or offsets of the restarts
-    const uint8_t* data         # the cells' bytes, or the entries
-    int64_t size                # of data
-    int64_t length              # of each cell, where bits is 0
-    int64_t offset              # of data, in the payload
-
-
-cdef int _open(const Page* page, int64_t index, Strings* part, int64_t* at) noexcept nogil:
-    cdef:
-        Block block
-        int64_t listed
-        int status = block_open(page, index, &block, at)
-    if status < 0:
-        return status
-    if block.exceptions or block.flags or block.scale != NO_SCALE:
-        return BAD_VALUE
-    part.kind = block.kind
-    part.bits = block.bits
-    part.count = block.count
-    part.ends = block.body
-    part.length = 0
-    if block.kind == STRING_PLAIN:
-        if block.bits > 32:
-            return BAD_VALUE
-        listed = kc_packed_bytes(block.count, block.bits)
-    elif block.kind == STRING_PREFIX and block.bits == 0:
-        listed = padded(4 * ((block.count + RESTART - 1) / RESTART))
-    else:
-        return BAD_VALUE
-    at[0] = block.offset + 8
-    if listed > block.size or block.base > <uint64_t>(block.size - listed):
-        return TRUNCATED
-    part.data = block.body + listed
-    part.size = <int64_t>block.base
-    part.offset = part.data - page.data
-    if block.count == 0:
-        return BAD_VALUE if part.size else 0
-    if block.kind == STRING_PLAIN and block.bits == 0:
-        part.length = part.size / block.count
-        if part.length * block.count != part.size:
-            return BAD_VALUE
-    return 0
-
 
 cdef int _ends(const Strings* part, uint32_t* ends, int64_t* at) noexcept nogil:
     """Write the end of every cell of a STRING_PLAIN block; they ascend to the size of its data."""
@@ -131,61 +86,6 @@ cdef int _ends(const Strings* part, uint32_t* ends, int64_t* at) noexcept nogil:
     return 0
 
 
-cdef inline int _number(const Strings* part, int64_t* pos, int64_t* value) noexcept nogil:
-    """A ULEB128 number of at most 31 bits."""
-    cdef:
-        int shift = 0
-        uint64_t word = 0
-        uint8_t byte
-    while True:
-        if pos[0] >= part.size:
-            return TRUNCATED
-        byte = part.data[pos[0]]
-        pos[0] += 1
-        word |= <uint64_t>(byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-        if shift > 28:
-            return BAD_VALUE
-    if word > <uint64_t>MAX_DATA_BYTES:
-        return BAD_VALUE
-    value[0] = <int64_t>word
-    return 0
-
-
-cdef int _entry(
-    const Strings* part, int64_t i, int64_t* pos, int64_t* length, int64_t* shared, int64_t* at
-) noexcept nogil:
-    """Read the head of entry i, which ``length`` of the one before precedes; leave ``pos`` behind it.
-
-    ``length`` becomes the entry's own; its last ``length - shared`` bytes lie at ``pos``, which the
-    caller has to pass.
-    """
-    cdef:
-        int64_t suffix = 0
-        int status
-    at[0] = part.offset + pos[0]
-    status = _number(part, pos, shared)
-    if status == 0:
-        status = _number(part, pos, &suffix)
-    if status < 0:
-        return status
-    if shared[0] > length[0] or (shared[0] and i % RESTART == 0):
-        return BAD_VALUE
-    if suffix > part.size - pos[0]:
-        return TRUNCATED
-    length[0] = shared[0] + suffix
-    return 0
-
-
-cdef int _group(const Strings* part, int64_t i, int64_t* pos, int64_t* at) noexcept nogil:
-    """Where the group of 16 begins that holds entry i."""
-    pos[0] = load32(part.ends + 4 * (i / RESTART))
-    at[0] = part.ends - part.data + part.offset + 4 * (i / RESTART)
-    return BAD_VALUE if pos[0] > part.size else 0
-
-
 # ------------------------------------------------------------------------------- decoding a range
 
 cdef struct Piece:
@@ -206,18 +106,18 @@ cdef int _measure_prefix(Piece* piece, uint32_t* lengths, int64_t* at) noexcept 
         int status
     if piece.lower == piece.upper:
         return 0
-    status = _group(part, i, &pos, at)
+    status = strings_group(part, i, &pos, at)
     piece.pos = pos
     while status == 0 and i < piece.upper:
         if i % RESTART == 0:
             # The entries lie one after the other, so a cell finds its group where a scan does.
-            status = _group(part, i, &group, at)
+            status = strings_group(part, i, &group, at)
             if status == 0 and group != pos:
                 status = BAD_VALUE
             if status < 0:
                 return status
             length = 0
-        status = _entry(part, i, &pos, &length, &shared, at)
+        status = strings_entry(part, i, &pos, &length, &shared, at)
         pos += length - shared
         if i >= piece.lower:
             lengths[i - piece.lower] = <uint32_t>length
@@ -263,7 +163,7 @@ cdef int64_t _measure(
         stop = begin + block_rows(page, index)
         if stop > end:
             stop = end
-        status = _open(page, index, &piece.part, at)
+        status = strings_open(page, index, &piece.part, at)
         if status < 0:
             return status
         piece.lower = page_values(page, begin, row - begin)
@@ -304,7 +204,7 @@ cdef uint8_t* _copy_prefix(const Piece* piece, uint8_t* out) noexcept nogil:
         length = _cell_length(part, piece.lower, piece.pos)
         _build(part, piece.lower, piece.pos, out, length)
         while i <= piece.lower:
-            if _entry(part, i, &pos, &before, &shared, &at) < 0:
+            if strings_entry(part, i, &pos, &before, &shared, &at) < 0:
                 return out
             pos += before - shared
             i += 1
@@ -314,7 +214,7 @@ cdef uint8_t* _copy_prefix(const Piece* piece, uint8_t* out) noexcept nogil:
         if i % RESTART == 0:
             kept = 0
         length = kept
-        if _entry(part, i, &pos, &length, &shared, &at) < 0:
+        if strings_entry(part, i, &pos, &length, &shared, &at) < 0:
             return out
         if shared:
             memcpy(out, last, <size_t>shared)
@@ -332,7 +232,7 @@ cdef int64_t _cell_length(const Strings* part, int64_t i, int64_t pos) noexcept 
     """Length of entry i of a checked block, given where its group begins."""
     cdef int64_t k, length = 0, shared = 0, at = 0
     for k in range(i - i % RESTART, i + 1):
-        if _entry(part, k, &pos, &length, &shared, &at) < 0:
+        if strings_entry(part, k, &pos, &length, &shared, &at) < 0:
             return 0
         pos += length - shared
     return length
@@ -345,7 +245,7 @@ cdef void _build(const Strings* part, int64_t i, int64_t pos, uint8_t* out, int6
     """
     cdef int64_t k, length = 0, shared = 0, at = 0, end
     for k in range(i - i % RESTART, i + 1):
-        if _entry(part, k, &pos, &length, &shared, &at) < 0:
+        if strings_entry(part, k, &pos, &length, &shared, &at) < 0:
             return
         end = length if length < size else size
         if shared < end:
@@ -439,13 +339,13 @@ cdef int _locate_cell(
         cell.source = part.offset + begin
         length[0] = end - begin
         return 0
-    status = _group(part, i, &pos, at)
+    status = strings_group(part, i, &pos, at)
     if status < 0:
         return status
     cell.source = pos
     length[0] = 0
     for k in range(i - i % RESTART, i + 1):
-        status = _entry(part, k, &pos, length, &shared, at)
+        status = strings_entry(part, k, &pos, length, &shared, at)
         if status < 0:
             return status
         pos += length[0] - shared
@@ -460,6 +360,7 @@ cdef int64_t _locate(
         int64_t k, row, i, total = 0, index = -1, length = 0
         Strings part
         int status
+    memset(&part, 0, sizeof(part))      # compilers do not see that the first row opens a block
     offsets[0] = 0
     for k in range(rows.shape[0]):
         row = rows[k]
@@ -468,7 +369,7 @@ cdef int64_t _locate(
             return NO_SUCH_ROW
         if row >> 10 != index:
             index = row >> 10
-            status = _open(page, index, &part, at)
+            status = strings_open(page, index, &part, at)
             if status < 0:
                 return status
         cells[k].index = index
@@ -494,13 +395,14 @@ cdef void _copy_cells(
     cdef:
         int64_t k, index = -1, at = 0, length
         Strings part
+    memset(&part, 0, sizeof(part))
     for k in range(offsets.shape[0] - 1):
         length = offsets[k + 1] - offsets[k]
         if cells[k].value < 0 or length == 0:
             continue
         if cells[k].index != index:
             index = cells[k].index
-            if _open(page, index, &part, &at) < 0:
+            if strings_open(page, index, &part, &at) < 0:
                 return      # cannot be: it was opened before
         if part.kind == STRING_PLAIN:
             memcpy(out + offsets[k], page.data + cells[k].source, <size_t>length)
