@@ -46,8 +46,12 @@ T = TypeVar("T")
 REFRESH_TRIES = 3
 
 _FEW_ROWS = 1 << 10
-_ROWS_FOR_THREADS = 1 << 14
-"""A scan of fewer rows is done sooner than a thread has begun."""
+_BYTES_FOR_THREADS = 64 << 20
+"""A scan of fewer bytes, as decoded, is done by one thread before two have shared it out: decoding fills
+memory at some 10 GB/s."""
+_STRING_BYTES = 32
+_TESTED_BYTES = 16
+"""What a cell of a string, and one that a predicate looks at, count for."""
 
 _BATCH_ROWS = 1 << 16
 _UNIT_ROWS = 1 << 18
@@ -393,15 +397,18 @@ class Scan:
         def run(unit: tuple[Callable[[np.ndarray], T], np.ndarray]) -> T:
             return unit[0](unit[1])
 
+        tested = () if spec.filter is None else spec.filter.columns
+        per_row = sum(c.type.width or _STRING_BYTES for c in spec.columns) + _TESTED_BYTES * len(tested)
+        enough = _BYTES_FOR_THREADS // max(1, per_row)
         left = work()
         few: list[tuple[Callable[[np.ndarray], T], np.ndarray]] = []
         rows = 0
         for unit in left:
             few.append(unit)
             rows += rows_of(unit[1])
-            if rows > _ROWS_FOR_THREADS and len(few) > 1:
+            if rows > enough and len(few) > 1:
                 break
-        alone = pool.threads == 1 or len(few) < 2 or rows <= _ROWS_FOR_THREADS
+        alone = pool.threads == 1 or len(few) < 2 or rows <= enough
         if alone or self._plan.limit is not None:
             yield from map(run, chain(few, left))
         else:
