@@ -289,7 +289,7 @@ def test_scan(benchmark: Any, folder: Path, engine: str, work: str, clean: dict[
     columns, where = SCANS[work]
     target = clean[engine]
     got = measure(
-        benchmark, work, engine, data.ROWS, lambda: target.scan(columns, where), rounds=ROUNDS, warm=3
+        benchmark, work, engine, data.ROWS, lambda: target.scan(columns, where), rounds=3 * ROUNDS, warm=3
     )
     expected = clean["Parquet"].scan(columns, where)
     assert got.num_rows == expected.num_rows
