@@ -94,7 +94,7 @@ class Pool:
         one that was closed: what had begun before comes to its end.
         """
         if self.threads == 1:
-            self._check_process()
+            self.check_process()
             yield from map(function, items)
             return
         ahead = max(1, 2 * self.threads if window is None else window)
@@ -105,7 +105,7 @@ class Pool:
                 if len(tasks) >= ahead:
                     yield tasks.popleft().result()
             while tasks:
-                self._check_process()
+                self.check_process()
                 yield tasks.popleft().result()
         finally:
             if self._pid != os.getpid():
@@ -119,7 +119,7 @@ class Pool:
         try:
             return self.submit(call)
         except Closed:
-            self._check_process()
+            self.check_process()
         task = Task(call)
         task.run()
         return task
@@ -146,12 +146,13 @@ class Pool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _check_process(self) -> None:
+    def check_process(self) -> None:
+        """``Closed`` in the child of a fork."""
         if self._pid != os.getpid():
             raise Closed("a pool of threads does not survive a fork; make a new one in the child")
 
     def _check(self) -> None:
-        self._check_process()
+        self.check_process()
         if self._closed:
             raise Closed("the pool of threads is closed")
 

@@ -395,6 +395,7 @@ class Scan:
                         yield act, unit
 
         def run(unit: tuple[Callable[[np.ndarray], T], np.ndarray]) -> T:
+            pool.check_process()  # a scan that was begun before a fork does not go on in the child
             return unit[0](unit[1])
 
         tested = () if spec.filter is None else spec.filter.columns

@@ -21,6 +21,7 @@ from kudu_core.common.types import ColumnType
 from kudu_core.common.values import pack, physical
 from kudu_core.rowset.diskrowset import DiskRowsAt
 from kudu_core.rowset.ranges import each_row, intersection, pages_of
+from kudu_core.table import scan as scanning
 from tests.engine.conftest import Make
 from tests.engine.test_scans import counting, reads
 
@@ -370,7 +371,8 @@ def test_files_of_pruned_rowsets_are_not_opened(make: Make, path: Path) -> None:
 # ---- few rows
 
 
-def test_a_scan_of_few_rows_starts_no_thread(make: Make) -> None:
+def test_a_scan_of_little_work_starts_no_thread(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scanning, "_BYTES_FOR_THREADS", 1 << 20)
     table = make(rows_of_hosts(8, 10_000).schema, ("host", "ts"), ingest_threshold_rows=1000, scan_threads=2)
     table.insert(rows_of_hosts(8, 10_000))
     table.flush()
