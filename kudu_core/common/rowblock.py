@@ -95,6 +95,20 @@ class ColumnBuffers:
             end = int(offsets[row])
         return ColumnBuffers(0, length, values, offsets, validity)
 
+    @staticmethod
+    def interleave(parts: Sequence[ColumnBuffers], source: I32Array, position: I64Array) -> ColumnBuffers:
+        """Row i is row ``position[i]`` of ``parts[source[i]]`` (at least one part, all of one type)."""
+        validity = None
+        if any(part.validity is not None for part in parts):
+            bits = [(part.validity, part.length) for part in parts]
+            validity = kernel.interleave_bits(bits, source, position)
+        if parts[0].offsets is None:
+            values = kernel.interleave_fixed([p.values for p in parts], parts[0].width, source, position)
+            return ColumnBuffers(parts[0].width, len(source), values, None, validity)
+        cells = [(p.offsets, p.values) for p in parts if p.offsets is not None]
+        offsets, values = kernel.interleave_var(cells, source, position)
+        return ColumnBuffers(0, len(source), values, offsets, validity)
+
     @property
     def data(self) -> U8Array:
         """The bytes of a variable column that its offsets cover; all values of a fixed one."""

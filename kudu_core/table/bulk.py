@@ -12,10 +12,17 @@ import pyarrow as pa
 
 from kudu_core.common.schema import Schema
 from kudu_core.common.types import KIND_BOOL
-from kudu_core.table import ingest
+from kudu_core.table import ingest, sorted_runs
 from kudu_core.table.decision import Call
 from kudu_core.table.result import WriteResult
-from kudu_core.table.sorted_runs import OpenRuns, Piece, SpilledRun, pieces, sort_run, spill_run
+from kudu_core.table.sorted_runs import (
+    OpenRuns,
+    Piece,
+    SpilledRun,
+    pieces,
+    sort_run,
+    spill_run,
+)
 from kudu_core.table.write import Txn, already_applied, write_calls
 
 if TYPE_CHECKING:
@@ -25,12 +32,20 @@ KEPT_SHARE = 4
 """Of the memory limit, what a call may keep in memory before it is spilled."""
 RUN_SHARE = 8
 """Of the memory limit, what the runs that are sorted and spilled at one time take before encoding."""
-RUN_ROWS = 1 << 22
+SPILLED_ROWS = 1 << 22
+"""Rows of a spilled run, however small they are."""
 
 
 def is_resident(schema: Schema, data: Any) -> bool:
-    """Whether the rows lie in memory as the table wants them: to spill them would free nothing."""
-    if not isinstance(data, pa.Table | pa.RecordBatch):
+    """Whether the rows can be sorted where they lie: then to spill them would free nothing.
+
+    They lie in memory, in the table's types, and not in many small batches.
+    """
+    if isinstance(data, pa.Table):
+        chunks = max((column.num_chunks for column in data.columns), default=0)
+        if data.num_rows < chunks * (sorted_runs.RUN_ROWS // sorted_runs.WHOLE_SHARE):
+            return False
+    elif not isinstance(data, pa.RecordBatch):
         return False
     for field in data.schema:
         column = schema.by_name.get(field.name)
@@ -91,7 +106,7 @@ def _write_spilled(engine: Engine, parts: Iterator[Call], on_error: str, txn: Tx
             run = sort_run(schema, partitions, piece)
             return spill_run(fs, schema, run, f"{staging}/run-{number}.rows", files)
 
-        cut = pieces(parts, RUN_ROWS, min(run_bytes, ingest.MAX_BYTES))
+        cut = pieces(parts, SPILLED_ROWS, min(run_bytes, ingest.MAX_BYTES))
         runs = list(engine.pool.map(spill, enumerate(cut), window=engine.pool.threads))
         rows = ingest.Sorted(schema, list(runs), np.zeros(1, np.int64))
         return ingest.ingest_sorted(engine, rows, on_error=on_error, txn=txn, staging=staging)

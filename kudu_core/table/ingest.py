@@ -21,10 +21,11 @@ import numpy as np
 from kudu_core.errors import Closed, Fenced, Poisoned, RowErrors
 from kudu_core.events import IngestEnd
 from kudu_core.rowset.writing import DECODED_SHARE
+from kudu_core.table import sorted_runs
 from kudu_core.table.decision import Call, Refused, starts_of
 from kudu_core.table.ranges import resolve
 from kudu_core.table.result import WriteResult
-from kudu_core.table.sorted_runs import RUN_ROWS, KeyRange, Piece, Run, key_ranges, pieces, sort_run
+from kudu_core.table.sorted_runs import KeyRange, Piece, Run, key_ranges, pieces, sort_run
 from kudu_core.table.state import Token
 from kudu_core.table.write import Txn, newest_of, refused
 from kudu_core.tablet import ingest, records
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 OPTIMISTIC_TRIES = 2
 """Builds that may lose to a concurrent write of the same keys; the next one holds the mutexes."""
-MEMORY_SHARE = 8
+MEMORY_SHARE = 4
 """Of the memory limit, what the ranges that are built at one time take before encoding."""
 MAX_BYTES = 512 << 20
 """Of a run or a range: what int32 offsets address with room to spare."""
@@ -76,7 +77,7 @@ def sort_calls(engine: Engine, calls: Sequence[Call]) -> Sorted:
     def sort(piece: Piece) -> Run:
         return sort_run(schema, partitions, piece)
 
-    runs = engine.pool.map(sort, pieces(calls, RUN_ROWS, MAX_BYTES))
+    runs = engine.pool.map(sort, pieces(calls, sorted_runs.RUN_ROWS, MAX_BYTES))
     return Sorted(schema, list(runs), starts_of(calls))
 
 
@@ -262,11 +263,12 @@ def _build(
 
 def _ranges(engine: Engine, rows: Sorted) -> list[KeyRange]:
     """Ranges that make about one rowset each, and fit into memory as many at a time as there are threads."""
-    share = engine.options.memory_limit_bytes // (MEMORY_SHARE * engine.pool.threads)
+    threads = engine.pool.threads
+    share = engine.options.memory_limit_bytes // (MEMORY_SHARE * threads)
     target = min(engine.options.rowset_target_bytes * DECODED_SHARE, share, MAX_BYTES)
-    return [
-        range_ for ordinal in rows.ordinals for range_ in key_ranges(rows.schema, rows.runs, ordinal, target)
-    ]
+    ordinals = rows.ordinals
+    evenly = threads if len(ordinals) == 1 else 1  # with several tablets there is work for all anyway
+    return [r for o in ordinals for r in key_ranges(rows.schema, rows.runs, o, target, evenly)]
 
 
 def commit_parts(

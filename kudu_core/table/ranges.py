@@ -13,17 +13,20 @@ from itertools import groupby, pairwise
 
 import numpy as np
 
-from kudu_core.common.keys import encode_keys
+from kudu_core._ext import merge
+from kudu_core.common.keys import EncodedKeys, encode_keys
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import Schema
 from kudu_core.rowset.writing import OrderedRows
 from kudu_core.table.decision import INSERTING, Call, Decided, Net, Prepared, Refused, decide_net
-from kudu_core.table.sorted_runs import KeyRange, MemoryRun, Run
+from kudu_core.table.gathering import Slice, cells_of
+from kudu_core.table.sorted_runs import KeyRange
 from kudu_core.tablet.ingest import NetChanges
 from kudu_core.tablet.view import Homes, KeyBatch, View, locate_at, locate_newest
 
-Slice = tuple[Run, int, int]
+MERGED_RUNS = 32
+"""So many runs are merged; of more, each step of a merge would cost more than sorting."""
 
 
 @dataclass(slots=True)
@@ -120,39 +123,10 @@ class _Rows:
         self._schema = schema
         self._slices = slices
         self.count = sum(upper - lower for _, lower, upper in slices)
-        self._source: Call | None = None
-        """The one batch of the caller that all rows lie in."""
-        self._stretch: tuple[int, int] | None = None
-        """The rows of ``_source``, where they are all that lie between two of them, in order."""
-        self._places: np.ndarray | None = None
-        """(count,) int64: the rows of ``_source``, run after run."""
+        self._cells = cells_of(slices)
+        """Slice after slice; after ``distinct`` in the order of the keys."""
         self._order: np.ndarray | None = None
-        """(count,) int64: out of run after run into the order of the keys; None: they lie so."""
-        self._kept: dict[int, ColumnBuffers] = {}
-        """Key columns that were put together from several batches or files, run after run."""
-        self._place()
-
-    def _place(self) -> None:
-        runs = [run for run, _, _ in self._slices]
-        first = runs[0]
-        if not isinstance(first, MemoryRun):
-            return
-        source = first.source
-        if not all(isinstance(run, MemoryRun) and run.source is source for run in runs):
-            return
-        self._source = source
-        stretches = [
-            (run.lower + lower, run.lower + upper)
-            for run, lower, upper in self._slices
-            if isinstance(run, MemoryRun) and run.order is None
-        ]
-        joined = all(a[1] == b[0] for a, b in pairwise(stretches))
-        if len(stretches) == len(runs) and joined:
-            self._stretch = stretches[0][0], stretches[-1][1]
-        else:
-            self._places = np.concatenate(
-                [run.rows(a, b) for run, a, b in self._slices if isinstance(run, MemoryRun)]
-            )
+        """(count,) int64: out of slice after slice into the order of the keys; None: they lie so."""
 
     @property
     def op(self) -> int | None:
@@ -173,39 +147,30 @@ class _Rows:
         if self.op is None:
             return None
         schema = self._schema
-        columns = {i: self._raw(i) for i in schema.key_ids}
+        columns = {i: self._cells.column(i) for i in schema.key_ids}
         keys = encode_keys(schema, RowBlock(columns, self.count))
-        if self._source is None:
-            self._kept = columns
         known = keys.order()
         if known == 0:
-            self._order = keys.sort()
+            self._order = self._merged(keys)
+            self._cells = self._cells.reordered(self._order)
             keys = keys.take(self._order)
-            if self._places is not None:
-                self._places = self._places[self._order]
-            elif self._stretch is not None:
-                self._places = self._order + self._stretch[0]
-                self._stretch = None
             known = keys.order()
         return KeyBatch(keys, None, None) if known == 2 else None
 
-    def _raw(self, column_id: int) -> ColumnBuffers:
-        """A column, run after run."""
-        if self._stretch is not None:
-            assert self._source is not None
-            return self._source.block.columns[column_id].slice(*self._stretch)
-        if self._source is not None:
-            assert self._places is not None
-            return self._source.block.columns[column_id].take(self._places)
-        kept = self._kept.pop(column_id, None)
-        if kept is not None:
-            return kept
-        return ColumnBuffers.concat([run.column(column_id, a, b) for run, a, b in self._slices])
+    def _merged(self, keys: EncodedKeys) -> np.ndarray:
+        """(count,) int64: from keys slice after slice into their order."""
+        if len(self._slices) > MERGED_RUNS:
+            return keys.sort()
+        ends = np.cumsum([0, *(upper - lower for _, lower, upper in self._slices)])
+        parts = [keys.slice(a, b) for a, b in pairwise(ends.tolist())]
+        source, position = merge.merge([(part.data, part.offsets) for part in parts])
+        order: np.ndarray = ends[source]
+        order += position
+        return order
 
     def column(self, column_id: int) -> ColumnBuffers:
         """A column in the order of the keys, after ``distinct``."""
-        raw = self._raw(column_id)
-        return raw if self._source is not None or self._order is None else raw.take(self._order)
+        return self._cells.column(column_id)
 
     def numbers_in_order(self) -> np.ndarray:
         """(count,) int64: the rows' numbers in the order of the keys, after ``distinct``."""
@@ -213,7 +178,7 @@ class _Rows:
         return numbers if self._order is None else numbers[self._order]
 
     def numbers(self) -> np.ndarray:
-        """(count,) int64: the rows' numbers, run after run."""
+        """(count,) int64: the rows' numbers, slice after slice."""
         return np.concatenate([run.numbers(a, b) for run, a, b in self._slices])
 
     def inserted(self, keys: KeyBatch) -> OrderedRows | None:

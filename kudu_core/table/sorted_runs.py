@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 RUN_ROWS = 1 << 19
 """Rows of a run in memory: keys and order stay in a core's cache while they are sorted."""
+WHOLE_SHARE = 8
+"""A batch of this part of a run's size becomes a run of its own."""
 SAMPLE_ROWS = 1 << 10
 """Of so many rows of a run the first key is kept, to find the others by."""
 OPEN_FILES = 128
@@ -168,7 +170,7 @@ class Piece(NamedTuple):
 def pieces(calls: Iterable[Call], run_rows: int, run_bytes: int) -> Iterator[Piece]:
     """Cut calls into runs of at most so many rows and bytes.
 
-    Large batches are cut; small ones that follow each other in a call are put together.
+    Large batches are cut; small ones that follow each other in a call are put together, by a copy.
     """
     number, first, waiting_rows, waiting_bytes = -1, 0, 0, 0
     waiting: list[Call] = []
@@ -188,7 +190,7 @@ def pieces(calls: Iterable[Call], run_rows: int, run_bytes: int) -> Iterator[Pie
             number += 1
         if waiting_rows + call.rows > run_rows or waiting_bytes + nbytes > run_bytes:
             yield from together()
-        if 2 * call.rows >= run_rows or 2 * nbytes >= run_bytes:
+        if call.rows >= run_rows // WHOLE_SHARE or nbytes >= run_bytes // WHOLE_SHARE:
             yield from together()
             count = max(-(-call.rows // run_rows), -(-nbytes // run_bytes))
             step = max(8, -(-call.rows // count // 8) * 8)  # bitmaps are cut where a byte begins
@@ -360,14 +362,22 @@ class KeyRange:
     """First key of the range that follows; None for the last one."""
 
 
-def key_ranges(schema: Schema, runs: Sequence[Run], ordinal: int, target_bytes: int) -> list[KeyRange]:
-    """Cut a tablet's rows into ranges of about so many bytes, in the order of their keys."""
+def key_ranges(
+    schema: Schema, runs: Sequence[Run], ordinal: int, target_bytes: int, multiple: int = 1
+) -> list[KeyRange]:
+    """Cut a tablet's rows into ranges of at most about so many bytes, in the order of their keys.
+
+    ``multiple``: their number, if more than one, is a multiple of it.
+    """
     mine = [(run, run.segments[ordinal]) for run in runs if ordinal in run.segments]
     nbytes = 0
     for run, segment in mine:
         total = sum(s.upper - s.lower for s in run.segments.values())
         nbytes += run.nbytes * (segment.upper - segment.lower) // max(1, total)
-    cuts = _splitters([s.samples for _, s in mine], max(1, -(-nbytes // target_bytes)))
+    count = max(1, -(-nbytes // target_bytes))
+    if count > 1:
+        count = -(-count // multiple) * multiple
+    cuts = _splitters([s.samples for _, s in mine], count)
     edges = [_places(schema, run, segment, cuts) for run, segment in mine]
     ranges = []
     for i in range(len(cuts) + 1):

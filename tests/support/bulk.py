@@ -21,8 +21,8 @@ def small_runs(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sorted_runs, "SAMPLE_ROWS", sample_rows)
         patch.setattr(sorted_runs, "OPEN_FILES", 2)
-        patch.setattr(ingest, "RUN_ROWS", run_rows)
-        patch.setattr(bulk, "RUN_ROWS", run_rows)
+        patch.setattr(sorted_runs, "RUN_ROWS", run_rows)
+        patch.setattr(bulk, "SPILLED_ROWS", run_rows)
         patch.setattr(ingest, "MEMORY_SHARE", MEMORY_LIMIT_BYTES // range_bytes)
         if spill:
             patch.setattr(bulk, "KEPT_SHARE", MEMORY_LIMIT_BYTES)

@@ -1,0 +1,117 @@
+"""Columns of rows that lie in several runs, put together in an order.
+
+Each way asks for the least copying that its rows allow: none where they are a stretch of one batch of
+the caller, one gather where batches hold them, a read and a gather where files do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+
+from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.table.decision import Call
+from kudu_core.table.sorted_runs import MemoryRun, Run
+
+Slice = tuple[Run, int, int]
+"""Places ``[lower, upper)`` of a run."""
+
+
+class Cells(Protocol):
+    """The cells of some rows, in some order."""
+
+    def column(self, column_id: int) -> ColumnBuffers: ...
+    def reordered(self, order: np.ndarray) -> Cells:
+        """The same rows in another order, (n,) int64; these are not used any more."""
+        ...
+
+
+def cells_of(slices: Sequence[Slice]) -> Cells:
+    """The rows of all slices, one slice after the other."""
+    held = [(run, lower, upper) for run, lower, upper in slices if isinstance(run, MemoryRun)]
+    if len(held) < len(slices):
+        return _Read(slices)
+    source = held[0][0].source
+    if any(run.source is not source for run, _, _ in held):
+        return _Interleaved.of(held)
+    stretches = [(run.lower + lower, run.lower + upper) for run, lower, upper in held if run.order is None]
+    if len(stretches) == len(held) and all(a[1] == b[0] for a, b in pairwise(stretches)):
+        return _Stretch(source, stretches[0][0], stretches[-1][1])
+    return _Scattered(source, np.concatenate([run.rows(lower, upper) for run, lower, upper in held]))
+
+
+class _Stretch:
+    """All rows between two of one batch."""
+
+    def __init__(self, source: Call, lower: int, upper: int) -> None:
+        self._source, self._lower, self._upper = source, lower, upper
+
+    def column(self, column_id: int) -> ColumnBuffers:
+        return self._source.block.columns[column_id].slice(self._lower, self._upper)
+
+    def reordered(self, order: np.ndarray) -> Cells:
+        return _Scattered(self._source, order + self._lower)
+
+
+class _Scattered:
+    """Rows of one batch."""
+
+    def __init__(self, source: Call, rows: np.ndarray) -> None:
+        self._source, self._rows = source, rows
+
+    def column(self, column_id: int) -> ColumnBuffers:
+        return self._source.block.columns[column_id].take(self._rows)
+
+    def reordered(self, order: np.ndarray) -> Cells:
+        return _Scattered(self._source, self._rows[order])
+
+
+class _Interleaved:
+    """Rows of several batches."""
+
+    def __init__(self, sources: Sequence[Call], which: np.ndarray, rows: np.ndarray) -> None:
+        self._sources, self._which, self._rows = sources, which, rows
+
+    @staticmethod
+    def of(slices: Sequence[tuple[MemoryRun, int, int]]) -> _Interleaved:
+        sources: list[Call] = []
+        which = []
+        for run, lower, upper in slices:
+            if not sources or sources[-1] is not run.source:
+                sources.append(run.source)
+            which.append(np.full(upper - lower, len(sources) - 1, np.int32))
+        rows = [run.rows(lower, upper) for run, lower, upper in slices]
+        return _Interleaved(sources, np.concatenate(which), np.concatenate(rows))
+
+    def column(self, column_id: int) -> ColumnBuffers:
+        parts = [source.block.columns[column_id] for source in self._sources]
+        return ColumnBuffers.interleave(parts, self._which, self._rows)
+
+    def reordered(self, order: np.ndarray) -> Cells:
+        return _Interleaved(self._sources, self._which[order], self._rows[order])
+
+
+class _Read:
+    """Rows of runs in files.  A column that is asked for before the order is known is kept for after."""
+
+    def __init__(self, slices: Sequence[Slice]) -> None:
+        self._slices = slices
+        self._order: np.ndarray | None = None
+        self._kept: dict[int, ColumnBuffers] = {}
+
+    def column(self, column_id: int) -> ColumnBuffers:
+        read = self._kept.pop(column_id, None)
+        if read is None:
+            read = ColumnBuffers.concat([run.column(column_id, a, b) for run, a, b in self._slices])
+        if self._order is None:
+            self._kept[column_id] = read
+            return read
+        return read.take(self._order)
+
+    def reordered(self, order: np.ndarray) -> Cells:
+        assert self._order is None
+        self._order = order
+        return self
