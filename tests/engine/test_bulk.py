@@ -47,7 +47,7 @@ def rows_of(rng: random.Random, operation: str, count: int) -> dict[str, list[An
     broken = rng.random() < 0.3
     width = rng.choice((2, 8))
     cells: dict[str, Callable[[], Any]] = {
-        "k": lambda: None if broken and rng.random() < 0.02 else rng.choice("abcdefgh") * rng.randrange(width),
+        "k": lambda: None if broken and rng.random() < 0.02 else rng.choice("abcdef") * rng.randrange(width),
         "n": lambda: rng.randrange(-40, 40),
         "a": lambda: rng.choice((None, rng.randrange(100))),
         "d": lambda: None if broken and rng.random() < 0.05 else rng.random(),
