@@ -20,6 +20,7 @@ from kudu_core.fs.faulty import FaultyFileSystem, Rule
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table import bulk, ingest, sorted_runs
 from kudu_core.table.calls import OPERATIONS
+from kudu_core.tablet.ingest import Part
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
 
 SCHEMA = [
@@ -133,7 +134,8 @@ def test_every_way_gives_the_same(tmp_path: Path, layout: str, threads: int, see
 def _send(rng: random.Random, operation: str, on_error: str) -> Callable[[kc.Table], kc.WriteResult]:
     count = rng.choice((1, 20, 60, 150))
     if operation == "batch":
-        calls = [(rng.choice(OPERATIONS), rng.choice((1, 20, 60))) for _ in range(3)]
+        some = rng.sample(OPERATIONS, 2)
+        calls = [(rng.choice(some), rng.choice((1, 20, 60))) for _ in range(3)]
         data = [(op, batches_of(rng, rows_of(rng, op, count))) for op, count in calls]
 
         def batch(table: kc.Table) -> kc.WriteResult:
@@ -200,6 +202,55 @@ def test_rowsets_of_a_load_are_disjoint(tmp_path: Path, spill: bool) -> None:
         assert len(rowsets) > 5
         assert all(a[1] < b[0] for a, b in pairwise(rowsets))
         assert [row["k"] for row in table.scan(order="key").to_pylist()] == list(range(200))
+
+
+def test_calls_of_one_batch_with_other_columns(tmp_path: Path) -> None:
+    """Distinct keys and one operation, and yet not one call."""
+    with kc.create_table(tmp_path / "t", SIMPLE, "k", options=options()) as table, small_runs(spill=False):
+        with table.batch() as b:
+            b.insert({"k": range(0, 100, 2)})
+            b.insert({"k": range(1, 100, 2), "a": range(1, 100, 2)})
+        rows = table.scan(order="key").to_pylist()
+        assert [row["a"] for row in rows] == [k if k % 2 else None for k in range(100)]
+
+
+def test_stretches_of_a_batch_that_are_not_in_order(tmp_path: Path) -> None:
+    keys = [*range(1000, 1008), *range(1, 16, 2), *range(0, 16, 2), *range(1008, 1016)]
+    rows = pa.record_batch({"k": keys, "a": [-k for k in keys]})
+    with kc.create_table(tmp_path / "t", SIMPLE, "k", options=options(scan_threads=1)) as table:
+        with small_runs(spill=False, run_rows=8, range_bytes=16 * 24):
+            table.insert(rows)
+        assert table.stats("rowset").num_rows == 2
+        wanted = [{"k": k, "a": -k} for k in sorted(keys)]
+        assert table.scan(order="key").to_pylist() == wanted
+
+
+@pytest.mark.parametrize("spill", [False, True])
+def test_changes_are_put_into_files_as_rowsets_are_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spill: bool
+) -> None:
+    """One delta file for each rowset, and not all of the changes wait for the end in memory."""
+    early: list[int] = []
+    real = Part.write_deltas
+
+    def write_deltas(part: Part, rowset_ids: Any, pool: Any = None) -> None:
+        rowset_ids = list(rowset_ids)
+        if pool is None:
+            early.extend(rowset_ids)
+        real(part, rowset_ids, pool)
+
+    monkeypatch.setattr(Part, "write_deltas", write_deltas)
+    with kc.create_table(tmp_path / "t", SIMPLE, "k", options=options()) as table:
+        with small_runs(spill=spill, range_bytes=2000):
+            table.insert(numbers(0, 300))
+        with small_runs(spill=spill, range_bytes=200):
+            assert table.upsert(numbers(0, 300, step=11)).updated == 300
+            assert table.delete(b.select(["k"]) for b in numbers(50, 100)).deleted == 100
+        rowsets = table._engine.tablets[0].view.rowsets
+        assert 2 < len(rowsets) < 10 and set(early) < {r.id for r in rowsets} and early
+        assert all(1 <= len(r.meta.redo) <= 2 for r in rowsets)
+        found = table.scan(order="key").to_pylist()
+        assert found == [{"k": k, "a": 2 * k} for k in (*range(50), *range(150, 300))]
 
 
 def test_a_call_is_spilled_once_it_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
