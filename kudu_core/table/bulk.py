@@ -58,21 +58,21 @@ def write_parts(
     engine: Engine,
     parts: Iterator[Call],
     *,
-    resident: bool = False,
+    given: Any = None,
     on_error: str = "raise",
     txn: Txn | None = None,
 ) -> WriteResult:
     """Apply the rows of one call, given batch by batch, as one record, all or nothing.
 
-    ``resident``: the rows lie in memory anyway.  An exception out of ``parts`` passes through, and
-    nothing was applied.
+    ``given``: what the caller gave, of which the parts are made; a call that ``is_resident`` is not spilled.
+    An exception out of ``parts`` passes through, and nothing was applied.
     """
     limit = engine.options.memory_limit_bytes // KEPT_SHARE
     kept: list[Call] = []
     nbytes = 0
     for part in parts:
         nbytes += part.block.nbytes
-        if kept and nbytes > limit and not resident:
+        if nbytes > limit and kept and not is_resident(engine.schema, given):
             return _write_spilled(engine, chain(_drained(kept), (part,), parts), on_error, txn)
         kept.append(part)
     if not kept and txn is None:

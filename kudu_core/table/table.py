@@ -24,7 +24,7 @@ from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.options import Options
 from kudu_core.table import points
 from kudu_core.table.batch import Batch
-from kudu_core.table.bulk import is_resident, write_parts
+from kudu_core.table.bulk import write_parts
 from kudu_core.table.calls import apply_calls, conform_calls
 from kudu_core.table.changes import Changes, ChangesPlan, window
 from kudu_core.table.create import create
@@ -218,7 +218,7 @@ class Table:
             The call may or may not have been applied, wholly or not at all.
         """
         op = _choice("on_conflict", on_conflict, "insert")
-        return self._write(op, data, on_error, txn, need_all=True)
+        return self._write(op, data, on_error, txn)
 
     def upsert(
         self, data: Any, *, on_error: str = "raise", txn: tuple[str, int] | None = None
@@ -280,8 +280,7 @@ class Table:
         check_on_error(on_error)
         token = check_txn(txn)
         parts = apply_calls(engine.schema, data, op_column)
-        resident = is_resident(engine.schema, data)
-        return write_parts(engine, parts, resident=resident, on_error=on_error, txn=token)
+        return write_parts(engine, parts, given=data, on_error=on_error, txn=token)
 
     def batch(self, *, on_error: str = "raise", txn: tuple[str, int] | None = None) -> Batch:
         """Many calls as one: ``with table.batch() as b: b.insert(...); b.delete(...)``.
@@ -293,13 +292,7 @@ class Table:
         return Batch(self, on_error, check_txn(txn))
 
     def _write(
-        self,
-        operation: str,
-        data: Any,
-        on_error: str,
-        txn: tuple[str, int] | None,
-        *,
-        need_all: bool = False,
+        self, operation: str, data: Any, on_error: str, txn: tuple[str, int] | None
     ) -> WriteResult:
         if type(data) is list and len(data) == 1 and type(data[0]) is dict and txn is None:
             check_on_error(on_error)
@@ -310,8 +303,7 @@ class Table:
         check_on_error(on_error)
         token = check_txn(txn)
         parts = conform_calls(engine.schema, operation, data)
-        resident = is_resident(engine.schema, data)
-        return write_parts(engine, parts, resident=resident, on_error=on_error, txn=token)
+        return write_parts(engine, parts, given=data, on_error=on_error, txn=token)
 
     def _write_where(
         self, where: Any, set_: dict[str, Any] | None, on_error: str, txn: tuple[str, int] | None
