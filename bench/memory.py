@@ -1,8 +1,9 @@
-"""Peak memory of a bulk load and of a scan: ``python -m bench.memory --rows 20000000``.
+"""Peak memory of bulk loads and of a scan: ``python -m bench.memory --rows 20000000``.
 
 The rows come from a generator, batch by batch, in the order of time, so that the keys come in no order; the
-load is one call, and the scan is of all columns.  Each runs in a process of its own and prints its peak RSS
-beside what importing the library takes.  The data set is that of the speed table.
+load is one call, and the scan is of all columns.  Then once more as an upsert in which one row in a hundred has
+the key of an earlier one, and once from an Arrow table that lies in memory.  Each runs in a process of its own
+and prints its peak RSS beside what importing the library takes.  The data set is that of the speed table.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ SCHEMA = pa.schema(
 )
 
 
-def batches(rows: int) -> Iterator[pa.RecordBatch]:
+def batches(rows: int, *, repeats: bool = False) -> Iterator[pa.RecordBatch]:
     rng = np.random.default_rng(1)
     hosts = pa.array([f"host-{i:05d}" for i in range(HOSTS)])
     words = pa.array(["ok", "warn", "error", "starting", "stopping", "idle", "busy", "lost"])
@@ -45,6 +46,8 @@ def batches(rows: int) -> Iterator[pa.RecordBatch]:
     for first in range(0, rows, BATCH):
         at = np.arange(first, min(first + BATCH, rows))
         count = len(at)
+        if repeats:
+            at = np.where(rng.random(count) < 0.01, rng.integers(0, first + 1, count), at)
         yield pa.record_batch(
             [
                 hosts.take(pa.array(at % HOSTS)),
@@ -62,6 +65,18 @@ def batches(rows: int) -> Iterator[pa.RecordBatch]:
 def load(path: str, rows: int) -> int:
     with kc.create_table(path, SCHEMA, ["host", "ts"]) as table:
         return table.insert(batches(rows)).inserted
+
+
+def load_repeats(path: str, rows: int) -> int:
+    with kc.create_table(path, SCHEMA, ["host", "ts"]) as table:
+        return sum(table.upsert(batches(rows, repeats=True)).counts)
+
+
+def load_table(path: str, rows: int) -> int:
+    held = pa.Table.from_batches(batches(rows))
+    with kc.create_table(path, SCHEMA, ["host", "ts"]) as table:
+        print(f"an Arrow table of {held.nbytes >> 20:,} MiB:")
+        return table.insert(held).inserted
 
 
 def scan(path: str, rows: int) -> int:
@@ -84,7 +99,9 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="kudu-core-memory-"))
     context = multiprocessing.get_context("spawn")
     try:
-        for work in (load, scan):
+        for work in (load, scan, load_repeats, load_table):
+            if work is not scan:
+                shutil.rmtree(folder / "t", ignore_errors=True)
             answer = context.Queue()
             process = context.Process(target=_measured, args=(work, str(folder / "t"), rows, answer))
             process.start()
@@ -92,7 +109,7 @@ def main() -> None:
             process.join()
             assert found == rows, f"{work.__name__}: {found} rows, not {rows}"
             print(
-                f"{work.__name__:5} {rows:,} rows in {took:.1f} s, {rows / took:,.0f} rows/s; "
+                f"{work.__name__:12} {rows:,} rows in {took:.1f} s, {rows / took:,.0f} rows/s; "
                 f"peak RSS {peak >> 10:,} MiB ({before >> 10} MiB at the start)"
             )
     finally:
