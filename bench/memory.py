@@ -2,8 +2,9 @@
 
 The rows come from a generator, batch by batch, in the order of time, so that the keys come in no order; the
 load is one call, and the scan is of all columns.  Then once more as an upsert in which one row in a hundred
-has the key of an earlier one, and once from an Arrow table that lies in memory.  Each runs in a process of its
-own and prints its peak RSS beside what importing the library takes.  The data set is that of the speed table.
+has the key of an earlier one, and once from an Arrow table that lies in memory.  Each runs in a process of
+its own and prints its peak RSS beside what importing the library takes.  The data set is that of the speed
+table.
 """
 
 from __future__ import annotations

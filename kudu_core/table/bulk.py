@@ -15,14 +15,8 @@ from kudu_core.common.types import KIND_BOOL
 from kudu_core.table import ingest, sorted_runs
 from kudu_core.table.decision import Call
 from kudu_core.table.result import WriteResult
-from kudu_core.table.sorted_runs import (
-    OpenRuns,
-    Piece,
-    SpilledRun,
-    pieces,
-    sort_run,
-    spill_run,
-)
+from kudu_core.table.sorted_runs import Piece, pieces, sort_run
+from kudu_core.table.spilled_runs import OpenRuns, SpilledRun, spill_run
 from kudu_core.table.write import Txn, already_applied, write_calls
 
 if TYPE_CHECKING:

@@ -1,32 +1,24 @@
 """Sorted runs: how the rows of a large call are put in order of their keys.
 
 A run is up to some hundred thousand rows that follow each other in one call, in order of tablet and
-key.  One in memory is nothing but that order beside the caller's own rows; one that was spilled is
-a file in staging.  Both give rows by their place in the order, so whoever wants the rows of a range
-of keys asks every run for its part of them.
+key.  One in memory is nothing but that order beside the caller's own rows; one that was spilled is a
+file in staging (``spilled_runs.py``).  Both give rows by their place in the order, so whoever wants the
+rows of a range of keys asks every run for its part of them.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from kudu_core.cfile import ColumnSpec, RowsFile
-from kudu_core.cfile.rows_file import write_rows_file
 from kudu_core.common.keys import EncodedKeys, encode_keys
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import Schema
-from kudu_core.common.types import ColumnType
 from kudu_core.table.decision import Call, joined, oversized_rows
-
-if TYPE_CHECKING:
-    from kudu_core.fs.api import FileSystem
 
 RUN_ROWS = 1 << 19
 """Rows of a run in memory: keys and order stay in a core's cache while they are sorted."""
@@ -34,13 +26,6 @@ WHOLE_SHARE = 8
 """A batch of this part of a run's size becomes a run of its own."""
 SAMPLE_ROWS = 1 << 10
 """Of so many rows of a run the first key is kept, to find the others by."""
-OPEN_FILES = 128
-"""Files of runs that stay open while nobody reads them."""
-
-# Columns of a spilled run beside the table's own, whose ids are smaller.
-NUMBER_ID = (1 << 31) - 1
-OPERATION_ID = (1 << 31) - 2
-STATUS_ID = (1 << 31) - 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -239,113 +224,6 @@ def sort_run(schema: Schema, partitions: PartitionSchema, piece: Piece) -> Memor
 def _segment(keys: EncodedKeys, order: np.ndarray | None, lower: int, upper: int) -> Segment:
     places = np.arange(lower, upper, SAMPLE_ROWS)
     return Segment(lower, upper, keys.take(places if order is None else order[places]))
-
-
-# ------------------------------------------------------------------------------------------ spilled
-
-
-class OpenRuns:
-    """The files of spilled runs: opened when read, and few of them kept open."""
-
-    def __init__(self, fs: FileSystem) -> None:
-        self._fs = fs
-        self._lock = threading.Lock()
-        self._idle: dict[str, list[RowsFile]] = {}
-        self._count = 0
-
-    @contextmanager
-    def use(self, path: str) -> Iterator[RowsFile]:
-        """One file for one thread."""
-        with self._lock:
-            idle = self._idle.get(path)
-            file = idle.pop() if idle else None
-            self._count -= file is not None
-        if file is None:
-            file = RowsFile(self._fs, path)
-        try:
-            yield file
-        finally:
-            with self._lock:
-                keep = self._count < OPEN_FILES
-                if keep:
-                    self._idle.setdefault(path, []).append(file)
-                    self._count += 1
-            if not keep:
-                file.close()
-
-    def close(self) -> None:
-        with self._lock:
-            idle, self._idle, self._count = self._idle, {}, 0
-        for files in idle.values():
-            for file in files:
-                file.close()
-
-
-@dataclass(slots=True, eq=False)
-class SpilledRun:
-    """A run whose rows lie in a file."""
-
-    call: int
-    unique: bool
-    segments: dict[int, Segment]
-    nbytes: int
-    suspect: bool
-    column_ids: Sequence[int]
-    op: int | None
-    has_status: bool
-    path: str
-    files: OpenRuns
-
-    def column(self, column_id: int, lower: int, upper: int) -> ColumnBuffers:
-        with self.files.use(self.path) as file:
-            return file.read(column_id, lower, upper)
-
-    def numbers(self, lower: int, upper: int) -> np.ndarray:
-        return self.column(NUMBER_ID, lower, upper).values.view(np.int64)
-
-    def ops(self, lower: int, upper: int) -> np.ndarray:
-        return self.column(OPERATION_ID, lower, upper).values
-
-    def status(self, lower: int, upper: int) -> np.ndarray | None:
-        return self.column(STATUS_ID, lower, upper).values if self.has_status else None
-
-
-def spill_run(fs: FileSystem, schema: Schema, run: MemoryRun, path: str, files: OpenRuns) -> SpilledRun:
-    """Write a run to a file that need not survive a crash."""
-    count = max((s.upper for s in run.segments.values()), default=0)
-    status = run.status(0, count)
-
-    def columns() -> Iterable[tuple[ColumnSpec, ColumnBuffers]]:
-        for column_id in run.column_ids:
-            column = schema.by_id[column_id]
-            spec = ColumnSpec(
-                column_id, column.type, True, encoding=column.encoding, compression=column.compression
-            )
-            yield spec, run.column(column_id, 0, count)
-        yield _extra(NUMBER_ID, "int64", run.numbers(0, count))
-        if run.op is None:
-            yield _extra(OPERATION_ID, "uint8", run.ops(0, count))
-        if status is not None:
-            yield _extra(STATUS_ID, "uint8", status)
-
-    write_rows_file(fs, path, columns=columns(), key_ids=(), keys=None, durable=False)
-    return SpilledRun(
-        run.call,
-        run.unique,
-        run.segments,
-        run.nbytes,
-        run.suspect,
-        run.column_ids,
-        run.op,
-        status is not None,
-        path,
-        files,
-    )
-
-
-def _extra(column_id: int, type_: str, cells: np.ndarray) -> tuple[ColumnSpec, ColumnBuffers]:
-    column = ColumnBuffers(cells.itemsize, len(cells), np.ascontiguousarray(cells).view(np.uint8))
-    return ColumnSpec(column_id, ColumnType.parse(type_), False), column
 
 
 # ------------------------------------------------------------------------------------------- ranges

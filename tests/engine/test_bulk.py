@@ -18,7 +18,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.fs.faulty import FaultyFileSystem, Rule
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.table import bulk, ingest, sorted_runs
+from kudu_core.table import bulk, ingest, sorted_runs, spilled_runs
 from kudu_core.table.calls import OPERATIONS
 from kudu_core.tablet.ingest import Part
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
@@ -287,7 +287,7 @@ def test_runs_are_read_through_few_open_files(tmp_path: Path, monkeypatch: pytes
     now: set[int] = set()
     lock = threading.Lock()
 
-    class Counted(sorted_runs.RowsFile):
+    class Counted(spilled_runs.RowsFile):
         def __init__(self, *args: Any) -> None:
             nonlocal most
             super().__init__(*args)
@@ -300,11 +300,11 @@ def test_runs_are_read_through_few_open_files(tmp_path: Path, monkeypatch: pytes
                 now.discard(id(self))
             super().close()
 
-    monkeypatch.setattr(sorted_runs, "RowsFile", Counted)
+    monkeypatch.setattr(spilled_runs, "RowsFile", Counted)
     with kc.create_table(tmp_path / "t", SIMPLE, "k", options=options(scan_threads=2)) as table:
         with small_runs(spill=True, run_rows=10):
             table.insert(numbers(0, 400))
-        assert 0 < most <= sorted_runs.OPEN_FILES + 2  # what lies idle, and one for each thread
+        assert 0 < most <= spilled_runs.OPEN_FILES + 2  # what lies idle, and one for each thread
         assert most <= 4 and not now
         assert table.count() == 400
 
