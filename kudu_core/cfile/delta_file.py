@@ -12,18 +12,20 @@ Layout: docs/format.md, "Delta files".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from kudu_core._ext.replay import Updates
 from kudu_core.cfile.column_pages import column_entries, need
 from kudu_core.cfile.column_reader import ColumnReader
 from kudu_core.cfile.column_writer import write_column
 from kudu_core.cfile.container import KIND_DELTA, Extent, FileReader, FileWriter
-from kudu_core.cfile.page import PAGE_ROWS
+from kudu_core.cfile.page import PAGE_BITS, PAGE_ROWS
 from kudu_core.cfile.point_reader import open_delta_points
 from kudu_core.cfile.specs import ColumnSpec
 from kudu_core.cfile.zone import Zone
@@ -50,6 +52,9 @@ OP_ALIVE = 3  # UNDO: the row is present before its timestamp, with this image
 ROWID_ID = -3
 TIMESTAMP_ID = -4
 OP_ID = -5
+
+_PLACES = -(1 << 48)
+"""Places in the page cache of what is kept decoded lie below; above are those of ``point_reader``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +231,8 @@ class DeltaFile:
                 file.damaged(at, f"footer: column {id_} has other entries than values")
         self._rowids, self._ops, self._ts = own[ROWID_ID], own[OP_ID], own.get(TIMESTAMP_ID)
         self._points: DeltaPoints | None = None
+        self._ordinals = {id_: number for number, id_ in enumerate(self._positions)}
+        self._piece_rows: dict[int, tuple[list[int], list[int]]] = {}
         self.min_rowid, self.max_rowid = _limits(self._rowids)
         self.min_ts = self.max_ts = None
         if self._ts is not None:
@@ -345,6 +352,85 @@ class DeltaFile:
             ts = self._ts.read(lower, upper).values.view("<u8")[picked]
         return rowids[picked], ts, found, values.read(first, last)
 
+    # ------------------------------------------------------------------ what scans lay over
+
+    def parts(self, column_id: int, row_lower: int, row_upper: int) -> list[Updates]:
+        """The changes of a column of fixed width, as pieces of a page each, those that rows
+        [row_lower, row_upper) may be in.  Decoded once and kept in the page cache.
+        """
+        positions, values = self._positions[column_id], self._values[column_id]
+        return self._pieces(
+            1 + self._ordinals[column_id],
+            positions,
+            row_lower,
+            row_upper,
+            lambda lower, upper: self._updates_of(positions, values, lower, upper),
+        )
+
+    def liveness_parts(self, row_lower: int, row_upper: int) -> list[Updates]:
+        """The same of the entries that are no updates: a byte each, 1 for rows that are present."""
+        if not self.delete_count and not self.reinsert_count:
+            return []
+        return self._pieces(0, None, row_lower, row_upper, self._liveness_of)
+
+    def _pieces(
+        self,
+        number: int,
+        positions: ColumnReader | None,
+        row_lower: int,
+        row_upper: int,
+        make: Callable[[int, int], Updates],
+    ) -> list[Updates]:
+        bounds = self._piece_rows.get(number)
+        if bounds is None:
+            bounds = self._piece_rows.setdefault(number, self._bounds_of_pieces(positions))
+        lows, highs = bounds
+        first, end = bisect_left(highs, row_lower), bisect_left(lows, row_upper)
+        if first >= end:
+            return []
+        places = [_PLACES - (number << 32) - k for k in range(first, end)]
+        found: list[Updates | None] = self.file.cached(places)
+        rows = self.entry_count if positions is None else positions.rows
+        for at, part in enumerate(found):
+            if part is None:
+                lower = (first + at) * PAGE_ROWS
+                try:
+                    found[at] = part = make(lower, min(lower + PAGE_ROWS, rows))
+                except ValueError:
+                    self.file.damaged(self._rowids.extent.offset, "rowids do not ascend")
+                self.file.remember(places[at], part)
+        return found  # type: ignore[return-value]
+
+    def _bounds_of_pieces(self, positions: ColumnReader | None) -> tuple[list[int], list[int]]:
+        """The least and the largest rowid of each piece, as far as page indexes tell."""
+        lows, highs = _page_bounds(self._rowids)
+        if positions is not None and positions.rows != self.entry_count:
+            first, last = _page_bounds(positions)
+            if last[-1] >= self.entry_count:
+                self.file.damaged(positions.index_extent.offset, "the entries of a column do not ascend")
+            lows = [lows[entry >> PAGE_BITS] for entry in first]
+            highs = [highs[entry >> PAGE_BITS] for entry in last]
+        return lows, highs
+
+    def _updates_of(
+        self, positions: ColumnReader, values: ColumnReader, lower: int, upper: int
+    ) -> Updates:
+        if positions.rows == self.entry_count:
+            rowids = self._rowids.read(lower, upper).values.view("<u4")
+        else:
+            found = positions.read(lower, upper).values.view("<u4")
+            first, end = int(found[0]), int(found[-1]) + 1
+            if end > self.entry_count or bool((found[1:] <= found[:-1]).any()):
+                self.file.damaged(positions.extent.offset, "the entries of a column do not ascend")
+            rowids = self._rowids.read(first, end).values.view("<u4")[found - np.uint32(first)]
+        new = values.read(lower, upper)
+        return Updates(rowids, new.values, new.width, new.validity, ascending=True)
+
+    def _liveness_of(self, lower: int, upper: int) -> Updates:
+        rowids, ops = self._rowids.read(lower, upper).values.view("<u4"), self._ops.read(lower, upper).values
+        keep = ops != OP_UPDATE
+        return Updates(rowids[keep], (ops[keep] == OP_ALIVE).view(np.uint8), 1, ascending=True)
+
     def liveness(self, row_lower: int = 0, row_upper: int = 1 << 32) -> tuple[U32, U64 | None, U8]:
         """The entries that are no updates: ``(rowids, timestamps or None, ops)``."""
         if not self.delete_count and not self.reinsert_count:
@@ -387,6 +473,20 @@ def _limits(column: ColumnReader) -> tuple[int, int]:
     if zone.minimum is None or zone.maximum is None or len(zone.minimum) != width != len(zone.maximum):
         column.file.damaged(column.file.footer_extent.offset, "footer: bounds of rowids or times")
     return int.from_bytes(zone.minimum, "little"), int.from_bytes(zone.maximum, "little")
+
+
+def _page_bounds(column: ColumnReader) -> tuple[list[int], list[int]]:
+    """Least and largest value of each page of an ascending uint32 column."""
+    if column.page_count == 1:
+        low, high = _limits(column)
+        return [low], [high]
+    index = column.index()
+    lows, highs = (
+        np.ascontiguousarray(index[end]).view("<u4").ravel().astype(np.int64) for end in ("low", "high")
+    )
+    if bool((lows > highs).any()) or bool((lows[1:] < highs[:-1]).any()):
+        column.file.damaged(column.index_extent.offset, "the bounds of pages do not ascend")
+    return lows.tolist(), highs.tolist()
 
 
 def _span(column: ColumnReader, lower: int, upper: int) -> tuple[int, int, U32]:

@@ -21,6 +21,7 @@ import numpy as np
 from kudu_core._ext import delta
 from kudu_core._ext.btree import BTreeU64
 from kudu_core._ext.pointchanges import ChangePoints
+from kudu_core._ext.replay import Run, Updates
 from kudu_core._ext.rowid_map import NONE, RowidMap
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.rowset.deltas import DELETE, REINSERT
@@ -32,19 +33,58 @@ if TYPE_CHECKING:
 _BUCKET_SHIFT = 14
 """Changes are sorted into buckets of a page's rows (16,384) when a scan replays them."""
 
+_LIVENESS = -1
+"""Stands for a column id, of which there is none below 0 here."""
+
 _NARROW_CHANGES = 4096
 """With fewer visible changes than this, looking at all of them costs less than the tree."""
+
+
+_RUN_BITS = 16
+_RUN = 1 << _RUN_BITS
+"""Updates of a column that scans find by buckets of rows; counted once, when there are so many."""
+
+_UNSORTED = 2048
+"""So many updates at the end of a log are looked at one by one."""
+
+
+class _Runs:
+    """Where the changes of each page's rows lie in a log, by runs of 65,536.  Made when a scan asks."""
+
+    __slots__ = ("_runs",)
+
+    def __init__(self) -> None:
+        self._runs: dict[int, Run] = {}
+
+    @property
+    def nbytes(self) -> int:
+        return sum(run.nbytes for run in list(self._runs.values()))
+
+    def parts(self, rowids: np.ndarray) -> list[tuple[int, int, Run | None]]:
+        """(lower, upper, run or None) of pieces of a log's prefix: the same for every reader but the last."""
+        count = len(rowids)
+        found: list[tuple[int, int, Run | None]] = []
+        for lower in range(0, count, _RUN):
+            upper = min(lower + _RUN, count)
+            run = self._runs.get(lower)
+            if run is None and upper - lower > _UNSORTED:
+                run = Run(rowids[lower:upper])
+                if upper - lower == _RUN:
+                    run = self._runs.setdefault(lower, run)
+            found.append((lower, upper, run))
+        return found
 
 
 class _ColumnLog:
     """Updates of one column: rowid, change number and value, by change number."""
 
-    __slots__ = ("numbers", "rowids", "values")
+    __slots__ = ("numbers", "rowids", "runs", "values")
 
     def __init__(self, width: int) -> None:
         self.rowids = GrowingNumbers(np.uint32)
         self.numbers = GrowingNumbers(np.uint32)
         self.values = GrowingColumn(width)
+        self.runs = _Runs()
 
     def prefix(self, limit: int) -> int:
         """How many updates belong to changes numbered below ``limit``."""
@@ -97,7 +137,7 @@ class ChangeLog:
     @property
     def nbytes(self) -> int:
         logs = sum(
-            log.rowids.nbytes + log.numbers.nbytes + log.values.nbytes
+            log.rowids.nbytes + log.numbers.nbytes + log.values.nbytes + log.runs.nbytes
             for log in list(self._columns.values())  # a copy: the writer may add one meanwhile
         )
         return (
@@ -324,6 +364,7 @@ class MemoryDeltas:
         self.log = log
         self.limit = limit
         self._buckets: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self._parts: dict[int, list[Updates]] = {}
 
     def touches(self, column_id: int) -> bool:
         return self.limit > 0 and column_id in self.log._columns
@@ -353,6 +394,36 @@ class MemoryDeltas:
             return None
         picked = picked.astype(np.int64)
         return rowids[picked], values.take(picked)
+
+    def parts(self, column_id: int, lower: int, upper: int) -> list[Updates] | None:
+        parts = self._parts.get(column_id)
+        if parts is None:
+            if not self.touches(column_id):
+                return []
+            log = self.log._columns[column_id]
+            width = log.values.width
+            if width == 0:
+                return None
+            rowids = log.rowids.view(0, log.prefix(self.limit))
+            parts = []
+            for first, end, run in log.runs.parts(rowids):
+                values = log.values.read(first, end)
+                parts.append(Updates(rowids[first:end], values.values, width, values.validity, run=run))
+            self._parts[column_id] = parts
+        return parts
+
+    def liveness_parts(self, lower: int, upper: int) -> list[Updates]:
+        parts = self._parts.get(_LIVENESS)
+        if parts is None:
+            parts = []
+            if self.changes_liveness():
+                _, rowids, ops = self.log.changes(0, self.limit)
+                numbers = np.flatnonzero(ops >= DELETE)
+                rowids, present = rowids[numbers], (ops[numbers] == REINSERT).view(np.uint8)
+                for first, end, run in _Runs().parts(rowids):
+                    parts.append(Updates(rowids[first:end], present[first:end], 1, run=run))
+            self._parts[_LIVENESS] = parts
+        return parts
 
     def liveness(self, lower: int, upper: int) -> tuple[np.ndarray, np.ndarray] | None:
         if not self.changes_liveness():

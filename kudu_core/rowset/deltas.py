@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from kudu_core._ext import delta
+from kudu_core._ext.replay import Updates, replay, replay_at
 from kudu_core.common.rowblock import ColumnBuffers
 
 UPDATE = 1
@@ -44,6 +45,18 @@ class DeltaView(Protocol):
         """(rowids uint32, 1 = present / 0 = absent) of rows ``[lower, upper)``; the last wins."""
         ...
 
+    def parts(self, column_id: int, lower: int, upper: int) -> list[Updates] | None:
+        """Pieces in which all updates of rows ``[lower, upper)`` are, beside others, in their order.
+
+        None: the column is not one of fixed width, ask ``updates``.  What the store keeps decoded is handed
+        out as it is, so this costs little beside laying it over.
+        """
+        ...
+
+    def liveness_parts(self, lower: int, upper: int) -> list[Updates]:
+        """The same of which rows are present, one byte each."""
+        ...
+
     def updates_of(self, column_id: int, rows: np.ndarray) -> tuple[np.ndarray, ColumnBuffers] | None:
         """Like ``updates``, of at least these single rows, (n,) int64."""
         ...
@@ -74,3 +87,25 @@ def patch(
     assert base.offsets is not None and new.offsets is not None
     offsets, data = delta.overlay_var(base.offsets, base.values, first_row, rowids, new.offsets, new.values)
     return ColumnBuffers(0, base.length, data, offsets, validity)
+
+
+def lay_over(
+    base: ColumnBuffers, rows: int | np.ndarray, parts: list[Updates], *, owned: bool
+) -> ColumnBuffers:
+    """``patch`` for a column of fixed width, by pieces that may hold changes of other rows too.
+
+    ``rows``: the first of consecutive rows, or all of them, (n,) int64 ascending.
+    """
+    if not parts or not base.length:
+        return base
+    validity = base.validity
+    if any(part.nullable for part in parts) and validity is None:
+        validity = np.full((base.length + 7) // 8, 0xFF, np.uint8)
+    elif validity is not None and not owned:
+        validity = validity.copy()
+    values = base.values if owned else base.values.copy()
+    if isinstance(rows, np.ndarray):
+        replay_at(parts, values, base.width, rows, validity)
+    else:
+        replay(parts, values, base.width, rows, base.length, validity)
+    return ColumnBuffers(base.width, base.length, values, None, validity)

@@ -10,6 +10,7 @@ import numpy as np
 
 from kudu_core._ext.pointchanges import ChangeFile
 from kudu_core._ext.pointcolumn import Elsewhere
+from kudu_core._ext.replay import Updates
 from kudu_core._ext.status import PageError
 from kudu_core.cfile.delta_file import OP_UPDATE, DeltaFile
 from kudu_core.common.rowblock import ColumnBuffers
@@ -133,6 +134,25 @@ class FileDeltas:
             picked = np.flatnonzero(keep)
             rowids, values = rowids[picked], values.take(picked)
         return (rowids, values) if len(rowids) else None
+
+    def parts(self, column_id: int, lower: int, upper: int) -> list[Updates] | None:
+        file = self._open()
+        if not file.spec(column_id).type.width:
+            return None
+        if self._whole or not file.has_timestamps:
+            return file.parts(column_id, lower, upper)
+        found = self.updates(column_id, lower, upper)
+        if found is None:
+            return []
+        rowids, new = found
+        return [Updates(rowids, new.values, new.width, new.validity, ascending=True)]
+
+    def liveness_parts(self, lower: int, upper: int) -> list[Updates]:
+        file = self._open()
+        if self._whole or not file.has_timestamps:
+            return file.liveness_parts(lower, upper)
+        found = self.liveness(lower, upper)
+        return [] if found is None else [Updates(found[0], found[1], 1, ascending=True)]
 
     def liveness(self, lower: int, upper: int) -> tuple[np.ndarray, np.ndarray] | None:
         return self._liveness(*self._open().liveness(lower, upper))

@@ -25,6 +25,7 @@ from kudu_core.common.predicates import Filter
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema, StoredColumn
 from kudu_core.common.types import KIND_BOOL
+from kudu_core.rowset.deltas import lay_over
 
 if TYPE_CHECKING:
     from kudu_core._ext.selection import CellSet
@@ -108,7 +109,7 @@ class Chosen:
         self, columns: list[StoredColumn], form: Callable[[StoredColumn], int], room: Callable[[int], Any]
     ) -> dict[int, tuple[Any, Any, Any, int]]:
         """What the kernel reads of the columns, by id."""
-        direct = [column for column in columns if column.id in self._scan.direct]
+        direct = [column for column in columns if column.id in self._scan.readable]
         readers = self._scan.source.file.scans
         found = read(
             self._selection,
@@ -117,8 +118,40 @@ class Chosen:
             room,
             MOST_BYTES,
         )
-        made = zip(direct, found, strict=True)
-        return {column.id: buffers for column, buffers in made if buffers is not None}
+        result = {}
+        for column, buffers in zip(direct, found, strict=True):
+            if buffers is not None and column.id not in self._scan.direct:
+                buffers = self._changed(column, buffers, room)
+            if buffers is not None:
+                result[column.id] = buffers
+        return result
+
+    def _changed(
+        self, column: StoredColumn, read: tuple[Any, Any, Any, int], room: Callable[[int], Any]
+    ) -> tuple[Any, Any, Any, int] | None:
+        """What the kernel read of a column of fixed width, with the changes that the snapshot sees."""
+        first: int | np.ndarray = int(self._ranges[0, 0])
+        lower, upper = int(self._ranges[0, 0]), int(self._ranges[-1, 1])
+        if upper - lower != self.rows:
+            first = self.rowids
+            lower, upper = int(first[0]), int(first[-1]) + 1
+            if self.rows * CELLS_SHARE <= upper - lower:
+                return None  # single rows are looked for
+        parts = self._scan.source.parts(column.id, lower, upper)
+        if not parts:
+            return read if parts is not None else None
+        values, offsets, validity, _ = read
+        width, size = column.type.width, (self.rows + 7) // 8
+        cells = np.frombuffer(values, np.uint8, width * self.rows)
+        bits = None
+        if validity is not None:
+            bits = np.frombuffer(validity, np.uint8, size)
+        elif any(part.nullable for part in parts):
+            validity = room(size)
+            bits = np.frombuffer(validity, np.uint8, size)
+            bits[:] = 0xFF
+        made = lay_over(ColumnBuffers(width, self.rows, cells, None, bits), first, parts, owned=True)
+        return values, offsets, validity, made.null_count
 
     # ---- the general way ----
 
@@ -153,6 +186,12 @@ class FileScan:
     def __init__(self, source: DiskRowsAt, schema: Schema, where: Filter | None) -> None:
         self.source = source
         self.direct = frozenset(id_ for id_ in source.file.column_ids if not source.touches(id_))
+        self.readable = self.direct | frozenset(
+            column.id
+            for column in schema.columns
+            if column.type.width and column.type.kind != KIND_BOOL and column.id in source.file.column_ids
+        )
+        """Columns that the kernel reads: those of fixed width are changed afterwards."""
         self._schema = schema
         self._where = where
         self._tests: list[tuple[int, CellSet, np.ndarray]] = []

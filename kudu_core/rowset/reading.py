@@ -10,10 +10,20 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from kudu_core._ext import delta
+from kudu_core._ext.replay import Updates, replay
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema, StoredColumn
-from kudu_core.rowset.deltas import DeltaView, patch
+from kudu_core.rowset.deltas import DeltaView, lay_over, patch
+
+_BLOCK_BITS = 18
+"""Rows of a block for which changes are looked up at once: four units of a scan."""
+
+_BLOCKS = 8
+"""So many (column, block)s are remembered: neighbouring units are read at the same time."""
+
+_LIVENESS = -1
+"""Stands for a column id."""
 
 
 class RowsAt(ABC):
@@ -24,6 +34,7 @@ class RowsAt(ABC):
     def __init__(self, rows: int, views: tuple[DeltaView, ...]) -> None:
         self.rows = rows
         self.views = views
+        self._recent: tuple[tuple[tuple[int, int], list[Updates] | None], ...] = ()
 
     @abstractmethod
     def base(self, column_id: int, lower: int, upper: int) -> tuple[ColumnBuffers | None, bool]:
@@ -49,11 +60,44 @@ class RowsAt(ABC):
         """False only if no change that this snapshot sees sets the column."""
         return any(view.touches(column_id) for view in self.views)
 
+    def parts(self, column_id: int, lower: int, upper: int) -> list[Updates] | None:
+        """What all views change of a column in rows ``[lower, upper)``; None: ask them one by one.
+
+        Neighbouring ranges share what was found for a block of rows that holds them.
+        """
+        block = lower >> _BLOCK_BITS
+        if (upper - 1) >> _BLOCK_BITS != block:
+            return self._find_parts(column_id, lower, upper)
+        for key, parts in self._recent:
+            if key == (column_id, block):
+                return parts
+        parts = self._find_parts(
+            column_id, block << _BLOCK_BITS, min((block + 1) << _BLOCK_BITS, self.rows)
+        )
+        self._recent = (((column_id, block), parts), *self._recent[: _BLOCKS - 1])
+        return parts
+
+    def _find_parts(self, column_id: int, lower: int, upper: int) -> list[Updates] | None:
+        found: list[Updates] = []
+        for view in self.views:
+            if column_id == _LIVENESS:
+                if view.changes_liveness():
+                    found += view.liveness_parts(lower, upper)
+            elif view.touches(column_id):
+                parts = view.parts(column_id, lower, upper)
+                if parts is None:
+                    return None
+                found += parts
+        return found
+
     def column(self, column: StoredColumn, lower: int, upper: int) -> ColumnBuffers:
         """Values of rows ``[lower, upper)`` at the snapshot; dead rows hold anything."""
         values, owned = self.base(column.id, lower, upper)
         if values is None:
             values, owned = _default(column, upper - lower), True
+        parts = self.parts(column.id, lower, upper) if values.width and upper > lower else None
+        if parts is not None:
+            return lay_over(values, lower, parts, owned=owned)
         for view in self.views:
             if view.touches(column.id):
                 changed = view.updates(column.id, lower, upper)
@@ -90,13 +134,10 @@ class RowsAt(ABC):
     def live(self, lower: int, upper: int) -> np.ndarray | None:
         """(n,) uint8, 1 for rows present at the snapshot; None when all of them are."""
         live: np.ndarray | None = None
-        for view in self.views:
-            if view.changes_liveness():
-                changed = view.liveness(lower, upper)
-                if changed is not None:
-                    if live is None:
-                        live = np.ones(upper - lower, np.uint8)
-                    delta.set_live(live, lower, *changed)
+        parts = self.parts(_LIVENESS, lower, upper) if upper > lower else None
+        if parts:
+            live = np.ones(upper - lower, np.uint8)
+            replay(parts, live, 1, lower, upper - lower)
         # Last: an UNDO record may revive a row of which nothing had been inserted yet.
         later = self.inserted_later(lower, upper)
         if later is not None:
