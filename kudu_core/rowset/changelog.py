@@ -66,10 +66,11 @@ class _Runs:
         found: list[tuple[int, int, Run | None]] = []
         for lower in range(0, count, _RUN):
             upper = min(lower + _RUN, count)
-            run = self._runs.get(lower)
+            full = upper - lower == _RUN  # else of this reader: others see more
+            run = self._runs.get(lower) if full else None
             if run is None and upper - lower > _UNSORTED:
                 run = Run(rowids[lower:upper])
-                if upper - lower == _RUN:
+                if full:
                     run = self._runs.setdefault(lower, run)
             found.append((lower, upper, run))
         return found
@@ -117,6 +118,8 @@ class ChangeLog:
         self._columns: dict[int, _ColumnLog] = {}
         self._last = RowidMap()
         self._tree = BTreeU64()
+        self._liveness: dict[int, Updates] = {}
+        """DELETE and REINSERT of 65,536 changes, by the number of the first; made when a scan asks."""
         self.points = ChangePoints(
             self._timestamps.kernel,
             self._rowids.kernel,
@@ -142,6 +145,7 @@ class ChangeLog:
         )
         return (
             logs
+            + sum(len(part) for part in list(self._liveness.values()))
             + self._timestamps.nbytes
             + self._rowids.nbytes
             + self._ops.nbytes
@@ -281,6 +285,26 @@ class ChangeLog:
                 new.rowids.append(rowids[at[mine]])
         return out
 
+    def liveness_parts(self, limit: int) -> list[Updates]:
+        """DELETE and REINSERT among the changes numbered below ``limit``: a byte each, 1 for present rows."""
+        parts: list[Updates] = []
+        if not self.liveness_changes:
+            return parts
+        for lower in range(0, limit, _RUN):
+            upper = min(lower + _RUN, limit)
+            full = upper - lower == _RUN  # else of this reader: others see more
+            part = self._liveness.get(lower) if full else None
+            if part is None:
+                _, rowids, ops = self.changes(lower, upper)
+                which = np.flatnonzero(ops >= DELETE)
+                rowids, present = rowids[which], (ops[which] == REINSERT).view(np.uint8)
+                run = Run(rowids) if len(rowids) > _UNSORTED else None
+                part = Updates(rowids, present, 1, run=run)
+                if full:
+                    part = self._liveness.setdefault(lower, part)
+            parts.append(part)
+        return parts
+
     @property
     def column_ids(self) -> tuple[int, ...]:
         return tuple(self._columns)
@@ -415,14 +439,7 @@ class MemoryDeltas:
     def liveness_parts(self, lower: int, upper: int) -> list[Updates]:
         parts = self._parts.get(_LIVENESS)
         if parts is None:
-            parts = []
-            if self.changes_liveness():
-                _, rowids, ops = self.log.changes(0, self.limit)
-                numbers = np.flatnonzero(ops >= DELETE)
-                rowids, present = rowids[numbers], (ops[numbers] == REINSERT).view(np.uint8)
-                for first, end, run in _Runs().parts(rowids):
-                    parts.append(Updates(rowids[first:end], present[first:end], 1, run=run))
-            self._parts[_LIVENESS] = parts
+            parts = self._parts[_LIVENESS] = self.log.liveness_parts(self.limit)
         return parts
 
     def liveness(self, lower: int, upper: int) -> tuple[np.ndarray, np.ndarray] | None:

@@ -250,6 +250,11 @@ class FileScan:
             return
         yield made
 
+    def count_live(self, ranges: np.ndarray) -> int:
+        """How many rows of the ranges, (m, 2), are present."""
+        live = self._live(ranges)
+        return int((ranges[:, 1] - ranges[:, 0]).sum()) if live is None else int(np.count_nonzero(live))
+
     def _live(self, ranges: np.ndarray) -> np.ndarray | None:
         """(rows,) uint8: which rows of the ranges are present; None: all."""
         source = self.source

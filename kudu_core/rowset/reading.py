@@ -19,6 +19,9 @@ from kudu_core.rowset.deltas import DeltaView, lay_over, patch
 _BLOCK_BITS = 18
 """Rows of a block for which changes are looked up at once: four units of a scan."""
 
+_FEW_ROWS = 1 << 14
+"""Ranges of fewer rows look for their own changes only."""
+
 _BLOCKS = 8
 """So many (column, block)s are remembered: neighbouring units are read at the same time."""
 
@@ -66,7 +69,7 @@ class RowsAt(ABC):
         Neighbouring ranges share what was found for a block of rows that holds them.
         """
         block = lower >> _BLOCK_BITS
-        if (upper - 1) >> _BLOCK_BITS != block:
+        if upper - lower < _FEW_ROWS or (upper - 1) >> _BLOCK_BITS != block:
             return self._find_parts(column_id, lower, upper)
         for key, parts in self._recent:
             if key == (column_id, block):

@@ -127,6 +127,8 @@ def counter(source: RowsAt, spec: ScanSpec, where: Filter | None) -> Callable[[n
     if where is None and source.all_live:
         return rows_of
     scan = FileScan(source, spec.schema, where)
+    if where is None:
+        return scan.count_live
     return lambda ranges: sum(scan.pieces(ranges, lambda chosen: chosen.rows))
 
 

@@ -11,8 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from kudu_core._ext import delta as delta_kernel
 from kudu_core._ext import hashing
-from kudu_core.cfile import PAGE_ROWS, PageCache, RowsFile, Zone
+from kudu_core._ext.replay import Updates, replay
+from kudu_core.cfile import PAGE_ROWS, PageCache, RowsFile, Zone, delta_file
 from kudu_core.cfile.delta_file import REDO, UNDO, DeltaFile, write_delta_file
 from kudu_core.cfile.rows_file import write_rows_file
 from kudu_core.cfile.specs import ColumnSpec
@@ -313,7 +315,39 @@ def test_delta_entries_come_back_by_rows(kind: str, timed: bool, entries: int, s
                 assert (got_ts is None) == (ts is None)
                 assert ts is None or (got_ts == ts[entry]).all()
                 assert same(got_values.to_arrow(spec.type), values.take(chosen).to_arrow(spec.type))
+                if got_values.width and upper <= rows:
+                    _same_replayed(file.parts(id_, lower, upper), lower, upper, got_rowids, got_values)
+            if upper <= rows:
+                live = ColumnBuffers(1, dead.sum(), (ops[dead] == 3).view(np.uint8), None, None)
+                _same_replayed(file.liveness_parts(lower, upper), lower, upper, rowids[dead], live)
         file.verify()
+
+
+def _same_replayed(
+    parts: list[Updates], lower: int, upper: int, rowids: np.ndarray, new: ColumnBuffers
+) -> None:
+    """The pieces change rows [lower, upper) as those changes do."""
+    rows = upper - lower
+    found, wanted = np.full((2, rows * new.width), 7, np.uint8)
+    bits, wanted_bits = np.full((2, (rows + 7) // 8), 255, np.uint8)
+    replay(parts, found, new.width, lower, rows, bits)
+    delta_kernel.apply_fixed(wanted, new.width, lower, rowids, new.values)
+    delta_kernel.apply_bits(wanted_bits, rows, lower, rowids, new.validity)
+    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(bits, wanted_bits)
+
+
+def test_a_delta_file_whose_rowids_descend_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta_file, "in_order", lambda *_: True)
+    fs = BytesFileSystem()
+    rowids, ops = np.array([1, 9, 3, 12], np.uint32), np.array([1, 1, 2, 2], np.uint8)
+    spec = ColumnSpec(4, ColumnType.parse("int64"), True)
+    columns = {4: (spec, np.arange(4, dtype=np.uint32), column([1, 2, 3, 4], "int64"))}
+    write_delta_file(fs, "d", REDO, rowids, None, ops, columns)
+    with DeltaFile(fs, "d", PageCache(1 << 20)) as file:
+        with pytest.raises(Corruption, match="ascend"):
+            file.parts(4, 0, 20)
+        file.liveness_parts(0, 20)  # these two do ascend
 
 
 def _same_arrays(got: tuple[Any, ...], wanted: tuple[Any, ...]) -> None:

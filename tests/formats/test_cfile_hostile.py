@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 from kudu_core._ext.crc32c import crc32c
+from kudu_core._ext.replay import replay
 from kudu_core.cfile import container, page
 from kudu_core.cfile.delta_file import UNDO, DeltaFile, write_delta_file
 from kudu_core.cfile.page_cache import PageCache
@@ -40,6 +41,7 @@ def rows_bytes(rows: int = 9, types: list[str] | None = None) -> bytes:
 def delta_bytes() -> bytes:
     fs = BytesFileSystem()
     spec = ColumnSpec(4, ColumnType.parse("string"), True)
+    fixed = ColumnSpec(5, ColumnType.parse("int64"), True)
     write_delta_file(
         fs,
         "f",
@@ -47,7 +49,10 @@ def delta_bytes() -> bytes:
         np.array([2, 2, 5, 9], np.uint32),
         np.array([900, 800, 850, 1], np.uint64),
         np.array([1, 2, 3, 1], np.uint8),
-        {4: (spec, np.array([0, 2, 3], np.uint32), column(["x", None, "yy"], "string"))},
+        {
+            4: (spec, np.array([0, 2, 3], np.uint32), column(["x", None, "yy"], "string")),
+            5: (fixed, np.array([0, 2], np.uint32), column([7, None], "int64")),
+        },
         file_id=FILE_ID,
     )
     return bytes(fs.files["f"])
@@ -89,6 +94,13 @@ def read_delta(data: bytes | bytearray, verify: bool) -> list[Any]:
             rowids, ts, values = file.updates(id_)
             found += [rowids.tolist(), None if ts is None else ts.tolist(), repr(file.zone(id_))]
             found.append(values.to_arrow(file.spec(id_).type).to_pylist())
+            if values.width:
+                cells, bits = np.zeros(10 * values.width, np.uint8), np.zeros(2, np.uint8)
+                replay(file.parts(id_, 0, 10), cells, values.width, 0, 10, bits)
+                found.append((cells.tolist(), bits.tolist()))
+        live = np.ones(10, np.uint8)
+        replay(file.liveness_parts(0, 10), live, 1, 0, 10)
+        found.append(live.tolist())
         if verify:
             file.verify()
     return found

@@ -24,6 +24,7 @@ import pytest
 import kudu_core as kc
 from kudu_core._ext import blocks, keys
 from kudu_core._ext.pointcolumn import Elsewhere
+from kudu_core._ext.replay import replay
 from kudu_core._ext.scanread import read as scan_read
 from kudu_core._ext.selection import CellSet, Selection
 from kudu_core._ext.status import PageError
@@ -224,6 +225,7 @@ def _scanned(file: RowsFile, column_id: int, ranges: np.ndarray) -> None:
 def delta_files() -> list[bytes]:
     fs = BytesFileSystem()
     spec = ColumnSpec(4, ColumnType.parse("string"), True)
+    fixed = ColumnSpec(5, ColumnType.parse("int64"), True)
     write_delta_file(
         fs,
         "f",
@@ -231,7 +233,10 @@ def delta_files() -> list[bytes]:
         np.array([2, 2, 5, 9], np.uint32),
         np.array([900, 800, 850, 1], np.uint64),
         np.array([1, 2, 3, 1], np.uint8),
-        {4: (spec, np.array([0, 2, 3], np.uint32), column(["x", None, "yy"], "string"))},
+        {
+            4: (spec, np.array([0, 2, 3], np.uint32), column(["x", None, "yy"], "string")),
+            5: (fixed, np.array([0, 2], np.uint32), column([7, None], "int64")),
+        },
         file_id=FILE_ID,
     )
     return [bytes(fs.files["f"])]
@@ -244,10 +249,15 @@ def read_delta_file(data: bytes) -> None:
         for what in (file.entries, file.liveness, lambda: file.entries(3, 6), file.verify):
             with contextlib.suppress(*REFUSALS):
                 what()
+        with contextlib.suppress(*REFUSALS):
+            replay(file.liveness_parts(0, 10), np.zeros(10, np.uint8), 1, 0, 10)
         for id_ in file.column_ids:
             for read in (file.updates, file.updates_with_entries):
                 with contextlib.suppress(*REFUSALS):
                     read(id_)
+            if file.spec(id_).type.width:
+                with contextlib.suppress(*REFUSALS):
+                    replay(file.parts(id_, 0, 10), np.zeros(80, np.uint8), 8, 0, 10, np.zeros(2, np.uint8))
             with contextlib.suppress(*REFUSALS):
                 file.points.values(id_, np.array([0, 1, 2, 3], np.int64))
 
