@@ -14,6 +14,8 @@ from kudu_core._ext.zones import zone_fixed as zone_fixed
 Bytes = bytes | bytearray | memoryview | npt.NDArray[np.uint8]  # const uint8_t[::1]
 MutableBytes = bytearray | memoryview | npt.NDArray[np.uint8]  # uint8_t[::1], written
 
+FORMS: tuple[str, ...]
+
 def encode_fixed(
     values: Bytes,
     width: int,
@@ -21,7 +23,7 @@ def encode_fixed(
     validity: Bytes | None = None,
     *,
     allow_delta: bool = True,
-    plain: bool = False,
+    form: str = "auto",
 ) -> bytes: ...
 def decode_fixed(
     payload: Bytes,

@@ -75,6 +75,7 @@ from kudu_core._ext.strings import cells_binary, decode_binary, encode_binary
 from kudu_core._ext.zones import zone_binary, zone_fixed
 
 __all__ = [
+    "FORMS",
     "cells_binary",
     "cells_fixed",
     "decode_binary",
@@ -100,6 +101,15 @@ cdef enum:
     NO_SUCH_ROW = -100          # the caller's fault, not the page's
     SCALE_UNKNOWN = -2
     SHUFFLE_FROM = 64           # planes of fewer values are mostly padding
+
+    FORM_AUTO = 0               # what is smallest
+    FORM_PLAIN = 1
+    FORM_RLE = 2
+    FORM_DELTA = 3
+    FORM_BITSHUFFLE = 4
+
+FORMS = ("auto", "plain", "rle", "delta", "bitshuffle")
+"""What ``encode_fixed`` can be asked for; the order is that of its numbers."""
 
 cdef:
     uint64_t SIGN = <uint64_t>1 << 63
@@ -705,6 +715,44 @@ cdef int64_t _encode_wide(
     return 0
 
 
+cdef int64_t _encode_asked(
+    uint8_t* out, Work* work, const uint8_t* values, int64_t n, int width, int kind, int form
+) noexcept nogil:
+    """Write the form that was asked for; return 0 where plain bytes are not larger, or it has no place."""
+    cdef:
+        int64_t runs = 1, i, plain = padded(n * width)
+        int flags = 0, stored = width
+        uint64_t flip = 0
+        Choice deltas
+    if form == FORM_RLE:
+        for i in range(1, n):
+            runs += not _same(values + i * width, values + (i - 1) * width, width)
+        if padded(2 * runs) + padded(runs * width) >= plain:
+            return 0
+        return _write_runs(out, values, n, width, runs, 0)
+    if form == FORM_BITSHUFFLE:
+        if n < SHUFFLE_FROM or (width != 4 and width != 8):
+            return 0
+        write_block_head(out, BITSHUFFLE, 0, NO_SCALE, 0, n, 0, 0)
+        kc_shuffle(out + BLOCK_HEAD_BYTES, values, n, width)
+        return BLOCK_HEAD_BYTES + 8 * width * ((n + 7) >> 3)
+    if n < 2:
+        return 0
+    if width == 16:
+        if not kc_narrow(work.integers, values, n):
+            return 0
+        flags = NARROW
+        stored = 8
+    else:
+        kc_widen(work.integers, values, n, width, kind == KIND_SIGNED or kind == KIND_DECIMAL)
+        if width == 8 and kind == KIND_UNSIGNED:
+            flip = SIGN
+    _choose_deltas(&deltas, work, n, stored)
+    if deltas.bytes >= plain:
+        return 0
+    return _write_deltas(out, &deltas, work, n, stored, flip, flags)
+
+
 cdef int64_t _encode_block(
     uint8_t* out,
     Work* work,
@@ -713,7 +761,7 @@ cdef int64_t _encode_block(
     int width,
     int kind,
     bint allow_delta,
-    bint plain,
+    int form,
 ) noexcept nogil:
     cdef:
         int64_t size = 0
@@ -721,7 +769,7 @@ cdef int64_t _encode_block(
     if n == 0:
         write_block_head(out, CONSTANT, 0, NO_SCALE, NARROW if width == 16 else 0, 0, 0, 0)
         return BLOCK_HEAD_BYTES
-    if not plain:
+    if form == FORM_AUTO:
         if width == 16:
             size = _encode_wide(out, work, values, n, allow_delta)
         elif kind == KIND_FLOAT:
@@ -731,6 +779,8 @@ cdef int64_t _encode_block(
             size = _encode_integers(
                 out, work, values, n, width, SIGN if width == 8 and not is_signed else 0, allow_delta, 0
             )
+    elif form != FORM_PLAIN:
+        size = _encode_asked(out, work, values, n, width, kind, form)
     return size if size else _write_plain(out, values, n, width)
 
 
@@ -742,7 +792,7 @@ cdef int64_t _encode(
     int kind,
     const uint8_t* bits,
     bint allow_delta,
-    bint plain,
+    int form,
 ) noexcept nogil:
     """Write a whole payload; return its size."""
     cdef:
@@ -761,12 +811,12 @@ cdef int64_t _encode(
         n = rows - row if rows - row < BLOCK_ROWS else BLOCK_ROWS
         if page_values(&page, row, n) == n:
             at += _encode_block(
-                out + at, &work, values + row * width, n, width, kind, allow_delta, plain
+                out + at, &work, values + row * width, n, width, kind, allow_delta, form
             )
         else:
             kc_gather(work.values, values + row * width, bits, row, n, width)
             at += _encode_block(
-                out + at, &work, work.values, page_values(&page, row, n), width, kind, allow_delta, plain
+                out + at, &work, work.values, page_values(&page, row, n), width, kind, allow_delta, form
             )
         row += n
         index += 1
@@ -782,16 +832,20 @@ def encode_fixed(
     const uint8_t[::1] validity=None,
     *,
     bint allow_delta=True,
-    bint plain=False,
+    str form="auto",
 ):
     """Return the payload of up to 16,384 cells of ``width`` bytes.
 
     ``validity`` is a bitmap (1: not null) or None; a bitmap without a 0 is left out.  What null
     cells hold is lost.  ``allow_delta`` false keeps to forms that give a cell without decoding its
-    block; ``plain`` true stores the bytes as they are.
+    block.
 
-    Raises ValueError for a width or kind that is none, floats that are not 4 or 8 bytes wide, too
-    many rows, or a bitmap that is too short.
+    ``form`` "auto" takes the smallest for each mini-block.  "rle", "delta" (integers) and "bitshuffle" (4 or
+    8 bytes) are taken where they need less than plain bytes; bitshuffle always, for a codec after it.
+    "plain" stores the bytes as they are.
+
+    Raises ValueError for a width, kind or form that is none or does not go with the others, floats that
+    are not 4 or 8 bytes wide, too many rows, or a bitmap that is too short.
     """
     cdef:
         Py_ssize_t rows, bound
@@ -800,11 +854,19 @@ def encode_fixed(
         const uint8_t* first = NULL
         Page page
         uint8_t[::1] out
+        int number
     _check_width(width)
+    if form not in FORMS:
+        raise ValueError(f"form {form!r} is not one of {', '.join(FORMS)}")
+    number = FORMS.index(form)
     if kind not in (KIND_UNSIGNED, KIND_SIGNED, KIND_FLOAT, KIND_DECIMAL, KIND_BOOL):
         raise ValueError(f"kind {kind} is not one of a fixed column")
     if kind == KIND_FLOAT and width != 4 and width != 8:
         raise ValueError(f"floats of {width} bytes")
+    if number == FORM_DELTA and (kind == KIND_FLOAT or not allow_delta):
+        raise ValueError("deltas of floats, or where cells must be read singly")
+    if number == FORM_BITSHUFFLE and width != 4 and width != 8:
+        raise ValueError(f"planes of bits of {width} bytes")
     if values.shape[0] % width:
         raise ValueError(f"{values.shape[0]} bytes are no whole number of cells of {width} bytes")
     rows = values.shape[0] // width
@@ -827,6 +889,6 @@ def encode_fixed(
     scratch = np.empty(bound, np.uint8)
     out = scratch
     with nogil:
-        size = _encode(&out[0], first, rows, width, kind, bits, allow_delta, plain)
+        size = _encode(&out[0], first, rows, width, kind, bits, allow_delta, number)
     assert size <= bound
     return PyBytes_FromStringAndSize(<const char*>&out[0], size)

@@ -7,6 +7,7 @@ columns, insert times, encoded keys, rowids and updates of a delta file are all 
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from kudu_core._ext import blocks
 from kudu_core.cfile import page as pages
 from kudu_core.cfile import zone as zones
 from kudu_core.cfile.container import SECTION_DICTIONARY, SECTION_PAGE_INDEX, Extent, FileWriter
-from kudu_core.cfile.page import ENCODING_CODES, ENCODING_VALUES, PAGE_ROWS
+from kudu_core.cfile.page import BLOCK_ROWS, ENCODING_CODES, ENCODING_VALUES, PAGE_ROWS
 from kudu_core.cfile.specs import (
     DICTIONARY_HEAD,
     DICTIONARY_WORDS,
@@ -65,8 +66,14 @@ def write_column(
             stored, lower, upper, kind, spec, allow_delta
         )
         offset = writer.offset
-        compressible = _has_raw_blocks(payload)
-        size = pages.add_page(writer, payload, encoding, spec.compression if compressible else "none")
+        # Asked for, a codec is tried on whatever it is; by itself only on what is not packed.
+        compressible = spec.compression != "auto" or _has_raw_blocks(payload)
+        codec, packed = pages.compress(payload, spec.compression if compressible else "none")
+        if spec.encoding == "auto" and spec.role == "value" and words is None:
+            rival = _repeated(column, lower, upper, kind, spec, len(packed))
+            if rival is not None:
+                payload, codec, packed = rival
+        size = pages.add_page(writer, len(payload), encoding, codec, packed)
         page_zone, flags, low_raw, high_raw = _page_zone(
             low, high, null_count, nan_count, upper - lower, column.width == 0, word_list
         )
@@ -107,7 +114,7 @@ def _encode_page(
             kind,
             validity if null_count else None,
             allow_delta=allow_delta,
-            plain=spec.encoding == "plain",
+            form=spec.encoding if spec.encoding in blocks.FORMS and spec.type.width else "auto",
         )
         return payload, low, high, null_count, nan_count
     assert column.offsets is not None
@@ -117,6 +124,26 @@ def _encode_page(
         offsets, column.values, validity if null_count else None, spec.encoding == "prefix"
     )
     return payload, low, high, null_count, 0
+
+
+_FEW_DISTINCT, _SAMPLES = 48, 64
+
+
+def _repeated(
+    column: ColumnBuffers, lower: int, upper: int, kind: int, spec: ColumnSpec, size: int
+) -> tuple[bytes, int, Any] | None:
+    """Payload, codec and stored bytes of a page that is smaller as plain bytes with a codec: its values are
+    few, lie far apart, and alternate.  None where it is not, or not by a tenth."""
+    width, rows = column.width, upper - lower
+    if width < 4 or rows < BLOCK_ROWS or spec.compression == "none" or 5 * size < 2 * rows * width:
+        return None
+    cells = column.values[lower * width : upper * width].reshape(-1, width)
+    sample = np.ascontiguousarray(cells[:: rows // _SAMPLES]).view(f"V{width}")
+    if len(set(sample.ravel().tolist())) >= _FEW_DISTINCT:
+        return None
+    payload = _encode_page(column, lower, upper, kind, replace(spec, encoding="plain"), True)[0]
+    codec, packed = pages.compress(payload, spec.compression)
+    return (payload, codec, packed) if len(packed) < 0.9 * size else None
 
 
 def _page_zone(

@@ -19,11 +19,27 @@ from kudu_core.common import values
 from kudu_core.common.keycodec import KeyCodec
 from kudu_core.common.rowcodec import RowCodec
 from kudu_core.common.stored import flag, integer, text
-from kudu_core.common.types import ColumnType
+from kudu_core.common.types import (
+    KIND_BINARY,
+    KIND_BOOL,
+    KIND_DECIMAL,
+    KIND_FLOAT,
+    KIND_SIGNED,
+    KIND_UNSIGNED,
+    ColumnType,
+)
 from kudu_core.errors import InvalidArgument
 
 RESERVED_PREFIXES = ("_op", "_timestamp", "_before")
 ENCODINGS = ("auto", "plain", "rle", "delta", "bitshuffle", "dictionary", "prefix")
+_ENCODINGS_OF = {
+    KIND_UNSIGNED: ("auto", "plain", "rle", "delta", "bitshuffle"),
+    KIND_SIGNED: ("auto", "plain", "rle", "delta", "bitshuffle"),
+    KIND_FLOAT: ("auto", "plain", "rle", "bitshuffle"),
+    KIND_DECIMAL: ("auto", "plain", "rle", "delta"),
+    KIND_BOOL: ("auto", "plain", "rle"),
+    KIND_BINARY: ("auto", "plain", "dictionary", "prefix"),
+}
 COMPRESSIONS = ("auto", "none", "lz4", "zstd")
 MAX_NAME_BYTES = 256
 MAX_COLUMN_ID = (1 << 31) - 1
@@ -40,7 +56,11 @@ class Column:
     nullable : key columns are never null, whatever is said here
     default : value of rows that an insert does not give; None = NULL, or, when not nullable, that
         every insert must give one
-    encoding, compression : how the column is stored; "auto" chooses from the data
+    encoding : "auto" chooses from the data, block by block.  Of numbers "plain", "rle", "delta" (no floats;
+        of a key only the last column), "bitshuffle" (4 or 8 bytes); of bools "plain", "rle"; of strings
+        "plain", "dictionary", "prefix".  What is asked for gives way to plain bytes where these are smaller.
+    compression : "auto" (LZ4, of pages that are not packed), "none", "lz4", "zstd"; a codec stays where it
+        saves a tenth
     comment : up to 256 characters
     """
 
@@ -242,6 +262,9 @@ def declare(schema: pa.Schema | Sequence[Column | pa.Field], primary_key: str | 
     stored = tuple(
         store(column, column_id, is_key=column.name in key) for column_id, column in enumerate(columns, 1)
     )
+    for name in key[:-1]:
+        if next(column for column in stored if column.name == name).encoding == "delta":
+            raise InvalidArgument(f"column {name!r}: of key columns, only the last may have encoding 'delta'")
     ids = {column.name: column.id for column in stored}
     return Schema(1, stored, tuple(ids[name] for name in key))
 
@@ -278,6 +301,14 @@ def _key_names(primary_key: str | Sequence[str], names: Sequence[str]) -> tuple[
     return key
 
 
+def encodings_of(type_: ColumnType) -> tuple[str, ...]:
+    """What ``Column.encoding`` may be for a type."""
+    found = _ENCODINGS_OF[type_.kind]
+    if type_.width not in (4, 8):
+        return tuple(encoding for encoding in found if encoding != "bitshuffle")
+    return found
+
+
 def store(column: Column, column_id: int, *, is_key: bool) -> StoredColumn:
     """Check one declared column and give it an id."""
     check_name(column.name)
@@ -289,6 +320,12 @@ def store(column: Column, column_id: int, *, is_key: bool) -> StoredColumn:
     if column.encoding not in ENCODINGS:
         raise InvalidArgument(
             f"column {column.name!r}: no encoding {column.encoding!r}; there are {', '.join(ENCODINGS)}"
+        )
+    fitting = encodings_of(type_)
+    if column.encoding not in fitting:
+        raise InvalidArgument(
+            f"column {column.name!r}: no encoding {column.encoding!r} of {type_}; "
+            f"there are {', '.join(fitting)}"
         )
     if column.compression not in COMPRESSIONS:
         raise InvalidArgument(

@@ -76,7 +76,7 @@ def fixed_pages() -> list[bytes]:
                 out.append(blocks.encode_fixed(raw(values), values.itemsize, 1, validity))
     for values in (np.round(rng.random(2000) * 100, 2), rng.random(2000), np.full(1500, np.nan)):
         out.append(blocks.encode_fixed(raw(values), 8, 2))
-        out.append(blocks.encode_fixed(raw(values.astype("f4")), 4, 2, None, plain=True))
+        out.append(blocks.encode_fixed(raw(values.astype("f4")), 4, 2, None, form="plain"))
     wide = np.repeat(rng.integers(0, 1000, 1500), 2)
     out.append(blocks.encode_fixed(raw(wide), 16, 4))
     return out

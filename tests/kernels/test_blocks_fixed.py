@@ -74,7 +74,7 @@ def test_every_width_and_kind_comes_back(n: int) -> None:
     for name, width, kind, values in columns(rng, n):
         for validity in cases.validities(rng, n):
             want, flags = expected(values, width, validity), cases.flags_of(validity, n)
-            for settings in ({}, {"allow_delta": False}, {"plain": True}):
+            for settings in ({}, {"allow_delta": False}, {"form": "plain"}):
                 print(name, settings)
                 payload = blocks.encode_fixed(cases.raw(values), width, kind, validity, **settings)
                 check(rng, payload, width, want, flags)
@@ -282,3 +282,43 @@ def test_decimals_are_quotients_to_the_last_bit(scale: int) -> None:
         blocks.decode_fixed(payload, 8, out, None, 0, 4096)
         assert out.tobytes() == values.tobytes()
     assert scaled > 16
+
+
+@pytest.mark.parametrize("form", ["plain", "rle", "delta", "bitshuffle"])
+def test_forms_that_are_asked_for(form: str) -> None:
+    """They come back, are taken where they need less than plain bytes, and never take more."""
+    wanted = {"plain": PLAIN, "rle": RLE, "delta": DELTA, "bitshuffle": BITSHUFFLE}[form]
+    rng = cases.generator(31)
+    taken = 0
+    for n in (0, 1, 2, 63, 1024, 2500):
+        for name, width, kind, values in columns(rng, n):
+            for validity in cases.validities(rng, n)[:3]:
+                if (form == "delta" and kind == FLOAT) or (form == "bitshuffle" and width not in (4, 8)):
+                    with pytest.raises(ValueError):
+                        blocks.encode_fixed(cases.raw(values), width, kind, validity, form=form)
+                    continue
+                payload = blocks.encode_fixed(cases.raw(values), width, kind, validity, form=form)
+                flags = cases.flags_of(validity, n)
+                check(rng, payload, width, expected(values, width, validity), flags)
+                plain = blocks.encode_fixed(cases.raw(values), width, kind, validity, form="plain")
+                assert form == "bitshuffle" or len(payload) <= len(plain), name
+                for block, beside in zip(blocks.describe(payload), blocks.describe(plain), strict=True):
+                    if block[3]:
+                        assert block[0] in (wanted, PLAIN)
+                        assert form == "bitshuffle" or block[0] == PLAIN or block[5] < beside[5]
+                        taken += block[0] == wanted
+                if name.endswith("runs") and form == "rle" and n == 1024 and width > 1:
+                    assert all(block[0] == RLE for block in blocks.describe(payload) if block[3])
+    assert taken > 100
+
+
+def test_forms_that_do_not_fit_are_refused() -> None:
+    for form, width, kind, more in (
+        ("zip", 8, SIGNED, {}),
+        ("delta", 8, FLOAT, {}),
+        ("delta", 8, SIGNED, {"allow_delta": False}),
+        ("bitshuffle", 2, SIGNED, {}),
+        ("bitshuffle", 16, DECIMAL, {}),
+    ):
+        with pytest.raises(ValueError, match=r"form|deltas|planes"):
+            blocks.encode_fixed(bytes(32), width, kind, form=form, **more)

@@ -101,7 +101,10 @@ def numbers(rng: np.random.Generator, n: int) -> Iterator[Stored]:
     made += [(f"decimal {name}", SIGNED, values) for name, values in cases.decimals(rng, n)]
     for name, kind, values in made:
         more, valid = list(_valids(rng, n))[int(rng.integers(0, 3))]
-        yield fixed(name + more, kind, values, valid, plain=bool(rng.random() < 0.1))
+        width = 16 if values.ndim == 2 else values.itemsize
+        forms = ["plain", "rle", *["delta"] * (kind != FLOAT), *["bitshuffle"] * (width in (4, 8))]
+        form = "auto" if rng.random() < 0.8 else str(rng.choice(forms))
+        yield fixed(name + more, kind, values, valid, form=form)
 
 
 def texts(rng: np.random.Generator, n: int) -> Iterator[Stored]:
