@@ -103,31 +103,45 @@ cdef inline int find_steps(Cells* cells, int64_t* at) noexcept nogil:
     return 0
 
 
-cdef inline int open_cells(
-    const Page* page, int64_t index, int width, uint64_t flip, Cells* cells, int64_t* at
+cdef inline int open_block(
+    const Page* page, int64_t index, int width, Cells* cells, int64_t* at
 ) noexcept nogil:
-    cdef:
-        Block* block = &cells.block
-        int status
+    """Check the head of a mini-block of fixed width; find its parts and, of DELTA, its steps."""
+    cdef int status = block_open(page, index, &cells.block, at)
+    if status == 0:
+        status = fixed_layout(&cells.block, width, &cells.layout, at)
+    cells.steps = cells.decoded = False
+    if status == 0 and cells.block.kind == DELTA and width <= 8:
+        status = find_steps(cells, at)
+    return status
+
+
+cdef inline int order_cells(
+    const Page* page, int width, uint64_t flip, Cells* cells, int64_t* at
+) noexcept nogil:
+    """Make the cells of an open mini-block numbers that compare."""
+    cdef Block* block = &cells.block
     if width > 8:
         return ELSEWHERE
-    status = block_open(page, index, block, at)
-    if status == 0:
-        status = fixed_layout(block, width, &cells.layout, at)
-    if status < 0:
-        return status
     if page.bits != NULL or block.scale != NO_SCALE:
         return BAD_VALUE                    # a key is never null, and no float
     cells.width = width
     cells.mask = kc_mask(8 * width)
     cells.flip = flip
-    cells.steps = cells.decoded = False
-    if block.kind == DELTA:
-        status = find_steps(cells, at)
-        if status == 0 and not cells.steps:
-            cells.decoded = True
-            return stored_part(block, &cells.layout, 0, block.count, cells.values, cells.values, at)
-    return status
+    if block.kind == DELTA and not cells.steps:
+        cells.decoded = True
+        return stored_part(block, &cells.layout, 0, block.count, cells.values, cells.values, at)
+    return 0
+
+
+cdef inline int open_cells(
+    const Page* page, int64_t index, int width, uint64_t flip, Cells* cells, int64_t* at
+) noexcept nogil:
+    cdef int status
+    if width > 8:
+        return ELSEWHERE
+    status = open_block(page, index, width, cells, at)
+    return status if status < 0 else order_cells(page, width, flip, cells, at)
 
 
 cdef inline uint64_t step_value(const Cells* cells, int64_t i) noexcept nogil:
@@ -205,6 +219,37 @@ cdef inline int64_t bound_of_runs(
     return lower if start < lower else upper if start > upper else start
 
 
+cdef inline int64_t bound_of_steps(
+    const Cells* cells, int64_t lower, int64_t upper, uint64_t want, bint above
+) noexcept nogil:
+    """The same where cells ascend by equal steps but at exceptions: those first, then a division."""
+    cdef:
+        int64_t k, position
+        uint64_t first, step = cells.layout.least & cells.mask, count
+    want += above                           # of cells; a cell that is the largest number is never above
+    if above and want == 0:
+        return upper
+    for k in range(cells.block.exceptions):
+        position = load16(cells.layout.positions + 2 * k)
+        if position >= upper:
+            break
+        if position > lower:
+            if ((step_value(cells, position) & cells.mask) ^ cells.flip) < want:
+                lower = position
+            else:
+                upper = position
+                break
+    if lower >= upper:
+        return lower
+    first = (step_value(cells, lower) & cells.mask) ^ cells.flip
+    if first >= want:
+        return lower
+    if step == 0:
+        return upper
+    count = (want - first - 1) / step + 1
+    return upper if count >= <uint64_t>(upper - lower) else lower + <int64_t>count
+
+
 cdef inline int64_t cells_bound(
     const Cells* cells, int64_t lower, int64_t upper, uint64_t want, bint above
 ) noexcept nogil:
@@ -218,6 +263,8 @@ cdef inline int64_t cells_bound(
     if cells.block.kind == CONSTANT and not cells.block.exceptions and lower < upper:
         cell_number(cells, lower, &word)
         return upper if word < want or (above and word == want) else lower
+    if cells.steps:
+        return bound_of_steps(cells, lower, upper, want, above)
     while lower < upper:
         middle = (lower + upper) >> 1
         status = cell_number(cells, middle, &word)

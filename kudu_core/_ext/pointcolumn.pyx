@@ -16,15 +16,15 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from kudu_core._ext.bitmap cimport kc_bit
-from kudu_core._ext.blockcell cimport Strings, fixed_cell, fixed_layout, strings_open
+from kudu_core._ext.blockcell cimport Strings, fixed_cell, strings_open
 from kudu_core._ext.blockpage cimport (
     BLOCK_ROWS,
     CLASS_BINARY,
     CLASS_FIXED,
     DELTA,
+    PAGE_ROWS,
     STRING_PLAIN,
     Page,
-    block_open,
     load32,
     page_open,
     page_values,
@@ -35,7 +35,6 @@ from kudu_core._ext.cellsearch cimport (
     NEED_PAGE,
     Cells,
     Sorted,
-    find_steps,
     kc_point_fetch,
     kc_point_head,
     plain_cell,
@@ -63,15 +62,16 @@ cdef int raise_elsewhere() except -1:
 # ---------------------------------------------------------------------------------- cells of a column
 
 cdef int _read_fixed(
-    const Page* page, int64_t row, int width, Cells* cells, int64_t* index, uint8_t* out, int64_t* at
+    const Column* column, const Page* page, int64_t rowid, Cells* cells, int64_t* index, uint8_t* out,
+    int64_t* at,
 ) noexcept nogil:
-    """Write the cell of a row of the page, ``width`` bytes; 1 where it is null, or a status.
+    """Write the cell of a row, which lies in the page, as stored; 1 where it is null, or a status.
 
     ``index``: the mini-block that ``cells`` holds, -1 for none; kept for the next cell.
     """
     cdef:
-        int64_t i = row & (BLOCK_ROWS - 1)
-        int status
+        int64_t row = rowid & (PAGE_ROWS - 1), i = rowid & (BLOCK_ROWS - 1)
+        int status, width = column.width
         uint64_t high, word
     if row >= page.rows:
         return BAD_VALUE
@@ -80,20 +80,12 @@ cdef int _read_fixed(
             memset(out, 0, <size_t>width)
             return 1
         i = page_values(page, row - i, i)
-    if row >> 10 != index[0]:
+    if rowid >> 10 != index[0]:
         index[0] = -1
-        status = block_open(page, row >> 10, &cells.block, at)
-        if status == 0:
-            status = fixed_layout(&cells.block, width, &cells.layout, at)
+        status = open_known(column, page, rowid >> 10, cells, at)
         if status < 0:
             return status
-        index[0] = row >> 10
-        cells.decoded = False
-        cells.steps = False
-        if cells.block.kind == DELTA and width <= 8:
-            status = find_steps(cells, at)
-            if status < 0:
-                return status
+        index[0] = rowid >> 10
     if cells.block.kind == DELTA and cells.steps:
         word = step_value(cells, i)
         memcpy(out, &word, <size_t>width)
@@ -117,22 +109,38 @@ cdef int _read_fixed(
 
 
 cdef inline void _fetch_ahead(const Column* column, const int64_t[::1] rows, int64_t k) noexcept nogil:
-    """Ask for what the next rows need: the place of a mini-block first, its head when that has come."""
+    """Ask for what the next rows need: where a mini-block lies, and when that has come, the cell."""
     cdef:
         const Page* page
-        int64_t start, block
+        const Opened* opened
+        int64_t row
     if k + 2 * AHEAD < rows.shape[0]:
-        block = rows[k + 2 * AHEAD] >> 10
-        page = &column.pages[block >> 4]
-        if page.data != NULL and (block & 15) < page.blocks:
-            kc_point_fetch(page.directory + 4 * (block & 15))
+        row = rows[k + 2 * AHEAD]
+        page = &column.pages[row >> 14]
+        if page.data != NULL and ((row >> 10) & 15) < page.blocks:
+            if column.width:
+                kc_point_fetch(&column.opened[row >> 10])
+                kc_point_fetch(<const uint8_t*>&column.opened[row >> 10] + 64)
+            else:
+                kc_point_fetch(page.directory + 4 * ((row >> 10) & 15))
+            if page.bits != NULL:
+                kc_point_fetch(page.bits + ((row & (PAGE_ROWS - 1)) >> 3))
     if k + AHEAD < rows.shape[0]:
-        block = rows[k + AHEAD] >> 10
-        page = &column.pages[block >> 4]
-        if page.data != NULL and (block & 15) < page.blocks:
-            start = load32(page.directory + 4 * (block & 15))
-            if start < page.size:
-                kc_point_fetch(page.data + start)
+        row = rows[k + AHEAD]
+        page = &column.pages[row >> 14]
+        if page.data == NULL or ((row >> 10) & 15) >= page.blocks:
+            return
+        if column.width:
+            opened = &column.opened[row >> 10]
+            if kc_is_known(&opened.known) and page.bits == NULL:
+                row &= BLOCK_ROWS - 1
+                row = row * (opened.block.bits if opened.block.bits else 8 * column.width) >> 3
+                if row < opened.block.size:
+                    kc_point_fetch(opened.layout.packed + row)
+        else:
+            row = load32(page.directory + 4 * ((row >> 10) & 15))
+            if row < page.size:
+                kc_point_fetch(page.data + row)
 
 
 cdef int64_t _gather_fixed(
@@ -149,14 +157,13 @@ cdef int64_t _gather_fixed(
         _fetch_ahead(column, rows, k)
         if rows[k] >> 14 != number:
             number = rows[k] >> 14
-            index = -1
             page = &column.pages[number]
             need.page = number
             if page.data == NULL:
                 status[0] = NEED_PAGE
                 return k
             column.touched[number] = 1
-        found = _read_fixed(page, rows[k] & 16383, width, cells, &index, out + k * width, at)
+        found = _read_fixed(column, page, rows[k], cells, &index, out + k * width, at)
         if found < 0:
             status[0] = found
             return k
@@ -376,6 +383,9 @@ cdef class PointColumn(Held):
         self._room = np.zeros((page_count + 1) * sizeof(Page), np.uint8)
         room = self._room
         self.c.pages = <Page*>&room[0]
+        self._opened = np.zeros((16 * page_count + 1) * sizeof(Opened), np.uint8)
+        room = self._opened
+        self.c.opened = <Opened*>&room[0]
         self._touched = np.zeros(page_count + 1, np.uint8)
         room = self._touched
         self.c.touched = &room[0]
@@ -446,7 +456,7 @@ cdef class PointColumn(Held):
             const uint8_t* start = NULL
         memset(&part, 0, sizeof(part))
         if self.c.width:
-            status = _read_fixed(page, row & 16383, self.c.width, &cells, &index, cell, &at)
+            status = _read_fixed(&self.c, page, row, &cells, &index, cell, &at)
             if status < 0:
                 raise_status(status, at)
             if status:
@@ -490,7 +500,10 @@ cdef class PointColumn(Held):
         return was
 
     cdef int let_go(self, Py_ssize_t number) except -1:
+        cdef int i
         self.c.pages[number].data = NULL
+        for i in range(16):
+            self.c.opened[16 * number + i].known = 0
         self._payloads[number] = None
         return 0
 

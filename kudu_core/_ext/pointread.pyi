@@ -31,6 +31,8 @@ class PointFile(PageHolder):
     def row(self, row: int, shape: RowShape) -> dict[str, Any]: ...
     def cells(
         self,
-        column_id: int,
+        column_ids: Sequence[Any],
         rows: npt.NDArray[np.int64],  # const int64_t[::1]
-    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32] | None, npt.NDArray[np.uint8] | None] | None: ...
+    ) -> list[
+        tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32] | None, npt.NDArray[np.uint8] | None] | None
+    ]: ...

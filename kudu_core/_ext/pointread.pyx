@@ -25,14 +25,17 @@ from kudu_core._ext.cellsearch cimport (
     count_below,
     find_string,
     kc_point_fetch,
-    open_cells,
+    order_cells,
     word_code,
 )
 from kudu_core._ext.pointcolumn cimport (
     Column,
     Need,
+    Opened,
     PageHolder,
     PointColumn,
+    kc_is_known,
+    open_known,
     raise_elsewhere,
     sorted_strings,
 )
@@ -150,7 +153,9 @@ cdef int64_t _find_in_block(
         page = _page(finder, k, block, need)
         if page == NULL:
             return NEED_PAGE
-        status = open_cells(page, block & 15, finder.columns[k].width, finder.columns[k].flip, cells, at)
+        status = open_known(finder.columns[k], page, block, cells, at)
+        if status == 0:
+            status = order_cells(page, finder.columns[k].width, finder.columns[k].flip, cells, at)
         if status == 0 and cells.block.count < upper:
             status = BAD_VALUE
         if status < 0:
@@ -175,23 +180,31 @@ cdef int64_t _find_in_block(
     return block * BLOCK_ROWS + lower if pos == size else ABSENT
 
 
-cdef void _fetch(const Finder* finder, int64_t block, bint heads) noexcept nogil:
-    """Ask for the memory that a search of the mini-block will read: its place, then its head."""
+cdef void _fetch(const Finder* finder, int64_t block, bint places) noexcept nogil:
+    """Ask for the memory that a search of the mini-block will read: what is known of it, then its cells."""
     cdef:
         int k, count = finder.keys if finder.keys else 1
         const Page* page
+        const Opened* opened
         int64_t start
     for k in range(count):
         page = &finder.columns[k].pages[block >> 4]
         if page.data == NULL or (block & 15) >= page.blocks:
             continue
-        if not heads:
-            kc_point_fetch(page.directory + 4 * (block & 15))
-            continue
-        start = load32(page.directory + 4 * (block & 15))
-        if start < page.size:
-            kc_point_fetch(page.data + start)
-            kc_point_fetch(page.data + start + 64)
+        opened = &finder.columns[k].opened[block]
+        if places:
+            kc_point_fetch(opened)
+            kc_point_fetch(<const uint8_t*>opened + 64)
+            if finder.columns[k].width == 0:
+                kc_point_fetch(page.directory + 4 * (block & 15))
+        elif kc_is_known(&opened.known):
+            kc_point_fetch(opened.layout.packed)
+            kc_point_fetch(opened.layout.packed + 64)
+        elif finder.columns[k].width == 0:
+            start = load32(page.directory + 4 * (block & 15))
+            if start < page.size:
+                kc_point_fetch(page.data + start)
+                kc_point_fetch(page.data + start + 64)
 
 
 cdef int64_t _find_some(
@@ -226,10 +239,10 @@ cdef int64_t _find_some(
                     count_below(&finder.index, data + offsets[i], offsets[i + 1] - offsets[i], True) - 1
                 )
                 if blocks[i - first] >= 0:
-                    _fetch(finder, blocks[i - first], False)
+                    _fetch(finder, blocks[i - first], True)
         for i in range(first, end):
             if blocks[i - first] >= 0:
-                _fetch(finder, blocks[i - first], True)
+                _fetch(finder, blocks[i - first], False)
         for i in range(first, end):
             out[i] = _find_in_block(
                 finder, blocks[i - first], data + offsets[i], offsets[i + 1] - offsets[i], cells, need, at
@@ -424,22 +437,24 @@ cdef class PointFile(PageHolder):
             return columns
         return self._shape_columns
 
-    def cells(self, column_id, const int64_t[::1] rows not None):
-        """A column's cells of single rows: ``(values, offsets, validity)`` as a column has them.
+    def cells(self, column_ids not None, const int64_t[::1] rows not None):
+        """Cells of single rows: of each column ``(values, offsets, validity)`` as a column has them.
 
         ``offsets`` (n + 1,) int32, None for fixed width; ``validity`` None where no cell is null.  None
-        where the column is not stored.  Raises as ``row``.
+        for a column that is not stored.  Raises as ``row``.
         """
-        cdef int64_t k, n = rows.shape[0]
+        cdef:
+            int64_t k, n = rows.shape[0]
+            list out = []
         for k in range(n):
             if rows[k] < 0 or rows[k] >= self.f.rows:
                 raise IndexError(f"no row {rows[k]} of {self.f.rows}")
         if self.closed:
             raise_elsewhere()
-        found = self._columns.get(column_id)
-        if found is None:
-            return None
-        return (<PointColumn>found).cells(self, rows)
+        for column_id in column_ids:
+            found = self._columns.get(column_id)
+            out.append(None if found is None else (<PointColumn>found).cells(self, rows))
+        return out
 
     def close(self):
         """As ``PageHolder.close``, of the other files too."""

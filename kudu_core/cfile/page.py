@@ -86,7 +86,7 @@ def decompress(reader: FileReader, offset: int, codec: int, stored: Any, raw_byt
 
 
 def add_page(writer: FileWriter, raw_bytes: int, encoding: int, codec: int, stored: Any) -> int:
-    """Append a page, as ``compress`` gave it of ``raw_bytes``, to the file; return its size with the frame."""
+    """Append a page, as ``compress`` gave it of ``raw_bytes``; return its size with the frame."""
     rest = PAGE_FRAME.pack(0, len(stored), raw_bytes, encoding, codec, 0)[4:]
     crc = crc32c(stored, crc32c(rest, writer.place_crc(SECTION_PAGE)))
     writer.append(crc.to_bytes(4, "little") + rest)

@@ -409,15 +409,21 @@ class RowsFile:
         column = self.columns[column_id]
         return None if column.words is None else column.dictionary()
 
-    def cells(self, column_id: int, rows: I64) -> ColumnBuffers:
-        """The values of single rows, in the order asked."""
-        column = self.columns[column_id]
+    def cells(self, column_ids: Sequence[int], rows: I64) -> list[ColumnBuffers]:
+        """The values of single rows in some columns, in the order asked."""
         try:
-            found = self.points.cells(column_id, np.ascontiguousarray(rows, np.int64))
+            found = self.points.cells(column_ids, np.ascontiguousarray(rows, np.int64))
         except (Elsewhere, PageError, IndexError):
-            return column.cells(rows)  # whatever it was, the general path gives the answer or the error
-        assert found is not None
-        return ColumnBuffers(column.spec.type.width, len(rows), *found)
+            found = [None] * len(column_ids)
+        out = []
+        for column_id, buffers in zip(column_ids, found, strict=True):
+            column = self.columns[column_id]
+            if buffers is None:
+                # Whatever it was, the general path gives the answer or the error.
+                out.append(column.cells(rows))
+            else:
+                out.append(ColumnBuffers(column.spec.type.width, len(rows), *buffers))
+        return out
 
     def zone(self, column_id: int) -> Zone:
         """Bounds and counts of the whole column."""

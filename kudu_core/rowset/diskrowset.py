@@ -24,6 +24,7 @@ from kudu_core.common import values
 from kudu_core.common.intervals import order_number
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.schema import StoredColumn
 from kudu_core.common.types import ColumnType
 from kudu_core.errors import Corruption
 from kudu_core.rowset.changelog import Change, ChangeLog
@@ -461,7 +462,19 @@ class DiskRowsAt(RowsAt):
     def base_cells(self, column_id: int, rows: np.ndarray) -> ColumnBuffers | None:
         if column_id not in self.file.column_ids:
             return None
-        return self.file.cells(column_id, rows)
+        return self.file.cells((column_id,), rows)[0]
+
+    def cells_of(self, columns: Sequence[StoredColumn], rows: np.ndarray) -> dict[int, ColumnBuffers]:
+        stored = [
+            column.id
+            for column in columns
+            if column.id in self.file.column_ids and not self.touches(column.id)
+        ]
+        found = dict(zip(stored, self.file.cells(stored, rows), strict=True)) if stored else {}
+        for column in columns:
+            if column.id not in found:
+                found[column.id] = self.cells(column, rows)
+        return found
 
     def inserted_later(self, lower: int, upper: int) -> np.ndarray | None:
         if self._all_inserted:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -74,9 +75,7 @@ class RowsAt(ABC):
         for key, parts in self._recent:
             if key == (column_id, block):
                 return parts
-        parts = self._find_parts(
-            column_id, block << _BLOCK_BITS, min((block + 1) << _BLOCK_BITS, self.rows)
-        )
+        parts = self._find_parts(column_id, block << _BLOCK_BITS, min((block + 1) << _BLOCK_BITS, self.rows))
         self._recent = (((column_id, block), parts), *self._recent[: _BLOCKS - 1])
         return parts
 
@@ -118,6 +117,10 @@ class RowsAt(ABC):
             if view.touches(column.id):
                 values = self._patch_cells(view, column.id, rows, values)
         return values
+
+    def cells_of(self, columns: Sequence[StoredColumn], rows: np.ndarray) -> dict[int, ColumnBuffers]:
+        """``cells`` of several columns, by id."""
+        return {column.id: self.cells(column, rows) for column in columns}
 
     @staticmethod
     def _patch_cells(

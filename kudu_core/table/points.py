@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import StoredColumn
 from kudu_core.errors import InvalidArgument, SnapshotTooOld
 from kudu_core.table.snapshots import resolve
-from kudu_core.tablet.view import KeyBatch, locate_at
+from kudu_core.tablet.view import KeyBatch, Look, locate_at, looks_at
 
 if TYPE_CHECKING:
     from kudu_core.table.engine import Engine
@@ -122,27 +123,34 @@ def get_many(engine: Engine, keys: Any, columns: Sequence[StoredColumn], at: Any
             if at is not None or engine.visible_ts <= snapshot:
                 raise
     read = [c for c in columns if c.id not in engine.schema.key_ids]
-    order = np.full(len(batch), -1, np.int64)  # where each key's row is among those read
-    pieces: list[dict[int, ColumnBuffers]] = []
-    rows_read = 0
+    looks = []
     for (_, rows), view in zip(shares, views, strict=True):
-        homes, seen = locate_at(view, batch if rows is None else batch.take(rows), snapshot)
-        for store, mine in _by_store(homes.store):
-            at_store = homes.row if mine is None else homes.row[mine]
-            places = mine if rows is None else rows if mine is None else rows[mine]
-            source = seen[store]
-            if source.views:
-                at_store, back = np.unique(at_store, return_inverse=True)
-                found: np.ndarray = rows_read + back.reshape(-1)
-            else:
-                found = np.arange(rows_read, rows_read + len(at_store))
-            if places is None:
-                order = found
-            else:
-                order[places] = found
-            pieces.append({c.id: source.cells(c, at_store) for c in read})
-            rows_read += len(at_store)
-    return _assembled(engine, columns, block, pieces, order, rows_read)
+        for look in looks_at(view, batch if rows is None else batch.take(rows), snapshot):
+            if rows is not None:
+                look.places = rows if look.places is None else rows[look.places]
+            looks.append(look)
+    pieces = [_look_up(look, read) for look in looks]
+    return _assembled(engine, columns, block, [piece for piece in pieces if len(piece.places)])
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Rows that one store gave."""
+
+    places: np.ndarray
+    """Which keys are theirs."""
+    rows: np.ndarray | None
+    """The row of each of these keys among the cells; None: as they come."""
+    cells: dict[int, ColumnBuffers]
+
+
+def _look_up(look: Look, read: Sequence[StoredColumn]) -> _Piece:
+    places, rows = look.live()
+    back = None
+    if len(rows) and look.source.views:
+        rows, back = np.unique(rows, return_inverse=True)
+        back = back.reshape(-1)
+    return _Piece(places, back, look.source.cells_of(read, rows) if len(rows) else {})
 
 
 def _shares(engine: Engine, block: RowBlock) -> list[tuple[int, np.ndarray | None]]:
@@ -157,40 +165,28 @@ def _shares(engine: Engine, block: RowBlock) -> list[tuple[int, np.ndarray | Non
     ]
 
 
-def _by_store(stores: np.ndarray) -> list[tuple[int, np.ndarray | None]]:
-    """(store, which keys live in it, None for all of them)."""
-    first = int(stores[0])
-    if bool((stores == first).all()):
-        return [(first, None)] if first >= 0 else []
-    return [(store, np.flatnonzero(stores == store)) for store in np.unique(stores).tolist() if store >= 0]
-
-
 def _assembled(
-    engine: Engine,
-    columns: Sequence[StoredColumn],
-    block: RowBlock,
-    pieces: Sequence[dict[int, ColumnBuffers]],
-    order: np.ndarray,
-    rows_read: int,
+    engine: Engine, columns: Sequence[StoredColumn], block: RowBlock, pieces: Sequence[_Piece]
 ) -> pa.Table:
-    """The rows of the pieces as a table: row ``order[i]`` of them all for key i, NULLs for -1."""
-    found = order >= 0
+    """The rows of the pieces as a table, in the order of the keys; NULLs where there is no row."""
+    keys = block.rows
+    source = np.full(keys, len(pieces), np.int32)
+    position = np.zeros(keys, np.int64)  # of absent rows: in a piece of one NULL, the last
+    for number, piece in enumerate(pieces):
+        source[piece.places] = number
+        position[piece.places] = np.arange(len(piece.places)) if piece.rows is None else piece.rows
+    found = source < len(pieces)
     missing = not bool(found.all())
-    in_order = 0 < rows_read == len(order) and bool((order == np.arange(rows_read)).all())
-    if missing or not rows_read:
-        order = np.where(found, order, rows_read)  # one NULL behind the rows
     fields = [pa.field(c.name, c.type.arrow, True) for c in columns]
     arrays = []
     for column in columns:
         if column.id in engine.schema.key_ids:
             values_ = block.columns[column.id]  # as asked, also where the row is absent
         else:
-            parts = [cells[column.id] for cells in pieces]
-            if missing or not rows_read:
+            parts = [piece.cells[column.id] for piece in pieces]
+            if missing or not pieces:
                 parts.append(ColumnBuffers.nulls(column.type, 1))
-            values_ = ColumnBuffers.concat(parts)
-            if not in_order:
-                values_ = values_.take(order)
+            values_ = ColumnBuffers.interleave(parts, source, position)
         arrays.append(values_.to_arrow(column.type))
     arrays.append(pa.array(found))
     return pa.Table.from_arrays(arrays, schema=pa.schema([*fields, pa.field(FOUND, pa.bool_(), False)]))

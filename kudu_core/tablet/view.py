@@ -183,6 +183,48 @@ def locate_newest(view: View, batch: KeyBatch, *, durable_below: int | None = No
     return homes
 
 
+@dataclass(slots=True)
+class Look:
+    """Keys to be looked for in one store as a snapshot sees it."""
+
+    store: int
+    """Index into ``view.stores``."""
+    source: RowsAt
+    keys: EncodedKeys
+    hashes: np.ndarray
+    places: np.ndarray | None
+    """Which keys of the batch they are; None: all, as they come."""
+
+    def live(self) -> tuple[np.ndarray, np.ndarray]:
+        """(keys of the batch that are live here, their rows in the store)."""
+        rows = self.source.find(self.keys, self.hashes)
+        found = np.flatnonzero(rows >= 0)
+        if len(found):
+            found = found[self.source.live_cells(rows[found])]
+        return found if self.places is None else self.places[found], rows[found]
+
+
+def looks_at(view: View, batch: KeyBatch, snapshot: int) -> list[Look]:
+    """The stores that may hold keys of a batch at a snapshot; a key is live in one of them at most (N3)."""
+    looks = [
+        Look(index, memory.at(snapshot), batch.keys, batch.hashes, None)
+        for index, memory in enumerate((view.active, *view.frozen))
+        if len(memory)
+    ]
+    if not view.rowsets:
+        return looks
+    first_rowset = 1 + len(view.frozen)
+    keys, hashes = batch.in_order
+    order = batch.order
+    for index, lower, upper in _candidates(view, batch):
+        source = view.rowsets[index].at(snapshot)
+        if source is not None:
+            places = np.arange(lower, upper) if order is None else order[lower:upper]
+            cut = keys.slice(lower, upper)
+            looks.append(Look(first_rowset + index, source, cut, hashes[lower:upper], places))
+    return looks
+
+
 def locate_at(view: View, batch: KeyBatch, snapshot: int) -> tuple[Homes, dict[int, RowsAt]]:
     """Find the store in which each key is live at a snapshot; also the stores as it sees them."""
     homes = Homes(
@@ -191,29 +233,9 @@ def locate_at(view: View, batch: KeyBatch, snapshot: int) -> tuple[Homes, dict[i
         np.full(len(batch), -1, np.int64),
     )
     seen: dict[int, RowsAt] = {}
-    for index, memory in enumerate((view.active, *view.frozen)):
-        if len(memory):
-            source = memory.at(snapshot)
-            ordinals = source.find(batch.keys, batch.hashes)
-            found = np.flatnonzero(ordinals >= 0)
-            if len(found):
-                seen[index] = source
-                at = found[source.live_cells(ordinals[found])]
-                homes.store[at], homes.row[at] = index, ordinals[at]
-    if not view.rowsets:
-        return homes, seen
-    first_rowset = 1 + len(view.frozen)
-    keys, hashes = batch.in_order
-    order = batch.order
-    for index, lower, upper in _candidates(view, batch):
-        rowset_at = view.rowsets[index].at(snapshot)
-        if rowset_at is None:
-            continue
-        rows = rowset_at.find(keys.slice(lower, upper), hashes[lower:upper])
-        found = np.flatnonzero(rows >= 0)
-        if len(found):
-            seen[first_rowset + index] = rowset_at
-            found = found[rowset_at.live_cells(rows[found])]
-            at = found + lower if order is None else order[found + lower]
-            homes.store[at], homes.row[at] = first_rowset + index, rows[found]
+    for look in looks_at(view, batch, snapshot):
+        at, rows = look.live()
+        if len(at):
+            seen[look.store] = look.source
+            homes.store[at], homes.row[at] = look.store, rows
     return homes, seen

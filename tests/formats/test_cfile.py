@@ -51,11 +51,11 @@ def test_rows_come_back_by_range_and_by_cell(rows: int, seed: int) -> None:
                 part = file.read(id_, lower, upper)
                 assert same(part.to_arrow(spec.type), case.arrow(id_, lower, upper)), (spec, lower, upper)
             picked = rng.integers(0, rows, 50)
-            cells = file.cells(id_, picked)
+            cells = file.cells([id_], picked)[0]
             wanted = case.columns[id_].take(picked).to_arrow(spec.type)
             assert same(cells.to_arrow(spec.type), wanted), spec
             assert file.read(id_, rows, rows).length == 0
-            assert file.cells(id_, np.empty(0, np.int64)).length == 0
+            assert file.cells([id_], np.empty(0, np.int64))[0].length == 0
             with pytest.raises(InvalidArgument):
                 file.read(id_, 0, rows + 1)
         times = file.insert_times(0, rows)

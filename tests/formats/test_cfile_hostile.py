@@ -67,7 +67,7 @@ def read_rows(data: bytes | bytearray, verify: bool) -> list[Any]:
         for id_, reader in sorted(file.columns.items()):
             type_ = reader.spec.type
             found.append(file.read(id_, 0, file.rows).to_arrow(type_).to_pylist())
-            found.append(file.cells(id_, rows).to_arrow(type_).to_pylist())
+            found.append(file.cells([id_], rows)[0].to_arrow(type_).to_pylist())
             found.append([repr(zone) for zone in (*file.zones(id_), file.zone(id_))])
             codes = file.read_dictionary(id_, 0, file.rows)
             if codes is not None:

@@ -185,7 +185,7 @@ def read_rows_file(data: bytes) -> None:
         for id_ in file.columns:
             for what in (
                 lambda: file.read(id_, 0, rows),  # noqa: B023
-                lambda: file.cells(id_, some),  # noqa: B023
+                lambda: file.cells([id_], some),  # noqa: B023
                 lambda: file.zones(id_),  # noqa: B023
                 lambda: file.read_dictionary(id_, 0, rows),  # noqa: B023
                 lambda: _scanned(file, id_, ranges),  # noqa: B023

@@ -155,7 +155,7 @@ def test_every_cell_of_every_encoding(long: bool) -> None:
             assert repr(found) == repr(oracle.row(columns, row)), row
         picked = [r.randrange(n) for _ in range(r.choice([0, 1, 200]))]
         for i in made:
-            values_, ends, validity = file.cells(i, np.array(picked, np.int64))  # type: ignore[misc]
+            values_, ends, validity = file.cells([i], np.array(picked, np.int64))[0]  # type: ignore[misc]
             for k, row in enumerate(picked):
                 null = validity is not None and not validity[k >> 3] >> (k & 7) & 1
                 width = len(values_) // len(picked)
@@ -167,7 +167,7 @@ def test_every_cell_of_every_encoding(long: bool) -> None:
                 want = columns[f"c{i}"][row]
                 cell = shape.value(i, raw.tobytes())
                 assert null == (want is None) and (null or repr(cell) == repr(want))
-        assert file.cells(99, np.array([0], np.int64)) is None
+        assert file.cells([99], np.array([0], np.int64)) == [None]
 
 
 def composite(r: random.Random, n: int) -> tuple[list[bytes], list[tuple[bytes, int]]]:
@@ -295,7 +295,7 @@ def test_damaged_pages_raise_and_nothing_worse(long: bool) -> None:
                         file.row(row, each)
                 for i in range(3):
                     with suppress(PageError, Elsewhere):
-                        file.cells(i, np.array([row, 0, row], np.int64))
+                        file.cells([i], np.array([row, 0, row], np.int64))
 
 
 def test_pages_are_forgotten_when_the_cache_says_so() -> None:
@@ -338,7 +338,7 @@ def test_pages_stay_for_look_ups_that_run_beside(long: bool) -> None:
     try:
         for _ in range(200 if long else 10):
             np.testing.assert_array_equal(file.find_many(data, ends, hashes), values)
-            found, _, _ = file.cells(0, values.astype(np.int64))  # type: ignore[misc]
+            found, _, _ = file.cells([0], values.astype(np.int64))[0]  # type: ignore[misc]
             np.testing.assert_array_equal(found.view(np.uint32), values)
     finally:
         stop.set()
@@ -362,7 +362,7 @@ def test_bad_arguments_are_refused() -> None:
         with pytest.raises(IndexError):
             file.row(row, shape)
         with pytest.raises(IndexError):
-            file.cells(0, np.array([row], np.int64))
+            file.cells([0], np.array([row], np.int64))
     with pytest.raises(Elsewhere):
         file.find(b"", 0)
     with pytest.raises(ValueError):
