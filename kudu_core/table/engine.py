@@ -62,6 +62,10 @@ class Engine:
         self.tokens: dict[str, Token] = dict(state.tokens)
         self.cache = PageCache(options.page_cache_bytes)
         self.pool = Pool(options.scan_threads)
+        self.short_writes = threading.Lock()
+        """Held by a short write from encoding to the release of its mutexes.  Its kernels are too short to
+        share the GIL and the mutexes with another writer's: handing these over costs more than the work.
+        Waiting for the fsync comes after, so that writers share it."""
         self.tablets: list[Tablet] = []
         """Live tablets in the order of their ids, the order in which mutexes are taken."""
         self.pins = Pins(0)

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 Txn = tuple[str, int]
 
+SHORT_ROWS = 8192
+"""Calls of up to so many rows are made one after the other (``Engine.short_writes``)."""
+
 
 def write_calls(
     engine: Engine,
@@ -66,13 +69,17 @@ def write_calls(
         if collect is None and engine.wants_ingest(calls):
             return ingest.ingest_calls(engine, calls, on_error=on_error, txn=txn)
         calls = joined(calls)
+        short = collect is None and sum(call.block.rows for call in calls) <= SHORT_ROWS
         while True:
-            prepared = Prepared(engine.schema, engine.partitions, calls, engine.pool)
-            tablets = engine.tablets if collect is not None else _touched(engine, prepared)
+            tablets: Sequence[Tablet] = ()
             try:
-                with ExitStack() as mutexes:
+                with ExitStack() as locks:
+                    if short:
+                        locks.enter_context(engine.short_writes)
+                    prepared = Prepared(engine.schema, engine.partitions, calls, engine.pool)
+                    tablets = engine.tablets if collect is not None else _touched(engine, prepared)
                     for tablet in tablets:
-                        mutexes.enter_context(tablet.mutex)
+                        locks.enter_context(tablet.mutex)
                     if engine.schema.version != prepared.schema.version:
                         continue  # ALTER was faster: the rows must be encoded anew (W2)
                     if collect is not None:
