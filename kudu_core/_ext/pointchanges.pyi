@@ -18,6 +18,8 @@ class Store:
 class ChangePoints(Store):
     @property
     def liveness(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
     def __init__(
         self,
         timestamps: AppendColumn,
@@ -34,6 +36,12 @@ class ChangePoints(Store):
     ) -> int: ...
     def count_liveness(self, changes: int) -> None: ...
     def touched(self, row: int) -> bool: ...
+    def newest(
+        self,
+        column_id: int | None,
+        rows: npt.NDArray[np.int64],  # const int64_t[::1]
+        limit: int,
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
     def row(self, row: int, snapshot: int, shape: RowShape) -> Said: ...
 
 class DecodedColumn(Held):
@@ -58,24 +66,13 @@ class DeltaPoints(PageHolder):
         self,
         rows: npt.NDArray[np.int64],  # const int64_t[::1]
     ) -> npt.NDArray[np.bool_]: ...
-    def entries(
+    def newest(
         self,
+        column_id: int | None,
         rows: npt.NDArray[np.int64],  # const int64_t[::1]
-        timed: bool,
-    ) -> tuple[
-        npt.NDArray[np.int64], npt.NDArray[np.uint32], npt.NDArray[np.uint64] | None, npt.NDArray[np.uint8]
-    ]: ...
-    def values(
-        self,
-        column_id: int,
-        entries: npt.NDArray[np.int64],  # const int64_t[::1]
-    ) -> (
-        tuple[
-            npt.NDArray[np.int64],
-            tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32] | None, npt.NDArray[np.uint8] | None],
-        ]
-        | None
-    ): ...
+        snapshot: int | None,
+        undo: bool,
+    ) -> tuple[npt.NDArray[np.int64], Any] | None: ...
 
 class ChangeFile(Store):
     @property

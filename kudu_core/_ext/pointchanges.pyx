@@ -15,6 +15,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kudu_core._ext.append_column cimport AppendColumn
 from kudu_core._ext.bitmap cimport kc_bit
+from kudu_core._ext.blockpage cimport load64
 from kudu_core._ext.pointcolumn cimport Held, PageHolder, PointColumn, raise_elsewhere
 from kudu_core._ext.rowcodec cimport RowShape, value_of
 from kudu_core._ext.rowid_map cimport RowidMap
@@ -25,6 +26,11 @@ cdef enum:
     UPDATE = 1                  # operations of changes; of UNDO entries: the old values,
     DELETE = 2                  # absent before,
     REINSERT = 3                # present before
+
+    LONG_CHAIN = 16             # changes of a row that are walked before they are indexed
+    HOT_BYTES = 512             # of an index, about, before its numbers
+
+cdef uint64_t EIGHT_UPDATES = 0x0101010101010101
 
 cdef object MISSING = Ellipsis      # as in ``rowcodec``
 cdef object _unset = object()
@@ -113,6 +119,31 @@ cdef class Store:
 
 @cython.final
 @cython.auto_pickle(False)
+cdef class HotRow:
+    """The changes of a row that has many, by column: what a walk of its chain would find, searched."""
+
+    def __cinit__(self):
+        self.updates = {}
+        self.lives = AppendColumn(4)
+
+
+cdef int _add_once(AppendColumn ascending, uint32_t number) except -1:
+    """Append a number unless it is there: another thread may have indexed the same changes meanwhile."""
+    if ascending._count == 0 or (<const uint32_t*>ascending._values_at)[ascending._count - 1] < number:
+        ascending.put_number(number)
+    return 0
+
+
+cdef int64_t _below(AppendColumn ascending, int64_t limit) noexcept:
+    """How many of ascending numbers of 4 bytes are below ``limit``."""
+    return _lower_bound(
+        <const uint32_t*>ascending._values_at, ascending._count,
+        <uint32_t>limit if limit < NO_CHANGE else <uint32_t>NO_CHANGE,
+    )
+
+
+@cython.final
+@cython.auto_pickle(False)
 cdef class ChangePoints(Store):
     """A ``ChangeLog``, one row at a time.
 
@@ -122,6 +153,9 @@ cdef class ChangePoints(Store):
         Of width 8, 4, 1 and 4: by change number.
     last : RowidMap
         Number of each row's last change.
+
+    A row's chain of more than 16 changes is indexed by column when it is first walked, so that a hot row
+    costs a search; ``nbytes`` is the memory of these indexes.
     """
 
     def __init__(
@@ -134,6 +168,7 @@ cdef class ChangePoints(Store):
         self.last = last
         self.columns = []
         self.by_id = {}
+        self._hot = {}
 
     def add(
         self, column_id, AppendColumn numbers not None, AppendColumn rowids not None,
@@ -194,17 +229,107 @@ cdef class ChangePoints(Store):
             {i: value for i, value in enumerate(overlay.values) if value is not _unset},
         )
 
+    cdef HotRow _hot_row(self, uint32_t row, uint32_t last):
+        """All changes of a row up to ``last``, its newest."""
+        cdef:
+            HotRow hot = self._hot.get(row)
+            AppendColumn numbers
+            const uint32_t* before
+            const uint32_t* at
+            uint32_t number = last, first = 0
+            int64_t place, count, k
+            uint32_t[::1] chain
+        if hot is None:
+            hot = HotRow()
+        elif hot.newest == last:
+            return hot
+        else:
+            first = hot.newest + 1
+        count = 0
+        before = <const uint32_t*>self.before._values_at
+        while number != NO_CHANGE and number >= first:
+            if number >= self.before._count:
+                raise_elsewhere()           # the writer is just appending it
+            count += 1
+            number = before[number]
+        chain = np.empty(count, np.uint32)
+        number = last
+        for k in range(count - 1, -1, -1):
+            chain[k] = number
+            number = before[number]
+        for k in range(count):
+            if self.ops._values_at[chain[k]] >= DELETE:
+                _add_once(hot.lives, chain[k])
+        for column_id, numbers, _, _ in self.columns:
+            at = <const uint32_t*>numbers._values_at
+            mine = hot.updates.get(column_id)
+            for k in range(count):
+                place = _lower_bound(at, numbers._count, chain[k])
+                if place < numbers._count and at[place] == chain[k]:
+                    if mine is None:
+                        mine = hot.updates.setdefault(column_id, AppendColumn(4))
+                        self.nbytes += HOT_BYTES
+                    _add_once(<AppendColumn>mine, <uint32_t>place)
+        hot.newest = last
+        if self._hot.setdefault(row, hot) is hot:
+            self.nbytes += 4 * count + HOT_BYTES * (first == 0)
+        return hot
+
+    cdef int _collect_hot(self, HotRow hot, int64_t limit, Overlay overlay) except -1:
+        """``collect`` by search: the newest change below ``limit`` of each column."""
+        cdef:
+            AppendColumn numbers, values, mine
+            int64_t k
+            Py_ssize_t i
+            uint32_t place
+        if overlay.lives == UNKNOWN:
+            k = _below(hot.lives, limit) - 1
+            if k >= 0:
+                number = (<const uint32_t*>hot.lives._values_at)[k]
+                overlay.lives = self.ops._values_at[number] == REINSERT
+                if overlay.lives == 0:
+                    return 0
+        for column_id, numbers, _, values in self.columns:
+            i = overlay.place(column_id)
+            found = hot.updates.get(column_id) if i >= 0 else None
+            if found is None:
+                continue
+            mine = <AppendColumn>found
+            k = self._place_below(mine, numbers, limit)
+            if k >= 0:
+                place = (<const uint32_t*>mine._values_at)[k]
+                overlay.put(i, memory_cell(values, place, overlay.shape, i))
+        return 0
+
+    cdef int64_t _place_below(self, AppendColumn mine, AppendColumn numbers, int64_t limit) noexcept:
+        """The last of ascending positions whose change is numbered below ``limit``; -1: none."""
+        cdef:
+            const uint32_t* places = <const uint32_t*>mine._values_at
+            const uint32_t* at = <const uint32_t*>numbers._values_at
+            int64_t lower = 0, upper = mine._count, middle
+        if upper and at[places[upper - 1]] < limit:
+            return upper - 1
+        while lower < upper:
+            middle = (lower + upper) >> 1
+            if at[places[middle]] < limit:
+                lower = middle + 1
+            else:
+                upper = middle
+        return lower - 1
+
     cdef int collect(self, int64_t row, Overlay overlay) except -1:
         cdef:
-            int64_t limit
-            uint32_t number
+            int64_t limit, steps = 0
+            uint32_t number, last
             uint8_t op
         if self.timestamps._count == 0:
             return 0
-        number = self.last.last_of(<uint32_t>row)
+        number = last = self.last.last_of(<uint32_t>row)
         if number == NO_CHANGE:
             return 0
         limit = visible_rows(self.timestamps, overlay.snapshot)
+        if self._hot and <uint32_t>row in self._hot:
+            return self._collect_hot(self._hot_row(<uint32_t>row, last), limit, overlay)
         while number != NO_CHANGE:
             if number >= self.before._count:
                 raise_elsewhere()           # the writer is just appending it
@@ -218,8 +343,90 @@ cdef class ChangePoints(Store):
                     self._cells(number, overlay)
                 if overlay.left == 0 and (overlay.lives != UNKNOWN or self.liveness == 0):
                     return 0
+            steps += 1
+            if steps == LONG_CHAIN:
+                return self._collect_hot(self._hot_row(<uint32_t>row, last), limit, overlay)
             number = (<const uint32_t*>self.before._values_at)[number]
         return 0
+
+    cdef int64_t _newest(self, tuple log, uint32_t row, int64_t limit) except -2:
+        """Position in a column's log of a row's newest update below ``limit``; -1: none."""
+        cdef:
+            AppendColumn numbers
+            const uint32_t* at
+            uint32_t number, last
+            int64_t place, steps = 0
+        column_id, numbers, _, _ = log
+        number = last = self.last.last_of(row)
+        if number == NO_CHANGE:
+            return -1
+        if not (self._hot and row in self._hot):
+            at = <const uint32_t*>numbers._values_at
+            while number != NO_CHANGE and steps < LONG_CHAIN:
+                if number >= self.before._count:
+                    raise_elsewhere()
+                if number < limit:
+                    place = _lower_bound(at, numbers._count, number)
+                    if place < numbers._count and at[place] == number:
+                        return place
+                steps += 1
+                number = (<const uint32_t*>self.before._values_at)[number]
+            if number == NO_CHANGE:
+                return -1
+        found = self._hot_row(row, last).updates.get(column_id)
+        if found is None:
+            return -1
+        place = self._place_below(<AppendColumn>found, numbers, limit)
+        return (<const uint32_t*>(<AppendColumn>found)._values_at)[place] if place >= 0 else -1
+
+    cdef int64_t _newest_life(self, uint32_t row, int64_t limit) except -2:
+        """Number of the newest change below ``limit`` that removes or revives a row; -1: none."""
+        cdef:
+            HotRow hot
+            uint32_t number, last
+            int64_t k, steps = 0
+        number = last = self.last.last_of(row)
+        if number == NO_CHANGE:
+            return -1
+        if not (self._hot and row in self._hot):
+            while number != NO_CHANGE and steps < LONG_CHAIN:
+                if number >= self.before._count:
+                    raise_elsewhere()
+                if number < limit and self.ops._values_at[number] >= DELETE:
+                    return number
+                steps += 1
+                number = (<const uint32_t*>self.before._values_at)[number]
+            if number == NO_CHANGE:
+                return -1
+        hot = self._hot_row(row, last)
+        k = _below(hot.lives, limit) - 1
+        return (<const uint32_t*>hot.lives._values_at)[k] if k >= 0 else -1
+
+    def newest(self, column_id, const int64_t[::1] rows not None, int64_t limit):
+        """Which rows have an update of a column in the first ``limit`` changes, and the newest of each.
+
+        (m,) int64 indexes into ``rows``, (m,) int64 positions in the column's log.  ``column_id`` None:
+        removals and revivals, by number of change.  Raises ``Elsewhere`` while a writer appends one.
+        """
+        cdef:
+            int64_t i, place, m = 0
+            int64_t[::1] out_which, out_places
+            tuple log = None
+        which, places = np.empty(rows.shape[0], np.int64), np.empty(rows.shape[0], np.int64)
+        out_which, out_places = which, places
+        if column_id is not None:
+            log = self.by_id[column_id]
+        for i in range(rows.shape[0]):
+            if not 0 <= rows[i] < NO_CHANGE:
+                continue
+            if log is None:
+                place = self._newest_life(<uint32_t>rows[i], limit)
+            else:
+                place = self._newest(log, <uint32_t>rows[i], limit)
+            if place >= 0:
+                out_which[m], out_places[m] = i, place
+                m += 1
+        return which[:m], places[:m]
 
     cdef int _cells(self, uint32_t number, Overlay overlay) except -1:
         cdef:
@@ -367,81 +574,113 @@ cdef class DeltaPoints(PageHolder):
                 out[i] = found < self.rowids._count and at[found] == rows[i]
         return result.view(np.bool_)
 
-    def entries(self, const int64_t[::1] rows not None, bint timed):
-        """The entries of single rows, row by row, in file order: (ordinals, rowids, times, operations).
+    cdef int64_t relevant(
+        self, int64_t first, const uint32_t* rowids, const uint64_t* times, uint64_t snapshot, bint undo
+    ) noexcept nogil:
+        """Where the entries end, from ``first`` on, that are of its row and that a snapshot takes.
 
-        (n,) int64, uint32, uint64 (None unless ``timed`` and stored) and uint8.  Raises as ``ChangeFile``.
+        Times of REDO ascend, those of UNDO descend, so that they are the first; ``times`` NULL: all.
         """
         cdef:
+            uint32_t row = rowids[first]
+            int64_t lower = first + 1, upper = self.rowids._count, middle, step = 1
+        while lower + step < upper and rowids[lower + step] == row:     # most rows have one entry or two
+            lower += step
+            step *= 2
+        if lower + step < upper:
+            upper = lower + step
+        while lower < upper:
+            middle = (lower + upper) >> 1
+            if rowids[middle] == row:
+                lower = middle + 1
+            else:
+                upper = middle
+        if times == NULL:
+            return lower
+        upper, lower = lower, first
+        while lower < upper:
+            middle = (lower + upper) >> 1
+            if (times[middle] > snapshot) if undo else (times[middle] <= snapshot):
+                lower = middle + 1
+            else:
+                upper = middle
+        return lower
+
+    def newest(self, column_id, const int64_t[::1] rows not None, snapshot, bint undo):
+        """What the file says last of single rows at a snapshot (None: all entries count).
+
+        The rows of which it says something, (m,) int64 indexes into ``rows``, and the values it gives a
+        column, as cells of ``PointFile.cells``; None where the file does not change the column.
+        ``column_id`` None: (m,) uint8, 1 where an entry revives the row (UNDO: says that it was there), 0
+        where one removes it.  Raises as ``ChangeFile``.
+        """
+        cdef:
+            DecodedColumn positions = None
+            PointColumn column = None
             const uint32_t* at
+            const uint32_t* entries = NULL
             const uint64_t* times = NULL
-            const uint8_t* ops
-            int64_t i, k, n = 0, entry, count = self.rowids._count
-            int64_t[::1] first, out
-            uint32_t[::1] out_rows
-            uint64_t[::1] out_times
-            uint8_t[::1] out_ops
-        if self.closed:
-            raise_elsewhere()
-        ops = self.ops.at(self)
-        if timed and self.times is not None:
-            times = <const uint64_t*>self.times.at(self)
-        at = <const uint32_t*>self.rowids.at(self)
-        if self.ops._data != ops or (times != NULL and self.times._data != <const uint8_t*>times):
-            raise_elsewhere()               # one load has pushed another out
-        starts = np.empty(rows.shape[0], np.int64)
-        first = starts
-        for i in range(rows.shape[0]):
-            first[i] = count
-            if 0 <= rows[i] < NO_CHANGE:
-                first[i] = entry = _lower_bound(at, count, <uint32_t>rows[i])
-                while entry < count and at[entry] == rows[i]:
-                    entry += 1
-                    n += 1
-        ordinals, rowids = np.empty(n, np.int64), np.empty(n, np.uint32)
-        operations = np.empty(n, np.uint8)
-        stamps = None if times == NULL else np.empty(n, np.uint64)
-        out, out_rows, out_ops = ordinals, rowids, operations
-        if times != NULL:
-            out_times = stamps
-        k = 0
-        for i in range(rows.shape[0]):
-            entry = first[i]
-            while entry < count and at[entry] == rows[i]:
-                out[k], out_rows[k], out_ops[k] = entry, at[entry], ops[entry]
-                if times != NULL:
-                    out_times[k] = times[entry]
-                entry += 1
-                k += 1
-        return ordinals, rowids, stamps, operations
-
-    def values(self, column_id, const int64_t[::1] entries not None):
-        """The values that entries give a column: (which of them do, (m,) int64, and their cells).
-
-        Cells as of ``PointFile.cells``.  None where the file does not change the column.
-        """
-        cdef:
-            DecodedColumn positions
-            PointColumn column
-            const uint32_t* at
-            int64_t i, found, m = 0
+            const uint8_t* ops = NULL
+            int64_t i, k, first, end, count = self.rowids._count, m = 0
+            uint64_t stamp = 0 if snapshot is None else snapshot
             int64_t[::1] out_which, out_places
-        log = self._by_id.get(column_id)
-        if log is None:
-            return None
-        positions, column = <tuple>log
+            uint8_t[::1] out_lives
+        if column_id is not None:
+            log = self._by_id.get(column_id)
+            if log is None:
+                return None
+            positions, column = <tuple>log
         if self.closed:
             raise_elsewhere()
-        which, places = np.empty(entries.shape[0], np.int64), np.empty(entries.shape[0], np.int64)
-        out_which, out_places = which, places
-        at = <const uint32_t*>positions.at(self)
-        for i in range(entries.shape[0]):
-            if 0 <= entries[i] < NO_CHANGE:
-                found = _lower_bound(at, positions._count, <uint32_t>entries[i])
-                if found < positions._count and at[found] == entries[i]:
-                    out_which[m], out_places[m] = i, found
+        at = <const uint32_t*>self.rowids.at(self)
+        if snapshot is not None and self.times is not None:
+            times = <const uint64_t*>self.times.at(self)
+        if positions is not None:
+            entries = <const uint32_t*>positions.at(self)
+        else:
+            ops = self.ops.at(self)
+        if self.rowids._data != <const uint8_t*>at or (
+            times != NULL and self.times._data != <const uint8_t*>times
+        ):
+            raise_elsewhere()               # one load has pushed another out
+        which, places = np.empty(rows.shape[0], np.int64), np.empty(rows.shape[0], np.int64)
+        lives = np.empty(rows.shape[0], np.uint8)
+        out_which, out_places, out_lives = which, places, lives
+        for i in range(rows.shape[0]):
+            if not 0 <= rows[i] < NO_CHANGE:
+                continue
+            first = _lower_bound(at, count, <uint32_t>rows[i])
+            if first == count or at[first] != rows[i]:
+                continue
+            end = self.relevant(first, at, times, stamp, undo)
+            if entries != NULL:
+                k = _lower_bound(entries, positions._count, <uint32_t>end) - 1
+                if k >= 0 and entries[k] >= first:
+                    out_which[m], out_places[m] = i, k
                     m += 1
+                continue
+            k = _last_life(ops, first, end)
+            if k == -2:
+                raise_elsewhere()
+            if k >= 0:
+                out_which[m], out_lives[m] = i, ops[k] == REINSERT
+                m += 1
+        if positions is None:
+            return which[:m], lives[:m]
         return which[:m], column.cells(self, places[:m])
+
+
+cdef int64_t _last_life(const uint8_t* ops, int64_t first, int64_t end) noexcept nogil:
+    """The last entry of a range that removes or revives its row: -1 none, -2 an operation that is none."""
+    cdef int64_t k = end - 1
+    while k >= first:
+        if k - first >= 7 and load64(ops + k - 7) == EIGHT_UPDATES:
+            k -= 8
+            continue
+        if ops[k] != UPDATE:
+            return -2 if ops[k] > REINSERT or ops[k] == 0 else k
+        k -= 1
+    return -1
 
 
 @cython.final
@@ -483,7 +722,7 @@ cdef class ChangeFile(Store):
             const uint32_t* rowids
             const uint64_t* times = NULL
             const uint8_t* ops
-            int64_t entry, first, count
+            int64_t first, end, last, count
             uint64_t snapshot = overlay.snapshot
         if self._max_ts <= snapshot if self.undo else self._min_ts > snapshot:
             return 0
@@ -492,11 +731,9 @@ cdef class ChangeFile(Store):
             points = self._points = self._open()
         rowids = <const uint32_t*>points.rowids.at(points)
         count = points.rowids._count
-        first = entry = _lower_bound(rowids, count, <uint32_t>row)
-        if entry == count or rowids[entry] != <uint32_t>row:
+        first = _lower_bound(rowids, count, <uint32_t>row)
+        if first == count or rowids[first] != <uint32_t>row:
             return 0
-        while entry < count and rowids[entry] == <uint32_t>row:
-            entry += 1
         if points.times is not None and (
             self._min_ts <= snapshot if self.undo else self._max_ts > snapshot
         ):
@@ -507,28 +744,23 @@ cdef class ChangeFile(Store):
             times != NULL and points.times._data != <const uint8_t*>times
         ):
             raise_elsewhere()
-        while entry > first:
-            entry -= 1
-            if times != NULL and (times[entry] <= snapshot if self.undo else times[entry] > snapshot):
-                continue
-            if ops[entry] > REINSERT or ops[entry] == 0:
+        end = points.relevant(first, rowids, times, snapshot, self.undo)
+        if end == first:
+            return 0
+        if overlay.lives == UNKNOWN:
+            last = _last_life(ops, first, end)
+            if last == -2:
                 raise_elsewhere()
-            if ops[entry] != UPDATE and overlay.lives == UNKNOWN:
-                overlay.lives = ops[entry] == REINSERT
+            if last >= 0:
+                overlay.lives = ops[last] == REINSERT
                 if overlay.lives == 0:
                     return 0
-            if overlay.left:
-                self._cells(points, entry, overlay)
-                # As above: values may be on pages that push others out.
-                if points.ops._data != ops or (
-                    times != NULL and points.times._data != <const uint8_t*>times
-                ):
-                    raise_elsewhere()
-            if overlay.settled():
-                return 0
+        if overlay.left:
+            self._cells(points, first, end, overlay)
         return 0
 
-    cdef int _cells(self, DeltaPoints points, int64_t entry, Overlay overlay) except -1:
+    cdef int _cells(self, DeltaPoints points, int64_t first, int64_t end, Overlay overlay) except -1:
+        """The newest values among a row's entries first .. end - 1."""
         cdef:
             DecodedColumn entries
             PointColumn values
@@ -540,8 +772,8 @@ cdef class ChangeFile(Store):
             if i < 0:
                 continue
             at = <const uint32_t*>entries.at(points)
-            found = _lower_bound(at, entries._count, <uint32_t>entry)
-            if found < entries._count and at[found] == <uint32_t>entry:
+            found = _lower_bound(at, entries._count, <uint32_t>end) - 1
+            if found >= 0 and at[found] >= <uint32_t>first:
                 overlay.put(
                     i, values.value(points, found, overlay.shape.tags[i], overlay.shape.decoders[i])
                 )

@@ -2,7 +2,8 @@
 
 A DeltaMemStore is one of these; a MemRowSet keeps one for the changes of its own rows.  Per
 column there is a log of (rowid, change number, value); a hash map gives each row's last change and
-every change names the row's change before it, so that a point read walks one chain.  Since the
+every change names the row's change before it: a point read walks that chain, or searches its index
+where it is long.  Since the
 logs are in timestamp order, what a snapshot sees is a prefix: a scan replays it over the decoded
 column by direct addressing.
 
@@ -21,8 +22,9 @@ import numpy as np
 from kudu_core._ext import delta
 from kudu_core._ext.btree import BTreeU64
 from kudu_core._ext.pointchanges import ChangePoints
+from kudu_core._ext.pointcolumn import Elsewhere
 from kudu_core._ext.replay import Run, Updates
-from kudu_core._ext.rowid_map import NONE, RowidMap
+from kudu_core._ext.rowid_map import RowidMap
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.rowset.deltas import DELETE, REINSERT
 from kudu_core.rowset.growing import GrowingColumn, GrowingNumbers
@@ -151,6 +153,7 @@ class ChangeLog:
             + self._ops.nbytes
             + self._before.nbytes
             + self._last.nbytes
+            + self.points.nbytes
         )
 
     def append(self, ts: int, change: Change) -> None:
@@ -313,44 +316,9 @@ class ChangeLog:
         """Number of the newest change of each rowid, (n,) uint32, ``NONE`` where there is none."""
         return self._last.find(np.ascontiguousarray(rowids, np.uint32))
 
-    def chain(self, rowid: int, limit: int) -> list[int]:
-        """Numbers below ``limit`` of one row's changes, oldest first."""
-        numbers: list[int] = []
-        before = self._before.view()
-        number = self._last.get(rowid)
-        while number != NONE:
-            if number < limit:
-                numbers.append(number)
-            if number >= len(before):  # appended after the view was taken
-                before = self._before.view()
-                if number >= len(before):
-                    return list(map(int, self._searched(np.array([rowid]), limit)))
-            number = int(before[number])
-        numbers.reverse()
-        return numbers
-
-    def changes_of(self, rows: np.ndarray, limit: int) -> np.ndarray:
-        """Numbers below ``limit`` of the changes of single rows, (n,) int, ascending, uint32.
-
-        Walks the rows' chains in step: the cost is that of the changes found.
-        """
-        numbers = self.last_changes(rows)
-        numbers = numbers[numbers != NONE]
-        before = self._before.view()
-        pieces: list[np.ndarray] = []
-        while len(numbers):
-            pieces.append(numbers[numbers < limit])
-            if int(numbers.max()) >= len(before):  # appended after the view was taken
-                before = self._before.view()
-                if int(numbers.max()) >= len(before):
-                    return self._searched(rows, limit)
-            numbers = before[numbers]
-            numbers = numbers[numbers != NONE]
-        return np.sort(np.concatenate(pieces)) if pieces else np.empty(0, np.uint32)
-
-    def _searched(self, rows: np.ndarray, limit: int) -> np.ndarray:
-        """The same without the chains, for a moment in which the writer has put a change into the map
-        and not yet into its chain."""
+    def searched(self, rows: np.ndarray, limit: int) -> np.ndarray:
+        """Numbers below ``limit`` of the changes of single rows, ascending, without the chains: for a moment
+        in which the writer has put a change into the map and not yet into its chain."""
         found: np.ndarray = np.flatnonzero(np.isin(self._rowids.view(0, limit), rows)).astype(np.uint32)
         return found
 
@@ -399,14 +367,10 @@ class MemoryDeltas:
     def updates(self, column_id: int, lower: int, upper: int) -> tuple[np.ndarray, ColumnBuffers] | None:
         if not self.touches(column_id):
             return None
-        numbers, rowids, values = self.log.column_changes(column_id, 0, self.limit)
         if upper - lower == 1:
-            chain = np.array(self.log.chain(lower, self.limit), np.uint32)
-            picked = np.searchsorted(numbers, chain)
-            found = picked < len(numbers)
-            picked = picked[found]
-            picked = picked[numbers[picked] == chain[found]]
-        elif self._is_narrow(upper - lower, len(numbers)):
+            return self.updates_of(column_id, np.array([lower]))
+        numbers, rowids, values = self.log.column_changes(column_id, 0, self.limit)
+        if self._is_narrow(upper - lower, len(numbers)):
             wanted = self.log.in_rows(lower, upper, self.limit)
             picked = np.searchsorted(numbers, wanted)
             found = picked < len(numbers)
@@ -445,10 +409,10 @@ class MemoryDeltas:
     def liveness(self, lower: int, upper: int) -> tuple[np.ndarray, np.ndarray] | None:
         if not self.changes_liveness():
             return None
-        _, rowids, ops = self.log.changes(0, self.limit)
         if upper - lower == 1:
-            numbers = np.array(self.log.chain(lower, self.limit), np.uint32)
-        elif self._is_narrow(upper - lower, len(rowids)):
+            return self.liveness_of(np.array([lower]))
+        _, rowids, ops = self.log.changes(0, self.limit)
+        if self._is_narrow(upper - lower, len(rowids)):
             numbers = self.log.in_rows(lower, upper, self.limit)
         else:
             numbers = self._bucketed(-1, rowids, lower, upper)
@@ -462,26 +426,33 @@ class MemoryDeltas:
     def updates_of(self, column_id: int, rows: np.ndarray) -> tuple[np.ndarray, ColumnBuffers] | None:
         if not self.touches(column_id):
             return None
-        wanted = self.log.changes_of(rows, self.limit)
-        if not len(wanted):
+        rows = np.ascontiguousarray(rows, np.int64)
+        log = self.log._columns[column_id]
+        try:
+            which, places = self.log.points.newest(column_id, rows, self.limit)
+            rowids = rows[which].astype(np.uint32)
+        except Elsewhere:
+            wanted = self.log.searched(rows, self.limit)
+            numbers = log.numbers.view(0, log.prefix(self.limit))
+            places = np.flatnonzero(np.isin(numbers, wanted))
+            rowids = log.rowids.view(0, len(numbers))[places]
+        if not len(places):
             return None
-        numbers, rowids, values = self.log.column_changes(column_id, 0, self.limit)
-        picked = np.searchsorted(numbers, wanted)
-        found = picked < len(numbers)
-        picked = picked[found]
-        picked = picked[numbers[picked] == wanted[found]]
-        return (rowids[picked], values.take(picked)) if len(picked) else None
+        return rowids, log.values.read(0, int(places.max()) + 1).take(places)
 
     def liveness_of(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         if not self.changes_liveness():
             return None
-        numbers = self.log.changes_of(rows, self.limit)
+        rows = np.ascontiguousarray(rows, np.int64)
         _, rowids, ops = self.log.changes(0, self.limit)
-        ops = ops[numbers]
-        numbers = numbers[ops >= DELETE]
+        try:
+            _, numbers = self.log.points.newest(None, rows, self.limit)
+        except Elsewhere:
+            numbers = self.log.searched(rows, self.limit)
+            numbers = numbers[ops[numbers] >= DELETE]
         if not len(numbers):
             return None
-        return rowids[numbers], (ops[ops >= DELETE] == REINSERT).astype(np.uint8)
+        return rowids[numbers], (ops[numbers] == REINSERT).astype(np.uint8)
 
     @staticmethod
     def _is_narrow(rows: int, changes: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from kudu_core._ext.pointchanges import ChangeFile
 from kudu_core._ext.pointcolumn import Elsewhere
 from kudu_core._ext.replay import Updates
 from kudu_core._ext.status import PageError
-from kudu_core.cfile.delta_file import OP_UPDATE, DeltaFile
+from kudu_core.cfile.delta_file import DeltaFile
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.errors import Corruption
 from kudu_core.rowset.deltas import DELETE, UNDO_ALIVE, UNDO_DEAD
@@ -21,6 +21,8 @@ from kudu_core.rowset.meta import DeltaRef
 if TYPE_CHECKING:
     from kudu_core.cfile.page_cache import PageCache
     from kudu_core.fs.api import FileSystem
+
+_GENERAL = object()
 
 
 class DeltaStore:
@@ -171,35 +173,31 @@ class FileDeltas:
         return rowids, (ops != DELETE).astype(np.uint8)
 
     def updates_of(self, column_id: int, rows: np.ndarray) -> tuple[np.ndarray, ColumnBuffers] | None:
-        file = self._open()
-        try:
-            entries, rowids, timestamps, _ = self._entries(file, rows)
-            if not len(entries):
-                return None
-            found = file.points.values(column_id, entries)
-        except (Elsewhere, PageError):
+        found = self._newest(column_id, rows)
+        if found is _GENERAL:
             return self.updates(column_id, int(rows.min()), int(rows.max()) + 1)
         if found is None or not len(found[0]):
             return None
         which, cells = found
-        keep = self._relevant(None if timestamps is None else timestamps[which])
-        values = ColumnBuffers(file.spec(column_id).type.width, len(which), *cells)
-        if keep is not None:
-            which, values = which[keep], values.take(np.flatnonzero(keep))
-        return (rowids[which], values) if len(which) else None
+        width = self._open().spec(column_id).type.width
+        return rows[which].astype(np.uint32), ColumnBuffers(width, len(which), *cells)
 
     def liveness_of(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        try:
-            _, rowids, timestamps, ops = self._entries(self._open(), rows)
-        except (Elsewhere, PageError):
+        found = self._newest(None, rows)
+        if found is _GENERAL:
             return self.liveness(int(rows.min()), int(rows.max()) + 1)
-        keep = ops != OP_UPDATE
-        return self._liveness(rowids[keep], None if timestamps is None else timestamps[keep], ops[keep])
+        assert found is not None
+        which, present = found
+        return (rows[which].astype(np.uint32), present) if len(which) else None
 
-    def _entries(
-        self, file: DeltaFile, rows: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray]:
-        return file.points.entries(np.ascontiguousarray(rows, np.int64), not self._whole)
+    def _newest(self, column_id: int | None, rows: np.ndarray) -> Any:
+        """What the file says last of single rows; ``_GENERAL``: it must be asked otherwise."""
+        file = self._open()
+        snapshot = None if self._whole or not file.has_timestamps else int(self._snapshot)
+        try:
+            return file.points.newest(column_id, np.ascontiguousarray(rows, np.int64), snapshot, self._undo)
+        except (Elsewhere, PageError):
+            return _GENERAL
 
     def _relevant(self, timestamps: np.ndarray | None) -> np.ndarray | None:
         """Which entries the snapshot takes; None: all of them."""

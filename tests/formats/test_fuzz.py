@@ -251,6 +251,8 @@ def read_delta_file(data: bytes) -> None:
                 what()
         with contextlib.suppress(*REFUSALS):
             replay(file.liveness_parts(0, 10), np.zeros(10, np.uint8), 1, 0, 10)
+        with contextlib.suppress(*REFUSALS):
+            file.points.newest(None, np.array([0, 1, 2, 3], np.int64), None, True)
         for id_ in file.column_ids:
             for read in (file.updates, file.updates_with_entries):
                 with contextlib.suppress(*REFUSALS):
@@ -259,7 +261,7 @@ def read_delta_file(data: bytes) -> None:
                 with contextlib.suppress(*REFUSALS):
                     replay(file.parts(id_, 0, 10), np.zeros(80, np.uint8), 8, 0, 10, np.zeros(2, np.uint8))
             with contextlib.suppress(*REFUSALS):
-                file.points.values(id_, np.array([0, 1, 2, 3], np.int64))
+                file.points.newest(id_, np.array([0, 1, 2, 3], np.int64), 2, False)
 
 
 # ---- manifest, TABLE, log ----

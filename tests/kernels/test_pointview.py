@@ -74,8 +74,11 @@ def test_changes_in_memory(seed: int, long: bool) -> None:
         r = random.Random(f"{seed} {round_}")
         changes = random_changes(r, r.choice([1, 5, 40]), r.choice([1, 30, 300]))
         log = change_points()
-        for ts, row, op, values in changes:
+        looked = r.randrange(len(changes))  # here the index of a hot row may be made; it grows later
+        for number, (ts, row, op, values) in enumerate(changes):
             append(log, ts, op, row, values)
+            if number >= looked:
+                log.row(row, ts, SHAPE)
         assert log.liveness == sum(c[2] >= 2 for c in changes)
         for row in range(41):
             assert log.touched(row) == any(c[1] == row for c in changes)
@@ -83,6 +86,52 @@ def test_changes_in_memory(seed: int, long: bool) -> None:
                 lives, values = log.row(row, at, SHAPE)
                 expected = by_position(oracle.row_after(changes, row, at))
                 assert (lives, {} if lives is False else values) == expected, (round_, row, at)
+
+
+def newest_values(
+    log: ChangePoints | DeltaPoints, column: int | None, rows: int, *more: Any
+) -> dict[int, Any]:
+    """What ``newest`` says, by row."""
+    which, what = log.newest(column, np.arange(rows), *more)  # type: ignore[misc]
+    return dict(zip(which.tolist(), what.tolist() if isinstance(what, np.ndarray) else what, strict=False))
+
+
+def test_the_newest_change_of_many_rows_in_memory(seed: int, long: bool) -> None:
+    for round_ in range(200 if long else 20):
+        r = random.Random(f"{seed} {round_}")
+        changes = random_changes(r, r.choice([1, 5, 40]), r.choice([1, 30, 300]))
+        log = change_points()
+        for ts, row, op, values in changes:
+            append(log, ts, op, row, values)
+            if r.random() < 0.05:
+                log.newest(IDS[0], np.array([row]), len(changes))
+        limit = r.randrange(len(changes) + 1)
+        for column in IDS:
+            sets = [n for n, c in enumerate(changes) if column in c[3]]
+            if not sets:
+                continue
+            expected = {changes[n][1]: place for place, n in enumerate(sets) if n < limit}
+            assert newest_values(log, column, 41, limit) == expected, (round_, column)
+        deaths = {c[1]: n for n, c in enumerate(changes[:limit]) if c[2] >= 2}
+        assert newest_values(log, None, 41, limit) == deaths
+
+
+def test_a_hot_row_costs_no_walk() -> None:
+    """10,000 changes of a row are indexed once: afterwards a read looks at what came since."""
+    log = change_points()
+    for ts in range(1, 10_001):
+        append(log, ts, 1, 7, {IDS[0]: ts})
+    assert log.nbytes == 0
+    assert log.row(7, 2**63, SHAPE) == (None, {0: 10_000})
+    size = log.nbytes
+    assert 40_000 <= size <= 41_500
+    for at in (1, 4_999, 10_000):
+        assert log.row(7, at, SHAPE) == (None, {0: at})
+    assert log.nbytes == size
+    append(log, 10_001, 2, 7, {})
+    assert log.row(7, 10_000, SHAPE) == (None, {0: 10_000})
+    assert log.row(7, 10_001, SHAPE)[0] is False
+    assert log.nbytes == size + 4
 
 
 def test_a_change_without_its_column_does_nothing() -> None:
@@ -168,6 +217,25 @@ def test_changes_in_files(undo: bool, seed: int, long: bool) -> None:
                 expected = by_position(meaning(changes, row, at))
                 assert (lives, {} if lives is False else values) == expected, (round_, row, at)
         assert opened == [1]
+        at = r.choice(changes)[0]
+        for snapshot in (None, at):
+            seen = [c for c in changes if snapshot is None or (c[0] > at if undo else c[0] <= at)]
+            lives = {c[1]: int(c[2] == 3) for c in seen if c[2] >= 2}
+            assert newest_values(points, None, 41, snapshot, undo) == lives
+            for i, column in enumerate(IDS):
+                found = points.newest(column, rows, snapshot, undo)
+                if found is None:
+                    assert not any(column in c[3] for c in changes)
+                    continue
+                which, (cells, ends, validity) = found
+                values = {c[1]: c[3][column] for c in seen if column in c[3]}
+                assert which.tolist() == sorted(values)
+                for k, row in enumerate(which.tolist()):
+                    if validity is not None and not validity[k >> 3] >> (k & 7) & 1:
+                        assert values[row] is None
+                        continue
+                    raw = cells[ends[k] : ends[k + 1]] if ends is not None else cells[8 * k : 8 * k + 8]
+                    assert raw.tobytes() == cell(i, values[row])
 
 
 def test_what_the_cache_does_not_keep_is_read_elsewhere() -> None:
