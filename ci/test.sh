@@ -16,7 +16,8 @@ options=()
 rooms=()
 while [ $# -gt 0 ]; do
     case "$1" in
-        --long) options+=(--long --timeout=7200) ;;
+        # No stack dumps of what takes long: taken without the GIL, one may crash the process.
+        --long) options+=(--long --timeout=7200 -o faulthandler_timeout=0) ;;
         --seed)
             [ $# -ge 2 ] || die "--seed needs a number"
             export KUDU_CORE_SEED="$2"
