@@ -9,7 +9,7 @@ import json
 import sys
 from typing import Any
 
-ORDER = ("kudu_core", "DuckDB", "Parquet", "Polars on Parquet", "SQLite", "RocksDB")
+ORDER = ("kudu_core", "DuckDB", "Delta Lake", "Parquet", "Polars on Parquet", "SQLite", "RocksDB")
 
 
 def table(run: dict[str, Any]) -> str:
@@ -23,13 +23,17 @@ def table(run: dict[str, Any]) -> str:
             sizes = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in info["bytes"].items())
             notes.append(f"Size on disk: {sizes}.")
             continue
+        if "growth" in info:
+            sizes = ", ".join(f"{state} {size / 1e6:.1f} MB" for state, size in info["growth"].items())
+            notes.append(f"Disk of {info['engine']}: {sizes}.")
         median = bench["stats"]["median"]
         scan = info["work"].startswith(("scan", "status", "1%", "one host"))
         text = f"{median * 1e3:,.1f} ms" if scan else f"{info['rows'] / median:,.0f} rows/s"
         works.setdefault(info["work"], {})[info["engine"]] = text
-    lines = ["| work | " + " | ".join(ORDER) + " |", "| --- |" + " --- |" * len(ORDER)]
+    order = [engine for engine in ORDER if any(engine in figures for figures in works.values())]
+    lines = ["| work | " + " | ".join(order) + " |", "| --- |" + " --- |" * len(order)]
     for work, figures in works.items():
-        lines.append(f"| {work} | " + " | ".join(figures.get(engine, "") for engine in ORDER) + " |")
+        lines.append(f"| {work} | " + " | ".join(figures.get(engine, "") for engine in order) + " |")
     return "\n".join([*lines, "", *notes])
 
 
