@@ -6,7 +6,6 @@ The updates lie in memory, then in one delta file, then folded into the base (wi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
