@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -26,8 +26,10 @@ from kudu_core.table.state import read_state, tablet_directory
 from kudu_core.tablet import invariants, records
 from kudu_core.tablet.ingest import named_files
 from kudu_core.tablet.manifest import read_manifest
+from kudu_core.tablet.policy import MAJOR, MINOR
 from kudu_core.wal import KIND_INGEST, LogOptions, read_log
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
+from tests.support.changes import check_changes
 from tests.support.history import SCHEMA, History, random_batch
 
 ROOT = "/tables/t"
@@ -310,6 +312,9 @@ def check_survivor(fs: MemoryFileSystem, history: History, rng: random.Random, c
         table = stage.open()
     check_no_litter(fs)
     history.settle(table)
+    legal = [time for time in history.writes if time >= table._engine.oldest_ts]
+    if len(legal) > 1:
+        check_changes(table, history, rng.choice(legal[:-1]), legal[-1])
     # A reader ends before an ingest that is not installed yet (R2); what it saw is never taken back.
     assert seen.model.state() in (before, history.model.state())
     history.check(table, rng)
@@ -418,6 +423,75 @@ def load_steps() -> Steps:
     return [lambda s: s.load(), lambda s: s.write(6), lambda s: s.load(range(10, 90))]
 
 
+def _compact(kind: str, columns: Sequence[str] | None = None) -> Callable[[Stage], None]:
+    """One compaction of every rowset that has something to compact."""
+
+    def step(stage: Stage) -> None:
+        engine = stage.opened._engine
+        assert engine.compactions is not None
+        stage.clock.advance(us=7)
+        ids = None if columns is None else [engine.schema.by_name[name].id for name in columns]
+        for tablet in engine.tablets:
+            for rowset in tablet.view.rowsets:
+                if rowset.meta.redo:
+                    engine.compactions.compact(tablet, rowset.id, kind, ids)
+
+    return step
+
+
+def _collect(stage: Stage) -> None:
+    stage.clock.advance(us=7)
+    stage.opened.gc()
+
+
+def _several_redo_files(stage: Stage) -> None:
+    """Rowsets with REDO files of several flushes, also of deletions, and changes in memory."""
+    _mixed(stage)
+    stage.flush()
+    stage.write(10)
+    stage.flush()
+    stage.write(10)
+    stage.flush()
+    stage.write(6)
+
+
+def _short_history(stage: Stage) -> None:
+    """The same, and nothing keeps what was."""
+    stage.create(history_retention_s=0)
+    for _ in range(4):
+        stage.write(20)
+        stage.flush()
+    stage.write(6)
+
+
+def compaction_steps() -> Steps:
+    """Minor and major ones beside changes in memory, and again over what they left."""
+    return [
+        _compact(MINOR),
+        lambda s: s.write(6),
+        _compact(MAJOR, ["a"]),
+        lambda s: s.flush(),
+        lambda s: s.write(8),
+        lambda s: s.flush(),
+        _compact(MAJOR, ["b", "c"]),
+        _compact(MINOR),
+        lambda s: s.write(4),
+    ]
+
+
+def history_steps() -> Steps:
+    """UNDO files that are dropped, rowsets of dead rows, files that are deleted."""
+    return [
+        lambda s: s.opened.compact(full=True),
+        _collect,
+        lambda s: s.write(8),
+        lambda s: s.flush(),
+        lambda s: s.opened.compact(full=True),
+        _collect,
+        lambda s: s.write(4),
+    ]
+
+
 def log_steps() -> Steps:
     """Several segments, dropped and recycled."""
     return [
@@ -456,6 +530,8 @@ STORIES = {
         Story("ingest", _with_ingest, ingest_steps, SMALL),
         Story("load", _before_load, load_steps, SMALL, spilled=True),
         Story("log", _empty, log_steps, TINY),
+        Story("delta compaction", _several_redo_files, compaction_steps, SMALL),
+        Story("history", _short_history, history_steps, SMALL),
         Story("reopen", _long_log, reopen_steps, TINY, faults_in_open=True),
     )
 }

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 
 import kudu_core as kc
 from tests.support.model import State, TableModel, Timeline, difference, state_of
@@ -156,7 +157,12 @@ class History:
         keys = sorted({key[0] for key in wanted} | {rng.randrange(100) for _ in range(5)})
         many = [row for row in table.get_many(keys).to_pylist() if row.pop("_found")]
         self._same(state_of(self.model, many), wanted, "get_many")
-        writes = self.writes
+        oldest = table._engine.oldest_ts
+        gone = [timestamp for timestamp in self.writes if timestamp < oldest]
+        if gone:
+            with pytest.raises(kc.SnapshotTooOld):
+                table.scan(at=rng.choice(gone)).to_table()
+        writes = self.writes[len(gone) :]
         if writes:
             for timestamp in (writes[-1], *rng.sample(writes, min(past, len(writes)))):
                 found = state_of(self.model, table.scan(at=timestamp).to_pylist())
