@@ -1,0 +1,227 @@
+"""The model keeps every version: whatever was done to the table, each readable time is as it was.
+
+Random batches, ingests and ``where=`` writes, with flushes, delta compactions, history GC, pinned snapshots
+and reopening (after a clean close and after a crash) in between; then all ways to read at many past times,
+and the changes between many pairs of them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+
+import kudu_core as kc
+from kudu_core.common.clock import ManualClock
+from kudu_core.fs.memory import MemoryFileSystem
+from kudu_core.tablet.policy import MAJOR, MINOR
+from tests.support.changes import check_changes, check_pairs
+from tests.support.faults import SMALL, Stage, checking, drop, segments_of
+from tests.support.history import SCHEMA, VALUES, History, random_batch
+
+RETENTION_S = 2
+KEYS = range(90)
+
+
+class Run:
+    def __init__(self, seed: str) -> None:
+        self.rng = random.Random(seed)
+        disk = MemoryFileSystem()
+        disk.mkdir("/tables")
+        disk.sync_all()
+        self.stage = Stage(disk, History(), self.rng.randrange(1 << 30), ManualClock())
+        self.stage.create(
+            buckets=self.rng.choice((1, 2, 3)),
+            history_retention_s=RETENTION_S,
+            durability=self.rng.choice(("sync", "none")),
+            ingest_threshold_rows=60,
+        )
+        self.pinned: list[tuple[kc.Snapshot, int]] = []
+        self.done: dict[str, int] = {}
+        self.operations = 0
+
+    @property
+    def table(self) -> kc.Table:
+        return self.stage.opened
+
+    @property
+    def history(self) -> History:
+        return self.stage.history
+
+    def readable(self) -> list[int]:
+        """The times of writes that can still be read."""
+        return [time for time in self.history.writes if time >= self.table._engine.oldest_ts]
+
+    def step(self) -> None:
+        name, act = self.rng.choices(
+            [
+                ("write", self.write),
+                ("where", self.write_where),
+                ("flush", self.stage.flush),
+                ("flush memrowsets", self.stage.flush_memrowsets),
+                ("minor", lambda: self.compact(MINOR)),
+                ("major", lambda: self.compact(MAJOR)),
+                ("full", lambda: self.table.compact(full=True)),
+                ("gc", self.collect),
+                ("pin", self.pin),
+                ("release", self.release),
+                ("reopen", self.reopen),
+                ("crash", self.crash),
+                ("wait", lambda: self.stage.clock.advance(us=self.rng.randrange(900_000))),
+            ],
+            [60, 6, 10, 3, 8, 10, 1, 4, 3, 3, 2, 2, 6],
+        )[0]
+        act()
+        self.done[name] = self.done.get(name, 0) + 1
+
+    # ---- what is done ----
+
+    def write(self) -> None:
+        rows = self.rng.choice((1, 3, 10, 70))
+        self.stage.clock.advance(us=7)
+        batch = random_batch(self.rng, self.history.model, KEYS, rows, whole=self.rng.random() < 0.4)
+        self.history.write(self.table, batch)
+        self.operations += rows
+
+    def write_where(self) -> None:
+        """Rows that a predicate finds in the newest state are updated or deleted."""
+        lower = self.rng.randrange(-(10**6), 10**6)
+        upper = lower + 300_000
+        where = [("a", ">=", lower), ("a", "<", upper)]
+        found = [key[0] for key, row in self.history.model.state().items() if row[0] is not None]
+        state = self.history.model.state()
+        found = sorted(k for k in found if lower <= state[(k,)][0] < upper)
+        self.stage.clock.advance(us=7)
+        if self.rng.random() < 0.3:
+            self.history.begin([("delete", [{"k": k} for k in found])] if found else [])
+            self.history.acknowledge(self.table.delete(where=where).timestamp)
+        else:
+            rows = [{"k": k, "a": state[(k,)][0] + 1, "b": "where"} for k in found]
+            self.history.begin([("update", rows)] if rows else [])
+            result = self.table.update(where=where, set={"a": pc.field("a") + 1, "b": "where"})
+            self.history.acknowledge(result.timestamp)
+        self.operations += len(found)
+
+    def compact(self, kind: str) -> None:
+        engine = self.table._engine
+        assert engine.compactions is not None
+        tablet = self.rng.choice(engine.tablets)
+        for rowset in tablet.view.rowsets:
+            if self.rng.random() < 0.6:
+                columns = [c.id for c in engine.schema.value_columns if self.rng.random() < 0.6]
+                engine.compactions.compact(tablet, rowset.id, kind, columns)
+
+    def collect(self) -> None:
+        if self.rng.random() < 0.3:
+            self.stage.clock.advance(us=RETENTION_S * 1_000_000)
+        self.table.gc()
+        pins = [at for _, at in self.pinned]
+        assert all(at >= self.table._engine.oldest_ts for at in pins), "a pinned snapshot was collected"
+
+    def pin(self) -> None:
+        times = self.readable()
+        if times and len(self.pinned) < 3:
+            at = self.rng.choice(times)
+            self.pinned.append((self.table.snapshot(at), at))
+
+    def release(self) -> None:
+        if self.pinned:
+            self.pinned.pop(self.rng.randrange(len(self.pinned)))[0].close()
+
+    def reopen(self) -> None:
+        while self.pinned:
+            self.release()
+        self.table.close()
+        self.stage.open()
+
+    def crash(self) -> None:
+        """All records are made durable first: what no fsync covered may be lost.  Manifests need not be."""
+        self.table._engine.log.wait_durable(self.table._engine.log.cut())
+        while self.pinned:
+            self.release()
+        drop(self.table)
+        self.stage.fs = self.stage.fs.crash_clone(self.rng)
+        self.stage.open()
+        self.history.settle(self.table)
+
+    # ---- what is read ----
+
+    def check(self) -> None:
+        rng, table = self.rng, self.table
+        self.history.check(table, rng)
+        for snapshot, at in self.pinned:
+            self.check_at(snapshot, at)
+        for at in rng.sample(self.readable(), min(4, len(self.readable()))):
+            self.check_at(at, at)
+        # Changes end with what is durable.
+        table._engine.log.wait_durable(table._engine.log.cut())
+        times = self.readable()
+        for _ in range(3):
+            if len(times) > 1:
+                since, until = sorted(rng.sample(times, 2))
+                check_changes(table, self.history, since, until)
+        if times == list(self.history.writes):  # nothing is forgotten yet: from the very beginning
+            check_pairs(table, self.history, rng, 1)
+
+    def check_at(self, at: int | kc.Snapshot, time: int) -> None:
+        """All ways to read at one time."""
+        rng, table = self.rng, self.table
+        state = self.history.past.at(time)
+        rows = {key[0]: dict(zip(VALUES, row, strict=True)) | {"k": key[0]} for key, row in state.items()}
+        names = rng.sample(["k", *VALUES], rng.randint(1, 4))
+        if "k" not in names:
+            names.append("k")
+        wheres: list[tuple[Any, Callable[[dict[str, Any]], bool]]] = [(None, lambda row: True)]
+        bound = rng.randrange(-(10**6), 10**6)
+        wheres.append(([("a", "<", bound)], lambda row: row["a"] is not None and row["a"] < bound))
+        wheres.append(([("k", ">=", 20), ("k", "<", 50)], lambda row: 20 <= row["k"] < 50))
+        wheres.append((pc.field("b").is_null(), lambda row: row["b"] is None))
+        where, matches = rng.choice(wheres)
+        wanted = {k: {n: row[n] for n in names} for k, row in rows.items() if matches(row)}
+        for order in ("any", "key"):
+            scan = table.scan(names, where, at=at, order=order)
+            found = scan.to_table().to_pylist()
+            assert {row["k"]: row for row in found} == wanted and len(found) == len(wanted)
+            if order == "key":
+                assert [row["k"] for row in found] == sorted(wanted)
+            assert scan.count() == len(wanted)
+        assert table.count(at=at) == len(rows)
+        keys = rng.sample(list(KEYS), 12)
+        many = table.get_many(keys, names, at).to_pylist()
+        for key, row in zip(keys, many, strict=True):
+            assert row.pop("_found") == (key in rows)
+            if key in rows:
+                assert row == {n: rows[key][n] for n in names}
+        for key in keys[:4]:
+            assert table.get(key, names, at) == ({n: rows[key][n] for n in names} if key in rows else None)
+
+
+@pytest.mark.timeout(7200)
+def test_every_readable_time_is_as_it_was(seed: int, long: bool) -> None:
+    wanted = 10_000 if long else 240
+    operations, number = 0, 0
+    done: dict[str, int] = {}
+    while sum(done.values()) < wanted:
+        number += 1
+        try:
+            with checking(True), segments_of(SMALL):
+                run = Run(f"{seed} {number}")
+                for step in range(60):
+                    run.step()
+                    if step % 15 == 14:
+                        run.check()
+                run.reopen()
+                run.check()
+                run.table.close()
+        except Exception as error:
+            error.add_note(f"run {number} of --seed={seed}")
+            raise
+        operations += run.operations
+        for name, count in run.done.items():
+            done[name] = done.get(name, 0) + count
+    print(f"{sum(done.values())} steps, {operations} changes of rows, {done}")
+    assert SCHEMA.names == ["k", *VALUES]
+    assert all(done.get(name) for name in ("write", "where", "flush", "minor", "major", "gc", "crash"))
