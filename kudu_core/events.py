@@ -104,6 +104,24 @@ class TableOpened(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TableAltered(Event):
+    """Columns or ranges were changed by the record of ``timestamp`` (hybrid time)."""
+
+    timestamp: int
+    schema_version: int
+    tablets: int
+    """Of the table now, without those of dropped ranges."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TabletsPurged(Event):
+    """Tablets of dropped ranges whose history nobody may read any more are gone."""
+
+    horizon: int
+    tablets: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WritersThrottled(Event):
     """Writers wait until memory is flushed."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -25,13 +26,15 @@ def altered(
     """
     drop = (drop,) if isinstance(drop, str) else tuple(drop)
     for name in drop:
+        if not isinstance(name, str):
+            raise InvalidArgument(f"drop is a list of names of columns, not {name!r}")
         column = schema.column(name)
         if column.id in schema.key_ids:
             raise InvalidArgument(f"column {name!r} is in the primary key and cannot be dropped")
     columns = [c for c in schema.columns if c.name not in drop]
-    columns = _renamed(columns, dict(rename or {}))
+    columns = _renamed(schema, columns, rename or {})
     next_id = schema.next_id
-    for declared in add:
+    for declared in _declared(add):
         column = store(_column(declared), next_id, is_key=False)
         if any(c.name == column.name for c in columns):
             raise InvalidArgument(f"column {column.name!r} exists already")
@@ -44,14 +47,27 @@ def altered(
     return Schema(schema.version + 1, tuple(columns), schema.key_ids, next_id)
 
 
-def _renamed(columns: list[StoredColumn], names: dict[str, str]) -> list[StoredColumn]:
+def _declared(add: Sequence[Column | pa.Field]) -> Sequence[Any]:
+    """Columns to add: a list of them, an Arrow schema, or one alone."""
+    if isinstance(add, Column | pa.Field):
+        return (add,)
+    if isinstance(add, str | bytes | Mapping) or not isinstance(add, Iterable):
+        raise InvalidArgument(f"add is a list of Columns or pa.Fields, not {add!r}")
+    return list(add)
+
+
+def _renamed(schema: Schema, columns: list[StoredColumn], rename: Mapping[str, str]) -> list[StoredColumn]:
     """All renames happen at once, so that two columns may swap their names."""
-    have = {column.name for column in columns}
-    for old, new in names.items():
+    if not isinstance(rename, Mapping):
+        raise InvalidArgument(f"rename maps names of columns to new ones, not {rename!r}")
+    have = {column.name: column for column in columns}
+    for old, new in rename.items():
         if old not in have:
             raise InvalidArgument(f"no column {old!r} to rename; there are {', '.join(sorted(have))}")
+        if have[old].id in schema.key_ids:
+            raise InvalidArgument(f"column {old!r} is in the primary key and cannot be renamed")
         check_name(new)
-    result = [replace(column, name=names.get(column.name, column.name)) for column in columns]
+    result = [replace(column, name=rename.get(column.name, column.name)) for column in columns]
     seen: set[str] = set()
     for column in result:
         if column.name in seen:

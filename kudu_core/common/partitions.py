@@ -10,6 +10,7 @@ Spark is the bucket here.
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -178,14 +179,43 @@ class PartitionSchema:
 
     def without_range(self, schema: Schema, bounds: tuple[Any, Any]) -> PartitionSchema:
         """With a range, given by its exact bounds, dropped; its ordinals are not used again."""
-        gone = self._range_of(bounds)
-        kept = tuple(replace(r, dropped=True) if r == gone else r for r in self.ranges)
-        if kept == self.ranges:
-            there = ", ".join(self._show(r) for r in self.ranges if not r.dropped)
-            raise InvalidArgument(f"no range {self._show(gone)}; there are {there}")
-        if all(r.dropped for r in kept):
+        return self.altered(schema, drop=(bounds,))
+
+    def altered(
+        self,
+        schema: Schema,
+        *,
+        drop: Iterable[tuple[Any, Any]] = (),
+        add: Iterable[tuple[Any, Any]] = (),
+    ) -> PartitionSchema:
+        """With ranges dropped, then others added: a range in both lists becomes a new, empty one."""
+        ranges = list(self.ranges)
+        for bounds in drop:
+            gone = self._range_of(bounds)
+            if gone not in ranges:
+                there = ", ".join(self._show(r) for r in ranges if not r.dropped)
+                raise InvalidArgument(f"no range {self._show(gone)}; there are {there}")
+            ranges[ranges.index(gone)] = replace(gone, dropped=True)
+        result = PartitionSchema(schema, self.hashes, self.range_ids, tuple(ranges))
+        for bounds in add:
+            result = result.with_range(schema, bounds)
+        if all(r.dropped for r in result.ranges):
             raise InvalidArgument("a table keeps at least one range")
-        return PartitionSchema(schema, self.hashes, self.range_ids, kept)
+        return result
+
+    def with_live(self, live: Sequence[bool]) -> PartitionSchema:
+        """The same ranges, of which these are there: as they were at another time."""
+        ranges = tuple(replace(r, dropped=not there) for r, there in zip(self.ranges, live, strict=True))
+        other = copy.copy(self)
+        other.ranges = ranges
+        for derived in ("partitions", "router", "_cuts"):
+            other.__dict__.pop(derived, None)
+        return other
+
+    def is_cut_as(self, other: PartitionSchema) -> bool:
+        """Whether both route every row alike, whatever ranges they have had before."""
+        mine, theirs = ({r for r in p.ranges if not r.dropped} for p in (self, other))
+        return (self.hashes, self.range_ids, mine) == (other.hashes, other.range_ids, theirs)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -235,6 +265,11 @@ class PartitionSchema:
         buckets = list(itertools.product(*(range(h.buckets) for h in self.hashes)))
         cells = itertools.product(ranges, buckets)
         return tuple(Partition(ordinal, b, r) for ordinal, (r, b) in enumerate(cells))
+
+    @property
+    def first_ordinals(self) -> range:
+        """Of each range, in their order."""
+        return range(0, len(self.ranges) * self._buckets, self._buckets)
 
     @property
     def _buckets(self) -> int:

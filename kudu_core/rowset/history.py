@@ -11,7 +11,7 @@ Source: Kudu's diff scan (tablet/delta_applier, delta_iterator_merger), per even
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,7 +21,7 @@ from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema, StoredColumn
 from kudu_core.rowset.changelog import ChangeLog
-from kudu_core.rowset.deltas import DELETE, UNDO_ALIVE, UNDO_DEAD
+from kudu_core.rowset.deltas import DELETE, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE, UPDATE
 from kudu_core.rowset.deltastore import DeltaStore
 from kudu_core.rowset.diskrowset import DiskRowsAt, DiskRowSet
 from kudu_core.rowset.memrowset import MemRowsAt, MemRowSet
@@ -31,6 +31,8 @@ INSERTED = 0
 UPDATED = 1
 DELETED = 2
 """What an event did to its row."""
+
+assert UPDATE == UNDO_UPDATE
 
 _DENSE_SHARE = 8
 """Whole ranges of rows are read instead of single cells when at least one row in so many is wanted."""
@@ -76,6 +78,11 @@ class _Changes(Protocol):
 
     undo: bool
 
+    @property
+    def column_ids(self) -> Collection[int]:
+        """The columns that some entry of the store sets."""
+        ...
+
     def entries(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(rows, timestamps, ops of the store's kind)."""
         ...
@@ -91,6 +98,10 @@ class _MemoryChanges:
     def __init__(self, log: ChangeLog, since: int, until: int) -> None:
         self._log = log
         self._lower, self._upper = log.limit(since), log.limit(until)
+
+    @property
+    def column_ids(self) -> Collection[int]:
+        return self._log.column_ids
 
     def entries(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         timestamps, rowids, ops = self._log.changes(self._lower, self._upper)
@@ -118,6 +129,10 @@ class _FileChanges:
             rowids, timestamps, ops = rowids[self._picked], timestamps[self._picked], ops[self._picked]
         self._entries = rowids, timestamps, ops
 
+    @property
+    def column_ids(self) -> Collection[int]:
+        return self._store.ref.updates.keys()
+
     def entries(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return self._entries
 
@@ -132,6 +147,30 @@ class _FileChanges:
             known = np.flatnonzero(self._picked[place] == at) if len(self._picked) else place[:0]
             at, values = place[known], values.take(known)
         return at, values
+
+
+class _OfSchema:
+    """The changes of a store but for updates of nothing that the schema has: of dropped columns."""
+
+    def __init__(self, changes: _Changes, schema: Schema) -> None:
+        self.undo = changes.undo
+        self._changes = changes
+        self.column_ids = [i for i in changes.column_ids if i in schema.by_id]
+        rowids, timestamps, ops = changes.entries()
+        kept = ops != UPDATE
+        for column_id in self.column_ids:
+            found = changes.values(column_id)
+            if found is not None:
+                kept[found[0]] = True
+        self._entries = rowids[kept], timestamps[kept], ops[kept]
+        self._place = np.cumsum(kept) - 1
+
+    def entries(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return self._entries
+
+    def values(self, column_id: int) -> tuple[np.ndarray, ColumnBuffers] | None:
+        found = self._changes.values(column_id)
+        return None if found is None else (self._place[found[0]], found[1])
 
 
 def concerned(store: MemRowSet | DiskRowSet, since: int, until: int) -> bool:
@@ -197,6 +236,10 @@ class RowSetHistory:
                 elif _overlaps(part.ref.min_ts, part.ref.max_ts, since, until):
                     self._changes.append(_FileChanges(part, since, until, undo=False))
         self._store = store
+        self._changes = [
+            part if all(i in schema.by_id for i in part.column_ids) else _OfSchema(part, schema)
+            for part in self._changes
+        ]
 
     # ---- events ----
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from kudu_core.common.schema import Schema
 from kudu_core.common.types import KIND_BOOL
 from kudu_core.table import ingest, sorted_runs
-from kudu_core.table.decision import Call
+from kudu_core.table.decision import Call, fitted
 from kudu_core.table.result import WriteResult
 from kudu_core.table.sorted_runs import Piece, pieces, sort_run
 from kudu_core.table.spilled_runs import OpenRuns, SpilledRun, spill_run
@@ -83,6 +83,7 @@ def _drained(calls: list[Call]) -> Iterator[Call]:
 
 def _write_spilled(engine: Engine, parts: Iterator[Call], on_error: str, txn: Txn | None) -> WriteResult:
     schema, partitions, fs = engine.schema, engine.partitions, engine.fs
+    parts = (part for given in parts for part in fitted(schema, [given]))
     run_bytes = engine.options.memory_limit_bytes // (RUN_SHARE * engine.pool.threads)
     with ExitStack() as stack:
         if txn is not None:
@@ -102,5 +103,5 @@ def _write_spilled(engine: Engine, parts: Iterator[Call], on_error: str, txn: Tx
 
         cut = pieces(parts, SPILLED_ROWS, min(run_bytes, ingest.MAX_BYTES))
         runs = list(engine.pool.map(spill, enumerate(cut), window=engine.pool.threads))
-        rows = ingest.Sorted(schema, list(runs), np.zeros(1, np.int64))
+        rows = ingest.Sorted(schema, partitions, list(runs), np.zeros(1, np.int64))
         return ingest.ingest_sorted(engine, rows, on_error=on_error, txn=txn, staging=staging)

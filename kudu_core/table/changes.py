@@ -14,18 +14,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from kudu_core._ext import keys as keys_kernel
 from kudu_core.cfile.container import FileMissing
-from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.predicates import Filter
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema, StoredColumn, arrow_schema
 from kudu_core.errors import ChangesLost, InvalidArgument
 from kudu_core.rowset.diskrowset import DiskRowSet
-from kudu_core.rowset.history import DELETED, INSERTED, UPDATED, Events, RowSetHistory, concerned
+from kudu_core.rowset.history import DELETED, INSERTED, Events, RowSetHistory, concerned
 from kudu_core.rowset.memrowset import MemRowSet
 from kudu_core.table.arrow_out import ArrowResult
-from kudu_core.table.scan import REFRESH_TRIES
+from kudu_core.table.net_changes import Part, Slice, dropped_rows, net_changes
+from kudu_core.table.scan import REFRESH_TRIES, check_columns
 from kudu_core.table.snapshots import resolve
 from kudu_core.tablet.tablet import Tablet
 
@@ -61,39 +60,6 @@ class ChangesPlan:
         return (*self.columns, *(c for c in more if c.id not in have))
 
 
-@dataclass(slots=True)
-class _Slice:
-    """Changes of one store, or of several put together, not yet in order."""
-
-    timestamps: np.ndarray
-    ops: np.ndarray
-    after: dict[int, ColumnBuffers]
-    before: dict[int, ColumnBuffers]
-    """Empty where nobody asked."""
-
-    def __len__(self) -> int:
-        return len(self.ops)
-
-    def take(self, rows: np.ndarray) -> _Slice:
-        return _Slice(
-            self.timestamps[rows],
-            self.ops[rows],
-            {i: c.take(rows) for i, c in self.after.items()},
-            {i: c.take(rows) for i, c in self.before.items()},
-        )
-
-    @staticmethod
-    def concat(parts: Sequence[_Slice]) -> _Slice:
-        if len(parts) == 1:
-            return parts[0]
-        return _Slice(
-            np.concatenate([p.timestamps for p in parts]),
-            np.concatenate([p.ops for p in parts]),
-            {i: ColumnBuffers.concat([p.after[i] for p in parts]) for i in parts[0].after},
-            {i: ColumnBuffers.concat([p.before[i] for p in parts]) for i in parts[0].before},
-        )
-
-
 class Changes(ArrowResult):
     """The changes of a table in ``(since, until]``.  Lazy, and the same at every iteration.
 
@@ -110,9 +76,10 @@ class Changes(ArrowResult):
         self.until = until
         """Changes at this timestamp are in; pass it as the next ``since``."""
         self._owner = owner
-        pins = engine().pins
+        pins, versions = engine().pins, engine().schema_pins
         pins.pin(since)
         self._release = weakref.finalize(self, pins.unpin, since)
+        weakref.finalize(self, versions.unpin, versions.pin(plan.schema))
 
     @property
     def schema(self) -> pa.Schema:
@@ -134,58 +101,56 @@ class Changes(ArrowResult):
 
     # ---- in order of time ----
 
-    def _in_time(self) -> Iterator[_Slice]:
-        stores = [store for _, store in self._stores()]
-        whole = [self._history(store, self.since, self.until) for store in stores]
+    def _in_time(self) -> Iterator[Slice]:
+        stores = self._stores()
+        drops = {ts for tablet, _ in stores if (ts := self._dropped_ts(tablet)) is not None}
+        since = self.since
+        for drop in sorted(drops):
+            yield from self._of_window(stores, since, drop - 1)
+            for tablet, store in stores:
+                if tablet.dropped_ts == drop:
+                    yield from dropped_rows(store, drop, self._plan.needed, SLICE_EVENTS // 4)
+            since = drop
+        yield from self._of_window(stores, since, self.until)
+
+    def _of_window(
+        self, found: Sequence[tuple[Tablet, MemRowSet | DiskRowSet]], since: int, until: int
+    ) -> Iterator[Slice]:
+        """The changes of a window in which no range was dropped."""
+        stores = [
+            store
+            for tablet, store in found
+            if (tablet.dropped_ts is None or tablet.dropped_ts > since) and concerned(store, since, until)
+        ]
+        whole = [self._history(store, since, until) for store in stores]
         stamps = [stamp for history in whole for stamp in history.timestamps()]
         if sum(len(times) * weight for times, weight in stamps) <= SLICE_EVENTS:
             yield from self._pieces(whole)
             return
         del whole
-        for since, until in self._windows(stamps):
-            mine = [s for s in stores if concerned(s, since, until)]
-            yield from self._pieces([self._history(store, since, until) for store in mine])
+        for first, last in _windows(stamps, since, until):
+            mine = [s for s in stores if concerned(s, first, last)]
+            yield from self._pieces([self._history(store, first, last) for store in mine])
 
     def _history(self, store: MemRowSet | DiskRowSet, since: int, until: int) -> RowSetHistory:
         return RowSetHistory(self._plan.schema, store, since, until)
 
-    def _pieces(self, histories: list[RowSetHistory]) -> Iterator[_Slice]:
+    def _pieces(self, histories: list[RowSetHistory]) -> Iterator[Slice]:
         """The changes of one slice of time."""
         parts = [(history, events) for history in histories if len(events := history.events())]
         if sum(len(events) for _, events in parts) <= 2 * SLICE_EVENTS:
             if parts:
-                yield _by_time(_Slice.concat([self._images(*part) for part in parts]))
+                yield _by_time(Slice.concat([self._images(*part) for part in parts]))
             return
         # One timestamp with very many changes: their order is nobody's.
         for history, events in parts:
             for lower, upper in events.cuts(SLICE_EVENTS // 4):
                 yield self._images(history, events.part(lower, upper))
 
-    def _windows(self, stamps: list[tuple[np.ndarray, int]]) -> Iterator[tuple[int, int]]:
-        """The window cut so that each piece has about ``SLICE_EVENTS`` changes, or one timestamp."""
-        times = [stamp for stamp, _ in stamps]
-        weights = [np.full(len(stamp), weight, np.int64) for stamp, weight in stamps]
-        distinct, back = np.unique(np.concatenate(times), return_inverse=True)
-        counts = np.bincount(back.reshape(-1), np.concatenate(weights)).astype(np.int64)
-        since, events = self.since, 0
-        for at, (stamp, count) in enumerate(zip(distinct.tolist(), counts.tolist(), strict=True)):
-            if events and events + count > SLICE_EVENTS:
-                yield since, int(distinct[at - 1])
-                since, events = int(distinct[at - 1]), 0
-            if count > SLICE_EVENTS:
-                if stamp - 1 > since:
-                    yield since, stamp - 1
-                yield stamp - 1, stamp
-                since = stamp
-            else:
-                events += count
-        if since < self.until:
-            yield since, self.until
-
-    def _images(self, history: RowSetHistory, events: Events) -> _Slice:
+    def _images(self, history: RowSetHistory, events: Events) -> Slice:
         needed = self._plan.needed
         before = needed if self._plan.both or self._plan.filter is not None else ()
-        return _Slice(
+        return Slice(
             events.timestamps,
             events.ops,
             {c.id: history.after(events, c) for c in needed},
@@ -194,90 +159,22 @@ class Changes(ArrowResult):
 
     # ---- net ----
 
-    def _net(self) -> Iterator[_Slice]:
+    def _net(self) -> Iterator[Slice]:
         """One change per key, tablet by tablet, in order of the keys."""
-        by_tablet: dict[int, list[MemRowSet | DiskRowSet]] = {}
+        by_tablet: dict[Any, list[Part]] = {}
         for tablet, store in self._stores():
-            by_tablet.setdefault(tablet.id, []).append(store)
-        for stores in by_tablet.values():
-            piece = self._net_of_tablet(stores)
+            part = Part(store, self._dropped_ts(tablet))
+            # A key of a range that was dropped may be in a new tablet, of the same buckets.
+            moved = part.dropped_ts is not None or tablet.created_ts > self.since
+            by_tablet.setdefault(tablet.partition.buckets if moved else tablet.id, []).append(part)
+        for parts in by_tablet.values():
+            piece = net_changes(self._plan.schema, parts, self.since, self.until)
             if len(piece):
                 yield piece
 
-    def _net_of_tablet(self, stores: list[MemRowSet | DiskRowSet]) -> _Slice:
-        columns = self._plan.schema.columns
-        keys: list[EncodedKeys] = []
-        last: list[np.ndarray] = []
-        was: list[np.ndarray] = []
-        is_: list[np.ndarray] = []
-        old: list[dict[int, ColumnBuffers]] = []
-        new: list[dict[int, ColumnBuffers]] = []
-        for store in stores:
-            history = self._history(store, self.since, self.until)
-            events = history.events()
-            if not len(events):
-                continue
-            ends = np.flatnonzero(np.append(events.rows[1:] != events.rows[:-1], True))
-            rows = events.rows[ends]
-            before, after = history.states(rows)
-            keys.append(history.keys(rows))
-            last.append(events.timestamps[ends])
-            was.append(before)
-            is_.append(after)
-            old.append({c.id: history.at_start(c, rows[before]) for c in columns})
-            new.append({c.id: history.at_end(c, rows[after]) for c in columns})
-        return self._joined(keys, last, was, is_, old, new)
-
-    def _joined(
-        self,
-        keys: list[EncodedKeys],
-        last: list[np.ndarray],
-        was: list[np.ndarray],
-        is_: list[np.ndarray],
-        old: list[dict[int, ColumnBuffers]],
-        new: list[dict[int, ColumnBuffers]],
-    ) -> _Slice:
-        """Rows of several stores by key: at each end of the window at most one of them is present."""
-        columns = self._plan.schema.columns
-        if not keys:
-            none = {c.id: ColumnBuffers.nulls(c.type, 0) for c in columns}
-            return _Slice(np.empty(0, np.uint64), np.empty(0, np.uint8), none, dict(none))
-        all_keys = EncodedKeys.concat(keys)
-        order = keys_kernel.sort(all_keys.data, all_keys.offsets)
-        ordered = all_keys.take(order)
-        gid, first = keys_kernel.group(ordered.data, ordered.offsets, ordered.hashes())
-        groups = len(first)
-        stamps = np.zeros(groups, np.uint64)
-        np.maximum.at(stamps, gid, np.concatenate(last)[order])
-        old_row = _row_of(gid, order, np.concatenate(was), groups)
-        new_row = _row_of(gid, order, np.concatenate(is_), groups)
-        changed = (old_row >= 0) != (new_row >= 0)
-        both = np.flatnonzero((old_row >= 0) & (new_row >= 0))
-        old_all = {c.id: ColumnBuffers.concat([o[c.id] for o in old]) for c in columns}
-        new_all = {c.id: ColumnBuffers.concat([n[c.id] for n in new]) for c in columns}
-        differs = np.zeros(len(both), bool)
-        for column in columns:
-            differs |= ~_same(
-                old_all[column.id].take(old_row[both]), new_all[column.id].take(new_row[both]), column
-            )
-        changed[both] = differs
-        kept = np.flatnonzero(changed)
-        ops = np.full(len(kept), UPDATED, np.uint8)
-        ops[old_row[kept] < 0] = INSERTED
-        ops[new_row[kept] < 0] = DELETED
-        # Of a deletion the image after has the key, and of an insert the image before means nothing.
-        after, before = {}, {}
-        for column in columns:
-            pool = ColumnBuffers.concat([old_all[column.id], new_all[column.id]])
-            shift = old_all[column.id].length
-            o, n = old_row[kept], np.where(new_row[kept] >= 0, new_row[kept] + shift, -1)
-            after[column.id] = pool.take(np.where(n >= 0, n, o))
-            before[column.id] = pool.take(np.where(o >= 0, o, n))
-        return _Slice(stamps[kept], ops, after, before)
-
     # ---- out ----
 
-    def _filtered(self, piece: _Slice) -> _Slice:
+    def _filtered(self, piece: Slice) -> Slice:
         """The changes whose row passes the predicate: the row after, or of a deletion the row before."""
         where = self._plan.filter
         if where is None or not len(piece):
@@ -292,7 +189,7 @@ class Changes(ArrowResult):
             masks.append(np.asarray(where.mask(batch)))
         return piece.take(np.flatnonzero(np.where(deleted, masks[1], masks[0])))
 
-    def _batch(self, piece: _Slice, lower: int, upper: int, schema: pa.Schema) -> pa.RecordBatch:
+    def _batch(self, piece: Slice, lower: int, upper: int, schema: pa.Schema) -> pa.RecordBatch:
         ops = piece.ops[lower:upper]
         names = pa.DictionaryArray.from_arrays(pa.array(ops, pa.uint8()), pa.array(OP_NAMES))
         arrays: list[pa.Array] = [
@@ -318,11 +215,16 @@ class Changes(ArrowResult):
 
     # ---- reading ----
 
+    @property
+    def _needed(self) -> tuple[StoredColumn, ...]:
+        return self._plan.schema.columns if self._plan.net else self._plan.needed
+
     def _stores(self) -> list[tuple[Tablet, MemRowSet | DiskRowSet]]:
         """The stores that say something of the window, every file of them open (PROTOCOL R4)."""
         for attempt in range(REFRESH_TRIES):
             engine = self._engine()
             engine.check_open()
+            check_columns(engine, self._plan.schema, self._needed)
             try:
                 return self._capture(engine)
             except FileMissing:
@@ -335,14 +237,26 @@ class Changes(ArrowResult):
     def _capture(self, engine: Engine) -> list[tuple[Tablet, MemRowSet | DiskRowSet]]:
         found: list[tuple[Tablet, MemRowSet | DiskRowSet]] = []
         for tablet in engine.tablets:
+            if tablet.dropped_ts is not None and tablet.dropped_ts <= self.since:
+                continue
+            ends = self._dropped_ts(tablet) is not None
             for store in tablet.view.stores:
-                if concerned(store, self.since, self.until):
+                if (ends and _has_rows(store)) or concerned(store, self.since, self.until):
                     if isinstance(store, DiskRowSet):
                         store.open_all(self.since)
                         store.open_all(self.until)
                         store = store.held()
                     found.append((tablet, store))
         return found
+
+    def _dropped_ts(self, tablet: Tablet) -> int | None:
+        """When the tablet's range was dropped, if that is in the window."""
+        ts = tablet.dropped_ts
+        return ts if ts is not None and self.since < ts <= self.until else None
+
+
+def _has_rows(store: MemRowSet | DiskRowSet) -> bool:
+    return bool(len(store)) if isinstance(store, MemRowSet) else store.meta.rows > 0
 
 
 def window(engine: Engine, since: Any, until: Any) -> tuple[int, int]:
@@ -376,36 +290,35 @@ def check_window(engine: Engine, since: int) -> None:
         )
 
 
-def _by_time(piece: _Slice) -> _Slice:
+def _windows(
+    stamps: list[tuple[np.ndarray, int]], since: int, until: int
+) -> Iterator[tuple[int, int]]:
+    """The window cut so that each piece has about ``SLICE_EVENTS`` changes, or one timestamp."""
+    times = [stamp for stamp, _ in stamps]
+    weights = [np.full(len(stamp), weight, np.int64) for stamp, weight in stamps]
+    distinct, back = np.unique(np.concatenate(times), return_inverse=True)
+    counts = np.bincount(back.reshape(-1), np.concatenate(weights)).astype(np.int64)
+    events = 0
+    for at, (stamp, count) in enumerate(zip(distinct.tolist(), counts.tolist(), strict=True)):
+        if events and events + count > SLICE_EVENTS:
+            yield since, int(distinct[at - 1])
+            since, events = int(distinct[at - 1]), 0
+        if count > SLICE_EVENTS:
+            if stamp - 1 > since:
+                yield since, stamp - 1
+            yield stamp - 1, stamp
+            since = stamp
+        else:
+            events += count
+    if since < until:
+        yield since, until
+
+
+def _by_time(piece: Slice) -> Slice:
     stamps = piece.timestamps
     if len(stamps) < 2 or bool((stamps[1:] >= stamps[:-1]).all()):
         return piece
     return piece.take(np.argsort(stamps, kind="stable"))
-
-
-def _row_of(gid: np.ndarray, order: np.ndarray, present: np.ndarray, groups: int) -> np.ndarray:
-    """By group: the position among the present rows of the one that is present, -1 where none is."""
-    position = np.cumsum(present) - 1
-    out = np.full(groups, -1, np.int64)
-    mine = present[order]
-    out[gid[mine]] = position[order[mine]]
-    return out
-
-
-def _same(old: ColumnBuffers, new: ColumnBuffers, column: StoredColumn) -> np.ndarray:
-    """Whether cells are equal, NULL to NULL and bit by bit, (n,) bool."""
-    left, right = old.valid_mask(), new.valid_mask()
-    if old.width:
-        a = old.values[: old.length * old.width].reshape(old.length, old.width)
-        b = new.values[: new.length * new.width].reshape(new.length, new.width)
-        equal = (a == b).all(axis=1)
-    else:
-        import pyarrow.compute as pc
-
-        filled = pc.equal(old.to_arrow(column.type), new.to_arrow(column.type)).fill_null(False)
-        equal = filled.to_numpy(zero_copy_only=False)
-    same: np.ndarray = (left == right) & (equal | ~left)
-    return same
 
 
 def _with_nulls(values: ColumnBuffers, gone: np.ndarray) -> ColumnBuffers:

@@ -8,7 +8,7 @@ keys live where, and ``net_changes`` gathers what is left as columns.  Nothing h
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -67,6 +67,18 @@ class Call:
         return self.block.rows
 
 
+def fitted(schema: Schema, calls: Sequence[Call]) -> Sequence[Call]:
+    """Calls that were put into the form of an older schema, without the columns that were dropped since.
+
+    As if they had come before the drop: what they say of other columns stands.
+    """
+    known = schema.by_id.keys()
+    if all(call.block.columns.keys() <= known for call in calls):
+        return calls
+    columns = [[i for i in call.block.columns if i in known] for call in calls]
+    return [replace(call, block=call.block.select(ids)) for call, ids in zip(calls, columns, strict=True)]
+
+
 def joined(parts: Sequence[Call]) -> list[Call]:
     """Each call as one: rows are numbered through, one set of columns is given."""
     calls: list[list[Call]] = []
@@ -105,6 +117,7 @@ class Prepared:
         """``pool``: for what can be done beside the calling thread.  ``distinct``: the keys of the rows,
         where the caller knows that none repeats."""
         self.schema = schema
+        self.partitions = partitions
         calls = calls or (_nothing(schema),)
         self.calls = calls
         self.rows = sum(call.rows for call in calls)

@@ -7,7 +7,7 @@ for a reader, until ``refresh()`` puts a newer one in its place.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +16,11 @@ from kudu_core.common.clock import Clock, hybrid
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.pool import Pool
 from kudu_core.common.schema import Schema
-from kudu_core.errors import Closed, Fenced, ReadOnly
+from kudu_core.errors import Closed, Fenced, ReadOnly, SnapshotTooOld
 from kudu_core.events import Event, EventListener, WritersThrottled, tell
 from kudu_core.options import Options
 from kudu_core.table import debug
-from kudu_core.table.pins import Pins
+from kudu_core.table.pins import Pins, SchemaPins
 from kudu_core.table.state import TableState, Token, replace
 from kudu_core.table.write import too_much
 from kudu_core.tablet.compactions import Compactions
@@ -67,7 +67,8 @@ class Engine:
         share the GIL and the mutexes with another writer's: handing these over costs more than the work.
         Waiting for the fsync comes after, so that writers share it."""
         self.tablets: list[Tablet] = []
-        """Live tablets in the order of their ids, the order in which mutexes are taken."""
+        """In the order of their ids, the order in which mutexes are taken; dropped ones until they are
+        purged.  Another list for each change."""
         self.pins = Pins(0)
         self.lease: Lease | None = None
         self.maintenance: Maintenance | None = None
@@ -79,6 +80,13 @@ class Engine:
         """A reader's W_r."""
         self.read_oldest_ts = 0
         self._by_ordinal: dict[int, Tablet] = {}
+        self.altering = threading.Lock()
+        """One change of columns, ranges or the list of tablets at a time; taken before every other lock."""
+        self.schema_pins = SchemaPins()
+        self.tablet_context: TabletContext
+        self._ranges_since = 0
+        """Timestamp of the last change of the ranges that snapshots may look behind."""
+        self._partitions_at: dict[int, PartitionSchema] = {}
         self._table_mutex = threading.Lock()
         """Guards the replacement of TABLE and ``_table_identity``."""
         self._table_identity: Any = None
@@ -95,7 +103,7 @@ class Engine:
 
     def context(self, log: Log | None) -> TabletContext:
         self._log = log
-        return TabletContext(
+        self.tablet_context = TabletContext(
             fs=self.fs,
             options=self.options,
             clock=self.clock,
@@ -104,17 +112,44 @@ class Engine:
             epoch=self.state.epoch,
             log=log,
             schema=lambda: self.schema,
+            stored=lambda: self.schema_pins.stored(self.schema),
             pool=self.pool,
             check=debug.install_check(),
             fence=self.fence,
         )
+        return self.tablet_context
+
+    def adopt(self, state: TableState) -> None:
+        """What the log says beyond TABLE, before there are tablets."""
+        self.state, self.schema, self.partitions = state, state.schema, state.partitions
 
     def set_tablets(self, tablets: Sequence[Tablet]) -> None:
         self.tablets = sorted(tablets, key=lambda t: t.id)
         self._by_ordinal = {t.partition.ordinal: t for t in tablets}
+        self._ranges_since = max((t.dropped_ts or t.created_ts for t in tablets), default=0)
+        self._partitions_at = {}
 
     def tablet_of(self, ordinal: int) -> Tablet:
-        return self._by_ordinal[ordinal]
+        """``SnapshotTooOld``: it was dropped, and purged while the caller looked for it."""
+        found = self._by_ordinal.get(ordinal)
+        if found is None:
+            raise SnapshotTooOld(f"the tablet of partition {ordinal} was dropped, and its history is gone")
+        return found
+
+    def partitions_at(self, snapshot: int) -> PartitionSchema:
+        """The partitions as they were at that time."""
+        if snapshot >= self._ranges_since:
+            return self.partitions
+        cache = self._partitions_at
+        tablets, partitions = self.tablets, self.partitions
+        stamps = {ts for t in tablets for ts in (t.created_ts, t.dropped_ts) if ts is not None}
+        since = max((ts for ts in stamps if ts <= snapshot), default=0)
+        known = cache.get(since)
+        if known is None:
+            ordinals = {t.partition.ordinal for t in tablets if t.is_there(since)}
+            known = partitions.with_live([first in ordinals for first in partitions.first_ordinals])
+            cache[since] = known
+        return known
 
     @property
     def log(self) -> Log:
@@ -170,9 +205,22 @@ class Engine:
     def install_state(self, state: TableState) -> None:
         """Replace TABLE, durably."""
         with self._table_mutex:
-            self.fs.replace_file(f"{self.path}/TABLE", state.to_bytes())
-            self._table_identity = self.fs.identity(f"{self.path}/TABLE")
-            self.state = state
+            self._install_state(state)
+
+    def _install_state(self, state: TableState) -> None:
+        self.fs.replace_file(f"{self.path}/TABLE", state.to_bytes())
+        self._table_identity = self.fs.identity(f"{self.path}/TABLE")
+        self.state = state
+
+    def change_state(self, change: Callable[[TableState], TableState]) -> None:
+        """Replace TABLE by what ``change`` makes of it; a failure poisons (PROTOCOL W8)."""
+        self.fence()
+        try:
+            with self._table_mutex:
+                self._install_state(change(self.state))
+        except OSError as exc:
+            self.log.poison(exc)
+            raise
 
     def save_tokens(self, applied_ts: int) -> None:
         """Write the tokens into TABLE, so that the log before ``applied_ts`` is not needed for them."""
@@ -181,14 +229,7 @@ class Engine:
             return
         if tokens:
             self.log.wait_durable(max(token.ts for token in tokens.values()))
-        self.fence()
-        try:
-            self.install_state(
-                replace(self.state, tokens=tokens, applied_ts=max(applied_ts, self.state.applied_ts))
-            )
-        except OSError as exc:
-            self.log.poison(exc)
-            raise
+        self.change_state(lambda s: replace(s, tokens=tokens, applied_ts=max(applied_ts, s.applied_ts)))
 
     @contextmanager
     def token_lock(self, app_id: str) -> Iterator[None]:
@@ -327,9 +368,10 @@ class Engine:
 
         Nothing may be appended behind the log's last fsync, nor a file written without the lease.
         """
-        for tablet in self.tablets:
-            with tablet.flush_lane, tablet.mutex:
-                tablet.is_closed = True
+        with self.altering:
+            for tablet in self.tablets:
+                with tablet.flush_lane, tablet.mutex:
+                    tablet.is_closed = True
 
     def retire(self) -> None:
         """A reader's engine after ``refresh``: scans that hold its files read on, nothing else does."""

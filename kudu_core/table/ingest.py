@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kudu_core.errors import Closed, Fenced, Poisoned, RowErrors
+from kudu_core.errors import Fenced, Poisoned, RowErrors
 from kudu_core.events import IngestEnd
 from kudu_core.rowset.writing import DECODED_SHARE
 from kudu_core.table import sorted_runs
-from kudu_core.table.decision import Call, Refused, starts_of
+from kudu_core.table.decision import Call, Refused, fitted, starts_of
 from kudu_core.table.ranges import resolve
+from kudu_core.table.refitting import refitted
 from kudu_core.table.result import WriteResult
 from kudu_core.table.sorted_runs import KeyRange, Piece, Run, key_ranges, pieces, sort_run
 from kudu_core.table.state import Token
@@ -35,6 +36,7 @@ from kudu_core.tablet.view import locate_newest
 from kudu_core.wal import KIND_INGEST
 
 if TYPE_CHECKING:
+    from kudu_core.common.partitions import PartitionSchema
     from kudu_core.common.schema import Schema
     from kudu_core.table.engine import Engine
 
@@ -51,6 +53,7 @@ class Sorted:
     """The rows of calls as runs."""
 
     schema: Schema
+    partitions: PartitionSchema
     runs: list[Run]
     starts: np.ndarray
     """Number of the first row of each call, (calls,) int64."""
@@ -59,6 +62,10 @@ class Sorted:
     def ordinals(self) -> list[int]:
         """Ordinals of the partitions that the rows belong to, ascending; -1 where none takes some."""
         return sorted({ordinal for run in self.runs for ordinal in run.segments})
+
+
+class Overtaken(Exception):
+    """An ALTER was faster: the rows are to be brought into the form of today and built again (G3)."""
 
 
 @dataclass(slots=True)
@@ -73,12 +80,24 @@ class _Built:
 def sort_calls(engine: Engine, calls: Sequence[Call]) -> Sorted:
     """Sort calls that memory holds, on all cores."""
     schema, partitions = engine.schema, engine.partitions
+    calls = fitted(schema, calls)
 
     def sort(piece: Piece) -> Run:
         return sort_run(schema, partitions, piece)
 
     runs = engine.pool.map(sort, pieces(calls, sorted_runs.RUN_ROWS, MAX_BYTES))
-    return Sorted(schema, list(runs), starts_of(calls))
+    return Sorted(schema, partitions, list(runs), starts_of(calls))
+
+
+def _check_form(engine: Engine, rows: Sorted) -> None:
+    if engine.schema is not rows.schema or engine.partitions is not rows.partitions:
+        raise Overtaken
+
+
+def _refitted(engine: Engine, rows: Sorted) -> Sorted:
+    schema, partitions = engine.schema, engine.partitions
+    runs = engine.pool.map(lambda run: refitted(schema, partitions, run), rows.runs)
+    return Sorted(schema, partitions, list(runs), rows.starts)
 
 
 def ingest_calls(
@@ -93,6 +112,16 @@ def ingest_sorted(
 ) -> WriteResult:
     """Apply sorted rows.  ``staging``: a folder of the caller's, who removes it."""
     started = engine.clock.monotonic_s()
+    while True:
+        try:
+            return _told(engine, _ingest(engine, rows, on_error, txn, staging), started)
+        except Overtaken:
+            rows = _refitted(engine, rows)
+
+
+def _ingest(engine: Engine, rows: Sorted, on_error: str, txn: Txn | None, staging: str | None) -> _Built:
+    """Sorted rows applied, if they are in the form of today."""
+    _check_form(engine, rows)
     tablets = _tablets(engine, rows)
     try:
         with ExitStack() as lanes:
@@ -113,7 +142,7 @@ def ingest_sorted(
         engine.wait_visible(newest_of(tablets))  # as every answer (W4)
         raise
     engine.wait_visible(done.result.timestamp)
-    return _told(engine, done, started)
+    return done
 
 
 def ingest_collected(
@@ -125,17 +154,22 @@ def ingest_collected(
 ) -> WriteResult:
     """A ``where=`` write of many rows: collected and applied under every lane and mutex."""
     started = engine.clock.monotonic_s()
-    with ExitStack() as held:
-        for tablet in engine.tablets:
-            held.enter_context(tablet.flush_lane)
-        for tablet in engine.tablets:
-            held.enter_context(tablet.mutex)
-        engine.check_writable()
-        rows = sort_calls(engine, collect())
-        with staging_of(engine) as staging:
-            done = _attempt(engine, rows, _tablets(engine, rows), staging, on_error, txn, locked=True)
+    while True:
+        tablets = engine.tablets
+        with ExitStack() as held:
+            for tablet in tablets:
+                held.enter_context(tablet.flush_lane)
+            for tablet in tablets:
+                held.enter_context(tablet.mutex)
+            engine.check_writable()
+            if engine.tablets is not tablets:
+                continue  # ALTER added a tablet
+            rows = sort_calls(engine, collect())
+            with staging_of(engine) as staging:
+                done = _attempt(engine, rows, _tablets(engine, rows), staging, on_error, txn, locked=True)
+        break
     assert done is not None
-    engine.wait_visible(max(done.result.timestamp, newest_of(engine.tablets)))
+    engine.wait_visible(max(done.result.timestamp, newest_of(tablets)))
     return _told(engine, done, started)
 
 
@@ -199,8 +233,7 @@ def _attempt(
             for tablet in tablets:
                 held.enter_context(tablet.mutex)
             engine.check_writable()
-            if engine.schema.version != rows.schema.version:
-                raise Closed("the schema changed during an ingest; write again")
+            _check_form(engine, rows)
             if not locked and any(ingest.conflicts(part) for part in built.parts):
                 return None
             counts = built.result.counts
@@ -226,12 +259,12 @@ def _build(
         part = parts.get(range_.ordinal)
         view = None if part is None else part.view
         cut = None if part is None or locked else part.cut
-        resolved = resolve(rows.schema, engine.partitions, view, cut, range_)
+        resolved = resolve(rows.schema, rows.partitions, view, cut, range_)
         if resolved.refused is not None and on_error == "raise":
             failed.set()
         built = None
         if part is not None and not failed.is_set():
-            built = ingest.build(part.tablet, part.view, resolved.net, staging)
+            built = ingest.build(part.tablet, rows.schema, part.view, resolved.net, staging)
         return resolved.counts, resolved.refused, resolved.undecided, built
 
     ranges = _ranges(engine, rows)

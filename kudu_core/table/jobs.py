@@ -31,6 +31,7 @@ from kudu_core.table.write import Txn, check_txn
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
+    from kudu_core.table.engine import Engine
 
 APPLY = "apply"
 OP_COLUMN = "_op"
@@ -157,9 +158,8 @@ def commit_runs(table: Table, job: Job, runs: Sequence[StagedRun]) -> WriteResul
             raise InvalidArgument(
                 f"the table at {engine.path} is another one than when the job began; run the job again"
             )
-        if engine.schema.version != job.schema_version:
-            raise SchemaMismatch(f"the schema of {engine.path} changed while the job ran; run it again")
-        rows, unique = _batches(fs, job, runs), job.on_duplicate == "error"
+        names = _names_of_today(engine, job)
+        rows, unique = _batches(fs, job, runs, names), job.on_duplicate == "error"
         if job.operation == APPLY:
             parts = apply_calls(engine.schema, rows, OP_COLUMN, unique=unique)
         else:
@@ -198,9 +198,32 @@ def _sealed(job: Job, runs: Sequence[StagedRun]) -> bytes:
     return json.dumps({**dataclasses.asdict(job), "runs": told}).encode()
 
 
-def _batches(fs: FileSystem, job: Job, runs: Sequence[StagedRun]) -> Iterator[pa.RecordBatch]:
+def _names_of_today(engine: Engine, job: Job) -> dict[str, str]:
+    """What the columns of the job's runs are called now."""
+    names = {OP_COLUMN: OP_COLUMN}
+    if job.schema_version == engine.schema.version:
+        return names | {name: name for name, _ in job.columns}
+    began = next((s for s in engine.state.schemas if s.version == job.schema_version), None)
+    if began is None:
+        raise SchemaMismatch(f"the schema of {engine.path} changed too often while the job ran; run it again")
+    for name, _ in job.columns:
+        if name == OP_COLUMN:
+            continue
+        column = engine.schema.by_id.get(began.column(name).id)
+        if column is None:
+            raise SchemaMismatch(
+                f"column {name!r} of {engine.path} was dropped while the job ran; run it again without it"
+            )
+        names[name] = column.name
+    return names
+
+
+def _batches(
+    fs: FileSystem, job: Job, runs: Sequence[StagedRun], names: dict[str, str]
+) -> Iterator[pa.RecordBatch]:
     for run in runs:
-        yield from read_run(fs, job.directory, run).to_batches()
+        rows = read_run(fs, job.directory, run)
+        yield from rows.rename_columns([names.get(name, name) for name in rows.column_names]).to_batches()
 
 
 def _remove(fs: FileSystem, job: Job) -> None:

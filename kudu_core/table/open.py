@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +13,16 @@ from kudu_core.events import EventListener, TableOpened
 from kudu_core.fs.base import is_temporary
 from kudu_core.options import Options
 from kudu_core.table import debug
+from kudu_core.table.alter import open_manifest
+from kudu_core.table.alteration import followed
 from kudu_core.table.engine import Engine
-from kudu_core.table.state import TableState, Token, read_state, replace, tablet_directory
+from kudu_core.table.state import TableState, TabletEntry, Token, read_state, replace, tablet_directory
 from kudu_core.tablet import invariants, records
 from kudu_core.tablet.bootstrap import Replay
 from kudu_core.tablet.compactions import Compactions
 from kudu_core.tablet.maintenance import Maintenance
 from kudu_core.tablet.manifest import Manifest, TabletState, read_manifest
-from kudu_core.tablet.tablet import Tablet
+from kudu_core.tablet.tablet import Tablet, TabletContext
 from kudu_core.wal import KIND_INGEST, Log, LogChanged, LogOptions, LogTail, Record, open_log, read_log
 
 if TYPE_CHECKING:
@@ -94,15 +96,17 @@ def _open_locked(
 
 def _take_over(engine: Engine, before: TableState, tail: LogTail, started: float) -> None:
     """Begin the new epoch and replay the log."""
-    fs, path, clock, state = engine.fs, engine.path, engine.clock, engine.state
+    fs, path, clock, epoch_state = engine.fs, engine.path, engine.clock, engine.state
     wal = f"{path}/wal"
+    state = followed(epoch_state, tail.alterations)
     states = _manifests(fs, path, state)
     _check_numbers(path, states, tail)
     _check_age(path, before, states, tail)
     mark = max((s.mark for s in states.values()), default=0)
     tail.check_mark(mark)
     # Only now is anything written: damage leaves the table as it was.
-    engine.install_state(replace(state, clean_end=0))
+    engine.install_state(epoch_state)
+    engine.adopt(state)
     log = Log.resume(
         fs,
         wal,
@@ -118,25 +122,15 @@ def _take_over(engine: Engine, before: TableState, tail: LogTail, started: float
     tablets = engine.tablets  # one after the other, so that a failure finds those that have files open
     for entry in state.tablets:
         directory = tablet_directory(path, entry.id)
-        if not fs.exists(directory):
-            fs.mkdir(directory)
+        if entry.id >= epoch_state.next_tablet or not fs.exists(directory):
+            # Of a record that TABLE does not know yet: its directory may be there, and its name not durable.
+            fs.mkdir(directory, exist_ok=True)
             fs.sync_dir(f"{path}/tablets")
-        manifest = Manifest(
-            fs,
-            directory,
-            state.uuid,
-            entry.id,
-            state.epoch,
-            states[entry.id],
-            fence=engine.fence,
-            poison=engine.poison,
-            check_poisoned=engine.check_poisoned,
-        )
+        manifest = open_manifest(engine, entry, states[entry.id])
         if before.clean_end == 0:
             # Edits that nobody synced, or whose fsync failed, must not carry later decisions.
             manifest.renew()
-        partition = state.partitions.partitions[entry.partition]
-        tablets.append(Tablet(context, entry.id, partition, directory, manifest.state, manifest))
+        tablets.append(_tablet(engine, context, entry, manifest.state, manifest))
     engine.set_tablets(tablets)
     engine.maintenance = Maintenance(
         lambda: engine.tablets, log, engine.options, clock, engine.tell, engine.save_tokens
@@ -163,10 +157,12 @@ def _take_over(engine: Engine, before: TableState, tail: LogTail, started: float
         # Else a reader, after a crash of this process, would end before an ingest that replay installed.
         assert tablet.manifest is not None
         tablet.manifest.sync()
-    engine.maintenance.may_truncate = True
     for app, (version, ts, counts) in replay.tokens.items():
         engine.tokens[app] = Token(version, ts, counts)
-    engine.pins.floor = max((s.horizon for s in states.values()), default=0)
+    if state is not epoch_state:
+        engine.change_state(lambda _: replace(state, tokens=dict(engine.tokens)))
+    engine.maintenance.may_truncate = True
+    engine.pins.floor = max([state.horizon, *(s.horizon for s in states.values())])
     orphans = _remove_orphans(engine, replay)
     _sweep_staging(engine)
     if debug.is_on():
@@ -187,10 +183,29 @@ def _take_over(engine: Engine, before: TableState, tail: LogTail, started: float
         engine.compactions.start()
 
 
-def _manifests(fs: FileSystem, path: str, state: TableState) -> dict[int, TabletState]:
-    """The state of every tablet; one without a MANIFEST is empty (A1)."""
+def _tablet(
+    engine: Engine, context: TabletContext, entry: TabletEntry, state: TabletState, manifest: Manifest | None
+) -> Tablet:
+    return Tablet(
+        context,
+        entry.id,
+        engine.partitions.partitions[entry.partition],
+        tablet_directory(engine.path, entry.id),
+        state,
+        manifest,
+        created_ts=entry.created_ts,
+        dropped_ts=entry.dropped_ts,
+    )
+
+
+def _manifests(
+    fs: FileSystem, path: str, state: TableState, known: Collection[int] = ()
+) -> dict[int, TabletState]:
+    """The state of every tablet that is not ``known``; one without a MANIFEST is empty (A1)."""
     states = {}
     for entry in state.tablets:
+        if entry.id in known:
+            continue
         manifest = f"{tablet_directory(path, entry.id)}/MANIFEST"
         try:
             states[entry.id] = read_manifest(fs, manifest, state.uuid, entry.id)[0]
@@ -233,6 +248,12 @@ def _remove_orphans(engine: Engine, replay: Replay) -> int:
     for name in engine.fs.listdir(engine.path):
         if is_temporary(name):
             engine.fs.unlink(f"{engine.path}/{name}", missing_ok=True)
+            removed += 1
+    listed = {tablet_directory(engine.path, tablet.id) for tablet in engine.tablets}
+    for name in engine.fs.listdir(f"{engine.path}/tablets"):
+        directory = f"{engine.path}/tablets/{name}"
+        if name.isdecimal() and directory not in listed:  # of a tablet that was purged
+            engine.fs.rmtree(directory)
             removed += 1
     for tablet in engine.tablets:
         known = tablet.state.files | replay.files.get(tablet.id, set()) | {"MANIFEST"}
@@ -301,6 +322,14 @@ class _Moved(Exception):
     """TABLE or a manifest changed while it was being read."""
 
 
+def _check_moved(state: TableState, now: TableState, tail: LogTail) -> None:
+    """``_Moved`` unless what was read with ``state`` and the log amount to what TABLE says now."""
+    if now.epoch != state.epoch or (tail.through > state.applied_ts and now != state):
+        raise _Moved
+    if not {t.id for t in state.tablets} <= {t.id for t in now.tablets}:
+        raise _Moved  # a tablet was purged, and with it its manifest
+
+
 def _read_once(
     fs: FileSystem,
     path: str,
@@ -321,15 +350,19 @@ def _read_once(
         )
     ) as tail:
         state = _state(fs, path)
-        if state != first:
+        if state.epoch != first.epoch:
             raise _Moved  # a takeover between TABLE and the log: the segments may be of another life
         states = _manifests(fs, path, state)
         _check_numbers(path, states, tail)
         alive = fs.lease(f"{path}/LOCK").holder() is not None
         tail.read_on(writer_alive=alive, clean_end=0 if alive else state.clean_end)
-        if _state(fs, path) != state:
-            raise _Moved
+        _check_moved(state, _state(fs, path), tail)
         _check_age(path, state, states, tail)
+        # What the writer has altered since is in the log; a tablet that it made there is in TABLE by now.
+        state = followed(state, (r for r in tail.alterations if r.ts <= tail.committed_ts))
+        if alive and not all(entry.id in states for entry in state.tablets):
+            raise _Moved
+        states |= _manifests(fs, path, state, known=states)
         if not alive:
             tail.check_mark(max((s.mark for s in states.values()), default=0))
         engine = Engine(path, fs, state, state.options.overridden(options), clock, listener, writer=False)
@@ -345,17 +378,7 @@ def _lay_out(engine: Engine, tail: LogTail, states: dict[int, TabletState]) -> i
     """A reader's tablets, with the records of the log laid into them; the number of those."""
     path, state = engine.path, engine.state
     context = engine.context(None)
-    tablets = [
-        Tablet(
-            context,
-            entry.id,
-            state.partitions.partitions[entry.partition],
-            tablet_directory(path, entry.id),
-            states[entry.id],
-            None,
-        )
-        for entry in state.tablets
-    ]
+    tablets = [_tablet(engine, context, entry, states[entry.id], None) for entry in state.tablets]
     engine.set_tablets(tablets)
     visible = tail.committed_ts
     replay = Replay({t.id: t for t in tablets}, engine.schema, writer=False)
@@ -376,7 +399,7 @@ def _lay_out(engine: Engine, tail: LogTail, states: dict[int, TabletState]) -> i
             break
         replay.apply(record)
     engine.read_visible_ts = visible
-    engine.read_oldest_ts = max((s.horizon for s in states.values()), default=0)
+    engine.read_oldest_ts = max([state.horizon, *(s.horizon for s in states.values())])
     engine.pins.floor = engine.read_oldest_ts
     if visible < engine.read_oldest_ts:
         raise _Moved

@@ -23,10 +23,12 @@ from kudu_core.table.snapshots import resolve
 from kudu_core.tablet.view import KeyBatch, Look, locate_at, looks_at
 
 if TYPE_CHECKING:
+    from kudu_core.common.partitions import PartitionSchema
     from kudu_core.table.engine import Engine
     from kudu_core.tablet.tablet import Tablet
 
 FOUND = "_found"
+NEWEST = 2**64 - 1
 
 
 def get(engine: Engine, key: Any, columns: Sequence[StoredColumn], at: Any) -> dict[str, Any] | None:
@@ -37,14 +39,12 @@ def get(engine: Engine, key: Any, columns: Sequence[StoredColumn], at: Any) -> d
         snapshot = engine.visible_ts if at is None else resolve(engine, at)
         if encoded is not None:
             try:
-                tablet = tablet_of_key(engine, encoded)
-                if tablet is None:
-                    return None
-                view = tablet.view  # and with it the files of its rowsets (E4)
+                tablet = tablet_of_key(engine, encoded, snapshot)
+                view = None if tablet is None else tablet.view  # and with it the files of its rowsets (E4)
                 # The view has the history since the floor of before it was captured: an operation that drops
                 # more raises the floor first (PROTOCOL H2).  So this look stands for a pin.
                 if snapshot >= engine.pins.floor or not engine.writer:
-                    return view.points.get(encoded, snapshot, codec.shape(columns))
+                    return None if view is None else view.points.get(encoded, snapshot, codec.shape(columns))
             except (Elsewhere, PageError):
                 pass
         try:
@@ -55,11 +55,12 @@ def get(engine: Engine, key: Any, columns: Sequence[StoredColumn], at: Any) -> d
             # The newest snapshot of a moment ago; it fell behind while this thread slept.
 
 
-def tablet_of_key(engine: Engine, key: bytes) -> Tablet | None:
-    """The tablet of an encoded key, None where no range takes it; ``Elsewhere``: too many columns."""
+def tablet_of_key(engine: Engine, key: bytes, snapshot: int = NEWEST) -> Tablet | None:
+    """The tablet of an encoded key at a snapshot, None where no range takes it; ``Elsewhere``: too many
+    columns."""
     if len(engine.tablets) == 1 and not engine.partitions.range_ids:
         return engine.tablets[0]
-    router = engine.partitions.router
+    router = engine.partitions_at(snapshot).router
     if router is None:
         raise Elsewhere
     ordinal = router.route(key)
@@ -86,10 +87,10 @@ def _get_general(
     engine: Engine, key: Any, columns: Sequence[StoredColumn], snapshot: int
 ) -> dict[str, Any] | None:
     keys = EncodedKeys.from_list([encode_key(engine.schema, key)])
-    ordinal = int(engine.partitions.route(decode_keys(engine.schema, keys))[0])
-    if ordinal < 0:
-        return None
     with _pinned(engine, snapshot):
+        ordinal = int(engine.partitions_at(snapshot).route(decode_keys(engine.schema, keys))[0])
+        if ordinal < 0:
+            return None
         view = engine.tablet_of(ordinal).view
     homes, seen = locate_at(view, KeyBatch(keys), snapshot)
     store = int(homes.store[0])
@@ -112,11 +113,11 @@ def get_many(engine: Engine, keys: Any, columns: Sequence[StoredColumn], at: Any
     """Rows in the order of the keys; ``_found`` says which are there, the others are NULL."""
     block, encoded = _key_block(engine, keys)
     batch = KeyBatch(encoded)
-    shares = _shares(engine, block)
     while True:
         snapshot = engine.visible_ts if at is None else resolve(engine, at)
         try:
             with _pinned(engine, snapshot):
+                shares = _shares(engine.partitions_at(snapshot), block)
                 views = [engine.tablet_of(ordinal).view for ordinal, _ in shares]
             break
         except SnapshotTooOld:
@@ -153,11 +154,11 @@ def _look_up(look: Look, read: Sequence[StoredColumn]) -> _Piece:
     return _Piece(places, back, look.source.cells_of(read, rows) if len(rows) else {})
 
 
-def _shares(engine: Engine, block: RowBlock) -> list[tuple[int, np.ndarray | None]]:
+def _shares(partitions: PartitionSchema, block: RowBlock) -> list[tuple[int, np.ndarray | None]]:
     """(partition, which keys are its, None for all of them)."""
     if not block.rows:
         return []
-    route = engine.partitions.route(block)
+    route = partitions.route(block)
     if bool((route == route[0]).all()):
         return [(int(route[0]), None)] if route[0] >= 0 else []
     return [

@@ -6,7 +6,7 @@ snapshot -> prune tablets -> rowsets -> pages -> rows, patched -> Arrow.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from kudu_core.cfile.container import FileMissing
 from kudu_core.common.predicates import Filter
 from kudu_core.common.schema import Schema, StoredColumn, arrow_schema
-from kudu_core.errors import InvalidArgument, SnapshotTooOld
+from kudu_core.errors import InvalidArgument, SchemaMismatch, SnapshotTooOld
 from kudu_core.rowset.diskrowset import DiskRowsAt, DiskRowSet
 from kudu_core.rowset.memrowset import MemRowSet
 from kudu_core.rowset.reading import RowsAt
@@ -155,9 +155,10 @@ class Scan:
         self._snapshot = snapshot
         self._owner = owner
         self._spec = plan.spec()
-        pins = engine().pins
+        pins, versions = engine().pins, engine().schema_pins
         pins.pin(snapshot)
         self._release = weakref.finalize(self, pins.unpin, snapshot)
+        weakref.finalize(self, versions.unpin, versions.pin(plan.schema))
 
     @property
     def schema(self) -> pa.Schema:
@@ -290,13 +291,14 @@ class Scan:
         engine = self._engine()
         spec = self._spec
         tablets = self._tablets(engine)
+        there = sum(tablet.is_there(self._snapshot) for tablet in engine.tablets)
         for source in self._sources(counts):
             row_ranges(source, spec, counts)
         where = self._plan.filter
         return Explained(
             snapshot=self._snapshot,
-            tablets=len(engine.tablets),
-            tablets_pruned=len(engine.tablets) - len(tablets),
+            tablets=there,
+            tablets_pruned=there - len(tablets),
             rowsets=counts.rowsets,
             rowsets_pruned=counts.rowsets_pruned,
             pages=counts.pages,
@@ -313,16 +315,23 @@ class Scan:
 
     def _tablets(self, engine: Engine) -> list[Tablet]:
         plan = self._plan
-        keep = prune_tablets(engine, plan.filter, plan.lower, plan.upper)
+        keep = prune_tablets(engine, plan.filter, plan.lower, plan.upper, self._snapshot)
         if plan.tablet_ids is not None:
             keep = [t for t in keep if t.id in plan.tablet_ids]
         return keep
 
+    def _needed(self) -> list[StoredColumn]:
+        plan = self._plan
+        tested = () if plan.filter is None else plan.filter.columns
+        return [*plan.columns, *(plan.schema.by_name[name] for name in tested)]
+
     def _sources(self, counts: ScanCounts) -> list[RowsAt]:
         """The rowsets to read, every file of them open (PROTOCOL R4)."""
+        plan = self._plan
         for attempt in range(REFRESH_TRIES):
             engine = self._engine()
             engine.check_open()
+            check_columns(engine, plan.schema, self._needed())
             try:
                 return self._capture(engine, counts)
             except FileMissing:
@@ -433,12 +442,22 @@ def _known_bounds(source: RowsAt, column: StoredColumn) -> tuple[Any, ...] | Non
 
 
 def prune_tablets(
-    engine: Engine, where: Filter | None, lower: bytes | None, upper: bytes | None
+    engine: Engine, where: Filter | None, lower: bytes | None, upper: bytes | None, snapshot: int
 ) -> list[Tablet]:
-    """Tablets whose partition may hold an answer."""
+    """Tablets whose partition may hold an answer at a snapshot."""
     terms = () if where is None else where.terms
-    ordinals = set(engine.partitions.prune(terms, lower, upper))
-    return [t for t in engine.tablets if t.partition.ordinal in ordinals]
+    ordinals = set(engine.partitions.prune(terms, lower, upper, dropped=True))
+    return [t for t in engine.tablets if t.partition.ordinal in ordinals and t.is_there(snapshot)]
+
+
+def check_columns(engine: Engine, schema: Schema, columns: Iterable[StoredColumn]) -> None:
+    """A reader that was refreshed past a drop cannot tell whether the column's data is still there (R4); the
+    writing process keeps it while something is alive that asks for it."""
+    if engine.writer or engine.schema.version == schema.version:
+        return
+    for column in columns:
+        if column.id not in engine.schema.by_id:
+            raise SchemaMismatch(f"column {column.name!r} was dropped; make the scan again")
 
 
 def overlaps(rowset: DiskRowSet, plan: ScanPlan) -> bool:

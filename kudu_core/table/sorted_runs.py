@@ -196,20 +196,7 @@ def sort_run(schema: Schema, partitions: PartitionSchema, piece: Piece) -> Memor
     block = source.block if count == source.rows else source.block.slice(lower, upper)
     keys = encode_keys(schema, block)
     route = partitions.route(block)
-    order: np.ndarray | None
-    segments: dict[int, Segment] = {}
-    if bool((route == route[0]).all()):
-        order = None if keys.order() >= 1 else keys.sort()
-        segments[int(route[0])] = _segment(keys, order, 0, count)
-    else:
-        by_tablet = np.argsort(route, kind="stable")
-        ordinals, starts = np.unique(route[by_tablet], return_index=True)
-        ends = [*starts[1:].tolist(), count]
-        order = np.empty(count, np.int64)
-        for ordinal, start, end in zip(ordinals.tolist(), starts.tolist(), ends, strict=True):
-            mine = by_tablet[start:end]
-            order[start:end] = mine[keys.take(mine).sort()]
-            segments[ordinal] = _segment(keys, order, start, end)
+    order, segments = segments_of(keys, route)
     if order is not None:
         order += lower
     suspect = (
@@ -219,6 +206,25 @@ def sort_run(schema: Schema, partitions: PartitionSchema, piece: Piece) -> Memor
     )
     nbytes = block.nbytes + len(keys.data)
     return MemoryRun(call, first, source, lower, order, segments, nbytes, suspect)
+
+
+def segments_of(keys: EncodedKeys, route: np.ndarray) -> tuple[np.ndarray | None, dict[int, Segment]]:
+    """Rows, of which there are some, in order of tablet and key: (n,) int64, None where they lie so; and the
+    part of each tablet.  Equal keys stay in their order."""
+    count = len(route)
+    if bool((route == route[0]).all()):
+        order = None if keys.order() >= 1 else keys.sort()
+        return order, {int(route[0]): _segment(keys, order, 0, count)}
+    segments: dict[int, Segment] = {}
+    by_tablet = np.argsort(route, kind="stable")
+    ordinals, starts = np.unique(route[by_tablet], return_index=True)
+    ends = [*starts[1:].tolist(), count]
+    ordered = np.empty(count, np.int64)
+    for ordinal, start, end in zip(ordinals.tolist(), starts.tolist(), ends, strict=True):
+        mine = by_tablet[start:end]
+        ordered[start:end] = mine[keys.take(mine).sort()]
+        segments[ordinal] = _segment(keys, ordered, start, end)
+    return ordered, segments
 
 
 def _segment(keys: EncodedKeys, order: np.ndarray | None, lower: int, upper: int) -> Segment:

@@ -28,6 +28,8 @@ HEADER = struct.Struct("<8sHHIII")
 assert HEADER.size == 24
 MAX_BYTES = 256 << 20
 MAX_EPOCH = 1 << 31
+SCHEMAS_KEPT = 64
+"""Versions of the schema that TABLE remembers, for distributed writes that began with one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class TableState:
     epoch: int
     options: Options
     schemas: tuple[Schema, ...]
-    """Every version, oldest first."""
+    """The newest versions, oldest first."""
     partitions: PartitionSchema
     tablets: tuple[TabletEntry, ...]
     tokens: dict[str, Token] = field(default_factory=dict)
@@ -77,6 +79,14 @@ class TableState:
     """Last record whose schema, partition and token effects are in here."""
     clean_end: int = 0
     """Last lsn after a clean close, 0 while the table is open or was not closed."""
+    next_tablet: int = 0
+    """The id of the next tablet: above every id ever given."""
+    horizon: int = 0
+    """History at or below it may be gone: that of tablets that were purged."""
+
+    def __post_init__(self) -> None:
+        if not self.next_tablet:
+            object.__setattr__(self, "next_tablet", 1 + max((t.id for t in self.tablets), default=0))
 
     @property
     def schema(self) -> Schema:
@@ -97,6 +107,8 @@ class TableState:
                 },
                 "applied_ts": self.applied_ts,
                 "clean_end": self.clean_end,
+                "next_tablet": self.next_tablet,
+                "horizon": self.horizon,
             },
             separators=(",", ":"),
         ).encode()
@@ -135,8 +147,10 @@ def read_state(fs: FileSystem, path: str) -> TableState:
             },
             applied_ts=integer(value["applied_ts"]),
             clean_end=integer(value["clean_end"]),
+            next_tablet=integer(value.get("next_tablet", 0)),
+            horizon=integer(value.get("horizon", 0)),
         )
-        _check_tablets(state)
+        check_tablets(state)
     except (*stored.BROKEN, InvalidArgument) as exc:
         raise Corruption(path, HEADER.size, f"broken contents: {exc!r:.200}") from exc
     return state
@@ -149,14 +163,21 @@ def _uuid(value: Any) -> bytes:
     return uuid
 
 
-def _check_tablets(state: TableState) -> None:
-    """Each tablet is of a partition of its own, and every live partition has one."""
+def check_tablets(state: TableState) -> None:
+    """Each tablet is of a partition of its own, and every live partition has one; of the dropped ones
+    those that are not purged yet."""
     ids = {tablet.id for tablet in state.tablets}
     ordinals = {tablet.partition for tablet in state.tablets}
     known = {p.ordinal for p in state.partitions.partitions}
     live = {p.ordinal for p in state.partitions.partitions if not p.dropped}
-    if not len(ids) == len(ordinals) == len(state.tablets) or not live <= ordinals <= known:
+    here = {tablet.partition for tablet in state.tablets if tablet.dropped_ts is None}
+    if not len(ids) == len(ordinals) == len(state.tablets) or here != live or not ordinals <= known:
         raise ValueError(f"{len(state.tablets)} tablets and {len(live)} partitions do not fit together")
+    if any(tablet.id >= state.next_tablet for tablet in state.tablets):
+        raise ValueError(f"a tablet's id is not below next_tablet, {state.next_tablet}")
+    versions = [schema.version for schema in state.schemas]
+    if versions != sorted(set(versions)):
+        raise ValueError(f"schema versions {versions}")
 
 
 def _crc(version: int, flags: int, body: bytes) -> int:
@@ -170,9 +191,11 @@ def tablet_directory(root: str, tablet_id: int) -> str:
 
 
 __all__ = [
+    "SCHEMAS_KEPT",
     "TableState",
     "TabletEntry",
     "Token",
+    "check_tablets",
     "read_state",
     "replace",
     "tablet_directory",

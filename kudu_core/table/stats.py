@@ -18,7 +18,7 @@ def stats(engine: Engine, by: str) -> pa.Table:
     if by == "table":
         return pa.Table.from_pylist([_table(engine)])
     if by == "tablet":
-        return pa.Table.from_pylist([_tablet(t) for t in engine.tablets])
+        return pa.Table.from_pylist([_tablet(t) for t in engine.tablets], schema=_TABLET_SCHEMA)
     if by == "rowset":
         return pa.Table.from_pylist([r for t in engine.tablets for r in _rowsets(t)], schema=_ROWSET_SCHEMA)
     if by == "column":
@@ -26,6 +26,19 @@ def stats(engine: Engine, by: str) -> pa.Table:
     raise InvalidArgument(f'by is "table", "tablet", "rowset" or "column", not {by!r}')
 
 
+_TABLET_SCHEMA = pa.schema(
+    [
+        ("tablet", pa.int64()),
+        ("partition", pa.int64()),
+        ("rowsets", pa.int64()),
+        ("rows_stored", pa.int64()),
+        ("memory_rows", pa.int64()),
+        ("memory_bytes", pa.int64()),
+        ("disk_bytes", pa.int64()),
+        ("created_ts", pa.uint64()),
+        ("dropped_ts", pa.uint64()),
+    ]
+)
 _ROWSET_SCHEMA = pa.schema(
     [
         ("tablet", pa.int64()),
@@ -71,6 +84,8 @@ def _tablet(tablet: Any) -> dict[str, Any]:
         "memory_rows": sum(len(m) for m in memory),
         "memory_bytes": view.memory_bytes,
         "disk_bytes": sum(r.meta.size_bytes for r in view.rowsets),
+        "created_ts": tablet.created_ts,
+        "dropped_ts": tablet.dropped_ts,
     }
 
 
@@ -78,7 +93,8 @@ def _table(engine: Engine) -> dict[str, Any]:
     tablets = [_tablet(t) for t in engine.tablets]
     log = None if not engine.writer else engine.log
     return {
-        "tablets": len(tablets),
+        "tablets": sum(t["dropped_ts"] is None for t in tablets),
+        "tablets_dropped": sum(t["dropped_ts"] is not None for t in tablets),
         "rowsets": sum(t["rowsets"] for t in tablets),
         "rows_stored": sum(t["rows_stored"] for t in tablets),
         "memory_rows": sum(t["memory_rows"] for t in tablets),
@@ -118,7 +134,8 @@ def layout(engine: Engine) -> str:
     """The stores of every tablet, oldest data last."""
     lines = []
     for tablet in engine.tablets:
-        lines.append(f"tablet {tablet.id}  {engine.partitions.describe(tablet.partition)}")
+        dropped = "" if tablet.dropped_ts is None else f", dropped at {tablet.dropped_ts}"
+        lines.append(f"tablet {tablet.id}  {engine.partitions.describe(tablet.partition)}{dropped}")
         for store in tablet.view.stores:
             if isinstance(store, DiskRowSet):
                 lines.append(

@@ -23,6 +23,7 @@ from kudu_core.events import EventListener
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.options import Options
 from kudu_core.table import points
+from kudu_core.table.alter import alter
 from kudu_core.table.batch import Batch
 from kudu_core.table.bulk import write_parts
 from kudu_core.table.calls import apply_calls, conform_calls
@@ -89,7 +90,7 @@ def create_table(
         table = open_table(root, "rw", options=options, _fs=fs, _clock=_clock)
         have = table._engine
         same = have.schema.arrow == wanted.arrow and have.schema.key_names == wanted.key_names
-        if not same or have.partitions != PartitionSchema.make(have.schema, partitions):
+        if not same or not have.partitions.is_cut_as(PartitionSchema.make(have.schema, partitions)):
             table.close()
             raise TableExists(f"the table at {root} has another schema, key or partitions")
         return table
@@ -379,9 +380,14 @@ class Table:
             times faster to read where a rowset stores them so.  Each batch has its own dictionary;
             ``pyarrow.Table.unify_dictionaries`` makes one of them.
         """
-        engine = self._opened()
-        plan = self._plan(engine, columns, where, key_range, order, limit, batch_rows, dictionary)
-        return Scan(lambda: self._engine, plan, resolve(engine, at), self)
+        while True:
+            engine = self._opened()
+            snapshot = resolve(engine, at)
+            plan = self._plan(engine, columns, where, key_range, order, limit, batch_rows, dictionary)
+            scan = Scan(lambda: self._engine, plan, snapshot, self)
+            if engine.schema is plan.schema:
+                return scan
+            # Altered meanwhile: what the scan asks for might have been left out of a file already.
 
     def count(self, where: Any = None, at: Any = None) -> int:
         """How many rows there are."""
@@ -425,15 +431,19 @@ class Table:
         ChangesLost
             History no longer reaches back to ``since``.
         """
-        engine = self._opened()
         if images not in ("after", "both"):
             raise InvalidArgument(f'images is "after" or "both", not {images!r}')
-        schema = engine.schema
-        plan = ChangesPlan(
-            schema, _project(schema, columns), compile_where(where, schema), images == "both", bool(net)
-        )
-        first, last = window(engine, since, until)
-        return Changes(lambda: self._engine, plan, first, last, self)
+        while True:
+            engine = self._opened()
+            first, last = window(engine, since, until)
+            schema = engine.schema
+            plan = ChangesPlan(
+                schema, _project(schema, columns), compile_where(where, schema), images == "both", bool(net)
+            )
+            changes = Changes(lambda: self._engine, plan, first, last, self)
+            if engine.schema is schema:
+                return changes
+            # Altered meanwhile, see ``scan``.
 
     def scan_tokens(
         self,
@@ -454,22 +464,15 @@ class Table:
         """The scan of one share.  A reader that is behind the token's snapshot refreshes first."""
         engine = self._opened()
         check_token(token)
-        if self._reopen is not None and token.timestamp > engine.visible_ts:
+        behind = token.timestamp > engine.visible_ts or token.schema_version > engine.schema.version
+        if self._reopen is not None and behind:
             self.refresh()
-            engine = self._engine
-        names, where = plan_of(engine, token)
-        plan = ScanPlan(
-            schema=engine.schema,
-            columns=engine.schema.project(names),
-            filter=compile_where(where, engine.schema),
-            lower=token.lower,
-            upper=token.upper,
-            ordered=False,
-            limit=None,
-            batch_rows=token.batch_rows,
-            tablet_ids=frozenset((token.tablet_id,)),
-        )
-        return Scan(lambda: self._engine, plan, resolve(engine, token.timestamp), self)
+        while True:
+            engine = self._opened()
+            schema, snapshot = engine.schema, resolve(engine, token.timestamp)
+            scan = Scan(lambda: self._engine, plan_of(engine, token), snapshot, self)
+            if engine.schema is schema:
+                return scan
 
     @staticmethod
     def _plan(
@@ -503,6 +506,50 @@ class Table:
             batch_rows=check_batch_rows(batch_rows),
             tablet_ids=None,
             dictionary=_coded(projected, dictionary),
+        )
+
+    # ---- changing it ----
+
+    def alter(
+        self,
+        *,
+        add: Sequence[Column | pa.Field] | pa.Schema = (),
+        drop: Sequence[str] = (),
+        rename: Mapping[str, str] | None = None,
+        add_range: tuple[Any, Any] | list[tuple[Any, Any]] | None = None,
+        drop_range: tuple[Any, Any] | list[tuple[Any, Any]] | None = None,
+    ) -> int:
+        """Change columns and ranges, all of it or nothing, beside running scans and writes.
+
+        Nothing stored is rewritten.  Rows that exist read an added column's default; every snapshot, also an
+        older one, is read with the columns of today, but a scan that was made before keeps its own.  A column
+        dropped and added again under its name is another column.
+
+        Parameters
+        ----------
+        add
+            Columns to add, nullable or with a default.
+        drop, rename
+            Names of columns, none of the key.  Columns are dropped, then renamed, all at once, then added.
+        add_range, drop_range
+            A range ``(lower, upper)`` of the table's ``RangePartition``, or a list of them.  A range is
+            dropped, with its rows, by its exact bounds; snapshots from before still see them.  Ranges are
+            dropped before others are added: one that is in both is emptied.
+
+        Returns
+        -------
+        The timestamp of the change.
+
+        Raises
+        ------
+        InvalidArgument
+            A column or range breaks a rule; it is named and nothing has changed.
+        Poisoned, Fenced, OSError
+            It may or may not have happened, wholly or not at all.
+        """
+        engine = self._opened_for_writing()
+        return alter(
+            engine, add=add, drop=drop, rename=rename, add_range=add_range, drop_range=drop_range
         )
 
     # ---- looking after it ----

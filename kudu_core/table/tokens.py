@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kudu_core.errors import InvalidArgument, SchemaMismatch
+from kudu_core.common.predicates import compile_where
+from kudu_core.common.schema import Schema
+from kudu_core.errors import InvalidArgument, SchemaMismatch, SnapshotTooOld
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.table.scan import ScanPlan, prune_tablets
 from kudu_core.tablet.tablet import Tablet
@@ -34,6 +36,8 @@ class ScanToken:
     column_ids: tuple[int, ...]
     where: bytes | None
     """The predicate in pyarrow's own serialised form."""
+    where_columns: tuple[tuple[str, int], ...]
+    """Names and ids of the columns that it reads."""
     lower: bytes | None
     """First encoded key, or None."""
     upper: bytes | None
@@ -52,8 +56,9 @@ def make_tokens(engine: Engine, plan: ScanPlan, snapshot: int, target_rows: int)
         engine.log.wait_durable(snapshot)
         snapshot = min(snapshot, engine.log.committed_ts)
     where = None if plan.filter is None else expression_bytes(plan.filter.expression)
+    tested = () if plan.filter is None else sorted(plan.filter.columns)
     tokens = []
-    for tablet in prune_tablets(engine, plan.filter, plan.lower, plan.upper):
+    for tablet in prune_tablets(engine, plan.filter, plan.lower, plan.upper, snapshot):
         for lower, upper, rows in _shares(tablet, plan, target_rows):
             tokens.append(
                 ScanToken(
@@ -65,6 +70,7 @@ def make_tokens(engine: Engine, plan: ScanPlan, snapshot: int, target_rows: int)
                     columns=tuple(c.name for c in plan.columns),
                     column_ids=tuple(c.id for c in plan.columns),
                     where=where,
+                    where_columns=tuple((name, plan.schema.by_name[name].id) for name in tested),
                     lower=lower,
                     upper=upper,
                     batch_rows=plan.batch_rows,
@@ -118,16 +124,34 @@ def check_token(token: object) -> None:
         raise InvalidArgument(f"scan_token takes what scan_tokens made, not {token!r}")
 
 
-def plan_of(engine: Engine, token: ScanToken) -> tuple[tuple[str, ...], Any]:
-    """(column names of today, predicate) of a token, checked against the table."""
+def plan_of(engine: Engine, token: ScanToken) -> ScanPlan:
+    """What a token asks for, checked against the table.  Columns keep the names that they had when it was
+    made, whatever they are called by now."""
     if token.table_uuid != engine.state.uuid.hex():
         raise InvalidArgument(f"the token belongs to another table than the one at {engine.path}")
     if not any(t.id == token.tablet_id for t in engine.tablets):
+        if token.tablet_id < engine.state.next_tablet:
+            raise SnapshotTooOld(
+                f"the range of the token's tablet {token.tablet_id} was dropped, and its history is gone"
+            )
         raise InvalidArgument(f"the token's tablet {token.tablet_id} is not in {engine.path}")
-    names = []
-    for column_id, name in zip(token.column_ids, token.columns, strict=True):
-        column = engine.schema.by_id.get(column_id)
+    schema = engine.schema
+    columns = {c.id: c for c in schema.key_columns}
+    for name, column_id in (*zip(token.columns, token.column_ids, strict=True), *token.where_columns):
+        column = schema.by_id.get(column_id)
         if column is None:
             raise SchemaMismatch(f"column {name!r} of the token was dropped; plan the scan again")
-        names.append(column.name)
-    return tuple(names), None if token.where is None else expression_from(token.where)
+        columns[column_id] = replace(column, name=name)
+    planned = Schema(schema.version, tuple(columns.values()), schema.key_ids, schema.next_id)
+    where = None if token.where is None else expression_from(token.where)
+    return ScanPlan(
+        schema=planned,
+        columns=tuple(columns[i] for i in token.column_ids),
+        filter=compile_where(where, planned),
+        lower=token.lower,
+        upper=token.upper,
+        ordered=False,
+        limit=None,
+        batch_rows=token.batch_rows,
+        tablet_ids=frozenset((token.tablet_id,)),
+    )

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from kudu_core._ext import decide as rules
 from kudu_core.common import keybounds
 from kudu_core.common.conform import conform
-from kudu_core.common.predicates import compile_where
+from kudu_core.common.predicates import Filter, compile_where
 from kudu_core.common.rowblock import RowBlock
 from kudu_core.common.schema import Schema, arrow_schema
 from kudu_core.errors import InvalidArgument, SchemaMismatch
@@ -34,18 +34,24 @@ def where_calls(engine: Engine, where: Any, set_: dict[str, Any] | None) -> Call
 
     ``set_`` None: delete the rows.  Arguments are checked here, before anything is locked.
     """
-    schema = engine.schema
-    predicate = compile_where(where, schema)
-    if predicate is None and not isinstance(where, pc.Expression):
-        raise InvalidArgument("where selects every row; say so with pyarrow.compute.scalar(True)")
-    expressions = None if set_ is None else _checked(schema, set_)
+    first = engine.schema
+
+    def compiled(schema: Schema) -> tuple[Filter | None, dict[str, pc.Expression] | None]:
+        predicate = compile_where(where, schema)
+        if predicate is None and not isinstance(where, pc.Expression):
+            raise InvalidArgument("where selects every row; say so with pyarrow.compute.scalar(True)")
+        return predicate, None if set_ is None else _checked(schema, set_)
+
+    checked = compiled(first)
 
     def collect() -> Sequence[Call]:
+        schema = engine.schema
+        predicate, expressions = checked if schema is first else compiled(schema)
         lower, upper = keybounds.key_bounds(schema, () if predicate is None else predicate.terms)
         columns = schema.key_columns if expressions is None else schema.columns
         spec = ScanSpec(schema, columns, predicate, lower, upper, False, BATCH_ROWS)
         blocks: list[RowBlock] = []
-        for tablet in prune_tablets(engine, predicate, lower, upper):
+        for tablet in prune_tablets(engine, predicate, lower, upper, NEWEST):
             for source in tablet.view.at(NEWEST):
                 for selected in scan_rowset(source, spec, ScanCounts()):
                     if expressions is None:

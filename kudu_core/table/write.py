@@ -23,6 +23,7 @@ from kudu_core.table.decision import (
     Refused,
     decide_net,
     error_table,
+    fitted,
     joined,
     row_errors,
     starts_of,
@@ -76,12 +77,13 @@ def write_calls(
                 with ExitStack() as locks:
                     if short:
                         locks.enter_context(engine.short_writes)
-                    prepared = Prepared(engine.schema, engine.partitions, calls, engine.pool)
+                    schema = engine.schema
+                    prepared = Prepared(schema, engine.partitions, fitted(schema, calls), engine.pool)
                     tablets = engine.tablets if collect is not None else _touched(engine, prepared)
                     for tablet in tablets:
                         locks.enter_context(tablet.mutex)
-                    if engine.schema.version != prepared.schema.version:
-                        continue  # ALTER was faster: the rows must be encoded anew (W2)
+                    if engine.schema is not schema or engine.partitions is not prepared.partitions:
+                        continue  # ALTER was faster: the rows must be encoded and routed anew (W2)
                     if collect is not None:
                         collected = collect()
                         if engine.wants_ingest(collected):

@@ -17,6 +17,7 @@ import numpy as np
 from kudu_core.cfile.delta_file import REDO, UNDO
 from kudu_core.cfile.rows_file import write_rows_file
 from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.schema import Schema
 from kudu_core.rowset.deltas import UNDO_UPDATE, UPDATE, patch
 from kudu_core.rowset.deltastore import DeltaStore
 from kudu_core.rowset.diskrowset import DiskRowSet
@@ -82,13 +83,14 @@ def compact_minor(tablet: Tablet, rowset_id: int) -> Compacted | None:
         written: list[str] = []
         try:
             entries = DeltaEntries.concat([entries_of_file(store) for store in inputs])
-            ref = _write(tablet, REDO, entries, written)
+            rest = entries.within(tablet.context.stored())
+            ref = _write(tablet, REDO, rest, written) if len(rest) else None
             tablet.sync_directory()
         except BaseException:
             discard(tablet.context.fs, written)
             raise
         _install(tablet, rowset_id, inputs, ref, None, None, None, written)
-        return Compacted(len(inputs), len(entries), 0, ref.file.size)
+        return Compacted(len(inputs), len(entries), 0, ref.file.size if ref else 0)
 
 
 def compact_major(
@@ -106,7 +108,7 @@ def compact_major(
     with claimed(tablet, rowset_id) as rowset:
         if rowset is None:
             return None
-        schema = tablet.context.schema()
+        schema = tablet.context.stored()
         inputs = redo_files(rowset)
         changed = {i for store in inputs for i in store.ref.updates if i in schema.by_id}
         chosen = sorted(changed if column_ids is None else changed & set(column_ids))
@@ -115,8 +117,8 @@ def compact_major(
         written: list[str] = []
         try:
             entries = DeltaEntries.concat([entries_of_file(store) for store in inputs]).in_order(REDO)
-            columns, statistics, undo = _fold(tablet, rowset, entries, chosen, written)
-            rest = _without(entries, set(chosen))
+            columns, statistics, undo = _fold(tablet, schema, rowset, entries, chosen, written)
+            rest = _without(entries, set(chosen)).within(schema)
             redo_ref = _write(tablet, REDO, rest, written) if len(rest) else None
             undo_ref = _write(tablet, UNDO, undo, written)
             tablet.sync_directory()
@@ -129,11 +131,15 @@ def compact_major(
 
 
 def _fold(
-    tablet: Tablet, rowset: DiskRowSet, entries: DeltaEntries, chosen: Sequence[int], written: list[str]
+    tablet: Tablet,
+    schema: Schema,
+    rowset: DiskRowSet,
+    entries: DeltaEntries,
+    chosen: Sequence[int],
+    written: list[str],
 ) -> tuple[ColumnsRef, dict[int, dict[str, object]], DeltaEntries]:
     """Write the chosen columns with all updates applied; the UNDO entries that take them back."""
     context = tablet.context
-    schema = context.schema()
     rows = rowset.meta.rows
     base = rowset.base.open()
     columns = []
@@ -179,7 +185,7 @@ def _without(entries: DeltaEntries, column_ids: set[int]) -> DeltaEntries:
 def _write(tablet: Tablet, kind: str, entries: DeltaEntries, written: list[str]) -> DeltaRef:
     name = tablet.new_file("delta")
     written.append(f"{tablet.directory}/{name}")
-    return write_deltas(tablet.context.fs, tablet.context.schema(), tablet.directory, name, kind, entries)
+    return write_deltas(tablet.context.fs, tablet.context.stored(), tablet.directory, name, kind, entries)
 
 
 def _install(

@@ -12,6 +12,7 @@ from kudu_core.cfile.delta_file import REDO, write_delta_file
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema
 from kudu_core.rowset.changelog import ChangeLog
+from kudu_core.rowset.deltas import UPDATE
 from kudu_core.rowset.deltastore import DeltaStore
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.meta import DeltaRef, FileRef
@@ -59,6 +60,18 @@ class DeltaEntries:
     def moved(self, rowid: np.ndarray) -> DeltaEntries:
         """The same entries at other rowids: ``rowid[old]``."""
         return DeltaEntries(rowid[self.rowids], self.timestamps, self.ops, self.columns)
+
+    def within(self, schema: Schema) -> DeltaEntries:
+        """Without what was changed in columns that the schema does not have; an update that is left with no
+        column is none."""
+        columns = {i: part for i, part in self.columns.items() if i in schema.by_id}
+        if len(columns) == len(self.columns):
+            return self
+        kept = self.ops != UPDATE
+        for positions, _ in columns.values():
+            kept[positions] = True
+        rest = DeltaEntries(self.rowids, self.timestamps, self.ops, columns)
+        return rest if kept.all() else rest.take(np.flatnonzero(kept))
 
     @staticmethod
     def concat(parts: Sequence[DeltaEntries]) -> DeltaEntries:
@@ -215,11 +228,13 @@ def write_store(tablet: Tablet, store: ChangeLog, written: list[str]) -> DeltaRe
     """A frozen DeltaMemStore as a REDO file; None when it is empty."""
     if not len(store):
         return None
+    schema = tablet.context.stored()
+    entries = entries_of(store).within(schema)
+    if not len(entries):
+        return None
     name = tablet.new_file("delta")
     written.append(f"{tablet.directory}/{name}")
-    return write_deltas(
-        tablet.context.fs, tablet.context.schema(), tablet.directory, name, REDO, entries_of(store)
-    )
+    return write_deltas(tablet.context.fs, schema, tablet.directory, name, REDO, entries)
 
 
 def _flush(tablet: Tablet, rowset_id: int, frozen: ChangeLog) -> None:

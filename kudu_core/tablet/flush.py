@@ -112,7 +112,10 @@ def _write(
     Returns the new rowsets and, by ordinal, the output (int32) and the rowid (uint32) there.
     """
     context = tablet.context
-    schema = frozen.schema
+    # Columns that were dropped since stay behind; those that were added since are not in these rows.
+    stored = context.stored()
+    columns = tuple(stored.by_id[c.id] for c in frozen.schema.columns if c.id in stored.by_id)
+    schema = replace(frozen.schema, columns=columns)
     rows = len(frozen)
     source = frozen.at(cut)
     assert source.rows == rows, "a frozen MemRowSet holds nothing above its cut"
@@ -125,7 +128,7 @@ def _write(
         nbytes=len(keys.data) + sum(source.column(c, 0, rows).nbytes for c in schema.columns),
         insert_times=frozen.inserted(0, rows)[order],
     )
-    undo, redo = fold_history(frozen, cut)
+    undo, redo = (part.within(stored) for part in fold_history(frozen, cut))
     home = np.full(rows, -1, np.int32)
     rowid = np.empty(rows, np.uint32)
     metas = []
@@ -173,7 +176,7 @@ def _write_part(
     name = tablet.new_file("delta")
     written.append(f"{tablet.directory}/{name}")
     return write_deltas(
-        tablet.context.fs, tablet.context.schema(), tablet.directory, name, kind, part.moved(rowid)
+        tablet.context.fs, tablet.context.stored(), tablet.directory, name, kind, part.moved(rowid)
     )
 
 
@@ -220,7 +223,7 @@ def fold_history(frozen: MemRowSet, cut: int) -> tuple[DeltaEntries, DeltaEntrie
         first = np.ones(len(order), bool)
         first[1:] = changed[order][1:] != changed[order][:-1]
         base = frozen.read(column_id, 0, len(frozen))
-        assert base is not None
+        assert base is not None, "a column that came after the freeze has no change before it"
         pool = ColumnBuffers.concat([values, base])
         old = np.empty(len(order), np.int64)
         old[order[1:]] = order[:-1]

@@ -21,6 +21,7 @@ from kudu_core.cfile.delta_file import REDO
 from kudu_core.cfile.rows_file import RowsFile
 from kudu_core.common.pool import Pool
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.schema import Schema
 from kudu_core.common.stored import BROKEN, key
 from kudu_core.errors import Corruption
 from kudu_core.rowset.changelog import ChangeLog
@@ -133,7 +134,7 @@ class Part:
             entries = _entries(pieces)
             context = tablet.context
             staged = f"{tablet.id}-{name}"
-            ref = write_deltas(context.fs, context.schema(), self.staging, staged, REDO, entries)
+            ref = write_deltas(context.fs, context.stored(), self.staging, staged, REDO, entries)
             deleted = [rows for op, rows, _ in pieces if op == DELETE] or [np.empty(0, np.uint32)]
             renamed = replace(ref, file=replace(ref.file, name=name))
             return renamed, np.sort(entries.rowids), np.concatenate(deleted)
@@ -147,14 +148,13 @@ def _bytes_of(piece: _Piece) -> int:
     return int(piece[1].nbytes) + sum(column.nbytes for column in piece[2].values())
 
 
-def build(tablet: Tablet, view: View, net: NetChanges, staging: str) -> Built:
+def build(tablet: Tablet, schema: Schema, view: View, net: NetChanges, staging: str) -> Built:
     """Write the inserts to a file in ``staging``, address the changes.  Leaves the tablet as it was.
 
     Any number of threads may build ranges of one tablet.
     """
     built = Built()
     context = tablet.context
-    schema = context.schema()
     if net.inserts is not None:
         name = tablet.new_file("rows")
         path = f"{staging}/{tablet.id}-{name}"

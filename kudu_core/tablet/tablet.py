@@ -52,6 +52,9 @@ class TabletContext:
     """None in a table that is open for reading."""
     schema: Callable[[], Schema]
     """The table's newest schema."""
+    stored: Callable[[], Schema]
+    """The columns that new files hold: those of the newest schema, and dropped ones that a scan which was
+    made before may still ask for."""
     pool: Pool
     """For work on several files at once; never from a task of the pool itself."""
     cut: Callable[[], int] = _no_cut
@@ -74,10 +77,16 @@ class Tablet:
         directory: str,
         state: TabletState,
         manifest: Manifest | None,
+        *,
+        created_ts: int = 0,
+        dropped_ts: int | None = None,
     ) -> None:
         self.context = context
         self.id = tablet_id
         self.partition = partition
+        self.created_ts = created_ts
+        self.dropped_ts = dropped_ts
+        """When its range was dropped: snapshots from then on do not see it (PROTOCOL A3)."""
         self.directory = directory
         self.manifest = manifest
         self.mutex = threading.RLock()
@@ -102,6 +111,10 @@ class Tablet:
         """Set under the flush lane and the mutex: nothing is flushed any more."""
         self.newest_applied = 0
         """Timestamp of the newest record applied here; writers that have nothing to log wait for it."""
+
+    def is_there(self, snapshot: int) -> bool:
+        """Whether its range was one of the table's at that time."""
+        return self.created_ts <= snapshot and (self.dropped_ts is None or snapshot < self.dropped_ts)
 
     # ---- numbers ----
 

@@ -22,6 +22,7 @@ from kudu_core.errors import Corruption
 from kudu_core.wal.format import (
     COMMITTED_NAME,
     COMMITTED_STRIDE,
+    KIND_ALTER,
     KIND_CHECKPOINT,
     KINDS,
     LIMIT,
@@ -125,6 +126,8 @@ class LogTail:
         self.last_lsn = 0
         self.last_ts = 0
         self.committed_ts = 0
+        self.alterations: list[Record] = []
+        """The ALTER records that were read: what the table is must be known before rows are replayed."""
 
     # Opening ----------------------------------------------------------------------------------
 
@@ -222,6 +225,7 @@ class LogTail:
             source.file.close()
         del self._sources[:at]
         self._at = 0
+        self.alterations.clear()
         self.last_lsn, self.last_ts = first.prev_lsn, first.prev_ts
 
     def _walk_segment(self, source: _Source, limit: int | None) -> None:
@@ -239,6 +243,8 @@ class LogTail:
                 self._latest_through = checkpoint[0]
                 if not self._walked:
                     self.through, self.edit_numbers = checkpoint
+            elif record.kind == KIND_ALTER:
+                self.alterations.append(record)
             self.last_lsn = source.last_lsn = record.lsn
             self.last_ts = source.last_ts = record.ts
             source.end = offset + padded(RECORD_HEADER.size + len(record.payload))

@@ -1,0 +1,157 @@
+"""The walk of a schema change (PROTOCOL A1 to A3).
+
+next version -> all mutexes -> one log record, durable -> directories of new tablets -> TABLE -> memory.
+Nothing stored is rewritten: files and records name columns by ids, which are never used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from kudu_core.common.alter import altered
+from kudu_core.errors import InvalidArgument
+from kudu_core.events import TableAltered
+from kudu_core.rowset.memrowset import MemRowSet
+from kudu_core.table.alteration import Alteration
+from kudu_core.table.state import TableState, TabletEntry, tablet_directory
+from kudu_core.tablet.flush import freeze_memrowset
+from kudu_core.tablet.manifest import Manifest, TabletState
+from kudu_core.tablet.tablet import Tablet
+from kudu_core.wal import KIND_ALTER
+
+if TYPE_CHECKING:
+    from kudu_core.common.partitions import PartitionSchema
+    from kudu_core.common.schema import Schema
+    from kudu_core.table.engine import Engine
+
+
+def alter(
+    engine: Engine,
+    *,
+    add: Any = (),
+    drop: Any = (),
+    rename: Mapping[str, str] | None = None,
+    add_range: Any = None,
+    drop_range: Any = None,
+) -> int:
+    """Change columns and ranges as one record; its timestamp.  Arguments are those of ``Table.alter``."""
+    started = engine.clock.monotonic_s()
+    with engine.altering:
+        engine.check_writable()
+        schema, partitions = engine.schema, engine.partitions
+        changed = altered(schema, drop=drop, rename=rename, add=add)
+        if changed.columns != schema.columns:
+            schema = changed
+        gone, new = _ranges("drop_range", drop_range), _ranges("add_range", add_range)
+        if gone or new:
+            partitions = partitions.altered(schema, drop=gone, add=new)
+        if schema is engine.schema and partitions is engine.partitions:
+            raise InvalidArgument("alter changes nothing: give add, drop, rename, add_range or drop_range")
+        with ExitStack() as mutexes:
+            for tablet in engine.tablets:
+                mutexes.enter_context(tablet.mutex)
+            engine.check_writable()
+            ts = _log_and_apply(engine, Alteration.of(engine.state, schema, partitions), schema, partitions)
+    engine.wait_visible(ts)
+    if engine.maintenance is not None:
+        engine.maintenance.kick()  # MemRowSets were frozen
+    engine.tell(
+        TableAltered(
+            elapsed_s=engine.clock.monotonic_s() - started,
+            timestamp=ts,
+            schema_version=schema.version,
+            tablets=sum(t.dropped_ts is None for t in engine.tablets),
+        )
+    )
+    return ts
+
+
+def _ranges(name: str, given: Any) -> Sequence[tuple[Any, Any]]:
+    """A range, (lower, upper), or a list of them."""
+    if given is None:
+        return ()
+    if isinstance(given, tuple):
+        return (given,)
+    if isinstance(given, list):
+        return given
+    raise InvalidArgument(f"{name} is (lower, upper), or a list of such pairs, not {given!r}")
+
+
+def _log_and_apply(
+    engine: Engine, alteration: Alteration, schema: Schema, partitions: PartitionSchema
+) -> int:
+    """Under the mutexes of all tablets: one record, and what it says on disk and in memory."""
+    log = engine.log
+    payload = alteration.to_bytes()
+    try:
+        ts = log.append(KIND_ALTER, schema.version, (payload,))
+        log.wait_durable(ts)
+        context = engine.tablet_context
+        directory = f"{engine.path}/tablets"
+        new = []
+        for tablet_id, ordinal in alteration.created:
+            path = tablet_directory(engine.path, tablet_id)
+            engine.fs.mkdir(path)
+            manifest = open_manifest(engine, TabletEntry(tablet_id, ordinal, ts), TabletState())
+            manifest.create()
+            partition = partitions.partitions[ordinal]
+            new.append(Tablet(context, tablet_id, partition, path, manifest.state, manifest, created_ts=ts))
+        if new:
+            engine.fs.sync_dir(directory)
+
+        def after(state: TableState) -> TableState:
+            return replace(alteration.after(state, ts), tokens=dict(engine.tokens))
+
+        engine.change_state(after)
+        _adopt(engine, new, set(alteration.dropped), ts, schema, partitions)
+        log.applied(ts)
+    except BaseException as exc:
+        engine.poison_if_owing(exc)
+        raise
+    return ts
+
+
+def _adopt(
+    engine: Engine,
+    new: Sequence[Tablet],
+    dropped: set[int],
+    ts: int,
+    schema: Schema,
+    partitions: PartitionSchema,
+) -> None:
+    """Tablets before partitions before columns: whoever reads beside this and has one has those before it."""
+    for tablet in engine.tablets:
+        if tablet.id in dropped:
+            tablet.partition = partitions.partitions[tablet.partition.ordinal]
+            tablet.dropped_ts = ts
+    if new or dropped:
+        engine.set_tablets([*engine.tablets, *new])
+        engine.partitions = partitions
+    if schema is engine.schema:
+        return
+    engine.schema = schema
+    for tablet in engine.tablets:
+        # What was inserted before keeps the columns of its time (A2).
+        if not freeze_memrowset(tablet):
+            tablet.view = replace(tablet.view, active=MemRowSet(schema))
+
+
+def open_manifest(engine: Engine, entry: TabletEntry, state: TabletState) -> Manifest:
+    """The manifest of a tablet of a table that is open for writing."""
+    return Manifest(
+        engine.fs,
+        tablet_directory(engine.path, entry.id),
+        engine.state.uuid,
+        entry.id,
+        engine.state.epoch,
+        state,
+        fence=engine.fence,
+        poison=engine.poison,
+        check_poisoned=engine.check_poisoned,
+    )
+
+
+__all__ = ["alter", "open_manifest"]

@@ -1,0 +1,95 @@
+"""Sorted rows of a call that an ALTER has overtaken (PROTOCOL G3): without the columns that were dropped
+since, and by the partitions of today.  Runs stay as they lie; only the order in which they are read changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kudu_core.common.keys import encode_keys
+from kudu_core.common.partitions import PartitionSchema
+from kudu_core.common.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.schema import Schema
+from kudu_core.table.sorted_runs import Run, Segment, segments_of
+
+
+@dataclass(slots=True, eq=False)
+class RefittedRun:
+    """A run with fewer columns, or in the order of other tablets."""
+
+    base: Run
+    column_ids: Sequence[int]
+    segments: dict[int, Segment]
+    order: np.ndarray | None
+    """(n,) int64 places of ``base``; None: the same ones."""
+
+    @property
+    def call(self) -> int:
+        return self.base.call
+
+    @property
+    def unique(self) -> bool:
+        return self.base.unique
+
+    @property
+    def op(self) -> int | None:
+        return self.base.op
+
+    @property
+    def nbytes(self) -> int:
+        return self.base.nbytes
+
+    @property
+    def suspect(self) -> bool:
+        return self.base.suspect
+
+    def _places(self, lower: int, upper: int) -> tuple[int, int, np.ndarray | None]:
+        """(first, last): places of the base among which the rows are; and which of those, None: all."""
+        if self.order is None or lower == upper:
+            return lower, upper, None
+        rows = self.order[lower:upper]
+        first, last = int(rows.min()), int(rows.max()) + 1
+        return first, last, rows - first
+
+    def column(self, column_id: int, lower: int, upper: int) -> ColumnBuffers:
+        first, last, rows = self._places(lower, upper)
+        read = self.base.column(column_id, first, last)
+        return read if rows is None else read.take(rows)
+
+    def numbers(self, lower: int, upper: int) -> np.ndarray:
+        first, last, rows = self._places(lower, upper)
+        read = self.base.numbers(first, last)
+        return read if rows is None else read[rows]
+
+    def ops(self, lower: int, upper: int) -> np.ndarray:
+        first, last, rows = self._places(lower, upper)
+        read = self.base.ops(first, last)
+        return read if rows is None else read[rows]
+
+    def status(self, lower: int, upper: int) -> np.ndarray | None:
+        first, last, rows = self._places(lower, upper)
+        read = self.base.status(first, last)
+        return read if read is None or rows is None else read[rows]
+
+
+def refitted(schema: Schema, partitions: PartitionSchema, run: Run) -> Run:
+    """The run as this schema and these partitions have it."""
+    columns = [i for i in run.column_ids if i in schema.by_id]
+    count = max((s.upper for s in run.segments.values()), default=0)
+    before = np.empty(count, np.int32)
+    for ordinal, segment in run.segments.items():
+        before[segment.lower : segment.upper] = ordinal
+    block = RowBlock({i: run.column(i, 0, count) for i in schema.key_ids}, count)
+    route = partitions.route(block)
+    if bool((route == before).all()):
+        if len(columns) == len(run.column_ids):
+            return run
+        return RefittedRun(run, columns, run.segments, None)
+    order, segments = segments_of(encode_keys(schema, block), route)
+    return RefittedRun(run, columns, segments, order)
+
+
+__all__ = ["refitted"]
