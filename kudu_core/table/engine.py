@@ -30,6 +30,7 @@ from kudu_core.tablet.tablet import Tablet, TabletContext
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem, Lease
     from kudu_core.table.decision import Call
+    from kudu_core.table.purge import Purged
     from kudu_core.wal import Log, LogTail
 
 THROTTLE_SHARE = 0.8
@@ -84,6 +85,8 @@ class Engine:
         """One change of columns, ranges or the list of tablets at a time; taken before every other lock."""
         self.schema_pins = SchemaPins()
         self.tablet_context: TabletContext
+        self.purged: list[Purged] = []
+        """Tablets that are no longer the table's, whose files somebody may be reading.  Under ``altering``."""
         self._ranges_since = 0
         """Timestamp of the last change of the ranges that snapshots may look behind."""
         self._partitions_at: dict[int, PartitionSchema] = {}

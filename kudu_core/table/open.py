@@ -16,6 +16,7 @@ from kudu_core.table import debug
 from kudu_core.table.alter import open_manifest
 from kudu_core.table.alteration import followed
 from kudu_core.table.engine import Engine
+from kudu_core.table.purge import delete_purged, purge
 from kudu_core.table.state import TableState, TabletEntry, Token, read_state, replace, tablet_directory
 from kudu_core.tablet import invariants, records
 from kudu_core.tablet.bootstrap import Replay
@@ -141,6 +142,8 @@ def _take_over(engine: Engine, before: TableState, tail: LogTail, started: float
         engine.tell,
         lambda drop: engine.horizon(drop=drop),
         engine.options.maintenance_threads,
+        purge=lambda: purge(engine),
+        delete_purged=lambda: delete_purged(engine),
     )
 
     def make_room() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kudu_core.errors import Closed, Fenced, Poisoned
@@ -19,6 +20,8 @@ from kudu_core.tablet.tablet import Tablet
 
 if TYPE_CHECKING:
     from kudu_core.common.clock import Clock
+    from kudu_core.rowset.diskrowset import DiskRowSet
+    from kudu_core.rowset.meta import DeltaRef
 
 POLL_S = 0.5
 RETRY_S = 5.0
@@ -35,12 +38,18 @@ class Compactions:
         tell: Callable[[Event], None],
         horizon: Callable[[bool], int],
         threads: int,
+        *,
+        purge: Callable[[], bool] = lambda: False,
+        delete_purged: Callable[[], int] = lambda: 0,
     ) -> None:
-        """``horizon(drop)``: how far back history may be dropped, see ``Engine.horizon``."""
+        """``horizon(drop)``: how far back history may be dropped, see ``Engine.horizon``; ``purge`` and
+        ``delete_purged``: of tablets whose range was dropped, see ``table.purge``."""
         self._tablets = tablets
         self._clock = clock
         self._tell = tell
         self._horizon = horizon
+        self._purge = purge
+        self._delete_purged = delete_purged
         self._wanted = threads
         self._threads: list[threading.Thread] = []
         self._stop = threading.Event()
@@ -96,7 +105,7 @@ class Compactions:
             for rowset in tablet.view.rowsets:
                 if self._failed.get((tablet.id, rowset.id), 0.0) > now:
                     continue
-                kind = delta_choice(rowset.meta, tuple(store.ref for store in redo_files(rowset)))
+                kind = delta_choice(rowset.meta, _refs(tablet, rowset))
                 if kind is not None:
                     yield tablet, rowset.id, kind
 
@@ -115,7 +124,7 @@ class Compactions:
             if rowset is None:
                 return False
             if column_ids is None:
-                column_ids = major_columns(rowset.meta, tuple(store.ref for store in redo_files(rowset)))
+                column_ids = major_columns(rowset.meta, _refs(tablet, rowset))
             done = compact_major(tablet, rowset_id, column_ids)
         if done is None:
             return False
@@ -142,13 +151,13 @@ class Compactions:
                     self.compact(tablet, rowset.id, MAJOR, every)
                     self.compact(tablet, rowset.id, MINOR)
                     continue
-                kind = delta_choice(rowset.meta, tuple(store.ref for store in redo_files(rowset)))
+                kind = delta_choice(rowset.meta, _refs(tablet, rowset))
                 if kind is not None:
                     self.compact(tablet, rowset.id, kind)
 
     def collect_history(self) -> bool:
         """Drop the history that retention and pins no longer keep; whether there was any."""
-        found = False
+        found = self._purge()
         wanted = self._horizon(False)
         for tablet in self._tablets():
             if not any(history_gc.ancient(rowset, wanted) for rowset in tablet.view.rowsets):
@@ -171,14 +180,23 @@ class Compactions:
         return found
 
     def collect_garbage(self) -> int:
-        """Delete retired files that nobody can read any more; how many."""
-        total = 0
+        """Delete retired files that nobody can read any more; how many, a purged tablet's counted as one."""
+        total = self._delete_purged()
         for tablet in self._tablets():
             files, freed = tablet.garbage.collect(tablet)
             if files:
                 total += files
                 self._tell(FilesDeleted(tablet_id=str(tablet.id), files=files, freed_bytes=freed))
         return total
+
+
+def _refs(tablet: Tablet, rowset: DiskRowSet) -> tuple[DeltaRef, ...]:
+    """A rowset's first REDO files, but for what they say of dropped columns: no scan pays for that."""
+    known = tablet.context.schema().by_id
+    return tuple(
+        replace(store.ref, updates={i: count for i, count in store.ref.updates.items() if i in known})
+        for store in redo_files(rowset)
+    )
 
 
 __all__ = ["Compactions"]

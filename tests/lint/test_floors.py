@@ -102,7 +102,6 @@ def test_no_kernel_cimports_numpy() -> None:
 ENTRY_POINTS = {
     "kudu_core": "users import it",
     "kudu_core.spark": "users import it",
-    "kudu_core.common.alter": "the rules of schema versions, which stored tables obey; alter() comes later",
 }
 
 

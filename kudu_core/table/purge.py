@@ -1,0 +1,96 @@
+"""Tablets of dropped ranges whose history nobody may read any more (PROTOCOL H3).
+
+TABLE first, then, when no view holds them, their files.  What is left at the end of the process is an
+orphan for the next open.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kudu_core.events import TabletsPurged
+from kudu_core.rowset.deltastore import DeltaStore
+from kudu_core.rowset.memrowset import MemRowSet
+from kudu_core.table.state import TableState, replace
+from kudu_core.tablet.view import View
+
+if TYPE_CHECKING:
+    from kudu_core.table.engine import Engine
+    from kudu_core.tablet.tablet import Tablet
+
+
+@dataclass(slots=True)
+class Purged:
+    """A tablet that is no longer the table's, and whose files are."""
+
+    directory: str
+    holders: tuple[weakref.ref[Any], ...]
+    """Whoever may still open or read the files."""
+    ready_s: float
+
+
+def purge(engine: Engine) -> bool:
+    """Let go of dropped tablets that lie behind the horizon; whether there were any."""
+    dropped = [tablet for tablet in engine.tablets if tablet.dropped_ts is not None]
+    if not dropped:
+        return False
+    wanted = engine.horizon()
+    if not any(_is_behind(tablet, wanted) for tablet in dropped):
+        return False
+    with engine.altering:
+        engine.check_writable()
+        horizon = engine.horizon(drop=True)
+        gone = [t for t in engine.tablets if _is_behind(t, horizon) and _retire(engine, t)]
+        if not gone:
+            return False
+        ids = {tablet.id for tablet in gone}
+
+        def without(state: TableState) -> TableState:
+            left = tuple(entry for entry in state.tablets if entry.id not in ids)
+            return replace(state, tablets=left, horizon=max(state.horizon, horizon))
+
+        engine.change_state(without)
+        engine.set_tablets([tablet for tablet in engine.tablets if tablet.id not in ids])
+    engine.tell(TabletsPurged(horizon=horizon, tablets=len(gone)))
+    return True
+
+
+def _is_behind(tablet: Tablet, horizon: int) -> bool:
+    return tablet.dropped_ts is not None and tablet.dropped_ts <= horizon
+
+
+def _retire(engine: Engine, tablet: Tablet) -> bool:
+    """Nothing works on the tablet any more; False while a compaction does."""
+    with tablet.flush_lane, tablet.mutex:
+        if tablet.compacting:
+            return False
+        view = tablet.view  # and from now on there is nothing to flush or to compact
+        tablet.view = View(MemRowSet(engine.schema))
+        tablet.close()
+    holders: list[object] = []
+    for rowset in view.rowsets:
+        holders += [rowset.base, *(s for s in (*rowset.redo, *rowset.undo) if isinstance(s, DeltaStore))]
+        rowset.let_go()
+    ready_s = engine.clock.monotonic_s() + engine.options.file_grace_s
+    engine.purged.append(Purged(tablet.directory, tuple(map(weakref.ref, holders)), ready_s))
+    return True
+
+
+def delete_purged(engine: Engine) -> int:
+    """Delete the files of purged tablets that nobody can read any more; of how many tablets."""
+    now = engine.clock.monotonic_s()
+    deleted = 0
+    with engine.altering:
+        for purged in list(engine.purged):
+            if purged.ready_s <= now and all(holder() is None for holder in purged.holders):
+                engine.check_writable()
+                engine.fence()
+                engine.fs.rmtree(purged.directory)
+                engine.purged.remove(purged)
+                deleted += 1
+    return deleted
+
+
+__all__ = ["Purged", "delete_purged", "purge"]
