@@ -86,7 +86,7 @@ class Engine:
         self.schema_pins = SchemaPins()
         self.tablet_context: TabletContext
         self.purged: list[Purged] = []
-        """Tablets that are no longer the table's, whose files somebody may be reading.  Under ``altering``."""
+        """Tablets no longer the table's, whose files somebody may be reading.  Under ``altering``."""
         self._ranges_since = 0
         """Timestamp of the last change of the ranges that snapshots may look behind."""
         self._partitions_at: dict[int, PartitionSchema] = {}
