@@ -359,6 +359,8 @@ def _read_once(
         _check_numbers(path, states, tail)
         alive = fs.lease(f"{path}/LOCK").holder() is not None
         tail.read_on(writer_alive=alive, clean_end=0 if alive else state.clean_end)
+        if alive and tail.taken_over:
+            raise _Moved  # in a moment it will say that: now nothing would be readable
         _check_moved(state, _state(fs, path), tail)
         _check_age(path, state, states, tail)
         # What the writer has altered since is in the log; a tablet that it made there is in TABLE by now.

@@ -123,6 +123,8 @@ class LogTail:
         self.through = 0
         self.edit_numbers: dict[int, int] = {}
         self.committed: Committed = NOTHING_COMMITTED
+        self.taken_over = False
+        """A writer has begun an epoch and not yet said how far the log is committed."""
         self.last_lsn = 0
         self.last_ts = 0
         self.committed_ts = 0
@@ -403,6 +405,7 @@ class LogTail:
             data = self._fs.read_bytes(f"{self._directory}/{COMMITTED_NAME}", 2 * COMMITTED_STRIDE)
             committed = unpack_committed(data, self._uuid)
             # A slot of an older epoch may be a stale writer's, which the log no longer follows.
+            self.taken_over = NOTHING_COMMITTED.epoch < committed.epoch < self.epoch
             self.committed = committed if committed.epoch >= self.epoch else NOTHING_COMMITTED
 
     def _open_newer_segments(self) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.fs.faulty import CHANGES, FaultyFileSystem, Rule
 from kudu_core.fs.posix import PosixFileSystem
+from kudu_core.wal import Log
 from tests.engine.conftest import Make
 from tests.support.processes import NOBODY, in_child
 
@@ -148,3 +151,35 @@ def test_what_was_not_durable_is_not_seen(make: Make, path: Path) -> None:
         table.flush()
         reader.refresh()
         assert reader.count() == 2
+
+
+def test_a_reader_at_the_moment_of_a_takeover_waits_for_it(
+    make: Make, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new writer has its segment, and COMMITTED is still the old one's: nothing would be readable."""
+    table = make(durability="sync")
+    table.insert({"k": list(range(50))})
+    table.close()
+    reader = kc.open_table(path)
+    before = reader.timestamp
+    real = Log._open_committed
+    seen: list[int] = []
+
+    def look() -> None:
+        reader.refresh()
+        seen.append(reader.count())
+
+    threads = [threading.Thread(target=look)]
+
+    def slowly(log: Log, counter: int) -> None:
+        threads[0].start()
+        time.sleep(0.3)
+        assert not seen
+        real(log, counter)
+
+    monkeypatch.setattr(Log, "_open_committed", slowly)
+    with kc.open_table(path, "rw"):
+        threads[0].join()
+    assert seen == [50]
+    assert reader.timestamp >= before
+    reader.close()
