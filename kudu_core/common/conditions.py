@@ -80,7 +80,22 @@ def _truth(node: Node, schema: Schema) -> _Truth | None:
         return _Truth(left.column, left.true | right.true, left.false & right.false)
     if node.function in COMPARISONS or node.function == "not_equal":
         return _comparison(node, schema)
+    if node.function == "if_else":
+        return _where_valid(node, schema)
     return _of_one(node, schema)
+
+
+def _where_valid(node: Call, schema: Schema) -> _Truth | None:
+    """``if_else(is_valid(c), ..., null)``, as DuckDB writes ``c IN (...)``."""
+    test, inner, other = node.arguments
+    if not isinstance(other, Literal) or other.scalar.is_valid:
+        return None
+    if not isinstance(test, Call) or test.function != "is_valid":
+        return None
+    valid, truth = _truth(test, schema), _truth(inner, schema)
+    if valid is None or truth is None or valid.column.id != truth.column.id:
+        return None
+    return _Truth(truth.column, truth.true & valid.true, truth.false & valid.true)
 
 
 def _split(column: StoredColumn, true: ValueSet) -> _Truth:

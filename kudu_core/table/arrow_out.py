@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
+
+make_dataset: Callable[[Any, Any], Any] | None = None
+"""(table, at) -> ``pyarrow.dataset.Dataset``.  Set by the room above that knows such engines
+(``kudu_core.engines.arrow``), which importing ``kudu_core`` imports."""
 
 
 class ArrowResult(ABC):

@@ -35,6 +35,7 @@ from kudu_core.rowset.scan import (
     to_batch,
     units,
 )
+from kudu_core.table.arrow_out import ArrowResult
 from kudu_core.tablet.merge import Run, merge_runs
 from kudu_core.tablet.tablet import Tablet
 
@@ -142,7 +143,7 @@ class Explained:
         )
 
 
-class Scan:
+class Scan(ArrowResult):
     """Rows of a table at one snapshot.  Nothing is read before somebody iterates.
 
     Every iteration starts anew at the same snapshot, which stays readable while the scan lives.
@@ -198,38 +199,8 @@ class Scan:
                 if left == 0:
                     return
 
-    # ---- Arrow ----
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
-
     def to_table(self) -> pa.Table:
         return pa.Table.from_batches(list(self._batches()), schema=self.schema)
-
-    def to_pandas(self, **options: Any) -> Any:
-        """A pandas frame; ``options`` go to ``pyarrow.Table.to_pandas``."""
-        return self.to_table().to_pandas(**options)
-
-    def to_polars(self) -> Any:
-        """A Polars frame."""
-        import polars
-
-        return polars.from_arrow(self.to_table())
-
-    def to_pylist(self) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self.to_table().to_pylist()
-        return rows
-
-    def __arrow_c_schema__(self) -> Any:
-        return self.schema.__arrow_c_schema__()
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        reader = self.to_reader()
-        if requested_schema is not None:
-            wanted = pa.Schema._import_from_c_capsule(requested_schema)
-            if wanted != reader.schema and wanted.names == reader.schema.names:
-                reader = reader.cast(wanted)
-        return reader.__arrow_c_stream__()
 
     # ---- answers without rows ----
 

@@ -22,7 +22,7 @@ from kudu_core.errors import InvalidArgument, KuduError, ReadOnly, TableExists, 
 from kudu_core.events import EventListener
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.options import Options
-from kudu_core.table import points
+from kudu_core.table import arrow_out, points
 from kudu_core.table.alter import alter
 from kudu_core.table.batch import Batch
 from kudu_core.table.bulk import write_parts
@@ -43,6 +43,8 @@ from kudu_core.table.where import where_calls
 from kudu_core.table.write import check_txn, write_calls
 
 if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset
+
     from kudu_core.fs.api import FileSystem
     from kudu_core.table.engine import Engine
 
@@ -380,12 +382,29 @@ class Table:
             times faster to read where a rowset stores them so.  Each batch has its own dictionary;
             ``pyarrow.Table.unify_dictionaries`` makes one of them.
         """
+        return self._scan_of(None, at, columns, where, key_range, order, limit, batch_rows, dictionary)
+
+    def _scan_of(
+        self,
+        schema: Schema | None,
+        at: Any,
+        columns: Any = None,
+        where: Any = None,
+        key_range: tuple[Any, Any] | None = None,
+        order: str = "any",
+        limit: int | None = None,
+        batch_rows: int = 65_536,
+        dictionary: Sequence[str] = (),
+    ) -> Scan:
+        """A scan of today's columns, or of those of an earlier moment, which the caller has pinned."""
         while True:
             engine = self._opened()
             snapshot = resolve(engine, at)
-            plan = self._plan(engine, columns, where, key_range, order, limit, batch_rows, dictionary)
+            plan = self._plan(
+                schema or engine.schema, columns, where, key_range, order, limit, batch_rows, dictionary
+            )
             scan = Scan(lambda: self._engine, plan, snapshot, self)
-            if engine.schema is plan.schema:
+            if schema is not None or engine.schema is plan.schema:
                 return scan
             # Altered meanwhile: what the scan asks for might have been left out of a file already.
 
@@ -397,6 +416,23 @@ class Table:
         """Pin a state of the table for several reads."""
         engine = self._opened()
         return Snapshot(self, resolve(engine, at))
+
+    def to_dataset(self, at: Any = None) -> Dataset:
+        """The table at one snapshot as a ``pyarrow.dataset.Dataset``.
+
+        DuckDB and Polars (``scan_pyarrow_dataset``) query it with SQL or expressions; the columns and
+        the filters that they push down prune as those of ``scan`` do.  The snapshot stays pinned
+        while the dataset lives.  What was read stays valid and a scan that has begun ends well,
+        also after ``close()``; a new one then raises ``Closed``.
+
+        Raises
+        ------
+        SnapshotTooOld, SnapshotInFuture
+            As ``scan``.
+        """
+        self._opened()
+        assert arrow_out.make_dataset is not None, "importing kudu_core sets it"
+        return arrow_out.make_dataset(self, at)
 
     def changes(
         self,
@@ -457,7 +493,7 @@ class Table:
     ) -> list[ScanToken]:
         """Shares of a scan of about ``target_rows`` rows, picklable, all at one snapshot."""
         engine = self._opened()
-        plan = self._plan(engine, columns, where, key_range, "any", None, batch_rows)
+        plan = self._plan(engine.schema, columns, where, key_range, "any", None, batch_rows)
         return make_tokens(engine, plan, resolve(engine, at), target_rows)
 
     def scan_token(self, token: ScanToken) -> Scan:
@@ -476,7 +512,7 @@ class Table:
 
     @staticmethod
     def _plan(
-        engine: Engine,
+        schema: Schema,
         columns: Any,
         where: Any,
         key_range: tuple[Any, Any] | None,
@@ -485,7 +521,6 @@ class Table:
         batch_rows: int,
         dictionary: Sequence[str] = (),
     ) -> ScanPlan:
-        schema = engine.schema
         if order not in ("any", "key"):
             raise InvalidArgument(f'order is "any" or "key", not {order!r}')
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):

@@ -1,0 +1,19 @@
+"""Tables for engines that query Arrow datasets.  Importing this makes ``Table.to_dataset`` work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kudu_core.table import arrow_out
+
+if TYPE_CHECKING:
+    from kudu_core.table.table import Table
+
+
+def _dataset(table: Table, at: Any) -> Any:
+    from kudu_core.engines.arrow.dataset import TableDataset
+
+    return TableDataset.of(table, at)
+
+
+arrow_out.make_dataset = _dataset
