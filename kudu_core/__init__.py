@@ -27,16 +27,18 @@ from kudu_core.errors import (
     TableNotFound,
 )
 from kudu_core.options import Options
+from kudu_core.table.backup_format import BackupResult
 from kudu_core.table.batch import Batch
 from kudu_core.table.result import WriteResult
 from kudu_core.table.scan import Scan
 from kudu_core.table.snapshots import Snapshot
-from kudu_core.table.table import Table, create_table, open_table
+from kudu_core.table.table import Table, create_table, open_table, restore
 from kudu_core.table.tokens import ScanToken
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BackupResult",
     "Batch",
     "ChangesLost",
     "Closed",
@@ -66,4 +68,5 @@ __all__ = [
     "WriteResult",
     "create_table",
     "open_table",
+    "restore",
 ]

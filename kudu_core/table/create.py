@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kudu_core.common.clock import Clock
-from kudu_core.common.partitions import HashPartition, PartitionSchema, RangePartition
+from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.schema import Schema
 from kudu_core.errors import TableExists
 from kudu_core.options import Options
@@ -27,7 +26,7 @@ def create(
     fs: FileSystem,
     path: str,
     schema: Schema,
-    partition_by: Sequence[HashPartition | RangePartition],
+    partitions: PartitionSchema,
     options: Options,
     clock: Clock,
 ) -> None:
@@ -43,8 +42,7 @@ def create(
     Locked
         Another process makes a table there at this moment.
     """
-    _check_free(fs, path)
-    partitions = PartitionSchema.make(schema, partition_by)
+    check_free(fs, path)
     state = TableState(
         uuid=uuid.uuid4().bytes,
         epoch=1,
@@ -57,7 +55,7 @@ def create(
     lease = fs.lease(f"{path}/LOCK")  # makes the file
     lease.try_acquire()
     try:
-        _check_free(fs, path)  # again: another process may have made the table meanwhile, and written to it
+        check_free(fs, path)  # again: another process may have made the table meanwhile, and written to it
         for name in PARTS[1:]:
             if fs.exists(f"{path}/{name}"):
                 fs.rmtree(f"{path}/{name}")
@@ -111,7 +109,8 @@ def new_tablet_directory(fs: FileSystem, path: str, table_uuid: bytes, tablet_id
     manifest.close()
 
 
-def _check_free(fs: FileSystem, path: str) -> None:
+def check_free(fs: FileSystem, path: str) -> None:
+    """``TableExists`` unless a table may be made at ``path``."""
     if not fs.exists(path):
         return
     if not fs.is_dir(path):

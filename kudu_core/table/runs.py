@@ -1,8 +1,9 @@
-"""Staged runs: files of rows that wait beside a table until a commit takes them in.
+"""Runs: files of rows beside a table, each one Arrow IPC stream.
 
-A run is one Arrow IPC stream in ``staging/<job>/``, written by one attempt of one task.  Whoever
-commits is told name, length, row count and CRC-32C of each run by the attempt that won, and checks
-them; a run that nobody tells of is never looked at.  Knows nothing of Spark or of tablets.
+Staged runs wait in ``staging/<job>/`` until a commit takes them in; each is written by one attempt of one
+task.  Whoever commits is told name, length, row count and CRC-32C of each run by the attempt that won,
+and checks them; a run that nobody tells of is never looked at.  The rows of a backup are runs too, and
+its manifest tells of them.  Knows nothing of Spark or of tablets.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ HEARTBEAT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class StagedRun:
-    """What a commit must know of a run.  Picklable."""
+    """What a reader must know of a run.  Picklable."""
 
     name: str
     rows: int
@@ -39,19 +40,34 @@ class StagedRun:
 class RunWriter:
     """Writes one run.  ``name`` is one that no other attempt uses."""
 
-    def __init__(self, fs: FileSystem, directory: str, name: str, schema: pa.Schema) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        name: str,
+        schema: pa.Schema,
+        *,
+        heartbeat: bool = True,
+        compression: str | None = None,
+    ) -> None:
+        """``heartbeat``: tell who sweeps staging that the directory is in use.  ``compression``: of
+        Arrow's buffers, "lz4" or "zstd"."""
         self._fs = fs
         self._directory = directory
         self._clock = Clock()
+        self._heartbeat = heartbeat
         self._beat_s = self._clock.monotonic_s()
         self._sink = _Sink(fs.create(f"{directory}/{name}"))
-        self._stream = pa.ipc.new_stream(pa.PythonFile(self._sink, "w"), schema)
+        options = pa.ipc.IpcWriteOptions(compression=compression)
+        self._stream = pa.ipc.new_stream(pa.PythonFile(self._sink, "w"), schema, options=options)
         self._name = name
         self._rows = 0
 
     def append(self, batch: pa.RecordBatch) -> None:
         self._stream.write_batch(batch)
         self._rows += batch.num_rows
+        if not self._heartbeat:
+            return
         now = self._clock.monotonic_s()
         if now - self._beat_s > HEARTBEAT_S:
             self._beat_s = now
@@ -108,26 +124,29 @@ class _Sink:
         self.closed = True
 
 
-def read_run(fs: FileSystem, directory: str, run: StagedRun) -> pa.Table:
-    """The rows of a run, checked against what its writer told; ``Corruption`` when they differ."""
+def read_run(fs: FileSystem, directory: str, run: StagedRun, what: str = "staged run") -> pa.Table:
+    """The rows of a run, checked against what its writer told; ``Corruption`` when they differ.
+
+    ``what`` the message calls it.
+    """
     path = f"{directory}/{run.name}"
     if "/" in run.name or run.name in ("", ".", ".."):
         raise Corruption(directory, 0, f"{run.name!r} is no name of a run")
     try:
         file = fs.open_read(path)
     except FileNotFoundError:
-        raise Corruption(path, 0, "the staged run is missing") from None
+        raise Corruption(path, 0, f"the {what} is missing") from None
     try:
         size = file.size()
         if size != run.size:
-            reason = f"the run has {size} bytes, its writer wrote {run.size}"
+            reason = f"the {what} has {size} bytes, its writer wrote {run.size}"
             raise Corruption(path, min(size, run.size), reason)
         data = file.pread(size, 0)
     finally:
         file.close()
     if crc32c(data) != run.crc:
-        raise Corruption(path, 0, "the run's checksum does not match")
+        raise Corruption(path, 0, f"the {what}'s checksum does not match")
     rows = pa.ipc.open_stream(pa.py_buffer(data)).read_all()
     if rows.num_rows != run.rows:
-        raise Corruption(path, 0, f"the run has {rows.num_rows} rows, its writer wrote {run.rows}")
+        raise Corruption(path, 0, f"the {what} has {rows.num_rows} rows, its writer wrote {run.rows}")
     return rows.combine_chunks()

@@ -24,6 +24,8 @@ from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.options import Options
 from kudu_core.table import arrow_out, points
 from kudu_core.table.alter import alter
+from kudu_core.table.backup import backup
+from kudu_core.table.backup_format import BackupResult
 from kudu_core.table.batch import Batch
 from kudu_core.table.bulk import write_parts
 from kudu_core.table.calls import apply_calls, conform_calls
@@ -32,6 +34,7 @@ from kudu_core.table.create import create
 from kudu_core.table.decision import check_on_error
 from kudu_core.table.fork import watch
 from kudu_core.table.open import open_for_reading, open_for_writing
+from kudu_core.table.restore import restore as restore_table
 from kudu_core.table.result import WriteResult
 from kudu_core.table.rows import write_row
 from kudu_core.table.scan import Scan, ScanPlan, check_batch_rows
@@ -96,7 +99,7 @@ def create_table(
             table.close()
             raise TableExists(f"the table at {root} has another schema, key or partitions")
         return table
-    create(fs, root, wanted, partitions, settings, _clock or Clock())
+    create(fs, root, wanted, PartitionSchema.make(wanted, partitions), settings, _clock or Clock())
     return open_table(root, "rw", _fs=fs, _clock=_clock)
 
 
@@ -140,6 +143,45 @@ def open_table(
     if mode == "rw":
         return Table(open_for_writing(fs, root, settings, timeout_s, clock, listener), None)
     return Table(reader(), reader)
+
+
+def restore(
+    src: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    at: Any = None,
+    *,
+    _fs: FileSystem | None = None,
+    _clock: Clock | None = None,
+) -> Table:
+    """Make a new table from a folder of backups and open it for writing.
+
+    It has the columns, partitions and options that the table had at the restored backup, and its rows, all
+    with the time of the restore: what happened before cannot be read.  It appears at ``path`` whole
+    or not at all.
+
+    Parameters
+    ----------
+    src
+        The folder that ``Table.backup`` wrote to.
+    path
+        Where the new table is to be.
+    at
+        Which backup: what ``backup`` returned, or its ``timestamp``.  None: the newest one.
+
+    Raises
+    ------
+    TableExists
+        There is something at ``path``; nothing was changed.
+    TableNotFound
+        There is no backup at ``src``.
+    InvalidArgument
+        No backup is of ``at``; the message says which there are.
+    Corruption
+        A file is damaged or missing, or a backup between is.
+    """
+    fs, root, clock = _fs or PosixFileSystem(), _path(path), _clock or Clock()
+    restore_table(fs, _path(src), root, at, clock)
+    return open_table(root, "rw", _fs=fs, _clock=clock)
 
 
 class Table:
@@ -467,17 +509,30 @@ class Table:
         ChangesLost
             History no longer reaches back to ``since``.
         """
+        return self._changes_of(None, since, until, columns, where, images, net)
+
+    def _changes_of(
+        self,
+        schema: Schema | None,
+        since: Any = None,
+        until: Any = None,
+        columns: Any = None,
+        where: Any = None,
+        images: str = "after",
+        net: bool = False,
+    ) -> Changes:
+        """Changes of today's columns, or of those of an earlier moment, which the caller has pinned."""
         if images not in ("after", "both"):
             raise InvalidArgument(f'images is "after" or "both", not {images!r}')
         while True:
             engine = self._opened()
             first, last = window(engine, since, until)
-            schema = engine.schema
+            of = schema or engine.schema
             plan = ChangesPlan(
-                schema, _project(schema, columns), compile_where(where, schema), images == "both", bool(net)
+                of, _project(of, columns), compile_where(where, of), images == "both", bool(net)
             )
             changes = Changes(lambda: self._engine, plan, first, last, self)
-            if engine.schema is schema:
+            if schema is not None or engine.schema is of:
                 return changes
             # Altered meanwhile, see ``scan``.
 
@@ -615,6 +670,37 @@ class Table:
         engine.compactions.collect_history()
         engine.compactions.collect_garbage()
 
+    def backup(self, dst: str | os.PathLike[str], since: Any = None) -> BackupResult:
+        """Write the table as it is now, or what changed since an earlier backup, to a folder elsewhere.
+
+        Others read and write meanwhile.  The folder may hold any number of backups of this table;
+        ``kudu_core.restore`` makes a table of one of them and of those that it continues.  A backup
+        appears whole, durable and with checksums, or not at all.  It holds states: neither history
+        nor ``txn`` tokens.
+
+        Parameters
+        ----------
+        dst
+            A folder for backups of this table alone; made if need be.
+        since
+            None: all rows.  What ``backup`` returned, or its ``timestamp``, or "last" for the last one in
+            ``dst``: only what changed since then.  With nothing written since, that one is the answer.
+
+        Raises
+        ------
+        InvalidArgument
+            No backup in ``dst`` is of ``since``, or the folder holds something else.
+        ChangesLost
+            History no longer reaches back to ``since``: make a full backup.
+        Locked
+            Another backup to ``dst`` is under way.
+        Corruption
+            A backup that the new one continues is damaged or incomplete.
+        OSError
+            Such as a full disk; nothing is left of the backup.
+        """
+        return backup(self, _path(dst), since)
+
     def refresh(self) -> None:
         """Make what was written since the handle was opened readable.
 
@@ -743,4 +829,5 @@ __all__ = [
     "TableNotFound",
     "create_table",
     "open_table",
+    "restore",
 ]

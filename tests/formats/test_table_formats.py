@@ -13,7 +13,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.table import state
+from kudu_core.table import backup_format, state
 from kudu_core.tablet import manifest, records
 
 FORMAT = Path(__file__).parents[2] / "docs" / "format.md"
@@ -25,6 +25,7 @@ TABLES = [
     ("Record payloads", records.PAYLOAD),
     ("Record section", records.SECTION),
     ("Record column", records.COLUMN),
+    ("Backup manifest", backup_format.HEADER),
 ]
 
 

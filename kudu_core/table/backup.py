@@ -1,0 +1,204 @@
+"""``table.backup``: the rows of one moment, or what changed since an earlier backup, in a folder elsewhere.
+
+snapshot -> scan, or net changes since the backup before -> runs -> manifest -> rename -> fsync.
+All of it is written under a temporary name, so a backup that has its number is whole.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kudu_core.errors import InvalidArgument
+from kudu_core.fs.base import is_temporary, temporary_name
+from kudu_core.table.backup_format import (
+    LOCK,
+    MANIFEST,
+    OP_COLUMN,
+    OPERATIONS,
+    BackupResult,
+    Manifest,
+    check_runs,
+    foreign_name,
+    needed,
+    points,
+    read_manifests,
+)
+from kudu_core.table.runs import RunWriter, StagedRun
+from kudu_core.table.snapshots import Snapshot
+
+if TYPE_CHECKING:
+    from kudu_core.fs.api import FileSystem
+    from kudu_core.table.engine import Engine
+    from kudu_core.table.state import TableState
+    from kudu_core.table.table import Table
+
+RUN_BYTES = 64 << 20
+"""Of rows as Arrow, in one run: who restores has one in memory at a time."""
+COMPRESSION = "zstd"
+LAST = "last"
+
+
+def backup(table: Table, folder: str, since: Any) -> BackupResult:
+    """Write one backup; the walk behind ``Table.backup``."""
+    engine = table._opened()
+    fs = engine.fs
+    _check_folder(fs, engine.path, folder)
+    if not fs.exists(folder):
+        fs.mkdir(folder, exist_ok=True)
+        fs.sync_dir(folder.rsplit("/", 1)[0] or "/")
+    lease = fs.lease(f"{folder}/{LOCK}")
+    lease.try_acquire()  # one at a time, so what has a temporary name is nobody's
+    try:
+        for name in fs.listdir(folder):
+            if is_temporary(name):
+                fs.rmtree(f"{folder}/{name}")
+        known = read_manifests(fs, folder)
+        state, moment = _moment(engine)
+        other = next((m for m in known if m.uuid != state.uuid), None)
+        if other is not None:
+            raise InvalidArgument(f"{folder} holds backups of another table; give this one a folder of its own")
+        before = _before(fs, folder, known, since)
+        if before is not None and before.timestamp == moment:
+            return before.result(folder)  # nothing was written since
+        number = known[-1].number + 1 if known else 1
+        with table.snapshot(moment) as snapshot:
+            return _write(table, state, folder, number, snapshot, before)
+    finally:
+        lease.release()
+
+
+def _check_folder(fs: FileSystem, path: str, folder: str) -> None:
+    if f"{folder}/".startswith(f"{path}/"):
+        raise InvalidArgument(f"{folder} lies in the table's own folder; a backup belongs elsewhere")
+    if not fs.exists(folder):
+        return
+    if not fs.is_dir(folder):
+        raise InvalidArgument(f"{folder} is a file; backups need a folder of their own")
+    foreign = [name for name in fs.listdir(folder) if foreign_name(name)]
+    if foreign:
+        raise InvalidArgument(f"{folder} is no folder of backups: {foreign[0]!r} does not belong to one")
+
+
+def _moment(engine: Engine) -> tuple[TableState, int]:
+    """The newest moment that no crash can take back, and the table's schema and partitions then."""
+    if not engine.writer:
+        return engine.state, engine.visible_ts
+    with ExitStack() as mutexes:
+        for tablet in engine.tablets:  # no schema change is under way
+            mutexes.enter_context(tablet.mutex)
+        state, moment = engine.state, max(engine.log.cut(), engine.oldest_ts)
+    engine.log.wait_durable(moment)
+    engine.wait_visible(moment)
+    return state, moment
+
+
+def _before(fs: FileSystem, folder: str, known: list[Manifest], since: Any) -> Manifest | None:
+    """The backup that the new one continues, with all that it needs; None: none, for a full one."""
+    if since is None:
+        return None
+    wanted: int | str
+    if isinstance(since, BackupResult | Snapshot):
+        wanted = since.timestamp
+    elif since == LAST or (isinstance(since, int) and not isinstance(since, bool)):
+        wanted = since
+    else:
+        raise InvalidArgument(
+            f'since is "{LAST}", the timestamp of a backup, its Snapshot or what Table.backup returned, '
+            f"not {since!r}"
+        )
+    if not known:
+        raise InvalidArgument(f"there is no backup in {folder} to continue; make a full one, with since=None")
+    found = known[-1:] if wanted == LAST else [m for m in known if m.timestamp == wanted]
+    if not found:
+        raise InvalidArgument(
+            f"no backup in {folder} is of {wanted}, so changes since then would leave a gap; {points(known)}"
+        )
+    for manifest in needed(folder, known, found[-1]):
+        check_runs(fs, folder, manifest)
+    return found[-1]
+
+
+def _write(
+    table: Table, state: TableState, folder: str, number: int, snapshot: Snapshot, before: Manifest | None
+) -> BackupResult:
+    fs, moment = table._engine.fs, snapshot.timestamp
+    since = None if before is None else before.timestamp
+    manifest = Manifest(
+        state.uuid, moment, since, state.schema, state.partitions, state.options, (0, 0, 0), 0, (), number
+    )
+    schema = manifest.arrow_schema()
+    rows: Iterator[pa.RecordBatch]
+    if since is None:
+        rows = iter(table._scan_of(state.schema, snapshot))
+    else:
+        rows = iter(table._changes_of(state.schema, since, snapshot, net=True))
+    temporary = temporary_name(manifest.directory(folder), uuid.uuid4().hex)
+    fs.mkdir(temporary)
+    try:
+        runs, counts = _write_runs(fs, temporary, schema, rows)
+        total = counts[0] if since is None else table._scan_of(state.schema, snapshot, []).count()
+        manifest = Manifest(
+            state.uuid,
+            moment,
+            since,
+            state.schema,
+            state.partitions,
+            state.options,
+            counts,
+            total,
+            tuple(runs),
+            number,
+        )
+        fs.replace_file(f"{temporary}/{MANIFEST}", manifest.to_bytes())  # syncs the names of the runs too
+        fs.rename(temporary, manifest.directory(folder))
+    except BaseException:
+        with suppress(OSError):
+            fs.rmtree(temporary)
+        raise
+    fs.sync_dir(folder)
+    return manifest.result(folder)
+
+
+def _write_runs(
+    fs: FileSystem, directory: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
+) -> tuple[list[StagedRun], tuple[int, int, int]]:
+    """The rows in files of about ``RUN_BYTES``, and how many were inserted, updated and deleted."""
+    runs: list[StagedRun] = []
+    counts = [0, 0, 0]
+    writer: RunWriter | None = None
+    size = 0
+    try:
+        for batch in batches:
+            if OP_COLUMN in schema.names:
+                ops = batch.column(OP_COLUMN)
+                for place, name in enumerate(OPERATIONS):
+                    counts[place] += pc.sum(pc.equal(ops, name)).as_py() or 0
+            else:
+                counts[0] += batch.num_rows
+            if writer is None:
+                name = f"rows-{len(runs) + 1:06d}.arrow"
+                writer = RunWriter(fs, directory, name, schema, heartbeat=False, compression=COMPRESSION)
+                size = 0
+            arrays = [batch.column(field.name) for field in schema]
+            writer.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+            size += batch.nbytes
+            if size >= RUN_BYTES:
+                runs.append(writer.finish())
+                writer = None
+        if writer is not None:
+            runs.append(writer.finish())
+    except BaseException:
+        if writer is not None:
+            writer.discard()
+        raise
+    inserted, updated, deleted = counts
+    return runs, (inserted, updated, deleted)
+
+
+__all__ = ["backup"]

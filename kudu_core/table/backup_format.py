@@ -1,0 +1,254 @@
+"""A folder of backups: which there are, what each says of itself, and which ones one state needs.
+
+``<folder>/<number>/BACKUP`` and the runs beside it; docs/format.md, "Backups", has the bytes and the
+members.  A backup appears by one rename of its whole folder, so what has its name is complete.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from kudu_core._ext.crc32c import crc32c
+from kudu_core.common import stored
+from kudu_core.common.clock import micros_of
+from kudu_core.common.partitions import PartitionSchema
+from kudu_core.common.schema import Schema
+from kudu_core.common.stored import integer, integer_or_none, text
+from kudu_core.errors import Corruption, InvalidArgument, NotSupported, TableNotFound
+from kudu_core.options import Options
+from kudu_core.table.runs import StagedRun
+
+if TYPE_CHECKING:
+    from kudu_core.fs.api import FileSystem
+
+MAGIC = b"KUDUBAK\x01"
+VERSION = 1
+HEADER = struct.Struct("<8sHHIII")
+assert HEADER.size == 24
+MANIFEST = "BACKUP"
+LOCK = "LOCK"
+OP_COLUMN = "_op"
+OPERATIONS = ("insert", "update", "delete")
+MAX_BYTES = 256 << 20
+_NUMBER = re.compile(r"\d{8}")
+_POINTS_SHOWN = 10
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupResult:
+    """One backup of a table: all rows at a moment, or what changed since an earlier backup."""
+
+    folder: str
+    """Where it is, with the backups that it needs."""
+    number: int
+    """From 1, in the order in which they were made."""
+    timestamp: int
+    """The moment that it holds: ``restore(at=...)``, and ``since`` of the next one."""
+    since: int | None
+    """``timestamp`` of the backup that it continues; None: it is a full one."""
+    inserted: int
+    updated: int
+    deleted: int
+    """Rows in it; a full one has only inserted ones."""
+    total: int
+    """Rows that the table had at that moment."""
+    bytes: int
+    """Of its files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The contents of one BACKUP file."""
+
+    uuid: bytes
+    """The table's."""
+    timestamp: int
+    since: int | None
+    schema: Schema
+    partitions: PartitionSchema
+    options: Options
+    counts: tuple[int, int, int]
+    """Inserted, updated, deleted."""
+    total: int
+    runs: tuple[StagedRun, ...]
+    number: int = 0
+    """By the folder's name."""
+
+    def to_bytes(self) -> bytes:
+        body = json.dumps(
+            {
+                "uuid": self.uuid.hex(),
+                "timestamp": self.timestamp,
+                "since": self.since,
+                "schema": self.schema.to_json(),
+                "partitions": self.partitions.to_json(),
+                "options": self.options.to_json(),
+                "counts": list(self.counts),
+                "total": self.total,
+                "runs": [[run.name, run.rows, run.size, run.crc] for run in self.runs],
+            },
+            separators=(",", ":"),
+        ).encode()
+        return HEADER.pack(MAGIC, VERSION, 0, len(body), _crc(VERSION, 0, body), 0) + body
+
+    def arrow_schema(self) -> pa.Schema:
+        """Of its runs: the operation, where it is no full one, then the table's columns."""
+        keys = set(self.schema.key_ids)
+        whole = self.since is None
+        fields = [] if whole else [pa.field(OP_COLUMN, pa.string(), False)]
+        for column in self.schema.columns:
+            nullable = column.nullable or (not whole and column.id not in keys)
+            fields.append(pa.field(column.name, column.type.arrow, nullable))
+        return pa.schema(fields)
+
+    def directory(self, folder: str) -> str:
+        return f"{folder}/{self.number:08d}"
+
+    def result(self, folder: str) -> BackupResult:
+        inserted, updated, deleted = self.counts
+        return BackupResult(
+            folder=folder,
+            number=self.number,
+            timestamp=self.timestamp,
+            since=self.since,
+            inserted=inserted,
+            updated=updated,
+            deleted=deleted,
+            total=self.total,
+            bytes=sum(run.size for run in self.runs),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.timestamp} ({time_of(self.timestamp)})"
+
+
+def read_manifests(fs: FileSystem, folder: str) -> list[Manifest]:
+    """All backups in a folder, in the order in which they were made; ``Corruption`` names a damaged one."""
+    found = []
+    for name in fs.listdir(folder):
+        if _NUMBER.fullmatch(name):
+            path = f"{folder}/{name}/{MANIFEST}"
+            try:
+                data = fs.read_bytes(path, MAX_BYTES)
+            except (FileNotFoundError, NotADirectoryError):
+                raise Corruption(path, 0, "the backup's manifest is missing") from None
+            found.append(replace(_parsed(path, data), number=int(name)))
+    return found
+
+
+def foreign_name(name: str) -> bool:
+    """Whether nothing of a folder of backups is called so."""
+    return name != LOCK and not name.startswith(".") and not _NUMBER.fullmatch(name)
+
+
+def needed(folder: str, manifests: list[Manifest], last: Manifest) -> list[Manifest]:
+    """The full backup that ``last`` goes back to, and what continues it up to ``last``, in order."""
+    chain = [last]
+    while chain[-1].since is not None:
+        wanted, uuid = chain[-1].since, last.uuid
+        before = [m for m in manifests if m.timestamp == wanted and m.uuid == uuid and m is not chain[-1]]
+        if not before or wanted >= chain[-1].timestamp:
+            raise Corruption(
+                folder, 0, f"backup {chain[-1].number} continues one of {wanted}, which is not there: a gap"
+            )
+        # Of a full one and one that continues another, both of this moment, the full one needs no others.
+        chain.append(min(before, key=lambda m: m.since is not None))
+    return chain[::-1]
+
+
+def check_runs(fs: FileSystem, folder: str, manifest: Manifest) -> None:
+    """``Corruption`` where a run is missing or of another size; reads none."""
+    for run in manifest.runs:
+        path = f"{manifest.directory(folder)}/{run.name}"
+        try:
+            size = fs.stat(path).size
+        except FileNotFoundError:
+            raise Corruption(path, 0, "the backup's file is missing") from None
+        if size != run.size:
+            reason = f"the backup's file has {size} bytes, its writer wrote {run.size}"
+            raise Corruption(path, min(size, run.size), reason)
+
+
+def chosen(folder: str, manifests: list[Manifest], at: Any) -> Manifest:
+    """The backup that ``restore(at=...)`` means: the newest for None."""
+    if not manifests:
+        raise TableNotFound(f"there is no backup at {folder}; make one with Table.backup")
+    if at is None:
+        return manifests[-1]
+    if isinstance(at, BackupResult):
+        found = [m for m in manifests if m.number == at.number and m.timestamp == at.timestamp]
+    elif isinstance(at, datetime):
+        if at.tzinfo is None:
+            raise InvalidArgument(f"{at!r} has no time zone; say which")
+        found = [m for m in manifests if micros_of(m.timestamp) == (at - _EPOCH) // timedelta(microseconds=1)]
+    elif isinstance(at, int) and not isinstance(at, bool):
+        found = [m for m in manifests if m.timestamp == at]
+    else:
+        raise InvalidArgument(f"at is the timestamp of a backup, or what Table.backup returned, not {at!r}")
+    if not found:
+        raise InvalidArgument(f"no backup in {folder} is of {at}; {points(manifests)}")
+    return found[-1]
+
+
+def points(manifests: list[Manifest]) -> str:
+    """Which moments may be restored, for a message."""
+    shown = ", ".join(str(m) for m in manifests[-_POINTS_SHOWN:])
+    more = len(manifests) - _POINTS_SHOWN
+    return f"there are {shown}" + (f" and {more} before" if more > 0 else "")
+
+
+def time_of(timestamp: int) -> str:
+    """The microsecond of a hybrid time, as ISO text."""
+    return (_EPOCH + timedelta(microseconds=micros_of(timestamp))).isoformat().replace("+00:00", "Z")
+
+
+def _parsed(path: str, data: bytes) -> Manifest:
+    if len(data) < HEADER.size or data[: len(MAGIC)] != MAGIC:
+        raise Corruption(path, 0, "not the manifest of a backup")
+    _, version, flags, length, crc, zero = HEADER.unpack_from(data)
+    body = data[HEADER.size :]
+    if len(body) != length or _crc(version, flags, body) != crc or zero:
+        raise Corruption(path, 8, "the checksum or the length does not match")
+    if version > VERSION or flags:
+        raise NotSupported(
+            f"{path} has format version {version} (flags {flags}); this library reads up to {VERSION}"
+        )
+    try:
+        value = stored.parsed(body)
+        schema = Schema.from_json(value["schema"])
+        inserted, updated, deleted = map(integer, value["counts"])
+        manifest = Manifest(
+            uuid=bytes.fromhex(value["uuid"]),
+            timestamp=integer(value["timestamp"]),
+            since=integer_or_none(value["since"]),
+            schema=schema,
+            partitions=PartitionSchema.from_json(value["partitions"], schema),
+            options=Options.from_json(value["options"]),
+            counts=(inserted, updated, deleted),
+            total=integer(value["total"]),
+            runs=tuple(
+                StagedRun(text(name), integer(rows), integer(size), integer(crc))
+                for name, rows, size, crc in value["runs"]
+            ),
+        )
+        if sum(run.rows for run in manifest.runs) != sum(manifest.counts):
+            raise ValueError("the runs hold other rows than the counts say")
+    except (*stored.BROKEN, InvalidArgument) as exc:
+        raise Corruption(path, HEADER.size, f"broken contents: {exc!r:.200}") from exc
+    return manifest
+
+
+def _crc(version: int, flags: int, body: bytes) -> int:
+    """Over everything but the checksum itself."""
+    return crc32c(body, crc32c(HEADER.pack(MAGIC, version, flags, len(body), 0, 0)))
+
+
+__all__ = ["BackupResult", "Manifest", "chosen", "needed", "read_manifests"]

@@ -1,0 +1,178 @@
+"""``restore``: a table from backups: the rows of a full one, and what those after it changed, as one write.
+
+manifests -> chain -> rows of the runs, oldest first -> one bulk ingest into a table under a temporary
+name -> count -> rename -> fsync.  Rows get the time of the restore: a backup holds states, not history.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from kudu_core.common.clock import Clock
+from kudu_core.common.partitions import PartitionSchema
+from kudu_core.common.schema import Schema, StoredColumn
+from kudu_core.errors import Corruption, RowErrors, TableExists, TableNotFound
+from kudu_core.fs.base import is_temporary, temporary_name
+from kudu_core.table.backup_format import OP_COLUMN, Manifest, check_runs, chosen, needed, read_manifests
+from kudu_core.table.bulk import write_parts
+from kudu_core.table.calls import apply_calls
+from kudu_core.table.create import check_free, create
+from kudu_core.table.decision import Call
+from kudu_core.table.open import open_for_writing
+from kudu_core.table.runs import StagedRun, read_run
+from kudu_core.table.scan import Scan, ScanPlan
+
+if TYPE_CHECKING:
+    from kudu_core.fs.api import FileSystem
+    from kudu_core.table.engine import Engine
+
+BUSY = "BUSY"
+"""The first file in the folder under a temporary name: its lease says that somebody is at work there."""
+
+BATCH_ROWS = 65_536
+
+
+def restore(fs: FileSystem, folder: str, path: str, at: Any, clock: Clock) -> None:
+    """Make the table; the walk behind ``kudu_core.restore``."""
+    _check_free(fs, path)
+    if not fs.exists(folder):
+        raise TableNotFound(f"there is no backup at {folder}; make one with Table.backup")
+    manifests = read_manifests(fs, folder)
+    chain = needed(folder, manifests, chosen(folder, manifests, at))
+    for manifest in chain:
+        check_runs(fs, folder, manifest)
+    _remove_leftovers(fs, path)
+    place = temporary_name(path, uuid.uuid4().hex)
+    fs.mkdir(place)
+    busy = fs.lease(f"{place}/{BUSY}")
+    try:
+        busy.try_acquire()
+        fs.sync_dir(place)
+        try:
+            _build(fs, folder, chain, f"{place}/table", clock)
+            _check_free(fs, path)
+            fs.rename(f"{place}/table", path)
+        finally:
+            busy.release()
+    except BaseException:
+        with suppress(OSError):
+            fs.rmtree(place)
+        raise
+    fs.sync_dir(path.rsplit("/", 1)[0] or "/")
+    fs.rmtree(place)
+
+
+def _check_free(fs: FileSystem, path: str) -> None:
+    check_free(fs, path)
+    if fs.exists(path) and fs.listdir(path):
+        raise TableExists(f"{path} is not empty; a table is restored to a new place")
+
+
+def _remove_leftovers(fs: FileSystem, path: str) -> None:
+    """What restores to this path have left that did not come to their end."""
+    parent, name = path.rsplit("/", 1)
+    for other in fs.listdir(parent or "/"):
+        place = f"{parent}/{other}"
+        if not is_temporary(other) or not other.startswith(f".{name}."):
+            continue
+        if not fs.listdir(place):
+            with suppress(OSError):
+                fs.rmdir(place)
+        elif fs.exists(f"{place}/{BUSY}") and fs.lease(f"{place}/{BUSY}").holder() is None:
+            fs.rmtree(place)
+
+
+def _build(fs: FileSystem, folder: str, chain: list[Manifest], path: str, clock: Clock) -> None:
+    """The table of the chain's last backup, closed."""
+    newest = chain[-1]
+    schema = replace(newest.schema, version=1)
+    live = tuple(r for r in newest.partitions.ranges if not r.dropped)
+    partitions = PartitionSchema(schema, newest.partitions.hashes, newest.partitions.range_ids, live)
+    create(fs, path, schema, partitions, newest.options, clock)
+    engine = open_for_writing(fs, path, {"maintenance": "manual"}, 0.0, clock, None)
+    try:
+        calls = apply_calls(schema, _batches(fs, folder, chain, schema), OP_COLUMN)
+        try:
+            write_parts(engine, _within(calls, chain, partitions))
+        except RowErrors as exc:
+            raise Corruption(folder, 0, f"the backups do not fit together: {exc}") from exc
+        _check_total(engine, folder, newest)
+    finally:
+        engine.close()
+
+
+def _batches(
+    fs: FileSystem, folder: str, chain: list[Manifest], schema: Schema
+) -> Iterator[pa.RecordBatch]:
+    """The rows of all runs in the newest schema's columns, each with its operation."""
+    for manifest in chain:
+        for run in manifest.runs:
+            for batch in _read(fs, folder, manifest, run).to_batches():
+                yield _conformed(manifest, batch, schema)
+
+
+def _read(fs: FileSystem, folder: str, manifest: Manifest, run: StagedRun) -> pa.Table:
+    path = f"{manifest.directory(folder)}/{run.name}"
+    try:
+        rows = read_run(fs, manifest.directory(folder), run, "backup's file")
+        rows.validate(full=True)
+    except pa.ArrowInvalid as exc:
+        raise Corruption(path, 0, f"no rows: {exc}") from exc
+    if not rows.schema.equals(manifest.arrow_schema()):
+        raise Corruption(path, 0, "the rows have other columns than the backup's manifest says")
+    return rows
+
+
+def _conformed(manifest: Manifest, batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
+    """Columns are the same by id; one that came later is read as in rows that are older than it."""
+    count = batch.num_rows
+    if manifest.since is None:
+        ops = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int8)), pa.array(["insert"]))
+    else:
+        ops = batch.column(OP_COLUMN)
+    arrays, names = [ops], [OP_COLUMN]
+    for column in schema.columns:
+        old = manifest.schema.by_id.get(column.id)
+        arrays.append(_default(column, count) if old is None else batch.column(old.name))
+        names.append(column.name)
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _default(column: StoredColumn, count: int) -> pa.Array:
+    if column.read_default is None:
+        return pa.nulls(count, column.type.arrow)
+    return pa.repeat(pa.scalar(column.read_default, column.type.arrow), count)
+
+
+def _within(calls: Iterator[Call], chain: list[Manifest], partitions: PartitionSchema) -> Iterator[Call]:
+    """Without the rows of ranges that were dropped later."""
+    if all(manifest.partitions == chain[-1].partitions for manifest in chain):
+        yield from calls
+        return
+    for call in calls:
+        kept = np.flatnonzero(partitions.route(call.block) >= 0)
+        if len(kept) == call.rows:
+            yield call
+        elif len(kept):
+            ops = call.ops[kept] if isinstance(call.ops, np.ndarray) else call.ops
+            status = None if call.status is None else call.status[kept]
+            yield replace(call, ops=ops, block=call.block.take(kept), status=status)
+
+
+def _check_total(engine: Engine, folder: str, newest: Manifest) -> None:
+    plan = ScanPlan(engine.schema, (), None, None, None, False, None, BATCH_ROWS, None)
+    total = Scan(lambda: engine, plan, engine.visible_ts, None).count()
+    if total != newest.total:
+        raise Corruption(
+            folder, 0, f"backup {newest.number} is of a table of {newest.total} rows; its files give {total}"
+        )
+
+
+__all__ = ["restore"]
