@@ -62,7 +62,7 @@ def backup(table: Table, folder: str, since: Any) -> BackupResult:
         state, moment = _moment(engine)
         other = next((m for m in known if m.uuid != state.uuid), None)
         if other is not None:
-            raise InvalidArgument(f"{folder} holds backups of another table; give this one a folder of its own")
+            raise InvalidArgument(f"{folder} holds backups of another table; give each a folder of its own")
         before = _before(fs, folder, known, since)
         if before is not None and before.timestamp == moment:
             return before.result(folder)  # nothing was written since

@@ -1,4 +1,4 @@
-"""A crash and an I/O error at every call of the file system, while a backup is made and while one is restored.
+"""A crash and an I/O error at every call of the file system, of a backup and of a restore.
 
 After it there is the new backup, whole, or none; and the new table, whole, or none; what was there before
 is untouched, and the same call made again ends well and leaves no litter.
