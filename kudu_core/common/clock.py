@@ -7,9 +7,11 @@ by 12 bits; the low bits count events within a microsecond (Kudu, common/hybrid 
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime, timedelta
 from threading import Lock
 
 COUNTER_BITS = 12
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def hybrid(micros: int, counter: int = 0) -> int:
@@ -25,6 +27,14 @@ def micros_of(timestamp: int) -> int:
 def last_of_microsecond(micros: int) -> int:
     """The largest hybrid time of that microsecond: what ``at=datetime`` means."""
     return micros << COUNTER_BITS | ((1 << COUNTER_BITS) - 1)
+
+
+def time_of(timestamp: int) -> str:
+    """The microsecond of a hybrid time as ISO text, for people; the number where no calendar reaches."""
+    try:
+        return (_EPOCH + timedelta(microseconds=micros_of(timestamp))).isoformat().replace("+00:00", "Z")
+    except OverflowError:
+        return str(timestamp)
 
 
 class Clock:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from kudu_core._ext.crc32c import crc32c
 from kudu_core.common import stored
-from kudu_core.common.clock import micros_of
+from kudu_core.common.clock import micros_of, time_of
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.schema import Schema
 from kudu_core.common.stored import integer, integer_or_none, text
@@ -203,11 +203,6 @@ def points(manifests: list[Manifest]) -> str:
     shown = ", ".join(str(m) for m in manifests[-_POINTS_SHOWN:])
     more = len(manifests) - _POINTS_SHOWN
     return f"there are {shown}" + (f" and {more} before" if more > 0 else "")
-
-
-def time_of(timestamp: int) -> str:
-    """The microsecond of a hybrid time, as ISO text."""
-    return (_EPOCH + timedelta(microseconds=micros_of(timestamp))).isoformat().replace("+00:00", "Z")
 
 
 def _parsed(path: str, data: bytes) -> Manifest:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from kudu_core.cfile.container import FileMissing
+from kudu_core.common.clock import time_of
 from kudu_core.common.predicates import Filter
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema, StoredColumn, arrow_schema
@@ -285,7 +286,8 @@ def _start(engine: Engine, since: Any) -> int:
 def check_window(engine: Engine, since: int) -> None:
     if since < engine.oldest_ts:
         raise ChangesLost(
-            f"changes since {since} are gone: history reaches back to {engine.oldest_ts}; "
+            f"changes since {since} are gone: history reaches back to {engine.oldest_ts} "
+            f"({time_of(engine.oldest_ts)}); "
             "start again with since=None, or keep history for longer (history_retention_s)"
         )
 

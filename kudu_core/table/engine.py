@@ -21,7 +21,7 @@ from kudu_core.events import Event, EventListener, WritersThrottled, tell
 from kudu_core.options import Options
 from kudu_core.table import debug
 from kudu_core.table.pins import Pins, SchemaPins
-from kudu_core.table.state import TableState, Token, replace
+from kudu_core.table.state import TableState, Token, read_state, replace
 from kudu_core.table.write import too_much
 from kudu_core.tablet.compactions import Compactions
 from kudu_core.tablet.maintenance import Maintenance
@@ -80,6 +80,8 @@ class Engine:
         self.read_visible_ts = 0
         """A reader's W_r."""
         self.read_oldest_ts = 0
+        self.read_settled = False
+        """A reader's: nobody held the table for writing when it read the end of the log, and it sees all."""
         self._by_ordinal: dict[int, Tablet] = {}
         self.altering = threading.Lock()
         """One change of columns, ranges or the list of tablets at a time; taken before every other lock."""
@@ -268,6 +270,15 @@ class Engine:
     @property
     def oldest_ts(self) -> int:
         return max(self.pins.floor, self.read_oldest_ts)
+
+    def is_newest(self) -> bool:
+        """Of a reader: nobody writes, nor has since it was opened: a writer's life begins with an epoch."""
+        if not self.read_settled or self.fs.lease(f"{self.path}/LOCK").holder() is not None:
+            return False
+        try:
+            return read_state(self.fs, f"{self.path}/TABLE").epoch == self.state.epoch
+        except FileNotFoundError:
+            return False
 
     def wait_visible(self, ts: int) -> None:
         self.log.wait_visible(ts)

@@ -371,6 +371,7 @@ def _read_once(
         if not alive:
             tail.check_mark(max((s.mark for s in states.values()), default=0))
         engine = Engine(path, fs, state, state.options.overridden(options), clock, listener, writer=False)
+        engine.read_settled = not alive
         try:
             replayed = _lay_out(engine, tail, states)
         except BaseException:
@@ -401,6 +402,7 @@ def _lay_out(engine: Engine, tail: LogTail, states: dict[int, TabletState]) -> i
             )
         if lacking is not None:
             visible = record.ts - 1  # R2: stop before an ingest that the manifests do not hold
+            engine.read_settled = False  # whoever opens the table for writing installs it
             break
         replay.apply(record)
     engine.read_visible_ts = visible

@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from dataclasses import replace
 
+from kudu_core.common.clock import time_of
 from kudu_core.common.schema import Schema
 from kudu_core.errors import SnapshotTooOld
 
@@ -25,7 +26,8 @@ class Pins:
         with self._mutex:
             if snapshot < self.floor:
                 raise SnapshotTooOld(
-                    f"snapshot {snapshot} lies before the oldest readable one, {self.floor}; "
+                    f"snapshot {snapshot} lies before the oldest readable one, {self.floor} "
+                    f"({time_of(self.floor)}); "
                     "history_retention_s says how long history is kept"
                 )
             self._pinned[snapshot] += 1

@@ -63,10 +63,10 @@ def restore(fs: FileSystem, folder: str, path: str, at: Any, clock: Clock) -> No
             busy.release()
     except BaseException:
         with suppress(OSError):
-            fs.rmtree(place)
+            _remove(fs, place)
         raise
     fs.sync_dir(path.rsplit("/", 1)[0] or "/")
-    fs.rmtree(place)
+    _remove(fs, place)
 
 
 def _check_free(fs: FileSystem, path: str) -> None:
@@ -86,7 +86,15 @@ def _remove_leftovers(fs: FileSystem, path: str) -> None:
             with suppress(OSError):
                 fs.rmdir(place)
         elif fs.exists(f"{place}/{BUSY}") and fs.lease(f"{place}/{BUSY}").holder() is None:
-            fs.rmtree(place)
+            _remove(fs, place)
+
+
+def _remove(fs: FileSystem, place: str) -> None:
+    """The mark last, also for a power cut: what lies there without one is nobody's to remove."""
+    if fs.exists(f"{place}/table"):
+        fs.rmtree(f"{place}/table")
+        fs.sync_dir(place)
+    fs.rmtree(place)
 
 
 def _build(fs: FileSystem, folder: str, chain: list[Manifest], path: str, clock: Clock) -> None:

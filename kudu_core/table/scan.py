@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from kudu_core.cfile.container import FileMissing
 from kudu_core.common.predicates import Filter
 from kudu_core.common.schema import Schema, StoredColumn, arrow_schema
-from kudu_core.errors import InvalidArgument, SchemaMismatch, SnapshotTooOld
+from kudu_core.errors import InvalidArgument, SchemaMismatch
 from kudu_core.rowset.diskrowset import DiskRowsAt, DiskRowSet
 from kudu_core.rowset.memrowset import MemRowSet
 from kudu_core.rowset.reading import RowsAt
@@ -36,6 +36,7 @@ from kudu_core.rowset.scan import (
     units,
 )
 from kudu_core.table.arrow_out import ArrowResult
+from kudu_core.table.snapshots import resolve
 from kudu_core.tablet.merge import Run, merge_runs
 from kudu_core.tablet.tablet import Tablet
 
@@ -309,8 +310,7 @@ class Scan(ArrowResult):
                 if engine.writer or attempt + 1 == REFRESH_TRIES:
                     raise
                 self._owner.refresh()
-                if not self._engine().oldest_ts <= self._snapshot <= self._engine().visible_ts:
-                    raise SnapshotTooOld(f"snapshot {self._snapshot} is no longer readable") from None
+                resolve(self._engine(), self._snapshot)  # still there?
         raise AssertionError("unreachable")
 
     def _capture(self, engine: Engine, counts: ScanCounts) -> list[RowsAt]:

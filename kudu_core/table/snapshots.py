@@ -6,7 +6,7 @@ import weakref
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from kudu_core.common.clock import hybrid, last_of_microsecond
+from kudu_core.common.clock import hybrid, last_of_microsecond, time_of
 from kudu_core.errors import Closed, InvalidArgument, SnapshotInFuture, SnapshotTooOld
 
 if TYPE_CHECKING:
@@ -86,26 +86,38 @@ def resolve(engine: Engine, at: Any) -> int:
     if not 0 <= wanted < 2**64:
         raise InvalidArgument(f"timestamp {wanted} is not between 0 and 2**64")
     if wanted < engine.oldest_ts:
-        raise SnapshotTooOld(f"timestamp {wanted} lies before {_range(engine)}")
+        raise SnapshotTooOld(
+            f"{_said(at, wanted)} lies before {readable(engine)}; "
+            "history_retention_s says how long history is kept"
+        )
     if wanted <= engine.visible_ts:
         return wanted
     if engine.writer and wanted <= _end_of_now(engine):
         # Nothing may be written at or below what was read: the clock is raised first.
         engine.wait_visible(engine.log.raise_last_ts(wanted))
         return wanted
-    if not engine.writer and isinstance(at, datetime) and wanted <= _end_of_now(engine):
+    if not engine.writer and wanted <= _end_of_now(engine):
+        if engine.is_newest():
+            return engine.visible_ts  # nobody writes: nothing lies, or will, between the two
         raise SnapshotInFuture(
-            f"{at} lies after {_range(engine)}; refresh() makes what was written since readable"
+            f"{_said(at, wanted)} lies after {readable(engine)}; "
+            "refresh() makes what was written since readable"
         )
-    raise SnapshotInFuture(f"timestamp {wanted} lies after {_range(engine)}")
+    raise SnapshotInFuture(f"{_said(at, wanted)} lies after {readable(engine)}")
 
 
 def _end_of_now(engine: Engine) -> int:
     return last_of_microsecond(engine.clock.now_us())
 
 
-def _range(engine: Engine) -> str:
-    return f"what is readable here, {engine.oldest_ts} to {engine.visible_ts}"
+def readable(engine: Engine) -> str:
+    """Which snapshots may be read, for a message."""
+    first, last = engine.oldest_ts, engine.visible_ts
+    return f"what is readable here, {first} to {last} ({time_of(first)} to {time_of(last)})"
+
+
+def _said(at: Any, wanted: int) -> str:
+    return at.isoformat() if isinstance(at, datetime) else f"timestamp {wanted} ({time_of(wanted)})"
 
 
 def _of_datetime(at: datetime) -> int:
@@ -117,4 +129,4 @@ def _of_datetime(at: datetime) -> int:
     return last_of_microsecond(micros)
 
 
-__all__ = ["Snapshot", "hybrid", "resolve"]
+__all__ = ["Snapshot", "hybrid", "readable", "resolve"]

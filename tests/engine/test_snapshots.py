@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import datetime as dt
+import random
+import re
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from tests.engine.conftest import Make
+from kudu_core.common.clock import ManualClock
+from tests.engine.conftest import SCHEMA, Make
 
 
 @pytest.mark.parametrize("threshold", [1, 100_000])
@@ -97,6 +103,147 @@ def test_the_future_cannot_be_read(table: kc.Table, path: Path) -> None:
             reader.count(at=last)
         reader.refresh()
         assert reader.count(at=last) == 2
+
+
+def test_a_reader_alone_reads_any_moment_up_to_now(table: kc.Table, path: Path) -> None:
+    """Nobody writes, so the newest state is that of every moment since (PROTOCOL H2)."""
+    last = table.insert({"k": [1]}).timestamp
+    table.close()
+    soon = dt.datetime.now(dt.UTC)
+    with kc.open_table(path) as reader:
+        assert reader.count(at=soon) == 1 and reader.scan(at=soon).timestamp == last
+        assert reader.get(1, ["k"], at=last + 1) == {"k": 1}
+        assert reader.to_dataset(at=soon).timestamp == last
+        assert reader.changes(0, soon).until == last
+        with pytest.raises(kc.SnapshotInFuture, match=r"is readable here, 0 to \d+ \(1970.*Z to 20"):
+            reader.count(at=soon + dt.timedelta(days=1))
+        with kc.open_table(path, "rw") as writer:
+            with pytest.raises(kc.SnapshotInFuture, match=r"refresh\(\)"):
+                reader.count(at=soon)
+            newest = writer.insert({"k": [2]}).timestamp
+        for at in (dt.datetime.now(dt.UTC), newest):  # nobody writes, but somebody has
+            with pytest.raises(kc.SnapshotInFuture, match=r"refresh\(\)"):
+                reader.count(at=at)
+        reader.refresh()
+        assert reader.count(at=dt.datetime.now(dt.UTC)) == 2
+
+
+def test_what_is_gone_and_what_is_to_come_say_the_range(make: Make) -> None:
+    table = make(history_retention_s=0, durability="sync")
+    first = table.insert({"k": [1]}).timestamp
+    last = table.update({"k": [1], "a": [1]}).timestamp
+    table.flush()
+    table.compact(full=True)
+    table.gc()
+    calls: list[Callable[[Any], Any]] = [
+        lambda at: table.scan(at=at),
+        lambda at: table.get(1, at=at),
+        lambda at: table.get_many([1], at=at),
+        lambda at: table.count(at=at),
+        lambda at: table.snapshot(at=at),
+        lambda at: table.to_dataset(at=at),
+        lambda at: table.scan_tokens(at=at),
+    ]
+    past = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+    future = dt.datetime(2099, 1, 1, tzinfo=dt.UTC)
+    for call in calls:
+        for old in (first, past):
+            with pytest.raises(kc.SnapshotTooOld) as gone:
+                call(old)
+            assert re.search(rf"readable here, (\d+) to {last} \(2\d+.*Z to 2\d+.*Z\)", str(gone.value))
+            assert ("2020-01-01T00:00:00+00:00" if old == past else str(first)) in str(gone.value)
+        for late in (2**63, future):
+            with pytest.raises(kc.SnapshotInFuture, match=f"readable here, .* to {last} "):
+                call(late)
+        for wrong in (dt.datetime(2026, 1, 1), "2026-01-01", 1.5, True, -1, 2**64):
+            with pytest.raises(kc.InvalidArgument):
+                call(wrong)
+        call(last)
+    with pytest.raises(kc.ChangesLost, match=rf"since {first} are gone: history reaches back to \d+ \(2"):
+        table.changes(first)
+
+
+def test_a_datetime_covers_its_microsecond(path: Path) -> None:
+    """All writes of it, and none of the next."""
+    clock = ManualClock()
+    with kc.create_table(path, SCHEMA, "k", options={"maintenance": "manual"}, _clock=clock) as table:
+        stamps = [table.insert({"k": [k]}).timestamp for k in range(3)]
+        at = dt.datetime.fromtimestamp(clock.now_us() // 10**6, dt.UTC) + dt.timedelta(
+            microseconds=clock.now_us() % 10**6
+        )
+        assert len({stamp >> 12 for stamp in stamps}) == 1
+        clock.advance(us=1)
+        table.insert({"k": [3]})
+        assert table.count(at=at) == 3
+        assert table.count(at=at - dt.timedelta(microseconds=1)) == 0
+        assert table.count(at=at + dt.timedelta(microseconds=1)) == 4
+        paris = dt.timezone(dt.timedelta(hours=1))
+        assert table.count(at=at.astimezone(paris)) == 3
+
+
+def test_a_snapshot_is_shared_between_threads_and_keeps_its_history(make: Make) -> None:
+    """Read by several while writes, flushes, compactions and GC go on, with no history kept for its own sake;
+    every read is one cut over all tablets."""
+    table = make(
+        partition_by=kc.HashPartition("k", 16), history_retention_s=0, durability="sync", file_grace_s=0
+    )
+    keys = list(range(160))
+    table.insert({"k": keys, "a": [0] * 160})
+    stop = threading.Event()
+    wrong: list[object] = []
+    snapshots = [table.snapshot()]
+
+    def write() -> None:
+        step = 0
+        while not stop.is_set():
+            step += 1
+            with table.batch() as batch:  # over all tablets: every row gets the same value
+                batch.update({"k": keys[:80], "a": [step] * 80})
+                batch.update({"k": keys[80:], "a": [step] * 80})
+            if step % 7 == 0:
+                table.flush()
+                table.compact(full=True)
+                table.gc()
+            if step % 5 == 0:
+                snapshots.append(table.snapshot())
+
+    def read(number: int) -> None:
+        rng = random.Random(number)
+        first: dict[int, int] = {}
+        while not stop.is_set():
+            snapshot = rng.choice(snapshots)
+            kind = rng.randrange(3)
+            if kind == 0:
+                seen = set(snapshot.scan(["a"]).to_table()["a"].to_pylist())
+            elif kind == 1:
+                seen = set(snapshot.get_many(rng.sample(keys, 9), ["a"])["a"].to_pylist())
+            else:
+                seen = {row["a"] for row in (snapshot.get(k, ["a"]) for k in rng.sample(keys, 3)) if row}
+            if len(seen) != 1 or first.setdefault(snapshot.timestamp, min(seen)) not in seen:
+                wrong.append((snapshot, seen, first.get(snapshot.timestamp)))
+            now = set(table.scan(["a"]).to_table()["a"].to_pylist())
+            if len(now) != 1:
+                wrong.append(("now", now))
+
+    threads = [threading.Thread(target=write), *(threading.Thread(target=read, args=(n,)) for n in range(3))]
+    for thread in threads:
+        thread.start()
+    time.sleep(2)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not wrong and len(snapshots) > 2
+    oldest = snapshots[0]
+    assert table._engine.pins.oldest == oldest.timestamp
+    assert set(oldest.scan(["a"]).to_table()["a"].to_pylist()) == {0}
+    for snapshot in snapshots:
+        snapshot.close()
+    table.update({"k": keys, "a": [-1] * 160})
+    table.flush()
+    table.compact(full=True)
+    table.gc()
+    with pytest.raises(kc.SnapshotTooOld):
+        table.count(at=oldest.timestamp)
 
 
 def test_old_moments_survive_flushes_and_reopening(make: Make, path: Path) -> None:

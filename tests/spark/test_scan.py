@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -160,8 +160,20 @@ def test_a_dataframe_is_one_snapshot(spark: SparkSession, tmp_path: Any) -> None
         assert pairs(ks.scan(spark, path)) == pairs(read(spark, path)) == [(1, 1), (2, 20), (3, 30)]
         assert pairs(ks.scan(spark, table, at=first)) == [(1, 1), (2, 2)]
         assert pairs(read(spark, path, snapshot=first)) == [(1, 1), (2, 2)]
-        now = datetime.fromtimestamp((first >> 12) / 1e6, UTC) + timedelta(microseconds=1)
-        assert pairs(read(spark, path, timestampAsOf=now.isoformat())) == [(1, 1), (2, 2)]
+        micros = (first >> 12) + 1
+        now = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
+        elsewhere = now.astimezone(timezone(timedelta(hours=-5)))
+        seconds = f"{micros // 10**6}.{micros % 10**6:06}"
+        for text in (now.isoformat(), now.isoformat(" "), elsewhere.isoformat(), seconds):
+            assert pairs(read(spark, path, timestampAsOf=text)) == [(1, 1), (2, 2)]
+        assert pairs(ks.scan(spark, path, at=now)) == [(1, 1), (2, 2)]
+        with table.snapshot(at=first) as snapshot:
+            for place in (path, table):
+                assert pairs(ks.scan(spark, place, at=snapshot)) == [(1, 1), (2, 2)]
+        # A handle that is open for writing knows moments that no other reader does yet.
+        assert pairs(ks.scan(spark, table, at=datetime.now(UTC))) == [(1, 1), (2, 20), (3, 30)]
+    a_moment_ago = f"{datetime.now(UTC).timestamp():.6f}"
+    assert pairs(read(spark, path, timestampAsOf=a_moment_ago)) == [(1, 1), (2, 20), (3, 30)], "nobody writes"
 
 
 def test_an_empty_table_and_an_empty_answer_have_a_schema(spark: SparkSession, tmp_path: Any) -> None:
@@ -229,6 +241,10 @@ def test_workers_keep_their_tables_open(spark: SparkSession, path: str) -> None:
         ({"snapshot": "x"}, "snapshot is a whole number"),
         ({"snapshot": str(2**63)}, r"\[KUDU_SNAPSHOT_IN_FUTURE\]"),
         ({"timestampAsOf": "2026-01-01"}, "time with its zone"),
+        ({"timestampAsOf": "2026-01-01 12:00:00"}, "seconds since 1970"),
+        ({"timestampAsOf": "1769860800000000"}, "the option snapshot"),
+        ({"timestampAsOf": "-5"}, "before 1970"),
+        ({"timestampAsOf": "2099-01-01T00:00:00Z"}, r"\[KUDU_SNAPSHOT_IN_FUTURE\].*readable here"),
         ({"snapshot": "1", "timestampAsOf": "2026-01-01T00:00Z"}, "say the same thing"),
     ],
     ids=str,

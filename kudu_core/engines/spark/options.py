@@ -11,8 +11,8 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
-from decimal import Decimal
+from datetime import UTC, date, datetime, timedelta
+from decimal import ROUND_FLOOR, Decimal
 from typing import Any
 
 from kudu_core.common.schema import Schema
@@ -24,6 +24,7 @@ from kudu_core.table.table import DEFAULT_TARGET_ROWS
 from kudu_core.table.write import Txn
 
 READ_OPTIONS = ("path", "columns", "where", "snapshot", "timestampAsOf", "targetRowsPerTask")
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 WRITE_OPTIONS = ("path", "operation", "txnAppId", "txnVersion", "onDuplicate", "lockTimeoutS")
 
 
@@ -166,13 +167,26 @@ def _seconds(name: str, text: str) -> float:
 
 
 def _instant(name: str, text: str) -> datetime:
+    """ISO text with its zone, or seconds since 1970, as Spark casts a number to a timestamp."""
     at: datetime | None
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
         at = None
+    if at is None and _NUMBER.fullmatch(text):
+        micros = int(Decimal(text).scaleb(6).to_integral_value(ROUND_FLOOR))
+        try:
+            return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
+        except OverflowError:
+            raise InvalidArgument(
+                f"{name} as a number is in seconds since 1970, and {text} of them are no time; the timestamp "
+                "of a write goes into the option snapshot"
+            ) from None
     if at is None or at.tzinfo is None:
-        raise InvalidArgument(f"{name} is a time with its zone, such as 2026-01-31T12:00:00Z, not {text!r}")
+        raise InvalidArgument(
+            f"{name} is a time with its zone, such as 2026-01-31T12:00:00Z (a data source is not told the "
+            f"session's zone), or a number of seconds since 1970, not {text!r}"
+        )
     return at
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import pyarrow as pa
@@ -37,9 +38,11 @@ def scan(
     Parameters
     ----------
     path
-        Where the table is, on a file system that every executor sees, or an open ``Table``.
+        Where the table is, on a file system that every executor sees; or an open ``Table``, whose
+        newest state it is then.
     columns, where, at
-        As ``Table.scan``.
+        As ``Table.scan``: ``at`` is a timestamp, an aware datetime or a ``Snapshot``.  A snapshot that the
+        writing process keeps open protects the DataFrame's history from being collected.
     target_rows_per_task
         Large tablets are cut and small ones put together so that a task reads about so many rows: a
         task costs some 50 ms by itself.  There are as many tasks as cores where tablets allow it.
@@ -49,7 +52,7 @@ def scan(
     TableNotFound, InvalidArgument, SnapshotTooOld, SnapshotInFuture
         Before any task runs.
     """
-    with open_table(path.path if isinstance(path, Table) else path) as table:
+    with nullcontext(path) if isinstance(path, Table) else open_table(path) as table:
         schema = spark_schema(table._engine.schema, columns)
         if not schema.fields:
             raise InvalidArgument("columns=[] gives no DataFrame; Table.count() counts rows")
