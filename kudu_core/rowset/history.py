@@ -18,6 +18,7 @@ from typing import Protocol
 import numpy as np
 
 from kudu_core.common.keys import EncodedKeys
+from kudu_core.common.ordering import order_of_pairs
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema, StoredColumn
 from kudu_core.rowset.changelog import ChangeLog
@@ -286,7 +287,7 @@ class RowSetHistory:
         all_ops = np.concatenate(ops)
         if _in_order(all_rows, all_times):
             return Events(all_rows, all_times, all_ops, np.arange(len(all_rows)))
-        order = np.lexsort((all_times, all_rows))
+        order = order_of_pairs(all_rows, all_times)
         all_rows, all_times, all_ops = all_rows[order], all_times[order], all_ops[order]
         # One change may be told by several files: a compaction folded some of its columns.
         first = np.ones(len(order), bool)
@@ -357,7 +358,10 @@ class RowSetHistory:
             offset += len(part.entries()[0])
         if not pool:
             return self._spread(self._end, column, events.rows)
-        source = _choose(events.rows, known, became, before=before)
+        if bool((events.rows[1:] > events.rows[:-1]).all()):
+            source = _choose_one(known, became, before=before)
+        else:
+            source = _choose(events.rows, known, became, before=before)
         wanted = source == _END
         if wanted.any():
             values = self._spread(self._end, column, events.rows[wanted])
@@ -415,6 +419,13 @@ def _choose(rows: np.ndarray, known: np.ndarray, became: np.ndarray, *, before: 
     source = np.where(later_new < count, _START, _END)
     source = np.where(last >= 0, known[last], source)
     return np.where(later_old < count, known[np.minimum(later_old, count - 1)], source)
+
+
+def _choose_one(known: np.ndarray, became: np.ndarray, *, before: bool) -> np.ndarray:
+    """``_choose`` where every row has one event."""
+    if before:
+        return np.where(known < 0, _END, np.where(became, _START, known))
+    return np.where(became, known, _END)
 
 
 def _next(numbers: np.ndarray, rows: np.ndarray, *, strictly: bool) -> np.ndarray:

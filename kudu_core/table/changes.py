@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from kudu_core.cfile.container import FileMissing
 from kudu_core.common.clock import time_of
+from kudu_core.common.ordering import stable_order
 from kudu_core.common.predicates import Filter
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema, StoredColumn, arrow_schema
@@ -24,7 +25,7 @@ from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.history import DELETED, INSERTED, Events, RowSetHistory, concerned
 from kudu_core.rowset.memrowset import MemRowSet
 from kudu_core.table.arrow_out import ArrowResult
-from kudu_core.table.net_changes import Part, Slice, dropped_rows, net_changes
+from kudu_core.table.net_changes import Part, Slice, dropped_rows, first_rows, from_nothing, net_changes
 from kudu_core.table.scan import REFRESH_TRIES, check_columns
 from kudu_core.table.snapshots import resolve
 from kudu_core.tablet.tablet import Tablet
@@ -38,7 +39,11 @@ BEFORE_NAME = "_before"
 OP_NAMES = ("insert", "update", "delete")
 SLICE_EVENTS = 1 << 20
 """Changes that are put together at a time; a window with more is read in slices of time."""
+FIRST_ROWS = 1 << 18
+"""Rows of the first state that are read at a time."""
 BATCH_ROWS = 65_536
+_SAME = [pa.repeat(name, BATCH_ROWS) for name in OP_NAMES]
+"""A batch of one operation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +73,21 @@ class Changes(ArrowResult):
     """
 
     def __init__(
-        self, engine: Callable[[], Engine], plan: ChangesPlan, since: int, until: int, owner: Any
+        self,
+        engine: Callable[[], Engine],
+        plan: ChangesPlan,
+        since: int,
+        until: int,
+        owner: Any,
+        *,
+        first: bool,
     ) -> None:
         self._engine = engine
         self._plan = plan
+        self._first = first
         self.since = since
-        """Changes at this timestamp and before are left out."""
+        """Changes at this timestamp and before are left out; or, with ``since=None``, are told as the
+        state that they left."""
         self.until = until
         """Changes at this timestamp are in; pass it as the next ``since``."""
         self._owner = owner
@@ -104,6 +118,9 @@ class Changes(ArrowResult):
 
     def _in_time(self) -> Iterator[Slice]:
         stores = self._stores()
+        if self._first:
+            for _, store in stores:
+                yield from first_rows(store, self.since, self._plan.needed, FIRST_ROWS)
         drops = {ts for tablet, _ in stores if (ts := self._dropped_ts(tablet)) is not None}
         since = self.since
         for drop in sorted(drops):
@@ -123,12 +140,19 @@ class Changes(ArrowResult):
             for tablet, store in found
             if (tablet.dropped_ts is None or tablet.dropped_ts > since) and concerned(store, since, until)
         ]
-        whole = [self._history(store, since, until) for store in stores]
-        stamps = [stamp for history in whole for stamp in history.timestamps()]
-        if sum(len(times) * weight for times, weight in stamps) <= SLICE_EVENTS:
+        whole: list[RowSetHistory] = []
+        stamps: list[tuple[np.ndarray, np.ndarray]] = []
+        events = 0
+        for store in stores:
+            history = self._history(store, since, until)
+            events += sum(len(times) * weight for times, weight in history.timestamps())
+            whole.append(history)
+            if events > SLICE_EVENTS:  # of so many, one store's at a time is in memory
+                stamps += [_counted(*some) for told in whole for some in told.timestamps()]
+                whole.clear()
+        if events <= SLICE_EVENTS:
             yield from self._pieces(whole)
             return
-        del whole
         for first, last in _windows(stamps, since, until):
             mine = [s for s in stores if concerned(s, first, last)]
             yield from self._pieces([self._history(store, first, last) for store in mine])
@@ -141,16 +165,18 @@ class Changes(ArrowResult):
         parts = [(history, events) for history in histories if len(events := history.events())]
         if sum(len(events) for _, events in parts) <= 2 * SLICE_EVENTS:
             if parts:
-                yield _by_time(Slice.concat([self._images(*part) for part in parts]))
+                gone = any(bool((events.ops == DELETED).any()) for _, events in parts)
+                yield _by_time(Slice.concat([self._images(*part, gone=gone) for part in parts]))
             return
         # One timestamp with very many changes: their order is nobody's.
         for history, events in parts:
             for lower, upper in events.cuts(SLICE_EVENTS // 4):
-                yield self._images(history, events.part(lower, upper))
+                yield self._images(history, events.part(lower, upper), gone=True)
 
-    def _images(self, history: RowSetHistory, events: Events) -> Slice:
+    def _images(self, history: RowSetHistory, events: Events, *, gone: bool) -> Slice:
+        """``gone``: some row may have been deleted."""
         needed = self._plan.needed
-        before = needed if self._plan.both or self._plan.filter is not None else ()
+        before = needed if self._plan.both or (gone and self._plan.filter is not None) else ()
         return Slice(
             events.timestamps,
             events.ops,
@@ -168,10 +194,9 @@ class Changes(ArrowResult):
             # A key of a range that was dropped may be in a new tablet, of the same buckets.
             moved = part.dropped_ts is not None or tablet.created_ts > self.since
             by_tablet.setdefault(tablet.partition.buckets if moved else tablet.id, []).append(part)
+        walk = from_nothing if self._first else net_changes
         for parts in by_tablet.values():
-            piece = net_changes(self._plan.schema, parts, self.since, self.until)
-            if len(piece):
-                yield piece
+            yield from walk(self._plan.schema, parts, self.since, self.until)
 
     # ---- out ----
 
@@ -184,17 +209,16 @@ class Changes(ArrowResult):
         columns = [self._plan.schema.by_name[name] for name in names]
         deleted = piece.ops == DELETED
         masks = []
-        for images in (piece.after, piece.before):
+        for images in (piece.after, piece.before) if deleted.any() else (piece.after,):
             arrays = [images[c.id].to_arrow(c.type) for c in columns]
             batch = pa.RecordBatch.from_arrays(arrays, names=names) if names else _rows_only(len(piece))
             masks.append(np.asarray(where.mask(batch)))
-        return piece.take(np.flatnonzero(np.where(deleted, masks[1], masks[0])))
+        return piece.take(np.flatnonzero(np.where(deleted, masks[-1], masks[0])))
 
     def _batch(self, piece: Slice, lower: int, upper: int, schema: pa.Schema) -> pa.RecordBatch:
         ops = piece.ops[lower:upper]
-        names = pa.DictionaryArray.from_arrays(pa.array(ops, pa.uint8()), pa.array(OP_NAMES))
         arrays: list[pa.Array] = [
-            names.cast(pa.string()),
+            _op_names(ops),
             pa.array(piece.timestamps[lower:upper].astype(np.int64)),
         ]
         keys = set(self._plan.schema.key_ids)
@@ -242,7 +266,8 @@ class Changes(ArrowResult):
                 continue
             ends = self._dropped_ts(tablet) is not None
             for store in tablet.view.stores:
-                if (ends and _has_rows(store)) or concerned(store, self.since, self.until):
+                told = (self._first or ends) and _has_rows(store)
+                if told or concerned(store, self.since, self.until):
                     if isinstance(store, DiskRowSet):
                         store.open_all(self.since)
                         store.open_all(self.until)
@@ -293,13 +318,15 @@ def check_window(engine: Engine, since: int) -> None:
 
 
 def _windows(
-    stamps: list[tuple[np.ndarray, int]], since: int, until: int
+    stamps: list[tuple[np.ndarray, np.ndarray]], since: int, until: int
 ) -> Iterator[tuple[int, int]]:
-    """The window cut so that each piece has about ``SLICE_EVENTS`` changes, or one timestamp."""
-    times = [stamp for stamp, _ in stamps]
-    weights = [np.full(len(stamp), weight, np.int64) for stamp, weight in stamps]
-    distinct, back = np.unique(np.concatenate(times), return_inverse=True)
-    counts = np.bincount(back.reshape(-1), np.concatenate(weights)).astype(np.int64)
+    """The window cut so that each piece has about ``SLICE_EVENTS`` changes, or one timestamp.
+
+    ``stamps``: of each store, (times, how many changes each stands for).
+    """
+    distinct, back = np.unique(np.concatenate([times for times, _ in stamps]), return_inverse=True)
+    weights = np.concatenate([counts for _, counts in stamps])
+    counts = np.bincount(back.reshape(-1), weights).astype(np.int64)
     events = 0
     for at, (stamp, count) in enumerate(zip(distinct.tolist(), counts.tolist(), strict=True)):
         if events and events + count > SLICE_EVENTS:
@@ -317,10 +344,21 @@ def _windows(
 
 
 def _by_time(piece: Slice) -> Slice:
-    stamps = piece.timestamps
-    if len(stamps) < 2 or bool((stamps[1:] >= stamps[:-1]).all()):
-        return piece
-    return piece.take(np.argsort(stamps, kind="stable"))
+    order = stable_order(piece.timestamps)
+    return piece if order is None else piece.take(order)
+
+
+def _counted(times: np.ndarray, weight: int) -> tuple[np.ndarray, np.ndarray]:
+    """(distinct times, how many events each stands for)."""
+    distinct, counts = np.unique(times, return_counts=True)
+    return distinct, counts * weight
+
+
+def _op_names(ops: np.ndarray) -> pa.Array:
+    if len(ops) and bool((ops == ops[0]).all()):
+        return _SAME[int(ops[0])].slice(0, len(ops))
+    names = pa.DictionaryArray.from_arrays(pa.array(ops, pa.uint8()), pa.array(OP_NAMES))
+    return names.cast(pa.string())
 
 
 def _with_nulls(values: ColumnBuffers, gone: np.ndarray) -> ColumnBuffers:

@@ -1,24 +1,41 @@
-"""Changes of several stores put together: one net change per key, and the rows of dropped ranges."""
+"""One change per key between two times (Kudu's diff scan), and rows of dropped ranges.
+
+stores -> events -> rows that have one -> their states at both ends -> joined by key over the stores.
+Where there are many changes they are gone through in ranges of keys, so that memory holds one range.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
+import pyarrow.compute as pc
 
 from kudu_core._ext import keys as keys_kernel
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema, StoredColumn
+from kudu_core.rowset.changelog import ChangeLog
 from kudu_core.rowset.diskrowset import DiskRowSet
-from kudu_core.rowset.history import DELETED, INSERTED, UPDATED, RowSetHistory
+from kudu_core.rowset.history import DELETED, INSERTED, UPDATED, Events, RowSetHistory, concerned
 from kudu_core.rowset.memrowset import MemRowSet
+
+Store = MemRowSet | DiskRowSet
+Bounds = tuple[bytes | None, bytes | None]
+"""A range of encoded keys, half-open; None: open."""
+
+RANGE_EVENTS = 1 << 20
+"""Changes of a range of keys, about."""
+_SAMPLES = 8
+"""Of one range, where the keys are looked up that may begin another."""
+_ROWS = 1 << 18
 
 
 @dataclass(slots=True)
 class Slice:
-    """Changes of one store, or of several put together, not yet in order."""
+    """Changes of one store, or of several put together."""
 
     timestamps: np.ndarray
     ops: np.ndarray
@@ -49,94 +66,222 @@ class Slice:
         )
 
 
-def dropped_rows(
-    store: MemRowSet | DiskRowSet, dropped_ts: int, needed: Sequence[StoredColumn], chunk: int
-) -> Iterator[Slice]:
-    """A store's rows as deleted by the drop of their range (PROTOCOL A3), so many at a time."""
-    source = store.at(dropped_ts - 1)
-    if source is None:
-        return
-    for lower in range(0, source.rows, chunk):
-        upper = min(lower + chunk, source.rows)
-        live = source.live(lower, upper)
-        columns = {c.id: source.column(c, lower, upper) for c in needed}
-        if live is not None:
-            rows = np.flatnonzero(live)
-            columns = {i: c.take(rows) for i, c in columns.items()}
-        count = upper - lower if live is None else len(rows)
-        ops = np.full(count, DELETED, np.uint8)
-        yield Slice(np.full(count, dropped_ts, np.uint64), ops, columns, columns)
-
-
 @dataclass(slots=True)
 class Part:
     """A store of a tablet."""
 
-    store: MemRowSet | DiskRowSet
+    store: Store
     dropped_ts: int | None
     """When its range was dropped, if that is in the window."""
 
 
+def dropped_rows(
+    store: Store, dropped_ts: int, needed: Sequence[StoredColumn], chunk: int
+) -> Iterator[Slice]:
+    """A store's rows as deleted by the drop of their range (PROTOCOL A3), so many at a time."""
+    yield from _state(store, dropped_ts - 1, dropped_ts, DELETED, needed, chunk)
+
+
+def first_rows(store: Store, since: int, needed: Sequence[StoredColumn], chunk: int) -> Iterator[Slice]:
+    """A store's rows at ``since`` as inserts of that time, so many at a time."""
+    yield from _state(store, since, since, INSERTED, needed, chunk)
+
+
+def _state(
+    store: Store,
+    at: int,
+    told: int,
+    op: int,
+    needed: Sequence[StoredColumn],
+    chunk: int,
+    without: np.ndarray | None = None,
+) -> Iterator[Slice]:
+    """The rows that live at a time, but for those marked in ``without``, as one change each."""
+    source = store.at(at)
+    if source is None:
+        return
+    for lower in range(0, source.rows, chunk):
+        upper = min(lower + chunk, source.rows)
+        kept = np.ones(upper - lower, bool) if without is None else ~without[lower:upper]
+        live = source.live(lower, upper)
+        if live is not None:
+            kept &= live.astype(bool)
+        rows = np.flatnonzero(kept)
+        if not len(rows):
+            continue
+        columns = {c.id: source.column(c, lower, upper) for c in needed}
+        if len(rows) < upper - lower:
+            columns = {i: c.take(rows) for i, c in columns.items()}
+        ops = np.full(len(rows), op, np.uint8)
+        yield Slice(np.full(len(rows), told, np.uint64), ops, columns, columns)
+
+
+def net_changes(
+    schema: Schema, parts: Sequence[Part], since: int, until: int, *, present: bool = False
+) -> Iterator[Slice]:
+    """One change per key, in order of the keys, over stores that may hold the same keys.
+
+    ``present``: instead, the rows that are there at ``until`` and of which something is told.
+    """
+    parts = [p for p in parts if p.dropped_ts is not None or concerned(p.store, since, until)]
+    for bounds in pairwise((None, *_cuts(schema, parts, since, until), None)):
+        found = _rows_of_range(schema, parts, since, until, bounds)
+        piece = _joined(schema, found, present=present) if found else None
+        if piece is not None and len(piece):
+            yield piece
+
+
+def from_nothing(schema: Schema, parts: Sequence[Part], since: int, until: int) -> Iterator[Slice]:
+    """All rows at ``until`` as inserts; what changed after ``since`` at the time of its last change, the
+    others at ``since``."""
+    parts = [part for part in parts if part.dropped_ts is None]
+    for part in parts:
+        yield from _unchanged(schema, part.store, since, until)
+    for piece in net_changes(schema, parts, since, until, present=True):
+        piece.ops = np.full(len(piece), INSERTED, np.uint8)
+        yield piece
+
+
+def _unchanged(schema: Schema, store: Store, since: int, until: int) -> Iterator[Slice]:
+    """Rows that live at ``since`` and of which nothing is told after it."""
+    changed: np.ndarray | None = None
+    if concerned(store, since, until):
+        rows = RowSetHistory(schema, store, since, until).events().rows
+        changed = np.zeros(_length(store), bool)
+        changed[rows] = True
+    yield from _state(store, since, since, INSERTED, schema.columns, _ROWS, changed)
+
+
+def _length(store: Store) -> int:
+    return len(store) if isinstance(store, MemRowSet) else store.meta.rows
+
+
+# ---- ranges of keys ----
+
+
+def _weight(part: Part, since: int, until: int) -> int:
+    """At least the number of rows of a store that something is told of; opens nothing."""
+    store = part.store
+    if part.dropped_ts is not None:
+        return _length(store)
+    if isinstance(store, MemRowSet):
+        events = store.rows_at(until) - store.rows_at(since)
+        return events + store.changes.limit(until) - store.changes.limit(since)
+    meta = store.meta
+    inserted = meta.max_insert_ts > since if meta.insert_ts is None else since < meta.insert_ts <= until
+    events = meta.rows if inserted else 0
+    for deltas in (*store.undo, *store.redo):
+        if isinstance(deltas, ChangeLog):
+            events += deltas.limit(until) - deltas.limit(since)
+        elif deltas.ref.min_ts <= until and deltas.ref.max_ts > since:
+            events += deltas.ref.entries
+    return events
+
+
+def _cuts(schema: Schema, parts: Sequence[Part], since: int, until: int) -> list[bytes]:
+    """Keys between which there are about ``RANGE_EVENTS`` events."""
+    weights = [_weight(part, since, until) for part in parts]
+    if sum(weights) <= 2 * RANGE_EVENTS:
+        return []
+    step = max(1, RANGE_EVENTS // _SAMPLES)
+    samples: set[bytes] = set()
+    for part, weight in zip(parts, weights, strict=True):
+        store = part.store
+        if isinstance(store, DiskRowSet):
+            samples.add(store.meta.min_key)
+            if weight > step:
+                samples.update(store.base.open().split_keys(max(1, store.meta.rows * step // weight)))
+        elif weight > step:
+            keys = store.keys(store.rows_at(until))
+            samples.update(keys.take(keys.sort()[:: max(1, len(keys) * step // weight)]))
+    return sorted(samples)[_SAMPLES::_SAMPLES]
+
+
+def _within(history: RowSetHistory, store: Store, rows: np.ndarray, bounds: Bounds) -> np.ndarray:
+    """Which of the rows, ascending, have keys in a range: their places."""
+    lower, upper = bounds
+    if lower is None and upper is None:
+        return np.arange(len(rows))
+    if isinstance(store, DiskRowSet):
+        file = store.base.open()
+        first = 0 if lower is None else file.lower_bound(lower)
+        last = store.meta.rows if upper is None else file.lower_bound(upper)
+        return np.arange(*np.searchsorted(rows, (first, last)))
+    cuts = EncodedKeys.from_list([key for key in bounds if key is not None])
+    place = cuts.lower_bound(history.keys(rows), upper=True)
+    return np.flatnonzero(place == (0 if lower is None else 1))
+
+
+# ---- one range ----
+
+
 @dataclass(slots=True)
 class _Rows:
-    """Rows of one store whose state may differ between the ends of the window."""
+    """Rows of one store that have events in the window."""
 
     keys: EncodedKeys
     last: np.ndarray
-    """(n,) uint64: the time of the last change."""
-    before: np.ndarray
-    after: np.ndarray
-    """(n,) bool: present at the start and at the end."""
+    """When they changed last."""
+    was: np.ndarray
+    is_: np.ndarray
+    """Whether they are present at both ends."""
     old: dict[int, ColumnBuffers]
     new: dict[int, ColumnBuffers]
-    """Images of those that are present."""
+    """Values of those that are."""
 
 
-def net_changes(schema: Schema, parts: Sequence[Part], since: int, until: int) -> Slice:
-    """One change per key, in order of the keys, over stores that may hold the same keys."""
-    found = []
+def _rows_of_range(
+    schema: Schema, parts: Sequence[Part], since: int, until: int, bounds: Bounds
+) -> list[_Rows]:
+    lower, upper = bounds
+    found: list[_Rows] = []
     for part in parts:
-        rows = (
-            _changed(schema, part.store, since, until)
-            if part.dropped_ts is None
-            else _gone(schema, part.store, since, part.dropped_ts)
-        )
+        store = part.store
+        if isinstance(store, DiskRowSet):
+            below = upper is not None and store.meta.min_key >= upper
+            if below or (lower is not None and store.meta.max_key < lower):
+                continue
+        told = _changed if part.dropped_ts is None else _gone
+        rows = told(schema, part, since, until, bounds)
         if rows is not None:
             found.append(rows)
-    return _joined(schema, found)
+    return found
 
 
-def _changed(schema: Schema, store: MemRowSet | DiskRowSet, since: int, until: int) -> _Rows | None:
-    history = RowSetHistory(schema, store, since, until)
+def _changed(schema: Schema, part: Part, since: int, until: int, bounds: Bounds) -> _Rows | None:
+    history = RowSetHistory(schema, part.store, since, until)
     events = history.events()
-    if not len(events):
+    ends = _last_of_rows(events)
+    ends = ends[_within(history, part.store, events.rows[ends], bounds)]
+    if not len(ends):
         return None
-    ends = np.flatnonzero(np.append(events.rows[1:] != events.rows[:-1], True))
     rows = events.rows[ends]
-    before, after = history.states(rows)
+    was, is_ = history.states(rows)
     return _Rows(
         history.keys(rows),
         events.timestamps[ends],
-        before,
-        after,
-        {c.id: history.at_start(c, rows[before]) for c in schema.columns},
-        {c.id: history.at_end(c, rows[after]) for c in schema.columns},
+        was,
+        is_,
+        {c.id: history.at_start(c, rows[was]) for c in schema.columns},
+        {c.id: history.at_end(c, rows[is_]) for c in schema.columns},
     )
 
 
-def _gone(schema: Schema, store: MemRowSet | DiskRowSet, since: int, dropped_ts: int) -> _Rows | None:
+def _gone(schema: Schema, part: Part, since: int, until: int, bounds: Bounds) -> _Rows | None:
     """All rows that a store of a dropped range had at ``since``."""
-    source = store.at(since)
+    source = part.store.at(since)
     if source is None or not source.rows:
         return None
     live = source.live(0, source.rows)
     rows = np.arange(source.rows) if live is None else np.flatnonzero(live)
+    history = RowSetHistory(schema, part.store, since, since)
+    rows = rows[_within(history, part.store, rows, bounds)]
     if not len(rows):
         return None
-    history = RowSetHistory(schema, store, since, since)
+    assert part.dropped_ts is not None
     return _Rows(
         history.keys(rows),
-        np.full(len(rows), dropped_ts, np.uint64),
+        np.full(len(rows), part.dropped_ts, np.uint64),
         np.ones(len(rows), bool),
         np.zeros(len(rows), bool),
         {c.id: history.at_start(c, rows) for c in schema.columns},
@@ -144,44 +289,59 @@ def _gone(schema: Schema, store: MemRowSet | DiskRowSet, since: int, dropped_ts:
     )
 
 
-def _joined(schema: Schema, found: Sequence[_Rows]) -> Slice:
+def _last_of_rows(events: Events) -> np.ndarray:
+    """The last event of each row."""
+    if not len(events):
+        return np.empty(0, np.int64)
+    return np.flatnonzero(np.append(events.rows[1:] != events.rows[:-1], True))
+
+
+def _joined(schema: Schema, parts: list[_Rows], *, present: bool) -> Slice:
     """Rows of several stores by key: at each end of the window at most one of them is present."""
     columns = schema.columns
-    if not found:
-        none = {c.id: ColumnBuffers.nulls(c.type, 0) for c in columns}
-        return Slice(np.empty(0, np.uint64), np.empty(0, np.uint8), none, dict(none))
-    all_keys = EncodedKeys.concat([rows.keys for rows in found])
-    order = keys_kernel.sort(all_keys.data, all_keys.offsets)
-    ordered = all_keys.take(order)
-    gid, first = keys_kernel.group(ordered.data, ordered.offsets, ordered.hashes())
-    groups = len(first)
-    stamps = np.zeros(groups, np.uint64)
-    np.maximum.at(stamps, gid, np.concatenate([rows.last for rows in found])[order])
-    old_row = _row_of(gid, order, np.concatenate([rows.before for rows in found]), groups)
-    new_row = _row_of(gid, order, np.concatenate([rows.after for rows in found]), groups)
-    changed = (old_row >= 0) != (new_row >= 0)
+    keys = EncodedKeys.concat([part.keys for part in parts])
+    times = np.concatenate([part.last for part in parts])
+    was, is_ = (np.concatenate([getattr(part, name) for part in parts]) for name in ("was", "is_"))
+    if keys.order() == 2:  # of one store, as a rule
+        old_row, new_row = (np.where(here, np.cumsum(here) - 1, -1) for here in (was, is_))
+    else:
+        order = keys.sort()
+        ordered = keys.take(order)
+        gid, first = keys_kernel.group(ordered.data, ordered.offsets, ordered.hashes())
+        times = np.maximum.reduceat(times[order], first)
+        old_row, new_row = (_row_of(gid, order, here, len(first)) for here in (was, is_))
+    changed = new_row >= 0 if present else (old_row >= 0) != (new_row >= 0)
     both = np.flatnonzero((old_row >= 0) & (new_row >= 0))
-    old_all = {c.id: ColumnBuffers.concat([rows.old[c.id] for rows in found]) for c in columns}
-    new_all = {c.id: ColumnBuffers.concat([rows.new[c.id] for rows in found]) for c in columns}
+    old = {c.id: ColumnBuffers.concat([part.old[c.id] for part in parts]) for c in columns}
+    new = {c.id: ColumnBuffers.concat([part.new[c.id] for part in parts]) for c in columns}
     differs = np.zeros(len(both), bool)
     for column in columns:
-        differs |= ~_same(
-            old_all[column.id].take(old_row[both]), new_all[column.id].take(new_row[both]), column
-        )
-    changed[both] = differs
+        if not present and column.id not in schema.key_ids and not differs.all():
+            left, right = _taken(old[column.id], old_row[both]), _taken(new[column.id], new_row[both])
+            differs |= ~_same(left, right, column)
+    changed[both] |= differs
     kept = np.flatnonzero(changed)
+    was_there, is_there = old_row[kept] >= 0, new_row[kept] >= 0
     ops = np.full(len(kept), UPDATED, np.uint8)
-    ops[old_row[kept] < 0] = INSERTED
-    ops[new_row[kept] < 0] = DELETED
+    ops[~was_there] = INSERTED
+    ops[~is_there] = DELETED
     # Of a deletion the image after has the key, and of an insert the image before means nothing.
     after, before = {}, {}
     for column in columns:
-        pool = ColumnBuffers.concat([old_all[column.id], new_all[column.id]])
-        shift = old_all[column.id].length
-        o, n = old_row[kept], np.where(new_row[kept] >= 0, new_row[kept] + shift, -1)
-        after[column.id] = pool.take(np.where(n >= 0, n, o))
-        before[column.id] = pool.take(np.where(o >= 0, o, n))
-    return Slice(stamps[kept], ops, after, before)
+        if was_there.all() and is_there.all():
+            after[column.id] = _taken(new[column.id], new_row[kept])
+            before[column.id] = _taken(old[column.id], old_row[kept])
+            continue
+        pool = ColumnBuffers.concat([old[column.id], new[column.id]])
+        shift = old[column.id].length
+        after[column.id] = pool.take(np.where(is_there, new_row[kept] + shift, old_row[kept]))
+        before[column.id] = pool.take(np.where(was_there, old_row[kept], new_row[kept] + shift))
+    return Slice(times[kept], ops, after, before)
+
+
+def _taken(column: ColumnBuffers, rows: np.ndarray) -> ColumnBuffers:
+    whole = len(rows) == column.length and bool((rows == np.arange(len(rows))).all())
+    return column if whole else column.take(rows)
 
 
 def _row_of(gid: np.ndarray, order: np.ndarray, present: np.ndarray, groups: int) -> np.ndarray:
@@ -196,17 +356,17 @@ def _row_of(gid: np.ndarray, order: np.ndarray, present: np.ndarray, groups: int
 def _same(old: ColumnBuffers, new: ColumnBuffers, column: StoredColumn) -> np.ndarray:
     """Whether cells are equal, NULL to NULL and bit by bit, (n,) bool."""
     left, right = old.valid_mask(), new.valid_mask()
-    if old.width:
-        a = old.values[: old.length * old.width].reshape(old.length, old.width)
-        b = new.values[: new.length * new.width].reshape(new.length, new.width)
+    if old.width in (1, 2, 4, 8):
+        a, b = (c.values[: c.length * c.width].view(f"<u{c.width}") for c in (old, new))
+        equal = a == b
+    elif old.width:
+        a, b = (c.values[: c.length * c.width].reshape(c.length, c.width) for c in (old, new))
         equal = (a == b).all(axis=1)
     else:
-        import pyarrow.compute as pc
-
         filled = pc.equal(old.to_arrow(column.type), new.to_arrow(column.type)).fill_null(False)
         equal = filled.to_numpy(zero_copy_only=False)
     same: np.ndarray = (left == right) & (equal | ~left)
     return same
 
 
-__all__ = ["Part", "Slice", "dropped_rows", "net_changes"]
+__all__ = ["Part", "Slice", "dropped_rows", "first_rows", "from_nothing", "net_changes"]

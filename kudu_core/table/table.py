@@ -494,15 +494,17 @@ class Table:
         Parameters
         ----------
         since, until
-            As ``at`` of a scan.  ``since=None``: the first state that history still has, as inserts;
-            ``until=None``: what is committed now.  ``.until`` of the answer is the next ``since``.
+            As ``at`` of a scan.  ``since=None``: first the oldest state that history still has, as inserts
+            at its time, ``.since`` of the answer, then the changes after it; ``until=None``: what is
+            committed now.  ``.until`` of the answer is the next ``since``.
         where
             Changes whose row after, or for a deletion whose row before, passes.
         images
             "both" adds a struct column ``_before`` with the row before, NULL for an insert.
         net
             One row per key whose state differs between the two times, in order of the keys within
-            each tablet; ``_timestamp`` is that of its last change.
+            each tablet; ``_timestamp`` is that of its last change.  With ``since=None``, the rows at
+            ``until`` as inserts, in no order.
 
         Raises
         ------
@@ -531,7 +533,7 @@ class Table:
             plan = ChangesPlan(
                 of, _project(of, columns), compile_where(where, of), images == "both", bool(net)
             )
-            changes = Changes(lambda: self._engine, plan, first, last, self)
+            changes = Changes(lambda: self._engine, plan, first, last, self, first=since is None)
             if schema is not None or engine.schema is of:
                 return changes
             # Altered meanwhile, see ``scan``.

@@ -4,13 +4,29 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
+from kudu_core.rowset.history import RowSetHistory
 from kudu_core.table import changes as module
-from tests.support.changes import check_changes, check_pairs
+from kudu_core.table import net_changes
+from tests.support.changes import check_changes, check_pairs, image
 from tests.support.history import SCHEMA, History, random_batch
+from tests.support.model import State
+
+
+@pytest.fixture(params=[1 << 20, 8], ids=["one range", "ranges"])
+def net_ranges(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Changes of a range of keys, when net changes are put together."""
+    monkeypatch.setattr(net_changes, "RANGE_EVENTS", request.param)
+    monkeypatch.setattr(net_changes, "_SAMPLES", 2)
+    monkeypatch.setattr(net_changes, "_ROWS", 7)
+    monkeypatch.setattr(module, "FIRST_ROWS", 7)
+    size: int = request.param
+    return size
 
 
 @pytest.mark.parametrize("slice_events", [1 << 20, 64])
@@ -21,6 +37,7 @@ def test_a_state_and_its_changes_give_every_later_state(
     long: bool,
     slice_events: int,
     ingest_rows: int,
+    net_ranges: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "SLICE_EVENTS", slice_events)
@@ -55,6 +72,128 @@ def test_a_state_and_its_changes_give_every_later_state(
         with kc.open_table(path) as reader:
             check_pairs(reader, history, rng, 2)
         table.close()
+
+
+def rows_after(rows: list[dict[str, Any]]) -> State:
+    """The state that changes lead to from nothing."""
+    state: State = {}
+    for row in rows:
+        if row["_op"] == "delete":
+            del state[(row["k"],)]
+        else:
+            assert ((row["k"],) in state) == (row["_op"] == "update")
+            state[(row["k"],)] = image(row)
+    return state
+
+
+def test_from_the_first_state_that_history_has(
+    tmp_path: Path, seed: int, long: bool, net_ranges: int
+) -> None:
+    """``since=None``: a copy can be built from it, whatever GC has taken, and wherever rows lie."""
+    for run in range(20 if long else 3):
+        rng = random.Random(f"{seed}-{run}")
+        history = History()
+        table = kc.create_table(
+            tmp_path / f"t{run}",
+            SCHEMA,
+            "k",
+            partition_by=[kc.HashPartition(["k"], 3)] if run % 2 else [],
+            options={"maintenance": "manual", "history_retention_s": 0, "file_grace_s": 0},
+        )
+        pinned: kc.Snapshot | None = None
+        for step in range(24):
+            history.write(table, random_batch(rng, history.model, range(60), rng.choice((1, 4, 50))))
+            draw = rng.random()
+            if draw < 0.3:
+                table.flush()
+            elif draw < 0.4:
+                table.compact(full=True)
+            if step % 4 == 3:
+                table.gc()
+                assert table._engine.horizon(drop=True) == table._engine.oldest_ts > 0
+                for whole in (table.changes(), table.changes(None, table.snapshot())):
+                    rows = whole.to_pylist()
+                    assert rows == whole.to_pylist()
+                    first = [row for row in rows if row["_timestamp"] == whole.since]
+                    assert {row["_op"] for row in first} <= {"insert"} and rows[: len(first)] == first
+                    assert [r["_timestamp"] for r in rows] == sorted(r["_timestamp"] for r in rows)
+                    assert rows_after(first) == history.past.at(whole.since)
+                    assert rows_after(rows) == history.model.state()
+                net = table.changes(net=True, images="both")
+                found = net.to_pylist()
+                assert {row["_op"] for row in found} <= {"insert"}
+                assert all(row["_before"] is None for row in found)
+                assert rows_after(found) == history.model.state()
+                last = {row["k"]: row["_timestamp"] for row in rows}
+                assert {row["k"]: row["_timestamp"] for row in found} == {
+                    k: last[k] for k in last if (k,) in history.model.state()
+                }
+                some = table.changes(columns=["a", "k"], where=pc.field("a") > 0, net=True).to_pylist()
+                assert sorted(r["k"] for r in some) == sorted(
+                    k for (k,), row in history.model.state().items() if row[0] is not None and row[0] > 0
+                )
+                if pinned is not None:
+                    pinned.close()
+                pinned = table.snapshot()
+        table.close()
+
+
+def test_changes_of_a_reader_that_refreshes(tmp_path: Path) -> None:
+    """``until`` of one answer is ``since`` of the next: nothing is told twice, nothing is left out."""
+    rng, history = random.Random(3), History()
+    told: list[dict[str, Any]] = []
+    since: int | None = None
+    table = kc.create_table(tmp_path / "t", SCHEMA, "k", options={"maintenance": "manual"})
+    with table, kc.open_table(tmp_path / "t") as reader:
+        for step in range(20):
+            history.write(table, random_batch(rng, history.model, range(40), 5))
+            if step % 4 == 1:
+                table.flush()
+            if step % 6 == 5:
+                table.compact(full=True)
+            if step % 3 == 0:
+                reader.refresh()
+            answer = reader.changes(since)
+            told += answer.to_pylist()
+            since = answer.until
+            assert rows_after(told) == history.past.at(since)
+
+
+def test_memory_follows_the_slice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many changes, images are in memory slice by slice, also when they are put together by key."""
+    monkeypatch.setattr(module, "SLICE_EVENTS", 2_000)
+    monkeypatch.setattr(net_changes, "RANGE_EVENTS", 2_000)
+    sizes: list[int] = []
+    for name in ("after", "before", "at_start", "at_end"):
+        usual = getattr(RowSetHistory, name)
+
+        def counted(self: Any, one: Any, other: Any, usual: Any = usual) -> Any:
+            column = usual(self, one, other)
+            sizes.append(column.length)
+            return column
+
+        monkeypatch.setattr(RowSetHistory, name, counted)
+    options = {"maintenance": "manual", "durability": "none"}
+    with kc.create_table(tmp_path / "t", SCHEMA, "k", options=options) as table:
+        table.insert([{"k": k, "a": 0} for k in range(20_000)])
+        table.flush()
+        since = table.timestamp
+        for call in range(40):
+            table.update([{"k": k, "a": call} for k in range(call % 2 * 20, 20_000, 40)])
+        table._engine.log.wait_durable(table._engine.log.cut())
+        for flushed in (False, True):
+            if flushed:
+                table.flush()
+            count = table.changes(since).to_table().num_rows
+            assert count == 20_000
+            distinct = table.changes(since, net=True).to_table()["k"].to_pylist()
+            assert distinct == sorted(set(distinct)) and len(distinct) == 1_000
+            assert max(sizes) <= 4_000, max(sizes)
+        table.upsert([{"k": k, "a": 2} for k in range(20_000, 50_000)])
+        table._engine.log.wait_durable(table._engine.log.cut())
+        distinct = table.changes(since, net=True, images="both").to_table()["k"].to_pylist()
+        assert distinct == sorted(set(distinct)) and len(distinct) == 31_000
+        assert max(sizes) <= 6_000, max(sizes)
 
 
 def test_a_rowset_without_changes_in_the_window_is_not_opened(tmp_path: Path) -> None:
