@@ -8,6 +8,7 @@ from kudu_core._ext.keyorder import group as group
 from kudu_core._ext.keyorder import lower_bound as lower_bound
 from kudu_core._ext.keyorder import order as order
 from kudu_core._ext.keyorder import repeats as repeats
+from kudu_core._ext.keyorder import same as same
 from kudu_core._ext.keyorder import sort as sort
 
 Bytes = bytes | bytearray | memoryview | npt.NDArray[np.uint8]  # const uint8_t[::1]

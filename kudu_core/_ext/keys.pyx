@@ -17,7 +17,7 @@ Source: Kudu common/key_encoder.h.
 """
 import numpy as np
 
-from kudu_core._ext.keyorder import group, lower_bound, order, repeats, sort
+from kudu_core._ext.keyorder import group, lower_bound, order, repeats, same, sort
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcpy

@@ -127,6 +127,13 @@ class _Base:
         other.borrowed = other._file is not None
         return other
 
+    def uncached(self) -> _Base:
+        """The same, read past the page cache; opened here, and open as long as this one."""
+        other = self.held()
+        other._file = self.open().uncached()
+        other.borrowed = True
+        return other
+
     def let_go(self, *, close: bool = False) -> None:
         """Hold the file no longer; it is closed when the last scan that reads it ends, or at once."""
         with self._opening:
@@ -203,6 +210,18 @@ class DiskRowSet:
             base=self.base.held(),
             redo=tuple(s.held() if isinstance(s, DeltaStore) else s for s in self.redo),
             undo=tuple(s.held() for s in self.undo),
+        )
+
+    def uncached(self, horizon: int) -> DiskRowSet:
+        """The same for a compaction, read past the page cache: without UNDO files at or below ``horizon``.
+
+        Opens all its files.  Not for point reads.
+        """
+        return dataclasses.replace(
+            self,
+            base=self.base.uncached(),
+            redo=tuple(s.uncached() if isinstance(s, DeltaStore) else s for s in self.redo),
+            undo=tuple(s.uncached() for s in self.undo if s.ref.max_ts > horizon),
         )
 
     def let_go(self, *, close: bool = False) -> None:
