@@ -60,7 +60,11 @@ class DeltaEntries:
 
     def moved(self, rowid: np.ndarray) -> DeltaEntries:
         """The same entries at other rowids: ``rowid[old]``."""
-        return DeltaEntries(rowid[self.rowids], self.timestamps, self.ops, self.columns)
+        return self.at_rows(rowid[self.rowids])
+
+    def at_rows(self, rows: np.ndarray) -> DeltaEntries:
+        """The same entries at these rowids, (n,) int."""
+        return DeltaEntries(rows.astype(np.uint32, copy=False), self.timestamps, self.ops, self.columns)
 
     @staticmethod
     def concat(parts: Sequence[DeltaEntries]) -> DeltaEntries:
