@@ -134,17 +134,16 @@ class MergedRows:
         self.starts = np.cumsum([0, *(len(part) for part in self.slices)])
         """Rows are also numbered slice after slice; where each slice begins in that count."""
         keys = [EncodedKeys(*p.source.at.file.keys(p.lower, p.upper)) for p in self.slices]
-        self.keys = EncodedKeys.concat(keys)
-        self.order: np.ndarray | None = None
-        """(rows,) int64: out of slice after slice into the order of keys; None: they lie so."""
         self._from: tuple[np.ndarray, np.ndarray] | None = None
+        """(slice int32, row in it int64) of each row; None: slice after slice."""
         if len(self.slices) > 1:
             source, position = merge([(part.data, part.offsets) for part in keys])
             if bool((source[1:] < source[:-1]).any()):
-                order: np.ndarray = self.starts[source]
-                order += position
-                self.keys = self.keys.take(order)
-                self.order, self._from = order, (source, position)
+                self._from = source, position
+        if self._from is None:
+            self.keys = EncodedKeys.concat(keys)
+        else:
+            self.keys = EncodedKeys.interleave(keys, *self._from)
         self.repeated: np.ndarray | None = None
         """(rows,) bool: the key is that of the row before; None: no key repeats."""
         known = self.keys.order()
@@ -153,30 +152,35 @@ class MergedRows:
             raise Corruption(names, 0, "keys are not in order")
         if known == 1:
             self.repeated = keys_kernel.same(self.keys.data, self.keys.offsets).view(np.bool_)
-        self._kept: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.keys)
 
-    @property
+    def order(self) -> np.ndarray:
+        """(rows,) int64: out of slice after slice into the order of keys."""
+        if self._from is None:
+            return np.arange(len(self))
+        source, position = self._from
+        order: np.ndarray = self.starts[source]
+        order += position
+        return order
+
     def places(self) -> np.ndarray:
         """(rows,) int64: the place in order of each row, slice after slice."""
-        if self.order is None:
+        if self._from is None:
             return np.arange(len(self))
         places = np.empty(len(self), np.int64)
-        places[self.order] = np.arange(len(self))
+        places[self.order()] = np.arange(len(self))
         return places
 
     def keep(self, kept: np.ndarray) -> None:
         """Only these places, (n,) int64 ascending, are asked for from now on."""
-        self._kept = kept
         self.keys = self.keys.take(kept)
         if self._from is None:
             self._from = self.slice_of(kept)
         else:
             source, position = self._from
             self._from = source[kept], position[kept]
-        self.order = None
 
     def slice_of(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(slice int32, row in it int64) of rows counted slice after slice."""
@@ -221,18 +225,29 @@ class MergedRows:
 
     def insert_times(self, horizon: int) -> np.ndarray:
         """(rows kept,) uint64.  Times at or below the horizon, which nobody tells apart, are one."""
+        metas = [part.source.rowset.meta for part in self.slices]
+        old = [meta.max_insert_ts for meta in metas if meta.max_insert_ts <= horizon]
+        if len(old) == len(metas):
+            return np.full(len(self), max(old), np.uint64)
+        known = [meta.insert_ts for meta in metas]
+        oldest = max(old, default=0)
+        if None not in known:
+            each = np.array([oldest if ts <= horizon else ts for ts in known if ts is not None], np.uint64)
+            if len(each) == 1:
+                return np.full(len(self), each[0], np.uint64)
+            if self._from is None:
+                return np.repeat(each, [len(part) for part in self.slices])
+            times: np.ndarray = each[self._from[0]]
+            return times
         above = np.uint64(horizon)
-        newest = max(part.source.rowset.meta.max_insert_ts for part in self.slices)
-        if newest <= horizon:
-            return np.full(len(self), newest, np.uint64)
         parts = [part.insert_times() for part in self.slices]
-        oldest = np.uint64(max(int(times[times <= above].max(initial=0)) for times in parts))
+        newest = np.uint64(max(oldest, *(int(times[times <= above].max(initial=0)) for times in parts)))
         buffers = []
-        for times in parts:
-            clamped = np.where(times <= above, oldest, times)
+        for part_times in parts:
+            clamped = np.where(part_times <= above, newest, part_times)
             buffers.append(ColumnBuffers(8, len(clamped), clamped.view(np.uint8)))
-        arranged: np.ndarray = self.arranged(buffers).values.view(np.uint64)
-        return arranged
+        times = self.arranged(buffers).values.view(np.uint64)
+        return times
 
 
 @dataclass(frozen=True, slots=True, eq=False)

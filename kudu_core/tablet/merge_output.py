@@ -185,7 +185,7 @@ class _Copies:
         shared = merged.repeated.copy()
         shared[:-1] |= merged.repeated[1:]
         at = np.flatnonzero(shared)
-        numbers = at if merged.order is None else merged.order[at]
+        numbers = merged.order()[at]
         key = np.cumsum(~merged.repeated[at]) - 1
         of = np.full(rows, -1, np.int64)
         of[numbers] = np.arange(len(at))
@@ -228,7 +228,7 @@ def _turns(merged: MergedRows, pasts: list[_Past], of: np.ndarray) -> tuple[list
 def _place(merged: MergedRows, gone: np.ndarray, copies: _Copies | None) -> _Places:
     """Say which rows are left and where they go; ``gone``: those whose end nobody can see any more."""
     rows = len(merged)
-    places = merged.places
+    places = merged.places()
     left = np.ones(rows, bool)
     left[places[gone]] = False
     if copies is not None:
