@@ -1,4 +1,4 @@
-"""Merging compaction: one row for each key, with the history that all its copies had; nothing changes for readers."""
+"""Merging compaction: one row for each key, with the history of all its copies; readers see no change."""
 
 from __future__ import annotations
 

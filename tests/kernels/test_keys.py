@@ -380,7 +380,8 @@ def test_interleave_agrees_with_lists(long: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "position"), [(0, 2), (0, -1), (1, 0), (2, 0), (-1, 0), (2**31 - 1, 0), (0, 2**62), (-(2**31), 1)]
+    ("source", "position"),
+    [(0, 2), (0, -1), (1, 0), (2, 0), (-1, 0), (2**31 - 1, 0), (0, 2**62), (-(2**31), 1)],
 )
 def test_keys_that_do_not_exist_are_refused(source: int, position: int) -> None:
     parts = [pack([b"a", b"b"]), pack([])]

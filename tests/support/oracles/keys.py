@@ -64,7 +64,9 @@ def same(keys: Sequence[bytes]) -> list[int]:
     return [int(at > 0 and key == keys[at - 1]) for at, key in enumerate(keys)]
 
 
-def interleave(parts: Sequence[Sequence[bytes]], source: Sequence[int], position: Sequence[int]) -> list[bytes]:
+def interleave(
+    parts: Sequence[Sequence[bytes]], source: Sequence[int], position: Sequence[int]
+) -> list[bytes]:
     return [parts[part][at] for part, at in zip(source, position, strict=True)]
 
 
