@@ -247,7 +247,7 @@ class MergedRows:
             clamped = np.where(part_times <= above, newest, part_times)
             buffers.append(ColumnBuffers(8, len(clamped), clamped.view(np.uint8)))
         times = self.arranged(buffers).values.view(np.uint64)
-        return times
+        return times  # noqa: RET504  its type
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -121,7 +121,8 @@ def test_delete_and_insert_in_one_batch(m: Merging) -> None:
     m.put(1, 2, a=1)
     m.flush()
     m.write(("delete", [{"k": 1}]), ("insert", [{"k": 1, "a": 2, "b": "x", "c": None}]))
-    m.write(("insert", [{"k": 7, "a": 2, "b": None, "c": None}]), ("delete", [{"k": 7}]), ("delete", [{"k": 2}]))
+    new = {"k": 7, "a": 2, "b": None, "c": None}
+    m.write(("insert", [new]), ("delete", [{"k": 7}]), ("delete", [{"k": 2}]))
     m.put(2, 3, a=3)
     m.flush()
     m.merge()
@@ -294,7 +295,8 @@ def test_a_pinned_snapshot_keeps_what_it_sees(tmp_path: Path) -> None:
 
 
 def test_dead_at_every_horizon(tmp_path: Path) -> None:
-    """One key, copies in four rowsets: a merge at each horizon that a pin can set tells the same from there on."""
+    """One key, copies in four rowsets: a merge at each horizon that a pin can set."""
+
     def story(path: Path) -> Merging:
         m = Merging(path, history_retention_s=0)
         for a in range(4):
