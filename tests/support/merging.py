@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import kudu_core as kc
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.tablet.merge_compaction import Merged, merge_rowsets
+from kudu_core.tablet.policy import MAJOR, MINOR
 from kudu_core.tablet.tablet import Tablet
 from tests.support.changes import check_changes
 from tests.support.faults import drop
@@ -138,3 +140,15 @@ def undo_of(rowset: DiskRowSet, row: int) -> list[tuple[int, int]]:
         mine = rowids == row
         found += list(zip(timestamps[mine].tolist(), ops[mine].tolist(), strict=True))
     return found
+
+
+def random_compaction(table: kc.Table, rng: random.Random) -> bool:
+    """One compaction of one rowset, of a random kind and of random columns."""
+    engine = table._engine
+    rowsets = [(t, r) for t in engine.tablets for r in t.view.rowsets if r.meta.redo]
+    if not rowsets:
+        return False
+    tablet, rowset = rng.choice(rowsets)
+    columns = [c.id for c in engine.schema.value_columns if rng.random() < 0.6]
+    assert engine.compactions is not None
+    return engine.compactions.compact(tablet, rowset.id, rng.choice((MINOR, MAJOR, MAJOR)), columns)
