@@ -17,7 +17,7 @@ from kudu_core.cfile.delta_file import REDO, UNDO
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema
 from kudu_core.errors import Corruption
-from kudu_core.rowset.deltas import DELETE, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE
+from kudu_core.rowset.deltas import DELETE, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE, UPDATE
 from kudu_core.rowset.entries import DeltaEntries, changes_between, replaced_values, write_deltas
 from kudu_core.rowset.joining import NEVER, Copies, Joined, Turns, Unjoinable, join
 from kudu_core.rowset.merging import MergedRows, Slice, Source, TooMuch
@@ -303,11 +303,13 @@ def _taken_back(part: Slice, changes: DeltaEntries, job: Job) -> DeltaEntries | 
         found = replaced_values(changes, column_id, partial(before, column_id), job.horizon)
         if len(found[0]):
             columns[column_id] = found
-    if not columns:
+    assert changes.timestamps is not None
+    # Also one of columns that were dropped since: it happened.
+    told = np.flatnonzero((changes.ops == UPDATE) & (changes.timestamps > np.uint64(job.horizon)))
+    if not len(told):
         return None
-    touched = np.unique(np.concatenate([at for at, _ in columns.values()])).astype(np.int64)
     ops = np.full(len(changes), UNDO_UPDATE, np.uint8)
-    return DeltaEntries(changes.rowids, changes.timestamps, ops, columns).take(touched)
+    return DeltaEntries(changes.rowids, changes.timestamps, ops, columns).take(told)
 
 
 def _deletions(
