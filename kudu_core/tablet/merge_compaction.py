@@ -27,6 +27,7 @@ from kudu_core.rowset.deltastore import DeltaStore
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.entries import FOREVER, DeltaEntries, changes_between, write_deltas
 from kudu_core.rowset.merging import Limits, Source, plan
+from kudu_core.rowset.meta import DeltaRef
 from kudu_core.rowset.writing import discard
 from kudu_core.tablet.manifest import Edit
 from kudu_core.tablet.merge_output import DROPPED, Job, Output, build
@@ -176,8 +177,10 @@ class _Walk:
         """Q: the outputs' files hold every change up to it, and none above."""
         self._starts: list[np.ndarray] = []
         """By source: its first row in each output, (outputs,) int64."""
-        self._caught: list[list[DeltaStore]] = []
-        """By output: what the rounds wrote."""
+        self._caught: list[list[DeltaRef]] = []
+        """By output: the REDO files of the rounds."""
+        self._added: dict[int, DiskRowSet] = {}
+        """By output: the rowset that it is to be."""
         self._rounds = self._changes = 0
         self._input_bytes = self._rows = 0
 
@@ -225,9 +228,17 @@ class _Walk:
     def last_round(self) -> None:
         """The round after which nothing but memory can hold a later change."""
         self._round()
-        log = self.tablet.context.log
-        assert log is not None
-        log.wait_durable(self.through)  # E1
+        context = self.tablet.context
+        assert context.log is not None
+        context.log.wait_durable(self.through)  # E1
+        for number, output in enumerate(self.outputs):
+            if output.meta is None:
+                continue
+            redo = (*output.meta.redo, *self._caught[number])
+            meta = replace(output.meta, redo=redo, durable=self.through)
+            rowset = DiskRowSet.make(context.fs, self.tablet.directory, meta, context.cache)
+            rowset.load_newest()  # here, not when a writer asks under the mutex
+            self._added[number] = rowset
         self.at_step("ready")
 
     def _round(self) -> None:
@@ -243,8 +254,7 @@ class _Walk:
             name = tablet.new_file("delta")
             self.job.written.append(f"{tablet.directory}/{name}")
             ref = write_deltas(tablet.context.fs, schema, tablet.directory, name, REDO, entries)
-            store = DeltaStore(tablet.context.fs, tablet.directory, ref, tablet.context.cache)
-            self._caught[output].append(store)
+            self._caught[output].append(ref)
             self._changes += len(entries)
         if len(self.job.written) > written:
             tablet.sync_directory()
@@ -302,24 +312,10 @@ class _Walk:
         """Under the mutex: (inputs as they are, outputs with all changes)."""
         inputs = self._now()
         assert all(r.meta.durable <= self.through for r in inputs), "the flush lane keeps D where it is"
-        context = self.tablet.context
-        later = dict(self._missed(inputs, self.through, FOREVER))
-        outputs = []
-        for number, output in enumerate(self.outputs):
-            if output.meta is None:
-                assert number not in later
-                continue
-            caught = self._caught[number]
-            refs = (*output.meta.redo, *(store.ref for store in caught))
-            meta = replace(output.meta, redo=refs, durable=self.through)
-            rowset = DiskRowSet.make(context.fs, self.tablet.directory, meta, context.cache)
-            if number in later:
-                changes = later[number]
-                log = _log_of(changes)
-                rowset = replace(rowset, redo=(*rowset.redo, log))
-                self._changes += len(log)
-            outputs.append(rowset)
-        return inputs, outputs
+        for number, changes in self._missed(inputs, self.through, FOREVER):
+            self._added[number] = self._added[number].with_changes(_log_of(changes))
+            self._changes += len(changes)
+        return inputs, list(self._added.values())
 
     def install(self, inputs: list[DiskRowSet], outputs: list[DiskRowSet]) -> None:
         """Under the mutex: exchange the inputs for the outputs."""
@@ -337,10 +333,9 @@ class _Walk:
             files = [s for s in (*rowset.redo, *rowset.undo) if isinstance(s, DeltaStore)]
             tablet.garbage.retire(tablet, [f.name for f in rowset.meta.files], [rowset.base, *files])
         self._input_bytes = sum(rowset.meta.size_bytes for rowset in inputs)
-        self._installed = outputs
 
     def result(self) -> Merged:
-        metas = [rowset.meta for rowset in self._installed]
+        metas = [rowset.meta for rowset in self._added.values()]
         rows = sum(output.rows for output in self.outputs)
         return Merged(
             rowsets=len(self.ids),
