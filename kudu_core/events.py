@@ -53,6 +53,24 @@ class DeltaCompactionEnd(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MergeEnd(Event):
+    """Rowsets became others that overlap nowhere."""
+
+    tablet_id: str
+    rowsets: int
+    rowsets_added: int
+    rows: int
+    rows_dropped: int
+    """Rows of the inputs that are none of the outputs: nobody can see them, or another copy tells of them."""
+    changes: int
+    """Changes that came meanwhile, and were carried over."""
+    rounds: int
+    input_bytes: int
+    output_bytes: int
+    horizon: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryCollected(Event):
     """History at or below ``horizon`` (hybrid time) was dropped."""
 

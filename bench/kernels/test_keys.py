@@ -120,6 +120,22 @@ def test_take(benchmark: BenchmarkFixture, encoded: Keys) -> None:
     assert keys.order(*taken) == 2
 
 
+def test_interleave(benchmark: BenchmarkFixture, encoded: Keys) -> None:
+    """Four runs in turn: what a merge asks for."""
+    data, offsets = keys.take(*encoded, keys.sort(*encoded))
+    parts = [keys.take(data, offsets, np.arange(run, ROWS, 4)) for run in range(4)]
+    source, position = (np.arange(ROWS) % 4).astype(np.int32), np.arange(ROWS) // 4
+    found = run(benchmark, "keys.interleave", ROWS, lambda: keys.interleave(parts, source, position))
+    np.testing.assert_array_equal(found[0], data)
+
+
+def test_same(benchmark: BenchmarkFixture, encoded: Keys) -> None:
+    """Every key twice."""
+    data, offsets = keys.take(*encoded, np.arange(ROWS) // 2)
+    found = run(benchmark, "keys.same", ROWS, lambda: keys.same(data, offsets))
+    np.testing.assert_array_equal(found, np.arange(ROWS) % 2)
+
+
 def test_order(benchmark: BenchmarkFixture, encoded: Keys) -> None:
     ordered = keys.take(*encoded, keys.sort(*encoded))
     assert run(benchmark, "keys.order", ROWS, lambda: keys.order(*ordered)) == 2

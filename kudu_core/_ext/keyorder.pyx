@@ -465,6 +465,31 @@ def repeats(
     return bool(found)
 
 
+cdef void _same(const Keys* keys, int64_t n, uint8_t* out) noexcept nogil:
+    cdef int64_t i, size
+    out[0] = 0
+    for i in range(1, n):
+        size = _size(keys, i)
+        out[i] = size == _size(keys, i - 1) and kc_same(
+            keys.data + keys.offsets[i - 1], keys.data + keys.offsets[i], size
+        )
+
+
+def same(const uint8_t[::1] data not None, const int64_t[::1] offsets not None):
+    """(n,) uint8: 1 for a key that equals the one before it.  ValueError for offsets outside ``data``."""
+    cdef:
+        Keys keys
+        Py_ssize_t n = key_count(data, offsets)
+        uint8_t[::1] out
+    flags = np.empty(n, np.uint8)
+    if n:
+        out = flags
+        _point(&keys, data, offsets)
+        with nogil:
+            _same(&keys, n, &out[0])
+    return flags
+
+
 # ---------------------------------------------------------------------------------------- search
 
 cdef inline int _below(

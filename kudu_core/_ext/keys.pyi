@@ -8,6 +8,7 @@ from kudu_core._ext.keyorder import group as group
 from kudu_core._ext.keyorder import lower_bound as lower_bound
 from kudu_core._ext.keyorder import order as order
 from kudu_core._ext.keyorder import repeats as repeats
+from kudu_core._ext.keyorder import same as same
 from kudu_core._ext.keyorder import sort as sort
 
 Bytes = bytes | bytearray | memoryview | npt.NDArray[np.uint8]  # const uint8_t[::1]
@@ -32,3 +33,8 @@ def take(
     rows: npt.NDArray[np.int64],  # const int64_t[::1]
 ) -> Encoded: ...
 def concat(parts: Sequence[tuple[Bytes, Offsets]]) -> Encoded: ...
+def interleave(
+    parts: Sequence[tuple[Bytes, Offsets]],
+    source: npt.NDArray[np.int32],  # const int32_t[::1]
+    position: npt.NDArray[np.int64],  # const int64_t[::1]
+) -> Encoded: ...

@@ -17,9 +17,9 @@ Source: Kudu common/key_encoder.h.
 """
 import numpy as np
 
-from kudu_core._ext.keyorder import group, lower_bound, order, repeats, sort
+from kudu_core._ext.keyorder import group, lower_bound, order, repeats, same, sort
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memchr, memcpy
 
 from kudu_core._ext.cells cimport kc_copy_cell
@@ -600,4 +600,104 @@ def concat(parts not None):
             if offsets[n] > offsets[0]:
                 memcpy(&out[at], &data[offsets[0]], offsets[n] - offsets[0])
             at += offsets[n] - offsets[0]
+    return result, result_offsets
+
+
+cdef int64_t _interleave_offsets(
+    const uintptr_t[::1] offsets,
+    const int64_t[::1] counts,
+    const int64_t[::1] sizes,
+    const int32_t[::1] source,
+    const int64_t[::1] position,
+    int64_t* out,
+) noexcept nogil:
+    """Return -1, or the first place that asks for a key that does not exist or lies outside its data."""
+    cdef:
+        int64_t end = 0
+        int64_t i, row, lower, upper
+        const int64_t* part
+        uint64_t parts = <uint64_t>counts.shape[0]
+    out[0] = 0
+    for i in range(source.shape[0]):
+        row = position[i]
+        if <uint64_t><int64_t>source[i] >= parts or <uint64_t>row >= <uint64_t>counts[source[i]]:
+            return i
+        part = <const int64_t*>offsets[source[i]]
+        lower = part[row]
+        upper = part[row + 1]
+        if lower < 0 or upper < lower or upper > sizes[source[i]]:
+            return i
+        end += upper - lower
+        out[i + 1] = end
+    return -1
+
+
+cdef void _interleave_bytes(
+    const uintptr_t[::1] data,
+    const uintptr_t[::1] offsets,
+    const int64_t[::1] sizes,
+    const int32_t[::1] source,
+    const int64_t[::1] position,
+    const int64_t* ends,
+    uint8_t* out,
+) noexcept nogil:
+    cdef:
+        int64_t i, k
+        int64_t n = source.shape[0]
+        const uint8_t* part
+        uint8_t* out_end = out + ends[n]
+    for i in range(n):
+        k = source[i]
+        if ends[i + 1] > ends[i]:       # so the part has data
+            part = <const uint8_t*>data[k]
+            kc_copy_cell(
+                out + ends[i], out_end, part + (<const int64_t*>offsets[k])[position[i]], part + sizes[k],
+                ends[i + 1] - ends[i],
+            )
+
+
+def interleave(parts not None, const int32_t[::1] source not None, const int64_t[::1] position not None):
+    """Key i is key ``position[i]`` of ``parts[source[i]] = (data, offsets)``, as new ``(data, offsets)``.
+
+    IndexError for a key that does not exist, ValueError for one whose offsets descend or lie outside its
+    data, and for another number of positions.  Keys that are not asked for are not looked at.
+    """
+    cdef:
+        Py_ssize_t n = source.shape[0], k, part_count
+        int64_t bad
+        const uint8_t[::1] data
+        const int64_t[::1] offsets
+        uintptr_t[::1] data_at, offsets_at
+        int64_t[::1] counts, sizes, ends
+        uint8_t[::1] out
+    if position.shape[0] != n:
+        raise ValueError(f"{n} sources, {position.shape[0]} positions")
+    held = [(memoryview(part_data), memoryview(part_offsets)) for part_data, part_offsets in parts]
+    part_count = len(held)
+    data_at = np.zeros(part_count, np.uintp)
+    offsets_at = np.zeros(part_count, np.uintp)
+    counts = np.zeros(part_count, np.int64)
+    sizes = np.zeros(part_count, np.int64)
+    for k in range(part_count):
+        data, offsets = held[k]
+        if offsets.shape[0] == 0:
+            raise ValueError("offsets have at least one entry")
+        offsets_at[k] = <uintptr_t>&offsets[0]
+        counts[k] = offsets.shape[0] - 1
+        sizes[k] = data.shape[0]
+        if data.shape[0]:
+            data_at[k] = <uintptr_t>&data[0]
+    result_offsets = np.empty(n + 1, np.int64)
+    ends = result_offsets
+    with nogil:
+        bad = _interleave_offsets(offsets_at, counts, sizes, source, position, &ends[0])
+    if bad >= 0:
+        if 0 <= source[bad] < part_count and 0 <= position[bad] < counts[source[bad]]:
+            raise ValueError(f"offsets of key {position[bad]} of part {source[bad]} lie outside its data")
+        raise IndexError(f"no key {position[bad]} in part {source[bad]} (place {bad})")
+    result = np.empty(ends[n], np.uint8)
+    if ends[n]:
+        out = result
+        with nogil:
+            _interleave_bytes(data_at, offsets_at, sizes, source, position, &ends[0], &out[0])
     return result, result_offsets

@@ -201,10 +201,15 @@ class ColumnReader(ColumnPages):
             "blocks": dict(kinds.most_common()),
         }
 
+    def uncached(self) -> ColumnReader:
+        """The same column, read past the page cache; it is open as long as this one."""
+        other = copy.copy(self)
+        other.file = uncached(self.file)
+        return other
+
     def verify(self) -> None:
         """Read and decode everything, past the cache; raises Corruption at the first damage."""
-        fresh = copy.copy(self)
-        fresh.file = _uncached(self.file)
+        fresh = self.uncached()
         fresh._index = fresh._dictionary = fresh._words = fresh._zones = fresh._zone_table = None
         page_zones = fresh.zones()
         for number in range(self.page_count):
@@ -215,7 +220,8 @@ class ColumnReader(ColumnPages):
 
 
 class _Uncached:
-    """A reader that leaves the cache alone: verification must see the disk's bytes."""
+    """A reader that leaves the cache alone: verification must see the disk's bytes, and a compaction must
+    not throw out what point reads need."""
 
     def __init__(self, file: FileReader) -> None:
         self._file = file
@@ -230,5 +236,6 @@ class _Uncached:
         pass
 
 
-def _uncached(file: FileReader) -> Any:
+def uncached(file: FileReader) -> Any:
+    """The same file without its cache."""
     return _Uncached(file)

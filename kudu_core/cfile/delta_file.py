@@ -12,8 +12,9 @@ Layout: docs/format.md, "Delta files".
 
 from __future__ import annotations
 
+import copy
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,7 +23,7 @@ import numpy.typing as npt
 
 from kudu_core._ext.replay import Updates
 from kudu_core.cfile.column_pages import column_entries, need
-from kudu_core.cfile.column_reader import ColumnReader
+from kudu_core.cfile.column_reader import ColumnReader, uncached
 from kudu_core.cfile.column_writer import write_column
 from kudu_core.cfile.container import KIND_DELTA, Extent, FileReader, FileWriter
 from kudu_core.cfile.page import PAGE_BITS, PAGE_ROWS
@@ -280,6 +281,16 @@ class DeltaFile:
         """Bounds of all values that the file gives a column."""
         return self._values[column_id].zone
 
+    def uncached(self) -> DeltaFile:
+        """The same entries, read past the page cache; open as long as this one.  Not for ``points``."""
+        other = copy.copy(self)
+        other.file = uncached(self.file)
+        other._rowids, other._ops = self._rowids.uncached(), self._ops.uncached()
+        other._ts = None if self._ts is None else self._ts.uncached()
+        other._positions = {id_: column.uncached() for id_, column in self._positions.items()}
+        other._values = {id_: column.uncached() for id_, column in self._values.items()}
+        return other
+
     @property
     def points(self) -> DeltaPoints:
         """The same for reads of one row; what it cannot answer (``Elsewhere``), the methods here do."""
@@ -351,6 +362,20 @@ class DeltaFile:
         if self._ts is not None:
             ts = self._ts.read(lower, upper).values.view("<u8")[picked]
         return rowids[picked], ts, found, values.read(first, last)
+
+    def changes(
+        self, row_lower: int = 0, row_upper: int = 1 << 32, wanted: Collection[int] | None = None
+    ) -> tuple[U32, U64 | None, U8, dict[int, tuple[U32, ColumnBuffers]]]:
+        """The rows' entries, and by column (of ``wanted``, None: all) which of them have a value, and it."""
+        lower, upper, rowids = self.span(row_lower, row_upper)
+        ts = None if self._ts is None else self._ts.read(lower, upper).values.view("<u8")
+        columns: dict[int, tuple[U32, ColumnBuffers]] = {}
+        for id_, positions in self._positions.items():
+            if lower < upper and (wanted is None or id_ in wanted):
+                first, last, found = _span(positions, lower, upper)
+                if first < last:
+                    columns[id_] = (found - np.uint32(lower), self._values[id_].read(first, last))
+        return rowids, ts, self._ops.read(lower, upper).values, columns
 
     # ------------------------------------------------------------------ what scans lay over
 

@@ -7,6 +7,7 @@ of that mini-block hold it or not.
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -57,6 +58,13 @@ class KeyReader:
         self._mutex = threading.Lock()  # guards the lazy loading of the two below
         self._bloom: U8 | None = None
         self._key_index: tuple[U8, I64] | None = None
+
+    def uncached(self) -> KeyReader:
+        """The same keys, read past the page cache."""
+        other = copy.copy(self)
+        other._columns = tuple(column.uncached() for column in self._columns)
+        other._keys_column = None if self._keys_column is None else self._keys_column.uncached()
+        return other
 
     @property
     def columns(self) -> tuple[ColumnReader, ...]:

@@ -11,6 +11,7 @@ Layout: docs/format.md, "Rows files".
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -322,6 +323,18 @@ class RowsFile:
         self._replacing.append(other)
         self.columns.update((id_, other.columns[id_]) for id_ in column_ids)
         self.column_ids = tuple(id_ for id_ in self.columns if id_ >= 0)
+
+    def uncached(self) -> RowsFile:
+        """The same columns and keys, read past the page cache; open as long as this one.
+
+        For ``read``, ``read_ranges``, ``keys`` and insert times; what reads single cells caches all the same.
+        """
+        other = copy.copy(self)
+        other.columns = {id_: column.uncached() for id_, column in self.columns.items()}
+        if self._insert_column is not None:
+            other._insert_column = other.columns[INSERT_TIME_ID]
+        other._keys = self._keys.uncached()
+        return other
 
     @property
     def points(self) -> PointFile:

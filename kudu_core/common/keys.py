@@ -69,6 +69,12 @@ class EncodedKeys:
         data, offsets = kernel.concat([(part.data, part.offsets) for part in parts])
         return EncodedKeys(data, offsets)
 
+    @staticmethod
+    def interleave(parts: Sequence[EncodedKeys], source: I32Array, position: I64Array) -> EncodedKeys:
+        """Key i is key ``position[i]`` of ``parts[source[i]]``."""
+        data, offsets = kernel.interleave([(part.data, part.offsets) for part in parts], source, position)
+        return EncodedKeys(data, offsets)
+
     def slice(self, lower: int, upper: int) -> EncodedKeys:
         """Keys ``[lower, upper)``, a view."""
         return EncodedKeys(self.data, self.offsets[lower : upper + 1])

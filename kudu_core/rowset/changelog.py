@@ -263,29 +263,45 @@ class ChangeLog:
 
         ``numbers`` (n,) ascending change numbers, ``rowids`` (n,) uint32 where they go.
         """
-        out = ChangeLog()
-        count = len(numbers)
-        if not count:
-            return out
-        out._timestamps.append(self._timestamps.view()[numbers])
-        out._rowids.append(rowids)
-        ops = self._ops.view()[numbers]
-        out._ops.append(ops)
-        out._before.append(out._last.exchange(np.ascontiguousarray(rowids, np.uint32), 0))
-        out.points.count_liveness(int((ops >= DELETE).sum()))
-        stamps = out._timestamps.view()
-        out.first_ts, out.last_ts = int(stamps[0]), int(stamps[-1])
-        out._newest_ts = out.last_ts
+        columns = {}
         for column_id, log in self._columns.items():
             known = log.numbers.view()
             at = np.searchsorted(numbers, known)
-            at[at == count] = 0
-            mine = np.flatnonzero(numbers[at] == known)
+            at[at == len(numbers)] = 0
+            mine = np.flatnonzero(numbers[at] == known) if len(numbers) else at[:0]
             if len(mine):
-                new = out._new_column(column_id, log.values.width)
-                new.values.append(log.values.read(0, len(known)), mine)
-                new.numbers.append(at[mine].astype(np.uint32))
-                new.rowids.append(rowids[at[mine]])
+                columns[column_id] = (at[mine].astype(np.uint32), log.values.read(0, len(known)).take(mine))
+        timestamps, _, ops = self.changes(0, len(self))
+        return ChangeLog.of(timestamps[numbers], rowids, ops[numbers], columns)
+
+    @staticmethod
+    def of(
+        timestamps: np.ndarray,
+        rowids: np.ndarray,
+        ops: np.ndarray,
+        columns: Mapping[int, tuple[np.ndarray, ColumnBuffers]],
+    ) -> ChangeLog:
+        """A log of changes in the order of their timestamps, (n,) uint64, uint32, uint8.
+
+        ``columns``: by id the numbers of the changes that set the column (ascending), and the values.
+        """
+        out = ChangeLog()
+        if not len(timestamps):
+            return out
+        assert bool((timestamps[1:] >= timestamps[:-1]).all()), "changes lie in timestamp order"
+        rowids = np.ascontiguousarray(rowids, np.uint32)
+        out._timestamps.append(timestamps)
+        out._rowids.append(rowids)
+        out._ops.append(ops)
+        out._before.append(out._last.exchange(rowids, 0))
+        out.points.count_liveness(int((ops >= DELETE).sum()))
+        out.first_ts, out.last_ts = int(timestamps[0]), int(timestamps[-1])
+        out._newest_ts = out.last_ts
+        for column_id, (numbers, values) in columns.items():
+            new = out._new_column(column_id, values.width)
+            new.values.append(values)
+            new.numbers.append(numbers)
+            new.rowids.append(rowids[numbers])
         return out
 
     def liveness_parts(self, limit: int) -> list[Updates]:

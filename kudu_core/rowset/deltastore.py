@@ -70,6 +70,14 @@ class DeltaStore:
         other.borrowed = other._file is not None
         return other
 
+    def uncached(self) -> DeltaStore:
+        """The same, read past the page cache; opened here, and open as long as this one."""
+        other = copy.copy(self)
+        other._opening = threading.Lock()
+        other._file = self.open().uncached()
+        other.borrowed = True
+        return other
+
     @property
     def opened(self) -> DeltaFile | None:
         """The file, if somebody has opened it."""

@@ -127,6 +127,13 @@ class _Base:
         other.borrowed = other._file is not None
         return other
 
+    def uncached(self) -> _Base:
+        """The same, read past the page cache; opened here, and open as long as this one."""
+        other = self.held()
+        other._file = self.open().uncached()
+        other.borrowed = True
+        return other
+
     def let_go(self, *, close: bool = False) -> None:
         """Hold the file no longer; it is closed when the last scan that reads it ends, or at once."""
         with self._opening:
@@ -205,6 +212,18 @@ class DiskRowSet:
             undo=tuple(s.held() for s in self.undo),
         )
 
+    def uncached(self, horizon: int) -> DiskRowSet:
+        """The same for a compaction, read past the page cache: without UNDO files at or below ``horizon``.
+
+        Opens all its files.  Not for point reads.
+        """
+        return dataclasses.replace(
+            self,
+            base=self.base.uncached(),
+            redo=tuple(s.uncached() if isinstance(s, DeltaStore) else s for s in self.redo),
+            undo=tuple(s.uncached() for s in self.undo if s.ref.max_ts > horizon),
+        )
+
     def let_go(self, *, close: bool = False) -> None:
         """Hold no file any longer.  Scans that have begun read on, and close them by their end, unless
         ``close``: nobody can have begun one."""
@@ -221,6 +240,14 @@ class DiskRowSet:
         """This rowset with a fresh DeltaMemStore at the end of its stores."""
         assert self.active is None
         return dataclasses.replace(self, redo=(*self.redo, ChangeLog()))
+
+    def with_changes(self, log: ChangeLog) -> DiskRowSet:
+        """This rowset, which has no store in memory and is in no view yet, with one that has changes."""
+        assert not self.memory_stores
+        self.load_newest()
+        _, rowids, ops = log.changes(0, len(log))
+        self.newest.set(self.meta.rows, rowids[ops == DELETE], True)
+        return dataclasses.replace(self, redo=(*self.redo, log))
 
     def with_flushed(self, log: ChangeLog, ref: DeltaRef | None, durable: int) -> DiskRowSet:
         """A frozen DeltaMemStore replaced by its file (or by nothing when it was empty)."""
@@ -305,7 +332,7 @@ class DiskRowSet:
 
     def is_live(self, rowids: np.ndarray) -> np.ndarray:
         """Whether the newest state of these rows is present, (n,) bool."""
-        self._load_newest()
+        self.load_newest()
         if self.newest.dead is None:
             return np.ones(len(rowids), bool)
         live: np.ndarray = ~self.newest.dead[rowids]
@@ -313,15 +340,16 @@ class DiskRowSet:
 
     def lives(self, row: int) -> bool:
         """``is_live`` of one row."""
-        self._load_newest()
+        self.load_newest()
         return self.newest.dead is None or not self.newest.dead[row]
 
     @property
     def dead_rows(self) -> int:
-        self._load_newest()
+        self.load_newest()
         return 0 if self.newest.dead is None else int(self.newest.dead.sum())
 
-    def _load_newest(self) -> None:
+    def load_newest(self) -> None:
+        """Read which rows are dead, unless that is known."""
         if self.newest.loaded:
             return
         for store in self.redo:
@@ -336,7 +364,7 @@ class DiskRowSet:
 
     def note_ingested(self, deleted: np.ndarray) -> None:
         """Rows that an ingested delta file deletes are dead from now on."""
-        self._load_newest()
+        self.load_newest()
         self.newest.set(self.meta.rows, deleted, True)
 
     def change(self, ts: int, change: Change) -> None:
@@ -345,7 +373,7 @@ class DiskRowSet:
         active = self.active
         assert active is not None
         if change.op == DELETE:
-            self._load_newest()
+            self.load_newest()
         active.append(ts, change)
         if change.op == DELETE:
             self.newest.set(self.meta.rows, change.rowids, True)
@@ -364,7 +392,7 @@ class DiskRowSet:
         active = self.active
         assert active is not None
         if op == DELETE:
-            self._load_newest()
+            self.load_newest()
         active.append_one(ts, op, rowid, ids, widths, cells)
         if op == DELETE:
             self.newest.set(self.meta.rows, np.array([rowid], np.int64), True)

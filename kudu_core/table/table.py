@@ -656,6 +656,8 @@ class Table:
     def compact(self, full: bool = False) -> None:
         """Merge what makes reading slow, as background maintenance would; ``full``: all of it.
 
+        With ``full`` rowsets that overlap, or lie side by side and are small, become rowsets of about
+        ``rowset_target_bytes`` that overlap nowhere, without the rows that nobody can see any more.
         Answers stay the same at every readable time.  Flush before, if what only memory holds is to
         take part.
         """

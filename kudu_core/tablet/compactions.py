@@ -8,13 +8,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from kudu_core.errors import Closed, Fenced, Poisoned
-from kudu_core.events import DeltaCompactionEnd, Event, FilesDeleted, HistoryCollected, MaintenanceError
+from kudu_core.events import (
+    DeltaCompactionEnd,
+    Event,
+    FilesDeleted,
+    HistoryCollected,
+    MaintenanceError,
+    MergeEnd,
+)
 from kudu_core.tablet import history_gc
 from kudu_core.tablet.delta_compaction import Compacted, compact_major, compact_minor, redo_files
+from kudu_core.tablet.full_compaction import full_merges
+from kudu_core.tablet.merge_compaction import Merged, merge_rowsets
 from kudu_core.tablet.policy import MAJOR, MINOR, delta_choice, major_columns
 from kudu_core.tablet.tablet import Tablet
 
@@ -53,6 +63,9 @@ class Compactions:
         self._wanted = threads
         self._threads: list[threading.Thread] = []
         self._stop = threading.Event()
+        self._idle = threading.Condition()
+        self._working: list[int] = []
+        """Threads with an operation under way.  Under ``_idle``."""
         self._failed: dict[tuple[int, int], float] = {}
 
     def start(self) -> None:
@@ -63,12 +76,33 @@ class Compactions:
             thread.start()
 
     def close(self) -> None:
-        """Stop the threads; an operation under way comes to its end first."""
+        """Stop the threads.  A merge under way, on whichever thread, is given up; what else is under way
+        comes to its end first."""
         self._stop.set()
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join()
         self._threads.clear()
+        me = threading.get_ident()
+        with self._idle:
+            self._idle.wait_for(lambda: not any(ident != me for ident in self._working))
+
+    @contextmanager
+    def _operation(self) -> Iterator[None]:
+        """``close`` waits for its end."""
+        me = threading.get_ident()
+        with self._idle:
+            self._working.append(me)
+        try:
+            yield
+        finally:
+            with self._idle:
+                self._working.remove(me)
+                self._idle.notify_all()
+
+    def _check_going_on(self) -> None:
+        if self._stop.is_set():
+            raise Closed("the table was closed; the compaction under way was given up")
 
     def _run(self) -> None:
         while not self._stop.wait(POLL_S):
@@ -115,6 +149,12 @@ class Compactions:
         self, tablet: Tablet, rowset_id: int, kind: str, column_ids: Sequence[int] | None = None
     ) -> bool:
         """One delta compaction; False when there was nothing to do or another one is at it."""
+        with self._operation():
+            return self._compact(tablet, rowset_id, kind, column_ids)
+
+    def _compact(
+        self, tablet: Tablet, rowset_id: int, kind: str, column_ids: Sequence[int] | None
+    ) -> bool:
         started = self._clock.monotonic_s()
         done: Compacted | None
         if kind == MINOR:
@@ -142,9 +182,30 @@ class Compactions:
         )
         return True
 
+    def merge(self, tablet: Tablet, rowset_ids: Sequence[int], *, threads: int = 1) -> Merged | None:
+        """One merging compaction; None when another compaction is at one of the rowsets, or one has gone."""
+        started = self._clock.monotonic_s()
+        with self._operation():
+            done = merge_rowsets(
+                tablet,
+                rowset_ids,
+                horizon=self._horizon,
+                threads=threads,
+                check=self._check_going_on,
+            )
+        if done is not None:
+            elapsed_s = self._clock.monotonic_s() - started
+            self._tell(MergeEnd(elapsed_s=elapsed_s, tablet_id=str(tablet.id), **asdict(done)))
+        return done
+
     def compact_all(self, *, full: bool) -> None:
-        """Everything that pays; ``full``: all updates into the base, all deletions into one file."""
+        """Everything that pays; ``full``: rowsets that overlap nowhere and are as large as they are to be,
+        all updates in the base."""
         for tablet in self._tablets():
+            if full:
+                target_bytes = tablet.context.options.rowset_target_bytes
+                for ids in full_merges(tablet.rowset_metas, target_bytes, self._horizon(False)):
+                    self.merge(tablet, ids, threads=tablet.context.pool.threads)
             for rowset in tablet.view.rowsets:
                 if full:
                     every = [i for store in redo_files(rowset) for i in store.ref.updates]

@@ -21,9 +21,9 @@ from kudu_core.common.schema import Schema
 from kudu_core.rowset.deltas import UNDO_UPDATE, UPDATE, patch
 from kudu_core.rowset.deltastore import DeltaStore
 from kudu_core.rowset.diskrowset import DiskRowSet
+from kudu_core.rowset.entries import DeltaEntries, entries_of_file, replaced_values, write_deltas
 from kudu_core.rowset.meta import ColumnsRef, DeltaRef, FileRef
 from kudu_core.rowset.writing import column_spec, discard
-from kudu_core.tablet.deltas import DeltaEntries, entries_of_file, write_deltas
 from kudu_core.tablet.manifest import Edit
 from kudu_core.tablet.tablet import Tablet
 
@@ -152,14 +152,7 @@ def _fold(
             before = base.read(column_id, 0, rows)
         else:
             before = ColumnBuffers.constant(column.type, column.read_default, rows)
-        # Sorted by row and time: what an update replaced is the update before it, or the base.
-        first = np.ones(len(rowids), bool)
-        first[1:] = rowids[1:] != rowids[:-1]
-        source = np.arange(len(rowids), dtype=np.int64) - 1
-        starts = np.flatnonzero(first)
-        source[starts] = len(rowids) + np.arange(len(starts))
-        pool = ColumnBuffers.concat([values, before.take(rowids[starts].astype(np.int64))])
-        old_values[column_id] = (positions, pool.take(source))
+        old_values[column_id] = replaced_values(entries, column_id, before.take)
         columns.append((column_spec(schema, column), patch(before, 0, rowids, values, owned=True)))
     name = tablet.new_file("rows")
     written.append(f"{tablet.directory}/{name}")

@@ -15,10 +15,10 @@ from kudu_core.cfile.delta_file import REDO, UNDO
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.rowset.deltas import DELETE, REINSERT, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE
 from kudu_core.rowset.diskrowset import DiskRowSet
+from kudu_core.rowset.entries import DeltaEntries, write_deltas
 from kudu_core.rowset.memrowset import MemRowSet
 from kudu_core.rowset.meta import DeltaRef, RowSetMeta
 from kudu_core.rowset.writing import OrderedRows, cuts, discard, rowset_meta, write_rows
-from kudu_core.tablet.deltas import DeltaEntries, write_deltas
 from kudu_core.tablet.manifest import Edit
 from kudu_core.tablet.tablet import Tablet
 

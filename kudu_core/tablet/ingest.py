@@ -27,11 +27,12 @@ from kudu_core.errors import Corruption
 from kudu_core.rowset.changelog import ChangeLog
 from kudu_core.rowset.deltas import DELETE, UPDATE
 from kudu_core.rowset.diskrowset import DiskRowSet
+from kudu_core.rowset.entries import DeltaEntries, write_deltas
 from kudu_core.rowset.memrowset import MemRowSet
 from kudu_core.rowset.meta import DeltaRef, FileRef, RowSetMeta
 from kudu_core.rowset.writing import OrderedRows, rowset_meta, write_rows
 from kudu_core.tablet.apply import values_only
-from kudu_core.tablet.deltas import DeltaEntries, freeze_and_write, write_deltas
+from kudu_core.tablet.deltas import freeze_and_write
 from kudu_core.tablet.manifest import Edit
 from kudu_core.tablet.tablet import Tablet
 from kudu_core.tablet.view import Homes, KeyBatch, View

@@ -8,24 +8,12 @@ from pathlib import Path
 import pytest
 
 import kudu_core as kc
-from kudu_core.tablet.policy import MAJOR, MINOR
 from tests.support.changes import check_pairs
 from tests.support.faults import checking
 from tests.support.history import SCHEMA, History, random_batch
+from tests.support.merging import random_compaction
 
 OPTIONS = {"maintenance": "manual", "durability": "none", "file_grace_s": 0, "ingest_threshold_rows": 60}
-
-
-def random_compaction(table: kc.Table, rng: random.Random) -> bool:
-    """One compaction of one rowset, of a random kind and of random columns."""
-    engine = table._engine
-    rowsets = [(t, r) for t in engine.tablets for r in t.view.rowsets if r.meta.redo]
-    if not rowsets:
-        return False
-    tablet, rowset = rng.choice(rowsets)
-    columns = [c.id for c in engine.schema.value_columns if rng.random() < 0.6]
-    assert engine.compactions is not None
-    return engine.compactions.compact(tablet, rowset.id, rng.choice((MINOR, MAJOR, MAJOR)), columns)
 
 
 def test_every_state_and_every_change_stay(tmp_path: Path, seed: int, long: bool) -> None:

@@ -1,8 +1,8 @@
 """The model keeps every version: whatever was done to the table, each readable time is as it was.
 
-Random batches, ingests and ``where=`` writes, with flushes, delta compactions, history GC, pinned snapshots
-and reopening (after a clean close and after a crash) in between; then all ways to read at many past times,
-and the changes between many pairs of them.
+Random batches, ingests and ``where=`` writes, with flushes, compactions of all kinds, history GC, pinned
+snapshots and reopening (after a clean close and after a crash) in between; then all ways to read at many past
+times, and the changes between many pairs of them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.common.clock import ManualClock
 from kudu_core.fs.memory import MemoryFileSystem
+from kudu_core.tablet.merge_compaction import merge_rowsets
 from kudu_core.tablet.policy import MAJOR, MINOR
 from tests.support.changes import check_changes, check_pairs
 from tests.support.faults import SMALL, Stage, checking, drop, segments_of
@@ -65,6 +66,7 @@ class Run:
                 ("minor", lambda: self.compact(MINOR)),
                 ("major", lambda: self.compact(MAJOR)),
                 ("full", lambda: self.table.compact(full=True)),
+                ("merge", self.merge),
                 ("gc", self.collect),
                 ("pin", self.pin),
                 ("release", self.release),
@@ -72,7 +74,7 @@ class Run:
                 ("crash", self.crash),
                 ("wait", lambda: self.stage.clock.advance(us=self.rng.randrange(900_000))),
             ],
-            [60, 6, 10, 3, 8, 10, 1, 4, 3, 3, 2, 2, 6],
+            [60, 6, 10, 3, 8, 10, 1, 8, 4, 3, 3, 2, 2, 6],
         )[0]
         act()
         self.done[name] = self.done.get(name, 0) + 1
@@ -113,6 +115,26 @@ class Run:
             if self.rng.random() < 0.6:
                 columns = [c.id for c in engine.schema.value_columns if self.rng.random() < 0.6]
                 engine.compactions.compact(tablet, rowset.id, kind, columns)
+
+    def merge(self) -> None:
+        """Some rowsets of a tablet; now and then somebody writes or flushes meanwhile."""
+        engine, rng = self.table._engine, self.rng
+        tablet = rng.choice(engine.tablets)
+        ids = [rowset.id for rowset in tablet.view.rowsets]
+        meanwhile = {
+            step: rng.choice((self.write, self.write_where, self.stage.flush_memrowsets))
+            for step in ("begun", "written", "round")
+            if rng.random() < 0.4
+        }
+
+        def at_step(step: str) -> None:
+            meanwhile.pop(step, lambda: None)()
+
+        if ids:
+            picked = rng.sample(ids, rng.randint(1, min(4, len(ids))))
+            merge_rowsets(
+                tablet, picked, horizon=lambda drop: engine.horizon(drop=drop), at_step=at_step
+            )
 
     def collect(self) -> None:
         if self.rng.random() < 0.3:
@@ -224,4 +246,5 @@ def test_every_readable_time_is_as_it_was(seed: int, long: bool) -> None:
             done[name] = done.get(name, 0) + count
     print(f"{sum(done.values())} steps, {operations} changes of rows, {done}")
     assert SCHEMA.names == ["k", *VALUES]
-    assert all(done.get(name) for name in ("write", "where", "flush", "minor", "major", "gc", "crash"))
+    wanted_kinds = ("write", "where", "flush", "minor", "major", "merge", "gc", "crash")
+    assert all(done.get(name) for name in wanted_kinds)

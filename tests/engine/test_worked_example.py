@@ -47,7 +47,7 @@ HISTORIES = {
     "same values": Worked((("insert", 1), ("update", 1), ("delete", None), ("insert", 1)), (1, 1, None, 1)),
 }
 
-BETWEEN = ("", "flush", "minor", "major")
+BETWEEN = ("", "flush", "minor", "major", "merge")
 """What may happen after a step; a compaction flushes first."""
 
 
@@ -62,9 +62,11 @@ def play(table: kc.Table, steps: Sequence[Step], between: Sequence[str]) -> list
         times.append(result.timestamp)
         if then:
             table.flush()
+        engine = table._engine
+        assert engine.compactions is not None
+        if then == "merge":
+            assert engine.compactions.merge(engine.tablets[0], [r.id for r in engine.tablets[0].view.rowsets])
         if then in ("minor", "major"):
-            engine = table._engine
-            assert engine.compactions is not None
             for rowset in engine.tablets[0].view.rowsets:
                 engine.compactions.compact(engine.tablets[0], rowset.id, MINOR if then == "minor" else MAJOR)
     return times
@@ -166,6 +168,22 @@ LAYOUTS: dict[tuple[str, tuple[str, ...]], list[str]] = {
         "DiskRowSet",
         "  base ('row', 8), inserted @5",
         "  UNDO before @6: SET val=7",
+    ],
+    ("two lives", ("", "flush", "", "flush", "", "merge")): [
+        "DiskRowSet",
+        "  base ('row', 8), inserted @1",
+        "  UNDO before @6: SET val=7",
+        "  UNDO before @5: DELETE",
+        "  UNDO before @4: INSERT val=3",
+        "  UNDO before @3: SET val=2",
+        "  UNDO before @2: SET val=1",
+    ],
+    ("dead at the end", ("flush", "", "flush", "merge")): [
+        "DiskRowSet",
+        "  base ('row', 2), inserted @1",
+        "  UNDO before @3: DELETE",
+        "  UNDO before @2: INSERT val=1",
+        "  REDO @4: DELETE",
     ],
 }
 

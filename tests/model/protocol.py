@@ -389,8 +389,10 @@ class Writer:
         if not candidates:
             return
         tablet, rowset = self.rng.choice(candidates)
-        if any(job.rounds and rowset in job.inputs for job in tablet.jobs):
-            return  # C3: the inputs' delta flush is off
+        if self.rules.merge_stops_flushes and any(
+            job.rounds and rowset in job.inputs for job in tablet.jobs
+        ):
+            return
         store = rowset.in_memory()[0]
         if store.frozen_at is None:
             store.frozen_at = self.cut()

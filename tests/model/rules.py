@@ -34,6 +34,7 @@ class Rules:
     edit_waits_for_log: bool = True  # E1
     merge_stamp: str = "last_round"  # C4 | install
     merge_catch_up: str = "rounds"  # C3, C4 | memory, once
+    merge_stops_flushes: bool = False  # C3 wants it; C4's look at D is enough
     ingest_deltas: str = "flush_first"  # G3 | over_memory
     ingest_edits_first: bool = True  # G3: manifests durable before the record
     ingest_decides_again: bool = True  # G3: keys changed and rowsets replaced since the build

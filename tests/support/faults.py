@@ -26,6 +26,7 @@ from kudu_core.table.state import read_state, tablet_directory
 from kudu_core.tablet import invariants, records
 from kudu_core.tablet.ingest import named_files
 from kudu_core.tablet.manifest import read_manifest
+from kudu_core.tablet.merge_compaction import merge_rowsets
 from kudu_core.tablet.policy import MAJOR, MINOR
 from kudu_core.wal import KIND_INGEST, LogOptions, read_log
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
@@ -502,6 +503,48 @@ def log_steps() -> Steps:
     ]
 
 
+def _overlapping(stage: Stage) -> None:
+    """Rowsets that overlap, with copies of keys and a past in memory and in files."""
+    stage.create()
+    for _ in range(3):
+        stage.write(16)
+        stage.flush_memrowsets()
+        stage.write(6)
+    stage.ingest()
+    stage.flush()
+    stage.write(10)
+
+
+def merge_steps() -> Steps:
+    """All of each tablet, with writes and a flush between the rounds; then what came of it, and writes."""
+
+    def merge(stage: Stage) -> None:
+        engine = stage.opened._engine
+        for tablet in engine.tablets:
+            ids = [rowset.id for rowset in tablet.view.rowsets]
+            meanwhile = {
+                "written": lambda: stage.write(6),
+                "round": lambda: stage.write(4),
+                "ready": lambda: stage.write(4),
+            }
+
+            def at_step(step: str, left: dict[str, Callable[[], None]] = meanwhile) -> None:
+                left.pop(step, lambda: None)()
+
+            if ids:
+                merge_rowsets(
+                    tablet, ids, horizon=lambda drop: engine.horizon(drop=drop), at_step=at_step
+                )
+
+    return [
+        merge,
+        lambda s: s.write(8),
+        lambda s: s.flush(),
+        lambda s: s.opened.compact(full=True),
+        lambda s: s.write(4),
+    ]
+
+
 def reopen_steps() -> Steps:
     def close(stage: Stage) -> None:
         stage.opened.close()
@@ -529,6 +572,7 @@ STORIES = {
         Story("delta flush", _mixed, delta_steps, SMALL),
         Story("ingest", _with_ingest, ingest_steps, SMALL),
         Story("load", _before_load, load_steps, SMALL, spilled=True),
+        Story("merge", _overlapping, merge_steps, SMALL),
         Story("log", _empty, log_steps, TINY),
         Story("delta compaction", _several_redo_files, compaction_steps, SMALL),
         Story("history", _short_history, history_steps, SMALL),

@@ -60,6 +60,16 @@ def order(keys: Sequence[bytes]) -> int:
     return 2 if len(set(keys)) == len(keys) else 1
 
 
+def same(keys: Sequence[bytes]) -> list[int]:
+    return [int(at > 0 and key == keys[at - 1]) for at, key in enumerate(keys)]
+
+
+def interleave(
+    parts: Sequence[Sequence[bytes]], source: Sequence[int], position: Sequence[int]
+) -> list[bytes]:
+    return [parts[part][at] for part, at in zip(source, position, strict=True)]
+
+
 def sort(keys: Sequence[bytes]) -> list[int]:
     return sorted(range(len(keys)), key=keys.__getitem__)
 

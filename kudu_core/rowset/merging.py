@@ -1,0 +1,276 @@
+"""Rows of several rowsets in one order of keys, a range of keys at a time.
+
+``plan`` cuts the keys of all inputs into ranges of about one output each, by their key indexes alone, so
+that whatever the inputs hold, memory holds one range.  ``MergedRows`` are the rows of one range: the
+keys are merged first, then each column is read and put into that order when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kudu_core._ext import keys as keys_kernel
+from kudu_core._ext.merge import merge
+from kudu_core.cfile.page import BLOCK_ROWS
+from kudu_core.common.keys import EncodedKeys, decode_keys
+from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.schema import Schema, StoredColumn
+from kudu_core.errors import Corruption
+from kudu_core.rowset.diskrowset import DiskRowsAt, DiskRowSet
+
+ROW_BYTES = 48
+"""What a row of a range takes in memory beside its cells: key, hash, and where it comes from."""
+
+MAX_COLUMN_BYTES = 1 << 30
+"""Of a column of one range: what int32 offsets address, with room to spare."""
+
+
+class TooMuch(Exception):
+    """The rows of a range are too large for one file: cut it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """One input as the merge reads it."""
+
+    rowset: DiskRowSet
+    """Past the page cache, without UNDO that is dropped anyway."""
+    at: DiskRowsAt
+    """At the cut."""
+    dead: np.ndarray
+    """Rowids, ascending, uint32, of rows whose deletion lies at or below the horizon."""
+
+    @property
+    def rows(self) -> int:
+        return self.rowset.meta.rows
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large one output may be."""
+
+    file_bytes: int
+    """As stored, of the base."""
+    memory_bytes: int
+    """Decoded, with what the merge itself needs."""
+
+
+def plan(schema: Schema, sources: Sequence[Source], limits: Limits) -> np.ndarray:
+    """(ranges + 1, sources) int64: where each range of keys begins and ends in each source.
+
+    Reads only key indexes, page indexes and some keys.
+    """
+    firsts: list[EncodedKeys] = []
+    weights: list[np.ndarray] = []
+    for source in sources:
+        keys = EncodedKeys(*source.at.file.key_index())
+        rows = np.full(len(keys), BLOCK_ROWS, np.float64)
+        rows[-1] = source.rows - BLOCK_ROWS * (len(keys) - 1)
+        gone = np.bincount(source.dead // np.uint32(BLOCK_ROWS), minlength=len(keys))
+        stored, decoded = row_bytes(schema, source)
+        kept = (rows - gone) * stored / limits.file_bytes
+        firsts.append(keys)
+        # Dead rows take no room in a file, but in memory while they are looked at.
+        weights.append(np.maximum(kept, rows * (decoded + ROW_BYTES) / limits.memory_bytes))
+    every = EncodedKeys.concat(firsts)
+    order = every.sort()
+    filled = np.cumsum(np.concatenate(weights)[order])
+    count = int(np.ceil(filled[-1]))
+    edges = np.zeros((1, len(sources)), np.int64)
+    if count > 1:
+        wanted = np.arange(1, count) * (filled[-1] / count)
+        chosen = np.unique(np.searchsorted(filled, wanted))
+        bounds = every.take(order[chosen[chosen > 0]])
+        inner = np.array([[s.at.file.lower_bound(key) for s in sources] for key in bounds], np.int64)
+        edges = np.concatenate([edges, inner.reshape(-1, len(sources))])
+    ends = np.array([[s.rows for s in sources]], np.int64)
+    edges = np.concatenate([edges, ends])
+    filled_ranges = np.ones(len(edges), bool)
+    filled_ranges[1:] = (edges[1:] > edges[:-1]).any(axis=1)
+    return edges[filled_ranges]
+
+
+def row_bytes(schema: Schema, source: Source) -> tuple[float, float]:
+    """About how many bytes a row of the source takes: (as stored, decoded)."""
+    file, meta = source.at.file, source.rowset.meta
+    written = file.meta
+    stored = written.bloom_bytes + written.key_bytes
+    decoded = 0.0
+    for column in schema.columns:
+        pages = file.columns.get(column.id)
+        if pages is None:
+            decoded += column.type.width or 4
+            continue
+        stored += pages.stored_bytes
+        if column.type.width:
+            decoded += column.type.width
+        else:
+            # Strings: those of some mini-blocks stand for all.
+            last = (source.rows - 1) // BLOCK_ROWS
+            picked = sorted({0, last // 2, last})
+            ranges = [(b * BLOCK_ROWS, min((b + 1) * BLOCK_ROWS, source.rows)) for b in picked]
+            some = pages.read_ranges(ranges)
+            decoded += some.nbytes / some.length
+    deltas = sum(store.file.size for store in (*meta.redo, *meta.undo)) / meta.rows
+    return stored / meta.rows, decoded + 2 * deltas
+
+
+class MergedRows:
+    """The rows of one range of keys, in their order; equal keys in the order of the sources."""
+
+    def __init__(
+        self, schema: Schema, sources: Sequence[Source], lower: np.ndarray, upper: np.ndarray
+    ) -> None:
+        """``lower``, ``upper``: (sources,) int64, the rows of each source."""
+        self.schema = schema
+        self.slices = [
+            Slice(number, source, int(a), int(b))
+            for number, (source, a, b) in enumerate(zip(sources, lower, upper, strict=True))
+            if a < b
+        ]
+        self.starts = np.cumsum([0, *(len(part) for part in self.slices)])
+        """Rows are also numbered slice after slice; where each slice begins in that count."""
+        keys = [EncodedKeys(*p.source.at.file.keys(p.lower, p.upper)) for p in self.slices]
+        self._from: tuple[np.ndarray, np.ndarray] | None = None
+        """(slice int32, row in it int64) of each row; None: slice after slice."""
+        if len(self.slices) > 1:
+            source, position = merge([(part.data, part.offsets) for part in keys])
+            if bool((source[1:] < source[:-1]).any()):
+                self._from = source, position
+        if self._from is None:
+            self.keys = EncodedKeys.concat(keys)
+        else:
+            self.keys = EncodedKeys.interleave(keys, *self._from)
+        self.repeated: np.ndarray | None = None
+        """(rows,) bool: the key is that of the row before; None: no key repeats."""
+        known = self.keys.order()
+        if known == 0:
+            names = ", ".join(part.source.rowset.base.path for part in self.slices)
+            raise Corruption(names, 0, "keys are not in order")
+        if known == 1:
+            self.repeated = keys_kernel.same(self.keys.data, self.keys.offsets).view(np.bool_)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def order(self) -> np.ndarray:
+        """(rows,) int64: out of slice after slice into the order of keys."""
+        if self._from is None:
+            return np.arange(len(self))
+        source, position = self._from
+        order: np.ndarray = self.starts[source]
+        order += position
+        return order
+
+    def places(self) -> np.ndarray:
+        """(rows,) int64: the place in order of each row, slice after slice."""
+        if self._from is None:
+            return np.arange(len(self))
+        places = np.empty(len(self), np.int64)
+        places[self.order()] = np.arange(len(self))
+        return places
+
+    def keep(self, kept: np.ndarray) -> None:
+        """Only these places, (n,) int64 ascending, are asked for from now on."""
+        self.keys = self.keys.take(kept)
+        if self._from is None:
+            self._from = self.slice_of(kept)
+        else:
+            source, position = self._from
+            self._from = source[kept], position[kept]
+
+    def slice_of(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(slice int32, row in it int64) of rows counted slice after slice."""
+        source = np.searchsorted(self.starts, numbers, side="right") - 1
+        return source.astype(np.int32), numbers - self.starts[source]
+
+    def key_columns(self) -> dict[int, ColumnBuffers]:
+        """The key columns of the rows kept: decoded from the keys, which no change touches."""
+        return decode_keys(self.schema, self.keys).columns
+
+    def parts(self, column: StoredColumn) -> list[ColumnBuffers]:
+        """A column at the cut, slice by slice.
+
+        Raises
+        ------
+        TooMuch
+            More than one file can take.
+        """
+        parts = [part.source.at.column(column, part.lower, part.upper) for part in self.slices]
+        if not column.type.width and sum(len(part.data) for part in parts) > MAX_COLUMN_BYTES:
+            raise TooMuch
+        return parts
+
+    def arranged(self, parts: list[ColumnBuffers]) -> ColumnBuffers:
+        """A column of the rows kept, in their order."""
+        if self._from is None:
+            return ColumnBuffers.concat(parts)
+        source, position = self._from
+        if len(parts) == 1:
+            return parts[0].take(position)
+        return ColumnBuffers.interleave(parts, source, position)
+
+    def cells(self, parts: list[ColumnBuffers], numbers: np.ndarray) -> ColumnBuffers:
+        """Cells of ``parts`` of rows counted slice after slice, (n,) int64."""
+        return ColumnBuffers.interleave(parts, *self.slice_of(numbers))
+
+    def insert_times_of(self, numbers: np.ndarray) -> np.ndarray:
+        """(n,) uint64 of rows counted slice after slice."""
+        parts = [ColumnBuffers(8, len(part), part.insert_times().view(np.uint8)) for part in self.slices]
+        times: np.ndarray = self.cells(parts, numbers).values.view(np.uint64)
+        return times
+
+    def insert_times(self, horizon: int) -> np.ndarray:
+        """(rows kept,) uint64.  Times at or below the horizon, which nobody tells apart, are one."""
+        metas = [part.source.rowset.meta for part in self.slices]
+        old = [meta.max_insert_ts for meta in metas if meta.max_insert_ts <= horizon]
+        if len(old) == len(metas):
+            return np.full(len(self), max(old), np.uint64)
+        known = [meta.insert_ts for meta in metas]
+        oldest = max(old, default=0)
+        if None not in known:
+            each = np.array([oldest if ts <= horizon else ts for ts in known if ts is not None], np.uint64)
+            if len(each) == 1:
+                return np.full(len(self), each[0], np.uint64)
+            if self._from is None:
+                return np.repeat(each, [len(part) for part in self.slices])
+            times: np.ndarray = each[self._from[0]]
+            return times
+        above = np.uint64(horizon)
+        parts = [part.insert_times() for part in self.slices]
+        newest = np.uint64(max(oldest, *(int(times[times <= above].max(initial=0)) for times in parts)))
+        buffers = []
+        for part_times in parts:
+            clamped = np.where(part_times <= above, newest, part_times)
+            buffers.append(ColumnBuffers(8, len(clamped), clamped.view(np.uint8)))
+        times = self.arranged(buffers).values.view(np.uint64)
+        return times  # noqa: RET504  its type
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slice:
+    """Rows ``[lower, upper)`` of a source."""
+
+    number: int
+    """Of the source."""
+    source: Source
+    lower: int
+    upper: int
+
+    def __len__(self) -> int:
+        return self.upper - self.lower
+
+    def insert_times(self) -> np.ndarray:
+        """(rows,) uint64."""
+        meta = self.source.rowset.meta
+        if meta.insert_ts is not None:
+            return np.full(len(self), meta.insert_ts, np.uint64)
+        times = self.source.at.file.insert_times(self.lower, self.upper)
+        assert times is not None, "the manifest or the file says when rows were inserted"
+        return times
+
+
+__all__ = ["Limits", "MergedRows", "Slice", "Source", "TooMuch", "plan", "row_bytes"]

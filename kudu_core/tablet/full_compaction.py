@@ -1,0 +1,66 @@
+"""Which rowsets ``compact(full=True)`` merges: all that overlap, are small side by side, or hold dead rows.
+
+A pure function of what the manifest says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kudu_core.rowset.meta import RowSetMeta
+
+SMALL_SHARE = 2
+"""A rowset smaller than the target divided by this is merged with its neighbours."""
+
+MERGE_FILES = 16
+"""So many outputs' worth of rowsets that do not overlap the next ones are merged at one time: what a
+merge needs on the disk is bounded."""
+
+
+def full_merges(metas: Sequence[RowSetMeta], target_bytes: int, horizon: int) -> Iterator[tuple[int, ...]]:
+    """Ids of rowsets to be merged with each other; together they overlap no other rowset.
+
+    ``horizon``: how far back history may be dropped; dead rows at or below it are worth a merge.
+    """
+    run: list[RowSetMeta] = []
+    overlapping = False
+    for group in overlapping_groups(metas):
+        size = sum(meta.size_bytes for meta in run)
+        is_small = len(group) == 1 and group[0].size_bytes < target_bytes // SMALL_SHARE
+        if size >= MERGE_FILES * target_bytes or (len(group) == 1 and not is_small):
+            yield from _worth(run, target_bytes, overlapping)
+            run, overlapping = [], False
+        if len(group) == 1 and may_have_dead(group[0], horizon) and not is_small:
+            yield (group[0].id,)
+        elif len(group) > 1 or is_small:
+            run += group
+            overlapping |= len(group) > 1 or may_have_dead(group[0], horizon)
+    yield from _worth(run, target_bytes, overlapping)
+
+
+def _worth(run: list[RowSetMeta], target_bytes: int, overlapping: bool) -> Iterator[tuple[int, ...]]:
+    fewer = -(-sum(meta.size_bytes for meta in run) // target_bytes) < len(run)
+    if run and (overlapping or fewer):
+        yield tuple(meta.id for meta in run)
+
+
+def overlapping_groups(metas: Sequence[RowSetMeta]) -> Iterator[list[RowSetMeta]]:
+    """Rowsets in groups whose keys no other group overlaps, in their order."""
+    group: list[RowSetMeta] = []
+    end = b""
+    for meta in sorted(metas, key=lambda m: (m.min_key, m.id)):
+        if group and meta.min_key > end:
+            yield group
+            group, end = [], b""
+        group.append(meta)
+        end = max(end, meta.max_key)
+    if group:
+        yield group
+
+
+def may_have_dead(meta: RowSetMeta, horizon: int) -> bool:
+    """Whether the rowset holds rows that a merge would leave out, as far as statistics tell."""
+    return any(ref.liveness and ref.min_ts <= horizon for ref in meta.redo)
+
+
+__all__ = ["full_merges", "may_have_dead", "overlapping_groups"]

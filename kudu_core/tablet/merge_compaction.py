@@ -1,0 +1,387 @@
+"""The walk of a merging compaction: rowsets become others that overlap nowhere (PROTOCOL C).
+
+The outputs are written at a cut, a range of keys at a time, without any lock and past the page cache.
+Meanwhile rows are changed in the inputs; *rounds* carry these changes over into REDO files of the outputs,
+by the map that the writing has left, until few remain.  The last round runs under the flush lane, which keeps
+delta flushes and ingests of the tablet away; then, under the mutex, the last changes move from memory to
+memory and the view is exchanged with one edit.
+
+Until that edit the tablet is what it was: whatever goes wrong before it, the files are removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+
+import numpy as np
+
+from kudu_core.cfile.delta_file import REDO
+from kudu_core.common.pool import Pool
+from kudu_core.errors import Corruption
+from kudu_core.rowset.changelog import ChangeLog
+from kudu_core.rowset.deltas import DELETE
+from kudu_core.rowset.deltastore import DeltaStore
+from kudu_core.rowset.diskrowset import DiskRowSet
+from kudu_core.rowset.entries import FOREVER, DeltaEntries, changes_between, write_deltas
+from kudu_core.rowset.merging import Limits, Source, plan
+from kudu_core.rowset.meta import DeltaRef
+from kudu_core.rowset.writing import discard
+from kudu_core.tablet.manifest import Edit
+from kudu_core.tablet.merge_output import DROPPED, Job, Output, build
+from kudu_core.tablet.tablet import Tablet
+
+FEW_CHANGES = 20_000
+"""So many changes are moved under the mutex; with more another round comes first."""
+
+MAX_ROUNDS = 10
+"""Then writers are as fast as the rounds, and wait for one."""
+
+MEMORY_SHARE = 4
+"""Of the memory limit, what the ranges that are built at one time take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What a merging compaction did."""
+
+    rowsets: int
+    rowsets_added: int
+    rows: int
+    rows_dropped: int
+    """Copies of keys that another one tells of now, and rows that nobody can see any more."""
+    changes: int
+    """Changes that came while the outputs were written."""
+    rounds: int
+    input_bytes: int
+    output_bytes: int
+    horizon: int
+    """What lies at or below it may be gone; 0: nothing is."""
+
+
+def _go_on(_: str = "") -> None:
+    pass
+
+
+def merge_rowsets(
+    tablet: Tablet,
+    rowset_ids: Sequence[int],
+    *,
+    horizon: Callable[[bool], int],
+    threads: int = 1,
+    check: Callable[[], None] = _go_on,
+    at_step: Callable[[str], None] = _go_on,
+) -> Merged | None:
+    """Merge rowsets of a tablet; None when one has left the view, or another compaction works on it.
+
+    Parameters
+    ----------
+    rowset_ids
+        One or more.  One alone is written anew without its dead rows.
+    horizon
+        ``horizon(drop)``: how far back history may be dropped; with ``drop`` it will be, see
+        ``Engine.horizon``.
+    threads
+        Outputs that are written at one time, each by a thread of its own.
+    check
+        Called often; what it raises ends the merge, and the tablet is as it was.
+    at_step
+        Told where the merge is: "begun", "written", "round", "ready", "installed".  For tests.
+
+    Raises
+    ------
+    OSError
+        Nothing was installed.
+    Corruption
+        Two copies of a key are alive at one time, or a change came to a row that was dropped.
+    """
+    with _claimed(tablet, rowset_ids) as inputs:
+        if inputs is None:
+            return None
+        walk = _Walk(tablet, inputs, threads, check, at_step)
+        try:
+            walk.write(horizon)
+            walk.catch_up()
+            with tablet.flush_lane:  # from here on no delta flush and no ingest
+                tablet.check_open()
+                walk.last_round()
+                with tablet.mutex:
+                    installing = walk.prepare()
+                    # Past this point the edit may be there: the files stay.
+                    walk.job.written.clear()
+                    walk.install(*installing)
+        except BaseException:
+            discard(tablet.context.fs, walk.job.written)
+            raise
+    assert tablet.manifest is not None
+    tablet.manifest.sync()
+    at_step("installed")
+    return walk.result()
+
+
+@contextmanager
+def _claimed(tablet: Tablet, rowset_ids: Sequence[int]) -> Iterator[_Inputs | None]:
+    """C1: no other compaction on any of them; all that was changed up to the cut is in their stores."""
+    wanted = set(rowset_ids)
+    assert wanted and len(wanted) == len(rowset_ids)
+    with tablet.mutex:
+        rowsets = [r for r in tablet.view.rowsets if r.id in wanted]
+        inputs = None
+        if len(rowsets) == len(wanted) and not wanted & tablet.compacting:
+            tablet.compacting |= wanted
+            inputs = _Inputs(rowsets, tablet.context.cut())
+    try:
+        yield inputs
+    finally:
+        if inputs is not None:
+            with tablet.mutex:
+                tablet.compacting -= wanted
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Inputs:
+    rowsets: list[DiskRowSet]
+    """By first key, as they were at the cut."""
+    cut: int
+
+
+class _Walk:
+    """One merge under way."""
+
+    def __init__(
+        self,
+        tablet: Tablet,
+        inputs: _Inputs,
+        threads: int,
+        check: Callable[[], None],
+        at_step: Callable[[str], None],
+    ) -> None:
+        self.tablet = tablet
+        self.ids = [rowset.id for rowset in inputs.rowsets]
+        self.threads = threads
+        self.at_step = at_step
+        self._inputs = inputs.rowsets
+        self.job = Job(
+            tablet=tablet,
+            schema=tablet.context.stored(),
+            sources=[],
+            cut=inputs.cut,
+            horizon=0,
+            check=check,
+            homes=[np.full(r.meta.rows, DROPPED, np.uint32) for r in inputs.rowsets],
+        )
+        self.outputs: list[Output] = []
+        self.through = inputs.cut
+        """Q: the outputs' files hold every change up to it, and none above."""
+        self._starts: list[np.ndarray] = []
+        """By source: its first row in each output, (outputs,) int64."""
+        self._caught: list[list[DeltaRef]] = []
+        """By output: the REDO files of the rounds."""
+        self._added: dict[int, DiskRowSet] = {}
+        """By output: the rowset that it is to be."""
+        self._rounds = self._changes = 0
+        self._input_bytes = self._rows = 0
+
+    # ---- C2 ----
+
+    def write(self, horizon: Callable[[bool], int]) -> None:
+        """Write the outputs at the cut."""
+        job, context = self.job, self.tablet.context
+        self.at_step("begun")
+        if any(_oldest(rowset) <= horizon(False) for rowset in self._inputs):
+            job.horizon = min(horizon(True), job.cut)
+        for rowset in self._inputs:
+            job.check()
+            past_cache = rowset.uncached(job.horizon)
+            at = past_cache.at(job.cut)
+            assert at is not None, "every row was inserted before the cut"
+            job.sources.append(Source(past_cache, at, _dead(past_cache, job)))
+        options = context.options
+        limits = Limits(
+            options.rowset_target_bytes, options.memory_limit_bytes // (MEMORY_SHARE * self.threads)
+        )
+        edges = plan(job.schema, job.sources, limits)
+
+        def built(number: int) -> list[Output]:
+            return build(job, edges[number], edges[number + 1])
+
+        with Pool(self.threads, "kudu-core-merge") as pool:
+            for outputs in pool.map(built, range(len(edges) - 1), window=self.threads):
+                self.outputs += outputs
+        self._starts = list(np.array([output.lower for output in self.outputs]).T)
+        self._caught = [[] for _ in self.outputs]
+        job.sources.clear()
+        self.tablet.sync_directory()
+        self.at_step("written")
+
+    # ---- C3 ----
+
+    def catch_up(self) -> None:
+        """Rounds, until few changes are left."""
+        for number in count(1):
+            self._round()
+            if self._waiting() <= FEW_CHANGES or number == MAX_ROUNDS:
+                return
+
+    def last_round(self) -> None:
+        """The round after which nothing but memory can hold a later change."""
+        self._round()
+        context = self.tablet.context
+        assert context.log is not None
+        context.log.wait_durable(self.through)  # E1
+        for number, output in enumerate(self.outputs):
+            if output.meta is None:
+                continue
+            redo = (*output.meta.redo, *self._caught[number])
+            meta = replace(output.meta, redo=redo, durable=self.through)
+            rowset = DiskRowSet.make(context.fs, self.tablet.directory, meta, context.cache)
+            rowset.load_newest()  # here, not when a writer asks under the mutex
+            self._added[number] = rowset
+        self.at_step("ready")
+
+    def _round(self) -> None:
+        """Changes in ``(through, Q]`` of the inputs, through the map, into REDO files of the outputs."""
+        self.job.check()
+        tablet = self.tablet
+        with tablet.mutex:
+            upto = tablet.context.cut()
+            inputs = self._now()
+            schema = tablet.context.stored()  # a column may be new since the cut
+        written = len(self.job.written)
+        for output, entries in self._missed(inputs, self.through, upto):
+            name = tablet.new_file("delta")
+            self.job.written.append(f"{tablet.directory}/{name}")
+            ref = write_deltas(tablet.context.fs, schema, tablet.directory, name, REDO, entries)
+            self._caught[output].append(ref)
+            self._changes += len(entries)
+        if len(self.job.written) > written:
+            tablet.sync_directory()
+        self.through = upto
+        self._rounds += 1
+        self.at_step("round")
+
+    def _now(self) -> list[DiskRowSet]:
+        """The inputs as they are now."""
+        found = [self.tablet.view.rowset(rowset_id) for rowset_id in self.ids]
+        assert None not in found, "a claimed rowset stays"
+        return [rowset for rowset in found if rowset is not None]
+
+    def _waiting(self) -> int:
+        """How many changes lie above ``through``, at least."""
+        inputs = self._now()
+        in_memory = sum(len(log) - log.limit(self.through) for r in inputs for log in r.memory_stores)
+        in_files = sum(ref.entries for r in inputs for ref in r.meta.redo if ref.max_ts > self.through)
+        return in_memory + in_files
+
+    def _missed(
+        self, inputs: list[DiskRowSet], since: int, until: int
+    ) -> Iterator[tuple[int, DeltaEntries]]:
+        """By output: the inputs' changes in ``(since, until]`` at the rows where they belong.
+
+        Raises
+        ------
+        Corruption
+            A row that was dropped has changed (C4).
+        """
+        parts: dict[int, list[DeltaEntries]] = {}
+        for number, rowset in enumerate(inputs):
+            for store in rowset.redo:
+                entries = changes_between(store, since, until)
+                if entries is None:
+                    continue
+                rows = self.job.homes[number][entries.rowids]
+                if (rows == DROPPED).any():
+                    row = int(entries.rowids[np.flatnonzero(rows == DROPPED)[0]])
+                    raise Corruption(
+                        rowset.base.path, 0, f"row {row}, which a merge has dropped at {since}, has changed"
+                    )
+                place = np.searchsorted(self._starts[number], entries.rowids, side="right") - 1
+                moved = entries.at_rows(rows)
+                for output in np.unique(place).tolist():
+                    mine = np.flatnonzero(place == output)
+                    part = moved if len(mine) == len(moved) else moved.take(mine)
+                    parts.setdefault(output, []).append(part)
+        for output in sorted(parts):
+            yield output, DeltaEntries.concat(parts[output])
+
+    # ---- C4 ----
+
+    def prepare(self) -> tuple[list[DiskRowSet], list[DiskRowSet]]:
+        """Under the mutex: (inputs as they are, outputs with all changes)."""
+        inputs = self._now()
+        assert all(r.meta.durable <= self.through for r in inputs), "the flush lane keeps D where it is"
+        for number, changes in self._missed(inputs, self.through, FOREVER):
+            self._added[number] = self._added[number].with_changes(_log_of(changes))
+            self._changes += len(changes)
+        return inputs, list(self._added.values())
+
+    def install(self, inputs: list[DiskRowSet], outputs: list[DiskRowSet]) -> None:
+        """Under the mutex: exchange the inputs for the outputs."""
+        tablet = self.tablet
+        gone = set(self.ids)
+        kept = tuple(r for r in tablet.view.rowsets if r.id not in gone)
+        edit = Edit(
+            remove=tuple(self.ids),
+            add=tuple(r.meta for r in outputs),
+            horizon=self.job.horizon,
+            mark=self.through,
+        )
+        tablet.install(tablet.view.with_rowsets((*kept, *outputs)), edit)
+        for rowset in inputs:
+            files = [s for s in (*rowset.redo, *rowset.undo) if isinstance(s, DeltaStore)]
+            tablet.garbage.retire(tablet, [f.name for f in rowset.meta.files], [rowset.base, *files])
+        self._input_bytes = sum(rowset.meta.size_bytes for rowset in inputs)
+
+    def result(self) -> Merged:
+        metas = [rowset.meta for rowset in self._added.values()]
+        rows = sum(output.rows for output in self.outputs)
+        return Merged(
+            rowsets=len(self.ids),
+            rowsets_added=len(metas),
+            rows=rows,
+            rows_dropped=rows - sum(meta.rows for meta in metas),
+            changes=self._changes,
+            rounds=self._rounds,
+            input_bytes=self._input_bytes,
+            output_bytes=sum(meta.size_bytes for meta in metas),
+            horizon=self.job.horizon,
+        )
+
+
+def _oldest(rowset: DiskRowSet) -> int:
+    """A time before which nothing happened to the rowset's rows."""
+    meta = rowset.meta
+    inserted = meta.insert_ts
+    if inserted is None:
+        inserted = rowset.base.open().meta.min_insert or 0
+    return min([inserted, *(ref.min_ts for ref in (*meta.redo, *meta.undo))])
+
+
+def _dead(rowset: DiskRowSet, job: Job) -> np.ndarray:
+    """Rowids, ascending, uint32, of rows that were deleted at or below the horizon."""
+    found = [np.empty(0, np.uint32)]
+    for store in rowset.redo:
+        if isinstance(store, ChangeLog) or store.ref.liveness:
+            entries = changes_between(store, 0, job.horizon, columns=())
+            if entries is not None:
+                found.append(entries.rowids[entries.ops == DELETE])
+    return np.sort(np.concatenate(found))
+
+
+def _log_of(entries: DeltaEntries) -> ChangeLog:
+    """A DeltaMemStore of changes of several rowsets, put in order of time."""
+    assert entries.timestamps is not None
+    order = np.argsort(entries.timestamps, kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    columns = {}
+    for column_id, (at, values) in entries.columns.items():
+        numbers = place[at]
+        by_time = np.argsort(numbers)
+        columns[column_id] = (numbers[by_time].astype(np.uint32), values.take(by_time))
+    return ChangeLog.of(entries.timestamps[order], entries.rowids[order], entries.ops[order], columns)
+
+
+__all__ = ["Merged", "merge_rowsets"]

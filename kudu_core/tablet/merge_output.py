@@ -1,0 +1,393 @@
+"""One output of a merging compaction: the rows of a range of keys, with one history each, into files.
+
+Rows without a past are the usual ones; they go by column from the inputs' files into the output's.
+Only the entries of delta files, and keys that several inputs hold, are looked at one by one, and these as
+arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+
+from kudu_core.cfile.delta_file import REDO, UNDO
+from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.schema import Schema
+from kudu_core.errors import Corruption
+from kudu_core.rowset.deltas import DELETE, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE, UPDATE
+from kudu_core.rowset.entries import DeltaEntries, changes_between, replaced_values, write_deltas
+from kudu_core.rowset.joining import NEVER, Copies, Joined, Turns, Unjoinable, join
+from kudu_core.rowset.merging import MergedRows, Slice, Source, TooMuch
+from kudu_core.rowset.meta import DeltaRef, RowSetMeta
+from kudu_core.rowset.writing import OrderedRows, rowset_meta, write_rows
+from kudu_core.tablet.tablet import Tablet
+
+DROPPED = 0xFFFFFFFF
+"""In place of a row of the output: nothing of this one is left, or a younger copy took its place."""
+
+_DENSE_SHARE = 8
+"""Whole ranges of rows are read instead of single cells when at least one row in so many is wanted."""
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """What all outputs of one merge share."""
+
+    tablet: Tablet
+    schema: Schema
+    """At the cut."""
+    sources: list[Source]
+    cut: int
+    horizon: int
+    check: Callable[[], None]
+    """Raises when the merge is to end."""
+    homes: list[np.ndarray]
+    """By source: the row of its output that takes the changes of each row from the cut on, uint32, or
+    ``DROPPED``."""
+    written: list[str] = field(default_factory=list)
+    """Paths of the files so far."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Output:
+    """What a range of keys came to."""
+
+    lower: np.ndarray
+    """(sources,) int64: the first row of each source that lies in the range."""
+    rows: int
+    """Of the sources."""
+    meta: RowSetMeta | None
+    """None: nothing is left."""
+
+
+@dataclass(slots=True, eq=False)
+class _Past:
+    """What the delta stores of one slice say of its rows."""
+
+    changes: DeltaEntries | None
+    """REDO through the cut, in its order."""
+    undo: DeltaEntries | None
+    """UNDO above the horizon."""
+    deleted: tuple[np.ndarray, np.ndarray]
+    """(rows slice after slice int64, timestamps)."""
+
+
+@dataclass(slots=True, eq=False)
+class _Places:
+    """Where rows, numbered slice after slice, went: rows of the output, int64, -1 for none."""
+
+    home: np.ndarray
+    """Those that are the last copy of their key, and left."""
+    target: np.ndarray
+    """Of the key, whichever copy tells its end."""
+
+
+def build(job: Job, lower: np.ndarray, upper: np.ndarray) -> list[Output]:
+    """Write the rows ``[lower, upper)`` of each source, (sources,) int64, to one output, or several.
+
+    Several where the cells of one column are too large for one file.
+    """
+    job.check()
+    merged = MergedRows(job.schema, job.sources, lower, upper)
+    try:
+        return [_build(job, merged, lower)]
+    except TooMuch:
+        if len(merged) < 2:
+            raise
+        middle = merged.keys[len(merged) // 2]
+    files = [source.at.file for source in job.sources]
+    between = np.array([file.lower_bound(middle) for file in files], np.int64).clip(lower, upper)
+    del merged
+    return [*build(job, lower, between), *build(job, between, upper)]
+
+
+def _build(job: Job, merged: MergedRows, lower: np.ndarray) -> Output:
+    rows = len(merged)
+    value_ids = {column.id for column in job.schema.value_columns}
+    pasts = [
+        _past(job, part, start, value_ids)
+        for part, start in zip(merged.slices, merged.starts.tolist(), strict=False)
+    ]
+    deleted = (
+        np.concatenate([past.deleted[0] for past in pasts]),
+        np.concatenate([past.deleted[1] for past in pasts]),
+    )
+    old = deleted[1] <= np.uint64(job.horizon)
+    copies = None if merged.repeated is None else _Copies.found(job, merged, pasts, deleted)
+    places = _place(merged, deleted[0][old], copies)
+    for part, start in zip(merged.slices, merged.starts.tolist(), strict=False):
+        home = places.home[start : start + len(part)]
+        # -1 becomes DROPPED.
+        job.homes[part.number][part.lower : part.upper] = home.astype(np.uint32)
+    if not len(merged):
+        return Output(lower, rows, None)
+
+    undo = _undo_entries(job, merged, pasts, places, copies)
+    redo = _deletions(deleted[0][~old], deleted[1][~old], places, copies)
+    times = merged.insert_times(job.horizon)
+    if copies is not None:
+        left = copies.joined.last >= 0
+        times[places.home[copies.numbers[copies.joined.last[left]]]] = copies.joined.inserted[left]
+        ancient = times <= np.uint64(job.horizon)
+        times[ancient] = times[ancient].max(initial=0)
+
+    images: dict[int, ColumnBuffers] = {}
+    meta = _write_base(job, merged, times, copies, images)
+    undo_refs = _write_entries(job, UNDO, [undo, _images(copies, places, images)])
+    redo_refs = _write_entries(job, REDO, [redo])
+    return Output(lower, rows, replace(meta, undo=undo_refs, redo=redo_refs))
+
+
+# ---- what happened ----
+
+
+def _past(job: Job, part: Slice, start: int, value_ids: set[int]) -> _Past:
+    rowset, rows = part.source.rowset, (part.lower, part.upper)
+    found = [changes_between(store, 0, job.cut, rows, value_ids) for store in rowset.redo]
+    some = [entries for entries in found if entries is not None]
+    changes = DeltaEntries.concat(some).in_order(REDO) if some else None
+    none = np.empty(0, np.int64), np.empty(0, np.uint64)
+    deleted = none
+    if changes is not None:
+        at = np.flatnonzero(changes.ops == DELETE)
+        assert changes.timestamps is not None
+        deleted = changes.rowids[at].astype(np.int64) + (start - part.lower), changes.timestamps[at]
+    found = [changes_between(store, job.horizon, rows=rows, columns=value_ids) for store in rowset.undo]
+    some = [entries for entries in found if entries is not None]
+    return _Past(changes, DeltaEntries.concat(some) if some else None, deleted)
+
+
+@dataclass(slots=True, eq=False)
+class _Copies:
+    """The rows whose key several slices hold."""
+
+    numbers: np.ndarray
+    """(copies,) int64: the rows, slice after slice."""
+    at: np.ndarray
+    """(copies,) int64: their places in the order of keys."""
+    key: np.ndarray
+    """(copies,) int64: number of the key, from 0."""
+    of: np.ndarray
+    """(rows,) int64: the number of the copy that a row is, -1 where no other row has its key."""
+    joined: Joined
+    told: dict[int, np.ndarray]
+    """By slice: which of its UNDO entries are told by an insert time now."""
+
+    @staticmethod
+    def found(
+        job: Job, merged: MergedRows, pasts: list[_Past], deleted: tuple[np.ndarray, np.ndarray]
+    ) -> _Copies:
+        rows = len(merged)
+        assert merged.repeated is not None
+        shared = merged.repeated.copy()
+        shared[:-1] |= merged.repeated[1:]
+        at = np.flatnonzero(shared)
+        numbers = merged.order()[at]
+        key = np.cumsum(~merged.repeated[at]) - 1
+        of = np.full(rows, -1, np.int64)
+        of[numbers] = np.arange(len(at))
+        ends = np.full(rows, NEVER, np.uint64)
+        ends[deleted[0]] = deleted[1]
+        turns = _turns(merged, pasts, of)
+        copies = Copies(key, merged.insert_times_of(numbers), ends[numbers])
+        try:
+            joined = join(copies, Turns(*(np.concatenate(part) for part in turns[:3])), job.horizon)
+        except Unjoinable as exc:
+            row = int(at[np.searchsorted(key, exc.key)])
+            raise Corruption(job.tablet.directory, 0, f"key {merged.keys[row]!r:.200}: {exc}") from exc
+        entries = np.concatenate(turns[3])[joined.told]
+        slices = np.repeat(np.arange(len(pasts)), [len(part) for part in turns[0]])[joined.told]
+        told = {number: entries[slices == number] for number in np.unique(slices).tolist()}
+        return _Copies(numbers, at, key, of, joined, told)
+
+
+def _turns(merged: MergedRows, pasts: list[_Past], of: np.ndarray) -> tuple[list[np.ndarray], ...]:
+    """Slice by slice: copies, timestamps, whether a lifetime ended, numbers of the UNDO entries."""
+    turns: tuple[list[np.ndarray], ...] = ([], [], [], [])
+    for part, start, past in zip(merged.slices, merged.starts.tolist(), pasts, strict=False):
+        found = np.empty(0, np.int64)
+        undo = past.undo
+        if undo is not None:
+            copy = of[undo.rowids.astype(np.int64) + (start - part.lower)]
+            found = np.flatnonzero((undo.ops != UNDO_UPDATE) & (copy >= 0))
+        if undo is None or not len(found):
+            for column, dtype in zip(turns, (np.int64, np.uint64, np.bool_, np.int64), strict=True):
+                column.append(np.empty(0, dtype))
+            continue
+        assert undo.timestamps is not None
+        turns[0].append(copy[found])
+        turns[1].append(undo.timestamps[found])
+        turns[2].append(undo.ops[found] == UNDO_ALIVE)
+        turns[3].append(found)
+    return turns
+
+
+def _place(merged: MergedRows, gone: np.ndarray, copies: _Copies | None) -> _Places:
+    """Say which rows are left and where they go; ``gone``: those whose end nobody can see any more."""
+    rows = len(merged)
+    places = merged.places()
+    left = np.ones(rows, bool)
+    left[places[gone]] = False
+    if copies is not None:
+        last = copies.joined.last
+        left[copies.at] = False
+        left[copies.at[last[last >= 0]]] = True
+    kept = np.flatnonzero(left)
+    if len(kept) < rows:
+        rank = np.full(rows, -1, np.int64)
+        rank[kept] = np.arange(len(kept))
+        places = rank[places]
+        merged.keep(kept)
+    if copies is None:
+        return _Places(places, places)
+    target = places.copy()
+    last = copies.joined.last[copies.key]
+    target[copies.numbers] = np.where(last >= 0, places[copies.numbers[last]], -1)
+    return _Places(places, target)
+
+
+# ---- what is told of it ----
+
+
+def _undo_entries(
+    job: Job, merged: MergedRows, pasts: list[_Past], places: _Places, copies: _Copies | None
+) -> DeltaEntries | None:
+    """UNDO of the output, but for images of earlier lifetimes that deletions ended."""
+    parts: list[DeltaEntries] = []
+    for number, (part, start, past) in enumerate(
+        zip(merged.slices, merged.starts.tolist(), pasts, strict=False)
+    ):
+        before = []
+        if past.undo is not None:
+            undo = past.undo
+            if copies is not None and number in copies.told:
+                undo = undo.take(np.delete(np.arange(len(undo)), copies.told[number]))
+            before.append(undo)
+        if past.changes is not None:
+            taken_back = _taken_back(part, past.changes, job)
+            if taken_back is not None:
+                before.append(taken_back)
+        for entries in before:
+            rows = places.target[entries.rowids.astype(np.int64) + (start - part.lower)]
+            if (rows < 0).any():
+                entries, rows = entries.take(np.flatnonzero(rows >= 0)), rows[rows >= 0]
+            parts.append(entries.at_rows(rows))
+    if copies is not None:
+        keys, times = copies.joined.begun
+        rows = places.home[copies.numbers[copies.joined.last[keys]]]
+        parts.append(DeltaEntries(rows.astype(np.uint32), times, np.full(len(rows), UNDO_DEAD, np.uint8), {}))
+    parts = [part for part in parts if len(part)]
+    return DeltaEntries.concat(parts) if parts else None
+
+
+def _taken_back(part: Slice, changes: DeltaEntries, job: Job) -> DeltaEntries | None:
+    """UNDO for the updates above the horizon: what each of them replaced."""
+
+    def before(column_id: int, rows: np.ndarray) -> ColumnBuffers:
+        pages = part.source.at.file.columns.get(column_id)
+        if pages is None:
+            column = job.schema.by_id[column_id]
+            return ColumnBuffers.constant(column.type, column.read_default, len(rows))
+        if not len(rows):
+            return pages.read(0, 0)
+        lower, upper = int(rows[0]), int(rows[-1]) + 1
+        if len(rows) * _DENSE_SHARE >= upper - lower:
+            return pages.read(lower, upper).take(rows - lower)
+        return pages.cells(rows)
+
+    columns: dict[int, tuple[np.ndarray, ColumnBuffers]] = {}
+    for column_id in changes.columns:
+        found = replaced_values(changes, column_id, partial(before, column_id), job.horizon)
+        if len(found[0]):
+            columns[column_id] = found
+    assert changes.timestamps is not None
+    # Also one of columns that were dropped since: it happened.
+    told = np.flatnonzero((changes.ops == UPDATE) & (changes.timestamps > np.uint64(job.horizon)))
+    if not len(told):
+        return None
+    ops = np.full(len(changes), UNDO_UPDATE, np.uint8)
+    return DeltaEntries(changes.rowids, changes.timestamps, ops, columns).take(told)
+
+
+def _deletions(
+    numbers: np.ndarray, times: np.ndarray, places: _Places, copies: _Copies | None
+) -> DeltaEntries | None:
+    """REDO of the output: the deletions that are the last that happened to their rows."""
+    rows = places.home[numbers]
+    if copies is not None:
+        alone = copies.of[numbers] < 0
+        ended = np.flatnonzero((copies.joined.last >= 0) & (copies.joined.deleted != NEVER))
+        last = places.home[copies.numbers[copies.joined.last[ended]]]
+        rows = np.concatenate([rows[alone], last])
+        times = np.concatenate([times[alone], copies.joined.deleted[ended]])
+    if not len(rows):
+        return None
+    return DeltaEntries(rows.astype(np.uint32), times, np.full(len(rows), DELETE, np.uint8), {})
+
+
+def _images(
+    copies: _Copies | None, places: _Places, images: dict[int, ColumnBuffers]
+) -> DeltaEntries | None:
+    """UNDO that brings back earlier lifetimes, each with the image that its copy had in the end."""
+    if copies is None or not len(copies.joined.ended[0]):
+        return None
+    ended, times = copies.joined.ended
+    rows = places.target[copies.numbers[ended]].astype(np.uint32)
+    every = np.arange(len(rows), dtype=np.uint32)
+    ops = np.full(len(rows), UNDO_ALIVE, np.uint8)
+    return DeltaEntries(rows, times, ops, {i: (every, values) for i, values in images.items()})
+
+
+# ---- files ----
+
+
+def _write_base(
+    job: Job,
+    merged: MergedRows,
+    times: np.ndarray,
+    copies: _Copies | None,
+    images: dict[int, ColumnBuffers],
+) -> RowSetMeta:
+    """The ``.rows`` file.  While each column is at hand, ``images`` get what ended lifetimes need of it."""
+    tablet, schema = job.tablet, job.schema
+    key_columns = merged.key_columns()
+    ended = np.empty(0, np.int64)
+    if copies is not None:
+        ended = copies.numbers[copies.joined.ended[0]]
+
+    def column(column_id: int, lower: int, upper: int) -> ColumnBuffers:
+        job.check()
+        assert (lower, upper) == (0, len(merged))
+        if column_id in key_columns:
+            return key_columns.pop(column_id)
+        parts = merged.parts(schema.by_id[column_id])
+        if len(ended):
+            images[column_id] = merged.cells(parts, ended)
+        return merged.arranged(parts)
+
+    ordered = OrderedRows(merged.keys, merged.keys.hashes(), column, merged.keys.nbytes, times)
+    name = tablet.new_file("rows")
+    path = f"{tablet.directory}/{name}"
+    job.written.append(path)
+    written = write_rows(
+        tablet.context.fs, schema, tablet.context.options, ordered, 0, len(merged), path
+    )
+    # D is put in when it is known.
+    return rowset_meta(tablet.new_rowset_id(), name, written, times=times, record_ts=None, durable=0)
+
+
+def _write_entries(job: Job, kind: str, parts: list[DeltaEntries | None]) -> tuple[DeltaRef, ...]:
+    some = [part for part in parts if part is not None]
+    if not some:
+        return ()
+    entries = DeltaEntries.concat(some).united(kind)
+    tablet = job.tablet
+    name = tablet.new_file("delta")
+    job.written.append(f"{tablet.directory}/{name}")
+    return (write_deltas(tablet.context.fs, job.schema, tablet.directory, name, kind, entries),)
+
+
+__all__ = ["DROPPED", "Job", "Output", "build"]
