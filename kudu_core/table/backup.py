@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -35,7 +36,6 @@ from kudu_core.table.snapshots import Snapshot
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
     from kudu_core.table.engine import Engine
-    from kudu_core.table.state import TableState
     from kudu_core.table.table import Table
 
 RUN_BYTES = 64 << 20
@@ -59,16 +59,15 @@ def backup(table: Table, folder: str, since: Any) -> BackupResult:
             if is_temporary(name):
                 fs.rmtree(f"{folder}/{name}")
         known = read_manifests(fs, folder)
-        state, moment = _moment(engine)
-        other = next((m for m in known if m.uuid != state.uuid), None)
+        other = next((m for m in known if m.uuid != engine.state.uuid), None)
         if other is not None:
             raise InvalidArgument(f"{folder} holds backups of another table; give each a folder of its own")
         before = _before(fs, folder, known, since)
-        if before is not None and before.timestamp == moment:
-            return before.result(folder)  # nothing was written since
         number = known[-1].number + 1 if known else 1
-        with table.snapshot(moment) as snapshot:
-            return _write(table, state, folder, number, snapshot, before)
+        with _head(engine, before, number) as head, table.snapshot(head.timestamp) as snapshot:
+            if before is not None and before.timestamp == head.timestamp:
+                return before.result(folder)  # nothing was written since
+            return _write(table, folder, head, snapshot)
     finally:
         lease.release()
 
@@ -85,17 +84,26 @@ def _check_folder(fs: FileSystem, path: str, folder: str) -> None:
         raise InvalidArgument(f"{folder} is no folder of backups: {foreign[0]!r} does not belong to one")
 
 
-def _moment(engine: Engine) -> tuple[TableState, int]:
-    """The newest moment that no crash can take back, and the table's schema and partitions then."""
-    if not engine.writer:
-        return engine.state, engine.visible_ts
-    with ExitStack() as mutexes:
-        for tablet in engine.tablets:  # no schema change is under way
-            mutexes.enter_context(tablet.mutex)
-        state, moment = engine.state, max(engine.log.cut(), engine.oldest_ts)
-    engine.log.wait_durable(moment)
-    engine.wait_visible(moment)
-    return state, moment
+@contextmanager
+def _head(engine: Engine, before: Manifest | None, number: int) -> Iterator[Manifest]:
+    """The newest moment that no crash can take back, and the table's columns and ranges then.
+
+    As long as the block lasts, no file is written without those columns.
+    """
+    with engine.altering:
+        schema, partitions = engine.schema, engine.partitions
+        moment = max(engine.log.cut(), engine.oldest_ts) if engine.writer else engine.visible_ts
+        pinned = engine.schema_pins.pin(schema)
+    try:
+        if engine.writer:
+            engine.log.wait_durable(moment)
+            engine.wait_visible(moment)
+        state, since = engine.state, None if before is None else before.timestamp
+        yield Manifest(
+            state.uuid, moment, since, schema, partitions, state.options, (0, 0, 0), 0, (), number
+        )
+    finally:
+        engine.schema_pins.unpin(pinned)
 
 
 def _before(fs: FileSystem, folder: str, known: list[Manifest], since: Any) -> Manifest | None:
@@ -124,37 +132,19 @@ def _before(fs: FileSystem, folder: str, known: list[Manifest], since: Any) -> M
     return found[-1]
 
 
-def _write(
-    table: Table, state: TableState, folder: str, number: int, snapshot: Snapshot, before: Manifest | None
-) -> BackupResult:
-    fs, moment = table._engine.fs, snapshot.timestamp
-    since = None if before is None else before.timestamp
-    manifest = Manifest(
-        state.uuid, moment, since, state.schema, state.partitions, state.options, (0, 0, 0), 0, (), number
-    )
-    schema = manifest.arrow_schema()
+def _write(table: Table, folder: str, head: Manifest, snapshot: Snapshot) -> BackupResult:
+    fs, schema = table._engine.fs, head.schema
     rows: Iterator[pa.RecordBatch]
-    if since is None:
-        rows = iter(table._scan_of(state.schema, snapshot))
+    if head.since is None:
+        rows = iter(table._scan_of(schema, snapshot))
     else:
-        rows = iter(table._changes_of(state.schema, since, snapshot, net=True))
-    temporary = temporary_name(manifest.directory(folder), uuid.uuid4().hex)
+        rows = iter(table._changes_of(schema, head.since, snapshot, net=True))
+    temporary = temporary_name(head.directory(folder), uuid.uuid4().hex)
     fs.mkdir(temporary)
     try:
-        runs, counts = _write_runs(fs, temporary, schema, rows)
-        total = counts[0] if since is None else table._scan_of(state.schema, snapshot, []).count()
-        manifest = Manifest(
-            state.uuid,
-            moment,
-            since,
-            state.schema,
-            state.partitions,
-            state.options,
-            counts,
-            total,
-            tuple(runs),
-            number,
-        )
+        runs, counts = _write_runs(fs, temporary, head.arrow_schema(), rows)
+        total = counts[0] if head.since is None else table._scan_of(schema, snapshot, []).count()
+        manifest = replace(head, counts=counts, total=total, runs=tuple(runs))
         fs.replace_file(f"{temporary}/{MANIFEST}", manifest.to_bytes())  # syncs the names of the runs too
         fs.rename(temporary, manifest.directory(folder))
     except BaseException:

@@ -176,6 +176,55 @@ def test_the_horizon(make: Make, dst: Path) -> None:
     assert table.backup(dst).since is None
 
 
+def test_backups_across_changes_of_the_schema(make: Make, dst: Path, tmp_path: Path) -> None:
+    """Columns are the same by id, ranges by their bounds: every state comes back with its own schema."""
+    columns = [
+        kc.Column("k", pa.int64()),
+        kc.Column("a", pa.int64()),
+        kc.Column("s", pa.string(), comment="text"),
+    ]
+    ranges = kc.RangePartition("k", bounds=[(0, 10), (10, 20), (20, 30)])
+    table = make(columns, partition_by=[kc.HashPartition("k", 2), ranges], durability="sync")
+    keys = list(range(30))
+    table.insert({"k": keys, "a": keys, "s": [f"s{k}" for k in keys]})
+
+    def alter(**changes: Any) -> Callable[[], object]:
+        return lambda: table.alter(**changes)
+
+    steps: list[Callable[[], object]] = [
+        lambda: table.update({"k": [1], "a": [100]}),
+        alter(add=[kc.Column("n", pa.int32(), nullable=False, default=7)]),
+        lambda: table.update({"k": [2, 3], "n": [8, 9]}),
+        alter(drop=["a"], rename={"s": "a"}),
+        lambda: table.upsert({"k": [4, 5], "a": ["four", None]}),
+        alter(drop_range=(10, 20), add_range=(40, 50)),
+        lambda: table.insert({"k": [41], "a": ["new"]}),
+        alter(add_range=(10, 15), add=[kc.Column("s", pa.float64(), default=1.5)]),
+        lambda: table.insert({"k": [12], "s": [2.5]}),
+        alter(drop_range=[(0, 10)], add_range=[(0, 10)], drop=["n"]),
+    ]
+    made = [(table.backup(dst), table.scan(order="key").to_table())]
+    for number, step in enumerate(steps):
+        step()
+        if number % 3 == 1:
+            table.flush()
+            table.compact(full=True)
+        made.append((table.backup(dst, "last"), table.scan(order="key").to_table()))
+    assert [result.number for result, _ in made] == list(range(1, 12))
+    for result, wanted in made:
+        with kc.restore(dst, tmp_path / f"r{result.number}", result) as again:
+            found = again.scan(order="key").to_table()
+            assert found.schema.equals(wanted.schema, check_metadata=True)
+            assert found.to_pylist() == wanted.to_pylist()
+    assert again.partitions.is_cut_as(table.partitions)
+    # From the first to the last, all at once.
+    table.insert({"k": [3], "a": ["again"]})
+    assert table.backup(dst, made[0][0]).since == made[0][0].timestamp
+    with kc.restore(dst, tmp_path / "r") as again:
+        assert again.scan(order="key").to_pylist() == table.scan(order="key").to_pylist()
+        assert again.alter(add=[kc.Column("more", pa.string())]) > 0
+
+
 def test_an_empty_table(make: Make, dst: Path, tmp_path: Path) -> None:
     table = make(durability="sync")
     done = table.backup(dst)

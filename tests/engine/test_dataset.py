@@ -264,6 +264,28 @@ def test_a_dataset_is_one_snapshot(make: Make) -> None:
         table.to_dataset(at=2**63)
 
 
+def test_a_dataset_keeps_its_columns(make: Make) -> None:
+    """Also when one is dropped and everything rewritten, by one dataset or by one that it was made of."""
+    table = make(durability="sync", history_retention_s=0)
+    table.insert({"k": [1, 2, 3], "a": [10, 20, 30], "s": ["x", "y", "z"]})
+    table.flush()
+    before = table.to_dataset().filter(F("a") >= 20)
+    table.alter(drop=["a"], rename={"s": "text"}, add=[kc.Column("a", pa.string(), default="new")])
+    table.update({"k": [1, 2, 3], "text": ["p", "q", "r"]})
+    table.flush()
+    table.compact(full=True)
+    assert before.to_table(columns=["k", "a", "s"]).to_pylist() == [
+        {"k": 2, "a": 20, "s": "y"},
+        {"k": 3, "a": 30, "s": "z"},
+    ]
+    after = table.to_dataset()
+    assert after.schema.names == ["k", "text", "must", "a"] and before.schema.names == ["k", "a", "s", "must"]
+    assert after.to_table(columns=["a", "text"]).to_pydict() == {"a": ["new"] * 3, "text": ["p", "q", "r"]}
+    del before
+    gc.collect()
+    assert not table._engine.schema_pins._pinned.keys() - {id(table._engine.schema)}
+
+
 def test_after_the_end_of_the_table(make: Make) -> None:
     """Batches stay, a scan that has begun ends well, a new one is refused."""
     table = make(file_grace_s=0, scan_threads=2)

@@ -12,6 +12,7 @@ fragment that refuses to be read: whatever reaches past these methods gets an er
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -24,7 +25,6 @@ from kudu_core.common import expressions
 from kudu_core.common.schema import Schema, arrow_schema
 from kudu_core.errors import InvalidArgument, NotSupported
 from kudu_core.table.scan import Scan
-from kudu_core.table.snapshots import Snapshot
 from kudu_core.table.table import Table
 
 BATCH_ROWS = 65_536
@@ -47,18 +47,19 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
     dataset was made.
     """
 
-    def __init__(self, table: Table, snapshot: Snapshot, schema: Schema, where: pc.Expression | None) -> None:
-        super().__init__(arrow_schema(schema.columns), [_nothing_to_read(arrow_schema(schema.columns))])
-        self._table = table
-        self._snapshot = snapshot
-        self._columns = schema
+    def __init__(self, held: _Held, where: pc.Expression | None) -> None:
+        schema = arrow_schema(held.schema.columns)
+        super().__init__(schema, [_nothing_to_read(schema)])
+        self._held = held
+        self._table = held.table
+        self._snapshot = held.snapshot
+        self._columns = held.schema
         self._where = where
 
     @staticmethod
     def of(table: Table, at: Any) -> TableDataset:
         """What ``Table.to_dataset`` returns."""
-        snapshot = table.snapshot(at)
-        return TableDataset(table, snapshot, table._engine.schema, None)
+        return TableDataset(_Held(table, at), None)
 
     @property
     def timestamp(self) -> int:
@@ -148,7 +149,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
         """The rows of this dataset that also pass ``expression``; nothing is read yet."""
         where = self._both(expression)
         self._scan(None, expression, None)  # what does not fit the columns is found now
-        return TableDataset(self._table, self._snapshot, self._columns, where)
+        return TableDataset(self._held, where)
 
     def _both(self, filter: pc.Expression | None) -> pc.Expression | None:
         if filter is not None and not isinstance(filter, pc.Expression):
@@ -202,6 +203,19 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
 
     def __repr__(self) -> str:
         return f"<kudu_core dataset {self._table.path!r} at {self.timestamp}>"
+
+
+class _Held:
+    """A snapshot and the columns of one moment; while this lives, both can be read."""
+
+    def __init__(self, table: Table, at: Any) -> None:
+        engine = table._opened()
+        self.table = table
+        self.snapshot = table.snapshot(at)
+        with engine.altering:
+            self.schema: Schema = engine.schema
+            pinned = engine.schema_pins.pin(self.schema)
+        weakref.finalize(self, engine.schema_pins.unpin, pinned)
 
 
 def _is_plain(columns: Any) -> bool:
