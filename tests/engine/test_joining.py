@@ -1,4 +1,4 @@
-"""Joining the histories of a key's copies, against the states themselves; and what a full compaction picks."""
+"""Joining the histories of a key's copies, against the states; and what a full compaction picks."""
 
 from __future__ import annotations
 
