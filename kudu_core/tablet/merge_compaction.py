@@ -182,7 +182,7 @@ class _Walk:
         self._added: dict[int, DiskRowSet] = {}
         """By output: the rowset that it is to be."""
         self._rounds = self._changes = 0
-        self._input_bytes = self._rows = 0
+        self._input_bytes = 0
 
     # ---- C2 ----
 

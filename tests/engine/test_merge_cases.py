@@ -6,19 +6,23 @@ over and the install (PROTOCOL C3, C4).
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import kudu_core as kc
+from kudu_core.common.alter import altered
 from kudu_core.rowset.deltas import UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE
 from kudu_core.tablet import merge_compaction
 from tests.support.faults import checking
 from tests.support.merging import Merging, undo_of
 
+Row = dict[str, Any]
 STEPS = ("begun", "written", "round", "ready")
 
 
@@ -526,3 +530,81 @@ def probe(m: Merging, key: int) -> tuple[object, object]:
 
     keys = EncodedKeys.from_list([encode_key(m.table._engine.schema, key)])
     return keys, keys.hashes()
+
+
+# ---- readers ----
+
+
+def test_scans_go_on_over_a_merge(m: Merging) -> None:
+    """14.3.19: begun on the inputs, before the merge or between its rounds; their files stay as long."""
+    inputs(m)
+    state = m.history.past.at(m.history.writes[-1])
+    early = iter(m.table.scan(["k"], batch_rows=7).to_reader())
+    seen = next(early).to_pylist()
+    late: list[tuple[Iterator[pa.RecordBatch], list[Row]]] = []
+
+    def begin() -> None:
+        reader = iter(m.table.scan(["k"], at=m.history.writes[-1], order="key", batch_rows=7).to_reader())
+        late.append((reader, next(reader).to_pylist()))
+        m.set(0, 1, a=9)
+
+    m.merge(at_step=m.once("round", begin))
+    m.table.gc()
+    assert m.files(), "held"
+    seen += [row for batch in early for row in batch.to_pylist()]
+    assert sorted(row["k"] for row in seen) == sorted(key[0] for key in state)
+    reader, rows = late.pop()
+    rows += [row for batch in reader for row in batch.to_pylist()]
+    assert [row["k"] for row in rows] == sorted(key[0] for key in state)
+    del early, reader
+    m.table.gc()
+    assert m.files() == set()
+
+
+def test_a_reader_of_another_handle(tmp_path: Path) -> None:
+    """It reads the inputs for ``file_grace_s``, and the outputs after a refresh."""
+    m = Merging(tmp_path / "t", file_grace_s=60)
+    inputs(m)
+    m.table._engine.log.wait_durable(m.table._engine.log.cut())
+    with kc.open_table(m.path) as reader:
+        before = reader.scan(order="key").to_table()
+        m.merge()
+        m.table.gc()
+        assert m.files(), "kept for readers elsewhere"
+        assert reader.scan(order="key").to_table() == before
+        m.set(0, a=99)
+        m.table._engine.log.wait_durable(m.history.writes[-1])
+        reader.refresh()
+        assert reader.get(0)["a"] == 99  # type: ignore[index]
+        m.history.check(reader, random.Random(0))
+
+
+def test_the_schema_changes_before_and_during_a_merge(m: Merging) -> None:
+    """4.8 j, 14.3.17: what a dropped column held is not written; a new one is carried over."""
+    ids = inputs(m)
+    m.set(0, 4, 8, c=0.25)
+    engine = m.table._engine
+    dropped, kept = engine.schema.by_name["c"].id, engine.schema.by_name["b"].id
+    engine.schema = altered(engine.schema, drop=["c"], add=[kc.Column("d", pa.int64(), default=7)])
+
+    def meanwhile() -> None:
+        m.table.update([{"k": 1, "d": 1, "b": "one"}])
+        engine.schema = altered(engine.schema, add=[kc.Column("e", pa.string())])
+        m.table.update([{"k": 2, "e": "two"}])
+
+    m.merge(ids, m.once("written", meanwhile))
+    [output] = [r for r in m.rowsets if r.id not in ids]
+    new = {name: engine.schema.by_name[name].id for name in ("d", "e")}
+    key, a = engine.schema.by_name["k"].id, engine.schema.by_name["a"].id
+    assert output.base.open().column_ids == (key, a, kept, new["d"])
+    assert dropped not in {i for ref in (*output.meta.undo, *output.meta.redo) for i in ref.updates}
+    assert {new["d"], new["e"]} <= {i for ref in output.meta.redo for i in ref.updates}
+    rows = {row["k"]: row for row in m.table.scan().to_pylist()}
+    for (number,), row in m.history.model.state().items():
+        expected = {"k": number, "a": row[0], "b": row[1], "d": 7, "e": None}
+        expected |= {1: {"d": 1, "b": "one"}, 2: {"e": "two"}}.get(number, {})
+        assert rows[number] == expected
+    m.merge([output.id])
+    assert {row["k"]: row for row in m.table.scan().to_pylist()} == rows
+    times = m.history.writes
+    assert m.table.changes(times[0], times[-1]).to_table().num_rows > 0

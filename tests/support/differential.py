@@ -106,8 +106,8 @@ class Invalid:
 
 @dataclass(frozen=True)
 class Do:
-    """ "flush", "reopen", "reader" (open one for reading), "refresh" (one that stays open), "pin"
-    (a snapshot and a scan half read), "release" (the pinned one)."""
+    """ "flush", "merge" (all rowsets of each tablet), "reopen", "reader" (open one for reading), "refresh"
+    (one that stays open), "pin" (a snapshot and a scan half read), "release" (the pinned one)."""
 
     what: str
     look: int = 0
@@ -253,7 +253,8 @@ class _Maker:
         if x < 0.78:
             return Invalid(rng.choice(sorted(_INVALID)), look)
         return Do(
-            rng.choice(("flush", "flush", "flush", "reopen", "reader", "refresh", "pin", "release")), look
+            rng.choice(("flush", "flush", "flush", "merge", "reopen", "reader", "refresh", "pin", "release")),
+            look,
         )
 
     def _on_error(self) -> str:
@@ -575,6 +576,7 @@ class _Pair:
         else:
             {
                 "flush": self.table.flush,
+                "merge": self._merge,
                 "reopen": self._reopen,
                 "reader": self._read_elsewhere,
                 "refresh": self._refresh,
@@ -648,6 +650,14 @@ class _Pair:
             for call in step.calls:
                 _send(batch, self.case, call, None)
             raise ZeroDivisionError
+
+    def _merge(self) -> None:
+        engine = self.table._engine
+        assert engine.compactions is not None
+        for tablet in engine.tablets:
+            ids = [rowset.id for rowset in tablet.view.rowsets]
+            if ids:
+                engine.compactions.merge(tablet, ids)
 
     def _delete_where(self, step: DeleteWhere) -> None:
         keys = [row[: len(self.case.key)] for row in self._matching(self.model.state(), step.where)]
