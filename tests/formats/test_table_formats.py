@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import re
 import struct
+from collections.abc import Callable
+from datetime import date
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import kudu_core as kc
+from kudu_core.common.alter import altered
+from kudu_core.common.partitions import HashPartition, PartitionSchema, RangePartition
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.schema import Column, declare
+from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table import backup_format, state
+from kudu_core.table.alteration import Alteration, followed
 from kudu_core.tablet import manifest, records
+from kudu_core.wal import KIND_ALTER, Record
 
 FORMAT = Path(__file__).parents[2] / "docs" / "format.md"
 
@@ -140,3 +150,86 @@ def test_record_payload_comes_back_and_every_cut_is_found() -> None:
             records.decode(memoryview(bytes(damaged)), "log", 0)
         except kc.Corruption:
             continue
+
+
+# ------------------------------------------------------------------------------------- ALTER
+
+
+def altered_state() -> tuple[state.TableState, Alteration]:
+    columns = [Column("k", "int64"), Column("v", "decimal128(9,2)")]
+    schema = declare(columns, "k")
+    partitions = PartitionSchema.make(schema, [HashPartition("k", 2), RangePartition("k", [(0, 9)])])
+    tablets = tuple(state.TabletEntry(i + 1, i, 0) for i in range(2))
+    before = state.TableState(bytes(16), 1, kc.Options(), (schema,), partitions, tablets)
+    after = altered(schema, drop=["v"], add=[Column("d", "date32", False, default=date(2024, 1, 2))])
+    return before, Alteration.of(before, after, partitions.altered(after, drop=[(0, 9)], add=[(0, None)]))
+
+
+def record_of(payload: bytes, ts: int = 5) -> Record:
+    return Record(1, ts, KIND_ALTER, 2, memoryview(payload), 0)
+
+
+def test_an_alteration_comes_back_as_it_was() -> None:
+    before, alteration = altered_state()
+    assert (alteration.created, alteration.dropped) == (((3, 2), (4, 3)), (1, 2))
+    again = Alteration.parse(alteration.to_bytes(), before.schema)
+    assert again == alteration
+    after = followed(before, [record_of(alteration.to_bytes())])
+    assert after.schema == alteration.schema
+    assert [(t.id, t.partition, t.created_ts, t.dropped_ts) for t in after.tablets] == [
+        (1, 0, 0, 5),
+        (2, 1, 0, 5),
+        (3, 2, 5, None),
+        (4, 3, 5, None),
+    ]
+    assert (after.next_tablet, after.applied_ts, len(after.schemas)) == (5, 5, 2)
+    assert followed(after, [record_of(alteration.to_bytes())]) is after
+    assert followed(before, []) is before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda v: v.pop("schema"),
+        lambda v: v["schema"].update(version=7),
+        lambda v: v["schema"].update(key=[2]),
+        lambda v: v["schema"]["columns"].append(v["schema"]["columns"][0]),
+        lambda v: v.update(created=[[3, 2]]),
+        lambda v: v.update(created=[[3, 2], [3, 3]]),
+        lambda v: v.update(created=[[1, 2], [4, 3]]),
+        lambda v: v.update(created=[[3, 2], [1 << 33, 3]]),
+        lambda v: v.update(created=7),
+        lambda v: v.update(dropped=[1]),
+        lambda v: v.update(dropped=["1", "2"]),
+        lambda v: v.update(partitions=None),
+        lambda v: v["partitions"].update(ranges=[]),
+        lambda v: v["partitions"].update(range=[99]),
+    ],
+)
+def test_an_alteration_that_no_table_can_follow_is_corruption(
+    change: Callable[[dict[str, Any]], object],
+) -> None:
+    before, alteration = altered_state()
+    value = json.loads(alteration.to_bytes())
+    change(value)
+    with pytest.raises(kc.Corruption, match="log record 1"):
+        followed(before, [record_of(json.dumps(value).encode())])
+
+
+@pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000])
+def test_an_alteration_of_foreign_bytes_is_corruption(payload: bytes) -> None:
+    with pytest.raises(kc.Corruption, match="log record 1"):
+        followed(altered_state()[0], [record_of(payload)])
+
+
+def test_a_table_of_before_alters_is_read() -> None:
+    """TABLE had neither ``next_tablet`` nor ``horizon``."""
+    fs = MemoryFileSystem()
+    before, _ = altered_state()
+    written = before.to_bytes()
+    value = json.loads(written[state.HEADER.size :])
+    assert value.pop("next_tablet") == 3 and value.pop("horizon") == 0
+    body = json.dumps(value).encode()
+    head = state.HEADER.pack(state.MAGIC, 1, 0, len(body), state._crc(1, 0, body), 0)
+    fs.replace_file("/TABLE", head + body)
+    assert state.read_state(fs, "/TABLE") == before
