@@ -80,6 +80,8 @@ def _retire(engine: Engine, tablet: Tablet) -> bool:
 
 def delete_purged(engine: Engine) -> int:
     """Delete the files of purged tablets that nobody can read any more; of how many tablets."""
+    if not engine.purged:
+        return 0
     now = engine.clock.monotonic_s()
     deleted = 0
     with engine.altering:

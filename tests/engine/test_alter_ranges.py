@@ -401,3 +401,21 @@ def test_create_with_exist_ok_takes_the_ranges_of_today(table: kc.Table, clock: 
     create([(20, 30), (10, 20)]).close()
     with pytest.raises(kc.TableExists):
         create([(0, 10), (10, 20)])
+
+
+def test_the_id_of_a_purged_tablet_is_not_used_again(table: kc.Table, clock: ManualClock) -> None:
+    """Not even the largest: the log and a reader may still know it as another tablet."""
+    table.flush()
+    table.alter(drop_range=(10, 20))
+    clock.advance(2 * HOUR)
+    table.insert([{"day": 5, "id": 50}])
+    table.gc()
+    table.gc()
+    assert directories(table) == {f"{i:08d}" for i in range(1, 4)}
+    for drop in (False, True):
+        table = reopened(table, clock)
+        table.alter(add_range=(20, 30) if drop else (10, 20))
+        table.insert(days(range(20, 30) if drop else range(10, 20)))
+        assert table.count() == 41 + 40 * (1 + drop)
+    assert directories(table) == {f"{i:08d}" for i in (*range(1, 4), *range(7, 13))}
+    table.close()
