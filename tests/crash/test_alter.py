@@ -13,6 +13,7 @@ from kudu_core.common.clock import ManualClock
 from kudu_core.errors import KuduError
 from kudu_core.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
 from kudu_core.fs.memory import MemoryFileSystem
+from kudu_core.table.state import read_state
 from tests.crash.test_faults import shares, telling
 from tests.support.altering import Altering
 from tests.support.faults import (
@@ -156,6 +157,9 @@ def check_survivor(fs: MemoryFileSystem, model: Altering, rng: random.Random, cl
     with checking(True):
         table = stage.open()
     check_no_litter(fs)
+    told = read_state(fs, f"{ROOT}/TABLE")  # replay has repeated what was missing: the log may go
+    assert told.schema == table._engine.schema
+    assert [t.id for t in told.tablets] == [t.id for t in table._engine.tablets]
     model.settle(table)
     # A reader ends before an ingest that is not installed yet (R2); what it saw is never taken back.
     assert seen.now in (before, model.now)
