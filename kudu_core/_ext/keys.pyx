@@ -30,7 +30,8 @@ from kudu_core._ext.status cimport BAD_VALUE, OVERRUN, TRUNCATED, raise_status
 
 __all__ = [
     "BINARY", "DECIMAL", "SIGNED", "UNSIGNED",
-    "concat", "decode", "encode", "group", "interleave", "lower_bound", "order", "repeats", "same", "sort", "take",
+    "concat", "decode", "encode", "group", "interleave", "lower_bound", "order", "repeats", "same", "sort",
+    "take",
 ]
 
 cdef enum:

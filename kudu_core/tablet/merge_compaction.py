@@ -250,7 +250,10 @@ class _Walk:
             inputs = self._now()
             schema = tablet.context.stored()  # a column may be new since the cut
         written = len(self.job.written)
-        for output, entries in self._missed(inputs, self.through, upto):
+        for output, changes in self._missed(inputs, self.through, upto):
+            entries = changes.within(schema)
+            if not len(entries):
+                continue
             name = tablet.new_file("delta")
             self.job.written.append(f"{tablet.directory}/{name}")
             ref = write_deltas(tablet.context.fs, schema, tablet.directory, name, REDO, entries)

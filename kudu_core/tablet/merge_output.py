@@ -106,10 +106,8 @@ def build(job: Job, lower: np.ndarray, upper: np.ndarray) -> list[Output]:
 
 def _build(job: Job, merged: MergedRows, lower: np.ndarray) -> Output:
     rows = len(merged)
-    value_ids = {column.id for column in job.schema.value_columns}
     pasts = [
-        _past(job, part, start, value_ids)
-        for part, start in zip(merged.slices, merged.starts.tolist(), strict=False)
+        _past(job, part, start) for part, start in zip(merged.slices, merged.starts.tolist(), strict=False)
     ]
     deleted = (
         np.concatenate([past.deleted[0] for past in pasts]),
@@ -144,20 +142,23 @@ def _build(job: Job, merged: MergedRows, lower: np.ndarray) -> Output:
 # ---- what happened ----
 
 
-def _past(job: Job, part: Slice, start: int, value_ids: set[int]) -> _Past:
+def _past(job: Job, part: Slice, start: int) -> _Past:
     rowset, rows = part.source.rowset, (part.lower, part.upper)
-    found = [changes_between(store, 0, job.cut, rows, value_ids) for store in rowset.redo]
-    some = [entries for entries in found if entries is not None]
-    changes = DeltaEntries.concat(some).in_order(REDO) if some else None
-    none = np.empty(0, np.int64), np.empty(0, np.uint64)
-    deleted = none
-    if changes is not None:
-        at = np.flatnonzero(changes.ops == DELETE)
-        assert changes.timestamps is not None
-        deleted = changes.rowids[at].astype(np.int64) + (start - part.lower), changes.timestamps[at]
-    found = [changes_between(store, job.horizon, rows=rows, columns=value_ids) for store in rowset.undo]
-    some = [entries for entries in found if entries is not None]
-    return _Past(changes, DeltaEntries.concat(some) if some else None, deleted)
+    changes = _known(job, [changes_between(store, 0, job.cut, rows) for store in rowset.redo])
+    undo = _known(job, [changes_between(store, job.horizon, rows=rows) for store in rowset.undo])
+    if changes is None:
+        return _Past(None, undo, (np.empty(0, np.int64), np.empty(0, np.uint64)))
+    changes = changes.in_order(REDO)
+    at = np.flatnonzero(changes.ops == DELETE)
+    assert changes.timestamps is not None
+    deleted = changes.rowids[at].astype(np.int64) + (start - part.lower), changes.timestamps[at]
+    return _Past(changes, undo, deleted)
+
+
+def _known(job: Job, found: list[DeltaEntries | None]) -> DeltaEntries | None:
+    """What several stores say of the columns that there are."""
+    some = [entries for part in found if part is not None and len(entries := part.within(job.schema))]
+    return DeltaEntries.concat(some) if some else None
 
 
 @dataclass(slots=True, eq=False)
@@ -304,7 +305,6 @@ def _taken_back(part: Slice, changes: DeltaEntries, job: Job) -> DeltaEntries | 
         if len(found[0]):
             columns[column_id] = found
     assert changes.timestamps is not None
-    # Also one of columns that were dropped since: it happened.
     told = np.flatnonzero((changes.ops == UPDATE) & (changes.timestamps > np.uint64(job.horizon)))
     if not len(told):
         return None
