@@ -20,7 +20,7 @@ from kudu_core.common.ordering import stable_order
 from kudu_core.common.predicates import Filter
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema, StoredColumn, arrow_schema
-from kudu_core.errors import ChangesLost, InvalidArgument
+from kudu_core.errors import ChangesLost, InvalidArgument, SnapshotTooOld
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.history import DELETED, INSERTED, Events, RowSetHistory, concerned
 from kudu_core.rowset.memrowset import MemRowSet
@@ -42,6 +42,7 @@ SLICE_EVENTS = 1 << 20
 FIRST_ROWS = 1 << 18
 """Rows of the first state that are read at a time."""
 BATCH_ROWS = 65_536
+_AGAIN = "start again with since=None, or keep history for longer (history_retention_s)"
 _SAME = [pa.repeat(name, BATCH_ROWS) for name in OP_NAMES]
 """A batch of one operation."""
 
@@ -92,7 +93,11 @@ class Changes(ArrowResult):
         """Changes at this timestamp are in; pass it as the next ``since``."""
         self._owner = owner
         pins, versions = engine().pins, engine().schema_pins
-        pins.pin(since)
+        try:
+            pins.pin(since)
+        except SnapshotTooOld:
+            check_window(engine(), since)  # collected since it was looked at
+            raise
         self._release = weakref.finalize(self, pins.unpin, since)
         weakref.finalize(self, versions.unpin, versions.pin(plan.schema))
 
@@ -235,7 +240,8 @@ class Changes(ArrowResult):
             if images:
                 arrays.append(pa.StructArray.from_arrays(images, fields=fields, mask=pa.array(new)))
             else:
-                arrays.append(pa.nulls(upper - lower, pa.struct([])))
+                present = pa.py_buffer(np.packbits(~new, bitorder="little"))
+                arrays.append(pa.Array.from_buffers(pa.struct([]), upper - lower, [present]))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     # ---- reading ----
@@ -290,10 +296,10 @@ def window(engine: Engine, since: Any, until: Any) -> tuple[int, int]:
 
     Changes are told up to the committed watermark: what a crash may take back is not told.
     """
+    start = engine.oldest_ts if since is None else _start(engine, since)
     end = engine.committed_ts if until is None else resolve(engine, until)
     if until is not None and engine.writer:
         engine.log.wait_durable(end)
-    start = engine.oldest_ts if since is None else _start(engine, since)
     if start > end:
         if until is not None:
             raise InvalidArgument(f"since, {start}, lies after until, {end}")
@@ -303,17 +309,17 @@ def window(engine: Engine, since: Any, until: Any) -> tuple[int, int]:
 
 
 def _start(engine: Engine, since: Any) -> int:
-    if isinstance(since, int) and not isinstance(since, bool) and 0 <= since < engine.oldest_ts:
-        check_window(engine, since)
-    return resolve(engine, since)
+    try:
+        return resolve(engine, since)
+    except SnapshotTooOld as error:
+        raise ChangesLost(f"changes since {since} are gone: {error}; {_AGAIN}") from None
 
 
 def check_window(engine: Engine, since: int) -> None:
     if since < engine.oldest_ts:
         raise ChangesLost(
             f"changes since {since} are gone: history reaches back to {engine.oldest_ts} "
-            f"({time_of(engine.oldest_ts)}); "
-            "start again with since=None, or keep history for longer (history_retention_s)"
+            f"({time_of(engine.oldest_ts)}); {_AGAIN}"
         )
 
 
