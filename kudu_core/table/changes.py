@@ -266,6 +266,7 @@ class Changes(ArrowResult):
         raise AssertionError("unreachable")
 
     def _capture(self, engine: Engine) -> list[tuple[Tablet, MemRowSet | DiskRowSet]]:
+        needed = {column.id for column in self._needed}
         found: list[tuple[Tablet, MemRowSet | DiskRowSet]] = []
         for tablet in engine.tablets:
             if tablet.dropped_ts is not None and tablet.dropped_ts <= self.since:
@@ -275,8 +276,9 @@ class Changes(ArrowResult):
                 told = (self._first or ends) and _has_rows(store)
                 if told or concerned(store, self.since, self.until):
                     if isinstance(store, DiskRowSet):
-                        store.open_all(self.since)
-                        store.open_all(self.until)
+                        store.open_for(self.since, needed)
+                        store.open_for(self.until, needed)
+                        store.open_window(self.since, self.until)
                         store = store.held()
                     found.append((tablet, store))
         return found
