@@ -42,7 +42,6 @@ SLICE_EVENTS = 1 << 20
 FIRST_ROWS = 1 << 18
 """Rows of the first state that are read at a time."""
 BATCH_ROWS = 65_536
-_AGAIN = "start again with since=None, or keep history for longer (history_retention_s)"
 _SAME = [pa.repeat(name, BATCH_ROWS) for name in OP_NAMES]
 """A batch of one operation."""
 
@@ -313,16 +312,21 @@ def window(engine: Engine, since: Any, until: Any) -> tuple[int, int]:
 def _start(engine: Engine, since: Any) -> int:
     try:
         return resolve(engine, since)
-    except SnapshotTooOld as error:
-        raise ChangesLost(f"changes since {since} are gone: {error}; {_AGAIN}") from None
+    except SnapshotTooOld:
+        raise _lost(engine, since) from None
 
 
 def check_window(engine: Engine, since: int) -> None:
     if since < engine.oldest_ts:
-        raise ChangesLost(
-            f"changes since {since} are gone: history reaches back to {engine.oldest_ts} "
-            f"({time_of(engine.oldest_ts)}); {_AGAIN}"
-        )
+        raise _lost(engine, since)
+
+
+def _lost(engine: Engine, since: Any) -> ChangesLost:
+    return ChangesLost(
+        f"changes since {since} are gone: history reaches back to {engine.oldest_ts} "
+        f"({time_of(engine.oldest_ts)}); "
+        "start again with since=None, or keep history for longer (history_retention_s)"
+    )
 
 
 def _windows(
