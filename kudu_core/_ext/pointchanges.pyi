@@ -78,6 +78,12 @@ class ChangeFile(Store):
     @property
     def undo(self) -> bool: ...
     def __init__(
-        self, open: Callable[[], DeltaPoints], undo: bool, min_ts: int, max_ts: int
+        self,
+        open: Callable[[], DeltaPoints],
+        undo: bool,
+        min_ts: int,
+        max_ts: int,
+        columns: tuple[int, ...] | None = None,
+        liveness: bool = True,
     ) -> None: ...
     def row(self, row: int, snapshot: int, shape: RowShape) -> Said: ...

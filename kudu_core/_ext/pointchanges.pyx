@@ -689,7 +689,8 @@ cdef class ChangeFile(Store):
     """A delta file of a rowset, with the statistics by which it is not even opened.
 
     ``open()`` gives its ``DeltaPoints``; ``undo``: entries lead backward and count above a snapshot, else
-    at or below it; ``min_ts``, ``max_ts``: of all entries.
+    at or below it; ``min_ts``, ``max_ts``: of all entries; ``columns``: ids of those that some entry
+    sets, None: any; ``liveness``: whether an entry may remove or revive a row.
     """
 
     cdef:
@@ -697,11 +698,17 @@ cdef class ChangeFile(Store):
         DeltaPoints _points
         readonly bint undo
         uint64_t _min_ts, _max_ts
+        tuple _columns
+        bint _liveness
 
-    def __init__(self, open, bint undo, uint64_t min_ts, uint64_t max_ts):
+    def __init__(
+        self, open, bint undo, uint64_t min_ts, uint64_t max_ts, tuple columns=None, bint liveness=True
+    ):
         self._open = open
         self.undo = undo
         self._min_ts, self._max_ts = min_ts, max_ts
+        self._columns = columns
+        self._liveness = liveness
 
     def let_go(self):
         """Hold the file no longer; the next read opens it again."""
@@ -725,6 +732,8 @@ cdef class ChangeFile(Store):
             int64_t first, end, last, count
             uint64_t snapshot = overlay.snapshot
         if self._max_ts <= snapshot if self.undo else self._min_ts > snapshot:
+            return 0
+        if not (self._liveness and overlay.lives == UNKNOWN) and not self._wanted(overlay):
             return 0
         points = self._points
         if points is None or points.closed:
@@ -757,6 +766,18 @@ cdef class ChangeFile(Store):
                     return 0
         if overlay.left:
             self._cells(points, first, end, overlay)
+        return 0
+
+    cdef int _wanted(self, Overlay overlay) except -1:
+        """Whether the file may set a column that still needs a value."""
+        cdef object column_id
+        if overlay.left == 0:
+            return 0
+        if self._columns is None:
+            return 1
+        for column_id in self._columns:
+            if overlay.place(column_id) >= 0:
+                return 1
         return 0
 
     cdef int _cells(self, DeltaPoints points, int64_t first, int64_t end, Overlay overlay) except -1:

@@ -98,7 +98,10 @@ class DeltaStore:
 
     def points(self, *, undo: bool) -> ChangeFile:
         """The file for reads of one row; it is opened when one of them needs it."""
-        return ChangeFile(lambda: self.open().points, undo, self.ref.min_ts, self.ref.max_ts)
+        ref = self.ref
+        return ChangeFile(
+            lambda: self.open().points, undo, ref.min_ts, ref.max_ts, tuple(ref.updates), ref.liveness > 0
+        )
 
     def redo_at(self, snapshot: int) -> FileDeltas | None:
         """The part of a REDO file at or below the snapshot, None when there is none."""

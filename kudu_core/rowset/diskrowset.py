@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -448,14 +448,19 @@ class DiskRowSet:
                 views.append(later)
         return tuple(views)
 
-    def open_all(self, snapshot: int) -> None:
-        """Open every file that a scan at the snapshot may need (PROTOCOL R4)."""
+    def open_for(self, snapshot: int, column_ids: Collection[int]) -> None:
+        """Open every file that a scan of these columns at the snapshot may need (PROTOCOL R4); no other."""
         self.base.open()
-        for undo in self.undo:
-            if undo.undo_at(snapshot) is not None:
-                undo.open()
-        for store in self.redo:
-            if isinstance(store, DeltaStore) and store.redo_at(snapshot) is not None:
+        views = [(undo, undo.undo_at(snapshot)) for undo in self.undo]
+        views += [(s, s.redo_at(snapshot)) for s in self.redo if isinstance(s, DeltaStore)]
+        for store, view in views:
+            if view is not None and (view.changes_liveness() or any(map(view.touches, column_ids))):
+                store.open()
+
+    def open_window(self, since: int, until: int) -> None:
+        """Open every file that tells of a change in ``(since, until]``."""
+        for store in (*self.undo, *self.redo):
+            if isinstance(store, DeltaStore) and store.ref.min_ts <= until and store.ref.max_ts > since:
                 store.open()
 
 

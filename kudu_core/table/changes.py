@@ -20,7 +20,7 @@ from kudu_core.common.ordering import stable_order
 from kudu_core.common.predicates import Filter
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema, StoredColumn, arrow_schema
-from kudu_core.errors import ChangesLost, InvalidArgument
+from kudu_core.errors import ChangesLost, InvalidArgument, SnapshotTooOld
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.history import DELETED, INSERTED, Events, RowSetHistory, concerned
 from kudu_core.rowset.memrowset import MemRowSet
@@ -92,7 +92,11 @@ class Changes(ArrowResult):
         """Changes at this timestamp are in; pass it as the next ``since``."""
         self._owner = owner
         pins, versions = engine().pins, engine().schema_pins
-        pins.pin(since)
+        try:
+            pins.pin(since)
+        except SnapshotTooOld:
+            check_window(engine(), since)  # collected since it was looked at
+            raise
         self._release = weakref.finalize(self, pins.unpin, since)
         weakref.finalize(self, versions.unpin, versions.pin(plan.schema))
 
@@ -235,7 +239,8 @@ class Changes(ArrowResult):
             if images:
                 arrays.append(pa.StructArray.from_arrays(images, fields=fields, mask=pa.array(new)))
             else:
-                arrays.append(pa.nulls(upper - lower, pa.struct([])))
+                present = pa.py_buffer(np.packbits(~new, bitorder="little"))
+                arrays.append(pa.Array.from_buffers(pa.struct([]), upper - lower, [present]))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     # ---- reading ----
@@ -260,6 +265,7 @@ class Changes(ArrowResult):
         raise AssertionError("unreachable")
 
     def _capture(self, engine: Engine) -> list[tuple[Tablet, MemRowSet | DiskRowSet]]:
+        needed = {column.id for column in self._needed}
         found: list[tuple[Tablet, MemRowSet | DiskRowSet]] = []
         for tablet in engine.tablets:
             if tablet.dropped_ts is not None and tablet.dropped_ts <= self.since:
@@ -269,8 +275,9 @@ class Changes(ArrowResult):
                 told = (self._first or ends) and _has_rows(store)
                 if told or concerned(store, self.since, self.until):
                     if isinstance(store, DiskRowSet):
-                        store.open_all(self.since)
-                        store.open_all(self.until)
+                        store.open_for(self.since, needed)
+                        store.open_for(self.until, needed)
+                        store.open_window(self.since, self.until)
                         store = store.held()
                     found.append((tablet, store))
         return found
@@ -290,10 +297,10 @@ def window(engine: Engine, since: Any, until: Any) -> tuple[int, int]:
 
     Changes are told up to the committed watermark: what a crash may take back is not told.
     """
+    start = engine.oldest_ts if since is None else _start(engine, since)
     end = engine.committed_ts if until is None else resolve(engine, until)
     if until is not None and engine.writer:
         engine.log.wait_durable(end)
-    start = engine.oldest_ts if since is None else _start(engine, since)
     if start > end:
         if until is not None:
             raise InvalidArgument(f"since, {start}, lies after until, {end}")
@@ -303,18 +310,23 @@ def window(engine: Engine, since: Any, until: Any) -> tuple[int, int]:
 
 
 def _start(engine: Engine, since: Any) -> int:
-    if isinstance(since, int) and not isinstance(since, bool) and 0 <= since < engine.oldest_ts:
-        check_window(engine, since)
-    return resolve(engine, since)
+    try:
+        return resolve(engine, since)
+    except SnapshotTooOld:
+        raise _lost(engine, since) from None
 
 
 def check_window(engine: Engine, since: int) -> None:
     if since < engine.oldest_ts:
-        raise ChangesLost(
-            f"changes since {since} are gone: history reaches back to {engine.oldest_ts} "
-            f"({time_of(engine.oldest_ts)}); "
-            "start again with since=None, or keep history for longer (history_retention_s)"
-        )
+        raise _lost(engine, since)
+
+
+def _lost(engine: Engine, since: Any) -> ChangesLost:
+    return ChangesLost(
+        f"changes since {since} are gone: history reaches back to {engine.oldest_ts} "
+        f"({time_of(engine.oldest_ts)}); "
+        "start again with since=None, or keep history for longer (history_retention_s)"
+    )
 
 
 def _windows(

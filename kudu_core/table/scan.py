@@ -316,6 +316,7 @@ class Scan(ArrowResult):
     def _capture(self, engine: Engine, counts: ScanCounts) -> list[RowsAt]:
         plan = self._plan
         pruning = self._spec.pruning
+        needed = {column.id for column in self._needed()}  # columns of the key never change
         sources: list[RowsAt] = []
         for tablet in self._tablets(engine):
             for store in tablet.view.stores:
@@ -328,7 +329,7 @@ class Scan(ArrowResult):
                 if not overlaps(store, plan) or not pruning.rowset_may_match(store, self._snapshot):
                     counts.rowsets_pruned += 1
                     continue
-                store.open_all(self._snapshot)
+                store.open_for(self._snapshot, needed)
                 seen = store.at(self._snapshot)
                 if seen is None:
                     counts.rowsets_pruned += 1

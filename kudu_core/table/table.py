@@ -18,7 +18,7 @@ from kudu_core.common.partitions import HashPartition, PartitionSchema, RangePar
 from kudu_core.common.predicates import compile_where
 from kudu_core.common.schema import Column, Schema, StoredColumn, declare
 from kudu_core.common.types import KIND_BINARY
-from kudu_core.errors import InvalidArgument, KuduError, ReadOnly, TableExists, TableNotFound
+from kudu_core.errors import ChangesLost, InvalidArgument, KuduError, ReadOnly, TableExists, TableNotFound
 from kudu_core.events import EventListener
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.options import Options
@@ -528,12 +528,17 @@ class Table:
             raise InvalidArgument(f'images is "after" or "both", not {images!r}')
         while True:
             engine = self._opened()
-            first, last = window(engine, since, until)
             of = schema or engine.schema
             plan = ChangesPlan(
                 of, _project(of, columns), compile_where(where, of), images == "both", bool(net)
             )
-            changes = Changes(lambda: self._engine, plan, first, last, self, first=since is None)
+            try:
+                first, last = window(engine, since, until)
+                changes = Changes(lambda: self._engine, plan, first, last, self, first=since is None)
+            except ChangesLost:
+                if since is None:
+                    continue  # where history begins has moved meanwhile
+                raise
             if schema is not None or engine.schema is of:
                 return changes
             # Altered meanwhile, see ``scan``.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -229,3 +230,92 @@ def test_wrong_windows_say_what_is_wrong(tmp_path: Path) -> None:
         assert (
             [r["_op"] for r in changes.to_pylist()] == ["delete"] == [r["_op"] for r in changes.to_pylist()]
         )
+
+
+def test_where_history_begins_it_begins_with_inserts(tmp_path: Path) -> None:
+    """After GC ``since=None`` still leads to the whole newest state, also with nothing else to tell."""
+    options = {"maintenance": "manual", "history_retention_s": 0, "file_grace_s": 0}
+    with kc.create_table(tmp_path / "t", SCHEMA, "k", options=options) as table:
+        table.insert([{"k": i, "a": i, "b": "x"} for i in range(6)])
+        table.update([{"k": i, "a": 10 + i} for i in range(4)])
+        table.flush()
+        table.gc()
+        begin = table._engine.oldest_ts
+        assert begin > 0, "history was dropped"
+        table.insert([{"k": 100}])
+        table.flush()
+        last = table.update([{"k": 1, "a": 21}]).timestamp
+        table.delete([2])
+        for handle in (table, kc.open_table(tmp_path / "t")):
+            changes = handle.changes(None, columns=["k", "a"], images="both")
+            assert changes.since == begin
+            rows = changes.to_pylist()
+            assert [(r["_op"], r["k"], r["a"]) for r in rows[:6]] == [
+                ("insert", i, (10 if i < 4 else 0) + i) for i in range(6)
+            ]
+            assert {r["_timestamp"] for r in rows[:6]} == {begin}
+            assert {r["_before"] for r in rows[:7]} == {None}
+            assert [(r["_op"], r["k"]) for r in rows[6:]] == [("insert", 100), ("update", 1), ("delete", 2)]
+            some = handle.changes(None, columns=["a"], where=[("k", "<", 3)]).to_pylist()
+            assert [(r["_op"], r["a"]) for r in some] == [
+                ("insert", 10), ("insert", 11), ("insert", 12), ("update", 21), ("delete", None)
+            ]  # fmt: skip
+            net = handle.changes(None, columns=["k", "a"], images="both", net=True).to_pylist()
+            net.sort(key=lambda r: r["k"])
+            assert [(r["_op"], r["k"], r["a"]) for r in net] == [
+                ("insert", k, a) for k, a in ((0, 10), (1, 21), (3, 13), (4, 4), (5, 5), (100, None))
+            ]
+            assert {r["_before"] for r in net} == {None}
+            assert [r["_timestamp"] for r in net if r["k"] in (0, 1)] == [begin, last]
+        handle.close()
+
+
+def test_history_that_is_gone_is_lost_however_it_is_asked_for(tmp_path: Path) -> None:
+    options = {"maintenance": "manual", "history_retention_s": 0}
+    with kc.create_table(tmp_path / "t", SCHEMA, "k", options=options) as table:
+        first = table.insert([{"k": 1, "a": 1}]).timestamp
+        old = datetime.fromtimestamp((first >> 12) / 1e6 - 1, UTC)
+        table.update([{"k": 1, "a": 2}])
+        table.flush()
+        table.gc()
+        for since in (first, old):
+            for until in (None, since):
+                with pytest.raises(kc.ChangesLost, match="since=None"):
+                    table.changes(since, until)
+
+
+def test_an_image_of_no_columns_is_one_all_the_same(tmp_path: Path) -> None:
+    with kc.create_table(tmp_path / "t", SCHEMA, "k", options={"maintenance": "manual"}) as table:
+        table.insert([{"k": 1}])
+        table.update([{"k": 1, "a": 2}])
+        rows = table.changes(columns=[], images="both").to_pylist()
+        assert [(r["_op"], r["_before"]) for r in rows] == [("insert", None), ("update", {})]
+
+
+def test_history_that_goes_while_one_looks_where_it_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kudu_core.table import table as handle
+
+    options = {"maintenance": "manual", "history_retention_s": 0}
+    with kc.create_table(tmp_path / "t", SCHEMA, "k", options=options) as table:
+        first = table.insert([{"k": 1, "a": 1}]).timestamp
+        table.update([{"k": 1, "a": 2}])
+        table.flush()
+        real = handle.window
+
+        def slow(*args: Any) -> tuple[int, int]:
+            found = real(*args)
+            table.gc()
+            return found
+
+        monkeypatch.setattr(handle, "window", slow)
+        with pytest.raises(kc.ChangesLost, match="since=None"):
+            table.changes(first)
+        table.update([{"k": 1, "a": 3}])
+        table.flush()
+        table.compact(full=True)
+        before = table._engine.oldest_ts
+        changes = table.changes(None)
+        assert changes.since > before
+        assert [(r["_op"], r["a"]) for r in changes.to_pylist()] == [("insert", 3)]

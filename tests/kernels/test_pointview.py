@@ -238,6 +238,35 @@ def test_changes_in_files(undo: bool, seed: int, long: bool) -> None:
                     assert raw.tobytes() == cell(i, values[row])
 
 
+def test_a_file_whose_statistics_rule_it_out_is_not_opened(seed: int) -> None:
+    """With them it says what it says without them, and is asked only where it may say something."""
+    r = random.Random(seed)
+    for _ in range(60):
+        changes = random_changes(r, 20, r.choice([1, 8]))
+        columns = tuple({i for c in changes for i in c[3]})
+        liveness = any(c[2] >= 2 for c in changes)
+        some = [i for i in range(len(IDS)) if r.random() < 0.4]
+        shape = RowShape(
+            [SHAPE.names[i] for i in some],
+            [IDS[i] for i in some],
+            [(TAGS["signed"], TAGS["bytes"], TAGS["float"])[i] for i in some],
+            [lambda raw: raw] * len(some),
+            [None] * len(some),
+        )
+        opened: list[int] = []
+
+        def open_(changes: list[oracle.Change] = changes, opened: list[int] = opened) -> DeltaPoints:
+            opened.append(1)
+            return delta_points(changes, Held())
+
+        low, high = changes[0][0], changes[-1][0]
+        plain = ChangeFile(lambda changes=changes: delta_points(changes, Held()), False, low, high)  # type: ignore[misc]
+        file = ChangeFile(open_, False, low, high, columns, liveness)
+        for row in range(21):
+            assert file.row(row, high, shape) == plain.row(row, high, shape)
+        assert bool(opened) == (liveness or any(IDS[i] in columns for i in some))
+
+
 def test_what_the_cache_does_not_keep_is_read_elsewhere() -> None:
     changes: list[oracle.Change] = [(5, 1, 1, {3: 7})]
     file = ChangeFile(lambda: delta_points(changes, Held(keeps=False)), False, 5, 5)

@@ -8,7 +8,7 @@ caller uses for them, compared with ``==``: where NaN matters use a form in whic
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -134,23 +134,99 @@ class TableModel:
         return None
 
 
+Event = tuple[int, Key, "tuple[Cell, ...] | None", "tuple[Cell, ...] | None"]
+"""(timestamp, key, the other columns before, and after); None where the key is absent."""
+
+
 class Timeline:
     """States by the timestamp from which on they are what a snapshot sees."""
 
     def __init__(self) -> None:
         self.times: list[int] = [0]
         self._states: list[State] = [{}]
+        self._events: list[list[Event]] = [[]]
 
     def commit(self, timestamp: int, state: State) -> None:
         assert timestamp >= self.times[-1], "time went back"
         if timestamp == self.times[-1]:
             assert state == self._states[-1], "two states at one timestamp"
             return
+        old = self._states[-1]
+        keys = [*state, *(key for key in old if key not in state)]
+        changed = [key for key in keys if old.get(key) != state.get(key)]
         self.times.append(timestamp)
         self._states.append(state)
+        self._events.append([(timestamp, key, old.get(key), state.get(key)) for key in changed])
 
     def at(self, timestamp: int) -> State:
         return self._states[bisect.bisect_right(self.times, timestamp) - 1]
+
+    def forget_after(self, timestamp: int) -> None:
+        """Times at which nothing changed: what was only read then is forgotten with its process."""
+        while self.times[-1] > timestamp and not self._events[-1]:
+            for entries in (self.times, self._states, self._events):
+                entries.pop()
+
+    @property
+    def last_change(self) -> int:
+        """When the newest state began."""
+        return next((t for t, events in zip(self.times[::-1], self._events[::-1], strict=True) if events), 0)
+
+    def events(self, since: int, until: int) -> Iterator[Event]:
+        """What changed in ``(since, until]``, in order of time."""
+        first, last = (bisect.bisect_right(self.times, t) for t in (since, until))
+        for events in self._events[first:last]:
+            yield from events
+
+
+def check_events(
+    timeline: Timeline, since: int, until: int, told: Iterable[Event], *, begin: bool = False
+) -> None:
+    """That ``told`` is what changed in ``(since, until]``, each change once and in order of time.
+
+    An update that changed nothing may be told.  ``begin``: the state at ``since`` is told first, as inserts.
+    """
+    wanted = {(time, key): (before, after) for time, key, before, after in timeline.events(since, until)}
+    if begin:
+        wanted |= {(since, key): (None, row) for key, row in timeline.at(since).items()}
+    found: dict[tuple[int, Key], tuple[Any, Any]] = {}
+    last = 0
+    for time, key, before, after in told:
+        assert time >= last, f"a change of {time} after one of {last}"
+        assert (time, key) not in found, f"two changes of {key!r} at {time}"
+        found[time, key] = (before, after)
+        last = time
+    for place, images in wanted.items():
+        assert place in found, f"not told: {place}, {images[0]!r} to {images[1]!r}"
+        assert found[place] == images, f"{place}: told {found[place]!r}, wanted {images!r}"
+    for (time, key), (before, after) in found.items():
+        if (time, key) not in wanted:
+            assert since < time <= until and time in timeline.times, f"nothing was written at {time}"
+            there = timeline.at(time).get(key)
+            assert before == after == there != None, f"told of {key!r} at {time}: {before!r} to {after!r}"  # noqa: E711
+
+
+def check_net(
+    timeline: Timeline,
+    since: int,
+    until: int,
+    told: Iterable[Event],
+    last: Mapping[Key, int],
+    *,
+    begin: bool = False,
+) -> None:
+    """That ``told`` has one change for each key whose state differs between the two times, with the time of
+    its ``last`` change.  ``begin``: before ``since`` there was nothing."""
+    old, new = {} if begin else timeline.at(since), timeline.at(until)
+    wanted = {k: (old.get(k), new.get(k)) for k in old.keys() | new.keys() if old.get(k) != new.get(k)}
+    found = {}
+    for time, key, before, after in told:
+        assert key not in found, f"{key!r} came twice"
+        assert time == last[key], f"{key!r} has time {time}, its last change was at {last[key]}"
+        found[key] = (before, after)
+    for key, images in wanted.items():
+        assert found.get(key) == images, f"net {key!r}: told {found.get(key)!r}, wanted {images!r}"
+    assert len(found) == len(wanted), f"net: nothing differs of {found.keys() - wanted.keys()!r}"
 
 
 def state_of(model: TableModel, rows: Iterable[Row]) -> State:
