@@ -284,7 +284,11 @@ def test_a_reader_beside_a_process_that_alters(table: kc.Table) -> None:
                 assert found.num_rows == 50 and len(values) == 1, values
                 assert values.pop() >= last
                 row = reader.get(7)
-                assert row is not None and set(row) == names
+                assert row is not None
+                if set(row) != names:  # a file was gone meanwhile, so the handle has refreshed itself (R4)
+                    assert set(row) == set(reader.schema.names)
+                    [name] = set(row) & {"v", "w"}
+                assert row[name] >= last
                 last = row[name]
                 looks[0] += 1
                 reader.refresh()
