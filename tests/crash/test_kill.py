@@ -20,6 +20,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.table.debug import SWITCH
+from tests.support.changes import check_changes
 from tests.support.faults import checking
 from tests.support.history import SCHEMA, Batch, History, random_batch, send
 from tests.support.model import TableModel
@@ -38,7 +39,7 @@ OPTIONS: dict[str, Any] = {
 }
 LONGEST_LIFE_S = 1.0
 CYCLES_OF_A_TABLE = 20
-"""Then a new one: without compaction the delta files of many lives only slow the checks."""
+"""Then a new one: the history of many lives only slows the checks."""
 
 
 @dataclass
@@ -61,10 +62,11 @@ def batch_of(seed: int, number: int, model: TableModel) -> Batch:
 
 def write_until_killed(path: str, seed: int, model: TableModel, durability: str, pipe: int) -> None:
     """The child: never returns."""
-    with kc.open_table(path, "rw", options={"durability": durability}, timeout_s=10) as table:
+    rng = random.Random(seed)
+    options = {"durability": durability, "history_retention_s": rng.choice((86_400, 86_400, 0.3))}
+    with kc.open_table(path, "rw", options=options, timeout_s=10) as table:
         os.write(pipe, b'{"open":1}\n')
         number = 0
-        rng = random.Random(seed)
         while True:
             batch = batch_of(seed, number, model)
             for operation, rows in batch:
@@ -72,8 +74,13 @@ def write_until_killed(path: str, seed: int, model: TableModel, durability: str,
             os.write(pipe, json.dumps({"begin": number}).encode() + b"\n")
             result = send(table, batch)
             os.write(pipe, json.dumps({"done": number, "ts": result.timestamp}).encode() + b"\n")
-            if rng.random() < 0.1:
+            draw = rng.random()
+            if draw < 0.1:
                 table.flush()
+            elif draw < 0.15:
+                table.compact(full=rng.random() < 0.7)
+            elif draw < 0.18:
+                table.gc()
             number += 1
 
 
@@ -148,8 +155,12 @@ def cycle(path: str, seed: int, number: int, history: History, durability: str) 
             # A reader ends before an ingest that is in the log only; it may see the one in flight or not.
             (history if mode == "rw" else seen).settle(table)
             (history if mode == "rw" else seen).check(table, rng, past=2)
-            if mode == "rw" and rng.random() < 0.3:
-                table.flush()
+            if mode == "rw":
+                legal = [time for time in history.writes if time >= table._engine.oldest_ts]
+                for _ in range(2 if len(legal) > 1 else 0):
+                    check_changes(table, history, *sorted(rng.sample(legal, 2)))
+                if rng.random() < 0.3:
+                    table.flush()
     return heard.done + 1
 
 

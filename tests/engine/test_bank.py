@@ -92,8 +92,10 @@ class Bank:
 
         def look() -> None:
             way = rng.random()
-            if way < 0.35:
+            if way < 0.3:
                 self.check(None, rng)
+            elif way < 0.45 and len(self.times) > 1:
+                self.check_changes(rng)
             elif way < 0.7:
                 self.check(rng.choice(self.times), rng)
             else:
@@ -124,6 +126,18 @@ class Bank:
                 "note": None,
             }
         return seen
+
+    def check_changes(self, rng: random.Random) -> None:
+        """What one account gained another lost, in every window and at every time in it."""
+        since, until = sorted(rng.sample(self.times[-200:], 2))
+        net = rng.random() < 0.5
+        told = self.table.changes(since, until, columns=["account", "balance"], images="both", net=net)
+        moved: dict[int, int] = {}
+        for row in told.to_pylist():
+            assert row["_op"] == "update", "an account was opened or closed"
+            time = until if net else row["_timestamp"]
+            moved[time] = moved.get(time, 0) + row["balance"] - row["_before"]["balance"]
+        assert not any(moved.values()), f"money made or lost at {[t for t, m in moved.items() if m]}"
 
     def tender(self) -> None:
         """Flushes and compactions beside those of the background."""
@@ -183,3 +197,6 @@ def test_a_leak_is_noticed(tmp_path: Path, seed: int, broken: str) -> None:
             table.delete({"account": [1]})
         with pytest.raises(AssertionError):
             bank.check(None, random.Random(seed))
+        bank.times.append(table.timestamp)
+        with pytest.raises(AssertionError):
+            bank.check_changes(random.Random(seed))

@@ -166,3 +166,27 @@ def test_a_rowset_of_dead_rows_goes(tmp_path: Path) -> None:
         assert table.insert([{"k": 3}]).inserted == 1
     with kc.open_table(tmp_path / "t", "rw") as table:
         assert table.count() == 21
+
+
+def test_files_stay_until_the_edit_that_drops_them_is_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PROTOCOL E4: until then a power cut leads back to them."""
+    from kudu_core.tablet.manifest import Manifest
+
+    table, times = updated(tmp_path)
+    folder = tmp_path / "t/tablets/00000001"
+    with table:
+        [tablet] = table._engine.tablets
+        old = {file.name for meta in tablet.rowset_metas for file in meta.redo}
+        with monkeypatch.context() as patch:
+            patch.setattr(Manifest, "sync", lambda manifest: None)  # as between install and fsync
+            table.compact(full=True)
+            table.gc()
+            assert not old & {file.name for meta in tablet.rowset_metas for file in meta.files}
+            assert old <= {path.name for path in folder.iterdir()}
+        assert tablet.manifest is not None
+        tablet.manifest.sync()
+        table.gc()
+        assert not old & {path.name for path in folder.iterdir()}
+        assert table.get(7, at=times[1])["a"] == 1007
