@@ -70,9 +70,9 @@ def restore(fs: FileSystem, folder: str, path: str, at: Any, clock: Clock) -> No
 
 
 def _check_free(fs: FileSystem, path: str) -> None:
-    check_free(fs, path)
-    if fs.exists(path) and fs.listdir(path):
+    if fs.exists(path) and fs.is_dir(path) and fs.listdir(path):
         raise TableExists(f"{path} is not empty; a table is restored to a new place")
+    check_free(fs, path)
 
 
 def _remove_leftovers(fs: FileSystem, path: str) -> None:
