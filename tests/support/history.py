@@ -113,6 +113,8 @@ class History:
     model: TableModel = field(default_factory=lambda: TableModel(["k"], dict.fromkeys(VALUES)))
     in_flight: TableModel | None = None
     past: Timeline = field(default_factory=Timeline)
+    settled: int = -1
+    """After this moment, and before the next acknowledged one, came a batch that nobody acknowledged."""
 
     def copy(self) -> History:
         return copy.deepcopy(self)
@@ -142,6 +144,7 @@ class History:
         found = state_of(self.model, table.scan().to_pylist())
         if self.in_flight is not None and found == self.in_flight.state():
             self.model = self.in_flight
+            self.settled = self.past.times[-1]
         self.in_flight = None
         self._same(found, self.model.state(), "the newest state")
 
