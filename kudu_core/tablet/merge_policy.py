@@ -1,0 +1,240 @@
+"""Which rowsets a merging compaction takes: a pure function from what is known of rowsets to a ``Choice``.
+
+Two reasons to merge, and the better gain per byte wins.
+
+*Overlap* is Kudu's budgeted choice: each rowset is worth its *width*, the share of the tablet's data that
+lies between its first and its last key, and a little for being small; a set is worth the sum less what it
+spans as one, within the budget, chosen exactly (``_ext/knapsack.pyx``).  What is gained is the fall of the
+average height: how many rowsets a key must be looked for in.
+
+*Tidying* is what Kudu lacks: rows that nobody can see any more in rowsets that overlap nothing, and runs
+of adjacent small rowsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kudu_core._ext import keyshare, knapsack
+from kudu_core.common.keys import EncodedKeys
+
+OVERLAP = "overlap"
+DEAD = "dead"
+SMALL = "small"
+
+SMALL_VALUE = 0.009
+"""What an empty rowset is worth beside its width.  Below ``MIN_GAIN``, or what a merge rolls into several
+files would be worth merging again and again."""
+
+MIN_GAIN = 0.01
+"""A set of overlapping rowsets that gains less stays as it is."""
+
+SPAN_COST = 1.003
+"""What a unit of span costs: a little more than it is worth, so that of two choices the narrower wins."""
+
+TOLERANCE = 1.05
+"""How far below the best the overlap choice may stay once it has cost ``WORK``."""
+
+WORK = 2_000_000_000
+"""Cells of knapsack tables, about a second, after which ``TOLERANCE`` holds."""
+
+DEAD_SHARE = 0.2
+"""Of a rowset's rows: from there on it is written anew for those that nobody can see."""
+
+SMALL_SHARE = 0.5
+"""Of the target size: below, a rowset is one of a run to be merged."""
+
+RUN = 4
+"""Small rowsets that are merged whatever they make; fewer must make three quarters of a full one."""
+
+MAX_UNITS = 4096
+"""Of weight in one knapsack.  A larger budget counts in larger units, each time twice as large."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowSetStats:
+    """What the policy knows of a rowset."""
+
+    id: int
+    min_key: bytes
+    max_key: bytes
+    """Encoded keys of the first and the last row."""
+    size_bytes: int
+    """Of all its files."""
+    rows: int = 1
+    droppable_rows: int = 0
+    """Rows whose deletion no readable snapshot can see the other side of, about."""
+    full: bool = False
+    """As large as the writer makes them, whatever its bytes: being small is no reason to merge it."""
+    available: bool = True
+    """False while another operation has it: it counts as data and is not chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What one merging compaction should take."""
+
+    rowsets: tuple[int, ...]
+    """Ids, ascending by first key."""
+    reason: str
+    """``OVERLAP``, ``DEAD`` or ``SMALL``."""
+    gain: float
+    """By how many rowsets the average height falls, or the share of the data that goes, with
+    ``SMALL_VALUE`` for each rowset less."""
+    input_bytes: int
+    exact: bool = True
+    """Whether no other set within the budget gains more, by the same reason."""
+
+    @property
+    def gain_per_byte(self) -> float:
+        return self.gain / max(1, self.input_bytes)
+
+
+def choose_merge(rowsets: Sequence[RowSetStats], *, budget_bytes: int, target_bytes: int) -> Choice | None:
+    """What to merge next, None when nothing is worth it.  The order of ``rowsets`` does not matter."""
+    layout = Layout.of(rowsets)
+    found = [
+        choice
+        for choice in (
+            overlap_choice(layout, budget_bytes=budget_bytes, target_bytes=target_bytes),
+            tidy_choice(layout, budget_bytes=budget_bytes, target_bytes=target_bytes),
+        )
+        if choice is not None
+    ]
+    return max(found, key=lambda choice: choice.gain_per_byte, default=None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """Rowsets by first key, and what share of the tablet's data lies at or below each bound."""
+
+    rowsets: tuple[RowSetStats, ...]
+    low: np.ndarray
+    high: np.ndarray
+    """(n,) float64 in [0, 1]: the shares below the first and the last key."""
+    sizes: np.ndarray
+    """(n,) int64, bytes."""
+
+    @staticmethod
+    def of(rowsets: Sequence[RowSetStats]) -> Layout:
+        ordered = tuple(sorted(rowsets, key=lambda r: (r.min_key, r.max_key, r.id)))
+        sizes = np.array([r.size_bytes for r in ordered], np.int64)
+        keys = sorted({key for r in ordered for key in (r.min_key, r.max_key)})
+        place = {key: number for number, key in enumerate(keys)}
+        first = np.array([place[r.min_key] for r in ordered], np.int64)
+        last = np.array([place[r.max_key] for r in ordered], np.int64)
+        packed = EncodedKeys.from_list(keys)
+        below = keyshare.below(packed.data, packed.offsets, first, last, sizes)
+        share = np.maximum.accumulate(below / max(1, int(sizes.sum())))
+        return Layout(ordered, share[first], share[last], sizes)
+
+    @property
+    def average_height(self) -> float:
+        """In how many rowsets a key lies, averaged over the data."""
+        return float((self.high - self.low).sum())
+
+
+def overlap_choice(layout: Layout, *, budget_bytes: int, target_bytes: int) -> Choice | None:
+    """The set whose merging lowers the average height most."""
+    chosen = [n for n, r in enumerate(layout.rowsets) if r.available and 0 < r.size_bytes <= budget_bytes]
+    if len(chosen) < 2:
+        return None
+    order = np.array(sorted(chosen, key=lambda n: layout.high[n]), np.int64)
+    low, high, sizes = layout.low[order], layout.high[order], layout.sizes[order]
+    full = np.array([layout.rowsets[n].full for n in order.tolist()])
+    value = high - low + SMALL_VALUE * np.where(full, 0.0, np.maximum(0.0, 1 - sizes / target_bytes))
+    best: tuple[float, np.ndarray, bool] = (MIN_GAIN, np.empty(0, np.int64), True)
+    for unit, units in _scales(sizes, budget_bytes):
+        weight = -(-sizes // unit)
+        gain, picked, exact = knapsack.choose(
+            low, high, value, weight, units, SPAN_COST, best[0], TOLERANCE, WORK
+        )
+        if len(picked):
+            best = gain, picked, exact
+    gain, picked, exact = best
+    if len(picked) < 2:
+        return None
+    numbers = np.sort(order[picked])
+    ids = tuple(layout.rowsets[n].id for n in numbers.tolist())
+    return Choice(ids, OVERLAP, gain, int(layout.sizes[numbers].sum()), exact)
+
+
+def _scales(sizes: np.ndarray, budget_bytes: int) -> Iterator[tuple[int, int]]:
+    """(bytes of a unit, units of the budget), coarser ones for what finer ones cannot reach.
+
+    The unit follows the rowsets and not the budget, and each scale of a budget is one of every larger
+    budget too: so the best gain never falls when the budget grows.
+    """
+    typical = int((sizes.astype(np.float64) ** 2).sum() / sizes.sum())  # that of a byte's rowset
+    unit = 1 << max(0, (typical // 128).bit_length() - 1)
+    while True:
+        units = min(budget_bytes // unit, int((-(-sizes // unit)).sum()))
+        yield unit, min(units, MAX_UNITS)
+        if units <= MAX_UNITS or budget_bytes < 2 * unit * MAX_UNITS:
+            return
+        unit *= 2
+
+
+def tidy_choice(layout: Layout, *, budget_bytes: int, target_bytes: int) -> Choice | None:
+    """The neighbours whose merging frees or joins most, by byte."""
+    total = max(1, int(layout.sizes.sum()))
+    best: Choice | None = None
+    for run in _runs(layout, budget_bytes, target_bytes):
+        sizes = [r.size_bytes for r in run]
+        kept = sum(_kept_bytes(r) for r in run)
+        freed = sum(sizes) - kept
+        fewer = len(run) - max(1, -(-kept // target_bytes))
+        if any(map(_is_dying, run)):
+            reason = DEAD
+        elif fewer > 0 and (len(run) >= RUN or kept >= SMALL_SHARE * 1.5 * target_bytes):
+            reason = SMALL
+        else:
+            continue
+        gain = freed / total + SMALL_VALUE * max(0, fewer)
+        choice = Choice(tuple(r.id for r in run), reason, gain, sum(sizes))
+        if best is None or choice.gain_per_byte > best.gain_per_byte:
+            best = choice
+    return best
+
+
+def _runs(layout: Layout, budget_bytes: int, target_bytes: int) -> Iterator[list[RowSetStats]]:
+    """Neighbours in the order of keys that are each worth tidying, as many as the budget takes."""
+    run: list[RowSetStats] = []
+    room = budget_bytes
+    for rowset in layout.rowsets:
+        small = not rowset.full and _kept_bytes(rowset) < SMALL_SHARE * target_bytes
+        wanted = rowset.available and rowset.size_bytes <= budget_bytes and (small or _is_dying(rowset))
+        if run and (not wanted or rowset.size_bytes > room):
+            yield run
+            run, room = [], budget_bytes
+        if wanted:
+            run.append(rowset)
+            room -= rowset.size_bytes
+    if run:
+        yield run
+
+
+def _is_dying(rowset: RowSetStats) -> bool:
+    return rowset.droppable_rows >= max(1, DEAD_SHARE * rowset.rows)
+
+
+def _kept_bytes(rowset: RowSetStats) -> int:
+    """What a rowset takes without the rows that go."""
+    dead = min(rowset.droppable_rows, rowset.rows)
+    return rowset.size_bytes - rowset.size_bytes * dead // max(1, rowset.rows)
+
+
+__all__ = [
+    "DEAD",
+    "OVERLAP",
+    "SMALL",
+    "Choice",
+    "Layout",
+    "RowSetStats",
+    "choose_merge",
+    "overlap_choice",
+    "tidy_choice",
+]
