@@ -13,6 +13,7 @@ from kudu_core._ext.pointcolumn import PointColumn
 from kudu_core._ext.pointview import MemoryPoints, PointView
 from kudu_core._ext.rowcodec import MISSING, TAGS, RowShape
 from kudu_core._ext.rowid_map import RowidMap
+from kudu_core._ext.rowsettree import BoundsTree
 
 ROWS = 1_000_000
 SHAPE = RowShape(["a", "b"], [0, 1], [TAGS["signed"], TAGS["float"]], [bytes, bytes], [None, None])
@@ -34,7 +35,8 @@ def test_get_from_memory(benchmark, changed):
         changes.add(1, AppendColumn(4), AppendColumn(4), AppendColumn(8))
         for ts, row in enumerate(probes.tolist(), 2):
             changes.append_one(ts, 1, row, (0, 1), [MISSING, bytes(8)])
-    view = PointView([MemoryPoints(keys, inserted, columns, changes)], [])
+    nothing = (np.empty(0, np.uint8), np.zeros(1, np.int64))
+    view = PointView([MemoryPoints(keys, inserted, columns, changes)], [], BoundsTree(nothing, nothing))
     wanted = [int(row).to_bytes(8, "big") for row in probes]
 
     found = benchmark(lambda: [view.get(key, 1 << 40, SHAPE) for key in wanted])

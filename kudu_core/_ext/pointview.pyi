@@ -6,6 +6,7 @@ from kudu_core._ext.hash_index import KeyTable
 from kudu_core._ext.pointchanges import ChangePoints, Store
 from kudu_core._ext.pointread import PointFile
 from kudu_core._ext.rowcodec import Cell, RowShape
+from kudu_core._ext.rowsettree import BoundsTree
 
 class MemoryPoints:
     @property
@@ -20,13 +21,8 @@ class MemoryPoints:
     def insert_one(self, ts: int, key: bytes, hash: int, cells: list[Cell]) -> None: ...
 
 class RowsetPoints:
-    @property
-    def lower(self) -> bytes: ...
-    @property
-    def upper(self) -> bytes: ...
     def __init__(
         self,
-        bounds: tuple[bytes, bytes],
         open: Callable[[], PointFile],
         stores: Sequence[Store],
         insert_ts: int | None,
@@ -36,6 +32,9 @@ class RowsetPoints:
     def let_go(self) -> None: ...
 
 class PointView:
-    def __init__(self, memories: Sequence[MemoryPoints], rowsets: Sequence[RowsetPoints]) -> None: ...
+    def __init__(
+        self, memories: Sequence[MemoryPoints], rowsets: Sequence[RowsetPoints], bounds: BoundsTree
+    ) -> None: ...
+    def replaced(self, rowsets: dict[int, RowsetPoints]) -> PointView: ...
     def get(self, key: bytes, snapshot: int, shape: RowShape) -> dict[str, Any] | None: ...
     def find(self, key: bytes, hash: int) -> list[tuple[int, int]]: ...

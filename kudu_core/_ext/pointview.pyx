@@ -1,8 +1,8 @@
 """One row of a tablet at one snapshot, by its key, through every rowset that may hold it.
 
 ``PointView`` goes through the rowsets of one view: those in memory by their hash index, those on disk whose
-bounds and blooms admit the key.  A row that is found is read from the base in place, and the stores of
-its rowset say what changed of it (``pointchanges``).
+bounds (``rowsettree``) and blooms admit the key.  A row that is found is read from the base in place, and
+the stores of its rowset say what changed of it (``pointchanges``).
 
 It is the fast path beside ``rowset.reading``: ``Elsewhere`` and ``PageError`` mean that the general path must
 answer.  Everything here runs with the GIL.
@@ -11,10 +11,8 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_SetItem
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcmp
 
 from kudu_core._ext.append_column cimport AppendColumn
-from kudu_core._ext.cellsearch cimport Sorted, count_below
 from kudu_core._ext.hash_index cimport KeyTable
 from kudu_core._ext.hashes cimport murmur3_bytes
 from kudu_core._ext.pointchanges cimport (
@@ -26,11 +24,10 @@ from kudu_core._ext.pointchanges cimport (
     overlay_of,
     visible_rows,
 )
-from kudu_core._ext.pointcolumn cimport PointColumn, sorted_strings
+from kudu_core._ext.pointcolumn cimport PointColumn
 from kudu_core._ext.pointread cimport PointFile
 from kudu_core._ext.rowcodec cimport UNSIGNED, RowShape
-
-import numpy as np
+from kudu_core._ext.rowsettree cimport BoundsTree
 
 cdef enum:
     CANDIDATES = 16             # rowsets whose blooms are fetched together
@@ -135,8 +132,6 @@ cdef class RowsetPoints:
 
     Parameters
     ----------
-    bounds : (bytes, bytes)
-        First and last key.
     open : () -> PointFile
     stores : [ChangePoints or ChangeFile]
         Newest first: the one whose word counts comes before the others.
@@ -148,16 +143,14 @@ cdef class RowsetPoints:
     """
 
     cdef:
-        readonly bytes lower, upper
         object _open
         PointFile _file
         list _stores
         uint64_t _insert_ts, _max_insert_ts
         object _times
 
-    def __init__(self, bounds, open, stores, insert_ts, uint64_t max_insert_ts, times):
+    def __init__(self, open, stores, insert_ts, uint64_t max_insert_ts, times):
         cdef Store store
-        self.lower, self.upper = bounds
         self._open = open
         for store in stores:
             if store is None:
@@ -231,35 +224,41 @@ cdef dict _laid_over(PointFile file, int64_t row, Overlay overlay):
 @cython.final
 @cython.auto_pickle(False)
 cdef class PointView:
-    """All rowsets of a view: ``memories`` in any order, ``rowsets`` by first key."""
+    """All rowsets of a view: ``memories`` in any order, ``rowsets`` on disk as ``bounds`` numbers them."""
 
     cdef:
         list _memories
         list _rowsets
-        list _reach             # the largest last key of each rowset and those before it
-        Sorted _firsts
-        object _kept
+        BoundsTree _bounds
 
-    def __init__(self, memories, rowsets):
+    def __init__(self, memories, rowsets, BoundsTree bounds not None):
         cdef:
             MemoryPoints memory
             RowsetPoints rowset
-            bytes reach = b""
         for memory in memories:
             if memory is None:
                 raise TypeError("a rowset is missing")
+        for rowset in rowsets:
+            if rowset is None:
+                raise TypeError("a rowset is missing")
         self._memories = list(memories)
         self._rowsets = list(rowsets)
-        self._reach = []
-        offsets = np.zeros(len(self._rowsets) + 1, np.int64)
-        for rowset in self._rowsets:
-            reach = max(reach, rowset.upper)
-            self._reach.append(reach)
-        np.cumsum([len(r.lower) for r in self._rowsets], out=offsets[1:])
-        if any(a.lower > b.lower for a, b in zip(self._rowsets, self._rowsets[1:], strict=False)):
-            raise ValueError("rowsets are not in the order of their first keys")
-        data = np.frombuffer(b"".join([r.lower for r in self._rowsets]) + b"\0", np.uint8)
-        self._kept = sorted_strings(&self._firsts, data, offsets)
+        self._bounds = bounds
+        if len(self._rowsets) != bounds.count:
+            raise ValueError(f"bounds of {bounds.count} rowsets, and {len(self._rowsets)} rowsets")
+
+    def replaced(self, dict rowsets not None):
+        """The same view but for some rowsets on disk: {place: its new version}."""
+        cdef:
+            PointView other = PointView.__new__(PointView)
+            RowsetPoints rowset
+        other._memories, other._bounds = self._memories, self._bounds
+        other._rowsets = list(self._rowsets)
+        for place, rowset in rowsets.items():
+            if rowset is None or not 0 <= place < len(other._rowsets):
+                raise ValueError(f"no rowset {place}")
+            other._rowsets[place] = rowset
+        return other
 
     def get(self, bytes key not None, uint64_t snapshot, RowShape shape not None):
         """The row of an encoded key at a snapshot as a dict, None where it is not there.
@@ -271,19 +270,17 @@ cdef class PointView:
             int64_t size = PyBytes_GET_SIZE(key)
             uint64_t hash = murmur3_bytes(at, <size_t>size)
             MemoryPoints memory
-            Py_ssize_t i, index = 0
-            int count
-            Py_ssize_t found[CANDIDATES]
+            int64_t begun, ended, place = 0
+            int i, count
+            int64_t found[CANDIDATES]
         for memory in self._memories:
             if memory.inserted._count:
                 row = memory.row(at, size, hash, snapshot, shape)
                 if row is not _absent:
                     return row
-        if not self._rowsets:
-            return None
-        index = count_below(&self._firsts, at, size, True)
-        while index:
-            count = self._candidates(at, size, &index, found)
+        begun, ended = self._bounds.begun(at, size), self._bounds.ended(at, size)
+        while place >= 0:
+            count = self._candidates(&place, begun, ended, found)
             if count > 1:
                 for i in range(count):
                     (<RowsetPoints>self._rowsets[found[i]]).file().fetch_bloom(hash)
@@ -293,22 +290,18 @@ cdef class PointView:
                     return row
         return None
 
-    cdef int _candidates(
-        self, const uint8_t* key, int64_t size, Py_ssize_t* index, Py_ssize_t* found
-    ) except -1:
-        """Rowsets before ``index`` whose bounds admit the key, some at a time; ``index`` is 0 at the end."""
+    cdef int _candidates(self, int64_t* place, int64_t begun, int64_t ended, int64_t* found) noexcept:
+        """Rowsets from ``place`` on whose bounds admit the key, some at a time; ``place`` is -1 at the end."""
         cdef:
             int count = 0
-            Py_ssize_t i = index[0]
-        while i and count < CANDIDATES:
-            if _below(<bytes>self._reach[i - 1], key, size):
-                i = 0
-                break
-            i -= 1
-            if not _below((<RowsetPoints>self._rowsets[i]).upper, key, size):
+            int64_t i = place[0]
+        while i >= 0 and count < CANDIDATES:
+            i = self._bounds.next(i, begun, ended)
+            if i >= 0:
                 found[count] = i
                 count += 1
-        index[0] = i
+                i += 1
+        place[0] = i
         return count
 
     def find(self, bytes key not None, uint64_t hash):
@@ -320,18 +313,18 @@ cdef class PointView:
             const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(key)
             int64_t size = PyBytes_GET_SIZE(key), row
             MemoryPoints memory
-            Py_ssize_t i, index = 0
-            int count
-            Py_ssize_t found[CANDIDATES]
+            int64_t begun, ended, place = 0
+            int i, count
+            int64_t found[CANDIDATES]
             list out = []
-        for i in range(len(self._memories)):
+        for i in range(<int>len(self._memories)):
             memory = self._memories[i]
             row = memory.find(at, size, hash, ~<uint64_t>0)
             if row >= 0:
                 out.append((i, row))
-        index = count_below(&self._firsts, at, size, True)
-        while index:
-            count = self._candidates(at, size, &index, found)
+        begun, ended = self._bounds.begun(at, size), self._bounds.ended(at, size)
+        while place >= 0:
+            count = self._candidates(&place, begun, ended, found)
             if count > 1:
                 for i in range(count):
                     (<RowsetPoints>self._rowsets[found[i]]).file().fetch_bloom(hash)
@@ -340,11 +333,3 @@ cdef class PointView:
                 if row >= 0:
                     out.append((len(self._memories) + found[i], row))
         return out
-
-
-cdef bint _below(bytes a, const uint8_t* b, int64_t size) noexcept:
-    """Whether a < b."""
-    cdef:
-        int64_t a_size = PyBytes_GET_SIZE(a)
-        int order = memcmp(PyBytes_AS_STRING(a), b, <size_t>min(a_size, size))
-    return order < 0 or (order == 0 and a_size < size)

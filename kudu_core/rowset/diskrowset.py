@@ -412,7 +412,6 @@ class DiskRowSet:
             meta = self.meta
             self._points.append(
                 RowsetPoints(
-                    (meta.min_key, meta.max_key),
                     self.base.points,
                     stores,
                     meta.insert_ts,

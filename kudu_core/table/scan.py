@@ -19,8 +19,7 @@ from kudu_core.cfile.container import FileMissing
 from kudu_core.common.predicates import Filter
 from kudu_core.common.schema import Schema, StoredColumn, arrow_schema
 from kudu_core.errors import InvalidArgument, SchemaMismatch
-from kudu_core.rowset.diskrowset import DiskRowsAt, DiskRowSet
-from kudu_core.rowset.memrowset import MemRowSet
+from kudu_core.rowset.diskrowset import DiskRowsAt
 from kudu_core.rowset.reading import RowsAt
 from kudu_core.rowset.scan import (
     ScanCounts,
@@ -319,18 +318,21 @@ class Scan(ArrowResult):
         needed = {column.id for column in self._needed()}  # columns of the key never change
         sources: list[RowsAt] = []
         for tablet in self._tablets(engine):
-            for store in tablet.view.stores:
-                if isinstance(store, MemRowSet):
-                    if len(store):
-                        counts.rowsets += 1
-                        sources.append(store.at(self._snapshot))
-                    continue
-                counts.rowsets += 1
-                if not overlaps(store, plan) or not pruning.rowset_may_match(store, self._snapshot):
+            view = tablet.view
+            for memory in (view.active, *view.frozen):
+                if len(memory):
+                    counts.rowsets += 1
+                    sources.append(memory.at(self._snapshot))
+            within = view.tree.range(plan.lower, plan.upper).tolist()
+            counts.rowsets += len(view.rowsets)
+            counts.rowsets_pruned += len(view.rowsets) - len(within)
+            for place in within:
+                rowset = view.rowsets[place]
+                if not pruning.rowset_may_match(rowset, self._snapshot):
                     counts.rowsets_pruned += 1
                     continue
-                store.open_for(self._snapshot, needed)
-                seen = store.at(self._snapshot)
+                rowset.open_for(self._snapshot, needed)
+                seen = rowset.at(self._snapshot)
                 if seen is None:
                     counts.rowsets_pruned += 1
                 else:
@@ -430,13 +432,6 @@ def check_columns(engine: Engine, schema: Schema, columns: Iterable[StoredColumn
     for column in columns:
         if column.id not in engine.schema.by_id:
             raise SchemaMismatch(f"column {column.name!r} was dropped; make the scan again")
-
-
-def overlaps(rowset: DiskRowSet, plan: ScanPlan) -> bool:
-    """Whether a rowset's key bounds meet those of the scan."""
-    if plan.lower is not None and rowset.meta.max_key < plan.lower:
-        return False
-    return plan.upper is None or rowset.meta.min_key < plan.upper
 
 
 def first_key_of(source: RowsAt) -> bytes:

@@ -13,7 +13,7 @@ from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import Schema
 from kudu_core.rowset.changelog import Change
 from kudu_core.rowset.deltas import DELETE, REINSERT, UPDATE
-from kudu_core.rowset.memrowset import MemRowSet
+from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.tablet.tablet import Tablet
 from kudu_core.tablet.view import KeyBatch
 
@@ -58,21 +58,20 @@ def apply_changes(
     ``store`` counts in ``tablet.view.stores``; ``columns`` are the new values (no key columns).
     """
     assert op in (UPDATE, DELETE)
-    for index in np.unique(store).tolist():
+    homes = np.unique(store).tolist()
+    untouched = [
+        home.with_active()
+        for home in map(tablet.view.stores.__getitem__, homes)
+        if isinstance(home, DiskRowSet) and home.active is None
+    ]
+    if untouched:
+        tablet.view = tablet.view.with_changed(untouched)
+    for index in homes:
         mine = np.flatnonzero(store == index)
         whole = len(mine) == len(store)
         rowids = row[mine].astype(np.uint32)
         values = columns if whole else {i: c.take(mine) for i, c in columns.items()}
-        # Looked up anew each time: giving a rowset its DeltaMemStore replaces the view.
-        home = tablet.view.stores[index]
-        change = Change(op, rowids, values)
-        if isinstance(home, MemRowSet):
-            home.change(ts, change)
-        else:
-            if home.active is None:
-                home = home.with_active()
-                tablet.view = tablet.view.with_rowset(home)
-            home.change(ts, change)
+        tablet.view.stores[index].change(ts, Change(op, rowids, values))
 
 
 def key_batch(schema: Schema, block: RowBlock) -> KeyBatch:

@@ -224,7 +224,7 @@ def conflicts(part: Part) -> bool:
             ordinals = np.unique(changes.changes(lower, upper)[1]).astype(np.int64)
             if _any_known(part, KeyBatch(memory.keys(last).take(ordinals))):
                 return True
-    for rowset in view.rowsets:
+    for rowset in view.changed:
         mine = part.deltas.get(rowset.id)
         stores: list[ChangeLog] = list(rowset.memory_stores)
         for store in stores:
@@ -289,6 +289,7 @@ def install(
     context = tablet.context
     view = tablet.view
     metas: list[RowSetMeta] = []
+    changed: list[DiskRowSet] = []
     for meta in rowsets:
         metas.append(replace(meta, insert_ts=ts, max_insert_ts=ts, durable=ts))
         tablet.claim_rowset_id(meta.id)
@@ -301,11 +302,11 @@ def install(
         stamped = replace(ref, min_ts=ts, max_ts=ts, record_ts=ts)
         if stamped.liveness:
             _note_deleted(rowset, stamped, None if deleted is None else deleted.get(rowset_id))
-        rowset = rowset.with_ingested(stamped, ts)
-        view = view.with_rowset(rowset)
-        metas.append(rowset.meta)
+        changed.append(rowset.with_ingested(stamped, ts))
+        metas.append(changed[-1].meta)
     new = [DiskRowSet.make(context.fs, tablet.directory, m, context.cache) for m in metas[: len(rowsets)]]
-    view = view.with_rowsets((*view.rowsets, *new))
+    view = view.with_changed(changed) if changed else view
+    view = view.with_rowsets((*view.rowsets, *new)) if new else view
     tablet.install(view, Edit(add=tuple(metas), ingests_durable=ts))
 
 

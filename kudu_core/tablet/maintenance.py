@@ -118,9 +118,9 @@ class Maintenance:
         )
         if due or view.frozen:
             done |= self.flush(tablet)
-        for rowset in tablet.view.rowsets:
+        for rowset in tablet.view.changed:
             stores = rowset.memory_stores
-            if stores and (
+            if (
                 sum(s.nbytes for s in stores) >= self._options.flush_threshold_bytes
                 or any(s.frozen_at is not None for s in stores)
                 or min((s.first_ts or oldest) for s in stores) < oldest
@@ -173,9 +173,8 @@ class Maintenance:
         """Flush every memory store of every tablet, then shorten the log."""
         for tablet in self._tablets():
             self.flush(tablet)
-            for rowset in tablet.view.rowsets:
-                if rowset.memory_stores:
-                    self.flush_rowset(tablet, rowset.id)
+            for rowset in tablet.view.changed:
+                self.flush_rowset(tablet, rowset.id)
         self.truncate_log()
 
     def relieve(self) -> bool:
@@ -187,9 +186,8 @@ class Maintenance:
             done = False
             if len(largest.view.active) or largest.view.frozen:
                 done = self.flush(largest)
-            for rowset in largest.view.rowsets:
-                if rowset.memory_stores:
-                    done |= self.flush_rowset(largest, rowset.id)
+            for rowset in largest.view.changed:
+                done |= self.flush_rowset(largest, rowset.id)
             if done:
                 self.truncate_log()
             return done

@@ -189,7 +189,7 @@ class Tablet:
         """The oldest insert or change that only memory holds, None when there is none."""
         view = self.view
         stamps = [m.first_ts for m in (view.active, *view.frozen)]
-        stamps += [log.first_ts for r in view.rowsets for log in r.memory_stores]
+        stamps += [log.first_ts for r in view.changed for log in r.memory_stores]
         known = [ts for ts in stamps if ts is not None]
         return min(known) if known else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import EllipsisType
@@ -16,6 +16,7 @@ from kudu_core.errors import Corruption
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.memrowset import MemRowSet
 from kudu_core.rowset.reading import RowsAt
+from kudu_core.tablet.rowset_tree import EMPTY, RowSetTree
 
 ABSENT = -1
 
@@ -29,7 +30,8 @@ class View:
     frozen: tuple[MemRowSet, ...] = ()
     """Oldest first."""
     rowsets: tuple[DiskRowSet, ...] = ()
-    """By first key."""
+    """By first key, as ``tree`` numbers them."""
+    tree: RowSetTree = EMPTY
 
     @cached_property
     def stores(self) -> tuple[MemRowSet | DiskRowSet, ...]:
@@ -37,27 +39,40 @@ class View:
         return (self.active, *self.frozen, *self.rowsets)
 
     @cached_property
-    def bounds(self) -> tuple[EncodedKeys, EncodedKeys]:
-        """First and last keys of the rowsets on disk."""
-        return (
-            EncodedKeys.from_list([r.meta.min_key for r in self.rowsets]),
-            EncodedKeys.from_list([r.meta.max_key for r in self.rowsets]),
-        )
-
-    @cached_property
     def points(self) -> PointView:
         """The same stores, for reads of one key."""
-        return PointView([m.points for m in (self.active, *self.frozen)], [r.points for r in self.rowsets])
+        memories = [m.points for m in (self.active, *self.frozen)]
+        return PointView(memories, [r.points for r in self.rowsets], self.tree.bounds)
 
-    def with_rowsets(self, rowsets: tuple[DiskRowSet, ...]) -> View:
-        return replace(self, rowsets=tuple(sorted(rowsets, key=lambda r: (r.meta.min_key, r.id))))
+    @cached_property
+    def changed(self) -> tuple[DiskRowSet, ...]:
+        """Rowsets on disk of which memory holds changes."""
+        return tuple(r for r in self.rowsets if r.memory_stores)
+
+    def with_rowsets(self, rowsets: Iterable[DiskRowSet]) -> View:
+        """A view of other rowsets on disk."""
+        tree, ordered = RowSetTree.of(rowsets)
+        return replace(self, rowsets=ordered, tree=tree)
+
+    def with_changed(self, new: Sequence[DiskRowSet]) -> View:
+        """New versions of rowsets in their places.  What is known of the others stays known."""
+        at = {self.tree.places[r.id]: r for r in new}
+        rowsets = list(self.rowsets)
+        for place, rowset in at.items():
+            rowsets[place] = rowset
+        view = replace(self, rowsets=tuple(rowsets))
+        points = self.__dict__.get("points")
+        if points is not None:
+            view.__dict__["points"] = points.replaced({place: r.points for place, r in at.items()})
+        return view
 
     def with_rowset(self, new: DiskRowSet) -> View:
-        """A new version of one rowset in its place."""
-        return replace(self, rowsets=tuple(new if r.id == new.id else r for r in self.rowsets))
+        """``with_changed`` of one."""
+        return self.with_changed((new,))
 
     def rowset(self, rowset_id: int) -> DiskRowSet | None:
-        return next((r for r in self.rowsets if r.id == rowset_id), None)
+        place = self.tree.places.get(rowset_id)
+        return None if place is None else self.rowsets[place]
 
     def at(self, snapshot: int) -> Iterator[RowsAt]:
         """The rowsets that a snapshot sees anything of."""
@@ -72,7 +87,7 @@ class View:
     @property
     def memory_bytes(self) -> int:
         return sum(m.nbytes for m in (self.active, *self.frozen)) + sum(
-            log.nbytes for r in self.rowsets for log in r.memory_stores
+            log.nbytes for r in self.changed for log in r.memory_stores
         )
 
 
@@ -129,18 +144,6 @@ class Homes:
         return self.store >= 0
 
 
-def _candidates(view: View, batch: KeyBatch) -> Iterator[tuple[int, int, int]]:
-    """(rowset, lower, upper): the keys in order that fall inside the rowset's bounds."""
-    if not view.rowsets or not len(batch):
-        return
-    keys, _ = batch.in_order
-    first, last = view.bounds
-    lower = keys_kernel.lower_bound(keys.data, keys.offsets, first.data, first.offsets)
-    upper = keys_kernel.lower_bound(keys.data, keys.offsets, last.data, last.offsets, upper=True)
-    for index in np.flatnonzero(lower < upper).tolist():
-        yield index, int(lower[index]), int(upper[index])
-
-
 def locate_newest(view: View, batch: KeyBatch, *, durable_below: int | None = None) -> Homes:
     """Find the one store in which each key is live in its newest applied state.
 
@@ -168,7 +171,7 @@ def locate_newest(view: View, batch: KeyBatch, *, durable_below: int | None = No
     first_rowset = 1 + len(view.frozen)
     keys, hashes = batch.in_order
     order = batch.order
-    for index, lower, upper in _candidates(view, batch):
+    for index, lower, upper in view.tree.batch(keys):
         rowset = view.rowsets[index]
         if durable_below is not None and rowset.meta.durable >= durable_below:
             continue
@@ -216,7 +219,7 @@ def looks_at(view: View, batch: KeyBatch, snapshot: int) -> list[Look]:
     first_rowset = 1 + len(view.frozen)
     keys, hashes = batch.in_order
     order = batch.order
-    for index, lower, upper in _candidates(view, batch):
+    for index, lower, upper in view.tree.batch(keys):
         source = view.rowsets[index].at(snapshot)
         if source is not None:
             places = np.arange(lower, upper) if order is None else order[lower:upper]

@@ -16,6 +16,7 @@ from kudu_core._ext.pointcolumn import Elsewhere, PointColumn
 from kudu_core._ext.pointview import MemoryPoints, PointView, RowsetPoints
 from kudu_core._ext.rowcodec import MISSING, TAGS, RowShape
 from kudu_core._ext.rowid_map import RowidMap
+from tests.kernels.test_rowsettree import tree_of
 from tests.support.oracles import pointview as oracle
 
 IDS = (3, 5, 8)
@@ -318,7 +319,7 @@ def test_rows_in_memory_by_key(seed: int) -> None:
     columns = {id_: AppendColumn(width) for id_, width in zip(IDS[:2], WIDTHS[:2], strict=True)}
     changes = change_points()
     memory = MemoryPoints(keys, inserted, columns, changes)
-    view = PointView([memory], [])
+    view = PointView([memory], [], tree_of([]))
     rows: list[tuple[int, bytes, list[Any]]] = []
     for n in range(300):
         key = f"key-{n}".encode() * r.randint(1, 5)
@@ -361,14 +362,36 @@ def test_only_rowsets_whose_bounds_admit_the_key_are_opened(seed: int) -> None:
 
         for probe in (b"", bytes([r.randint(0, 99)]), b"\x63\0", b"\xff"):
             admitted = [i for i, (lower, upper) in enumerate(bounds) if lower <= probe <= upper]
-            rowsets = [RowsetPoints(b, lambda i=i: open_(i), [], None, 0, -1) for i, b in enumerate(bounds)]
+            rowsets = [RowsetPoints(lambda i=i: open_(i), [], None, 0, -1) for i in range(len(bounds))]
             asked.clear()
             try:
-                assert PointView([], rowsets).get(probe, 9, SHAPE) is None
+                assert PointView([], rowsets, tree_of(bounds)).get(probe, 9, SHAPE) is None
                 assert not admitted
             except Asked:
                 assert asked and asked[0] in admitted
-    with pytest.raises(ValueError):
-        PointView(
-            [], list(reversed([RowsetPoints((k, k), lambda: None, [], None, 0, 0) for k in (b"a", b"b")]))
-        )  # type: ignore[return-value, arg-type]
+    with pytest.raises(ValueError, match="bounds of 2"):
+        PointView([], rowsets[:1], tree_of([(b"a", b"a"), (b"b", b"b")]))
+    with pytest.raises(TypeError):
+        PointView([], [None], tree_of([(b"a", b"a")]))  # type: ignore[list-item]
+
+
+def test_a_view_with_another_version_of_a_rowset() -> None:
+    asked: list[str] = []
+
+    def points(name: str) -> RowsetPoints:
+        def open_() -> Any:
+            asked.append(name)
+            raise KeyError(name)
+
+        return RowsetPoints(open_, [], None, 0, -1)
+
+    bounds = [(b"a", b"c"), (b"b", b"b")]
+    old = PointView([], [points("0"), points("1")], tree_of(bounds))
+    new = old.replaced({0: points("new")})
+    for view, name in ((old, "0"), (new, "new"), (old, "0")):
+        with pytest.raises(KeyError, match=name):
+            view.get(b"a", 9, SHAPE)
+    assert asked == ["0", "new", "0"]
+    for place in (-1, 2):
+        with pytest.raises(ValueError, match="no rowset"):
+            old.replaced({place: points("x")})
