@@ -291,7 +291,7 @@ cdef class PointView:
         return None
 
     cdef int _candidates(self, int64_t* place, int64_t begun, int64_t ended, int64_t* found) noexcept:
-        """Rowsets from ``place`` on whose bounds admit the key, some at a time; ``place`` is -1 at the end."""
+        """Rowsets from ``place`` on whose bounds admit the key, some at a time; ``place``: -1 at the end."""
         cdef:
             int count = 0
             int64_t i = place[0]

@@ -82,7 +82,8 @@ cdef class BoundsTree:
             Sorted given
         first_data, first_offsets = first
         data, offsets = last
-        kept = [sorted_strings(&self._firsts, first_data, first_offsets), sorted_strings(&given, data, offsets)]
+        firsts = sorted_strings(&self._firsts, first_data, first_offsets)
+        kept = (firsts, sorted_strings(&given, data, offsets))
         if self._firsts.count != given.count or given.count >= 1 << 30:
             raise ValueError(f"{self._firsts.count} first keys, {given.count} last ones")
         self.count = given.count
@@ -190,7 +191,7 @@ cdef class BoundsTree:
             Sorted keys
             int64_t last
         none = np.empty(0, np.int64)
-        kept = sorted_strings(&keys, data, offsets)
+        _kept = sorted_strings(&keys, data, offsets)
         if not keys.count or not self.count:
             return none, none, none
         if keys.count * FEW < self.count:
@@ -224,7 +225,6 @@ cdef class BoundsTree:
             const int64_t[::1] of = rowsets
             int64_t[::1] lower, upper, kept
             int64_t i, n, start = 0, count = 0
-            int64_t* ends
         chosen, low, high = (np.empty(len(rowsets), np.int64) for _ in range(3))
         lower, upper, kept = low, high, chosen
         with nogil:
