@@ -459,20 +459,22 @@ cdef class DecodedColumn(Held):
     """A column of a delta file, decoded as a whole: numbers of ``width`` bytes.
 
     ``load()`` gives the checked bytes and their place in the cache, (None, None) where the general path
-    must read them.
+    must read them.  ``remember(place, bytes)`` puts them, when they are held, back into a cache that has
+    dropped them meanwhile.
     """
 
     cdef:
-        object _load, _array
+        object _load, _array, _remember
         const uint8_t* _data
         readonly int width
         int64_t _count
         bint _touched
 
-    def __init__(self, load, int width, int64_t count):
+    def __init__(self, load, int width, int64_t count, remember=None):
         if width not in (1, 4, 8) or count < 1:
             raise ValueError(f"{count} numbers of {width} bytes")
         self._load = load
+        self._remember = remember
         self.width = width
         self._count = count
 
@@ -491,6 +493,10 @@ cdef class DecodedColumn(Held):
             self._array = array
             holder.hold(place, self, 0)
             self._data = &view[0]
+            if self._remember is not None:
+                self._remember(place, array)        # else it would be held until the file closes
+                if self._data == NULL:
+                    raise_elsewhere()               # dropped again at once
         return self._data
 
     cdef int used(self, Py_ssize_t number) except -1:

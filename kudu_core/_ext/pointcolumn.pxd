@@ -87,6 +87,7 @@ cdef class PointColumn(Held):
         object _touched
         list _payloads
         object _load
+        object _remember
         PageHolder _holder
         object _words
         list _texts             # words as Python values, made when first asked for

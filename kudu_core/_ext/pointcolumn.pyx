@@ -288,6 +288,11 @@ cdef class PageHolder:
         """How many pages are held."""
         return len(self._places)
 
+    @property
+    def held(self):
+        """Their places in the cache."""
+        return tuple(self._places)
+
     cdef int hold(self, object place, Held who, Py_ssize_t number) except -1:
         self._places[place] = (who, number)
         return 0
@@ -368,17 +373,20 @@ cdef class PointColumn(Held):
 
     ``load(number)`` gives the checked payload of a page, and its place in the cache (None: not kept);
     ``stored_width``: of the values or codes in the pages; ``words``: (offsets int32, data), checked.
-    ``holder``: who holds its pages, where that is not the file that it is read with.
+    ``holder``: who holds its pages, where that is not the file that it is read with.  ``remember(place,
+    payload)`` puts a page, when it is held, back into a cache that has dropped it meanwhile.
     """
 
     def __init__(
-        self, load, Py_ssize_t page_count, int stored_width, words=None, PageHolder holder=None
+        self, load, Py_ssize_t page_count, int stored_width, words=None, PageHolder holder=None,
+        remember=None,
     ):
         cdef:
             uint8_t[::1] room
         if stored_width not in (0, 1, 2, 4, 8, 16) or page_count < 0:
             raise ValueError(f"{page_count} pages of values of {stored_width} bytes")
         self._load = load
+        self._remember = remember
         self._holder = holder
         self._room = np.zeros((page_count + 1) * sizeof(Page), np.uint8)
         room = self._room
@@ -430,6 +438,10 @@ cdef class PointColumn(Held):
             holder.hold(place, self, number)
             self.c.touched[number] = 1
             self._publish(number, &page)
+            if self._remember is not None:
+                self._remember(place, payload)      # else it would be held until the file closes
+                if self.c.pages[number].data == NULL:
+                    raise Elsewhere                 # dropped again at once
         return &self.c.pages[number]
 
     cdef void _publish(self, int64_t number, const Page* page) noexcept:

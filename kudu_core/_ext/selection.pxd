@@ -44,6 +44,7 @@ cdef class ScanColumn:
         uint8_t* touched
         list payloads
         object load
+        object remember
         tuple kept
     cdef int pin(
         self, const int64_t* numbers, const uint8_t* wanted, int64_t n, Page* pages, list held

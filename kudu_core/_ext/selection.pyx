@@ -199,6 +199,11 @@ cdef class ScanFile:
         """How many are held."""
         return len(self.places)
 
+    @property
+    def held(self):
+        """Their places in the cache."""
+        return tuple(self.places)
+
     def forget(self, place):
         """The cache is about to drop a page: False where it was used since it was last asked."""
         cdef:
@@ -235,10 +240,13 @@ cdef class ScanColumn:
 
     ``load(numbers)`` gives a list of (checked payload, place in the cache or None: not kept) for ascending
     page numbers; ``stored_width``: of the values or codes in the pages, 0 for strings; ``words``: (offsets
-    int32, data).  Raises ValueError for a width or a dictionary that is none.
+    int32, data); ``remember(place, payload)`` puts a page, when it is held, back into a cache that has
+    dropped it meanwhile.  Raises ValueError for a width or a dictionary that is none.
     """
 
-    def __init__(self, ScanFile file not None, load, int64_t rows, int stored_width, words=None):
+    def __init__(
+        self, ScanFile file not None, load, int64_t rows, int stored_width, words=None, remember=None
+    ):
         cdef:
             const int32_t[::1] ends
             const uint8_t[::1] data
@@ -249,6 +257,7 @@ cdef class ScanColumn:
             raise ValueError(f"{rows} cells of {stored_width} bytes")
         self.file = file
         self.load = load
+        self.remember = remember
         self.rows = rows
         self.width = stored_width
         self.page_count = (rows + PAGE_ROWS - 1) // PAGE_ROWS
@@ -333,6 +342,9 @@ cdef class ScanColumn:
             self.payloads[number] = payload
             self.file.places[place] = (self, number)
             self.pages[number] = page[0]
+            self.touched[number] = 0
+            if self.remember is not None:
+                self.remember(place, payload)   # the cache may have dropped it before it was held
         return 0
 
 

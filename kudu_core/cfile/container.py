@@ -275,6 +275,10 @@ class FileReader:
             return [None] * len(offsets)
         return self.cache.get_many(self._cache_token, offsets)
 
+    def keeps(self, offset: int, payload: Any) -> bool:
+        """Whether the cache has that page, just put there."""
+        return self.cache is not None and self.cache.look(self._cache_token, (offset,))[0] is payload
+
     def remember(self, offset: int, payload: Any) -> None:
         """Put a checked page into the cache."""
         if self.cache is not None:

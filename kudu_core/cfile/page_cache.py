@@ -1,7 +1,12 @@
 """The page cache: pages as stored, checked (and decompressed, where they had a codec) when they enter.
 
-Keyed by file and page offset, evicted least recently used first, bounded by bytes.  It knows
-nothing of what a page holds.
+Keyed by file and page offset, bounded by bytes.  It knows nothing of what a page holds.
+
+Pages come into a queue of *new* ones; a page that is used again is *kept* when its turn to go comes, the
+others go.  So a scan of everything, which touches each page once, drives out new pages and none that was
+used twice.  Of kept pages the one goes that came first and was not used since.  A page that is read again
+soon after it went is kept at once: of those that went lately, names are remembered.  (The scheme of S3-FIFO;
+Yang et al., SOSP 2023.)
 """
 
 from __future__ import annotations
@@ -12,8 +17,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+NEW_SHARE = 0.2
+"""Of the limit that new pages have for themselves when kept pages would fill it."""
+
 # Roughly what a page costs beyond its bytes: key tuple, view, entry.
 _ENTRY_BYTES = 256
+
+Key = tuple[int, int]
+"""Token of the file, offset of the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +33,11 @@ class CacheStatistics:
 
     hits: int
     misses: int
+    evicted: int
     pages: int
     bytes: int
+    kept_bytes: int
+    """Of pages that were used again."""
     limit_bytes: int
 
 
@@ -52,14 +66,21 @@ class PageCache:
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self._mutex = threading.Lock()  # guards everything below; no lock is taken under it
-        self._pages: OrderedDict[tuple[int, int], Any] = OrderedDict()
+        self._new: OrderedDict[Key, Any] = OrderedDict()
+        self._kept: OrderedDict[Key, Any] = OrderedDict()
+        self._used: set[Key] = set()
+        """Pages that were asked for since they came, or since their turn to go last came."""
+        self._gone: OrderedDict[Key, None] = OrderedDict()
+        """Names of new pages that went, the last one last; no more than there are pages."""
         self._tokens: dict[bytes, int] = {}
         self._files: dict[int, tuple[bytes, int, set[int]]] = {}  # token: file id, readers, offsets
         self._holders: dict[int, tuple[Holder, ...]] = {}
         self._next_token = 0
         self._bytes = 0
+        self._kept_bytes = 0
         self._hits = 0
         self._misses = 0
+        self._evicted = 0
 
     def attach(self, file_id: bytes) -> int:
         """Register a reader of the file; return the token its pages are keyed by."""
@@ -88,7 +109,7 @@ class PageCache:
             del self._files[token], self._tokens[file_id]
             self._holders.pop(token, None)
             for offset in offsets:
-                self._bytes -= len(self._pages.pop((token, offset))) + _ENTRY_BYTES
+                self._remove((token, offset))
 
     def watch(self, token: int, holder: Holder) -> bool:
         """Ask ``holder`` too before a page of the file is dropped; False where the file is closed."""
@@ -100,43 +121,111 @@ class PageCache:
             return True
 
     def get_many(self, token: int, offsets: Sequence[int]) -> list[Any]:
-        """The pages at ``offsets``, None where missing; each found one becomes the most recent."""
+        """The pages at ``offsets``, None where missing."""
         found: list[Any] = []
-        pages = self._pages
+        new, kept, used = self._new, self._kept, self._used
         with self._mutex:
             for offset in offsets:
                 key = (token, offset)
-                page = pages.get(key)
+                page = kept.get(key)
+                if page is None:
+                    page = new.get(key)
                 if page is None:
                     self._misses += 1
                 else:
                     self._hits += 1
-                    pages.move_to_end(key)
+                    used.add(key)
                 found.append(page)
         return found
+
+    def look(self, token: int, offsets: Sequence[int]) -> list[Any]:
+        """As ``get_many``, for who has just put them: it counts for nothing."""
+        with self._mutex:
+            keys = [(token, offset) for offset in offsets]
+            return [self._kept.get(key, self._new.get(key)) for key in keys]
 
     def put(self, token: int, offset: int, page: Any) -> None:
         """Add a page; it may push out others, or be too large to be kept."""
         size = len(page) + _ENTRY_BYTES
-        if size > self.limit_bytes // 4:
-            return
         key = (token, offset)
         with self._mutex:
             file = self._files.get(token)
-            if file is None or key in self._pages:  # closed meanwhile, or read twice at once
-                return
-            self._pages[key] = page
+            if size > self.limit_bytes // 4 or file is None or key in self._new or key in self._kept:
+                return  # or closed meanwhile, or read twice at once
+            if key in self._gone:
+                del self._gone[key]
+                self._kept[key] = page
+                self._kept_bytes += size
+            else:
+                self._new[key] = page
             file[2].add(offset)
             self._bytes += size
-            while self._bytes > self.limit_bytes:
-                (old_token, old_offset), old = self._pages.popitem(last=False)
-                asked = [holder.forget(old_offset) for holder in self._holders.get(old_token, ())]
-                if not all(asked):
-                    self._pages[old_token, old_offset] = old  # used without the cache's knowledge
-                    continue
-                self._files[old_token][2].discard(old_offset)
-                self._bytes -= len(old) + _ENTRY_BYTES
+            self._shrink()
+
+    def set_limit(self, limit_bytes: int) -> None:
+        """Another limit from now on."""
+        if limit_bytes == self.limit_bytes:
+            return
+        with self._mutex:
+            self.limit_bytes = limit_bytes
+            self._shrink()
+
+    def _shrink(self) -> None:
+        while self._bytes > self.limit_bytes:
+            new_bytes = self._bytes - self._kept_bytes
+            if self._new and (new_bytes > NEW_SHARE * self.limit_bytes or not self._kept):
+                self._turn_of_new()
+            else:
+                self._turn_of_kept()
+
+    def _turn_of_new(self) -> None:
+        key = next(iter(self._new))
+        if self._was_used(key):
+            page = self._kept[key] = self._new.pop(key)
+            self._kept_bytes += len(page) + _ENTRY_BYTES
+            return
+        self._evict(key)
+        self._gone[key] = None
+        while len(self._gone) > len(self._new) + len(self._kept):
+            self._gone.popitem(last=False)
+
+    def _turn_of_kept(self) -> None:
+        key = next(iter(self._kept))
+        if self._was_used(key):
+            self._kept.move_to_end(key)
+            return
+        self._evict(key)
+
+    def _was_used(self, key: Key) -> bool:
+        """Also by who holds it without the cache's knowledge; who has not used it lets go of it."""
+        used = key in self._used
+        self._used.discard(key)
+        # Each is asked, and lets go only if nobody else needs the page: in the next turn, then.
+        held = [holder.forget(key[1]) for holder in self._holders.get(key[0], ())]
+        return used or not all(held)
+
+    def _evict(self, key: Key) -> None:
+        self._files[key[0]][2].discard(key[1])
+        self._remove(key)
+        self._evicted += 1
+
+    def _remove(self, key: Key) -> None:
+        page = self._kept.pop(key, None)
+        if page is not None:
+            self._kept_bytes -= len(page) + _ENTRY_BYTES
+        else:
+            page = self._new.pop(key)
+        self._used.discard(key)
+        self._bytes -= len(page) + _ENTRY_BYTES
 
     def statistics(self) -> CacheStatistics:
         with self._mutex:
-            return CacheStatistics(self._hits, self._misses, len(self._pages), self._bytes, self.limit_bytes)
+            return CacheStatistics(
+                self._hits,
+                self._misses,
+                self._evicted,
+                len(self._new) + len(self._kept),
+                self._bytes,
+                self._kept_bytes,
+                self.limit_bytes,
+            )

@@ -100,10 +100,11 @@ def _decoded(
                 if numbers[-1] >= below or bool((np.diff(numbers) < ascends - 1).any()):
                     return None, None
             holds.file.remember(place, found)
-            found = holds.file.cached((place,))[0]
-        return found, None if found is None else place
+            if not holds.file.keeps(place, found):
+                return None, None
+        return found, place
 
-    return DecodedColumn(load, column.width, column.rows)
+    return DecodedColumn(load, column.width, column.rows, holds.file.remember)
 
 
 class _Holds:
@@ -129,7 +130,8 @@ def _column(column: ColumnReader, holds: _Holds, holder: PageHolder | None = Non
         dictionary = column.dictionary()
         assert dictionary.offsets is not None
         words = (np.ascontiguousarray(dictionary.offsets, np.int32), dictionary.values)
-    return PointColumn(_loader(column, holds), column.page_count, column.width, words, holder)
+    remember = holds.file.remember
+    return PointColumn(_loader(column, holds), column.page_count, column.width, words, holder, remember)
 
 
 def _loader(column: ColumnReader, holds: _Holds) -> Callable[[int], tuple[Any, int | None]]:
@@ -139,7 +141,7 @@ def _loader(column: ColumnReader, holds: _Holds) -> Callable[[int], tuple[Any, i
             return None, None
         payload = column.payloads((number,))[0]
         place = column.page_offset(number)
-        return payload, place if holds.file.cached((place,))[0] is payload else None
+        return payload, place if holds.file.keeps(place, payload) else None
 
     return load
 

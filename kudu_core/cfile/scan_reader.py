@@ -65,7 +65,9 @@ class ScanReader:
                 assert dictionary.offsets is not None
                 words = (dictionary.offsets, dictionary.values)
             held, watched = self._held(column.file)
-            made = ScanColumn(held, _loader(column, watched), column.rows, column.width, words)
+            made = ScanColumn(
+                held, _loader(column, watched), column.rows, column.width, words, column.file.remember
+            )
             made = self._made.setdefault(column_id, made)
         return made
 
@@ -121,10 +123,9 @@ def _loader(column: ColumnReader, watched: bool) -> Callable[[list[int]], list[t
         if not watched:
             return [(payload, None) for payload in payloads]
         places = [column.page_offset(number) for number in numbers]
-        kept = column.file.cached(places)
         return [
-            (payload, place if own is payload else None)
-            for payload, place, own in zip(payloads, places, kept, strict=True)
+            (payload, place if column.file.keeps(place, payload) else None)
+            for payload, place in zip(payloads, places, strict=True)
         ]
 
     return load

@@ -91,7 +91,7 @@ def _write_spilled(engine: Engine, parts: Iterator[Call], on_error: str, txn: Tx
             repeated = already_applied(engine, txn)
             if repeated is not None:
                 return repeated
-        engine.admit(0)
+        engine.admit()
         staging = stack.enter_context(ingest.staging_of(engine))
         files = OpenRuns(fs)
         stack.callback(files.close)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.cfile.page_cache import PageCache
@@ -20,11 +21,14 @@ from kudu_core.errors import Closed, Fenced, ReadOnly, SnapshotTooOld
 from kudu_core.events import Event, EventListener, WritersThrottled, tell
 from kudu_core.options import Options
 from kudu_core.table import debug
+from kudu_core.table.journal import Journal
 from kudu_core.table.pins import Pins, SchemaPins
 from kudu_core.table.state import TableState, Token, read_state, replace
+from kudu_core.table.throttle import Throttle
 from kudu_core.table.write import too_much
 from kudu_core.tablet.compactions import Compactions
 from kudu_core.tablet.maintenance import Maintenance
+from kudu_core.tablet.scoring import MEMORY_SHARE, Pressure
 from kudu_core.tablet.tablet import Tablet, TabletContext
 
 if TYPE_CHECKING:
@@ -34,7 +38,10 @@ if TYPE_CHECKING:
     from kudu_core.wal import Log, LogTail
 
 THROTTLE_SHARE = 0.8
-"""Writers wait for a flush when memory stores take so much of the limit."""
+"""Writers wait for a flush when memory stores take so much of what they may."""
+
+CACHE_SHARE = 8
+"""What the page cache keeps of the memory limit, divided by this, when memory stores grow."""
 
 
 class Engine:
@@ -63,6 +70,9 @@ class Engine:
         self.tokens: dict[str, Token] = dict(state.tokens)
         self.cache = PageCache(options.page_cache_bytes)
         self.pool = Pool(options.scan_threads)
+        self.journal = Journal(clock)
+        """What maintenance has done."""
+        self.throttle = Throttle(clock)
         self.short_writes = threading.Lock()
         """Held by a short write from encoding to the release of its mutexes.  Its kernels are too short to
         share the GIL and the mutexes with another writer's: handing these over costs more than the work.
@@ -292,16 +302,29 @@ class Engine:
             or sum(call.block.nbytes for call in calls) >= self.options.ingest_threshold_bytes
         )
 
-    def admit(self, batch_bytes: int) -> None:
-        """Before a write: wait while memory stores are too large, flushing if nobody else does."""
+    @property
+    def store_limit_bytes(self) -> int:
+        """What memory stores may take: the limit without what the page cache keeps in any case."""
         limit = self.options.memory_limit_bytes
-        while self._memory_estimate() > limit * THROTTLE_SHARE:
-            used = self.measure_memory()
-            if used <= limit * THROTTLE_SHARE:
-                return
-            tell(self.listener, WritersThrottled(memory_bytes=used, limit_bytes=limit))
+        return limit - min(self.options.page_cache_bytes, limit // CACHE_SHARE)
+
+    def admit(self) -> None:
+        """Before a write: slower the fuller memory stores are, so that flushes keep up; near the limit, wait
+        for a flush, doing it if nobody else does."""
+        limit = self.store_limit_bytes
+        if self._memory_estimate() <= limit * MEMORY_SHARE:
+            return
+        used = self.measure_memory() if self._memory_is_stale() else self._memory_estimate()
+        if self.maintenance is not None and self.options.maintenance == "background":
+            self.throttle.slow_down(used / limit, self.maintenance.flush_pace_s)
+        if used <= limit * THROTTLE_SHARE:
+            return
+        self.tell(WritersThrottled(memory_bytes=used, limit_bytes=limit))
+        started = self.clock.monotonic_s()
+        while self.measure_memory() > limit * THROTTLE_SHARE:
             if self.maintenance is None or not self.maintenance.relieve():
-                return
+                break
+        self.throttle.note(self.clock.monotonic_s() - started)
 
     def reserve(self, batch_bytes: int) -> None:
         """Under the mutexes, before the log record: refuse what cannot fit (W5)."""
@@ -312,19 +335,27 @@ class Engine:
 
     def note_memory(self, batch_bytes: int) -> None:
         """Count a batch that memory takes in; a large sum wakes the flush lane."""
+        step = min(self.options.flush_threshold_bytes // 4, self.store_limit_bytes // 16)
+        self.throttle.owe(batch_bytes)
         with self._memory_mutex:
             self._memory_added += 2 * batch_bytes
             self._memory_unseen += 2 * batch_bytes
             # Not at every write from there on: each call costs a switch to the flush lane.
-            if self._memory_unseen < self.options.flush_threshold_bytes // 4:
+            if self._memory_unseen < step:
                 return
             self._memory_unseen = 0
+        self._make_room_in_cache(self._memory_estimate())
         if self.maintenance is not None:
             self.maintenance.kick()
 
     def _memory_estimate(self) -> int:
         with self._memory_mutex:
             return self._memory_known + self._memory_added
+
+    def _memory_is_stale(self) -> bool:
+        """Whether so much was written since the last measurement that another one is worth its cost."""
+        with self._memory_mutex:
+            return self._memory_added > self.store_limit_bytes // 32
 
     def measure_memory(self) -> int:
         """Bytes of all memory stores."""
@@ -333,11 +364,57 @@ class Engine:
         used = sum(tablet.memory_bytes for tablet in self.tablets)
         with self._memory_mutex:
             self._memory_known = used
+        self._make_room_in_cache(used)
         return used
+
+    def _make_room_in_cache(self, store_bytes: int) -> None:
+        """The page cache takes what memory stores leave of the limit, and its own share in any case."""
+        options = self.options
+        least = options.memory_limit_bytes - self.store_limit_bytes
+        left = options.memory_limit_bytes - store_bytes
+        self.cache.set_limit(min(options.page_cache_bytes, max(least, left)))
+
+    def pressure(self) -> Pressure:
+        """What maintenance is to relieve."""
+        return Pressure(self.measure_memory(), self.store_limit_bytes, self.log.bytes_retained)
+
+    # ---- maintenance ----
+
+    def maintain(self, budget_s: float | None) -> int:
+        """What background maintenance would do now, on the caller's thread; how many operations it was."""
+        assert self.maintenance is not None and self.compactions is not None
+        started = self.clock.monotonic_s()
+
+        def may_go_on() -> bool:
+            self.check_open()
+            return budget_s is None or self.clock.monotonic_s() - started < budget_s
+
+        done = self.maintenance.run_due(may_go_on, patient=False)
+        while may_go_on() and self.compactions.run_one(patient=False):
+            done += 1
+            self.compactions.collect_garbage()
+        self.compactions.collect_garbage()
+        return done
+
+    def metrics(self) -> dict[str, float]:
+        """See ``Table.metrics``."""
+        cache = self.cache.statistics()
+        log = self.log if self.writer else None
+        return {
+            **self.journal.sums(),
+            "memory_store_bytes": sum(tablet.memory_bytes for tablet in self.tablets),
+            "memory_limit_bytes": self.options.memory_limit_bytes,
+            "throttled_count": self.throttle.waits,
+            "throttled_s": self.throttle.waited_s,
+            "log_bytes": 0 if log is None else log.bytes_retained,
+            "rowsets": sum(len(tablet.view.rowsets) for tablet in self.tablets),
+            **{f"page_cache_{field.name}": getattr(cache, field.name) for field in fields(cache)},
+        }
 
     # ---- the end ----
 
     def tell(self, event: Event) -> None:
+        self.journal.note(event)
         tell(self.listener, event)
 
     def close(self) -> None:

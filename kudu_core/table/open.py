@@ -134,7 +134,7 @@ def _take_over(engine: Engine, before: TableState, tail: LogTail, started: float
         tablets.append(_tablet(engine, context, entry, manifest.state, manifest))
     engine.set_tablets(tablets)
     engine.maintenance = Maintenance(
-        lambda: engine.tablets, log, engine.options, clock, engine.tell, engine.save_tokens
+        lambda: engine.tablets, log, engine.options, clock, engine.tell, engine.save_tokens, engine.pressure
     )
     engine.compactions = Compactions(
         lambda: engine.tablets,
@@ -147,7 +147,7 @@ def _take_over(engine: Engine, before: TableState, tail: LogTail, started: float
     )
 
     def make_room() -> None:
-        engine.admit(0)
+        engine.admit()
 
     replay = Replay({t.id: t for t in tablets}, engine.schema, writer=True, make_room=make_room)
     context.cut = lambda: replay.position

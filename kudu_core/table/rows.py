@@ -58,7 +58,7 @@ def write_row(engine: Engine, operation: str, row: dict[Any, Any]) -> WriteResul
         return None
     if tablet is None:
         return None  # refused
-    engine.admit(0)
+    engine.admit()
     with tablet.mutex:
         engine.check_writable()
         view = tablet.view

@@ -671,6 +671,29 @@ class Table:
         engine.compactions.compact_all(full=full)
         engine.compactions.collect_garbage()
 
+    def maintain(self, budget_s: float | None = None) -> int:
+        """Do what background maintenance would do now, until nothing is worth it; how many operations it was.
+
+        Flushes of what is large or old or holds the log, compactions and merges that pay, history and files
+        that nobody needs; what gains most for its cost comes first.  With ``maintenance="manual"`` nothing of
+        it happens by itself.  Answers stay the same at every readable time.
+
+        Parameters
+        ----------
+        budget_s
+            Seconds after which no other operation is begun; None: no limit.
+
+        Raises
+        ------
+        OSError
+            An operation failed; it is left alone for some seconds, so that a call after it does the others.
+        """
+        if budget_s is not None and (
+            isinstance(budget_s, bool) or not isinstance(budget_s, int | float) or not budget_s >= 0
+        ):
+            raise InvalidArgument(f"budget_s is a number of seconds from 0 or None, not {budget_s!r}")
+        return self._opened_for_writing().maintain(budget_s)
+
     def gc(self) -> None:
         """Drop the history that ``history_retention_s`` and pinned snapshots no longer keep, and the files
         that nothing names and nobody can be reading any more."""
@@ -732,6 +755,29 @@ class Table:
     def stats(self, by: str = "table") -> pa.Table:
         """Sizes and counts by "table", "tablet", "rowset" or "column"."""
         return stats(self._opened(), by)
+
+    def history(self) -> pa.Table:
+        """What maintenance has done since this handle was opened, oldest first: the last 1,000 operations.
+
+        Columns: ``finished`` (UTC), ``operation`` ("flush", "delta flush", "minor", "major", "merge",
+        "history gc", "log gc", "file gc", "purge", "ingest"), ``tablet``, ``elapsed_s``, ``rows``,
+        ``rowsets_read``, ``rowsets_written``, ``input_bytes``, ``output_bytes``, ``freed_bytes``; ``error`` of
+        one that failed and is tried again.  NULL where an operation has no such number.  It is not stored: a
+        listener (``open_table(listener=...)``) is told the same and may keep it.
+        """
+        return self._opened().journal.table()
+
+    def metrics(self) -> dict[str, float]:
+        """Numbers of this handle, by name.
+
+        Now: ``memory_store_bytes``, ``memory_limit_bytes``, ``log_bytes``, ``rowsets``, ``page_cache_bytes``,
+        ``page_cache_kept_bytes`` (of pages used more than once), ``page_cache_pages``,
+        ``page_cache_limit_bytes``.  Since it was opened: ``page_cache_hits``, ``page_cache_misses``,
+        ``page_cache_evicted``, ``throttled_count`` and ``throttled_s`` (writers that were made to wait), and of
+        each operation of ``history()`` that has happened ``<operation>_count``, ``_errors``, ``_elapsed_s``,
+        ``_rows``, ``_input_bytes``, ``_output_bytes``, ``_freed_bytes``.
+        """
+        return self._opened().metrics()
 
     def verify(self) -> Verified:
         """Read and check every byte of the newest state's files and of the log, past the caches.

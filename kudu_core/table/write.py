@@ -66,7 +66,7 @@ def write_calls(
             repeated = already_applied(engine, txn)
             if repeated is not None:
                 return repeated
-        engine.admit(sum(call.block.nbytes for call in calls))
+        engine.admit()
         if collect is None and engine.wants_ingest(calls):
             return ingest.ingest_calls(engine, calls, on_error=on_error, txn=txn)
         calls = joined(calls)

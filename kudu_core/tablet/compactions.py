@@ -1,15 +1,16 @@
 """Compactions, history GC and the removal of retired files: which, when and by whom.
 
 Beside the flush lane (``maintenance``), on threads of its own, so that a flush never waits
-behind a compaction.  What the operations do is in the walks; what pays is in ``policy``.
+behind a compaction.  What the operations do is in the walks; what there is to do, and what pays, in
+``operations`` and ``scoring``.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from kudu_core.errors import Closed, Fenced, Poisoned
@@ -25,13 +26,19 @@ from kudu_core.tablet import history_gc
 from kudu_core.tablet.delta_compaction import Compacted, compact_major, compact_minor, redo_files
 from kudu_core.tablet.full_compaction import full_merges
 from kudu_core.tablet.merge_compaction import Merged, merge_rowsets
-from kudu_core.tablet.policy import MAJOR, MINOR, delta_choice, major_columns
+from kudu_core.tablet.merge_policy import DEAD
+from kudu_core.tablet.operations import Merges, compaction_operations, live_refs
+from kudu_core.tablet.policy import major_columns
+from kudu_core.tablet.scoring import HISTORY_GC, MAJOR, MERGE, MINOR, Operation, Pressure, choose
 from kudu_core.tablet.tablet import Tablet
 
 if TYPE_CHECKING:
     from kudu_core.common.clock import Clock
-    from kudu_core.rowset.diskrowset import DiskRowSet
-    from kudu_core.rowset.meta import DeltaRef
+
+COMPACTIONS = (MINOR, MAJOR, MERGE)
+KINDS = (*COMPACTIONS, HISTORY_GC)
+NO_PRESSURE = Pressure(0, 1, 0)
+"""Nothing here frees memory or log."""
 
 POLL_S = 0.5
 RETRY_S = 5.0
@@ -66,7 +73,11 @@ class Compactions:
         self._idle = threading.Condition()
         self._working: list[int] = []
         """Threads with an operation under way.  Under ``_idle``."""
-        self._failed: dict[tuple[int, int], float] = {}
+        self._paused = 0
+        """Callers that want to be alone.  Under ``_idle``."""
+        self._failed: dict[tuple[int, int | str], float] = {}
+        """Until when a rowset, or a kind of operation, of a tablet is left alone."""
+        self._merges = Merges()
 
     def start(self) -> None:
         for number in range(self._wanted):
@@ -100,6 +111,35 @@ class Compactions:
                 self._working.remove(me)
                 self._idle.notify_all()
 
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """The threads let what is under way come to its end, and begin nothing."""
+        me = threading.get_ident()
+        with self._idle:
+            self._paused += 1
+            self._idle.wait_for(
+                lambda: self._stop.is_set() or not any(ident != me for ident in self._working)
+            )
+        try:
+            yield
+        finally:
+            with self._idle:
+                self._paused -= 1
+
+    def _run_one_beside(self) -> bool:
+        """``run_one`` of a background thread: nothing while somebody asked to be alone."""
+        me = threading.get_ident()
+        with self._idle:
+            if self._paused:
+                return False
+            self._working.append(me)
+        try:
+            return self.run_one()
+        finally:
+            with self._idle:
+                self._working.remove(me)
+                self._idle.notify_all()
+
     def _check_going_on(self) -> None:
         if self._stop.is_set():
             raise Closed("the table was closed; the compaction under way was given up")
@@ -107,41 +147,90 @@ class Compactions:
     def _run(self) -> None:
         while not self._stop.wait(POLL_S):
             try:
-                while not self._stop.is_set() and self.run_one():
-                    pass
+                while not self._stop.is_set() and self._run_one_beside():
+                    self.collect_garbage()
+                self._purge()
                 self.collect_garbage()
-            except (Poisoned, Fenced, Closed):
+            except (Poisoned, Fenced):
                 return  # nothing is written any more; readers go on
             except Exception as exc:  # noqa: BLE001  a thread has nobody to raise to: it tells
+                if isinstance(exc, Closed) and self._stop.is_set():
+                    return
                 self._tell(MaintenanceError(error=repr(exc), tablet_id="", operation="compaction"))
 
-    # ---- what is due ----
+    # ---- what is worth doing ----
 
-    def run_one(self) -> bool:
-        """Do the next piece of work; False when nothing is worth it."""
-        for tablet, rowset_id, kind in self._due():
+    def run_one(self, kinds: Collection[str] = KINDS, *, patient: bool = True) -> bool:
+        """Do the operation that gains most for its cost; False when nothing is worth it.
+
+        Raises
+        ------
+        Poisoned, Fenced, Closed
+            Nothing is written any more.
+        Exception
+            Not ``patient``: of an operation that failed, which is left alone for a while in either case.
+        """
+        found = [op for op in self._operations() if op.kind in kinds]
+        while found:
+            chosen = choose(found, NO_PRESSURE)
+            if chosen is None:
+                break
             try:
-                if self.compact(tablet, rowset_id, kind):
+                if self._perform(chosen):
                     return True
-            except (Poisoned, Fenced, Closed):
+            except (Poisoned, Fenced):
                 raise
-            except Exception as exc:  # noqa: BLE001  told, and no reason to leave the others alone
-                self._failed[tablet.id, rowset_id] = self._clock.monotonic_s() + RETRY_S
-                error = MaintenanceError(
-                    error=repr(exc), tablet_id=str(tablet.id), operation=f"{kind} delta compaction"
+            except Exception as exc:  # told, and no reason to leave the others alone
+                if isinstance(exc, Closed) and self._stop.is_set():
+                    raise
+                self._leave_alone(chosen)
+                operation = f"{chosen.kind} compaction" if chosen.kind == MERGE else chosen.kind
+                if chosen.kind in (MINOR, MAJOR):
+                    operation = f"{chosen.kind} delta compaction"
+                self._tell(
+                    MaintenanceError(error=repr(exc), tablet_id=str(chosen.tablet_id), operation=operation)
                 )
-                self._tell(error)
-        return self.collect_history()
+                if not patient:
+                    raise
+            found.remove(chosen)
+        return False
 
-    def _due(self) -> Iterator[tuple[Tablet, int, str]]:
-        now = self._clock.monotonic_s()
+    def _operations(self) -> list[Operation]:
+        now_s = self._clock.monotonic_s()
+        self._failed = {key: until for key, until in self._failed.items() if until > now_s}
+        horizon = self._horizon(False)
+        found: list[Operation] = []
         for tablet in self._tablets():
-            for rowset in tablet.view.rowsets:
-                if self._failed.get((tablet.id, rowset.id), 0.0) > now:
-                    continue
-                kind = delta_choice(rowset.meta, _refs(tablet, rowset))
-                if kind is not None:
-                    yield tablet, rowset.id, kind
+            left_alone = {
+                key for tablet_id, key in self._failed if tablet_id == tablet.id and isinstance(key, int)
+            }
+            options = tablet.context.options
+            found += compaction_operations(tablet, options, self._merges, horizon, now_s, left_alone)
+        return [op for op in found if (op.tablet_id, op.kind) not in self._failed]
+
+    def _leave_alone(self, op: Operation) -> None:
+        until = self._clock.monotonic_s() + RETRY_S
+        for key in op.rowsets or (op.kind,):
+            self._failed[op.tablet_id, key] = until
+
+    def _perform(self, op: Operation) -> bool:
+        tablet = next((t for t in self._tablets() if t.id == op.tablet_id), None)
+        if tablet is None:
+            return False  # it was purged
+        if op.kind == HISTORY_GC:
+            done = self._collect_history(tablet)
+            if not done:
+                self._leave_alone(op)  # statistics promised more than the files hold
+            return done
+        if op.kind != MERGE:
+            return self.compact(tablet, op.rowsets[0], op.kind)
+        before = set(tablet.view.tree.ids)
+        merged = self.merge(tablet, op.rowsets)
+        if merged is None:
+            return False
+        if merged.rowsets_added >= merged.rowsets and not (op.reason == DEAD and merged.rows_dropped):
+            self._merges.settle(tablet, set(tablet.view.tree.ids) - before)
+        return True
 
     # ---- single pieces of work ----
 
@@ -164,7 +253,7 @@ class Compactions:
             if rowset is None:
                 return False
             if column_ids is None:
-                column_ids = major_columns(rowset.meta, _refs(tablet, rowset))
+                column_ids = major_columns(rowset.meta, live_refs(tablet, rowset))
             done = compact_major(tablet, rowset_id, column_ids)
         if done is None:
             return False
@@ -201,44 +290,46 @@ class Compactions:
     def compact_all(self, *, full: bool) -> None:
         """Everything that pays; ``full``: rowsets that overlap nowhere and are as large as they are to be,
         all updates in the base."""
-        for tablet in self._tablets():
-            if full:
+        if not full:
+            while self.run_one(COMPACTIONS, patient=False):
+                self._check_going_on()
+            return
+        with self._alone():  # or a rowset that the background has at the moment would be left out
+            for tablet in self._tablets():
                 target_bytes = tablet.context.options.rowset_target_bytes
                 for ids in full_merges(tablet.rowset_metas, target_bytes, self._horizon(False)):
                     self.merge(tablet, ids, threads=tablet.context.pool.threads)
-            for rowset in tablet.view.rowsets:
-                if full:
+                for rowset in tablet.view.rowsets:
                     every = [i for store in redo_files(rowset) for i in store.ref.updates]
                     self.compact(tablet, rowset.id, MAJOR, every)
                     self.compact(tablet, rowset.id, MINOR)
-                    continue
-                kind = delta_choice(rowset.meta, _refs(tablet, rowset))
-                if kind is not None:
-                    self.compact(tablet, rowset.id, kind)
 
     def collect_history(self) -> bool:
         """Drop the history that retention and pins no longer keep; whether there was any."""
         found = self._purge()
         wanted = self._horizon(False)
         for tablet in self._tablets():
-            if not any(history_gc.ancient(rowset, wanted) for rowset in tablet.view.rowsets):
-                continue
-            started = self._clock.monotonic_s()
-            horizon = self._horizon(True)
-            done = history_gc.collect(tablet, horizon)
-            if done.undo_files or done.rowsets:
-                found = True
-                self._tell(
-                    HistoryCollected(
-                        elapsed_s=self._clock.monotonic_s() - started,
-                        tablet_id=str(tablet.id),
-                        horizon=horizon,
-                        undo_files=done.undo_files,
-                        rowsets=done.rowsets,
-                        freed_bytes=done.bytes,
-                    )
-                )
+            if any(history_gc.ancient(rowset, wanted) for rowset in tablet.view.rowsets):
+                found |= self._collect_history(tablet)
         return found
+
+    def _collect_history(self, tablet: Tablet) -> bool:
+        started = self._clock.monotonic_s()
+        horizon = self._horizon(True)
+        done = history_gc.collect(tablet, horizon)
+        if not done.undo_files and not done.rowsets:
+            return False
+        self._tell(
+            HistoryCollected(
+                elapsed_s=self._clock.monotonic_s() - started,
+                tablet_id=str(tablet.id),
+                horizon=horizon,
+                undo_files=done.undo_files,
+                rowsets=done.rowsets,
+                freed_bytes=done.bytes,
+            )
+        )
+        return True
 
     def collect_garbage(self) -> int:
         """Delete retired files that nobody can read any more; how many, a purged tablet's counted as one."""
@@ -249,15 +340,6 @@ class Compactions:
                 total += files
                 self._tell(FilesDeleted(tablet_id=str(tablet.id), files=files, freed_bytes=freed))
         return total
-
-
-def _refs(tablet: Tablet, rowset: DiskRowSet) -> tuple[DeltaRef, ...]:
-    """A rowset's first REDO files, but for what they say of dropped columns: no scan pays for that."""
-    known = tablet.context.schema().by_id
-    return tuple(
-        replace(store.ref, updates={i: count for i, count in store.ref.updates.items() if i in known})
-        for store in redo_files(rowset)
-    )
 
 
 __all__ = ["Compactions"]

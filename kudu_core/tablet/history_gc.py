@@ -29,7 +29,14 @@ class Collected:
 
 def ancient(rowset: DiskRowSet, horizon: int) -> bool:
     """Whether ``collect`` would find something in the rowset, asked without reading a file."""
-    return any(undo.ref.max_ts <= horizon for undo in rowset.undo) or _may_be_dead(rowset, horizon)
+    return ancient_bytes(rowset, horizon) > 0
+
+
+def ancient_bytes(rowset: DiskRowSet, horizon: int) -> int:
+    """What ``collect`` would free of the rowset, at most; asked without reading a file."""
+    if rowset.meta.redo and _may_be_dead(rowset, horizon):
+        return rowset.meta.size_bytes
+    return sum(undo.ref.file.size for undo in rowset.undo if undo.ref.max_ts <= horizon)
 
 
 def collect(tablet: Tablet, horizon: int) -> Collected:
@@ -101,4 +108,4 @@ def _all_dead(rowset: DiskRowSet, horizon: int) -> bool:
     return bool(dead.all())
 
 
-__all__ = ["Collected", "ancient", "collect"]
+__all__ = ["Collected", "ancient", "ancient_bytes", "collect"]

@@ -1,7 +1,8 @@
 """Background work: flushes by size, age and memory, and removal of log segments.
 
 One thread, the flush lane, looks after all tablets of a table.  What it does is in ``flush`` and
-``deltas``; which and when is here.  Manual tables have no thread and call the same methods.
+``deltas``, what there is to do in ``operations`` and which comes first in ``scoring``.  Manual tables have no
+thread and call the same methods.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from kudu_core.common.clock import Clock, hybrid
-from kudu_core.errors import Fenced, Poisoned
+from kudu_core.common.clock import Clock
+from kudu_core.errors import Closed, Fenced, Poisoned
 from kudu_core.events import DeltaFlushEnd, Event, FlushEnd, LogTruncated, MaintenanceError
 from kudu_core.options import Options
 from kudu_core.tablet.deltas import flush_deltas
 from kudu_core.tablet.flush import flush_memrowset
+from kudu_core.tablet.operations import flush_operations
+from kudu_core.tablet.scoring import LOG_GC, Operation, Pressure, choose
 from kudu_core.tablet.tablet import Tablet
 
 if TYPE_CHECKING:
@@ -23,7 +26,10 @@ if TYPE_CHECKING:
 
 POLL_S = 0.5
 RETRY_S = 5.0
-"""How long a tablet whose flush failed is left alone."""
+"""How long a store whose flush failed is left alone."""
+
+PACE_BYTES = 1 << 20
+"""Flushes of less say nothing of how fast a flush is."""
 
 
 class Maintenance:
@@ -37,6 +43,7 @@ class Maintenance:
         clock: Clock,
         tell: Callable[[Event], None],
         save_tokens: Callable[[int], None],
+        pressure: Callable[[], Pressure],
     ) -> None:
         self._tablets = tablets
         self._log = log
@@ -44,10 +51,14 @@ class Maintenance:
         self._clock = clock
         self._tell = tell
         self._save_tokens = save_tokens
+        self._pressure = pressure
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._failed: dict[int, float] = {}
+        self._failed: dict[tuple[int, tuple[int, ...]], float] = {}
+        """Until when a store that could not be flushed is left alone."""
+        self.flush_pace_s = 1 / (200 << 20)
+        """Seconds that a flush takes for a byte of memory: those of the last large one."""
         self._truncating = threading.Lock()
         self.may_truncate = False
         """False during replay: records that are not in memory yet must stay in the log."""
@@ -86,56 +97,96 @@ class Maintenance:
 
     # ---- what is due ----
 
-    def run_due(self) -> None:
-        """Flush whatever has reached its size or its age, then drop what the log no longer needs."""
-        flushed = False
-        for tablet in self._tablets():
-            if self._stop.is_set():
-                return
-            if self._failed.get(tablet.id, 0.0) > self._clock.monotonic_s():
+    def run_due(self, may_go_on: Callable[[], bool] = lambda: True, *, patient: bool = True) -> int:
+        """Flush what memory, the log, size or age ask for, and drop what the log no longer needs; how many
+        operations that were.
+
+        ``may_go_on`` is asked before each.  Not ``patient``: an operation that fails raises; in either case
+        its store is left alone for a while.
+        """
+        done = 0
+        shortened = False
+        while not self._stop.is_set() and may_go_on():
+            found = self._operations()
+            if not shortened:
+                found += self._log_operations()
+            chosen = choose(found, self._pressure())
+            if chosen is None:
+                return done
+            if chosen.kind == LOG_GC:
+                shortened = True  # whatever it leaves, a flush comes first
+                self.truncate_log()
+                done += 1
                 continue
-            flushed |= self._guarded(tablet, self._flush_due)
-        if flushed:
-            self.truncate_log()
-
-    def _guarded(self, tablet: Tablet, work: Callable[[Tablet], bool]) -> bool:
-        try:
-            return work(tablet)
-        except (Poisoned, Fenced):
-            raise
-        except Exception as exc:  # noqa: BLE001  told, and no reason to leave the other tablets alone
-            self._failed[tablet.id] = self._clock.monotonic_s() + RETRY_S
-            self._tell(MaintenanceError(error=repr(exc), tablet_id=str(tablet.id), operation="flush"))
-            return False
-
-    def _flush_due(self, tablet: Tablet) -> bool:
-        oldest = hybrid(max(0, self._clock.now_us() - int(self._options.flush_age_s * 1e6)))
-        view = tablet.view
-        done = False
-        active = view.active
-        due = len(active) and (
-            active.nbytes >= self._options.flush_threshold_bytes or (active.first_ts or oldest) < oldest
-        )
-        if due or view.frozen:
-            done |= self.flush(tablet)
-        for rowset in tablet.view.changed:
-            stores = rowset.memory_stores
-            if (
-                sum(s.nbytes for s in stores) >= self._options.flush_threshold_bytes
-                or any(s.frozen_at is not None for s in stores)
-                or min((s.first_ts or oldest) for s in stores) < oldest
-            ):
-                done |= self.flush_rowset(tablet, rowset.id)
+            try:
+                acted = self._perform(chosen)
+            except (Poisoned, Fenced):
+                raise
+            except Exception as exc:  # told, and no reason to leave the other stores alone
+                if isinstance(exc, Closed) and self._stop.is_set():
+                    return done
+                acted = False
+                error = MaintenanceError(
+                    error=repr(exc), tablet_id=str(chosen.tablet_id), operation=chosen.kind
+                )
+                self._leave_alone(chosen)
+                self._tell(error)
+                if not patient:
+                    raise
+            if acted:
+                done += 1
+                shortened = False
+            else:
+                self._leave_alone(chosen)
         return done
+
+    def _operations(self) -> list[Operation]:
+        now_s, now_us = self._clock.monotonic_s(), self._clock.now_us()
+        self._failed = {key: until for key, until in self._failed.items() if until > now_s}
+        segments = self._log.segments
+        found: list[Operation] = []
+        for tablet in self._tablets():
+            found += flush_operations(tablet, self._options, now_us, segments)
+        return [op for op in found if (op.tablet_id, op.rowsets) not in self._failed]
+
+    def _leave_alone(self, op: Operation) -> None:
+        self._failed[op.tablet_id, op.rowsets] = self._clock.monotonic_s() + RETRY_S
+
+    def _perform(self, op: Operation) -> bool:
+        tablet = next((t for t in self._tablets() if t.id == op.tablet_id), None)
+        if tablet is None:
+            return False  # it was purged
+        return self.flush_rowset(tablet, op.rowsets[0]) if op.rowsets else self.flush(tablet)
+
+    def _log_operations(self) -> list[Operation]:
+        """Dropping what the log no longer needs, where that is something."""
+        if not self.may_truncate:
+            return []
+        through = self._droppable(self._tablets())
+        size = sum(s.end for s in self._log.segments[:-1] if s.last_ts <= through)
+        return [Operation(LOG_GC, -1, log_bytes=size)] if size else []
+
+    def _droppable(self, tablets: Sequence[Tablet]) -> int:
+        """Records at or below it are in files (T1)."""
+        through = self._log.committed_ts
+        for tablet in tablets:
+            oldest = tablet.first_ts
+            if oldest is not None:
+                through = min(through, oldest - 1)
+        return through
 
     # ---- single pieces of work ----
 
     def flush(self, tablet: Tablet) -> bool:
         """Flush a tablet's MemRowSets."""
         started = self._clock.monotonic_s()
+        view = tablet.view
+        memory_bytes = sum(m.nbytes for m in (view.active, *view.frozen))
         done = flush_memrowset(tablet)
         if done is None:
             return False
+        if memory_bytes >= PACE_BYTES:
+            self.flush_pace_s = max(0.0, self._clock.monotonic_s() - started) / memory_bytes
         self._tell(
             FlushEnd(
                 elapsed_s=self._clock.monotonic_s() - started,
@@ -180,14 +231,10 @@ class Maintenance:
     def relieve(self) -> bool:
         """Flush the largest memory store, in the caller's thread; False when there is none."""
         with self._relief:
-            largest = max(self._tablets(), key=lambda t: t.memory_bytes, default=None)
-            if largest is None or not largest.memory_bytes:
+            found = [op for op in self._operations() if op.memory_bytes]
+            if not found:
                 return False
-            done = False
-            if len(largest.view.active) or largest.view.frozen:
-                done = self.flush(largest)
-            for rowset in largest.view.changed:
-                done |= self.flush_rowset(largest, rowset.id)
+            done = self._perform(max(found, key=lambda op: op.memory_bytes))
             if done:
                 self.truncate_log()
             return done
@@ -202,12 +249,8 @@ class Maintenance:
         with self._truncating:
             if not self.may_truncate:
                 return None
-            through = self._log.committed_ts
             tablets = list(self._tablets())
-            for tablet in tablets:
-                oldest = tablet.first_ts
-                if oldest is not None:
-                    through = min(through, oldest - 1)
+            through = self._droppable(tablets)
             sealed = [s for s in self._log.segments[:-1] if s.last_ts <= through]
             if not sealed:
                 return None

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from kudu_core.rowset.meta import DeltaRef, RowSetMeta
-
-MINOR = "minor"
-MAJOR = "major"
+from kudu_core.tablet.scoring import MAJOR, MINOR
 
 MINOR_FILES = 5
 """REDO files of one rowset above which they are merged: each costs a scan a look and a decoding."""

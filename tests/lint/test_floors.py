@@ -102,7 +102,6 @@ def test_no_kernel_cimports_numpy() -> None:
 ENTRY_POINTS = {
     "kudu_core": "users import it",
     "kudu_core.spark": "users import it",
-    "kudu_core.tablet.merge_policy": "the maintenance manager asks it",
 }
 
 

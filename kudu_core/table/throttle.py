@@ -1,0 +1,67 @@
+"""Writers are slowed before memory is full: at first not at all, then to half the speed of flushes.
+
+A writer pays for its bytes by waiting, at its next call, a part of the time that a flush of them takes.  So
+memory that fills faster than it is flushed fills ever more slowly, and writers seldom meet the limit, where
+they would wait for a whole flush.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from kudu_core.common.clock import Clock
+from kudu_core.tablet.scoring import MEMORY_SHARE
+
+STOP_SHARE = 0.8
+"""Of what memory stores may take: there a writer pays ``MOST`` times the flush of its bytes."""
+
+MOST = 2.0
+
+SHORTEST_S = 0.001
+"""Less is owed until it has come to this: no wait of the system is shorter."""
+
+LONGEST_S = 0.25
+"""Of one wait; what is owed beyond it is let go."""
+
+
+def severity(share: float) -> float:
+    """How many times the flush of its bytes a writer waits, 0 to ``MOST``; ``share``: how full memory is."""
+    return MOST * min(1.0, max(0.0, (share - MEMORY_SHARE) / (STOP_SHARE - MEMORY_SHARE)))
+
+
+class Throttle:
+    """What the writers of a table owe.  Thread safe."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._mutex = threading.Lock()
+        self._owed_bytes = 0
+        self._owed_s = 0.0
+        self.waits = 0
+        self.waited_s = 0.0
+        """Since the table was opened, of all writers together."""
+
+    def owe(self, batch_bytes: int) -> None:
+        """Memory has taken in a batch."""
+        with self._mutex:
+            self._owed_bytes += batch_bytes
+
+    def slow_down(self, share: float, flush_pace_s: float) -> None:
+        """Wait for what is owed; ``flush_pace_s``: seconds in which a flush writes a byte of memory."""
+        with self._mutex:
+            self._owed_s += self._owed_bytes * flush_pace_s * severity(share)
+            self._owed_bytes = 0
+            if self._owed_s < SHORTEST_S:
+                return
+            wait_s, self._owed_s = min(self._owed_s, LONGEST_S), 0.0
+        self._clock.sleep(wait_s)
+        self.note(wait_s)
+
+    def note(self, waited_s: float) -> None:
+        """A writer has waited."""
+        with self._mutex:
+            self.waits += 1
+            self.waited_s += waited_s
+
+
+__all__ = ["Throttle", "severity"]

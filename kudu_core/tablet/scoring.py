@@ -1,0 +1,109 @@
+"""Which operation maintenance does next: a pure function from what is known of each to one of them.
+
+Each thing that can be done is an ``Operation`` with what it would free and what it would gain.  What is
+scarce comes first (log segments that cost nothing to drop, memory, the length of the log), then what is due
+by size or age, then files that only have to be forgotten, then the best gain for what is read and written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+FLUSH = "flush"
+DELTA_FLUSH = "delta flush"
+LOG_GC = "log gc"
+MINOR = "minor"
+MAJOR = "major"
+MERGE = "merge"
+HISTORY_GC = "history gc"
+
+MEMORY_SHARE = 0.5
+"""Of what memory stores may take: from there on the largest is flushed, due or not.  Writers are slowed
+from there too, so that they stop for nothing."""
+
+LOG_TARGET_BYTES = 256 << 20
+"""Of log that a replay would read: from there on whatever keeps most of it is flushed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Something that can be done to a tablet, and what for."""
+
+    kind: str
+    tablet_id: int
+    rowsets: tuple[int, ...] = ()
+    memory_bytes: int = 0
+    """That it frees."""
+    log_bytes: int = 0
+    """Of log from its oldest change on, which cannot go before; of ``LOG_GC``: that it frees."""
+    freed_bytes: int = 0
+    """On disk, without reading any."""
+    due: float = 0.0
+    """Size or age by the option that limits it: 1 is due."""
+    gain: float = 0.0
+    """Work of reads that it saves, in rowsets: 1 is one rowset less over every key."""
+    cost_bytes: int = 0
+    """That it reads and writes."""
+    reason: str = ""
+    """Of a merge."""
+
+    @property
+    def gain_per_byte(self) -> float:
+        return self.gain / max(1, self.cost_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """What is scarce."""
+
+    memory_bytes: int
+    """Of memory stores."""
+    memory_limit_bytes: int
+    log_bytes: int
+    """That a replay would read."""
+
+    @property
+    def on_memory(self) -> bool:
+        return self.memory_bytes >= MEMORY_SHARE * self.memory_limit_bytes
+
+    @property
+    def on_log(self) -> bool:
+        return self.log_bytes >= LOG_TARGET_BYTES
+
+
+def choose(operations: Sequence[Operation], pressure: Pressure) -> Operation | None:
+    """What to do next; None: nothing is worth it.  Of equals, the first."""
+    free = [op for op in operations if op.kind == LOG_GC and op.log_bytes]
+    if free:
+        return free[0]
+    if pressure.on_memory:
+        holding = [op for op in operations if op.memory_bytes]
+        if holding:
+            return max(holding, key=lambda op: (op.memory_bytes, op.log_bytes))
+    if pressure.on_log:
+        keeping = [op for op in operations if op.log_bytes]
+        if keeping:
+            return max(keeping, key=lambda op: (op.log_bytes, op.memory_bytes))
+    due = [op for op in operations if op.due >= 1]
+    if due:
+        return max(due, key=lambda op: op.due)
+    forgotten = [op for op in operations if op.freed_bytes]
+    if forgotten:
+        return max(forgotten, key=lambda op: op.freed_bytes)
+    gaining = [op for op in operations if op.gain > 0]
+    return max(gaining, key=lambda op: op.gain_per_byte, default=None)
+
+
+__all__ = [
+    "DELTA_FLUSH",
+    "FLUSH",
+    "HISTORY_GC",
+    "LOG_GC",
+    "MAJOR",
+    "MERGE",
+    "MINOR",
+    "Operation",
+    "Pressure",
+    "choose",
+]
