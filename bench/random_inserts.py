@@ -1,9 +1,9 @@
 """Rows inserted in random order of their keys: ``python -m bench.random_inserts --rows 20000000``.
 
 Int64 keys and two value columns, in batches of 10,000 with uniqueness checked; maintenance in the
-background or, with ``--manual``, nothing but flushes.  Prints for every million rows the speed, the latency of
-a batch and the average height; at the end write amplification, the speed of a scan beside that of the same
-rows bulk loaded in order, point reads, and the peak RSS.
+background or, with ``--manual``, nothing but flushes.  Prints for every million rows the speed, the latency
+of a batch and the average height; at the end write amplification, the speed of a scan beside that of the
+same rows bulk loaded in order, point reads, and the peak RSS.
 """
 
 from __future__ import annotations

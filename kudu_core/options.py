@@ -64,9 +64,9 @@ class Options:
     """1 to 64: compaction threads, beside the one for flushes."""
 
     memory_limit_bytes: int = _GIB
-    """Bytes, 16 MiB to 1 PiB: memory stores, batches under way and the page cache together.  From half of it
-    on the largest store is flushed and writers are slowed, ever more, before it is reached; ``MemoryLimit`` is
-    for a batch that alone does not fit."""
+    """Bytes, 16 MiB to 1 PiB: memory stores, batches under way and the page cache together.  From half of
+    it on the largest store is flushed and writers are slowed, ever more, before it is reached;
+    ``MemoryLimit`` is for a batch that alone does not fit."""
 
     page_cache_bytes: int = 256 * _MIB
     """Bytes, 0 to 1 PiB: pages kept in memory as they are stored.  Of a table that is written it is less
