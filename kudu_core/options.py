@@ -57,16 +57,20 @@ class Options:
     """Seconds, 0.001 to 60: how often the log is fsynced with "group"."""
 
     maintenance: str = "background"
-    """"background": flushes and compactions run on their own.  "manual": only when called."""
+    """"background": flushes, compactions, merges and collection of what nobody needs run on their own.
+    "manual": only when called (``flush``, ``compact``, ``gc``, ``maintain``)."""
 
     maintenance_threads: int = 1
     """1 to 64: compaction threads, beside the one for flushes."""
 
     memory_limit_bytes: int = _GIB
-    """Bytes, 16 MiB to 1 PiB: memory stores and batches under way.  Writers are slowed before it."""
+    """Bytes, 16 MiB to 1 PiB: memory stores, batches under way and the page cache together.  From half of
+    it on the largest store is flushed and writers are slowed, ever more, before it is reached;
+    ``MemoryLimit`` is for a batch that alone does not fit."""
 
     page_cache_bytes: int = 256 * _MIB
-    """Bytes, 0 to 1 PiB: pages kept in memory as they are stored."""
+    """Bytes, 0 to 1 PiB: pages kept in memory as they are stored.  Of a table that is written it is less
+    while memory stores need the room, down to an eighth of ``memory_limit_bytes``."""
 
     flush_threshold_bytes: int = 64 * _MIB
     """Bytes, 64 KiB to 64 GiB: a memory store of this size is flushed."""
@@ -78,7 +82,8 @@ class Options:
     """Bytes, 64 KiB to 4 GiB: where the writer of rowsets begins the next one."""
 
     compaction_budget_bytes: int = 256 * _MIB
-    """Bytes, 1 MiB to 1 PiB: how much one merging compaction rewrites."""
+    """Bytes, 1 MiB to 1 PiB: how much one merging compaction in the background reads.  A rowset above it is
+    never merged: at least twice ``rowset_target_bytes``, or nothing is."""
 
     bloom_false_positive_rate: float = 0.005
     """0.0001 to 0.5: share of absent keys that a rowset's bloom lets through."""

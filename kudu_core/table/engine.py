@@ -390,9 +390,10 @@ class Engine:
             return budget_s is None or self.clock.monotonic_s() - started < budget_s
 
         done = self.maintenance.run_due(may_go_on, patient=False)
-        while may_go_on() and self.compactions.run_one(patient=False):
-            done += 1
-            self.compactions.collect_garbage()
+        with self.compactions.alone(budget_s):  # what the background is at would be left out
+            while may_go_on() and self.compactions.run_one(patient=False):
+                done += 1
+                self.compactions.collect_garbage()
         self.compactions.collect_garbage()
         return done
 

@@ -672,7 +672,7 @@ class Table:
         engine.compactions.collect_garbage()
 
     def maintain(self, budget_s: float | None = None) -> int:
-        """Do what background maintenance would do now, until nothing is worth it; how many operations it was.
+        """Do what background maintenance would do now, until nothing is worth it; how many operations it did.
 
         Flushes of what is large or old or holds the log, compactions and merges that pay, history and files
         that nobody needs; what gains most for its cost comes first.  With ``maintenance="manual"`` nothing of
@@ -761,9 +761,9 @@ class Table:
 
         Columns: ``finished`` (UTC), ``operation`` ("flush", "delta flush", "minor", "major", "merge",
         "history gc", "log gc", "file gc", "purge", "ingest"), ``tablet``, ``elapsed_s``, ``rows``,
-        ``rowsets_read``, ``rowsets_written``, ``input_bytes``, ``output_bytes``, ``freed_bytes``;
-        ``error`` of one that failed and is tried again.  NULL where an operation has no such number.  It is not stored: a
-        listener (``open_table(listener=...)``) is told the same and may keep it.
+        ``rowsets_read``, ``rowsets_written``, ``input_bytes``, ``output_bytes``, ``freed_bytes``, and the
+        ``error`` of one that failed and is tried again.  NULL where an operation has no such number.  It is
+        not stored: a listener (``open_table(listener=...)``) is told the same and may keep it.
         """
         return self._opened().journal.table()
 
@@ -774,8 +774,8 @@ class Table:
         ``page_cache_kept_bytes`` (of pages used more than once), ``page_cache_pages``,
         ``page_cache_limit_bytes``.  Since it was opened: ``page_cache_hits``, ``page_cache_misses``,
         ``page_cache_evicted``, ``throttled_count`` and ``throttled_s`` (writers that were made to wait), and
-        of each operation of ``history()`` that has happened ``<operation>_count``, ``_errors``, ``_elapsed_s``,
-        ``_rows``, ``_input_bytes``, ``_output_bytes``, ``_freed_bytes``.
+        of each operation of ``history()`` that has happened ``<operation>_count``, ``_errors``,
+        ``_elapsed_s``, ``_rows``, ``_input_bytes``, ``_output_bytes``, ``_freed_bytes``.
         """
         return self._opened().metrics()
 

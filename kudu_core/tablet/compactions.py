@@ -112,13 +112,13 @@ class Compactions:
                 self._idle.notify_all()
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """The threads let what is under way come to its end, and begin nothing."""
+    def alone(self, timeout_s: float | None = None) -> Iterator[None]:
+        """The threads let what is under way come to its end, which is waited for, and begin nothing."""
         me = threading.get_ident()
         with self._idle:
             self._paused += 1
             self._idle.wait_for(
-                lambda: self._stop.is_set() or not any(ident != me for ident in self._working)
+                lambda: self._stop.is_set() or not any(ident != me for ident in self._working), timeout_s
             )
         try:
             yield
@@ -294,7 +294,7 @@ class Compactions:
             while self.run_one(COMPACTIONS, patient=False):
                 self._check_going_on()
             return
-        with self._alone():  # or a rowset that the background has at the moment would be left out
+        with self.alone():  # or a rowset that the background has at the moment would be left out
             for tablet in self._tablets():
                 target_bytes = tablet.context.options.rowset_target_bytes
                 for ids in full_merges(tablet.rowset_metas, target_bytes, self._horizon(False)):
