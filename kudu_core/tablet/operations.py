@@ -95,7 +95,8 @@ def flush_operations(
 class _Known:
     """What the merge policy said of a layout."""
 
-    rowsets: tuple[DiskRowSet, ...]
+    metas: tuple[RowSetMeta, ...]
+    """Entries and not the rowsets: who holds one of those keeps its files from being deleted."""
     busy: frozenset[int]
     until_s: float
     choice: Choice | None
@@ -118,8 +119,10 @@ class Merges:
             busy = frozenset(tablet.compacting) | frozenset(left_alone)
         known = self._known.get(tablet.id)
         same = known is not None and known.busy == busy and now_s < known.until_s
-        if same and known is not None and known.rowsets is view.rowsets:
-            return known.choice
+        metas = tuple(r.meta for r in view.rowsets)
+        if same and known is not None and len(known.metas) == len(metas):
+            if all(mine is other for mine, other in zip(known.metas, metas, strict=True)):
+                return known.choice
         settled = self._settled.get(tablet.id, frozenset())
         if settled:
             settled &= set(view.tree.ids)
@@ -136,7 +139,7 @@ class Merges:
             budget_bytes=options.compaction_budget_bytes,
             target_bytes=options.rowset_target_bytes,
         )  # fmt: skip
-        self._known[tablet.id] = _Known(view.rowsets, busy, now_s + LOOK_AGAIN_S, choice)
+        self._known[tablet.id] = _Known(metas, busy, now_s + LOOK_AGAIN_S, choice)
         return choice
 
     def settle(self, tablet: Tablet, rowset_ids: Collection[int]) -> None:

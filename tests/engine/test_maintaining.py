@@ -178,6 +178,23 @@ def test_small_rowsets_of_ascending_inserts_become_full_ones(make: Make) -> None
     assert table.count() == 6000
 
 
+def test_what_was_known_of_a_layout_keeps_no_file(make: Make, path: Path) -> None:
+    """After maintain() something else replaces the rowsets: their files go with the next collection."""
+    table = make(SCHEMA, file_grace_s=0)
+    table.insert({"k": np.arange(1000)})
+    table.flush()
+    table.update({"k": [1, 2], "v": [1, 2]})
+    table.flush()
+    assert table.maintain() == 0
+    before = {p.name for p in (path / "tablets/00000001").glob("*-*")}
+    table.compact(full=True)
+    table.gc()
+    after = {p.name for p in (path / "tablets/00000001").glob("*-*")}
+    named = {f.name for m in table._engine.tablets[0].rowset_metas for f in m.files}
+    assert after == named
+    assert before - after
+
+
 def test_a_merge_that_does_nothing_is_not_repeated(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Outputs smaller than the policy expects: at most one merge of each more."""
     table = make(SCHEMA, ingest_threshold_rows=10)
