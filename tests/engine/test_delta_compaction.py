@@ -178,7 +178,7 @@ def test_files_stay_until_the_edit_that_drops_them_is_durable(
     folder = tmp_path / "t/tablets/00000001"
     with table:
         [tablet] = table._engine.tablets
-        old = {file.name for meta in tablet.rowset_metas for file in meta.redo}
+        old = {redo.file.name for meta in tablet.rowset_metas for redo in meta.redo}
         with monkeypatch.context() as patch:
             patch.setattr(Manifest, "sync", lambda manifest: None)  # as between install and fsync
             table.compact(full=True)
@@ -190,3 +190,26 @@ def test_files_stay_until_the_edit_that_drops_them_is_durable(
         table.gc()
         assert not old & {path.name for path in folder.iterdir()}
         assert table.get(7, at=times[1])["a"] == 1007
+
+
+def test_retired_files_stay_for_file_grace_s() -> None:
+    """Readers of other processes, of which this one knows nothing, may have them open soon."""
+    from kudu_core.common.clock import ManualClock
+    from kudu_core.fs.memory import MemoryFileSystem
+
+    fs, clock = MemoryFileSystem(), ManualClock()
+    options = {**OPTIONS, "file_grace_s": 60}
+    with kc.create_table("/t", SCHEMA, "k", options=options, _fs=fs, _clock=clock) as table:
+        table.insert([{"k": 1, "a": 1}])
+        table.flush()
+        table.update([{"k": 1, "a": 2}])
+        table.flush()
+        [tablet] = table._engine.tablets
+        [old] = [redo.file.name for meta in tablet.rowset_metas for redo in meta.redo]
+        table.compact(full=True)
+        clock.advance(59)
+        table.gc()
+        assert old in fs.listdir("/t/tablets/00000001")
+        clock.advance(2)
+        table.gc()
+        assert old not in fs.listdir("/t/tablets/00000001")
