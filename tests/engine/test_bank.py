@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -47,6 +47,10 @@ class Bank:
         rows = {"account": range(ACCOUNTS), "balance": [EACH] * ACCOUNTS}
         self.first = table.insert({k: list(v) for k, v in rows.items()}).timestamp
         self.times = [self.first]
+        self.held: kc.Snapshot | None = None
+        """One that all readers share."""
+        self.gone = 0
+        """Reads of times that history no longer reached."""
 
     def _until_stopped(self, work: Callable[[], None]) -> None:
         try:
@@ -95,9 +99,16 @@ class Bank:
             if way < 0.3:
                 self.check(None, rng)
             elif way < 0.45 and len(self.times) > 1:
-                self.check_changes(rng)
+                times = sorted(rng.sample(self.times[-200:], 2))
+                self.unless_gone(times[0], lambda: self.check_changes(*times, rng))
             elif way < 0.7:
-                self.check(rng.choice(self.times), rng)
+                at = rng.choice(self.times)
+                self.unless_gone(at, lambda: self.check(at, rng))
+            elif way < 0.8:
+                held = self.held
+                if held is not None:
+                    with suppress(kc.Closed):  # it may be let go at any moment
+                        assert set(self.check(held, rng).values()) == {EACH}, "not as it was pinned"
             else:
                 with self.table.snapshot() as snapshot:
                     seen = self.check(snapshot, rng)
@@ -106,6 +117,17 @@ class Bank:
             self.looks[number] += 1
 
         self._until_stopped(look)
+
+    def unless_gone(self, at: int, read: Callable[[], object]) -> None:
+        """Only what lies before the oldest readable time may be refused."""
+        oldest = self.table._engine.oldest_ts
+        try:
+            read()
+        except kc.SnapshotTooOld:
+            assert at < self.table._engine.oldest_ts, f"{at} was refused"
+            self.gone += 1
+        else:
+            assert at >= oldest, f"{at} was read, history begins at {oldest}"
 
     def check(self, at: int | kc.Snapshot | None, rng: random.Random) -> dict[int, int]:
         order = rng.choice(("any", "key"))
@@ -127,9 +149,8 @@ class Bank:
             }
         return seen
 
-    def check_changes(self, rng: random.Random) -> None:
+    def check_changes(self, since: int, until: int, rng: random.Random) -> None:
         """What one account gained another lost, in every window and at every time in it."""
-        since, until = sorted(rng.sample(self.times[-200:], 2))
         net = rng.random() < 0.5
         told = self.table.changes(since, until, columns=["account", "balance"], images="both", net=net)
         moved: dict[int, int] = {}
@@ -145,7 +166,8 @@ class Bank:
 
         def tend() -> None:
             time.sleep(rng.random() / 10)
-            rng.choice((self.table.flush, lambda: self.table.compact(full=rng.random() < 0.5)))()
+            compact = lambda: self.table.compact(full=rng.random() < 0.5)  # noqa: E731
+            rng.choice((self.table.flush, compact, self.table.gc))()
 
         self._until_stopped(tend)
 
@@ -155,9 +177,13 @@ class Bank:
             *(threading.Thread(target=self.reader, args=(n,)) for n in range(READERS)),
             threading.Thread(target=self.tender),
         ]
+        self.held = self.table.snapshot(self.first)
         for work in works:
             work.start()
-        self.stop.wait(seconds)
+        self.stop.wait(seconds / 3)
+        self.held.close()
+        self.held = None
+        self.stop.wait(seconds * 2 / 3)
         self.stop.set()
         for work in works:
             work.join()
@@ -165,9 +191,16 @@ class Bank:
             raise self.failures[0]
 
 
-def test_money_is_neither_made_nor_lost(tmp_path: Path, seed: int, long: bool) -> None:
+@pytest.mark.parametrize("retention_s", [86_400, 0.2], ids=["history kept", "history collected"])
+def test_money_is_neither_made_nor_lost(tmp_path: Path, seed: int, long: bool, retention_s: float) -> None:
     by = [kc.HashPartition(["account"], 4)]
-    options = {"flush_threshold_bytes": 1 << 20, "durability": "none", "file_grace_s": 0, "scan_threads": 2}
+    options = {
+        "flush_threshold_bytes": 1 << 20,
+        "durability": "none",
+        "file_grace_s": 0,
+        "scan_threads": 2,
+        "history_retention_s": retention_s,
+    }
     with checking(True), quick_switches():
         with kc.create_table(tmp_path / "t", SCHEMA, "account", partition_by=by, options=options) as table:
             bank = Bank(table, seed)
@@ -176,10 +209,11 @@ def test_money_is_neither_made_nor_lost(tmp_path: Path, seed: int, long: bool) -
             assert min(bank.transfers) > 3 and min(bank.looks) > 3
             rng = random.Random(seed)
             for moment in rng.sample(bank.times, min(len(bank.times), 20)):
-                bank.check(moment, rng)
+                bank.unless_gone(moment, lambda moment=moment: bank.check(moment, rng))  # type: ignore[misc]
+            assert bool(bank.gone) == (retention_s < 1)
             last = bank.check(None, rng)
             table.flush()  # makes all durable, and changes end there
-            changes = table.changes(bank.first, net=True).to_table()
+            changes = table.changes(bank.first if retention_s > 1 else None, net=True).to_table()
             changed = dict(zip(changes["account"].to_pylist(), changes["balance"].to_pylist(), strict=True))
             assert dict.fromkeys(range(ACCOUNTS), EACH) | changed == last
         with kc.open_table(tmp_path / "t") as reader:
@@ -199,4 +233,4 @@ def test_a_leak_is_noticed(tmp_path: Path, seed: int, broken: str) -> None:
             bank.check(None, random.Random(seed))
         bank.times.append(table.timestamp)
         with pytest.raises(AssertionError):
-            bank.check_changes(random.Random(seed))
+            bank.check_changes(*bank.times, random.Random(seed))

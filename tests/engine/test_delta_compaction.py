@@ -213,3 +213,34 @@ def test_retired_files_stay_for_file_grace_s() -> None:
         clock.advance(2)
         table.gc()
         assert old not in fs.listdir("/t/tablets/00000001")
+
+
+@pytest.mark.parametrize("files", [1, 2])
+def test_a_rowset_stays_while_a_readable_time_sees_one_of_its_rows(files: int) -> None:
+    """All rows are dead, one of them since the end of history."""
+    from kudu_core.common.clock import ManualClock
+    from kudu_core.fs.memory import MemoryFileSystem
+
+    fs, clock = MemoryFileSystem(), ManualClock()
+    options = {**OPTIONS, "history_retention_s": 10}
+    with kc.create_table("/t", SCHEMA, "k", options=options, _fs=fs, _clock=clock) as table:
+        table.insert([{"k": 1, "a": 1}, {"k": 2, "a": 2}])
+        table.flush()
+        table.delete([1])
+        if files == 2:
+            table.flush()
+        clock.advance(12)
+        before = table.timestamp
+        last = table.delete([2]).timestamp
+        table.flush()
+        clock.advance(8)
+        table.gc()
+        for at in (before, last - 1):
+            assert table.scan(at=at).to_pylist() == [{"k": 2, "a": 2, "b": None, "c": None}]
+        assert [r["_op"] for r in table.changes(before).to_pylist()] == ["delete"]
+        clock.advance(3)
+        table.gc()
+        assert table._engine.tablets[0].view.rowsets == ()
+        with pytest.raises(kc.SnapshotTooOld):
+            table.scan(at=before)
+        assert table.count() == 0 and table._engine.oldest_ts >= last

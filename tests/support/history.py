@@ -113,8 +113,6 @@ class History:
     model: TableModel = field(default_factory=lambda: TableModel(["k"], dict.fromkeys(VALUES)))
     in_flight: TableModel | None = None
     past: Timeline = field(default_factory=Timeline)
-    settled: int = -1
-    """After this moment, and before the next acknowledged one, came a batch that nobody acknowledged."""
 
     def copy(self) -> History:
         return copy.deepcopy(self)
@@ -144,9 +142,18 @@ class History:
         found = state_of(self.model, table.scan().to_pylist())
         if self.in_flight is not None and found == self.in_flight.state():
             self.model = self.in_flight
-            self.settled = self.past.times[-1]
+            self._date(table)
         self.in_flight = None
         self._same(found, self.model.state(), "the newest state")
+
+    def _date(self, table: kc.Table) -> None:
+        """Learn when a batch was written whose answer nobody has heard."""
+        since = max(self.past.times[-1], table._engine.oldest_ts)
+        times = set(table.changes(since, columns=["k"]).to_table()["_timestamp"].to_pylist())
+        assert len(times) <= 1, f"changes at {sorted(times)}, of one batch"
+        # Without a time it has changed nothing, or its history is collected.
+        if times or since > self.past.times[-1]:
+            self.past.commit(max(times, default=since), self.model.state())
 
     def check(self, table: kc.Table, rng: random.Random, *, past: int = 3) -> None:
         """All ways to read give the acknowledged state, and past states are as they were."""
