@@ -230,13 +230,12 @@ def test_a_rowset_stays_while_a_readable_time_sees_one_of_its_rows(files: int) -
         if files == 2:
             table.flush()
         clock.advance(12)
-        before = table.timestamp
         last = table.delete([2]).timestamp
+        before = last - 1
         table.flush()
         clock.advance(8)
         table.gc()
-        for at in (before, last - 1):
-            assert table.scan(at=at).to_pylist() == [{"k": 2, "a": 2, "b": None, "c": None}]
+        assert table.scan(at=before).to_pylist() == [{"k": 2, "a": 2, "b": None, "c": None}]
         assert [r["_op"] for r in table.changes(before).to_pylist()] == ["delete"]
         clock.advance(3)
         table.gc()
