@@ -26,13 +26,13 @@ def flushing_in_replay(rng: random.Random, share: float) -> Iterator[list[int]]:
     flushed: list[int] = []
     real = Engine.admit
 
-    def admit(engine: Engine, batch_bytes: int) -> None:
-        if batch_bytes == 0 and rng.random() < share:  # replay asks so
+    def admit(engine: Engine) -> None:
+        if rng.random() < share:
             assert engine.maintenance is not None
             while engine.maintenance.relieve():
                 flushed.append(1)
         else:
-            real(engine, batch_bytes)
+            real(engine)
 
     Engine.admit = admit  # type: ignore[method-assign, assignment]
     try:

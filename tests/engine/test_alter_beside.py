@@ -245,7 +245,8 @@ import random, sys
 import kudu_core as kc
 path, seed = sys.argv[1], int(sys.argv[2])
 rng = random.Random(seed)
-with kc.open_table(path, "rw", options={"flush_age_s": 0.05, "maintenance": "background"}) as table:
+options = {"flush_age_s": 0.05, "maintenance": "background", "file_grace_s": 60}
+with kc.open_table(path, "rw", options=options) as table:
     for i in range(60):
         kind = i % 4
         if kind == 0:
