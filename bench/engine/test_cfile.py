@@ -144,7 +144,7 @@ def test_find_one_key(benchmark: Any, file: RowsFile, keys: Keys) -> None:
 @pytest.mark.parametrize("name", ["cpu", "status"])
 def test_1000_random_cells(benchmark: Any, file: RowsFile, table: pa.Table, name: str) -> None:
     picked = np.random.default_rng(1).integers(0, ROWS, 1000)
-    benchmark(file.cells, table.column_names.index(name), picked)
+    benchmark(file.cells, [table.column_names.index(name)], picked)
 
 
 def test_write(

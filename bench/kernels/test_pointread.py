@@ -77,5 +77,5 @@ def test_1000_rows_as_dicts(benchmark, made):
 @pytest.mark.parametrize("column_id", [1, 2, 3], ids=["delta", "decimal", "frame"])
 def test_1000_cells(benchmark, made, column_id):
     file, rows, *_ = made
-    values, _, _ = benchmark(file.cells, column_id, rows)
+    [(values, _, _)] = benchmark(file.cells, [column_id], rows)
     assert len(values) == 8000
