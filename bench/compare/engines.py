@@ -32,7 +32,8 @@ class Ours:
             path,
             schema or data.readings().schema,
             data.KEY if schema is None else [schema.names[0]],
-            options={"durability": durability},
+            # Files that a merge has replaced go at once, so that sizes are those of the table.
+            options={"durability": durability, "file_grace_s": 0},
         )
 
     def load(self, rows: pa.Table) -> None:
@@ -66,6 +67,7 @@ class Ours:
 
     def settle(self) -> None:
         self.table.flush()
+        self.table.maintain()
 
     def size(self) -> int:
         return sum(f.stat().st_size for f in (self.path / "tablets").rglob("*") if f.is_file())

@@ -44,8 +44,9 @@ WORK = 2_000_000_000
 DEAD_SHARE = 0.2
 """Of a rowset's rows: from there on it is written anew for those that nobody can see."""
 
-SMALL_SHARE = 0.5
-"""Of the target size: below, a rowset is one of a run to be merged."""
+SMALL_SHARE = 0.35
+"""Of the target size: below, a rowset is small.  What a bulk load rolls is not: its ranges are cut by a
+guess of what they will take."""
 
 RUN = 4
 """Small rowsets that are merged whatever they make; fewer must make three quarters of a full one."""
@@ -145,7 +146,8 @@ def overlap_choice(layout: Layout, *, budget_bytes: int, target_bytes: int) -> C
     order = np.array(sorted(chosen, key=lambda n: layout.high[n]), np.int64)
     low, high, sizes = layout.low[order], layout.high[order], layout.sizes[order]
     full = np.array([layout.rowsets[n].full for n in order.tolist()])
-    value = high - low + SMALL_VALUE * np.where(full, 0.0, np.maximum(0.0, 1 - sizes / target_bytes))
+    small = np.maximum(0.0, 1 - sizes / (SMALL_SHARE * target_bytes))
+    value = high - low + SMALL_VALUE * np.where(full, 0.0, small)
     best: tuple[float, np.ndarray, bool] = (MIN_GAIN, np.empty(0, np.int64), True)
     for unit, units in _scales(sizes, budget_bytes):
         weight = -(-sizes // unit)
@@ -189,7 +191,7 @@ def tidy_choice(layout: Layout, *, budget_bytes: int, target_bytes: int) -> Choi
         fewer = len(run) - max(1, -(-kept // target_bytes))
         if any(map(_is_dying, run)):
             reason = DEAD
-        elif fewer > 0 and (len(run) >= RUN or kept >= SMALL_SHARE * 1.5 * target_bytes):
+        elif fewer > 0 and (len(run) >= RUN or kept >= 0.75 * target_bytes):
             reason = SMALL
         else:
             continue

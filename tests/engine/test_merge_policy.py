@@ -14,6 +14,7 @@ from kudu_core.tablet.merge_policy import (
     MIN_GAIN,
     OVERLAP,
     SMALL,
+    SMALL_SHARE,
     SMALL_VALUE,
     SPAN_COST,
     Choice,
@@ -59,7 +60,7 @@ def brute_force(rowsets: Sequence[RowSetStats], budget: int) -> float:
     intervals = []
     for r in rowsets:
         low, high = below[place[r.min_key]] / total, below[place[r.max_key]] / total
-        value = high - low + SMALL_VALUE * max(0.0, 1 - r.size_bytes / TARGET)
+        value = high - low + SMALL_VALUE * max(0.0, 1 - r.size_bytes / (SMALL_SHARE * TARGET))
         intervals.append((low, high, value, r.size_bytes))
     best = knapsack.choose(intervals, budget, SPAN_COST)
     return best if best > MIN_GAIN else 0.0
@@ -187,11 +188,11 @@ def test_a_dead_rowset_above_the_budget_waits() -> None:
 
 def test_runs_of_small_rowsets_become_full_ones() -> None:
     """Three of 9 MiB are too little for the overlap choice in a large tablet, and worth merging."""
-    small = [rowset(n, n * 1000, n * 1000 + 999, 15.5) for n in range(2)]
+    small = [rowset(n, n * 1000, n * 1000 + 999, 9) for n in range(3)]
     choice = tidy_choice(Layout.of(small), budget_bytes=256 * MIB, target_bytes=TARGET)
     assert choice is not None
     assert choice.reason == SMALL
-    assert choice.rowsets == (0, 1)
+    assert choice.rowsets == (0, 1, 2)
     assert overlap(small) is None
     full = [replace(r, full=True) for r in small]
     assert choose_merge(full, budget_bytes=256 * MIB, target_bytes=TARGET) is None
