@@ -189,6 +189,11 @@ class LogTail:
             # Recycling takes the name away first; a segment that has a later one was whole under its name.
             if source.header is None and not self._fs.exists(source.path):
                 raise LogChanged(source.path)
+            # A takeover goes on in a copy.  A listing that was made meanwhile may have the segments after the
+            # copy without it, since a directory is not read at one moment.
+            epoch, _ = self._list_segments(source.seq).get(source.seq, (LIMIT, ""))
+            if epoch > source.epoch:
+                raise LogChanged(source.path)
         raise Corruption(source.path, offset, reason)
 
     # Walking ----------------------------------------------------------------------------------

@@ -327,3 +327,36 @@ def test_checkpoints_are_not_handed_out(tmp_path: Path) -> None:
     assert [r.kind for r in tail.records()] == [KIND_WRITE]
     assert KIND_CHECKPOINT not in {r.kind for r in read(tmp_path).records()}
     log.close()
+
+
+def test_a_listing_that_misses_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory that changes while it is listed may show the segments after the copy and not the copy."""
+    options = replace(SMALL, file_grace_s=3600)
+    log = create(tmp_path, clock=Clock(), options=options)
+    for number in range(5):
+        commit(log, content(number))
+    reader = Reader(tmp_path)
+    reader.refresh()
+    assert reader.last == 4
+    log.abandon()
+    log, _ = resume(tmp_path, 2, clock=Clock(), options=options)
+    copy = log.segments[-1].seq
+    number = 5
+    while log.segments[-1].seq < copy + 2:
+        commit(log, content(number))
+        number += 1
+    whole = LogTail._list_segments
+    missed = [0]
+
+    def listed(tail: LogTail, from_seq: int) -> dict[int, tuple[int, str]]:
+        names = whole(tail, from_seq)
+        if not missed[0] and names.get(copy, (0, ""))[0] == 2:
+            missed[0] += 1
+            del names[copy]
+        return names
+
+    monkeypatch.setattr(LogTail, "_list_segments", listed)
+    reader.refresh()
+    assert missed == [1] and reader.reopened == 1
+    assert reader.last == number - 1
+    log.abandon()
