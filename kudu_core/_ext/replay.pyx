@@ -16,7 +16,6 @@ cimport cython
 import numpy as np
 
 cdef enum:
-    SHIFT = 14                  # rows of a bucket: those of a page
     RUN = 65536                 # changes of a run at most: positions take 16 bits
 
 cdef:
@@ -28,38 +27,52 @@ cdef extern from *:
     #include <stdint.h>
     #include <string.h>
 
+    #define KC_SHIFT 14             /* rows of a bucket: those of a page */
+
     typedef struct {
-        const uint32_t *rowids;
+        const uint32_t *rowids;     /* NULL where there are buckets */
         const uint8_t *values;
         const uint8_t *bits;        /* NULL: no value is null */
-        const uint16_t *order;      /* NULL: positions are those of the log */
-        int64_t lower, upper;       /* which of them */
+        int64_t lower, upper;       /* which of them, or which buckets */
+        const uint32_t *starts;     /* bucket b: places starts[b] .. starts[b + 1] of low and order */
+        const uint16_t *low;        /* the rowid less that of the bucket's first row */
+        const uint16_t *order;      /* the position in the log */
+        uint32_t base;              /* the bucket of starts[0] */
     } kc_changes;
 
-    /* Always inlined with a constant width, and order and place NULL or not.  The row wraps when it lies
-       below the range, and is passed over with those above it. */
+    /* Always inlined with a constant width, and with rowids or order, and place, NULL or not.  The row wraps
+       when it lies below the range, and is passed over with those above it. */
     static inline __attribute__((always_inline)) void kc_replay_w(uint8_t *out, uint32_t first, uint32_t rows,
-        const int32_t *place, const kc_changes *c, const uint16_t *order, size_t width) {
-        for (int64_t i = c->lower; i < c->upper; i++) {
+        const int32_t *place, const uint32_t *rowids, const uint16_t *low, const uint16_t *order,
+        const uint8_t *values, int64_t lower, int64_t upper, size_t width) {
+        for (int64_t i = lower; i < upper; i++) {
             const int64_t k = order ? order[i] : i;
-            const uint32_t row = c->rowids[k] - first;
+            const uint32_t row = (order ? low[i] : rowids[i]) - first;
             if (row >= rows) continue;
             if (place) {
                 if (place[row] < 0) continue;
-                memcpy(out + place[row] * (int64_t)width, c->values + k * (int64_t)width, width);
+                memcpy(out + place[row] * (int64_t)width, values + k * (int64_t)width, width);
             } else {
-                memcpy(out + row * (int64_t)width, c->values + k * (int64_t)width, width);
+                memcpy(out + row * (int64_t)width, values + k * (int64_t)width, width);
             }
         }
+    }
+    static inline __attribute__((always_inline)) void kc_replay_all(uint8_t *out, uint32_t first,
+        uint32_t rows, const int32_t *place, const kc_changes *c, size_t width) {
+        if (!c->order) {
+            kc_replay_w(out, first, rows, place, c->rowids, NULL, NULL, c->values, c->lower, c->upper, width);
+            return;
+        }
+        for (int64_t b = c->lower; b < c->upper; b++)
+            kc_replay_w(out, first, rows, place, c->rowids, NULL, NULL, c->values, c->lower, c->upper,
+                width);
+                c->values, c->starts[b], c->starts[b + 1], width);
     }
     static void kc_replay(uint8_t *out, uint32_t first, uint32_t rows, const int32_t *place,
         const kc_changes *c, int width) {
     #define KC_CALL(w) \\
-        if (place) { \\
-            if (c->order) kc_replay_w(out, first, rows, place, c, c->order, w); \\
-            else kc_replay_w(out, first, rows, place, c, NULL, w); \\
-        } else if (c->order) kc_replay_w(out, first, rows, NULL, c, c->order, w); \\
-        else kc_replay_w(out, first, rows, NULL, c, NULL, w); \\
+        if (place) kc_replay_all(out, first, rows, place, c, w); \\
+        else kc_replay_all(out, first, rows, NULL, c, w); \\
         break;
         switch (width) {
             case 1: KC_CALL(1)
@@ -70,11 +83,11 @@ cdef extern from *:
         }
     #undef KC_CALL
     }
-    static void kc_replay_bits(uint8_t *out, uint32_t first, uint32_t rows, const int32_t *place,
-        const kc_changes *c) {
-        for (int64_t i = c->lower; i < c->upper; i++) {
+    static void kc_replay_bits_of(uint8_t *out, uint32_t first, uint32_t rows, const int32_t *place,
+        const kc_changes *c, int64_t lower, int64_t upper) {
+        for (int64_t i = lower; i < upper; i++) {
             const int64_t k = c->order ? c->order[i] : i;
-            uint32_t row = c->rowids[k] - first;
+            uint32_t row = (c->order ? c->low[i] : c->rowids[i]) - first;
             if (row >= rows) continue;
             if (place) {
                 if (place[row] < 0) continue;
@@ -84,14 +97,28 @@ cdef extern from *:
             out[row >> 3] = (uint8_t)((out[row >> 3] & ~(1u << (row & 7))) | (unsigned)bit << (row & 7));
         }
     }
+    static void kc_replay_bits(uint8_t *out, uint32_t first, uint32_t rows, const int32_t *place,
+        const kc_changes *c) {
+        if (!c->order) {
+            kc_replay_bits_of(out, first, rows, place, c, c->lower, c->upper);
+            return;
+        }
+        for (int64_t b = c->lower; b < c->upper; b++)
+            kc_replay_bits_of(out, first - ((c->base + (uint32_t)b) << KC_SHIFT), rows, place, c,
+                c->starts[b], c->starts[b + 1]);
+    }
     """
+    const int SHIFT "KC_SHIFT"
     ctypedef struct kc_changes:
         const uint32_t* rowids
         const uint8_t* values
         const uint8_t* bits
-        const uint16_t* order
         int64_t lower
         int64_t upper
+        const uint32_t* starts
+        const uint16_t* low
+        const uint16_t* order
+        uint32_t base
     void kc_replay(
         uint8_t* out, uint32_t first, uint32_t rows, const int32_t* place, const kc_changes* changes,
         int width,
@@ -104,7 +131,7 @@ cdef extern from *:
 # ------------------------------------------------------------------------------- runs of a log
 
 cdef void _count(
-    const uint32_t[::1] rowids, uint32_t base, uint32_t[::1] starts, uint16_t[::1] order
+    const uint32_t[::1] rowids, uint32_t base, uint32_t[::1] starts, uint16_t[::1] low, uint16_t[::1] order
 ) noexcept nogil:
     """``starts`` (zeros, two more than buckets) serves as the counters, shifted by two."""
     cdef:
@@ -115,6 +142,7 @@ cdef void _count(
         starts[bucket] += starts[bucket - 1]
     for i in range(n):
         bucket = (rowids[i] >> SHIFT) - base + 1
+        low[starts[bucket]] = <uint16_t>(rowids[i] & ((1 << SHIFT) - 1))
         order[starts[bucket]] = <uint16_t>i
         starts[bucket] += 1
 
@@ -125,6 +153,7 @@ cdef class Run:
 
     cdef:
         uint32_t[::1] starts        # (buckets + 2,): bucket b from starts[b] to starts[b + 1]
+        uint16_t[::1] low
         uint16_t[::1] order
         int64_t base                # the first bucket
         readonly Py_ssize_t count
@@ -143,15 +172,16 @@ cdef class Run:
                 most = rowids[i] if rowids[i] > most else most
         self.base = least >> SHIFT if n else 0
         self.starts = np.zeros((most >> SHIFT) - self.base + 3 if n else 2, np.uint32)
+        self.low = np.empty(n, np.uint16)
         self.order = np.empty(n, np.uint16)
         if n:
             with nogil:
-                _count(rowids, <uint32_t>self.base, self.starts, self.order)
+                _count(rowids, <uint32_t>self.base, self.starts, self.low, self.order)
 
     @property
     def nbytes(self):
         """Memory it takes."""
-        return 4 * self.starts.shape[0] + 2 * self.count
+        return 4 * (self.starts.shape[0] + self.count)
 
 
 # ------------------------------------------------------------------------------------- updates
@@ -246,14 +276,15 @@ cdef class Updates:
             changes.lower = _below(self.rowids, first)
             changes.upper = _below(self.rowids, first + rows)
         elif self.run is not None:
+            changes.starts = &self.run.starts[0]
+            changes.low = &self.run.low[0]
             changes.order = &self.run.order[0]
+            changes.base = <uint32_t>self.run.base
             buckets = self.run.starts.shape[0] - 2
             bucket = (first >> SHIFT) - self.run.base
-            bucket = 0 if bucket < 0 else buckets if bucket > buckets else bucket
-            changes.lower = self.run.starts[bucket]
+            changes.lower = 0 if bucket < 0 else buckets if bucket > buckets else bucket
             bucket = ((first + rows - 1) >> SHIFT) - self.run.base + 1
-            bucket = 0 if bucket < 0 else buckets if bucket > buckets else bucket
-            changes.upper = self.run.starts[bucket]
+            changes.upper = 0 if bucket < 0 else buckets if bucket > buckets else bucket
 
 
 cdef void _replay(

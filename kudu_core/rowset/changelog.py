@@ -53,14 +53,17 @@ _UNSORTED = 2048
 class _Runs:
     """Where the changes of each page's rows lie in a log, by runs of 65,536.  Made when a scan asks."""
 
-    __slots__ = ("_runs",)
+    __slots__ = ("_last", "_runs")
 
     def __init__(self) -> None:
         self._runs: dict[int, Run] = {}
+        self._last: tuple[int, Run] | None = None
+        """Of the unfinished end of the log: good for scans at the same moment, with its first position."""
 
     @property
     def nbytes(self) -> int:
-        return sum(run.nbytes for run in list(self._runs.values()))
+        last = self._last
+        return sum(run.nbytes for run in list(self._runs.values())) + (last[1].nbytes if last else 0)
 
     def parts(self, rowids: np.ndarray) -> list[tuple[int, int, Run | None]]:
         """(lower, upper, run or None) of pieces of a log's prefix: the same for every reader but the last."""
@@ -69,13 +72,19 @@ class _Runs:
         for lower in range(0, count, _RUN):
             upper = min(lower + _RUN, count)
             full = upper - lower == _RUN  # else of this reader: others see more
-            run = self._runs.get(lower) if full else None
+            run = self._runs.get(lower) if full else self._at_end(lower, upper)
             if run is None and upper - lower > _UNSORTED:
                 run = Run(rowids[lower:upper])
                 if full:
                     run = self._runs.setdefault(lower, run)
+                else:
+                    self._last = lower, run
             found.append((lower, upper, run))
         return found
+
+    def _at_end(self, lower: int, upper: int) -> Run | None:
+        last = self._last
+        return last[1] if last and last[0] == lower and last[1].count == upper - lower else None
 
 
 class _ColumnLog:
