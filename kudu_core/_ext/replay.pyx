@@ -64,9 +64,8 @@ cdef extern from *:
             return;
         }
         for (int64_t b = c->lower; b < c->upper; b++)
-            kc_replay_w(out, first, rows, place, c->rowids, NULL, NULL, c->values, c->lower, c->upper,
-                width);
-                c->values, c->starts[b], c->starts[b + 1], width);
+            kc_replay_w(out, first - ((c->base + (uint32_t)b) << KC_SHIFT), rows, place, NULL, c->low,
+                c->order, c->values, c->starts[b], c->starts[b + 1], width);
     }
     static void kc_replay(uint8_t *out, uint32_t first, uint32_t rows, const int32_t *place,
         const kc_changes *c, int width) {
