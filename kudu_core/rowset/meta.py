@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from binascii import a2b_base64
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -154,6 +154,18 @@ class RowSetMeta:
     @property
     def size_bytes(self) -> int:
         return sum(file.size for file in self.files)
+
+    def stale_bytes(self, column_ids: Collection[int], beside: Collection[int] = ()) -> int:
+        """What columns take in these files that nobody reads any more, about: of each replaced column the
+        older cells, taken to be as large as the newer ones, and all of those not among ``column_ids``.
+
+        ``beside``: columns counted as if they were replaced too.
+        """
+        replaced = {i for columns in self.replaced for i in columns.column_ids}.union(beside)
+        return sum(
+            (i in replaced) * size + (i not in column_ids) * size
+            for i, size in ((i, int(statistics["bytes"])) for i, statistics in self.columns.items())
+        )
 
 
 @lru_cache(4096)

@@ -297,7 +297,8 @@ class Compactions:
         with self.alone():  # or a rowset that the background has at the moment would be left out
             for tablet in self._tablets():
                 target_bytes = tablet.context.options.rowset_target_bytes
-                for ids in full_merges(tablet.rowset_metas, target_bytes, self._horizon(False)):
+                ids_now = frozenset(tablet.context.schema().by_id)
+                for ids in full_merges(tablet.rowset_metas, target_bytes, self._horizon(False), ids_now):
                     self.merge(tablet, ids, threads=tablet.context.pool.threads)
                 for rowset in tablet.view.rowsets:
                     every = [i for store in redo_files(rowset) for i in store.ref.updates]

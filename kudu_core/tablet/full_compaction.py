@@ -1,13 +1,15 @@
-"""Which rowsets ``compact(full=True)`` merges: all that overlap, are small side by side, or hold dead rows.
+"""Which rowsets ``compact(full=True)`` merges: those that overlap, are small side by side, hold dead rows, or
+whose files are for a good part cells that stand anew elsewhere.
 
 A pure function of what the manifest says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from kudu_core.rowset.meta import RowSetMeta
+from kudu_core.tablet.merge_policy import STALE_SHARE
 
 SMALL_SHARE = 2
 """A rowset smaller than the target divided by this is merged with its neighbours."""
@@ -17,11 +19,18 @@ MERGE_FILES = 16
 merge needs on the disk is bounded."""
 
 
-def full_merges(metas: Sequence[RowSetMeta], target_bytes: int, horizon: int) -> Iterator[tuple[int, ...]]:
+def full_merges(
+    metas: Sequence[RowSetMeta], target_bytes: int, horizon: int, column_ids: Collection[int]
+) -> Iterator[tuple[int, ...]]:
     """Ids of rowsets to be merged with each other; together they overlap no other rowset.
 
     ``horizon``: how far back history may be dropped; dead rows at or below it are worth a merge.
+    ``column_ids``: the columns of the schema and what else a file keeps; others are dropped ones.
     """
+
+    def worn(meta: RowSetMeta) -> bool:
+        return may_have_dead(meta, horizon) or will_be_stale(meta, column_ids)
+
     run: list[RowSetMeta] = []
     overlapping = False
     for group in overlapping_groups(metas):
@@ -30,11 +39,11 @@ def full_merges(metas: Sequence[RowSetMeta], target_bytes: int, horizon: int) ->
         if size >= MERGE_FILES * target_bytes or (len(group) == 1 and not is_small):
             yield from _worth(run, target_bytes, overlapping)
             run, overlapping = [], False
-        if len(group) == 1 and may_have_dead(group[0], horizon) and not is_small:
+        if len(group) == 1 and worn(group[0]) and not is_small:
             yield (group[0].id,)
         elif len(group) > 1 or is_small:
             run += group
-            overlapping |= len(group) > 1 or may_have_dead(group[0], horizon)
+            overlapping |= len(group) > 1 or worn(group[0])
     yield from _worth(run, target_bytes, overlapping)
 
 
@@ -61,6 +70,16 @@ def overlapping_groups(metas: Sequence[RowSetMeta]) -> Iterator[list[RowSetMeta]
 def may_have_dead(meta: RowSetMeta, horizon: int) -> bool:
     """Whether the rowset holds rows that a merge would leave out, as far as statistics tell."""
     return any(ref.liveness and ref.min_ts <= horizon for ref in meta.redo)
+
+
+def will_be_stale(meta: RowSetMeta, column_ids: Collection[int]) -> bool:
+    """Whether so many cells stand anew elsewhere, once the updates do, that all is better written anew.
+
+    Beside the cells alone: how much history lies there is no reason to keep them twice.
+    """
+    updated = {i for ref in meta.redo for i in ref.updates}
+    cells = meta.base.size + sum(columns.file.size for columns in meta.replaced)
+    return meta.stale_bytes(column_ids, updated) >= STALE_SHARE * cells
 
 
 __all__ = ["full_merges", "may_have_dead", "overlapping_groups"]

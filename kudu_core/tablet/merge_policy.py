@@ -7,8 +7,8 @@ lies between its first and its last key, and a little for being small; a set is 
 spans as one, within the budget, chosen exactly (``_ext/knapsack.pyx``).  What is gained is the fall of the
 average height: how many rowsets a key must be looked for in.
 
-*Tidying* is what Kudu lacks: rows that nobody can see any more in rowsets that overlap nothing, and runs
-of adjacent small rowsets.
+*Tidying* is what Kudu lacks: rows that nobody can see any more in rowsets that overlap nothing, cells that
+nobody reads, and runs of adjacent small rowsets.
 """
 
 from __future__ import annotations
@@ -44,6 +44,10 @@ WORK = 2_000_000_000
 DEAD_SHARE = 0.2
 """Of a rowset's rows: from there on it is written anew for those that nobody can see."""
 
+STALE_SHARE = 0.4
+"""Of a rowset's bytes: from there on it is written anew without the cells that nobody reads, those that major
+delta compactions wrote anew beside them and those of dropped columns."""
+
 SMALL_SHARE = 0.35
 """Of the target size: below, a rowset is small.  What a bulk load rolls is not: its ranges are cut by a
 guess of what they will take."""
@@ -68,6 +72,8 @@ class RowSetStats:
     rows: int = 1
     droppable_rows: int = 0
     """Rows whose deletion no readable snapshot can see the other side of, about."""
+    stale_bytes: int = 0
+    """Of ``size_bytes``, those of cells that stand anew elsewhere or whose column is dropped, about."""
     full: bool = False
     """As large as the writer makes them, whatever its bytes: being small is no reason to merge it."""
     available: bool = True
@@ -220,13 +226,17 @@ def _runs(layout: Layout, budget_bytes: int, target_bytes: int) -> Iterator[list
 
 
 def _is_dying(rowset: RowSetStats) -> bool:
-    return rowset.droppable_rows >= max(1, DEAD_SHARE * rowset.rows)
+    return (
+        rowset.droppable_rows >= max(1, DEAD_SHARE * rowset.rows)
+        or rowset.stale_bytes >= max(1, STALE_SHARE * rowset.size_bytes)
+    )
 
 
 def _kept_bytes(rowset: RowSetStats) -> int:
-    """What a rowset takes without the rows that go."""
+    """What a rowset takes without the rows and the cells that go."""
     dead = min(rowset.droppable_rows, rowset.rows)
-    return rowset.size_bytes - rowset.size_bytes * dead // max(1, rowset.rows)
+    size = rowset.size_bytes - min(rowset.stale_bytes, rowset.size_bytes)
+    return size - size * dead // max(1, rowset.rows)
 
 
 __all__ = [

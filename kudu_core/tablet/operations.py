@@ -127,11 +127,12 @@ class Merges:
         if settled:
             settled &= set(view.tree.ids)
             self._settled[tablet.id] = settled
-        row_bytes = fixed_row_bytes(tablet.context.schema())
+        schema = tablet.context.schema()
+        row_bytes, column_ids = fixed_row_bytes(schema), frozenset(schema.by_id)
         choice = choose_merge(
             [
                 rowset_stats(
-                    r.meta, horizon, options.rowset_target_bytes, row_bytes,
+                    r.meta, horizon, options.rowset_target_bytes, row_bytes, column_ids=column_ids,
                     available=r.id not in busy, settled=r.id in settled,
                 )
                 for r in view.rowsets
@@ -154,12 +155,17 @@ def rowset_stats(
     target_bytes: int,
     row_bytes: int,
     *,
+    column_ids: Collection[int] | None = None,
     available: bool = True,
     settled: bool = False,
 ) -> RowSetStats:
-    """What the merge policy asks of a rowset; ``row_bytes``: what a row takes decoded, at least."""
+    """What the merge policy asks of a rowset; ``row_bytes``: what a row takes decoded, at least.
+
+    ``column_ids``: of the schema; None takes no column to be dropped.
+    """
     full = settled or meta.rows * row_bytes >= FULL_SHARE * DECODED_SHARE * target_bytes
     droppable = 0 if settled else sum(droppable_deletions(ref, horizon) for ref in meta.redo)
+    stale = 0 if settled else meta.stale_bytes(meta.columns if column_ids is None else column_ids)
     return RowSetStats(
         meta.id,
         meta.min_key,
@@ -167,6 +173,7 @@ def rowset_stats(
         meta.size_bytes,
         meta.rows,
         min(droppable, meta.rows),
+        stale,
         full,
         available,
     )

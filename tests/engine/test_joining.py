@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kudu_core.rowset.joining import NEVER, Copies, Joined, Turns, Unjoinable, join
-from kudu_core.rowset.meta import DeltaRef, FileRef, RowSetMeta
+from kudu_core.rowset.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta
 from kudu_core.tablet.full_compaction import full_merges, overlapping_groups
 
 
@@ -127,10 +127,18 @@ def test_two_changes_at_one_time_are_refused() -> None:
 # ---- what a full compaction merges ----
 
 
-def meta(number: int, low: int, high: int, size: int, dead: int = 0) -> RowSetMeta:
+COLUMNS = frozenset({1, 2, 3})
+
+
+def meta(
+    number: int, low: int, high: int, size: int, dead: int = 0, updated: int = 0, anew: tuple[int, ...] = ()
+) -> RowSetMeta:
+    """Three columns of a fifth of ``size`` each; ``anew``: those in another file, where they take as much."""
     redo: tuple[DeltaRef, ...] = ()
-    if dead:
-        redo = (DeltaRef(FileRef(f"{number}.delta", 0, 0), dead, 5, 9, None, dead, {}),)
+    if dead or updated:
+        updates = {updated: 9} if updated else {}
+        redo = (DeltaRef(FileRef(f"{number}.delta", 0, 0), 9, 5, 9, None, dead, updates),)
+    columns = ColumnsRef(FileRef(f"{number}.more.rows", size // 5 * len(anew), 0), anew)
     return RowSetMeta(
         number,
         FileRef(f"{number}.rows", size, 0),
@@ -141,6 +149,8 @@ def meta(number: int, low: int, high: int, size: int, dead: int = 0) -> RowSetMe
         1,
         1,
         redo,
+        replaced=(columns,) if anew else (),
+        columns={i: {"bytes": size // 5, "null_count": 0} for i in COLUMNS},
     )
 
 
@@ -163,6 +173,10 @@ def test_groups_overlap_nowhere() -> None:
         ([meta(1, 0, 9, 10), meta(2, 10, 19, 100), meta(3, 20, 29, 10)], []),  # small, but apart
         ([meta(1, 0, 9, 100, dead=3)], [(1,)]),
         ([meta(1, 0, 9, 10, dead=3)], [(1,)]),
+        # Cells that stand anew elsewhere: 3 of 8 fifths no one reads; 2 of 7 with the third of them to come.
+        ([meta(1, 0, 9, 100, anew=(2, 3))], []),
+        ([meta(1, 0, 9, 100, anew=(2, 3), updated=1)], [(1,)]),
+        ([meta(1, 0, 9, 100, updated=1)], []),
         ([meta(1, 0, 9, 100), meta(2, 5, 6, 1), meta(3, 7, 19, 40), meta(4, 20, 21, 5)], [(1, 2, 3, 4)]),
         # Disjoint groups are not merged all at one time.
         (
@@ -172,9 +186,15 @@ def test_groups_overlap_nowhere() -> None:
     ],
 )  # fmt: skip
 def test_what_a_full_compaction_merges(metas: list[RowSetMeta], wanted: list[tuple[int, ...]]) -> None:
-    assert list(full_merges(metas, 100, horizon=7)) == wanted
-    assert list(full_merges(metas[::-1], 100, horizon=7)) == wanted
+    assert list(full_merges(metas, 100, 7, COLUMNS)) == wanted
+    assert list(full_merges(metas[::-1], 100, 7, COLUMNS)) == wanted
 
 
 def test_dead_rows_that_somebody_may_see_are_no_reason() -> None:
-    assert list(full_merges([meta(1, 0, 9, 100, dead=3)], 100, horizon=4)) == []
+    assert list(full_merges([meta(1, 0, 9, 100, dead=3)], 100, 4, COLUMNS)) == []
+
+
+def test_cells_of_dropped_columns_are_a_reason() -> None:
+    assert list(full_merges([meta(1, 0, 9, 100)], 100, 4, {2, 3})) == []
+    assert list(full_merges([meta(1, 0, 9, 100)], 100, 4, {3})) == [(1,)]
+    assert meta(1, 0, 9, 100, anew=(1,)).stale_bytes({2, 3}) == 40  # old and new ones

@@ -180,6 +180,19 @@ def test_dead_rows_are_a_reason() -> None:
     assert choice.reason == DEAD
 
 
+def test_cells_that_nobody_reads_are_a_reason() -> None:
+    rowsets = disjoint(10)
+    size = rowsets[4].size_bytes
+    rowsets[4] = replace(rowsets[4], stale_bytes=int(0.39 * size))
+    assert choose_merge(rowsets, budget_bytes=256 * MIB, target_bytes=TARGET) is None
+    rowsets[4] = replace(rowsets[4], stale_bytes=int(0.5 * size))
+    choice = choose_merge(rowsets, budget_bytes=256 * MIB, target_bytes=TARGET)
+    assert choice is not None
+    assert choice.rowsets == (4,)
+    assert choice.reason == DEAD
+    assert choice.gain == pytest.approx(0.05)  # half of a tenth of the data goes
+
+
 def test_a_dead_rowset_above_the_budget_waits() -> None:
     dead = [rowset(0, 0, 9, 300, rows=10, droppable_rows=10)]
     assert choose_merge(dead, budget_bytes=256 * MIB, target_bytes=TARGET) is None
