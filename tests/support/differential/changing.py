@@ -38,11 +38,11 @@ class ChangesLook:
     def between(self, since: int | None, until: int) -> None:
         """All changes in order of time, net ones, and some of them by columns and predicates."""
         what = f"changes({since}, {until})"
-        every = self._told(since, until, net=False)
-        net = self._told(since, until, net=True)
-        first = since
-        if first is None:
-            first = self.table.changes(None, until, columns=self.pair.names[:1]).since
+        first, every = self._told(since, until, net=False)
+        begins, net = self._told(since, until, net=True)
+        while begins != first:  # without ``since``: history was forgotten in between
+            first, every = self._told(since, until, net=False)
+            begins, net = self._told(since, until, net=True)
         try:
             check_events(
                 self.pair.timeline, first, until, [self._event(c) for c in every], begin=since is None
@@ -53,13 +53,15 @@ class ChangesLook:
             raise Disagree(f"{what}: {error}") from error
         for whole, only_net in ((every, False), (net, True)):
             where = random_predicate(self.rng, self.pair.case) if self.rng.random() < 0.6 else None
-            self._some(since, until, whole, where, net=only_net)
+            self._some(since, first, until, whole, where, net=only_net)
 
-    def _told(self, since: int | None, until: int, *, net: bool) -> list[Told]:
-        table = self.table.changes(since, until, columns=self.pair.names, images="both", net=net).to_table()
+    def _told(self, since: int | None, until: int, *, net: bool) -> tuple[int, list[Told]]:
+        """Since when, and what."""
+        changes = self.table.changes(since, until, columns=self.pair.names, images="both", net=net)
+        table = changes.to_table()
         ops, times = table["_op"].to_pylist(), table["_timestamp"].to_pylist()
         rows = cells.rows_of(table.select(self.pair.names))
-        return list(map(Told, ops, times, rows, before_rows(table)))
+        return changes.since, list(map(Told, ops, times, rows, before_rows(table)))
 
     def _event(self, told: Told) -> tuple[int, Row, Row | None, Row | None]:
         width, before = self.width, told.before
@@ -74,9 +76,16 @@ class ChangesLook:
         return told.timestamp, key, old, None if told.op == "delete" else values
 
     def _some(
-        self, since: int | None, until: int, whole: list[Told], where: Predicate | None, *, net: bool
+        self,
+        since: int | None,
+        first: int,
+        until: int,
+        whole: list[Told],
+        where: Predicate | None,
+        *,
+        net: bool,
     ) -> None:
-        """Columns in any order, a predicate, one image or both."""
+        """Columns in any order, a predicate, one image or both, of the changes ``whole`` after ``first``."""
         pair, rng = self.pair, self.rng
         names = rng.sample(pair.names, rng.randint(0, len(pair.names)))
         images = rng.choice(("after", "both"))
@@ -88,6 +97,8 @@ class ChangesLook:
             images=images,
             net=net,
         )
+        if changes.since != first:
+            return  # without ``since``: history was forgotten meanwhile
         found = changes.to_table()
         at = [pair.names.index(n) for n in names]
         rows = [told.before if told.op == "delete" else told.after for told in whole]
