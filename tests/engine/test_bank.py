@@ -7,11 +7,10 @@ flushes and delta compactions run, and with the engine's invariants asserted.
 from __future__ import annotations
 
 import random
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,20 +19,10 @@ import pytest
 
 import kudu_core as kc
 from tests.support.faults import checking
+from tests.support.threads import quick_switches
 
 SCHEMA = pa.schema([("account", pa.int64()), ("balance", pa.int64()), ("note", pa.string())])
 ACCOUNTS, WRITERS, READERS, EACH = 120, 3, 3, 1000
-
-
-@contextmanager
-def quick_switches() -> Iterator[None]:
-    """Threads take turns often, so that races show."""
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(usual)
 
 
 class Bank:

@@ -8,8 +8,6 @@ times, and the changes between many pairs of them.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from typing import Any
 
 import pyarrow.compute as pc
 import pytest
@@ -22,6 +20,7 @@ from kudu_core.tablet.policy import MAJOR, MINOR
 from tests.support.changes import check_changes, check_pairs
 from tests.support.faults import SMALL, Stage, checking, drop, segments_of
 from tests.support.history import SCHEMA, VALUES, History, random_batch
+from tests.support.reads import check_reads
 
 RETENTION_S = 2
 KEYS = range(90)
@@ -175,9 +174,9 @@ class Run:
         rng, table = self.rng, self.table
         self.history.check(table, rng)
         for snapshot, at in self.pinned:
-            self.check_at(snapshot, at)
+            check_reads(table, snapshot, self.history.past.at(at), KEYS, rng)
         for at in rng.sample(self.readable(), min(4, len(self.readable()))):
-            self.check_at(at, at)
+            check_reads(table, at, self.history.past.at(at), KEYS, rng)
         # Changes end with what is durable.
         table._engine.log.wait_durable(table._engine.log.cut())
         times = self.readable()
@@ -187,38 +186,6 @@ class Run:
                 check_changes(table, self.history, since, until)
         if table._engine.oldest_ts == 0:  # nothing is forgotten yet: from the very beginning
             check_pairs(table, self.history, rng, 1)
-
-    def check_at(self, at: int | kc.Snapshot, time: int) -> None:
-        """All ways to read at one time."""
-        rng, table = self.rng, self.table
-        state = self.history.past.at(time)
-        rows = {key[0]: dict(zip(VALUES, row, strict=True)) | {"k": key[0]} for key, row in state.items()}
-        names = rng.sample(["k", *VALUES], rng.randint(1, 4))
-        if "k" not in names:
-            names.append("k")
-        wheres: list[tuple[Any, Callable[[dict[str, Any]], bool]]] = [(None, lambda row: True)]
-        bound = rng.randrange(-(10**6), 10**6)
-        wheres.append(([("a", "<", bound)], lambda row: row["a"] is not None and row["a"] < bound))
-        wheres.append(([("k", ">=", 20), ("k", "<", 50)], lambda row: 20 <= row["k"] < 50))
-        wheres.append((pc.field("b").is_null(), lambda row: row["b"] is None))
-        where, matches = rng.choice(wheres)
-        wanted = {k: {n: row[n] for n in names} for k, row in rows.items() if matches(row)}
-        for order in ("any", "key"):
-            scan = table.scan(names, where, at=at, order=order)
-            found = scan.to_table().to_pylist()
-            assert {row["k"]: row for row in found} == wanted and len(found) == len(wanted)
-            if order == "key":
-                assert [row["k"] for row in found] == sorted(wanted)
-            assert scan.count() == len(wanted)
-        assert table.count(at=at) == len(rows)
-        keys = rng.sample(list(KEYS), 12)
-        many = table.get_many(keys, names, at).to_pylist()
-        for key, row in zip(keys, many, strict=True):
-            assert row.pop("_found") == (key in rows)
-            if key in rows:
-                assert row == {n: rows[key][n] for n in names}
-        for key in keys[:4]:
-            assert table.get(key, names, at) == ({n: rows[key][n] for n in names} if key in rows else None)
 
 
 @pytest.mark.timeout(7200)

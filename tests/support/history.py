@@ -27,7 +27,7 @@ Batch = list[tuple[str, list[dict[str, Any]]]]
 
 
 def random_batch(
-    rng: random.Random, model: TableModel, keys: range, rows: int, *, whole: bool = False
+    rng: random.Random, model: TableModel, keys: Sequence[int], rows: int, *, whole: bool = False
 ) -> Batch:
     """Valid operations on random keys, several of them twice in one batch.
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 
 class Run:
@@ -35,3 +37,14 @@ class Run:
             thread.join()
         if self.errors:
             raise self.errors[0]
+
+
+@contextmanager
+def quick_switches() -> Iterator[None]:
+    """Threads take turns often, so that races show."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)
