@@ -12,6 +12,7 @@ import random
 import select
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,19 @@ class Acknowledged:
     begun: int = -1
     done: int = -1
     timestamps: list[int] = field(default_factory=list)
+    walks: list[str] = field(default_factory=list)
+    """Walks of maintenance that were under way in the end."""
+    ended: list[str] = field(default_factory=list)
+    """Those that came to their end before."""
+
+
+@dataclass(frozen=True)
+class Doom:
+    """Death in a walk of maintenance: so long after the n-th of its kind has begun."""
+
+    walk: str
+    nth: int
+    delay_s: float
 
 
 def batch_of(seed: int, number: int, model: TableModel) -> Batch:
@@ -84,15 +98,26 @@ def write_until_killed(path: str, seed: int, model: TableModel, durability: str,
             number += 1
 
 
-def one_life(path: str, seed: int, history: History, durability: str, life_s: float) -> Acknowledged:
-    """Fork a writer, kill it after ``life_s`` seconds of writing, return what it had said."""
+Child = Callable[[str, int, TableModel, str, int], None]
+
+
+def one_life(
+    path: str,
+    seed: int,
+    history: History,
+    durability: str,
+    life_s: float,
+    child: Child = write_until_killed,
+    doom: Doom | None = None,
+) -> Acknowledged:
+    """Fork a writer, kill it after ``life_s`` seconds of writing or at its ``doom``; what it had said."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:  # nothing of pytest may run here
         try:
             os.close(reading)
             os.environ[SWITCH] = str(int(seed % 4 == 0))
-            write_until_killed(path, seed, history.model, durability, writing)
+            child(path, seed, history.model, durability, writing)
         except BaseException as error:  # noqa: BLE001  the parent tells it
             os.write(writing, json.dumps({"error": repr(error)}).encode() + b"\n")
         finally:
@@ -115,6 +140,9 @@ def one_life(path: str, seed: int, history: History, durability: str, life_s: fl
             said += some
             if deadline is None and b"\n" in said:
                 deadline = time.monotonic() + life_s
+            if doom is not None and said.count(b'"walk":"%s"' % doom.walk.encode()) >= doom.nth:
+                assert deadline is not None
+                deadline, doom = min(deadline, time.monotonic() + doom.delay_s), None
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
@@ -130,13 +158,23 @@ def one_life(path: str, seed: int, history: History, durability: str, life_s: fl
         if "done" in message:
             heard.done = message["done"]
             heard.timestamps.append(message["ts"])
+        if "walk" in message:
+            heard.walks.append(message["walk"])
+        if "ended" in message:
+            heard.walks.remove(message["ended"])
+            heard.ended.append(message["ended"])
     return heard
 
 
-def account(history: History, seed: int, heard: Acknowledged) -> None:
-    """Bring the history to what the child had said."""
+def account(
+    history: History,
+    seed: int,
+    heard: Acknowledged,
+    batch: Callable[[int, int, TableModel], Batch] = batch_of,
+) -> None:
+    """Bring the history to what the child had said.  ``batch``: of which seed and number, as in the child."""
     for number in range(heard.begun + 1):
-        history.begin(batch_of(seed, number, history.model))
+        history.begin(batch(seed, number, history.model))
         if number <= heard.done:
             history.acknowledge(heard.timestamps[number])
 
