@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from kudu_core.common.clock import Clock
+from kudu_core.common.clock import Clock, micros_of
 from kudu_core.errors import Closed, Fenced, Poisoned
 from kudu_core.events import DeltaFlushEnd, Event, FlushEnd, LogTruncated, MaintenanceError
 from kudu_core.options import Options
@@ -23,10 +23,17 @@ from kudu_core.tablet.tablet import Tablet
 
 if TYPE_CHECKING:
     from kudu_core.wal.log import Log
+    from kudu_core.wal.segments import Segment
 
 POLL_S = 0.5
 RETRY_S = 5.0
 """How long a store whose flush failed is left alone."""
+
+REST_S = 5.0
+"""After so long without a record a table is at rest: then what lies in memory alone keeps any log."""
+
+REST_BYTES = 256 << 10
+"""Of log in one segment, at rest: less is left where it is."""
 
 PACE_BYTES = 1 << 20
 """Flushes of less say nothing of how fast a flush is."""
@@ -163,8 +170,23 @@ class Maintenance:
         if not self.may_truncate:
             return []
         through = self._droppable(self._tablets())
-        size = sum(s.end for s in self._log.segments[:-1] if s.last_ts <= through)
+        segments = self._log.segments
+        size = sum(s.end for s in segments[:-1] if s.last_ts <= through)
+        if self._is_at_rest():
+            size += self._log.spare_bytes
+            if self._is_idle(segments[-1], through):
+                size += segments[-1].end
         return [Operation(LOG_GC, -1, log_bytes=size)] if size else []
+
+    def _is_at_rest(self) -> bool:
+        """Whether nothing was written for a while: then the log gives back what it keeps for more."""
+        quiet_us = self._clock.now_us() - micros_of(self._log.segments[-1].last_ts)
+        return quiet_us >= REST_S * 1e6
+
+    @staticmethod
+    def _is_idle(newest: Segment, through: int) -> bool:
+        """Whether the segment that takes records could go too, and is worth it."""
+        return newest.last_ts <= through and newest.end >= REST_BYTES
 
     def _droppable(self, tablets: Sequence[Tablet]) -> int:
         """Records at or below it are in files (T1)."""
@@ -251,8 +273,13 @@ class Maintenance:
                 return None
             tablets = list(self._tablets())
             through = self._droppable(tablets)
+            spare_bytes = 0
+            if self._is_at_rest():
+                spare_bytes = self._log.drop_spares()
+                if self._is_idle(self._log.segments[-1], through):
+                    self._log.roll()
             sealed = [s for s in self._log.segments[:-1] if s.last_ts <= through]
-            if not sealed:
+            if not sealed and not spare_bytes:
                 return None
             numbers = {}
             for tablet in tablets:
@@ -262,6 +289,5 @@ class Maintenance:
             self._save_tokens(through)
             before = self._log.bytes_retained
             self._log.checkpoint(through, numbers)
-            return LogTruncated(
-                through=through, segments=len(sealed), freed_bytes=before - self._log.bytes_retained
-            )
+            freed = before - self._log.bytes_retained + spare_bytes
+            return LogTruncated(through=through, segments=len(sealed), freed_bytes=freed)

@@ -31,6 +31,7 @@ from kudu_core.wal.format import (
     MAX_RECORD,
     PADDING,
     RECORD_HEADER,
+    SEGMENT_HEADER,
     Buffer,
     Committed,
     pack_checkpoint,
@@ -601,6 +602,32 @@ class Log:
             self._drop_segments(through)
         self._syncing.open()
         return ts
+
+    def roll(self) -> None:
+        """Begin a segment, so that a checkpoint can drop what is in the current one, if that is anything.
+
+        An ``OSError`` that does not poison leaves the log as it was.
+        """
+        with self._sync_lock:
+            if self._last_lsn > self._durable_lsn:
+                self._sync_now()  # the most of it, while others still append
+            with self._mutex:
+                if self._failure is not None or self._closed:
+                    self._refuse()
+                if self._active.segment.end > SEGMENT_HEADER.size:
+                    self._roll(0)
+
+    @property
+    def spare_bytes(self) -> int:
+        """Of obsolete segments that wait to be recycled, and could go by now."""
+        with self._sync_lock:
+            return self._files.spare_bytes
+
+    def drop_spares(self) -> int:
+        """Remove them; how many bytes that were.  An ``OSError`` leaves the rest for another time."""
+        with self._sync_lock:
+            self._check_fence()
+            return self._files.drop_spares()
 
     def _drop_segments(self, through: int) -> None:
         sealed = self._files.sealed

@@ -192,6 +192,23 @@ class SegmentFiles:
             self._fs.unlink(segment.path, missing_ok=True)
         del self.sealed[0]
 
+    @property
+    def spare_bytes(self) -> int:
+        """Of the spares that have waited long enough."""
+        now_s = self._clock.monotonic_s()
+        return sum(spare.size for ready_s, spare in self._spares if ready_s <= now_s)
+
+    def drop_spares(self) -> int:
+        """Remove the spares that have waited long enough; their bytes."""
+        now_s = self._clock.monotonic_s()
+        freed = 0
+        while self._spares and self._spares[0][0] <= now_s:
+            spare = self._spares[0][1]
+            self._fs.unlink(spare.path, missing_ok=True)
+            del self._spares[0]
+            freed += spare.size
+        return freed
+
     def take_over(self, tail: LogTail) -> ActiveSegment:
         """Copy the records of the last segment to a segment of this epoch, then remove the old one (O3).
 

@@ -624,3 +624,42 @@ def test_record_positions_follow_the_documented_sizes(tmp_path: Path) -> None:
     assert log.segments[0].end == SEGMENT_HEADER.size + RECORD_HEADER.size + 8
     assert log.bytes_retained == log.segments[0].end
     log.close()
+
+
+def test_a_rolled_segment_can_be_dropped(tmp_path: Path) -> None:
+    """Without a full one; a segment without records is not replaced."""
+    log = create(tmp_path)
+    commit(log, b"first")
+    commit(log, b"second")
+    assert len(log.segments) == 1
+    through = log.committed_ts
+    log.roll()
+    log.roll()
+    assert [segment.last_ts for segment in log.segments] == [through, through]
+    log.checkpoint(through, {})
+    assert len(log.segments) == 1
+    commit(log, b"third")
+    log.close()
+    tail = read(tmp_path)
+    assert tail.through == through
+    assert payloads(list(tail.records()))[-1:] == [b"third"]
+    tail.close()
+    with pytest.raises(Closed):
+        log.roll()
+
+
+def test_spares_are_dropped_after_their_grace(tmp_path: Path) -> None:
+    clock = ManualClock()
+    log = create(tmp_path, clock=clock, options=replace(SMALL, file_grace_s=10))
+    while len(log.segments) < 4:
+        commit(log, bytes(100))
+    log.checkpoint(log.committed_ts, {})
+    spares = list(tmp_path.rglob("*spare*"))
+    assert spares
+    assert log.spare_bytes == log.drop_spares() == 0
+    clock.advance(us=10_000_001)
+    wanted = sum(path.stat().st_size for path in spares)
+    assert log.spare_bytes == log.drop_spares() == wanted > 0
+    assert not list(tmp_path.rglob("*spare*"))
+    commit(log, b"goes on")
+    log.close()

@@ -509,12 +509,24 @@ def history_steps() -> Steps:
 
 
 def log_steps() -> Steps:
-    """Several segments, dropped and recycled."""
+    """Several segments, dropped and recycled; at rest the one that takes records goes too, and spares."""
+
+    def rest(stage: Stage) -> None:
+        engine = stage.opened._engine
+        assert engine.maintenance is not None
+        engine.log.drop_spares()
+        engine.log.roll()
+        engine.maintenance.truncate_log()
+
     return [
         *[lambda s: s.write(6)] * 5,
         lambda s: s.flush(),
         *[lambda s: s.write(6)] * 4,
         lambda s: s.flush(),
+        rest,
+        lambda s: s.write(4),
+        lambda s: s.flush(),
+        rest,
     ]
 
 
