@@ -14,13 +14,16 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from kudu_core.engines.spark.source import KuduReader, KuduWriter
+    from kudu_core.engines.spark.stream_sink import KuduStreamWriter
+    from kudu_core.engines.spark.stream_source import KuduStreamReader
 
 
 class DefaultSource(DataSource):
     """Tables as ``spark.read.format("kudu_core")`` and ``df.write.format("kudu_core").mode("append")``.
 
     Options to read: columns ("a,b"), where (JSON: [["k", ">", 5], ...]), snapshot (a timestamp) or
-    timestampAsOf (a time with its zone), targetRowsPerTask.  Options to write: operation (upsert),
+    timestampAsOf (a time with its zone), targetRowsPerTask; readChanges, since, until, images, net to read
+    changes; of streams also maxRowsPerTrigger.  Options to write: operation (upsert),
     txnAppId and txnVersion, onDuplicate (error), lockTimeoutS.
     """
 
@@ -42,3 +45,13 @@ class DefaultSource(DataSource):
         from kudu_core.engines.spark.source import KuduWriter
 
         return KuduWriter(self.options, schema, overwrite)
+
+    def streamReader(self, schema: StructType) -> KuduStreamReader:
+        from kudu_core.engines.spark.stream_source import KuduStreamReader
+
+        return KuduStreamReader(self.options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> KuduStreamWriter:
+        from kudu_core.engines.spark.stream_sink import KuduStreamWriter
+
+        return KuduStreamWriter(self.options, schema, overwrite)

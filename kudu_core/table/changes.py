@@ -55,6 +55,8 @@ class ChangesPlan:
     filter: Filter | None
     both: bool
     net: bool
+    tablet_ids: frozenset[int] | None = None
+    """Of these tablets alone; None: of all."""
 
     @property
     def needed(self) -> tuple[StoredColumn, ...]:
@@ -101,6 +103,11 @@ class Changes(ArrowResult):
         weakref.finalize(self, versions.unpin, versions.pin(plan.schema))
 
     @property
+    def plan(self) -> ChangesPlan:
+        """What is asked for."""
+        return self._plan
+
+    @property
     def schema(self) -> pa.Schema:
         """``_op``, ``_timestamp``, the projected columns, and ``_before`` with ``images="both"``."""
         keys = set(self._plan.schema.key_ids)
@@ -117,6 +124,23 @@ class Changes(ArrowResult):
             for lower in range(0, len(kept), BATCH_ROWS):
                 upper = min(lower + BATCH_ROWS, len(kept))
                 yield self._batch(kept, lower, upper, schema)
+
+    def counts(self) -> tuple[np.ndarray, np.ndarray]:
+        """How many changes there are at which time, without the predicate: (times, (n,) uint64 ascending
+        strictly; numbers, (n,) int64).
+
+        Only times are read.  A change of which two files tell, each of some columns, may count twice.
+        """
+        stamps: list[tuple[np.ndarray, np.ndarray]] = []
+        for tablet, store in self._stores():
+            drop = self._dropped_ts(tablet)
+            if drop is not None:
+                rows = len(store) if isinstance(store, MemRowSet) else store.meta.rows
+                stamps.append((np.array([drop], np.uint64), np.array([rows], np.int64)))
+            if concerned(store, self.since, self.until):
+                history = self._history(store, self.since, self.until)
+                stamps += [_counted(*told) for told in history.timestamps()]
+        return _summed(stamps)
 
     # ---- in order of time ----
 
@@ -157,7 +181,7 @@ class Changes(ArrowResult):
         if events <= SLICE_EVENTS:
             yield from self._pieces(whole)
             return
-        for first, last in _windows(stamps, since, until):
+        for first, last in windows(*_summed(stamps), since, until, SLICE_EVENTS):
             mine = [s for s in stores if concerned(s, first, last)]
             yield from self._pieces([self._history(store, first, last) for store in mine])
 
@@ -267,8 +291,11 @@ class Changes(ArrowResult):
     def _capture(self, engine: Engine) -> list[tuple[Tablet, MemRowSet | DiskRowSet]]:
         needed = {column.id for column in self._needed}
         found: list[tuple[Tablet, MemRowSet | DiskRowSet]] = []
+        chosen = self._plan.tablet_ids
         for tablet in engine.tablets:
             if tablet.dropped_ts is not None and tablet.dropped_ts <= self.since:
+                continue
+            if chosen is not None and tablet.id not in chosen:
                 continue
             ends = self._dropped_ts(tablet) is not None
             for store in tablet.view.stores:
@@ -329,22 +356,19 @@ def _lost(engine: Engine, since: Any) -> ChangesLost:
     )
 
 
-def _windows(
-    stamps: list[tuple[np.ndarray, np.ndarray]], since: int, until: int
+def windows(
+    times: np.ndarray, counts: np.ndarray, since: int, until: int, target: int
 ) -> Iterator[tuple[int, int]]:
-    """The window cut so that each piece has about ``SLICE_EVENTS`` changes, or one timestamp.
+    """The window cut so that each piece has about ``target`` changes, or one timestamp.
 
-    ``stamps``: of each store, (times, how many changes each stands for).
+    ``times`` and ``counts`` as ``Changes.counts`` gives them.
     """
-    distinct, back = np.unique(np.concatenate([times for times, _ in stamps]), return_inverse=True)
-    weights = np.concatenate([counts for _, counts in stamps])
-    counts = np.bincount(back.reshape(-1), weights).astype(np.int64)
     events = 0
-    for at, (stamp, count) in enumerate(zip(distinct.tolist(), counts.tolist(), strict=True)):
-        if events and events + count > SLICE_EVENTS:
-            yield since, int(distinct[at - 1])
-            since, events = int(distinct[at - 1]), 0
-        if count > SLICE_EVENTS:
+    for at, (stamp, count) in enumerate(zip(times.tolist(), counts.tolist(), strict=True)):
+        if events and events + count > target:
+            yield since, int(times[at - 1])
+            since, events = int(times[at - 1]), 0
+        if count > target:
             if stamp - 1 > since:
                 yield since, stamp - 1
             yield stamp - 1, stamp
@@ -353,6 +377,15 @@ def _windows(
             events += count
     if since < until:
         yield since, until
+
+
+def _summed(stamps: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """(times, numbers) of several stores put together."""
+    if not stamps:
+        return np.empty(0, np.uint64), np.empty(0, np.int64)
+    distinct, back = np.unique(np.concatenate([times for times, _ in stamps]), return_inverse=True)
+    weights = np.concatenate([counts for _, counts in stamps])
+    return distinct, np.bincount(back.reshape(-1), weights, len(distinct)).astype(np.int64)
 
 
 def _by_time(piece: Slice) -> Slice:
@@ -384,4 +417,4 @@ def _rows_only(rows: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(rows)], names=[""])
 
 
-__all__ = ["BEFORE_NAME", "OP_NAME", "TIMESTAMP_NAME", "Changes", "ChangesPlan", "window"]
+__all__ = ["BEFORE_NAME", "OP_NAME", "TIMESTAMP_NAME", "Changes", "ChangesPlan", "window", "windows"]

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -29,6 +29,8 @@ from kudu_core.table.backup_format import BackupResult
 from kudu_core.table.batch import Batch
 from kudu_core.table.bulk import write_parts
 from kudu_core.table.calls import apply_calls, conform_calls
+from kudu_core.table.change_counts import admitted
+from kudu_core.table.change_tokens import ChangeToken, make_change_tokens, plan_of_changes
 from kudu_core.table.changes import Changes, ChangesPlan, window
 from kudu_core.table.create import create
 from kudu_core.table.decision import check_on_error
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
 
     from kudu_core.fs.api import FileSystem
     from kudu_core.table.engine import Engine
+
+T = TypeVar("T")
 
 DEFAULT_TARGET_ROWS = 2_000_000
 
@@ -556,7 +560,17 @@ class Table:
         """Shares of a scan of about ``target_rows`` rows, picklable, all at one snapshot."""
         engine = self._opened()
         plan = self._plan(engine.schema, columns, where, key_range, "any", None, batch_rows)
-        return make_tokens(engine, plan, resolve(engine, at), target_rows)
+        snapshot = resolve(engine, at)
+        return self._planned(lambda engine: list(make_tokens(engine, plan, snapshot, target_rows)))
+
+    def _planned(self, work: Callable[[Engine], T]) -> T:
+        """Plan from key indexes; once more where the writer has meanwhile replaced a file (R4)."""
+        engine = self._opened()
+        try:
+            return work(engine)
+        except FileMissing as exc:
+            engine = self._newer(engine, exc)
+        return work(engine)
 
     def scan_token(self, token: ScanToken) -> Scan:
         """The scan of one share.  A reader that is behind the token's snapshot refreshes first."""
@@ -571,6 +585,69 @@ class Table:
             scan = Scan(lambda: self._engine, plan_of(engine, token), snapshot, self)
             if engine.schema is schema:
                 return scan
+
+    def change_tokens(
+        self,
+        since: Any,
+        until: Any = None,
+        *,
+        columns: Any = None,
+        where: Any = None,
+        images: str = "after",
+        net: bool = False,
+        target_rows: int = DEFAULT_TARGET_ROWS,
+    ) -> list[ChangeToken]:
+        """Shares of about ``target_rows`` of the changes in ``(since, until]``, picklable.
+
+        Each is of one tablet and, but for net ones, of a part of the time, so changes of different shares are
+        in no order.  ``since=None`` only with ``net``: the rows at ``until`` as inserts; of all changes
+        the first state is read by ``scan_tokens(at=...)``.
+
+        Raises
+        ------
+        ChangesLost
+            History no longer reaches back to ``since``.
+        """
+        if since is None and not net:
+            raise InvalidArgument(
+                "since=None is for net changes; read a state by scan_tokens(at=S), then the changes since S"
+            )
+        changes = self._changes_of(None, since, until, columns, where, images, net)
+        first, last, engine = changes.since, changes.until, self._opened()
+
+        def window_of(plan: ChangesPlan, end: int) -> Changes:
+            return Changes(lambda: self._engine, plan, first, end, self, first=False)
+
+        return make_change_tokens(
+            engine, window_of, changes.plan, first, last, target_rows, first=since is None
+        )
+
+    def change_token(self, token: ChangeToken) -> Changes:
+        """The changes of one share.  A reader that is behind the token's end refreshes first."""
+        engine = self._opened()
+        plan = plan_of_changes(engine, token)
+        behind = token.timestamp > engine.visible_ts or token.schema_version > engine.schema.version
+        if self._reopen is not None and behind:
+            self.refresh()
+        while True:
+            engine = self._opened()
+            schema, plan = engine.schema, plan_of_changes(engine, token)
+            first, last = window(engine, token.since, token.timestamp)
+            changes = Changes(lambda: self._engine, plan, first, last, self, first=token.first)
+            if engine.schema is schema:
+                return changes
+
+    def _changes_within(self, since: int, until: int, max_rows: int) -> int:
+        """The latest time, ``until`` at most, up to which there are about ``max_rows`` changes after
+        ``since``; always later than ``since``."""
+        if until <= since:
+            return since
+
+        def changes(end: int) -> Changes:
+            return self._changes_of(None, since, end, ())
+
+        window(self._opened(), since, until)
+        return admitted(self._opened(), changes, since, until, max_rows)
 
     @staticmethod
     def _plan(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -9,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kudu_core.common.predicates import compile_where
-from kudu_core.common.schema import Schema
+from kudu_core.common.schema import Schema, StoredColumn
 from kudu_core.errors import InvalidArgument, SchemaMismatch, SnapshotTooOld
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.table.scan import ScanPlan, prune_tablets
 from kudu_core.tablet.tablet import Tablet
 
 if TYPE_CHECKING:
+    from kudu_core.table.change_tokens import ChangeToken
     from kudu_core.table.engine import Engine
 
 
@@ -47,40 +49,82 @@ class ScanToken:
     """About how many rows it reads, for planning."""
 
 
-def make_tokens(engine: Engine, plan: ScanPlan, snapshot: int, target_rows: int) -> list[ScanToken]:
-    """Cut a scan into shares of about ``target_rows`` rows, never across tablets."""
-    if isinstance(target_rows, bool) or not isinstance(target_rows, int) or target_rows < 1:
-        raise InvalidArgument(f"target_rows is a whole number from 1, not {target_rows!r}")
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """A place between two rows of a table's snapshot: tablets by their ids, keys in order."""
+
+    tablet_id: int
+    key: bytes = b""
+    """The first encoded key after it; empty: the tablet's first."""
+
+
+def make_tokens(
+    engine: Engine,
+    plan: ScanPlan,
+    snapshot: int,
+    target_rows: int,
+    start: Position | None = None,
+    end: Position | None = None,
+) -> Iterator[ScanToken]:
+    """Cut a scan into shares of about ``target_rows`` rows, never across tablets, in order of position.
+
+    ``start`` and ``end`` leave out what lies before and from there on.
+    """
+    check_target(target_rows)
     if engine.writer:
         # Others read what is durable.  The same rows: nothing lies, or will, between W and the snapshot.
         engine.log.wait_durable(snapshot)
         snapshot = min(snapshot, engine.log.committed_ts)
     where = None if plan.filter is None else expression_bytes(plan.filter.expression)
     tested = () if plan.filter is None else sorted(plan.filter.columns)
-    tokens = []
     for tablet in prune_tablets(engine, plan.filter, plan.lower, plan.upper, snapshot):
-        for lower, upper, rows in _shares(tablet, plan, target_rows):
-            tokens.append(
-                ScanToken(
-                    table_path=engine.path,
-                    table_uuid=engine.state.uuid.hex(),
-                    tablet_id=tablet.id,
-                    timestamp=snapshot,
-                    schema_version=plan.schema.version,
-                    columns=tuple(c.name for c in plan.columns),
-                    column_ids=tuple(c.id for c in plan.columns),
-                    where=where,
-                    where_columns=tuple((name, plan.schema.by_name[name].id) for name in tested),
-                    lower=lower,
-                    upper=upper,
-                    batch_rows=plan.batch_rows,
-                    rows=rows,
-                )
+        first, last = plan.lower, plan.upper
+        if start is not None and tablet.id <= start.tablet_id:
+            if tablet.id < start.tablet_id:
+                continue
+            first = max(first or b"", start.key)
+        if end is not None and tablet.id >= end.tablet_id:
+            if tablet.id > end.tablet_id or not end.key:
+                continue
+            last = end.key if last is None else min(last, end.key)
+        if last is not None and (first or b"") >= last:
+            continue
+        for lower, upper, rows in _shares(tablet, first, last, target_rows):
+            yield ScanToken(
+                table_path=engine.path,
+                table_uuid=engine.state.uuid.hex(),
+                tablet_id=tablet.id,
+                timestamp=snapshot,
+                schema_version=plan.schema.version,
+                columns=tuple(c.name for c in plan.columns),
+                column_ids=tuple(c.id for c in plan.columns),
+                where=where,
+                where_columns=tuple((name, plan.schema.by_name[name].id) for name in tested),
+                lower=lower,
+                upper=upper,
+                batch_rows=plan.batch_rows,
+                rows=rows,
             )
-    return tokens
 
 
-def _shares(tablet: Tablet, plan: ScanPlan, target_rows: int) -> list[tuple[bytes | None, bytes | None, int]]:
+def position_after(
+    engine: Engine, plan: ScanPlan, snapshot: int, start: Position | None, max_rows: int
+) -> Position | None:
+    """Where about ``max_rows`` rows from ``start`` on end; None: at the end of the scan.
+
+    Never at ``start``: where rows cannot be told apart without reading them there are more.
+    """
+    rows = 0
+    for token in make_tokens(engine, plan, snapshot, max_rows, start):
+        if rows and rows + token.rows > max_rows:
+            return Position(token.tablet_id, token.lower or b"")
+        rows += token.rows
+    return None
+
+
+def _shares(
+    tablet: Tablet, first: bytes | None, last: bytes | None, target_rows: int
+) -> list[tuple[bytes | None, bytes | None, int]]:
     """(lower, upper, rows): key ranges of a tablet with about equal numbers of rows."""
     total = 0
     cuts: list[bytes] = []
@@ -93,17 +137,17 @@ def _shares(tablet: Tablet, plan: ScanPlan, target_rows: int) -> list[tuple[byte
         else:
             total += len(store)
     if total <= target_rows * 3 // 2:
-        return [(plan.lower, plan.upper, total)]
+        return [(first, last, total)]
     inside = sorted(
         {
             key
             for key in cuts
-            if (plan.lower is None or key > plan.lower) and (plan.upper is None or key < plan.upper)
+            if (first is None or key > first) and (last is None or key < last)
         }
     )
     pieces = min(-(-total // target_rows), len(inside) + 1)
     bounds = [inside[len(inside) * i // pieces] for i in range(1, pieces)]
-    edges: list[bytes | None] = [plan.lower, *sorted(set(bounds)), plan.upper]
+    edges: list[bytes | None] = [first, *sorted(set(bounds)), last]
     share = total // (len(edges) - 1)
     return [(lower, upper, share) for lower, upper in pairwise(edges)]
 
@@ -119,9 +163,32 @@ def expression_from(data: bytes) -> Any:
     return pc.Expression._deserialize(pa.py_buffer(data))
 
 
+def check_target(target_rows: object) -> None:
+    if isinstance(target_rows, bool) or not isinstance(target_rows, int) or target_rows < 1:
+        raise InvalidArgument(f"target_rows is a whole number from 1, not {target_rows!r}")
+
+
 def check_token(token: object) -> None:
     if not isinstance(token, ScanToken):
         raise InvalidArgument(f"scan_token takes what scan_tokens made, not {token!r}")
+
+
+def columns_of_today(
+    schema: Schema, token: ScanToken | ChangeToken, *, every: bool = False
+) -> tuple[Schema, tuple[StoredColumn, ...]]:
+    """(A schema of the columns that a token needs, under the names of its time; those that it shows.)
+
+    ``every``: of all columns; those that the token does not name have no name that it could.
+    """
+    others = schema.value_columns if every else ()
+    columns = {c.id: c for c in schema.key_columns} | {c.id: replace(c, name=f"\0{c.id}") for c in others}
+    for name, column_id in (*zip(token.columns, token.column_ids, strict=True), *token.where_columns):
+        column = schema.by_id.get(column_id)
+        if column is None:
+            raise SchemaMismatch(f"column {name!r} of the token was dropped; plan the scan again")
+        columns[column_id] = replace(column, name=name)
+    planned = Schema(schema.version, tuple(columns.values()), schema.key_ids, schema.next_id)
+    return planned, tuple(columns[i] for i in token.column_ids)
 
 
 def plan_of(engine: Engine, token: ScanToken) -> ScanPlan:
@@ -135,18 +202,11 @@ def plan_of(engine: Engine, token: ScanToken) -> ScanPlan:
                 f"the range of the token's tablet {token.tablet_id} was dropped, and its history is gone"
             )
         raise InvalidArgument(f"the token's tablet {token.tablet_id} is not in {engine.path}")
-    schema = engine.schema
-    columns = {c.id: c for c in schema.key_columns}
-    for name, column_id in (*zip(token.columns, token.column_ids, strict=True), *token.where_columns):
-        column = schema.by_id.get(column_id)
-        if column is None:
-            raise SchemaMismatch(f"column {name!r} of the token was dropped; plan the scan again")
-        columns[column_id] = replace(column, name=name)
-    planned = Schema(schema.version, tuple(columns.values()), schema.key_ids, schema.next_id)
+    planned, chosen = columns_of_today(engine.schema, token)
     where = None if token.where is None else expression_from(token.where)
     return ScanPlan(
         schema=planned,
-        columns=tuple(columns[i] for i in token.column_ids),
+        columns=chosen,
         filter=compile_where(where, planned),
         lower=token.lower,
         upper=token.upper,

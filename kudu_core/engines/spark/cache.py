@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 
+from kudu_core.table.change_tokens import ChangeToken
 from kudu_core.table.table import Table, open_table
 from kudu_core.table.tokens import ScanToken
 
@@ -19,10 +20,10 @@ _lock = threading.Lock()
 _tables: dict[str, Table] = {}
 
 
-def table_for(token: ScanToken) -> Table:
+def table_for(token: ScanToken | ChangeToken) -> Table:
     """The process's table of a token, opened anew when it is another one at the same path.
 
-    ``Table.scan_token`` refreshes a table that is behind the token.
+    ``Table.scan_token`` and ``Table.change_token`` refresh a table that is behind the token.
     """
     with _lock:
         table = _tables.pop(token.table_path, None)

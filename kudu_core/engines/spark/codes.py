@@ -23,6 +23,7 @@ _CLASSES: dict[str, type[KuduError]] = {
         errors.SchemaMismatch,
         errors.TableNotFound,
         errors.SnapshotTooOld,
+        errors.ChangesLost,
         errors.SnapshotInFuture,
         errors.Fenced,
         errors.ReadOnly,

@@ -23,7 +23,12 @@ from kudu_core.table.jobs import check_job
 from kudu_core.table.table import DEFAULT_TARGET_ROWS
 from kudu_core.table.write import Txn
 
-READ_OPTIONS = ("path", "columns", "where", "snapshot", "timestampAsOf", "targetRowsPerTask")
+READ_OPTIONS = (
+    "path", "columns", "where", "snapshot", "timestampAsOf", "targetRowsPerTask",
+    "readChanges", "since", "until", "images", "net", "maxRowsPerTrigger",
+)  # fmt: skip
+LATEST = "latest"
+"""``since`` of a stream that leaves out what is there when it starts."""
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 WRITE_OPTIONS = ("path", "operation", "txnAppId", "txnVersion", "onDuplicate", "lockTimeoutS")
 
@@ -38,6 +43,15 @@ class ReadOptions:
     """JSON of pyarrow's filter lists, parsed but not yet in the columns' types."""
     at: int | datetime | None
     target_rows: int
+    changes: bool = False
+    """What changed, instead of what is there."""
+    since: int | datetime | str | None = None
+    """``LATEST`` is for streams."""
+    until: int | datetime | None = None
+    images: str = "after"
+    net: bool = False
+    max_rows: int | None = None
+    """Of a batch of a stream, about."""
 
     @staticmethod
     def parse(given: Mapping[str, str]) -> ReadOptions:
@@ -50,8 +64,24 @@ class ReadOptions:
             at = _whole("snapshot", snapshot)
         elif as_of is not None:
             at = _instant("timestampAsOf", as_of)
-        target = _get(given, "targetRowsPerTask")
+        target, most = _get(given, "targetRowsPerTask"), _get(given, "maxRowsPerTrigger")
+        changes, net = _truth(given, "readChanges"), _truth(given, "net")
+        images = _get(given, "images") or "after"
+        if not changes:
+            for name in ("until", "images", "net"):
+                if _get(given, name) is not None:
+                    raise InvalidArgument(f"{name} is for changes: set readChanges to true as well")
+        elif at is not None:
+            raise InvalidArgument("changes are read from since to until, not at a snapshot or timestampAsOf")
+        if images not in ("after", "both"):
+            raise InvalidArgument(f"images is after or both, not {images!r}")
         return ReadOptions(
+            changes=changes,
+            since=LATEST if _get(given, "since") == LATEST else _moment("since", _get(given, "since")),
+            until=_moment("until", _get(given, "until")),
+            images=images,
+            net=net,
+            max_rows=None if most is None else _positive("maxRowsPerTrigger", most),
             path=_path(given),
             columns=_columns(_get(given, "columns")),
             where=_json_filter(_get(given, "where")),
@@ -154,6 +184,27 @@ def _whole(name: str, text: str) -> int:
         return int(text)
     except ValueError:
         raise InvalidArgument(f"{name} is a whole number, not {text!r}") from None
+
+
+def _positive(name: str, text: str) -> int:
+    number = _whole(name, text)
+    if number < 1:
+        raise InvalidArgument(f"{name} is a whole number from 1, not {text!r}")
+    return number
+
+
+def _truth(given: Mapping[str, str], name: str) -> bool:
+    text = (_get(given, name) or "false").lower()
+    if text not in ("true", "false"):
+        raise InvalidArgument(f"{name} is true or false, not {text!r}")
+    return text == "true"
+
+
+def _moment(name: str, text: str | None) -> int | datetime | None:
+    """The timestamp of a write, as a whole number, or a time with its zone."""
+    if text is None:
+        return None
+    return int(text) if text.isdigit() else _instant(name, text)
 
 
 def _seconds(name: str, text: str) -> float:

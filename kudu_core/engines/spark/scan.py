@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from kudu_core.engines.spark.cache import table_for
 from kudu_core.engines.spark.codes import coded
@@ -59,28 +60,47 @@ def scan(
         tokens = table.scan_tokens(
             columns, where, at=at, target_rows=target_rows_per_task, batch_rows=batch_rows
         )
-    if not tokens:
+    return frame_of(spark, shared_out(tokens, target_rows_per_task, parallelism(spark)), schema, read_tokens)
+
+
+class Counted(Protocol):
+    """A share of some work whose rows are known about."""
+
+    @property
+    def rows(self) -> int: ...
+
+
+S = TypeVar("S", bound=Counted)
+
+
+def frame_of(
+    spark: SparkSession,
+    tasks: Sequence[tuple[S, ...]],
+    schema: StructType,
+    reader: Callable[[Sequence[S], pa.Schema], Iterator[pa.RecordBatch]],
+) -> DataFrame:
+    """What ``reader`` makes of each task's shares, in a worker process."""
+    if not tasks:
         return spark.createDataFrame([], schema)
     wanted = arrow_schema(schema)
-    tasks = shared_out(tokens, target_rows_per_task, parallelism(spark))
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for place in batch.column(0).to_pylist():
-                yield from read_tokens(tasks[place], wanted)
+                yield from reader(tasks[place], wanted)
 
     # One number per task: it picks that task's tokens.
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, schema)
 
 
-def shared_out(tokens: Sequence[ScanToken], target_rows: int, at_least: int) -> list[tuple[ScanToken, ...]]:
+def shared_out(tokens: Sequence[S], target_rows: int, at_least: int) -> list[tuple[S, ...]]:
     """Tokens by task: about ``target_rows`` each, neighbours together, ``at_least`` so many tasks.
 
     A token is never cut, so there may be fewer tasks.
     """
     total = sum(token.rows for token in tokens)
     count = min(len(tokens), max(at_least, -(-total // target_rows)))
-    tasks: list[list[ScanToken]] = [[] for _ in range(count)]
+    tasks: list[list[S]] = [[] for _ in range(count)]
     before = 0
     for token in tokens:
         # By the middle of the token's rows among all rows; one more each, so that empty ones spread too.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -19,17 +20,23 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from kudu_core.common.pool import available_cores
+from kudu_core.engines.spark.changes import (
+    Share,
+    changed_columns,
+    changes_schema,
+    plan_changes,
+    read_changes,
+)
 from kudu_core.engines.spark.codes import coded
-from kudu_core.engines.spark.options import ReadOptions, WriteOptions
+from kudu_core.engines.spark.options import LATEST, ReadOptions, WriteOptions
 from kudu_core.engines.spark.scan import read_tokens, shared_out
 from kudu_core.engines.spark.schema import arrow_schema, spark_schema, staged_columns
 from kudu_core.engines.spark.staging import stage
-from kudu_core.errors import NotSupported
+from kudu_core.errors import InvalidArgument, NotSupported
 from kudu_core.table import jobs
 from kudu_core.table.jobs import Job
 from kudu_core.table.runs import StagedRun
-from kudu_core.table.table import open_table
-from kudu_core.table.tokens import ScanToken
+from kudu_core.table.table import Table, open_table
 
 
 def schema(options: Mapping[str, str]) -> StructType:
@@ -38,15 +45,17 @@ def schema(options: Mapping[str, str]) -> StructType:
         parsed = ReadOptions.parse(options)
         with open_table(parsed.path) as table:
             stored = table._engine.schema
+            if parsed.changes:
+                return changes_schema(stored, parsed.names(stored), parsed.images)
             return spark_schema(stored, parsed.names(stored))
 
 
 class KuduPartition(InputPartition):
-    """The scan tokens of one task."""
+    """The shares of one task."""
 
-    def __init__(self, tokens: tuple[ScanToken, ...]) -> None:
-        super().__init__(tokens)
-        self.tokens = tokens
+    def __init__(self, shares: tuple[Share, ...]) -> None:
+        super().__init__(shares)
+        self.shares = shares
 
 
 class KuduReader(DataSourceReader):
@@ -55,26 +64,40 @@ class KuduReader(DataSourceReader):
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         with coded():
             self._options = ReadOptions.parse(options)
+            for name, given in (
+                ("maxRowsPerTrigger", self._options.max_rows is not None),
+                ("since=latest", self._options.since == LATEST),
+            ):
+                if given:
+                    raise InvalidArgument(f"{name} is for spark.readStream")
+            if self._options.since is not None and not self._options.changes:
+                raise InvalidArgument("since is for changes: set readChanges to true as well")
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
         with coded(), open_table(options.path) as table:
-            stored = table._engine.schema
-            tokens = table.scan_tokens(
-                options.names(stored, self._schema),
-                options.filter(stored),
-                at=options.at,
-                target_rows=options.target_rows,
-            )
+            shares = self._shares(table)
         # No session here to ask for the cluster's cores; the driver's own are the least there are.
-        tasks = shared_out(tokens, options.target_rows, available_cores())
+        tasks = shared_out(shares, options.target_rows, available_cores())
         return [KuduPartition(task) for task in tasks]
+
+    def _shares(self, table: Table) -> list[Share]:
+        options, stored = self._options, table._engine.schema
+        where, target = options.filter(stored), options.target_rows
+        if options.changes:
+            columns = changed_columns(stored, self._schema, options.images)
+            return plan_changes(
+                table, options.since, options.until, columns, where, options.images, options.net, target
+            )
+        names = options.names(stored, self._schema)
+        return list(table.scan_tokens(names, where, at=options.at, target_rows=target))
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         # Spark asks for one partition, None, when there are none.
         if isinstance(partition, KuduPartition):
-            yield from read_tokens(partition.tokens, arrow_schema(self._schema))
+            read: Any = read_changes if self._options.changes else read_tokens
+            yield from read(partition.shares, arrow_schema(self._schema))
 
 
 @dataclass

@@ -1,0 +1,165 @@
+"""Changes of a table as a DataFrame: shares planned on the driver, read by tasks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from kudu_core.common.schema import Schema
+from kudu_core.engines.spark.cache import table_for
+from kudu_core.engines.spark.codes import coded
+from kudu_core.engines.spark.scan import frame_of, parallelism, shared_out
+from kudu_core.engines.spark.schema import spark_schema, to_spark
+from kudu_core.errors import ChangesLost, InvalidArgument, SchemaMismatch, SnapshotTooOld
+from kudu_core.table.change_tokens import ChangeToken
+from kudu_core.table.changes import BEFORE_NAME, OP_NAME, TIMESTAMP_NAME
+from kudu_core.table.table import DEFAULT_TARGET_ROWS, Table, open_table
+from kudu_core.table.tokens import ScanToken
+
+Share = ScanToken | ChangeToken
+"""Rows of a state, which are told as inserts at its time, or changes."""
+_HEAD = (OP_NAME, TIMESTAMP_NAME)
+
+
+def changes(
+    spark: SparkSession,
+    path: str | os.PathLike[str] | Table,
+    since: Any = None,
+    until: Any = None,
+    columns: Sequence[str] | None = None,
+    where: Any = None,
+    *,
+    images: str = "after",
+    net: bool = False,
+    target_rows_per_task: int = DEFAULT_TARGET_ROWS,
+) -> DataFrame:
+    """A DataFrame of what changed in ``(since, until]``: ``_op``, ``_timestamp`` and the row after it.
+
+    The rows are in no order: ``orderBy("_timestamp")`` puts them into that of their writes.  Both ends
+    are fixed here, so the DataFrame stays the same, as long as history reaches back to ``since``.
+
+    Parameters
+    ----------
+    path
+        Where the table is, on a file system that every executor sees; or an open ``Table``.
+    since, until, columns, where, images, net
+        As ``Table.changes``.  ``since=None``: first the oldest state that history still has, as inserts.
+    target_rows_per_task
+        A tablet with more changes is cut by time.
+
+    Raises
+    ------
+    ChangesLost
+        History no longer reaches back to ``since``.
+    TableNotFound, InvalidArgument, SnapshotInFuture
+        Before any task runs.
+    """
+    with nullcontext(path) if isinstance(path, Table) else open_table(path) as table:
+        stored = table._engine.schema
+        schema = changes_schema(stored, columns, images)
+        shares = plan_changes(table, since, until, columns, where, images, net, target_rows_per_task)
+    tasks = shared_out(shares, target_rows_per_task, parallelism(spark))
+    return frame_of(spark, tasks, schema, read_changes)
+
+
+def plan_changes(
+    table: Table,
+    since: Any,
+    until: Any,
+    columns: Sequence[str] | None,
+    where: Any,
+    images: str,
+    net: bool,
+    target_rows: int,
+) -> list[Share]:
+    """Shares of ``Table.changes``."""
+    shares: list[Share] = []
+    if since is None and not net:
+        begun = table.changes(None, until, columns=[])  # keeps the state that it begins with
+        since, until = begun.since, begun.until
+        shares += table.scan_tokens(columns, where, at=since, target_rows=target_rows)
+    shares += table.change_tokens(
+        since, until, columns=columns, where=where, images=images, net=net, target_rows=target_rows
+    )
+    return shares
+
+
+def changes_schema(stored: Schema, columns: Sequence[str] | None, images: str) -> StructType:
+    """The Spark schema of the changes of these columns."""
+    rows = spark_schema(stored, columns)
+    keys = set(stored.key_names)
+    head = [StructField(OP_NAME, StringType(), False), StructField(TIMESTAMP_NAME, LongType(), False)]
+    fields = [StructField(f.name, f.dataType, f.name not in keys) for f in rows.fields]
+    if images == "both":
+        fields.append(StructField(BEFORE_NAME, rows, True))
+    return StructType([*head, *fields])
+
+
+def changed_columns(stored: Schema, wanted: StructType, images: str) -> list[str]:
+    """Names of the table's columns in a schema of changes that the user gave, which must be ours."""
+    names = [f.name for f in wanted.fields if f.name not in (*_HEAD, BEFORE_NAME)]
+    have = changes_schema(stored, names, images)
+    if wanted.simpleString() != have.simpleString():
+        raise SchemaMismatch(
+            f"changes are read as {have.simpleString()}, not {wanted.simpleString()}; leave .schema() out, "
+            "name the columns by the option columns, and cast afterwards"
+        )
+    return names
+
+
+def read_changes(shares: Sequence[Share], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """A task's shares, in a worker process, as Spark wants them."""
+    with coded(), lost():
+        for share in shares:
+            table = table_for(share)
+            if isinstance(share, ChangeToken):
+                for batch in table.change_token(share):
+                    yield to_spark(batch, wanted)
+            else:
+                for batch in table.scan_token(share):
+                    yield _as_inserts(batch, share.timestamp, wanted)
+
+
+def read_rows(shares: Sequence[Share], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows after each change alone; there must be no deletion among them."""
+    with coded(), lost():
+        for share in shares:
+            table = table_for(share)
+            if isinstance(share, ChangeToken):
+                for batch in table.change_token(share):
+                    if "delete" in batch.column(0).unique().to_pylist():
+                        raise InvalidArgument(
+                            f"rows of {share.table_path} were deleted, and a stream of rows cannot tell it: "
+                            'set .option("readChanges", "true") and act on the column _op'
+                        )
+                    rows = batch.drop_columns(list(_HEAD))
+                    yield to_spark(rows, wanted)
+            else:
+                for batch in table.scan_token(share):
+                    yield to_spark(batch, wanted)
+
+
+def _as_inserts(batch: pa.RecordBatch, timestamp: int, wanted: pa.Schema) -> pa.RecordBatch:
+    rows = batch.num_rows
+    arrays = [pa.repeat("insert", rows), pa.repeat(pa.scalar(timestamp, pa.int64()), rows), *batch.columns]
+    if len(arrays) < len(wanted):
+        arrays.append(pa.nulls(rows, wanted.field(BEFORE_NAME).type))
+    names = [*_HEAD, *batch.schema.names, BEFORE_NAME][: len(arrays)]
+    return to_spark(pa.RecordBatch.from_arrays(arrays, names=names), wanted)
+
+
+@contextmanager
+def lost() -> Iterator[None]:
+    """Where the state that changes begin with is read: to have lost it is to have lost them."""
+    try:
+        yield
+    except ChangesLost:
+        raise
+    except SnapshotTooOld as exc:
+        raise ChangesLost(f"the state that changes begin with is gone: {exc}") from exc

@@ -1,0 +1,233 @@
+"""``readStream.format("kudu_core")``: what is there when the stream starts, then what changes.
+
+An offset says up to which time the changes were read, ``{"table": ..., "ts": 7123...}``.  The state at
+the start is read first, in one batch or, with maxRowsPerTrigger, in several: until its end
+an offset also says how far, ``{..., "tablet": 3, "key": "80000001"}``: rows of earlier tablets and
+smaller keys were read.  ``ts`` 0 is the offset of a stream that has read nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from kudu_core.common.pool import available_cores
+from kudu_core.engines.spark.changes import (
+    Share,
+    changed_columns,
+    lost,
+    read_changes,
+    read_rows,
+)
+from kudu_core.engines.spark.codes import coded
+from kudu_core.engines.spark.options import LATEST, ReadOptions
+from kudu_core.engines.spark.scan import shared_out
+from kudu_core.engines.spark.schema import arrow_schema
+from kudu_core.errors import InvalidArgument, NotSupported, SnapshotInFuture
+from kudu_core.table.scan import ScanPlan
+from kudu_core.table.snapshots import resolve
+from kudu_core.table.table import Table, open_table
+from kudu_core.table.tokens import Position, ScanToken, make_tokens, position_after
+
+
+class Shares(InputPartition):
+    """What one task of a batch reads."""
+
+    def __init__(self, shares: tuple[Share, ...]) -> None:
+        super().__init__(shares)
+        self.shares = shares
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """How far a stream has read."""
+
+    table: str
+    ts: int
+    reached: Position | None = None
+    """The state at ``ts`` was read up to here; None: to its end."""
+
+    def to_json(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"table": self.table, "ts": self.ts}
+        if self.reached is not None:
+            told |= {"tablet": self.reached.tablet_id, "key": self.reached.key.hex()}
+        return told
+
+    @staticmethod
+    def from_json(told: Mapping[str, Any]) -> Offset:
+        try:
+            reached = Position(told["tablet"], bytes.fromhex(told["key"])) if "tablet" in told else None
+            return Offset(told["table"], told["ts"], reached)
+        except (KeyError, TypeError, ValueError):
+            raise InvalidArgument(
+                f"{told!r} is no offset of a stream of a table: the checkpoint is another source's"
+            ) from None
+
+
+class KuduStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Lives in a process of its own as long as the stream; copies of it read in tasks."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        with coded():
+            self._options = ReadOptions.parse(options)
+            if self._options.at is not None:
+                raise InvalidArgument(
+                    "a stream has no snapshot or timestampAsOf; since says after which time it begins"
+                )
+            for name, given in (("net", self._options.net), ("until", self._options.until)):
+                if given:
+                    raise InvalidArgument(f"{name} is for spark.read; a stream tells every change")
+        self._schema = schema
+        self._table: Table | None = None
+        self._target: int | None = None
+        """Where a query that reads what is available now ends."""
+
+    # ---- how far ----
+
+    def initialOffset(self) -> dict[str, Any]:
+        # Asked again when the first batch is repeated, so it is the same whenever it is asked.
+        with coded(), lost():
+            since, table = self._options.since, self._opened()
+            begin = 0 if since is None or since == LATEST else resolve(table._engine, since)
+            return Offset(_uuid(table), begin).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        most = self._options.max_rows
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        with coded(), lost():
+            if not isinstance(limit, ReadAllAvailable | ReadMaxRows):
+                raise NotSupported(f"a stream of a table is limited by rows, not by {limit!r}")
+            most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+            return self._next(self._checked(start), most).to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        with coded():
+            table = self._refreshed()
+            return Offset(_uuid(table), table.timestamp).to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        with coded():
+            self._target = self._refreshed().timestamp
+
+    def _next(self, start: Offset, most: int | None) -> Offset:
+        table = self._refreshed()
+        newest = table.timestamp if self._target is None else self._target
+        if start.ts and start.reached is None:
+            if start.ts >= newest:
+                return start
+            within = newest if most is None else table._changes_within(start.ts, newest, most)
+            return Offset(start.table, within)
+        at = start.ts or newest
+        if most is None or at == 0 or self._options.since == LATEST:
+            return Offset(start.table, at)
+        snapshot = resolve(table._engine, at)
+        plan, begun = self._plan(table), start.reached
+        reached = table._planned(lambda engine: position_after(engine, plan, snapshot, begun, most))
+        return Offset(start.table, at, reached)
+
+    # ---- reading ----
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        with coded(), lost():
+            first, last = self._checked(start), self._checked(end)
+            if first == last:
+                return []
+            table = self._opened()
+            if last.ts > table.timestamp:
+                table = self._refreshed()
+            shares: list[Share] = []
+            since = first.ts
+            if first.ts == 0 or first.reached is not None:
+                if first.ts or self._options.since != LATEST:
+                    shares += self._state(table, first.ts or last.ts, first.reached, last.reached)
+                since = first.ts or last.ts
+            if since < last.ts:
+                shares += table.change_tokens(
+                    since,
+                    last.ts,
+                    columns=self._columns(table),
+                    where=self._options.filter(table._engine.schema),
+                    images=self._options.images,
+                    target_rows=self._options.target_rows,
+                )
+        # No session here to ask for the cluster's cores; the driver's own are the least there are.
+        return [Shares(task) for task in shared_out(shares, self._options.target_rows, available_cores())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Shares)
+        reader = read_changes if self._options.changes else read_rows
+        return reader(partition.shares, arrow_schema(self._schema))
+
+    def stop(self) -> None:
+        if self._table is not None:
+            self._table.close()
+
+    # ---- the table ----
+
+    def _opened(self) -> Table:
+        if self._table is None:
+            self._table = open_table(self._options.path)
+        return self._table
+
+    def _refreshed(self) -> Table:
+        table = self._table
+        if table is None:
+            return self._opened()
+        if not table._engine.is_newest():
+            table.refresh()
+        return table
+
+    def _checked(self, told: Mapping[str, Any]) -> Offset:
+        offset, table = Offset.from_json(told), self._opened()
+        if offset.table != _uuid(table):
+            raise InvalidArgument(
+                f"the table at {table.path} is another one than when the stream began; give the query a new "
+                "checkpointLocation"
+            )
+        if offset.ts > table.timestamp:
+            table = self._refreshed()
+        if offset.ts > table.timestamp:
+            raise SnapshotInFuture(
+                f"the stream has read {table.path} up to {offset.ts}, and the table ends at "
+                f"{table.timestamp}: it was put back to an earlier state"
+            )
+        return offset
+
+    def _columns(self, table: Table) -> list[str]:
+        stored = table._engine.schema
+        if not self._options.changes:
+            return self._options.names(stored, self._schema)
+        return changed_columns(stored, self._schema, self._options.images)
+
+    def _state(
+        self, table: Table, at: int, first: Position | None, last: Position | None
+    ) -> list[ScanToken]:
+        """Rows of the state that the stream begins with, from one position to another."""
+        plan, target = self._plan(table), self._options.target_rows
+        snapshot = resolve(table._engine, at)
+        return table._planned(lambda engine: list(make_tokens(engine, plan, snapshot, target, first, last)))
+
+    def _plan(self, table: Table) -> ScanPlan:
+        engine = table._engine
+        where = self._options.filter(engine.schema)
+        return table._plan(engine.schema, self._columns(table), where, None, "any", None, 65_536)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_table": None}  # a table does not travel
+
+
+def _uuid(table: Table) -> str:
+    return table._engine.state.uuid.hex()

@@ -1,0 +1,156 @@
+"""Shares of a table's changes that travel to other processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from kudu_core.common.predicates import compile_where
+from kudu_core.errors import ChangesLost, InvalidArgument
+from kudu_core.table.change_counts import told
+from kudu_core.table.changes import Changes, ChangesPlan, windows
+from kudu_core.table.tokens import check_target, columns_of_today, expression_bytes, expression_from
+from kudu_core.tablet.tablet import Tablet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kudu_core.table.engine import Engine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeToken:
+    """The changes of some tablets in some window, in plain values.  Picklable.
+
+    Both ends are fixed when the token is made, so every reader, and every retry, sees the same
+    changes, as long as history reaches back to ``since``.
+    """
+
+    table_path: str
+    table_uuid: str
+    tablet_ids: tuple[int, ...]
+    since: int
+    timestamp: int
+    """The last time that is in."""
+    first: bool
+    """``net`` alone: what is there at ``timestamp`` is told as inserts, whatever was there at ``since``."""
+    images: str
+    net: bool
+    schema_version: int
+    columns: tuple[str, ...]
+    column_ids: tuple[int, ...]
+    where: bytes | None
+    where_columns: tuple[tuple[str, int], ...]
+    rows: int
+    """At most about how many changes it has, for planning."""
+
+
+def make_change_tokens(
+    engine: Engine,
+    changes: Callable[[ChangesPlan, int], Changes],
+    plan: ChangesPlan,
+    since: int,
+    until: int,
+    target_rows: int,
+    *,
+    first: bool,
+) -> list[ChangeToken]:
+    """Cut the changes of ``(since, until]`` into shares of about ``target_rows``.
+
+    A share is of one tablet; all changes of a large one are cut by time as well, net ones are not.
+    Tablets that one key may have been in belong together where changes are net.
+
+    Parameters
+    ----------
+    changes
+        Makes the changes of a plan in ``(since, its second argument]``.
+    """
+    check_target(target_rows)
+    tokens: list[ChangeToken] = []
+    for group in _groups(engine, plan, since, until):
+        ids = frozenset(tablet.id for tablet in group)
+        most = sum(part.most for tablet in group for part in told(tablet, since, until))
+        if plan.net and first:
+            most = sum(_rows(tablet) for tablet in group)
+        if not most:
+            continue
+        whole = _token(engine, replace(plan, tablet_ids=ids), since, until, most, first=first)
+        if plan.net or most <= target_rows * 3 // 2:
+            tokens.append(whole)
+            continue
+        times, counts = changes(replace(plan, tablet_ids=ids), until).counts()
+        for lower, upper in windows(times, counts, since, until, target_rows):
+            rows = int(counts[(times > lower) & (times <= upper)].sum())
+            if rows:
+                tokens.append(replace(whole, since=lower, timestamp=upper, rows=rows))
+    return tokens
+
+
+def _groups(engine: Engine, plan: ChangesPlan, since: int, until: int) -> list[list[Tablet]]:
+    """Tablets that are read together, of those in which a row of the predicate may be."""
+    terms = () if plan.filter is None else plan.filter.terms
+    ordinals = set(engine.partitions.prune(terms, None, None, dropped=True))
+    groups: dict[Any, list[Tablet]] = {}
+    for tablet in engine.tablets:
+        gone = tablet.dropped_ts is not None and tablet.dropped_ts <= since
+        if gone or tablet.created_ts > until or tablet.partition.ordinal not in ordinals:
+            continue
+        ends = tablet.dropped_ts is not None and tablet.dropped_ts <= until
+        moved = plan.net and (ends or tablet.created_ts > since)
+        groups.setdefault(tablet.partition.buckets if moved else tablet.id, []).append(tablet)
+    return list(groups.values())
+
+
+def _rows(tablet: Tablet) -> int:
+    return sum(len(memory) for memory in (tablet.view.active, *tablet.view.frozen)) + sum(
+        rowset.meta.rows for rowset in tablet.view.rowsets
+    )
+
+
+def _token(
+    engine: Engine, plan: ChangesPlan, since: int, until: int, rows: int, *, first: bool
+) -> ChangeToken:
+    assert plan.tablet_ids is not None
+    tested = () if plan.filter is None else sorted(plan.filter.columns)
+    return ChangeToken(
+        table_path=engine.path,
+        table_uuid=engine.state.uuid.hex(),
+        tablet_ids=tuple(sorted(plan.tablet_ids)),
+        since=since,
+        timestamp=until,
+        first=first,
+        images="both" if plan.both else "after",
+        net=plan.net,
+        schema_version=plan.schema.version,
+        columns=tuple(c.name for c in plan.columns),
+        column_ids=tuple(c.id for c in plan.columns),
+        where=None if plan.filter is None else expression_bytes(plan.filter.expression),
+        where_columns=tuple((name, plan.schema.by_name[name].id) for name in tested),
+        rows=rows,
+    )
+
+
+def plan_of_changes(engine: Engine, token: ChangeToken) -> ChangesPlan:
+    """What a token asks for, checked against the table.  Columns keep the names that they had when it was
+    made, whatever they are called by now."""
+    if not isinstance(token, ChangeToken):
+        raise InvalidArgument(f"change_token takes what change_tokens made, not {token!r}")
+    if token.table_uuid != engine.state.uuid.hex():
+        raise InvalidArgument(f"the token belongs to another table than the one at {engine.path}")
+    there = {tablet.id for tablet in engine.tablets}
+    for tablet_id in token.tablet_ids:
+        if tablet_id not in there:
+            raise ChangesLost(f"tablet {tablet_id} of {engine.path} was dropped, and its history is gone")
+    planned, columns = columns_of_today(engine.schema, token, every=True)
+    where = None if token.where is None else expression_from(token.where)
+    return ChangesPlan(
+        schema=planned,
+        columns=columns,
+        filter=compile_where(where, planned),
+        both=token.images == "both",
+        net=token.net,
+        tablet_ids=frozenset(token.tablet_ids),
+    )
+
+
+__all__ = ["ChangeToken", "make_change_tokens", "plan_of_changes"]
