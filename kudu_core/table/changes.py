@@ -327,7 +327,7 @@ def window(engine: Engine, since: Any, until: Any) -> tuple[int, int]:
     start = engine.oldest_ts if since is None else _start(engine, since)
     end = engine.committed_ts if until is None else resolve(engine, until)
     if until is not None and engine.writer:
-        engine.log.wait_durable(end)
+        engine.log.wait_committed(end)
     if start > end:
         if until is not None:
             raise InvalidArgument(f"since, {start}, lies after until, {end}")

@@ -73,7 +73,7 @@ def make_tokens(
     check_target(target_rows)
     if engine.writer:
         # Others read what is durable.  The same rows: nothing lies, or will, between W and the snapshot.
-        engine.log.wait_durable(snapshot)
+        engine.log.wait_committed(snapshot)
         snapshot = min(snapshot, engine.log.committed_ts)
     where = None if plan.filter is None else expression_bytes(plan.filter.expression)
     tested = () if plan.filter is None else sorted(plan.filter.columns)

@@ -398,10 +398,23 @@ class Log:
         ts = min(ts, self._last_record_ts)
         if self._sync:
             self.wait_durable(ts)
-        while self.visible_ts < ts:
+        self._wait_while(lambda: self.visible_ts < ts)
+
+    def wait_committed(self, ts: int) -> None:
+        """Return when W covers every record <= ``ts``, for other processes to read them: what is durable
+        is so a moment before W says it."""
+        if self._committed.ts >= ts:
+            return
+        self.raise_if_poisoned()
+        ts = min(ts, self._last_record_ts)
+        self.wait_durable(ts)
+        self._wait_while(lambda: self._committed.ts < ts)
+
+    def _wait_while(self, behind: Callable[[], bool]) -> None:
+        while behind():
             if self._failure is not None or self._closed:
                 self._refuse()
-            self._advancing.wait(lambda: self.visible_ts < ts and self._failure is None)
+            self._advancing.wait(lambda: behind() and self._failure is None)
 
     def wait_durable(self, ts: int) -> None:
         """Return when an fsync covers every record <= ``ts``, and run it if nobody else does.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 import time
 from pathlib import Path
 
@@ -203,3 +204,39 @@ def test_closing_while_others_work(path: Path) -> None:
     assert keys[: len(acknowledged)] == acknowledged
     assert len(keys) <= len(acknowledged) + 1
     assert os.path.exists(path)
+
+
+def test_tokens_made_while_the_watermark_is_written_have_every_row(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an fsync has just made durable is not yet below the watermark that other processes read."""
+    schema = pa.schema([("k", pa.int64()), ("a", pa.int64())])
+    with kc.create_table(path, schema, "k", options={"durability": "group"}) as table:
+        table.insert({"k": [1, 2], "a": [1, 2]})
+        table.flush()
+        log = table._engine.log
+        publish, entered, go = log._publish, threading.Event(), threading.Event()
+
+        def slowly(watermark: int) -> None:
+            entered.set()
+            assert go.wait(60)
+            publish(watermark)
+
+        monkeypatch.setattr(log, "_publish", slowly)
+        found: list[int] = []
+
+        def shares() -> None:
+            for token in table.scan_tokens():
+                found.extend(table.scan_token(token).to_table()["k"].to_pylist())
+
+        writer = threading.Thread(target=lambda: table.insert({"k": [3], "a": [3]}))
+        writer.start()
+        assert entered.wait(60), "the log's thread makes it durable by itself"
+        writer.join(1)  # it may return: its row is visible in this process
+        reader = threading.Thread(target=shares)
+        reader.start()
+        reader.join(0.3)
+        go.set()
+        reader.join(60)
+        writer.join(60)
+        assert sorted(found) == [1, 2, 3]
