@@ -89,6 +89,32 @@ def test_a_point_read_probes_one_bloom_for_each_rowset_over_its_key(
     assert len(opened(wide)) - before <= 2
 
 
+@pytest.mark.parametrize("height", [1, 4])
+def test_a_point_read_touches_a_bloom_for_each_rowset_and_a_page_of_each_column(
+    make: Make, path: Path, height: int
+) -> None:
+    """Of rowsets of several pages that lie over each other, read for the first time at this place."""
+    table = make(flush_age_s=3600, ingest_threshold_rows=1 << 30)
+    for part in range(height):
+        k = np.arange(part, 60_000 * height, height)
+        table.insert({"k": k, "a": k * 3, "s": [f"row {n}" for n in k.tolist()]})
+        table.flush()
+    table.close()
+    with kc.open_table(path, "rw") as again:
+        assert len(view_of(again)) == len(holding(again, 50_000 * height)) == height
+        assert again.get(0) is not None  # opens what there is
+        columns = len(again._engine.schema.columns)
+        for key in (20_000 * height, 40_000 * height + height - 1, 55_000 * height):
+            before = again._engine.cache.statistics()
+            row = again.get(key)
+            assert row is not None
+            assert (row["a"], row["s"]) == (key * 3, f"row {key}")
+            after = again._engine.cache.statistics()
+            assert 0 < after.misses - before.misses <= height + columns
+            assert again.get(key) == row
+            assert again._engine.cache.statistics().misses == after.misses, "a page was read again"
+
+
 @pytest.mark.parametrize("one", [False, True], ids=["batch", "row"])
 def test_a_write_opens_what_may_hold_its_keys(wide: kc.Table, one: bool) -> None:
     if one:
