@@ -13,7 +13,7 @@ from tests.support.layouts import MIB, ycsb
 LAYOUT = Path(__file__).resolve().parents[2] / "tests/engine/data/ycsb-rowsets.tsv"
 
 
-@pytest.mark.parametrize("budget", [128, 256, 1024])
+@pytest.mark.parametrize("budget", [128, 256, 1024, 2048, 4096, 16384])
 def test_choose_merge(benchmark: BenchmarkFixture, budget: int) -> None:
     rowsets = ycsb(LAYOUT)
 

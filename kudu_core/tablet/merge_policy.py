@@ -155,7 +155,8 @@ def overlap_choice(layout: Layout, *, budget_bytes: int, target_bytes: int) -> C
     small = np.maximum(0.0, 1 - sizes / (SMALL_SHARE * target_bytes))
     value = high - low + SMALL_VALUE * np.where(full, 0.0, small)
     best: tuple[float, np.ndarray, bool] = (MIN_GAIN, np.empty(0, np.int64), True)
-    for unit, units in _scales(sizes, budget_bytes):
+    # The coarsest first: what it finds is a floor that mostly rules the finer ones out by their bounds.
+    for unit, units in reversed(list(_scales(sizes, budget_bytes))):
         weight = -(-sizes // unit)
         gain, picked, exact = knapsack.choose(
             low, high, value, weight, units, SPAN_COST, best[0], TOLERANCE, WORK

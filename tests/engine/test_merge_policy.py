@@ -238,7 +238,7 @@ def test_a_tablet_after_days_of_inserts() -> None:
     assert len(rowsets) == 6815
     assert 40 < layout.average_height < 41
     last = 0.0
-    for budget in (16, 32, 33, 64, 100, 128, 200, 255, 256, 257, 400, 1024):
+    for budget in (16, 32, 33, 64, 100, 128, 200, 255, 256, 257, 400, 1024, 2048, 4096, 16384):
         choice = overlap_choice(layout, budget_bytes=budget * MIB, target_bytes=TARGET)
         assert gain(choice) >= last, budget
         last = gain(choice)
