@@ -12,15 +12,16 @@ import os
 import shutil
 import stat
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kudu_core.errors import Closed
 from kudu_core.fs import base
 from kudu_core.fs.api import FileStat
+from kudu_core.fs.descriptors import Descriptor, opened
 from kudu_core.fs.lease import PosixLease
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from kudu_core.fs.api import Data, FileSystem, Identity, Sleep
 
@@ -32,25 +33,6 @@ _COPY_BYTES = 8 << 20
 _SMALL_PIECE_BYTES = 8 << 10
 
 
-class Descriptor:
-    """Owns a file descriptor and closes it when the last user drops it.
-
-    A call holds the ``Descriptor`` while it is in the system, so ``close`` in another thread cannot
-    give the number to another file under its feet.
-    """
-
-    __slots__ = ("fd",)
-
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
-
-    def __del__(self, _close: Callable[[int], None] = os.close, _quietly: Any = suppress) -> None:
-        # Nothing is lost with the error: what had to be durable was synced before.  Bound as defaults,
-        # because at the end of the interpreter the module's names may be gone.
-        with _quietly(OSError):
-            _close(self.fd)
-
-
 class _File:
     """An open file: its path, its descriptor, its size."""
 
@@ -59,7 +41,7 @@ class _File:
     def __init__(self, path: str, flags: int) -> None:
         self.path = path
         self._descriptor: Descriptor | None = None
-        self._descriptor = Descriptor(os.open(path, flags | _FLAGS, 0o600))
+        self._descriptor = opened(path, flags | _FLAGS)
 
     def _open(self) -> Descriptor:
         descriptor = self._descriptor
@@ -190,7 +172,7 @@ class PosixFileSystem:
 
     def sync_dir(self, path: str) -> None:
         # The path a user gives for a table may be a link to a directory, hence no O_NOFOLLOW.
-        descriptor = Descriptor(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        descriptor = opened(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         os.fsync(descriptor.fd)
 
     def rename(self, source: str, target: str) -> None:
@@ -264,7 +246,7 @@ class PosixFileSystem:
     def identity(self, path: str) -> Identity:
         # Opened, because network file systems look at the server again only then.  The time of the last
         # write is part of it, because a freed inode number is soon given to a new file.
-        descriptor = Descriptor(os.open(path, os.O_RDONLY | _FLAGS))
+        descriptor = opened(path, os.O_RDONLY | _FLAGS)
         found = os.fstat(descriptor.fd)
         return (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
 

@@ -26,7 +26,7 @@ from kudu_core.tablet import history_gc
 from kudu_core.tablet.delta_compaction import Compacted, compact_major, compact_minor, redo_files
 from kudu_core.tablet.full_compaction import full_merges
 from kudu_core.tablet.merge_compaction import Merged, merge_rowsets
-from kudu_core.tablet.merge_policy import DEAD
+from kudu_core.tablet.merge_policy import DEAD, MAX_INPUTS
 from kudu_core.tablet.operations import Merges, compaction_operations, live_refs
 from kudu_core.tablet.policy import major_columns
 from kudu_core.tablet.scoring import HISTORY_GC, MAJOR, MERGE, MINOR, Operation, Pressure, choose
@@ -34,6 +34,9 @@ from kudu_core.tablet.tablet import Tablet
 
 if TYPE_CHECKING:
     from kudu_core.common.clock import Clock
+
+MAX_ROUNDS = 4
+"""Rounds of merges that each take a part of very many small rowsets: in each, 128 of them become few."""
 
 COMPACTIONS = (MINOR, MAJOR, MERGE)
 KINDS = (*COMPACTIONS, HISTORY_GC)
@@ -296,14 +299,21 @@ class Compactions:
             return
         with self.alone():  # or a rowset that the background has at the moment would be left out
             for tablet in self._tablets():
-                target_bytes = tablet.context.options.rowset_target_bytes
-                ids_now = frozenset(tablet.context.schema().by_id)
-                for ids in full_merges(tablet.rowset_metas, target_bytes, self._horizon(False), ids_now):
-                    self.merge(tablet, ids, threads=tablet.context.pool.threads)
+                self._merge_all(tablet)
                 for rowset in tablet.view.rowsets:
                     every = [i for store in redo_files(rowset) for i in store.ref.updates]
                     self.compact(tablet, rowset.id, MAJOR, every)
                     self.compact(tablet, rowset.id, MINOR)
+
+    def _merge_all(self, tablet: Tablet) -> None:
+        target_bytes = tablet.context.options.rowset_target_bytes
+        for _ in range(MAX_ROUNDS):
+            column_ids = frozenset(tablet.context.schema().by_id)
+            found = list(full_merges(tablet.rowset_metas, target_bytes, self._horizon(False), column_ids))
+            for ids in found:
+                self.merge(tablet, ids, threads=tablet.context.pool.threads)
+            if not any(len(ids) >= MAX_INPUTS for ids in found):
+                return
 
     def collect_history(self) -> bool:
         """Drop the history that retention and pins no longer keep; whether there was any."""

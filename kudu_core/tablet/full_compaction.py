@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from kudu_core.rowset.meta import RowSetMeta
-from kudu_core.tablet.merge_policy import STALE_SHARE
+from kudu_core.tablet.merge_policy import MAX_INPUTS, STALE_SHARE
 
 SMALL_SHARE = 2
 """A rowset smaller than the target divided by this is merged with its neighbours."""
@@ -22,7 +22,8 @@ merge needs on the disk is bounded."""
 def full_merges(
     metas: Sequence[RowSetMeta], target_bytes: int, horizon: int, column_ids: Collection[int]
 ) -> Iterator[tuple[int, ...]]:
-    """Ids of rowsets to be merged with each other; together they overlap no other rowset.
+    """Ids of rowsets to be merged with each other; together they overlap no other rowset, but for parts of
+    ``MAX_INPUTS`` of more that do: what these become is merged the next time.
 
     ``horizon``: how far back history may be dropped; dead rows at or below it are worth a merge.
     ``column_ids``: the columns of the schema and what else a file keeps; others are dropped ones.
@@ -48,9 +49,14 @@ def full_merges(
 
 
 def _worth(run: list[RowSetMeta], target_bytes: int, overlapping: bool) -> Iterator[tuple[int, ...]]:
-    fewer = -(-sum(meta.size_bytes for meta in run) // target_bytes) < len(run)
-    if run and (overlapping or fewer):
-        yield tuple(meta.id for meta in run)
+    """Those of a run; where it has more than one merge takes, in parts, if these become fewer by it."""
+    outputs = -(-sum(meta.size_bytes for meta in run) // target_bytes)
+    if not run or not (overlapping or outputs < len(run)):
+        return
+    parts = -(-len(run) // MAX_INPUTS)
+    step = MAX_INPUTS if outputs + parts < len(run) else len(run)
+    for first in range(0, len(run), step):
+        yield tuple(meta.id for meta in run[first : first + step])
 
 
 def overlapping_groups(metas: Sequence[RowSetMeta]) -> Iterator[list[RowSetMeta]]:

@@ -55,6 +55,9 @@ guess of what they will take."""
 RUN = 4
 """Small rowsets that are merged whatever they make; fewer must make three quarters of a full one."""
 
+MAX_INPUTS = 128
+"""Of one merge: each has its files open, of which a process may have 1,024."""
+
 MAX_UNITS = 4096
 """Of weight in one knapsack.  A larger budget counts in larger units, each time twice as large."""
 
@@ -103,10 +106,13 @@ class Choice:
 def choose_merge(rowsets: Sequence[RowSetStats], *, budget_bytes: int, target_bytes: int) -> Choice | None:
     """What to merge next, None when nothing is worth it.  The order of ``rowsets`` does not matter."""
     layout = Layout.of(rowsets)
+    overlap = overlap_choice(layout, budget_bytes=budget_bytes, target_bytes=target_bytes)
+    if overlap is not None and len(overlap.rowsets) > MAX_INPUTS:
+        overlap = _first_of(layout, overlap, target_bytes)
     found = [
         choice
         for choice in (
-            overlap_choice(layout, budget_bytes=budget_bytes, target_bytes=target_bytes),
+            overlap,
             tidy_choice(layout, budget_bytes=budget_bytes, target_bytes=target_bytes),
         )
         if choice is not None
@@ -151,9 +157,7 @@ def overlap_choice(layout: Layout, *, budget_bytes: int, target_bytes: int) -> C
         return None
     order = np.array(sorted(chosen, key=lambda n: layout.high[n]), np.int64)
     low, high, sizes = layout.low[order], layout.high[order], layout.sizes[order]
-    full = np.array([layout.rowsets[n].full for n in order.tolist()])
-    small = np.maximum(0.0, 1 - sizes / (SMALL_SHARE * target_bytes))
-    value = high - low + SMALL_VALUE * np.where(full, 0.0, small)
+    value = _values(layout, order, target_bytes)
     best: tuple[float, np.ndarray, bool] = (MIN_GAIN, np.empty(0, np.int64), True)
     # The coarsest first: what it finds is a floor that mostly rules the finer ones out by their bounds.
     for unit, units in reversed(list(_scales(sizes, budget_bytes))):
@@ -169,6 +173,26 @@ def overlap_choice(layout: Layout, *, budget_bytes: int, target_bytes: int) -> C
     numbers = np.sort(order[picked])
     ids = tuple(layout.rowsets[n].id for n in numbers.tolist())
     return Choice(ids, OVERLAP, gain, int(layout.sizes[numbers].sum()), exact)
+
+
+def _first_of(layout: Layout, choice: Choice, target_bytes: int) -> Choice | None:
+    """As many of an overlap choice as one merge takes, by their first keys, and what they gain alone."""
+    wanted = set(choice.rowsets[:MAX_INPUTS])
+    numbers = np.array([n for n, r in enumerate(layout.rowsets) if r.id in wanted], np.int64)
+    value = float(_values(layout, numbers, target_bytes).sum())
+    gain = value - SPAN_COST * float(layout.high[numbers].max() - layout.low[numbers].min())
+    if gain <= MIN_GAIN:
+        return None
+    return Choice(
+        choice.rowsets[:MAX_INPUTS], OVERLAP, gain, int(layout.sizes[numbers].sum()), exact=False
+    )
+
+
+def _values(layout: Layout, numbers: np.ndarray, target_bytes: int) -> np.ndarray:
+    """What rowsets are worth in an overlap choice: their width, and a little for being small."""
+    full = np.array([layout.rowsets[n].full for n in numbers.tolist()])
+    small = np.maximum(0.0, 1 - layout.sizes[numbers] / (SMALL_SHARE * target_bytes))
+    return np.asarray(layout.high[numbers] - layout.low[numbers] + SMALL_VALUE * np.where(full, 0.0, small))
 
 
 def _scales(sizes: np.ndarray, budget_bytes: int) -> Iterator[tuple[int, int]]:
@@ -216,7 +240,7 @@ def _runs(layout: Layout, budget_bytes: int, target_bytes: int) -> Iterator[list
     for rowset in layout.rowsets:
         small = not rowset.full and _kept_bytes(rowset) < SMALL_SHARE * target_bytes
         wanted = rowset.available and rowset.size_bytes <= budget_bytes and (small or _is_dying(rowset))
-        if run and (not wanted or rowset.size_bytes > room):
+        if run and (not wanted or rowset.size_bytes > room or len(run) == MAX_INPUTS):
             yield run
             run, room = [], budget_bytes
         if wanted:

@@ -11,6 +11,7 @@ import pytest
 from kudu_core.rowset.joining import NEVER, Copies, Joined, Turns, Unjoinable, join
 from kudu_core.rowset.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta
 from kudu_core.tablet.full_compaction import full_merges, overlapping_groups
+from kudu_core.tablet.merge_policy import MAX_INPUTS
 
 
 @dataclass
@@ -188,6 +189,15 @@ def test_groups_overlap_nowhere() -> None:
 def test_what_a_full_compaction_merges(metas: list[RowSetMeta], wanted: list[tuple[int, ...]]) -> None:
     assert list(full_merges(metas, 100, 7, COLUMNS)) == wanted
     assert list(full_merges(metas[::-1], 100, 7, COLUMNS)) == wanted
+
+
+def test_very_many_are_merged_in_parts() -> None:
+    small = [meta(i, 0, 9, 10) for i in range(600)]
+    found = list(full_merges(small, 100, 7, COLUMNS))
+    assert [n for ids in found for n in ids] == list(range(600))
+    assert max(len(ids) for ids in found) == MAX_INPUTS
+    large = [meta(i, 0, 9, 100) for i in range(600)]  # of which parts would become no fewer
+    assert [len(ids) for ids in full_merges(large, 100, 7, COLUMNS)] == [600]
 
 
 def test_dead_rows_that_somebody_may_see_are_no_reason() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from kudu_core.tablet.merge_policy import (
     DEAD,
+    MAX_INPUTS,
     MIN_GAIN,
     OVERLAP,
     SMALL,
@@ -191,6 +192,17 @@ def test_cells_that_nobody_reads_are_a_reason() -> None:
     assert choice.rowsets == (4,)
     assert choice.reason == DEAD
     assert choice.gain == pytest.approx(0.05)  # half of a tenth of the data goes
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_merge_has_at_most_so_many_inputs(apart: bool) -> None:
+    """However small they are: each has files open."""
+    rowsets = disjoint(1000, 0.01)
+    if not apart:
+        rowsets = [replace(r, min_key=key(0), max_key=key(5000 + r.id)) for r in rowsets]
+    choice = choose_merge(rowsets, budget_bytes=256 * MIB, target_bytes=TARGET)
+    assert choice is not None and len(choice.rowsets) == MAX_INPUTS
+    assert choice.gain > 0 and choice.input_bytes == MAX_INPUTS * rowsets[0].size_bytes
 
 
 def test_a_dead_rowset_above_the_budget_waits() -> None:

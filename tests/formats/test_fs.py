@@ -6,6 +6,8 @@ import errno
 import os
 import random
 import stat
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -514,3 +516,32 @@ def test_a_lease_waits_for_as_long_as_it_is_told(place: tuple[FileSystem, str]) 
     timer.join()
     assert fourth.held
     fourth.release()
+
+
+_MANY = """
+import resource, sys
+from kudu_core.fs.posix import PosixFileSystem
+hard = int(sys.argv[2])
+resource.setrlimit(resource.RLIMIT_NOFILE, (40, hard))
+fs = PosixFileSystem()
+fs.replace_file(sys.argv[1], b"x")
+try:
+    files = [fs.open_read(sys.argv[1]) for _ in range(100)]
+    print(len(files), resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+except OSError as exc:
+    print(exc)
+"""
+
+
+def test_more_files_than_the_soft_limit_allows(tmp_path: Path) -> None:
+    """A table of a thousand rowsets has as many files open; systems begin with a soft limit of 1,024."""
+    path = str(tmp_path / "f")
+
+    def run(hard: int) -> str:
+        made = subprocess.run(
+            [sys.executable, "-c", _MANY, path, str(hard)], capture_output=True, text=True, check=True, timeout=60
+        )
+        return made.stdout
+
+    assert run(200) == "100 200\n"
+    assert "may have 40 files open" in run(40) and "ulimit -Hn" in run(40)

@@ -1,0 +1,73 @@
+"""Descriptors of open files: who owns them, and how many there may be.
+
+A table keeps a descriptor for every file that it reads, and results that outlive its files need theirs; a
+table of a thousand rowsets has a thousand.  Most systems start a process with a soft limit of 1,024, which is
+there for programs that call select(2), and let it have many more.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Descriptor:
+    """Owns a file descriptor and closes it when the last user drops it.
+
+    A call holds the ``Descriptor`` while it is in the system, so ``close`` in another thread cannot
+    give the number to another file under its feet.
+    """
+
+    __slots__ = ("fd",)
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __del__(self, _close: Callable[[int], None] = os.close, _quietly: Any = suppress) -> None:
+        # Nothing is lost with the error: what had to be durable was synced before.  Bound as defaults,
+        # because at the end of the interpreter the module's names may be gone.
+        with _quietly(OSError):
+            _close(self.fd)
+
+
+def opened(path: str, flags: int) -> Descriptor:
+    """Open a file, for the owner only if that creates it.
+
+    Where the process has as many as its soft limit allows, the limit is raised to the hard one: a write that
+    fails for want of a descriptor would poison the table.
+
+    Raises
+    ------
+    OSError
+        As open(2) does; with EMFILE it says what to raise.
+    """
+    try:
+        return Descriptor(os.open(path, flags, 0o600))
+    except OSError as exc:
+        if exc.errno != errno.EMFILE:
+            raise
+    _raise_limit()
+    try:
+        return Descriptor(os.open(path, flags, 0o600))
+    except OSError as exc:
+        if exc.errno == errno.EMFILE:
+            _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+            said = f"this process may have {most} files open, and has; raise the hard limit (ulimit -Hn)"
+            raise OSError(errno.EMFILE, said, path) from exc
+        raise
+
+
+def _raise_limit() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(ValueError, OSError):  # refused: then the file is not opened either
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+__all__ = ["Descriptor", "opened"]
