@@ -538,9 +538,8 @@ def test_more_files_than_the_soft_limit_allows(tmp_path: Path) -> None:
     path = str(tmp_path / "f")
 
     def run(hard: int) -> str:
-        made = subprocess.run(
-            [sys.executable, "-c", _MANY, path, str(hard)], capture_output=True, text=True, check=True, timeout=60
-        )
+        command = [sys.executable, "-c", _MANY, path, str(hard)]
+        made = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
         return made.stdout
 
     assert run(200) == "100 200\n"
