@@ -13,6 +13,8 @@ import pyarrow as pa
 from kudu_core.common.schema import Schema
 from kudu_core.common.types import KIND_BOOL
 from kudu_core.table import ingest, sorted_runs
+from kudu_core.table.building import MAX_BYTES, Sorted
+from kudu_core.table.committing import Committing
 from kudu_core.table.decision import Call, fitted
 from kudu_core.table.result import WriteResult
 from kudu_core.table.sorted_runs import Piece, pieces, sort_run
@@ -55,6 +57,7 @@ def write_parts(
     given: Any = None,
     on_error: str = "raise",
     txn: Txn | None = None,
+    job: Committing | None = None,
 ) -> WriteResult:
     """Apply the rows of one call, given batch by batch, as one record, all or nothing.
 
@@ -67,11 +70,11 @@ def write_parts(
     for part in parts:
         nbytes += part.block.nbytes
         if nbytes > limit and kept and not is_resident(engine.schema, given):
-            return _write_spilled(engine, chain(_drained(kept), (part,), parts), on_error, txn)
+            return _write_spilled(engine, chain(_drained(kept), (part,), parts), on_error, txn, job)
         kept.append(part)
     if not kept and txn is None:
         return WriteResult(engine.visible_ts)
-    return write_calls(engine, kept, on_error=on_error, txn=txn)
+    return write_calls(engine, kept, on_error=on_error, txn=txn, job=job)
 
 
 def _drained(calls: list[Call]) -> Iterator[Call]:
@@ -81,7 +84,9 @@ def _drained(calls: list[Call]) -> Iterator[Call]:
         yield calls.pop()
 
 
-def _write_spilled(engine: Engine, parts: Iterator[Call], on_error: str, txn: Txn | None) -> WriteResult:
+def _write_spilled(
+    engine: Engine, parts: Iterator[Call], on_error: str, txn: Txn | None, job: Committing | None
+) -> WriteResult:
     schema, partitions, fs = engine.schema, engine.partitions, engine.fs
     parts = (part for given in parts for part in fitted(schema, [given]))
     run_bytes = engine.options.memory_limit_bytes // (RUN_SHARE * engine.pool.threads)
@@ -101,7 +106,7 @@ def _write_spilled(engine: Engine, parts: Iterator[Call], on_error: str, txn: Tx
             run = sort_run(schema, partitions, piece)
             return spill_run(fs, schema, run, f"{staging}/run-{number}.rows", files)
 
-        cut = pieces(parts, SPILLED_ROWS, min(run_bytes, ingest.MAX_BYTES))
+        cut = pieces(parts, SPILLED_ROWS, min(run_bytes, MAX_BYTES))
         runs = list(engine.pool.map(spill, enumerate(cut), window=engine.pool.threads))
-        rows = ingest.Sorted(schema, partitions, list(runs), np.zeros(1, np.int64))
+        rows = Sorted(schema, partitions, list(runs), np.zeros(1, np.int64), job)
         return ingest.ingest_sorted(engine, rows, on_error=on_error, txn=txn, staging=staging)

@@ -7,7 +7,7 @@ keys live where, and ``net_changes`` gathers what is left as columns.  Nothing h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -227,9 +227,7 @@ class Prepared:
 
 def _nothing(schema: Schema) -> Call:
     """A call of no rows: of a batch without calls, or a predicate that matches nothing."""
-    return Call(
-        rules.DELETE, RowBlock({c.id: ColumnBuffers.nulls(c.type, 0) for c in schema.key_columns}, 0)
-    )
+    return Call(rules.DELETE, RowBlock({c.id: ColumnBuffers.nulls(c.type, 0) for c in schema.key_columns}, 0))
 
 
 def _repeated(group: np.ndarray) -> np.ndarray:
@@ -477,6 +475,9 @@ class Refused:
             rows if numbers is None else numbers[rows], decided.codes[rows], prepared.key_block.take(rows)
         )
 
+    def slice(self, lower: int, upper: int) -> Refused:
+        return Refused(self.rows[lower:upper], self.codes[lower:upper], self.keys.slice(lower, upper))
+
     @staticmethod
     def concat(parts: Sequence[Refused]) -> Refused:
         """All of them, in the order of the calls."""
@@ -512,18 +513,25 @@ def starts_of(calls: Sequence[Call]) -> np.ndarray:
     return starts
 
 
-def row_errors(table: pa.Table) -> RowErrors:
-    """The exception for refused rows, with counts and a few examples."""
-    counts = table["code"].value_counts().to_pylist()
-    summary = ", ".join(f"{c['counts']} {c['values']}" for c in counts)
+def row_errors(table: pa.Table, by_code: Mapping[int, int] | None = None) -> RowErrors:
+    """The exception for refused rows, with counts and a few examples.
+
+    ``by_code``: how many there are by code, where the table does not have all of them.
+    """
+    if by_code is None:
+        counts = table["code"].value_counts().to_pylist()
+        by_name = {c["values"]: c["counts"] for c in counts}
+    else:
+        by_name = {CODE_NAMES[code]: count for code, count in by_code.items()}
+    total = sum(by_name.values())
+    summary = ", ".join(f"{count} {name}" for name, count in by_name.items())
     shown = table.slice(0, ERRORS_SHOWN)
     rows, codes = shown["row"].to_pylist(), shown["code"].to_pylist()
     examples = "; ".join(
-        f"row {row} {code} {_key_text(key)}"
-        for row, code, key in zip(rows, codes, shown["key"], strict=True)
+        f"row {row} {code} {_key_text(key)}" for row, code, key in zip(rows, codes, shown["key"], strict=True)
     )
     return RowErrors(
-        f"{table.num_rows} rows were refused ({summary}); nothing was applied. First: {examples}. "
+        f"{total} rows were refused ({summary}); nothing was applied. First: {examples}. "
         'Pass on_error="return" to apply the others.',
         table,
     )

@@ -68,6 +68,12 @@ class Engine:
         self.schema: Schema = state.schema
         self.partitions: PartitionSchema = state.partitions
         self.tokens: dict[str, Token] = dict(state.tokens)
+        self.jobs: dict[str, Token] = {}
+        """Distributed writes whose record this handle has seen and whose staging may still be there."""
+        self.committing: set[str] = set()
+        """Those that are being committed by this process."""
+        self.swept_s = 0.0
+        """When staging was last looked through, on the monotonic clock."""
         self.cache = PageCache(options.page_cache_bytes)
         self.pool = Pool(options.scan_threads)
         self.journal = Journal(clock)

@@ -1,11 +1,11 @@
-"""Distributed writes: many processes stage runs, one commits them all as one record.
+"""Distributed writes: many processes stage and resolve runs, one commits them all as one record.
 
-    begin -> (tasks: RunWriter -> StagedRun) -> commit_job -> commit_runs    or    abandon
+    begin -> (tasks: JobStager -> JobRun) -> (tasks: resolve -> Resolution) -> commit_job    or    abandon
 
-Staging touches no tablet and takes no lock, so an attempt may fail, be repeated or outlive its job:
-what the commit is not told of stays an unreferenced file.  The commit reads the runs, decides the
-rows and appends one record through the same walk as every other write; the record names files of
-its own, never staged ones, so staging may go at any time afterwards.
+Staging touches no tablet and takes no lock, so an attempt may fail, be repeated or outlive its job: what
+the commit is not told of stays an unreferenced file.  ``resolve`` (``resolving.py``) asks a table that is
+open for reading; who skips it has the commit do that work, on threads.  The record names files of the
+tablets, links or copies of staged ones, so staging may go at any time afterwards.
 """
 
 from __future__ import annotations
@@ -14,32 +14,49 @@ import dataclasses
 import json
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
+import numpy as np
 
-from kudu_core.errors import InvalidArgument, Locked, SchemaMismatch
+from kudu_core.common.rowblock import RowBlock
+from kudu_core.common.stored import BROKEN, parsed
+from kudu_core.errors import Corruption, InvalidArgument, Locked, RowErrors, SchemaMismatch
 from kudu_core.fs.posix import PosixFileSystem
+from kudu_core.rowset.meta import FileRef
+from kudu_core.table.building import Sorted
 from kudu_core.table.bulk import write_parts
-from kudu_core.table.calls import OPERATIONS, apply_calls, conform_calls
+from kudu_core.table.calls import OPERATIONS
+from kudu_core.table.committing import Committing
+from kudu_core.table.decision import Call
+from kudu_core.table.ingest import ingest_sorted
+from kudu_core.table.job_runs import JobRun, StagedRows, check_run
+from kudu_core.table.resolving import Resolution, accept, sorted_rows
 from kudu_core.table.result import WriteResult
-from kudu_core.table.runs import StagedRun, read_run
+from kudu_core.table.spilled_runs import OpenRuns
+from kudu_core.table.staged import (
+    MAX_SEALED_BYTES,
+    SEALED,
+    note_committed,
+    read_committed,
+    remove,
+)
+from kudu_core.table.staging import APPLY, OP_COLUMN, Form, JobStager
+from kudu_core.table.state import Token
 from kudu_core.table.table import Table, open_table
-from kudu_core.table.write import Txn, check_txn
+from kudu_core.table.write import Txn, already_applied, check_txn
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
+    from kudu_core.options import Options
     from kudu_core.table.engine import Engine
+    from kudu_core.tablet.ingest import Part
+    from kudu_core.tablet.tablet import Tablet
 
-APPLY = "apply"
-OP_COLUMN = "_op"
 JOB_OPERATIONS = (*OPERATIONS, APPLY)
 ON_DUPLICATE = ("error", "any")
-SEALED = "JOB"
-"""A job's file that lists its runs, written when the commit begins."""
-_MAX_SEALED_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +66,12 @@ class Job:
     id: str
     table_path: str
     table_uuid: str
-    schema_version: int
+    form: str
+    """JSON: columns, partitions and options of the table when the job began."""
     operation: str
     """One of ``JOB_OPERATIONS``; with "apply" each row names its own in the column ``_op``."""
     columns: tuple[tuple[str, str], ...]
-    """Name and canonical type of every column of the runs."""
+    """Name and canonical type of every column that attempts are given."""
     txn: Txn | None
     on_duplicate: str
     """"error": rows that repeat a key are refused.  "any": they are applied one after another, in no
@@ -86,8 +104,14 @@ def applied(table: Table, txn: Txn | None) -> WriteResult | None:
     known = None if txn is None else table._engine.tokens.get(txn[0])
     if txn is None or known is None or txn[1] > known.version:
         return None
-    counts = known.counts if txn[1] == known.version else (0, 0, 0, 0)
-    return WriteResult(known.ts, *counts, deduplicated=True)
+    return _repeated(known if txn[1] == known.version else replace(known, counts=(0, 0, 0, 0)))
+
+
+def _repeated(known: Token) -> WriteResult:
+    return WriteResult(known.ts, *known.counts, deduplicated=True)
+
+
+# ---- staging ----
 
 
 def begin(
@@ -102,11 +126,19 @@ def begin(
     """Make the directory that a job's attempts stage into.  ``table`` may be open for reading."""
     txn = check_job(operation, txn, on_duplicate)
     engine = table._opened()
+    form = {
+        "schema": engine.schema.to_json(),
+        "partitions": engine.partitions.to_json(),
+        "options": engine.options.to_json(),
+        "operation": operation,
+        "sequence": None,
+        "ignore_null": False,
+    }
     job = Job(
         id=f"job-{uuid.uuid4().hex}",
         table_path=engine.path,
         table_uuid=engine.state.uuid.hex(),
-        schema_version=engine.schema.version,
+        form=json.dumps(form),
         operation=operation,
         columns=tuple(columns),
         txn=txn,
@@ -115,24 +147,55 @@ def begin(
     )
     engine.fs.mkdir(f"{engine.path}/staging", exist_ok=True)
     engine.fs.mkdir(job.directory)
+    engine.fs.sync_dir(f"{engine.path}/staging")
     return job
 
 
-def commit_job(job: Job, runs: Sequence[StagedRun], table: Table | None = None) -> WriteResult:
+def form_of(job: Job) -> Form:
+    """How the job's rows are stored."""
+    return _form(job.form)
+
+
+@lru_cache(16)
+def _form(text: str) -> Form:
+    return Form.from_json(json.loads(text))
+
+
+def stager(job: Job, name: str, fs: FileSystem | None = None) -> JobStager:
+    """For one attempt, whose files' names begin with ``name``, as no other attempt's do."""
+    return JobStager(fs or PosixFileSystem(), job.directory, form_of(job), name)
+
+
+# ---- committing ----
+
+
+def commit_job(
+    job: Job,
+    runs: Sequence[JobRun],
+    table: Table | None = None,
+    resolutions: Sequence[Resolution] = (),
+) -> WriteResult:
     """Commit the runs of the attempts that won, through ``table`` or one that is opened for it.
+
+    ``resolutions``: what ``resolving.resolve`` has found of these runs, of some tablets or of all.
 
     Raises
     ------
+    RowErrors, SchemaMismatch, InvalidArgument, Corruption
+        Nothing was applied and the runs are gone.
     Locked
-        Another writer kept the table for ``lock_timeout_s``.  The runs are kept: ``resume`` commits
-        them later, until they are older than ``staging_grace_s``.
-    RowErrors, SchemaMismatch
-        Rows were refused; nothing was applied and the runs are gone.
+        Another writer kept the table for ``lock_timeout_s``.
+    OSError, Poisoned, ...
+        The write may have been applied or not.  After these and ``Locked`` the runs are kept: ``resume``
+        commits them, unless they are committed already, until they are older than ``staging_grace_s``.
     """
     fs = PosixFileSystem() if table is None else table._engine.fs
+    known = read_committed(fs, job.directory)
+    if known is not None:
+        return _repeated(known)
     fs.replace_file(f"{job.directory}/{SEALED}", _sealed(job, runs))
     if table is not None:
-        return commit_runs(table, job, runs)
+        return _commit(table._opened_for_writing(), job, runs, resolutions)
     try:
         opened = open_table(job.table_path, "rw", timeout_s=job.lock_timeout_s)
     except Locked as exc:
@@ -142,91 +205,163 @@ def commit_job(job: Job, runs: Sequence[StagedRun], table: Table | None = None) 
         )
         raise
     with opened:
-        return commit_runs(opened, job, runs)
+        return _commit(opened._engine, job, runs, resolutions)
 
 
-def commit_runs(table: Table, job: Job, runs: Sequence[StagedRun]) -> WriteResult:
+def _commit(
+    engine: Engine, job: Job, runs: Sequence[JobRun], resolutions: Sequence[Resolution]
+) -> WriteResult:
     """Apply all rows of the runs as one record, or none; then remove the job's staging."""
-    engine = table._opened_for_writing()
     fs = engine.fs
+    engine.committing.add(job.id)
     try:
-        known = applied(table, job.txn)
-        if known is not None:
-            engine.wait_visible(known.timestamp)
-            return known
-        if engine.state.uuid.hex() != job.table_uuid:
-            raise InvalidArgument(
-                f"the table at {engine.path} is another one than when the job began; run the job again"
-            )
-        names = _names_of_today(engine, job)
-        rows, unique = _batches(fs, job, runs, names), job.on_duplicate == "error"
-        if job.operation == APPLY:
-            parts = apply_calls(engine.schema, rows, OP_COLUMN, unique=unique)
-        else:
-            parts = conform_calls(engine.schema, job.operation, rows, unique=unique)
-        return write_parts(engine, parts, txn=job.txn)
+        result = _apply(engine, job, runs, resolutions)
+    except (InvalidArgument, RowErrors, Corruption):
+        if job.id not in engine.jobs:
+            remove(fs, job.directory)
+        raise
     finally:
-        _remove(fs, job)
+        engine.committing.discard(job.id)
+    remove(fs, job.directory)
+    engine.jobs.pop(job.id, None)
+    return result
 
 
-def abandon(job: Job) -> None:
-    """Remove the staging of a job that will not be committed.
+def _apply(
+    engine: Engine, job: Job, runs: Sequence[JobRun], resolutions: Sequence[Resolution]
+) -> WriteResult:
+    known = engine.jobs.get(job.id) or read_committed(engine.fs, job.directory)
+    if known is not None:
+        engine.wait_visible(known.ts)
+        return _repeated(known)
+    repeated = None if job.txn is None else already_applied(engine, job.txn)
+    if repeated is not None:
+        return repeated
+    if engine.state.uuid.hex() != job.table_uuid:
+        raise InvalidArgument(
+            f"the table at {engine.path} is another one than when the job began; run the job again"
+        )
+    form = form_of(job)
+    _check_columns(engine, form, runs)
+    committing = Committing(job.id, lambda ts, counts: note_committed(engine.fs, job.directory, ts, counts))
+    with ExitStack() as stack:
+        files = stack.enter_context(closing(OpenRuns(engine.fs)))
+        rows = sorted_rows(job, form, runs, files)
+        if engine.schema.version == form.schema.version and engine.partitions == form.partitions:
+            rows = replace(rows, schema=engine.schema, partitions=engine.partitions)
+        _check_files(engine, job, runs, resolutions)
+        if is_small(engine.options, runs):
+            return write_parts(engine, _calls(rows), txn=job.txn, job=committing)
+        if job.txn is not None:
+            stack.enter_context(engine.token_lock(job.txn[0]))
+            repeated = already_applied(engine, job.txn)
+            if repeated is not None:
+                return repeated
+        engine.admit()
+        rows.job = committing
+        # Beside the runs, so that it has their grace, and under another name for each try.
+        staging = f"{job.directory}/commit-{uuid.uuid4().hex[:12]}"
+        engine.fs.mkdir(staging)
 
-    Does nothing once a commit has begun: that removes the runs itself, or keeps them for ``resume``.
+        def resolved(tablets: Sequence[Tablet]) -> dict[int, Part]:
+            return accept(engine, job.directory, runs, tablets, resolutions)
+
+        return ingest_sorted(engine, rows, on_error="raise", txn=job.txn, staging=staging, resolved=resolved)
+
+
+def is_small(options: Options, runs: Sequence[JobRun]) -> bool:
+    """Whether the rows go through the log, as those of a call of this size would."""
+    return (
+        sum(run.rows for run in runs) < options.ingest_threshold_rows
+        and sum(run.nbytes for run in runs) < options.ingest_threshold_bytes
+    )
+
+
+def _calls(rows: Sorted) -> Iterator[Call]:
+    """All rows of some small runs as one call."""
+    for number, run in enumerate(rows.runs):
+        assert isinstance(run, StagedRows)
+        count = run.run.rows
+        block = RowBlock({i: run.column(i, 0, count) for i in run.column_ids}, count)
+        ops: int | np.ndarray = run.ops(0, count) if run.op is None else run.op
+        yield Call(ops, block, run.status(0, count), run.unique, continues=number > 0)
+
+
+def _check_columns(engine: Engine, form: Form, runs: Sequence[JobRun]) -> None:
+    """What the job's rows say must have a place in the table of today."""
+    for column_id in sorted({column_id for run in runs for column_id in run.column_ids}):
+        if column_id not in engine.schema.by_id:
+            name = form.schema.by_id[column_id].name
+            raise SchemaMismatch(
+                f"column {name!r} of {engine.path} was dropped while the job ran; run it again without it"
+            )
+
+
+def _check_files(engine: Engine, job: Job, runs: Sequence[JobRun], resolutions: Sequence[Resolution]) -> None:
+    """Staged files must be those that their writers told of (G3)."""
+    wanted: list[FileRef] = [file for run in runs for file in run.files]
+    wanted += [file for resolution in resolutions for file in resolution.files]
+    for _ in engine.pool.map(lambda file: check_run(engine.fs, job.directory, file), wanted):
+        pass
+
+
+# ---- the other ends ----
+
+
+def abandon(job: Job) -> bool:
+    """Remove the staging of a job that will not be committed; whether it was committed all the same.
+
+    Looks for the record first.  Where a commit has begun and none is to be seen, the runs are kept: that
+    commit removes them itself, or ``resume`` needs them, or they go after ``staging_grace_s``.
     """
     fs = PosixFileSystem()
     if not fs.exists(f"{job.directory}/{SEALED}"):
-        _remove(fs, job)
+        remove(fs, job.directory)
+        return False
+    committed = read_committed(fs, job.directory) is not None
+    if not committed:
+        with open_table(job.table_path) as table:
+            committed = job.id in table._engine.jobs
+    if committed:
+        remove(fs, job.directory)
+    return committed
 
 
 def resume(path: str, job_id: str, table: Table | None = None) -> WriteResult:
-    """Commit a job whose commit found the table locked."""
+    """Commit a job whose commit found the table locked, or of which nobody knows whether it ended."""
     fs = PosixFileSystem() if table is None else table._engine.fs
     sealed = f"{path}/staging/{job_id}/{SEALED}"
     if "/" in job_id or not fs.exists(sealed):
         raise InvalidArgument(f"{path} has no job {job_id!r} that waits for its commit")
-    stored = json.loads(fs.read_bytes(sealed, _MAX_SEALED_BYTES))
-    runs = [StagedRun(*run) for run in stored.pop("runs")]
-    stored["columns"] = tuple((name, type_) for name, type_ in stored["columns"])
-    stored["txn"] = check_txn(stored["txn"])
-    # The directory may have been moved with its table.
-    return commit_job(Job(**{**stored, "table_path": path}), runs, table)
+    try:
+        stored = parsed(fs.read_bytes(sealed, MAX_SEALED_BYTES))
+        runs = [JobRun.from_json(run) for run in stored.pop("runs")]
+        stored["columns"] = tuple((name, type_) for name, type_ in stored["columns"])
+        stored["txn"] = check_txn(stored["txn"])
+        # The directory may have been moved with its table.
+        job = Job(**{**stored, "table_path": path})
+        form_of(job)
+    except (*BROKEN, InvalidArgument) as exc:
+        raise Corruption(sealed, 0, f"{exc!r:.200}") from exc
+    return commit_job(job, runs, table)
 
 
-def _sealed(job: Job, runs: Sequence[StagedRun]) -> bytes:
-    told = [dataclasses.astuple(run) for run in runs]
-    return json.dumps({**dataclasses.asdict(job), "runs": told}).encode()
+def _sealed(job: Job, runs: Sequence[JobRun]) -> bytes:
+    return json.dumps({**dataclasses.asdict(job), "runs": [run.to_json() for run in runs]}).encode()
 
 
-def _names_of_today(engine: Engine, job: Job) -> dict[str, str]:
-    """What the columns of the job's runs are called now."""
-    names = {OP_COLUMN: OP_COLUMN}
-    if job.schema_version == engine.schema.version:
-        return names | {name: name for name, _ in job.columns}
-    began = next((s for s in engine.state.schemas if s.version == job.schema_version), None)
-    if began is None:
-        raise SchemaMismatch(f"the schema of {engine.path} changed too often while the job ran; run it again")
-    for name, _ in job.columns:
-        if name == OP_COLUMN:
-            continue
-        column = engine.schema.by_id.get(began.column(name).id)
-        if column is None:
-            raise SchemaMismatch(
-                f"column {name!r} of {engine.path} was dropped while the job ran; run it again without it"
-            )
-        names[name] = column.name
-    return names
-
-
-def _batches(
-    fs: FileSystem, job: Job, runs: Sequence[StagedRun], names: dict[str, str]
-) -> Iterator[pa.RecordBatch]:
-    for run in runs:
-        rows = read_run(fs, job.directory, run)
-        yield from rows.rename_columns([names.get(name, name) for name in rows.column_names]).to_batches()
-
-
-def _remove(fs: FileSystem, job: Job) -> None:
-    """What cannot be removed now, because a late attempt still writes there, goes after its grace."""
-    with suppress(OSError):
-        fs.rmtree(job.directory)
+__all__ = [
+    "APPLY",
+    "JOB_OPERATIONS",
+    "OP_COLUMN",
+    "Job",
+    "abandon",
+    "applied",
+    "begin",
+    "check_job",
+    "commit_job",
+    "form_of",
+    "is_small",
+    "resume",
+    "stager",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.cfile.container import FileMissing
@@ -17,6 +17,7 @@ from kudu_core.table.alter import open_manifest
 from kudu_core.table.alteration import followed
 from kudu_core.table.engine import Engine
 from kudu_core.table.purge import delete_purged, purge
+from kudu_core.table.staged import sweep_staging
 from kudu_core.table.state import TableState, TabletEntry, Token, read_state, replace, tablet_directory
 from kudu_core.tablet import invariants, records
 from kudu_core.tablet.bootstrap import Replay
@@ -143,7 +144,7 @@ def _take_over(engine: Engine, before: TableState, tail: LogTail, started: float
         lambda drop: engine.horizon(drop=drop),
         engine.options.maintenance_threads,
         purge=lambda: purge(engine),
-        delete_purged=lambda: delete_purged(engine),
+        delete_purged=lambda: delete_purged(engine) + sweep_staging(engine),
     )
 
     def make_room() -> None:
@@ -162,12 +163,13 @@ def _take_over(engine: Engine, before: TableState, tail: LogTail, started: float
         tablet.manifest.sync()
     for app, (version, ts, counts) in replay.tokens.items():
         engine.tokens[app] = Token(version, ts, counts)
+    engine.jobs = {job: Token(0, ts, counts) for job, (ts, counts) in replay.jobs.items()}
     if state is not epoch_state:
         engine.change_state(lambda _: replace(state, tokens=dict(engine.tokens)))
     engine.maintenance.may_truncate = True
     engine.pins.floor = max([state.horizon, *(s.horizon for s in states.values())])
     orphans = _remove_orphans(engine, replay)
-    _sweep_staging(engine)
+    sweep_staging(engine, opening=True)
     if debug.is_on():
         invariants.check_open(tablets, log, floor=engine.pins.floor, through=tail.through)
     engine.tell(
@@ -265,19 +267,6 @@ def _remove_orphans(engine: Engine, replay: Replay) -> int:
                 engine.fs.unlink(f"{tablet.directory}/{name}", missing_ok=True)
                 removed += 1
     return removed
-
-
-def _sweep_staging(engine: Engine) -> None:
-    """Remove staging of jobs whose heartbeat is too old, and of this library's own ingests (G6)."""
-    root = f"{engine.path}/staging"
-    if not engine.fs.exists(root):
-        return
-    oldest = engine.clock.now_us() / 1e6 - engine.options.staging_grace_s
-    for name in engine.fs.listdir(root):
-        own = name.startswith("ingest-")  # its writer held the lease, and is gone
-        with suppress(OSError):  # somebody may write or remove it at this moment: at another open, then
-            if own or engine.fs.stat(f"{root}/{name}").mtime_s < oldest:
-                engine.fs.rmtree(f"{root}/{name}")
 
 
 # ---- reading ----
@@ -405,6 +394,9 @@ def _lay_out(engine: Engine, tail: LogTail, states: dict[int, TabletState]) -> i
             engine.read_settled = False  # whoever opens the table for writing installs it
             break
         replay.apply(record)
+    for app, (version, ts, counts) in replay.tokens.items():
+        engine.tokens[app] = Token(version, ts, counts)
+    engine.jobs = {job: Token(0, ts, counts) for job, (ts, counts) in replay.jobs.items()}
     engine.read_visible_ts = visible
     engine.read_oldest_ts = max([state.horizon, *(s.horizon for s in states.values())])
     engine.pins.floor = engine.read_oldest_ts

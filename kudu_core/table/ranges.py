@@ -21,6 +21,7 @@ from kudu_core.common.schema import Schema
 from kudu_core.rowset.writing import OrderedRows
 from kudu_core.table.decision import INSERTING, Call, Decided, Net, Prepared, Refused, decide_net
 from kudu_core.table.gathering import Slice, cells_of
+from kudu_core.table.job_runs import JobRun, whole_run
 from kudu_core.table.sorted_runs import KeyRange
 from kudu_core.tablet.ingest import NetChanges
 from kudu_core.tablet.view import Homes, KeyBatch, View, locate_at, locate_newest
@@ -33,7 +34,8 @@ MERGED_RUNS = 32
 class Resolved:
     """What the rows of a range come to."""
 
-    net: NetChanges
+    net: NetChanges | None
+    """None once it was written."""
     counts: tuple[int, int, int, int]
     refused: Refused | None = None
     undecided: bool = False
@@ -48,6 +50,9 @@ def resolve(
     ``view``: the tablet's, None where no partition takes the rows.  ``cut``: the snapshot that counts,
     None for the newest state (under the tablet's mutex).
     """
+    whole = whole_run(range_)
+    if whole is not None and view is not None and not _may_hold(view, cut, whole.run):
+        return Resolved(NetChanges(None, [], None, whole), (whole.run.rows, 0, 0, 0))
     rows = _Rows(schema, range_.slices)
     batch = rows.distinct() if view is not None else None
     if view is None or batch is None:
@@ -58,6 +63,8 @@ def resolve(
         homes = _locate(view, cut, batch)
         op = rows.op
         if op in INSERTING and not homes.live.any():
+            if whole is not None:
+                return Resolved(NetChanges(None, [], None, whole), (rows.count, 0, 0, 0))
             inserts = rows.inserted(batch)
             if inserts is not None:
                 return Resolved(NetChanges(inserts, [], None), (rows.count, 0, 0, 0))
@@ -74,6 +81,14 @@ def resolve(
         Refused.of(prepared, decided, numbers()) if _any_refused(decided) else None,
         bool(decided.ignored or _any_refused(decided)) or changed < prepared.groups,
     )
+
+
+def _may_hold(view: View, cut: int | None, run: JobRun) -> bool:
+    """Whether the tablet may hold a key between the first and the last of the run."""
+    memories = (view.active, *view.frozen)
+    if any(len(m) if cut is None else m.rows_at(cut) for m in memories):
+        return True
+    return len(view.tree.range(run.min_key, run.max_key + b"\0")) > 0
 
 
 def _any_refused(decided: Decided) -> bool:

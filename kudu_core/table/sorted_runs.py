@@ -8,7 +8,7 @@ rows of a range of keys asks every run for its part of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -28,14 +28,21 @@ SAMPLE_ROWS = 1 << 10
 """Of so many rows of a run the first key is kept, to find the others by."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Segment:
     """The part of a run that belongs to one tablet."""
 
     lower: int
     upper: int
-    samples: EncodedKeys
-    """Keys of places ``lower``, ``lower + SAMPLE_ROWS``, ..."""
+    known: EncodedKeys | Callable[[], EncodedKeys]
+    """The samples, or what reads them when they are first asked for."""
+
+    @property
+    def samples(self) -> EncodedKeys:
+        """Keys of places ``lower``, ``lower + SAMPLE_ROWS``, ..."""
+        if not isinstance(self.known, EncodedKeys):
+            self.known = self.known()
+        return self.known
 
 
 class Run(Protocol):
@@ -222,7 +229,8 @@ def segments_of(keys: EncodedKeys, route: np.ndarray) -> tuple[np.ndarray | None
     ordered = np.empty(count, np.int64)
     for ordinal, start, end in zip(ordinals.tolist(), starts.tolist(), ends, strict=True):
         mine = by_tablet[start:end]
-        ordered[start:end] = mine[keys.take(mine).sort()]
+        of_tablet = keys.take(mine)
+        ordered[start:end] = mine if of_tablet.order() >= 1 else mine[of_tablet.sort()]
         segments[ordinal] = _segment(keys, ordered, start, end)
     return ordered, segments
 

@@ -37,6 +37,7 @@ from kudu_core.tablet.view import ABSENT, Homes, KeyBatch, locate_newest
 from kudu_core.wal import KIND_WRITE
 
 if TYPE_CHECKING:
+    from kudu_core.table.committing import Committing
     from kudu_core.table.engine import Engine
 
 Txn = tuple[str, int]
@@ -52,8 +53,9 @@ def write_calls(
     on_error: str = "raise",
     txn: Txn | None = None,
     collect: Callable[[], Sequence[Call]] | None = None,
+    job: Committing | None = None,
 ) -> WriteResult:
-    """Apply calls in order, as one record, all or nothing.
+    """Apply calls in order, as one record, all or nothing.  ``job``: the distributed write that they are.
 
     ``collect`` makes further calls from the newest state, under the mutexes of every tablet: the
     rows of a ``where=`` write.
@@ -68,7 +70,7 @@ def write_calls(
                 return repeated
         engine.admit()
         if collect is None and engine.wants_ingest(calls):
-            return ingest.ingest_calls(engine, calls, on_error=on_error, txn=txn)
+            return ingest.ingest_calls(engine, calls, on_error=on_error, txn=txn, job=job)
         calls = joined(calls)
         short = collect is None and sum(call.block.rows for call in calls) <= SHORT_ROWS
         while True:
@@ -89,7 +91,7 @@ def write_calls(
                         if engine.wants_ingest(collected):
                             break  # too much for the log: once more, with the flush lanes
                         prepared = Prepared(engine.schema, engine.partitions, collected)
-                    result, ts = _write_locked(engine, prepared, tablets, on_error, txn)
+                    result, ts = _write_locked(engine, prepared, tablets, on_error, txn, job)
             except RowErrors:
                 # W4: a refusal, too, may rest on records that are not durable yet.
                 engine.wait_visible(newest_of(tablets))
@@ -101,7 +103,12 @@ def write_calls(
 
 
 def _write_locked(
-    engine: Engine, prepared: Prepared, tablets: Sequence[Tablet], on_error: str, txn: Txn | None
+    engine: Engine,
+    prepared: Prepared,
+    tablets: Sequence[Tablet],
+    on_error: str,
+    txn: Txn | None,
+    job: Committing | None,
 ) -> tuple[WriteResult, int]:
     """Under the mutexes of the tablets: decide, log, apply.  Returns the timestamp to wait for."""
     engine.check_writable()
@@ -115,6 +122,8 @@ def _write_locked(
     payload = _payload(engine, prepared, net)
     if txn is not None:
         payload.extra = {"txn": list(txn), "counts": list(counts_of(decided))}
+    if job is not None:
+        payload.extra |= {"job": job.id, "counts": list(counts_of(decided))}
     parts = records.encode(payload)
     engine.reserve(sum(len(memoryview(p).cast("B")) for p in parts))
     try:
@@ -122,6 +131,10 @@ def _write_locked(
         apply_net(engine, prepared, net, homes, ts)
         if txn is not None:
             engine.tokens[txn[0]] = Token(txn[1], ts, counts_of(decided))
+        if job is not None:
+            engine.log.wait_durable(ts)
+            engine.jobs[job.id] = Token(0, ts, counts_of(decided))
+            job.durable(ts, counts_of(decided))
         engine.log.applied(ts)
     except BaseException as exc:
         engine.poison_if_owing(exc)
@@ -195,7 +208,6 @@ def _split(engine: Engine, prepared: Prepared) -> list[tuple[Tablet, np.ndarray,
             out.append((tablet, groups, prepared.batch.take(groups)))
     prepared.__dict__["_split"] = out
     return out
-
 
 
 def live_of(prepared: Prepared, homes: dict[int, tuple[np.ndarray, Homes]]) -> np.ndarray:

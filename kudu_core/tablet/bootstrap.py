@@ -36,6 +36,8 @@ class Replay:
         self._make_room = make_room
         self.tokens: dict[str, tuple[int, int, tuple[int, int, int, int]]] = {}
         """(version, timestamp, counts) by app_id, of the records replayed."""
+        self.jobs: dict[str, tuple[int, tuple[int, int, int, int]]] = {}
+        """(timestamp, counts) by id of the distributed writes among the records."""
         self.files: dict[int, set[str]] = {}
         """By tablet: files that records name and that may not be in a manifest yet."""
         self.records = 0
@@ -65,17 +67,17 @@ class Replay:
         self._make_room()
 
     def _token(self, extra: Mapping[str, Any], record: Record, where: str) -> None:
-        token = extra.get("txn")
-        if token is None:
+        token, job = extra.get("txn"), extra.get("job")
+        if token is None and job is None:
             return
         try:
-            app, version = token
             inserted, updated, deleted, ignored = map(integer, extra["counts"])
-            self.tokens[text(app)] = (
-                integer(version, -(1 << 63), 1 << 63),
-                record.ts,
-                (inserted, updated, deleted, ignored),
-            )
+            counts = inserted, updated, deleted, ignored
+            if token is not None:
+                app, version = token
+                self.tokens[text(app)] = integer(version, -(1 << 63), 1 << 63), record.ts, counts
+            if job is not None:
+                self.jobs[text(job)] = record.ts, counts
         except BROKEN as exc:
             raise Corruption(where, 0, f"token: {exc!r:.200}") from exc
 

@@ -2,23 +2,20 @@
 
 ``build`` writes the net changes of a range of keys, resolved against a view at a cut, to files in the
 staging folder, with no lock but the flush lane, which keeps the set of rowsets still; a ``Part`` collects
-the ranges of a tablet.  ``conflicts`` says under the mutex whether a write since the cut touched one of the
-keys.  ``link`` gives the files their names
-in the tablet, and ``install`` puts them into the view once the log record is durable; replay
-installs from the record alone.
+the ranges of a tablet.  ``recheck.py`` says whether what it was decided on still stands.  ``link`` gives
+the files their names in the tablet, and ``install`` puts them into the view once the log record is
+durable; replay installs from the record alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from kudu_core._ext import keys as keys_kernel
-from kudu_core.cfile.delta_file import REDO
-from kudu_core.cfile.rows_file import RowsFile
+from kudu_core.cfile.delta_file import REDO, DeltaFile
 from kudu_core.common.pool import Pool
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import Schema
@@ -37,6 +34,9 @@ from kudu_core.tablet.manifest import Edit
 from kudu_core.tablet.tablet import Tablet
 from kudu_core.tablet.view import Homes, KeyBatch, View
 
+if TYPE_CHECKING:
+    from kudu_core.fs.api import FileSystem
+
 _Piece: TypeAlias = tuple[int, np.ndarray, dict[int, ColumnBuffers]]
 """Operation, rowids, values by column id."""
 
@@ -49,6 +49,17 @@ class NetChanges:
     updates: list[tuple[RowBlock, KeyBatch, Homes]]
     """One for each set of columns; blocks have the key columns and those that are set."""
     deletes: tuple[RowBlock, KeyBatch, Homes] | None
+    adopted: Adoptable | None = None
+    """In place of ``inserts``: a file that holds just these rows and becomes a rowset as it is."""
+
+
+class Adoptable(Protocol):
+    """A staged file with rows of one tablet as a DiskRowSet has them."""
+
+    @property
+    def path(self) -> str: ...
+
+    def as_rowset(self, rowset_id: int, name: str) -> RowSetMeta: ...
 
 
 @dataclass(slots=True)
@@ -66,6 +77,27 @@ class Built:
 
 
 @dataclass(slots=True)
+class StagedDelta:
+    """A delta file of an ingest, not yet installed."""
+
+    ref: DeltaRef
+    path: str
+    """In staging."""
+    rowids: np.ndarray | None = None
+    """(n,) uint32, ascending: the rows that it changes.  None: the file knows."""
+    deleted: np.ndarray | None = None
+    """(n,) uint32: those that it deletes.  None: the file knows."""
+
+    def changes(self, fs: FileSystem, rowids: np.ndarray) -> bool:
+        """Whether it changes one of these rows."""
+        if self.rowids is None:
+            ref = self.ref.file
+            with DeltaFile(fs, self.path, size=ref.size, footer_crc=ref.footer_crc) as file:
+                self.rowids = file.entries()[0]
+        return bool(np.isin(rowids, self.rowids).any())
+
+
+@dataclass(slots=True)
 class Part:
     """One tablet's files and changes, built and not yet installed."""
 
@@ -75,15 +107,19 @@ class Part:
     staging: str
     rowsets: list[RowSetMeta] = field(default_factory=list)
     """Without a time: theirs is the record's."""
-    deltas: dict[int, tuple[DeltaRef, np.ndarray, np.ndarray]] = field(default_factory=dict)
-    """By rowset: the file, the rowids it changes (sorted uint32), those it deletes."""
+    deltas: dict[int, StagedDelta] = field(default_factory=dict)
+    """By rowset."""
     by_key: list[tuple[int, RowBlock, KeyBatch]] = field(default_factory=list)
     """Changes of rows that live in a MemRowSet: operation, rows, keys."""
     staged: list[tuple[str, str]] = field(default_factory=list)
     """(path in staging, name in the tablet)."""
+    counts: np.ndarray = field(default_factory=lambda: np.zeros(4, np.int64))
+    """Inserted, updated, deleted, ignored."""
     undecided: bool = False
     """Some row of the call came to nothing because of what was there at the cut: any change of
     liveness since then may change that."""
+    seen: frozenset[int] | None = None
+    """Ids of the rowsets of the view at the cut; None: the flush lane is held since then."""
     waiting: dict[int, list[_Piece]] = field(default_factory=dict)
     """Changes of rowsets that are not in a file yet."""
     waiting_bytes: int = 0
@@ -94,13 +130,13 @@ class Part:
 
     @property
     def output_bytes(self) -> int:
-        deltas = sum(ref.file.size for ref, _, _ in self.deltas.values())
+        deltas = sum(delta.ref.file.size for delta in self.deltas.values())
         return sum(r.size_bytes for r in self.rowsets) + deltas
 
     def to_json(self) -> dict[str, Any]:
         return {
             "rowsets": [r.to_json() for r in self.rowsets],
-            "deltas": {str(i): ref.to_json() for i, (ref, _, _) in self.deltas.items()},
+            "deltas": {str(i): delta.ref.to_json() for i, delta in self.deltas.items()},
         }
 
     def add(self, built: Built) -> None:
@@ -116,9 +152,7 @@ class Part:
 
     def passed(self, key: bytes) -> list[int]:
         """Rowsets with changes waiting for a file that no key from ``key`` on can change."""
-        return [
-            r.id for r in self.view.rowsets if r.id in self.waiting and r.meta.max_key < key
-        ]
+        return [r.id for r in self.view.rowsets if r.id in self.waiting and r.meta.max_key < key]
 
     def write_deltas(self, rowset_ids: Iterable[int], pool: Pool | None = None) -> None:
         """Put the waiting changes of these rowsets into files, in the pool if there is one."""
@@ -130,7 +164,7 @@ class Part:
             self.staged.append((f"{self.staging}/{tablet.id}-{name}", name))
             outputs.append((rowset_id, pieces, name))
 
-        def write(output: tuple[int, list[_Piece], str]) -> tuple[DeltaRef, np.ndarray, np.ndarray]:
+        def write(output: tuple[int, list[_Piece], str]) -> StagedDelta:
             _, pieces, name = output
             entries = _entries(pieces)
             context = tablet.context
@@ -138,7 +172,8 @@ class Part:
             ref = write_deltas(context.fs, context.stored(), self.staging, staged, REDO, entries)
             deleted = [rows for op, rows, _ in pieces if op == DELETE] or [np.empty(0, np.uint32)]
             renamed = replace(ref, file=replace(ref.file, name=name))
-            return renamed, np.sort(entries.rowids), np.concatenate(deleted)
+            path = f"{self.staging}/{staged}"
+            return StagedDelta(renamed, path, np.sort(entries.rowids), np.concatenate(deleted))
 
         written = map(write, outputs) if pool is None else pool.map(write, outputs)
         for output, done in zip(outputs, written, strict=True):
@@ -161,9 +196,11 @@ def build(tablet: Tablet, schema: Schema, view: View, net: NetChanges, staging: 
         path = f"{staging}/{tablet.id}-{name}"
         built.staged = path, name
         written = write_rows(context.fs, schema, context.options, net.inserts, 0, net.inserts.rows, path)
-        built.rowset = rowset_meta(
-            tablet.new_rowset_id(), name, written, times=None, record_ts=0, durable=0
-        )
+        built.rowset = rowset_meta(tablet.new_rowset_id(), name, written, times=None, record_ts=0, durable=0)
+    if net.adopted is not None:
+        name = tablet.new_file("rows")
+        built.staged = net.adopted.path, name
+        built.rowset = net.adopted.as_rowset(tablet.new_rowset_id(), name)
     changes = [(UPDATE, *u) for u in net.updates]
     if net.deletes is not None:
         changes.append((DELETE, *net.deletes))
@@ -205,58 +242,6 @@ def _entries(pieces: list[_Piece]) -> DeltaEntries:
     )
 
 
-def conflicts(part: Part) -> bool:
-    """Under the mutex: whether a record after the cut changed one of the part's keys (G3)."""
-    view = part.tablet.view
-    for memory in (view.active, *view.frozen):
-        first, last = memory.rows_at(part.cut), len(memory)
-        if first < last:
-            if part.undecided:
-                return True
-            keys = memory.keys(last)
-            if _any_known(part, KeyBatch(keys.slice(first, last), memory.inserted_hashes(first, last))):
-                return True
-        changes = memory.changes
-        lower, upper = changes.limit(part.cut), len(changes)
-        if lower < upper:
-            if part.undecided and (changes.changes(lower, upper)[2] >= DELETE).any():
-                return True
-            ordinals = np.unique(changes.changes(lower, upper)[1]).astype(np.int64)
-            if _any_known(part, KeyBatch(memory.keys(last).take(ordinals))):
-                return True
-    for rowset in view.changed:
-        mine = part.deltas.get(rowset.id)
-        stores: list[ChangeLog] = list(rowset.memory_stores)
-        for store in stores:
-            lower, upper = store.limit(part.cut), len(store)
-            if lower == upper:
-                continue
-            _, rowids, ops = store.changes(lower, upper)
-            if mine is not None and np.isin(rowids, mine[1]).any():
-                return True
-            if part.undecided and (ops >= DELETE).any():
-                return True
-    return False
-
-
-def _any_known(part: Part, batch: KeyBatch) -> bool:
-    """Whether one of the keys is among those that the part inserts or changes by key."""
-    keys, hashes = batch.in_order
-    fs = part.tablet.context.fs
-    paths = {name: path for path, name in part.staged}
-    for rowset in part.rowsets:
-        with RowsFile(fs, paths[rowset.base.name]) as file:
-            if (file.locate(keys.data, keys.offsets, hashes) >= 0).any():
-                return True
-    for _, _, known in part.by_key:
-        ordered, _ = known.in_order
-        lower = keys_kernel.lower_bound(ordered.data, ordered.offsets, keys.data, keys.offsets)
-        upper = keys_kernel.lower_bound(ordered.data, ordered.offsets, keys.data, keys.offsets, upper=True)
-        if (lower < upper).any():
-            return True
-    return False
-
-
 def link(part: Part) -> None:
     """Give the staged files their names in the tablet, durably."""
     fs = part.tablet.context.fs
@@ -283,7 +268,7 @@ def install(
     rowsets: list[RowSetMeta],
     deltas: Mapping[int, DeltaRef],
     flushed: Mapping[int, list[tuple[ChangeLog, DeltaRef | None]]],
-    deleted: Mapping[int, np.ndarray] | None = None,
+    deleted: Mapping[int, np.ndarray | None] | None = None,
 ) -> None:
     """Under the mutex, the record durable: new rowsets and delta files into the view, one edit (G5)."""
     context = tablet.context
@@ -341,11 +326,12 @@ def named_files(value: Any) -> set[str]:
 
 
 __all__ = [
+    "Adoptable",
     "Built",
     "NetChanges",
     "Part",
+    "StagedDelta",
     "build",
-    "conflicts",
     "flush_changed",
     "install",
     "link",

@@ -1,22 +1,28 @@
-"""Jobs and staged runs, without Spark: what the commit checks, and what may go wrong around it."""
+"""Distributed writes without Spark: what the commit checks and adopts, and what may go wrong around it."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pickle
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.table import jobs
+from kudu_core.rowset.meta import FileRef
+from kudu_core.table import jobs, staging
+from kudu_core.table.job_runs import JobRun
 from kudu_core.table.jobs import Job
-from kudu_core.table.runs import RunWriter, StagedRun
+from kudu_core.table.resolving import Resolution, resolve
 
 COLUMNS = [("k", "int64"), ("v", "string")]
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
+FILES = {"ingest_threshold_rows": 1, "maintenance": "manual"}
+"""Every job goes through files, however small."""
 
 
 @pytest.fixture
@@ -26,100 +32,134 @@ def path(tmp_path: Path) -> str:
     return path
 
 
+def make(path: str, **options: Any) -> None:
+    kc.create_table(path, SCHEMA, "k", options=FILES | options, partition_by=kc.HashPartition("k", 2)).close()
+
+
 def begin(path: str, operation: str = "insert", **options: object) -> Job:
     with kc.open_table(path) as table:
         return jobs.begin(table, operation, COLUMNS, **options)  # type: ignore[arg-type]
 
 
-def stage(job: Job, name: str, keys: list[int], parts: int = 1) -> StagedRun:
-    writer = RunWriter(PosixFileSystem(), job.directory, name, SCHEMA)
+def stage(job: Job, name: str, keys: Sequence[int], parts: int = 1, v: str = "") -> list[JobRun]:
+    stager = jobs.stager(job, name)
     for part in range(parts):
         mine = keys[part::parts]
-        writer.append(pa.record_batch({"k": pa.array(mine, pa.int64()), "v": [f"{k}" for k in mine]}, SCHEMA))
-    run = writer.finish()
-    assert run == pickle.loads(pickle.dumps(run))
-    return run
+        values = [v or f"{k}" for k in mine]
+        stager.append(pa.record_batch({"k": pa.array(mine, pa.int64()), "v": values}, SCHEMA))
+    runs = stager.finish()
+    assert [JobRun.from_json(run.to_json()) for run in runs] == pickle.loads(pickle.dumps(runs)) == runs
+    return runs
+
+
+def resolved(job: Job, runs: Sequence[JobRun]) -> list[Resolution]:
+    with kc.open_table(job.table_path) as table:
+        found = resolve(table, job, jobs.form_of(job), runs)
+    assert [Resolution.from_bytes(one.to_bytes()) for one in found] == found
+    return found
+
+
+def rows_of(path: str) -> dict[int, str]:
+    with kc.open_table(path) as table:
+        table.verify()
+        return {row["k"]: row["v"] for row in table.scan(order="key").to_pylist()}
 
 
 def keys_of(path: str) -> list[int]:
+    return list(rows_of(path))
+
+
+def files_of(path: str) -> dict[int, str]:
+    """Names of the base files of all rowsets, by inode."""
     with kc.open_table(path) as table:
-        return [row["k"] for row in table.scan(order="key").to_pylist()]
+        return {
+            os.stat(f"{tablet.directory}/{rowset.meta.base.name}").st_ino: rowset.meta.base.name
+            for tablet in table._engine.tablets
+            for rowset in tablet.view.rowsets
+        }
+
+
+# ---- what counts ----
 
 
 def test_only_the_runs_that_the_commit_is_told_of_count(path: str) -> None:
     job = begin(path)
-    runs = [stage(job, "a", [1, 3, 2], parts=2), stage(job, "b", [7])]
+    runs = [*stage(job, "a", [1, 3, 2], parts=2), *stage(job, "b", [7])]
     stage(job, "zombie", [100])
     assert jobs.commit_job(pickle.loads(pickle.dumps(job)), runs).inserted == 4
     assert keys_of(path) == [1, 2, 3, 7]
     assert os.listdir(f"{path}/staging") == []
 
 
-def test_a_run_that_is_not_what_was_staged_is_refused(path: str) -> None:
-    for damage in ("flip", "cut", "lost", "other"):
+@pytest.mark.parametrize("small", [True, False])
+def test_a_run_that_is_not_what_was_staged_is_refused(path: str, tmp_path: Path, small: bool) -> None:
+    if not small:
+        path = str(tmp_path / "files")
+        make(path)
+    for damage in ("footer", "cut", "lost"):
         job = begin(path)
-        run = stage(job, "a", [1, 2, 3])
-        file = Path(job.directory, "a")
+        runs = stage(job, "a", [1, 2, 3])
+        file = Path(job.directory, runs[0].file.name)
         data = bytearray(file.read_bytes())
-        if damage == "flip":
-            data[len(data) // 2] ^= 1
+        if damage == "footer":
+            data[-20] ^= 1
             file.write_bytes(data)
         elif damage == "cut":
             file.write_bytes(data[:-1])
-        elif damage == "lost":
-            file.unlink()
         else:
-            run = StagedRun("../a", run.rows, run.size, run.crc)
+            file.unlink()
         with pytest.raises(kc.Corruption):
-            jobs.commit_job(job, [run])
+            jobs.commit_job(job, runs)
+    job = begin(path)
+    [run, *_] = stage(job, "a", [1, 2, 3])
+    other = dataclasses.replace(run, file=FileRef(run.file.name, run.file.size, run.file.footer_crc ^ 1))
+    with pytest.raises(kc.Corruption, match="footer"):
+        jobs.commit_job(job, [other])
+    with pytest.raises(ValueError, match="no file name"):
+        JobRun.from_json({**run.to_json(), "file": ["../a", 1, 1]})
     assert keys_of(path) == []
     assert os.listdir(f"{path}/staging") == []
 
 
-def test_a_job_of_another_table_or_schema_is_refused(path: str, tmp_path: Path) -> None:
+def test_a_job_of_another_table_is_refused(path: str, tmp_path: Path) -> None:
     job = begin(path)
-    run = stage(job, "a", [1])
+    runs = stage(job, "a", [1])
     os.rename(path, tmp_path / "old")
     kc.create_table(path, SCHEMA, "k").close()
     os.rename(tmp_path / "old" / "staging" / job.id, job.directory)
     with pytest.raises(kc.InvalidArgument, match="another one than when the job began"):
-        jobs.commit_job(job, [run])
+        resolved(job, runs)
+    with pytest.raises(kc.InvalidArgument, match="another one than when the job began"):
+        jobs.commit_job(job, runs)
     assert keys_of(path) == []
 
 
 def test_abandon_removes_a_job_until_its_commit_begins(path: str) -> None:
     job = begin(path)
     stage(job, "a", [1])
-    jobs.abandon(job)
+    assert not jobs.abandon(job)
     assert not os.path.exists(job.directory)
-    jobs.abandon(job)
+    assert not jobs.abandon(job)
     with pytest.raises(FileNotFoundError):
         stage(job, "late", [1])  # an attempt that outlives its job has nowhere to write
     locked = begin(path, lock_timeout_s=0.0)
-    run = stage(locked, "a", [1])
+    runs = stage(locked, "a", [1])
     with kc.open_table(path, "rw"), pytest.raises(kc.Locked):
-        jobs.commit_job(locked, [run])
-    jobs.abandon(locked)
+        jobs.commit_job(locked, runs)
+    assert not jobs.abandon(locked)
     assert jobs.resume(path, locked.id).inserted == 1
     with pytest.raises(kc.InvalidArgument):
         jobs.resume(path, "../" + locked.id)
 
 
-def test_staging_that_nobody_renewed_goes_when_the_table_is_opened(path: str) -> None:
-    old, young = begin(path), begin(path)
-    os.utime(old.directory, (0, 0))
-    kc.open_table(path, "rw").close()
-    assert os.listdir(f"{path}/staging") == [young.id]
-
-
-def test_a_long_run_renews_the_time_of_its_directory(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kudu_core.table.runs.HEARTBEAT_S", -1.0)
+def test_a_long_attempt_renews_the_time_of_its_directory(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging, "HEARTBEAT_S", -1.0)
     job = begin(path)
-    writer = RunWriter(PosixFileSystem(), job.directory, "a", SCHEMA)
+    stager = jobs.stager(job, "a")
     os.utime(job.directory, (0, 0))
-    writer.append(pa.record_batch({"k": pa.array([1], pa.int64()), "v": ["1"]}, SCHEMA))
+    stager.append(pa.record_batch({"k": pa.array([1], pa.int64()), "v": ["1"]}, SCHEMA))
     assert os.stat(job.directory).st_mtime > 0
-    assert jobs.commit_job(job, [writer.finish()]).inserted == 1
+    assert jobs.commit_job(job, stager.finish()).inserted == 1
 
 
 def test_a_token_holds_for_a_job_without_rows(path: str) -> None:
@@ -128,3 +168,158 @@ def test_a_token_holds_for_a_job_without_rows(path: str) -> None:
     with kc.open_table(path) as table:
         assert jobs.applied(table, ("a", 3)) is not None
         assert jobs.applied(table, ("a", 4)) is None
+
+
+# ---- resolved before the commit ----
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["tasks", "commit"])
+def test_runs_of_new_keys_are_taken_in_as_they_are(tmp_path: Path, early: bool) -> None:
+    path = str(tmp_path / "files")
+    make(path)
+    job = begin(path, "upsert")
+    runs = [*stage(job, "a", range(100)), *stage(job, "b", range(1000, 1100))]
+    inodes = {os.stat(f"{job.directory}/{run.file.name}").st_ino for run in runs}
+    assert len(inodes) == 4
+    resolutions = resolved(job, runs) if early else []
+    assert jobs.commit_job(job, runs, resolutions=resolutions).counts == (200, 0, 0, 0)
+    assert set(files_of(path)) == inodes
+    # Once more beside them: between and after keys that are there.
+    job = begin(path, "insert")
+    runs = [*stage(job, "a", range(200, 900)), *stage(job, "b", range(2000, 2100))]
+    inodes |= {os.stat(f"{job.directory}/{run.file.name}").st_ino for run in runs}
+    assert jobs.commit_job(job, runs, resolutions=resolved(job, runs) if early else []).inserted == 800
+    assert set(files_of(path)) == inodes
+    # Runs that overlap each other become one rowset for each tablet.
+    job = begin(path, "insert")
+    runs = [*stage(job, "a", range(3000, 4000, 2)), *stage(job, "b", range(3001, 4000, 2))]
+    assert jobs.commit_job(job, runs, resolutions=resolved(job, runs) if early else []).inserted == 1000
+    assert len(files_of(path)) == len(inodes) + 2
+    there = [*range(100), *range(200, 900), *range(1000, 1100), *range(2000, 2100), *range(3000, 4000)]
+    assert keys_of(path) == there
+    assert os.listdir(f"{path}/staging") == []
+
+
+def test_what_tasks_resolved_is_not_resolved_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "files")
+    make(path)
+    with kc.open_table(path, "rw") as table:
+        table.upsert({"k": list(range(50)), "v": ["disk"] * 50})
+        table._engine.options = table.options.replace(ingest_threshold_rows=1 << 20)
+        table.upsert({"k": list(range(50, 100)), "v": ["memory"] * 50})
+    built: list[int] = []
+    real = jobs.ingest_sorted.__globals__["_build"]
+
+    def build(engine: Any, rows: Any, tablets: Any, *args: Any, **more: Any) -> Any:
+        built.append(len(tablets))
+        return real(engine, rows, tablets, *args, **more)
+
+    monkeypatch.setattr("kudu_core.table.ingest._build", build)
+    job = begin(path, "upsert")
+    runs = stage(job, "a", range(25, 125), v="new")
+    resolutions = resolved(job, runs)
+    assert {sum(counts) for counts in zip(*(r.counts for r in resolutions), strict=True)} == {25, 75, 0}
+    assert jobs.commit_job(job, runs, resolutions=resolutions).counts == (25, 75, 0, 0)
+    assert built == [0]
+    assert rows_of(path) == {k: "disk" if k < 25 else "new" for k in range(125)}
+    for gone in ([30], [60], [124]):  # on disk, in memory before, inserted by a job
+        with kc.open_table(path, "rw") as table:
+            table.delete(gone)
+        job = begin(path, "delete_ignore")
+        stager = jobs.stager(dataclasses.replace(job, columns=(("k", "int64"),)), "a")
+        stager.append(pa.record_batch({"k": pa.array([*gone, 1 + gone[0] % 2], pa.int64())}))
+        runs = stager.finish()
+        resolutions = resolved(job, runs)
+        result = jobs.commit_job(job, runs, resolutions=resolutions)
+        assert (result.deleted, result.ignored) in {(1, 1), (0, 2)}
+
+
+@pytest.mark.parametrize("small", [True, False])
+def test_each_row_with_an_operation_of_its_own(tmp_path: Path, small: bool) -> None:
+    path = str(tmp_path / "files")
+    make(path, ingest_threshold_rows=100 if small else 1)
+    with kc.open_table(path, "rw") as table:
+        table.insert({"k": list(range(10)), "v": ["before"] * 10})
+    job = begin(path, "apply")
+    stager = jobs.stager(job, "a")
+    operations = ["delete", "update", "upsert", "insert", "insert_ignore", "delete_ignore"]
+    keys = [1, 2, 30, 31, 3, 32]
+    stager.append(pa.RecordBatch.from_pydict({"_op": operations, "k": keys, "v": ["job"] * 6}))
+    runs = stager.finish()
+    result = jobs.commit_job(job, runs, resolutions=resolved(job, runs))
+    assert result.counts == (2, 1, 1, 2)
+    expected = {k: "before" for k in range(10) if k != 1} | {2: "job", 30: "job", 31: "job"}
+    assert rows_of(path) == expected
+
+
+SINCE = {
+    "inserted": lambda t: t.insert({"k": [200], "v": ["since"]}),
+    "updated on disk": lambda t: t.update({"k": [10], "v": ["since"]}),
+    "updated in memory": lambda t: t.update({"k": [60], "v": ["since"]}),
+    "deleted on disk": lambda t: t.delete([10]),
+    "deleted in memory": lambda t: t.delete([60]),
+    "another key": lambda t: t.upsert({"k": [900], "v": ["since"]}),
+    "nothing": lambda t: None,
+}
+THEN = {
+    "": lambda t: None,
+    "flushed": lambda t: t.flush(),
+    "merged": lambda t: (t.flush(), t.compact(full=True)),
+    "ingested": lambda t: None,
+    "forgotten": lambda t: (t.flush(), t.gc(), t.compact(full=True), t.gc()),
+}
+
+
+CASES = [
+    (operation, since)
+    for operation in ("upsert", "insert_ignore", "update_ignore", "delete_ignore")
+    for since in SINCE
+]
+
+
+@pytest.mark.parametrize("case", range(len(CASES)), ids=[" ".join(case) for case in CASES])
+def test_what_changed_since_the_resolution_is_decided_again(tmp_path: Path, case: int, long: bool) -> None:
+    """The outcome is that of the same call made at the time of the commit, in whatever form the change is."""
+    for number, then in enumerate(THEN):
+        if long or case % len(THEN) == number:
+            decided_again(str(tmp_path / f"{number}"), *CASES[case], then)
+
+
+def decided_again(path: str, operation: str, since: str, then: str) -> None:
+    options = FILES | {"history_retention_s": 0.0 if then == "forgotten" else 3600.0}
+    with kc.create_table(path, SCHEMA, "k", options=options) as table:
+        table.upsert({"k": list(range(50)), "v": ["disk"] * 50})
+        table._engine.options = table.options.replace(ingest_threshold_rows=1 << 20)
+        table.upsert({"k": list(range(50, 100)), "v": ["memory"] * 50})
+    job = begin(path, operation)
+    keys = [10, 60, 200]
+    data = {"k": pa.array(keys, pa.int64())}
+    if not operation.startswith("delete"):
+        data["v"] = pa.array(["job"] * len(keys))
+    stager = jobs.stager(job, "a")
+    stager.append(pa.RecordBatch.from_pydict(data))
+    runs = stager.finish()
+    resolutions = resolved(job, runs)
+    assert len(resolutions) == 1
+    threshold = 1 if then == "ingested" else 1 << 20
+    with kc.open_table(path, "rw", options={"ingest_threshold_rows": threshold}) as table:
+        SINCE[since](table)
+        THEN[then](table)
+        before = {row["k"]: row["v"] for row in table.scan().to_pylist()}
+    result = jobs.commit_job(job, runs, resolutions=resolutions)
+    there = [k for k in keys if k in before]
+    counts = {
+        "upsert": (3 - len(there), len(there), 0, 0),
+        "insert_ignore": (3 - len(there), 0, 0, len(there)),
+        "update_ignore": (0, len(there), 0, 3 - len(there)),
+        "delete_ignore": (0, 0, len(there), 3 - len(there)),
+    }
+    changed = {"upsert": keys, "insert_ignore": set(keys) - set(there), "update_ignore": there}
+    after = before | dict.fromkeys(changed.get(operation, ()), "job")
+    if operation == "delete_ignore":
+        after = {k: v for k, v in before.items() if k not in keys}
+    assert result.counts == counts[operation]
+    assert rows_of(path) == after
+    assert os.listdir(f"{path}/staging") == []

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from kudu_core.table import bulk, ingest, sorted_runs, spilled_runs
+from kudu_core.table import building, bulk, sorted_runs, spilled_runs
 
 MEMORY_LIMIT_BYTES = 16 << 20
 """The option with which the tables of these tests are made: the smallest that it takes."""
@@ -23,7 +23,7 @@ def small_runs(
         patch.setattr(spilled_runs, "OPEN_FILES", 2)
         patch.setattr(sorted_runs, "RUN_ROWS", run_rows)
         patch.setattr(bulk, "SPILLED_ROWS", run_rows)
-        patch.setattr(ingest, "MEMORY_SHARE", MEMORY_LIMIT_BYTES // range_bytes)
+        patch.setattr(building, "MEMORY_SHARE", MEMORY_LIMIT_BYTES // range_bytes)
         if spill:
             patch.setattr(bulk, "KEPT_SHARE", MEMORY_LIMIT_BYTES)
         yield

@@ -34,8 +34,8 @@ from kudu_core.engines.spark.schema import arrow_schema, spark_schema, staged_co
 from kudu_core.engines.spark.staging import stage
 from kudu_core.errors import InvalidArgument, NotSupported
 from kudu_core.table import jobs
+from kudu_core.table.job_runs import JobRun
 from kudu_core.table.jobs import Job
-from kudu_core.table.runs import StagedRun
 from kudu_core.table.table import Table, open_table
 
 
@@ -104,7 +104,7 @@ class KuduReader(DataSourceReader):
 class Staged(WriterCommitMessage):
     """What a task tells the commit."""
 
-    run: StagedRun | None
+    runs: list[JobRun]
 
 
 class KuduWriter(DataSourceArrowWriter):
@@ -137,13 +137,13 @@ class KuduWriter(DataSourceArrowWriter):
             if self._job is None:
                 for _ in iterator:
                     pass
-                return Staged(None)
+                return Staged([])
             return Staged(stage(self._job, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         if self._job is None:
             return
-        runs = [m.run for m in messages if isinstance(m, Staged) and m.run is not None]
+        runs = [run for m in messages if isinstance(m, Staged) for run in m.runs]
         with coded():
             jobs.commit_job(self._job, runs)
 

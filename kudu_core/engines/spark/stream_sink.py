@@ -23,8 +23,8 @@ from kudu_core.engines.spark.staging import stage
 from kudu_core.engines.spark.write import write
 from kudu_core.errors import InvalidArgument, NotSupported
 from kudu_core.table import jobs
+from kudu_core.table.job_runs import JobRun
 from kudu_core.table.jobs import Job
-from kudu_core.table.runs import StagedRun
 from kudu_core.table.table import Table, open_table
 from kudu_core.table.write import Txn
 
@@ -37,7 +37,7 @@ class StagedBatch(WriterCommitMessage):
     """What a task tells the commit, which Spark does not tell whose query it is."""
 
     job: Job
-    run: StagedRun | None
+    runs: list[JobRun]
 
 
 class KuduStreamWriter(DataSourceStreamArrowWriter):
@@ -90,7 +90,7 @@ class KuduStreamWriter(DataSourceStreamArrowWriter):
         with coded():
             with open_table(job.table_path) as table:
                 check_order(table, job.txn)
-            jobs.commit_job(job, [m.run for m in staged if m.run is not None])
+            jobs.commit_job(job, [run for m in staged for run in m.runs])
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         # Where no task has told of the job its files go after ``staging_grace_s``.

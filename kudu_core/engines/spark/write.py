@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import reduce
 from typing import Any
@@ -19,17 +20,23 @@ from kudu_core.common.schema import Schema
 from kudu_core.engines.spark.codes import coded, original
 from kudu_core.engines.spark.scan import parallelism
 from kudu_core.engines.spark.schema import spark_type, staged_columns, table_schema
-from kudu_core.engines.spark.staging import stage
+from kudu_core.engines.spark.staging import resolved, stage
 from kudu_core.errors import InvalidArgument
 from kudu_core.options import Options
 from kudu_core.table import jobs
+from kudu_core.table.job_runs import JobRun
 from kudu_core.table.jobs import Job
+from kudu_core.table.resolving import Resolution
 from kudu_core.table.result import WriteResult
-from kudu_core.table.runs import StagedRun
 from kudu_core.table.table import Table, create_table, open_table
 
 REPARTITION = ("tablet", "none")
-_RUNS = "name string, rows bigint, size bigint, crc bigint"
+TASKS_PER_CORE = 4
+"""Tasks that resolve, at most: each opens the table."""
+_ANSWER = "told binary"
+
+Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""What ``mapInArrow`` takes."""
 
 
 def write(
@@ -95,7 +102,8 @@ def write(
         if repartition == "tablet" and tablets > 1:
             df = routed(df, schema, partitions)
         runs = _stage(df, job)
-        return jobs.commit_job(job, runs, table if isinstance(table, Table) else None)
+        resolutions = _resolve(df, job, runs)
+        return jobs.commit_job(job, runs, table if isinstance(table, Table) else None, resolutions)
     except BaseException:
         jobs.abandon(job)
         raise
@@ -126,30 +134,76 @@ def create(
     ).close()
 
 
-def _stage(df: DataFrame, job: Job) -> list[StagedRun]:
-    """Run the tasks; one run per partition, of the attempt that won."""
+def _stage(df: DataFrame, job: Job) -> list[JobRun]:
+    """Run the tasks that stage; the runs of the attempts that won."""
+    return [JobRun.from_json(json.loads(told)) for told in _answers(df, staging_function(job))]
+
+
+def _resolve(df: DataFrame, job: Job, runs: Sequence[JobRun]) -> list[Resolution]:
+    """Run the tasks that resolve, of several tablets each; what those of the attempts that won have found."""
+    if jobs.is_small(jobs.form_of(job).options, runs):
+        return []
+    by_tablet: dict[int, list[JobRun]] = {}
+    for run in runs:
+        by_tablet.setdefault(run.ordinal, []).append(run)
+    by_tablet.pop(-1, None)
+    count = min(len(by_tablet), TASKS_PER_CORE * parallelism(df.sparkSession))
+    tasks: list[list[JobRun]] = [[] for _ in range(count)]
+    loads = [0] * len(tasks)
+    for mine in sorted(by_tablet.values(), key=lambda of: -sum(run.nbytes for run in of)):
+        place = loads.index(min(loads))
+        tasks[place] += mine
+        loads[place] += sum(run.nbytes for run in mine)
+    rows = [(json.dumps([run.to_json() for run in task]).encode(),) for task in tasks if task]
+    if not rows:
+        return []
+    work = df.sparkSession.createDataFrame(rows, "runs binary").repartition(len(rows))
+    return [Resolution.from_bytes(told) for told in _answers(work, resolving_function(job))]
+
+
+def _answers(df: DataFrame, function: Task) -> list[bytes]:
     try:
-        rows = df.mapInArrow(staging_function(job), _RUNS).collect()
+        rows = df.mapInArrow(function, _ANSWER).collect()
     except PySparkException as exc:
         cause = original(exc)
         if cause is None:
             raise
         raise cause from exc
-    return [StagedRun(row.name, row.rows, row.size, row.crc) for row in rows]
+    return [bytes(row.told) for row in rows]
 
 
-def staging_function(job: Job) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For ``mapInArrow``: takes rows, stages them, gives back one row that tells of the run."""
+def staging_function(job: Job) -> Task:
+    """For ``mapInArrow``: takes rows, stages them, gives back a row for each run."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with coded():
-            staged = stage(job, batches)
-        if staged is not None:
-            yield pa.RecordBatch.from_pydict(
-                {"name": [staged.name], "rows": [staged.rows], "size": [staged.size], "crc": [staged.crc]}
-            )
+            runs = stage(job, batches)
+        if runs:
+            yield _told([json.dumps(run.to_json()).encode() for run in runs])
 
     return run
+
+
+def resolving_function(job: Job) -> Task:
+    """For ``mapInArrow``: takes lists of runs, gives back a row for each tablet."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with coded():
+            told = [
+                JobRun.from_json(value)
+                for batch in batches
+                for cell in batch.column(0).to_pylist()
+                for value in json.loads(cell)
+            ]
+            found = resolved(job, told) if told else []
+        if found:
+            yield _told([resolution.to_bytes() for resolution in found])
+
+    return run
+
+
+def _told(answers: list[bytes]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"told": pa.array(answers, pa.binary())})
 
 
 # ---- which tablet ----
@@ -161,9 +215,10 @@ def routed(df: DataFrame, schema: Schema, partitions: PartitionSchema) -> DataFr
     Where the rows go decides how fast the commit is, never what it does: it routes them again.
     """
     tasks = min(len(partitions.partitions), 2 * parallelism(df.sparkSession))
-    place = F.pmod(tablet_ordinal(schema, partitions), F.lit(tasks)).cast("int")
-    ordered = df.repartitionById(tasks, place)
-    return ordered.sortWithinPartitions(*(F.col(_quoted(name)) for name in schema.key_names))
+    ordinal = tablet_ordinal(schema, partitions)
+    placed = df.repartitionById(tasks, F.pmod(ordinal, F.lit(tasks)).cast("int"))
+    first = [ordinal] if tasks < len(partitions.partitions) else []
+    return placed.sortWithinPartitions(*first, *(F.col(_quoted(name)) for name in schema.key_names))
 
 
 def tablet_ordinal(schema: Schema, partitions: PartitionSchema) -> Column:

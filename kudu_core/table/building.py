@@ -1,0 +1,152 @@
+"""What sorted rows come to in each tablet, written to staging (PROTOCOL G2).
+
+Reads the tablets' views and writes new files only, so any process may do it: the holder of the lease, or
+one that has the table open for reading.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from kudu_core.rowset.writing import DECODED_SHARE
+from kudu_core.table.committing import Committing
+from kudu_core.table.decision import Refused, error_table, row_errors
+from kudu_core.table.job_runs import ranges_of
+from kudu_core.table.ranges import Resolved, resolve
+from kudu_core.table.sorted_runs import KeyRange, Run
+from kudu_core.tablet import ingest
+
+if TYPE_CHECKING:
+    from kudu_core.common.partitions import PartitionSchema
+    from kudu_core.common.schema import Schema
+    from kudu_core.table.engine import Engine
+
+MEMORY_SHARE = 4
+"""Of the memory limit, what the ranges that are built at one time take before encoding."""
+MAX_BYTES = 512 << 20
+"""Of a run or a range: what int32 offsets address with room to spare."""
+
+
+@dataclass(slots=True)
+class Sorted:
+    """The rows of calls as runs."""
+
+    schema: Schema
+    partitions: PartitionSchema
+    runs: Sequence[Run]
+    starts: np.ndarray
+    """Number of the first row of each call, (calls,) int64."""
+    job: Committing | None = None
+    """The distributed write that they are of."""
+    errors_kept: int | None = None
+    """So many refused rows are told of with their keys, the others by their number; None: all."""
+
+    @property
+    def ordinals(self) -> list[int]:
+        """Ordinals of the partitions that the rows belong to, ascending; -1 where none takes some."""
+        return sorted({ordinal for run in self.runs for ordinal in run.segments})
+
+
+@dataclass(slots=True)
+class Errors:
+    """Rows that were refused."""
+
+    kept: int | None
+    rows: list[Refused] = field(default_factory=list)
+    counts: dict[int, int] = field(default_factory=dict)
+    """By code."""
+    _count: int = 0
+
+    def add(self, refused: Refused) -> None:
+        codes, counts = np.unique(refused.codes, return_counts=True)
+        for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
+            self.counts[code] = self.counts.get(code, 0) + count
+        left = len(refused.rows) if self.kept is None else max(0, self.kept - self._count)
+        if left:
+            self._count += min(left, len(refused.rows))
+            self.rows.append(refused if left >= len(refused.rows) else refused.slice(0, left))
+
+    def told(self, schema: Schema, starts: np.ndarray, on_error: str) -> pa.Table | None:
+        """The refused rows; raises them when that is the policy."""
+        if not self.rows:
+            return None
+        table = error_table(schema, Refused.concat(self.rows), starts)
+        if on_error == "raise":
+            raise row_errors(table, None if self.kept is None else self.counts)
+        return table
+
+
+def build_parts(
+    engine: Engine,
+    rows: Sorted,
+    parts: Sequence[ingest.Part],
+    staging: str,
+    *,
+    raising: bool,
+    newest: bool = False,
+) -> Errors:
+    """Decide the rows of these parts' tablets, and those of no tablet, and write the files.
+
+    ``raising``: nothing will be applied when some row is refused, so from there on rows are only decided.
+    ``newest``: under the tablets' mutexes, against the newest state and not that of the parts' cuts.
+    """
+    by_ordinal = {part.tablet.partition.ordinal: part for part in parts}
+    failed = threading.Event()
+
+    def work(range_: KeyRange) -> tuple[Resolved, ingest.Built | None]:
+        part = by_ordinal.get(range_.ordinal)
+        view = None if part is None else part.view
+        cut = None if part is None or newest else part.cut
+        resolved = resolve(rows.schema, rows.partitions, view, cut, range_)
+        if resolved.refused is not None and raising:
+            failed.set()
+        built = None
+        if part is not None and not failed.is_set():
+            assert resolved.net is not None
+            built = ingest.build(part.tablet, rows.schema, part.view, resolved.net, staging)
+        return replace(resolved, net=None), built
+
+    ranges = _ranges(engine, rows, {-1, *by_ordinal})
+    errors = Errors(rows.errors_kept)
+    waiting_limit = engine.options.memory_limit_bytes // MEMORY_SHARE
+    done = engine.pool.map(work, ranges, window=engine.pool.threads + 1)
+    for range_, (resolved, built) in zip(ranges, done, strict=True):
+        if resolved.refused is not None:
+            errors.add(resolved.refused)
+        part = by_ordinal.get(range_.ordinal)
+        if part is None:
+            continue
+        part.counts += resolved.counts
+        part.undecided |= resolved.undecided
+        if built is None or failed.is_set():
+            continue
+        part.add(built)
+        if part.waiting_bytes > waiting_limit and range_.end is not None:
+            part.write_deltas(part.passed(range_.end))
+    if not failed.is_set():
+        for part in parts:
+            part.write_deltas(list(part.waiting), engine.pool)
+    return errors
+
+
+def _ranges(engine: Engine, rows: Sorted, wanted: set[int]) -> list[KeyRange]:
+    """Ranges that make about one rowset each, and fit into memory as many at a time as there are threads."""
+    threads = engine.pool.threads
+    share = engine.options.memory_limit_bytes // (MEMORY_SHARE * threads)
+    target = min(engine.options.rowset_target_bytes * DECODED_SHARE, share, MAX_BYTES)
+    runs: dict[int, list[Run]] = {}
+    for run in rows.runs:
+        for ordinal in run.segments:
+            if ordinal in wanted:
+                runs.setdefault(ordinal, []).append(run)
+    evenly = threads if len(runs) == 1 else 1  # with several tablets there is work for all anyway
+    return [r for o in sorted(runs) for r in ranges_of(rows.schema, runs[o], o, target, evenly)]
+
+
+__all__ = ["MAX_BYTES", "MEMORY_SHARE", "Errors", "Sorted", "build_parts"]

@@ -1,0 +1,127 @@
+"""The critical section of an ingest (PROTOCOL G3 to G5): link the files, append the record, install."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kudu_core.table.state import Token
+from kudu_core.tablet import ingest, records
+from kudu_core.tablet.apply import apply_changes, values_only
+from kudu_core.tablet.view import locate_newest
+from kudu_core.wal import KIND_INGEST
+
+if TYPE_CHECKING:
+    from kudu_core.table.engine import Engine
+    from kudu_core.table.write import Txn
+
+
+ONE_BY_ONE = 8
+"""So many tablets, or fewer, are not worth the threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committing:
+    """A distributed write whose record is about to be written."""
+
+    id: str
+    durable: Callable[[int, tuple[int, int, int, int]], None]
+    """Called with timestamp and counts when the record is durable, before the log may forget it."""
+
+
+def commit_parts(
+    engine: Engine,
+    parts: Iterable[ingest.Part],
+    schema_version: int,
+    counts: tuple[int, int, int, int],
+    txn: Txn | None,
+    job: Committing | None = None,
+) -> int:
+    """Under the mutexes: link, log, wait until durable, install (G3 to G5); return the timestamp."""
+    parts = [part for part in parts if not part.empty]
+    flushed: dict[int, dict[int, list[Any]]] = {}
+
+    def prepare(part: ingest.Part) -> None:
+        assert part.tablet.manifest is not None
+        part.tablet.manifest.sync()
+        ingest.link(part)
+
+    for part in parts:
+        flushed[part.tablet.id] = ingest.flush_changed(part.deltas, part.tablet, [])
+    _each(engine, prepare, parts)
+    payload = records.Payload(
+        tuple(p.tablet.id for p in parts),
+        [
+            records.Section(op, block, np.full(block.rows, i, np.int32))
+            for i, part in enumerate(parts)
+            for op, block, _ in part.by_key
+        ],
+        {"parts": {str(p.tablet.id): p.to_json() for p in parts}, "counts": list(counts)},
+    )
+    if txn is not None:
+        payload.extra["txn"] = list(txn)
+    if job is not None:
+        payload.extra["job"] = job.id
+    log = engine.log
+    record = records.encode(payload)
+    try:
+        ts = log.append(KIND_INGEST, schema_version, record)
+        log.wait_durable(ts)
+        for part in parts:
+            ingest.install(
+                part.tablet,
+                ts,
+                part.rowsets,
+                {i: delta.ref for i, delta in part.deltas.items()},
+                flushed[part.tablet.id],
+                {i: delta.deleted for i, delta in part.deltas.items()},
+            )
+            _apply_by_key(engine, part, ts)
+            part.tablet.newest_applied = ts
+        if txn is not None:
+            engine.tokens[txn[0]] = Token(txn[1], ts, counts)
+        if job is not None:
+            engine.jobs[job.id] = Token(0, ts, counts)
+            job.durable(ts, counts)
+        log.applied(ts)
+    except BaseException as exc:
+        engine.poison_if_owing(exc)
+        raise
+    _each(engine, _sync, parts)
+    return ts
+
+
+def _sync(part: ingest.Part) -> None:
+    assert part.tablet.manifest is not None
+    part.tablet.manifest.sync()
+
+
+def _each(engine: Engine, work: Callable[[ingest.Part], None], parts: list[ingest.Part]) -> None:
+    """What waits for the disk; of many tablets, several at a time."""
+    if len(parts) <= ONE_BY_ONE:
+        for part in parts:
+            work(part)
+        return
+    for _ in engine.pool.map(work, parts):
+        pass
+
+
+def _apply_by_key(engine: Engine, part: ingest.Part, ts: int) -> None:
+    """Changes of rows that live in a MemRowSet, wherever they live by now."""
+    for op, block, batch in part.by_key:
+        home = locate_newest(part.tablet.view, batch)
+        assert home.live.all(), "a row that an ingest changes by key has gone"
+        apply_changes(
+            part.tablet,
+            ts,
+            op,
+            home.store,
+            home.row,
+            values_only(engine.schema, block),
+        )
+
+
+__all__ = ["Committing", "commit_parts"]

@@ -1,0 +1,290 @@
+"""What an attempt of a task does: put its rows into files of one tablet each, in key order.
+
+It reads nothing of the table and writes only into its job's folder, under names that no other attempt
+uses; so it may fail, be repeated, run twice at once or outlive its job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from kudu_core._ext import decide as rules
+from kudu_core.cfile import ColumnSpec
+from kudu_core.cfile.rows_file import RowsMeta, write_rows_file
+from kudu_core.common.clock import Clock
+from kudu_core.common.keys import EncodedKeys, encode_keys
+from kudu_core.common.partitions import PartitionSchema
+from kudu_core.common.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.schema import Schema
+from kudu_core.common.types import ColumnType
+from kudu_core.errors import SchemaMismatch
+from kudu_core.options import Options
+from kudu_core.rowset.meta import FileRef
+from kudu_core.rowset.writing import DECODED_SHARE, OrderedRows, write_rows
+from kudu_core.table.calls import apply_calls, conform_calls
+from kudu_core.table.decision import INSERTING, Call, joined, oversized_rows
+from kudu_core.table.job_runs import SEQUENCE_ID, JobRun
+from kudu_core.table.runs import HEARTBEAT, HEARTBEAT_S
+from kudu_core.table.sorted_runs import Segment, segments_of
+from kudu_core.table.spilled_runs import OPERATION_ID, STATUS_ID
+
+if TYPE_CHECKING:
+    from kudu_core.fs.api import FileSystem
+
+STAGED_BYTES = 128 << 20
+"""Before encoding, of the rows that an attempt holds before it writes them."""
+APPLY = "apply"
+OP_COLUMN = "_op"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How the rows of a job are to be stored."""
+
+    schema: Schema
+    partitions: PartitionSchema
+    options: Options
+    operation: str
+    sequence: str | None
+    """The column by which the last row of a key is known."""
+    ignore_null: bool
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> Form:
+        schema = Schema.from_json(value["schema"])
+        return Form(
+            schema=schema,
+            partitions=PartitionSchema.from_json(value["partitions"], schema),
+            options=Options.from_json(value["options"]),
+            operation=value["operation"],
+            sequence=value["sequence"],
+            ignore_null=value["ignore_null"],
+        )
+
+    @property
+    def run_bytes(self) -> int:
+        """Of the rows that are put in order together: about what makes one rowset of the target size."""
+        return min(self.options.rowset_target_bytes * DECODED_SHARE, STAGED_BYTES)
+
+
+class JobStager:
+    """Stages the rows of one attempt."""
+
+    def __init__(self, fs: FileSystem, directory: str, form: Form, name: str) -> None:
+        """``name``: what the names of its files begin with, as no other attempt's do."""
+        self._fs = fs
+        self._directory = directory
+        self._form = form
+        self._name = name
+        self._clock = Clock()
+        self._beat_s = self._clock.monotonic_s()
+        self._waiting: list[Call] = []
+        self._sequences: list[ColumnBuffers] = []
+        self._sequence_type: ColumnType | None = None
+        self._nbytes = 0
+        self._runs: list[JobRun] = []
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Take rows in the table's types, with ``_op`` and the sequence column where the job has them."""
+        form = self._form
+        schema = form.schema
+        if form.sequence is not None and form.sequence not in schema.by_name:
+            place = batch.schema.get_field_index(form.sequence)
+            if place < 0:
+                raise SchemaMismatch(f"column {form.sequence!r}, by which the last row is known, is missing")
+            array = batch.column(place)
+            self._sequence_type = ColumnType.from_arrow(array.type)
+            if batch.num_rows:
+                self._sequences.append(ColumnBuffers.from_arrow(array, self._sequence_type))
+            batch = batch.remove_column(place)
+        if form.operation == APPLY:
+            calls = apply_calls(schema, batch, OP_COLUMN)
+        else:
+            calls = conform_calls(schema, form.operation, batch)
+        for call in calls:
+            if form.ignore_null:
+                call.status = _null_keys(schema, call.block)
+            call.continues = bool(self._waiting)
+            self._waiting.append(call)
+            self._nbytes += call.block.nbytes
+        if self._nbytes >= form.run_bytes:
+            self._write()
+        now = self._clock.monotonic_s()
+        if now - self._beat_s > HEARTBEAT_S:
+            self._beat_s = now
+            # A new name in the folder renews its time.  After an abort the folder is gone, and this
+            # attempt, which nobody waits for, ends here.
+            self._fs.replace_file(f"{self._directory}/{HEARTBEAT}", b"")
+
+    def finish(self) -> list[JobRun]:
+        """Make what was staged durable; a run for each file."""
+        self._write()
+        if self._runs:
+            self._fs.sync_dir(self._directory)
+        return self._runs
+
+    def _write(self) -> None:
+        if not self._waiting:
+            return
+        [call] = joined(self._waiting)
+        sequence = ColumnBuffers.concat(self._sequences) if self._sequences else None
+        self._waiting, self._sequences, self._nbytes = [], [], 0
+        form = self._form
+        keys = encode_keys(form.schema, call.block)
+        order, segments = segments_of(keys, form.partitions.route(call.block))
+        ordered = keys if order is None else keys.take(order)
+        for ordinal, segment in sorted(segments.items()):
+            rows = _Rows(call, sequence, order, ordered, segment)
+            self._runs.append(self._write_run(ordinal, rows))
+
+    def _write_run(self, ordinal: int, rows: _Rows) -> JobRun:
+        form, fs, call = self._form, self._fs, rows.call
+        number = len(self._runs)
+        name = f"{self._name}-{number}.rows"
+        path = f"{self._directory}/{name}"
+        keys = rows.keys
+        status = rows.status()
+        suspect = status is not None or keys.too_large() is not None or rows.oversized()
+        given = tuple(call.block.columns)
+        adoptable = (
+            ordinal >= 0
+            and not suspect
+            and not isinstance(call.ops, np.ndarray)
+            and call.ops in INSERTING
+            and keys.order() == 2
+            and all(self._can_insert(c.id, call.block) for c in form.schema.columns)
+        )
+        if adoptable:
+            meta = write_rows(
+                fs, form.schema, form.options,
+                OrderedRows(keys, keys.hashes(), lambda i, a, b: self._inserted(rows, i, a, b), rows.nbytes),
+                0, rows.count, path,
+            )  # fmt: skip
+        else:
+            meta = write_rows_file(
+                fs, path, columns=self._columns(rows, given, status), key_ids=(), keys=None
+            )
+        return JobRun(
+            file=FileRef(name, meta.size, meta.footer_crc),
+            rows=rows.count,
+            ordinal=ordinal,
+            min_key=keys[0],
+            max_key=keys[rows.count - 1],
+            nbytes=rows.nbytes,
+            op=None if isinstance(call.ops, np.ndarray) else call.ops,
+            column_ids=given,
+            suspect=suspect,
+            has_status=status is not None,
+            sequence=self._write_sequence(rows, f"{self._name}-{number}-sequence.rows"),
+            rowset=meta.column_stats if adoptable else None,
+        )
+
+    def _can_insert(self, column_id: int, block: RowBlock) -> bool:
+        """Whether what a new row has in a column is what the rows say of it."""
+        column = self._form.schema.by_id[column_id]
+        given = block.columns.get(column_id)
+        if given is None:
+            return column.nullable or column.write_default is not None
+        if not self._form.ignore_null or given.validity is None or not given.null_count:
+            return True
+        return column.nullable and column.write_default is None
+
+    def _inserted(self, rows: _Rows, column_id: int, lower: int, upper: int) -> ColumnBuffers:
+        if column_id in rows.call.block.columns:
+            return rows.take(rows.call.block.columns[column_id], lower, upper)
+        column = self._form.schema.by_id[column_id]
+        return ColumnBuffers.constant(column.type, column.write_default, upper - lower)
+
+    def _columns(
+        self, rows: _Rows, given: Iterable[int], status: np.ndarray | None
+    ) -> Iterable[tuple[ColumnSpec, ColumnBuffers]]:
+        for column_id in given:
+            column = self._form.schema.by_id[column_id]
+            spec = ColumnSpec(
+                column_id, column.type, True, encoding=column.encoding, compression=column.compression
+            )
+            yield spec, rows.take(rows.call.block.columns[column_id], 0, rows.count)
+        if isinstance(rows.call.ops, np.ndarray):
+            yield _bytes(OPERATION_ID, rows.picked(rows.call.ops))
+        if status is not None:
+            yield _bytes(STATUS_ID, status)
+
+    def _write_sequence(self, rows: _Rows, name: str) -> FileRef | None:
+        if rows.sequence is None:
+            return None
+        assert self._sequence_type is not None
+        column = rows.take(rows.sequence, 0, rows.count)
+        spec = ColumnSpec(SEQUENCE_ID, self._sequence_type, True)
+        path = f"{self._directory}/{name}"
+        meta: RowsMeta = write_rows_file(self._fs, path, columns=[(spec, column)], key_ids=(), keys=None)
+        return FileRef(name, meta.size, meta.footer_crc)
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The rows of one tablet among those that are put in order together."""
+
+    call: Call
+    sequence: ColumnBuffers | None
+    order: np.ndarray | None
+    ordered: EncodedKeys
+    segment: Segment
+
+    @property
+    def count(self) -> int:
+        return self.segment.upper - self.segment.lower
+
+    @property
+    def keys(self) -> EncodedKeys:
+        return self.ordered.slice(self.segment.lower, self.segment.upper)
+
+    @property
+    def nbytes(self) -> int:
+        every = self.call.block.nbytes + len(self.ordered.data)
+        return every * self.count // self.call.rows
+
+    def take(self, column: ColumnBuffers, lower: int, upper: int) -> ColumnBuffers:
+        first = self.segment.lower
+        if self.order is None:
+            return column.slice(first + lower, first + upper)
+        return column.take(self.order[first + lower : first + upper])
+
+    def picked(self, cells: np.ndarray) -> np.ndarray:
+        """(count,): the rows' part of an array with a cell for each row of the call."""
+        lower, upper = self.segment.lower, self.segment.upper
+        picked: np.ndarray = cells[lower:upper] if self.order is None else cells[self.order[lower:upper]]
+        return picked
+
+    def status(self) -> np.ndarray | None:
+        """(count,) uint8, None where no row is refused as it is."""
+        if self.call.status is None:
+            return None
+        mine = self.picked(self.call.status)
+        return mine if mine.any() else None
+
+    def oversized(self) -> bool:
+        large = oversized_rows(self.call.block)
+        return large is not None and bool(self.picked(large).any())
+
+
+def _null_keys(schema: Schema, block: RowBlock) -> np.ndarray | None:
+    """(n,) uint8: rows without a key, which no NULL stands for; None when there are none."""
+    status = np.zeros(block.rows, np.uint8)
+    for column_id in schema.key_ids:
+        column = block.columns[column_id]
+        if column.validity is not None:
+            status[~column.valid_mask()] = rules.NULL_IN_REQUIRED
+    return status if status.any() else None
+
+
+def _bytes(column_id: int, cells: np.ndarray) -> tuple[ColumnSpec, ColumnBuffers]:
+    column = ColumnBuffers(1, len(cells), np.ascontiguousarray(cells, np.uint8))
+    return ColumnSpec(column_id, ColumnType.parse("uint8"), False), column
+
+
+__all__ = ["APPLY", "OP_COLUMN", "Form", "JobStager"]
