@@ -19,6 +19,7 @@ from kudu_core.table.committing import Committing
 from kudu_core.table.decision import Refused, error_table, row_errors
 from kudu_core.table.job_runs import ranges_of
 from kudu_core.table.ranges import Resolved, resolve
+from kudu_core.table.repeats import NO_RULES, RowRules
 from kudu_core.table.sorted_runs import KeyRange, Run
 from kudu_core.tablet import ingest
 
@@ -42,6 +43,7 @@ class Sorted:
     runs: Sequence[Run]
     starts: np.ndarray
     """Number of the first row of each call, (calls,) int64."""
+    rules: RowRules = NO_RULES
     job: Committing | None = None
     """The distributed write that they are of."""
     errors_kept: int | None = None
@@ -103,7 +105,7 @@ def build_parts(
         part = by_ordinal.get(range_.ordinal)
         view = None if part is None else part.view
         cut = None if part is None or newest else part.cut
-        resolved = resolve(rows.schema, rows.partitions, view, cut, range_)
+        resolved = resolve(rows.schema, rows.partitions, view, cut, range_, rows.rules)
         if resolved.refused is not None and raising:
             failed.set()
         built = None

@@ -108,5 +108,5 @@ def _write_spilled(
 
         cut = pieces(parts, SPILLED_ROWS, min(run_bytes, MAX_BYTES))
         runs = list(engine.pool.map(spill, enumerate(cut), window=engine.pool.threads))
-        rows = Sorted(schema, partitions, list(runs), np.zeros(1, np.int64), job)
+        rows = Sorted(schema, partitions, list(runs), np.zeros(1, np.int64), job=job)
         return ingest.ingest_sorted(engine, rows, on_error=on_error, txn=txn, staging=staging)

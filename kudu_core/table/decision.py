@@ -59,12 +59,20 @@ class Call:
     """(n,) uint8: 0, or the code with which a row is refused."""
     unique: bool = False
     """Rows that repeat a key of the call are refused (``on_duplicate="error"``)."""
+    ignore_null: bool = False
+    """A NULL says nothing of its column, as if it were not given for that row.  With ``unique`` only."""
     continues: bool = False
     """The rows follow those of the ``Call`` before as rows of the same call."""
 
     @property
     def rows(self) -> int:
         return self.block.rows
+
+    def take(self, rows: np.ndarray) -> Call:
+        """Some of the rows, (n,) int64."""
+        ops = self.ops if isinstance(self.ops, int) else self.ops[rows]
+        status = None if self.status is None else self.status[rows]
+        return replace(self, ops=ops, block=self.block.take(rows), status=status)
 
 
 def fitted(schema: Schema, calls: Sequence[Call]) -> Sequence[Call]:
@@ -99,7 +107,8 @@ def _join(parts: list[Call]) -> Call:
     ops: int | np.ndarray = parts[0].ops
     if isinstance(ops, np.ndarray):
         ops = np.concatenate([np.asarray(p.ops) for p in parts])
-    return Call(ops, RowBlock.concat([p.block for p in parts]), status, parts[0].unique)
+    block = RowBlock.concat([p.block for p in parts])
+    return Call(ops, block, status, parts[0].unique, parts[0].ignore_null)
 
 
 class Prepared:
@@ -312,12 +321,51 @@ def decide(prepared: Prepared, live: np.ndarray) -> Decided:
         )
         for i in range(4):
             totals[i] += counts[i]
+        if call.ignore_null:
+            totals[0] -= _say_nothing(prepared, call, first, was_live, now, touched, source, codes)
         first = last
     kind = rules.net(was_live, now, touched, source, groups, len(values))
     inserted, updated, deleted, ignored = totals
     return Decided(
         inserted, updated, deleted, ignored, codes, kind, source.reshape(groups, len(values)), key_row
     )
+
+
+def _say_nothing(
+    prepared: Prepared,
+    call: Call,
+    first: int,
+    was_live: np.ndarray,
+    now: np.ndarray,
+    touched: np.ndarray,
+    source: np.ndarray,
+    codes: np.ndarray,
+) -> int:
+    """Where a cell is NULL that the call lets say nothing, a row that is there keeps what it has and a new
+    one takes the default, or is refused where there is none: how many were.
+
+    No key is twice in the call.
+    """
+    group = prepared.group[first : first + call.rows]
+    taken = np.flatnonzero(codes[first : first + call.rows] == OK)
+    refused = 0
+    width = len(prepared.schema.value_columns)
+    for index, column in enumerate(prepared.schema.value_columns):
+        given = call.block.columns.get(column.id)
+        if given is None or given.validity is None:
+            continue
+        rows = taken[~given.valid_mask()[taken]]
+        groups = group[rows]
+        mine = source[groups * width + index] >= 0  # not of a row that deletes
+        rows, groups = rows[mine], groups[mine]
+        new = was_live[groups] == 0
+        source[groups * width + index] = np.where(new, rules.SOURCE_DEFAULT, rules.SOURCE_KEEP)
+        if not column.nullable and column.write_default is None and new.any():
+            lacking = groups[new]
+            codes[first + rows[new]] = NULL_IN_REQUIRED
+            refused += int(np.count_nonzero(now[lacking]))
+            now[lacking] = touched[lacking] = 0
+    return refused
 
 
 @dataclass(slots=True)
@@ -356,7 +404,7 @@ _DELETES = (rules.DELETE, rules.DELETE_IGNORE)
 
 def _plain(prepared: Prepared, live: np.ndarray) -> tuple[Decided, Net] | None:
     call = prepared.calls[0]
-    if len(prepared.calls) > 1 or prepared.repeats or prepared.status is not None:
+    if len(prepared.calls) > 1 or prepared.repeats or prepared.status is not None or call.ignore_null:
         return None
     if not isinstance(call.ops, int) or not prepared.rows:
         return None

@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kudu_core.common.rowblock import RowBlock
+from kudu_core.common.keys import encode_keys
+from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.stored import BROKEN, parsed
+from kudu_core.common.types import KIND_BOOL, KIND_FLOAT, ColumnType
 from kudu_core.errors import Corruption, InvalidArgument, Locked, RowErrors, SchemaMismatch
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.rowset.meta import FileRef
@@ -30,9 +32,10 @@ from kudu_core.table.building import Sorted
 from kudu_core.table.bulk import write_parts
 from kudu_core.table.calls import OPERATIONS
 from kudu_core.table.committing import Committing
-from kudu_core.table.decision import Call
+from kudu_core.table.decision import Call, joined
 from kudu_core.table.ingest import ingest_sorted
 from kudu_core.table.job_runs import JobRun, StagedRows, check_run
+from kudu_core.table.repeats import last_rows
 from kudu_core.table.resolving import Resolution, accept, sorted_rows
 from kudu_core.table.result import WriteResult
 from kudu_core.table.spilled_runs import OpenRuns
@@ -56,7 +59,7 @@ if TYPE_CHECKING:
     from kudu_core.tablet.tablet import Tablet
 
 JOB_OPERATIONS = (*OPERATIONS, APPLY)
-ON_DUPLICATE = ("error", "any")
+ON_DUPLICATE = ("error", "last", "any")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +77,9 @@ class Job:
     """Name and canonical type of every column that attempts are given."""
     txn: Txn | None
     on_duplicate: str
-    """"error": rows that repeat a key are refused.  "any": they are applied one after another, in no
-    order that anybody promises."""
+    """"error": rows that repeat a key are refused.  "last": the one counts whose ``sequence`` is the largest,
+    and rows that share that are refused.  "any": they are applied one after another, in no order that
+    anybody promises."""
     lock_timeout_s: float
     """How long the commit waits for another writer to let go of the table."""
 
@@ -84,14 +88,34 @@ class Job:
         return f"{self.table_path}/staging/{self.id}"
 
 
-def check_job(operation: object, txn: object, on_duplicate: object) -> Txn | None:
+def check_job(
+    operation: object,
+    txn: object,
+    on_duplicate: object,
+    sequence_by: object = None,
+    ignore_null: object = False,
+) -> Txn | None:
     """Check what a job is asked to do, before anything is looked at; the token as it is stored."""
     if operation not in JOB_OPERATIONS:
         raise InvalidArgument(f"operation {operation!r} is none of {', '.join(JOB_OPERATIONS)}")
     if on_duplicate not in ON_DUPLICATE:
         raise InvalidArgument(
-            f'on_duplicate is "error" (rows that repeat a key are refused) or "any" (one of them wins), '
-            f"not {on_duplicate!r}"
+            f'on_duplicate is "error" (rows that repeat a key are refused), "last" (the one with the largest '
+            f'sequence_by wins) or "any" (one of them wins), not {on_duplicate!r}'
+        )
+    if (on_duplicate == "last") != (sequence_by is not None):
+        raise InvalidArgument(
+            'on_duplicate="last" and sequence_by go together: the name of the column whose largest value '
+            "makes a row the last of its key"
+        )
+    if sequence_by is not None and not isinstance(sequence_by, str):
+        raise InvalidArgument(f"sequence_by is the name of a column, not {sequence_by!r}")
+    if not isinstance(ignore_null, bool):
+        raise InvalidArgument(f"ignore_null is True or False, not {ignore_null!r}")
+    if ignore_null and on_duplicate == "any":
+        raise InvalidArgument(
+            'ignore_null needs on_duplicate="error" or "last": of rows applied one after another the cells '
+            "that are not NULL would mix"
         )
     return check_txn(txn)
 
@@ -121,18 +145,30 @@ def begin(
     *,
     txn: Txn | None = None,
     on_duplicate: str = "error",
+    sequence_by: str | None = None,
+    ignore_null: bool = False,
     lock_timeout_s: float | None = None,
 ) -> Job:
-    """Make the directory that a job's attempts stage into.  ``table`` may be open for reading."""
-    txn = check_job(operation, txn, on_duplicate)
+    """Make the directory that a job's attempts stage into.  ``table`` may be open for reading.
+
+    ``columns``: name and canonical type of what attempts are given; with ``sequence_by`` that column too.
+    """
+    txn = check_job(operation, txn, on_duplicate, sequence_by, ignore_null)
     engine = table._opened()
+    sequence = None
+    if sequence_by is not None:
+        sequence = next(((name, type_) for name, type_ in columns if name == sequence_by), None)
+        if sequence is None:
+            raise SchemaMismatch(f"column {sequence_by!r}, which sequence_by names, is missing")
+        if ColumnType.parse(sequence[1]).kind in (KIND_FLOAT, KIND_BOOL):
+            raise SchemaMismatch(f"column {sequence_by!r} is {sequence[1]}, which says no order of rows")
     form = {
         "schema": engine.schema.to_json(),
         "partitions": engine.partitions.to_json(),
         "options": engine.options.to_json(),
         "operation": operation,
-        "sequence": None,
-        "ignore_null": False,
+        "sequence": sequence,
+        "ignore_null": ignore_null,
     }
     job = Job(
         id=f"job-{uuid.uuid4().hex}",
@@ -279,6 +315,18 @@ def is_small(options: Options, runs: Sequence[JobRun]) -> bool:
 
 def _calls(rows: Sorted) -> Iterator[Call]:
     """All rows of some small runs as one call."""
+    calls = [replace(call, ignore_null=rows.rules.ignore_null) for call in _each_call(rows)]
+    if rows.rules.sequence is None or not calls:
+        yield from calls
+        return
+    [call] = joined(calls)
+    column_id, type_ = rows.rules.sequence
+    parts = [run.column(column_id, 0, run.run.rows) for run in rows.runs if isinstance(run, StagedRows)]
+    kept = last_rows(encode_keys(rows.schema, call.block), ColumnBuffers.concat(parts), type_)
+    yield call if kept is None else call.take(kept)
+
+
+def _each_call(rows: Sorted) -> Iterator[Call]:
     for number, run in enumerate(rows.runs):
         assert isinstance(run, StagedRows)
         count = run.run.rows

@@ -7,8 +7,8 @@ brought together; the other columns are gathered one by one while the rowset is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
 import numpy as np
@@ -22,6 +22,7 @@ from kudu_core.rowset.writing import OrderedRows
 from kudu_core.table.decision import INSERTING, Call, Decided, Net, Prepared, Refused, decide_net
 from kudu_core.table.gathering import Slice, cells_of
 from kudu_core.table.job_runs import JobRun, whole_run
+from kudu_core.table.repeats import RowRules, last_rows
 from kudu_core.table.sorted_runs import KeyRange
 from kudu_core.tablet.ingest import NetChanges
 from kudu_core.tablet.view import Homes, KeyBatch, View, locate_at, locate_newest
@@ -43,7 +44,12 @@ class Resolved:
 
 
 def resolve(
-    schema: Schema, partitions: PartitionSchema, view: View | None, cut: int | None, range_: KeyRange
+    schema: Schema,
+    partitions: PartitionSchema,
+    view: View | None,
+    cut: int | None,
+    range_: KeyRange,
+    rules: RowRules,
 ) -> Resolved:
     """Decide the rows of a range.
 
@@ -56,8 +62,9 @@ def resolve(
     rows = _Rows(schema, range_.slices)
     batch = rows.distinct() if view is not None else None
     if view is None or batch is None:
-        prepared = Prepared(schema, partitions, rows.calls())
-        batch, numbers = prepared.batch, rows.numbers
+        calls, numbers = rows.calls(rules)
+        prepared = Prepared(schema, partitions, calls)
+        batch = prepared.batch
         homes = None if view is None else _locate(view, cut, batch)
     else:
         homes = _locate(view, cut, batch)
@@ -65,12 +72,13 @@ def resolve(
         if op in INSERTING and not homes.live.any():
             if whole is not None:
                 return Resolved(NetChanges(None, [], None, whole), (rows.count, 0, 0, 0))
-            inserts = rows.inserted(batch)
+            inserts = None if rules.ignore_null else rows.inserted(batch)
             if inserts is not None:
                 return Resolved(NetChanges(inserts, [], None), (rows.count, 0, 0, 0))
         assert op is not None
         block = RowBlock({i: rows.column(i) for i in rows.column_ids}, rows.count)
-        prepared = Prepared(schema, partitions, [Call(op, block)], distinct=batch)
+        call = Call(op, block, ignore_null=rules.ignore_null)
+        prepared = Prepared(schema, partitions, [call], distinct=batch)
         numbers = rows.numbers_in_order
     live = np.zeros(prepared.groups, bool) if homes is None else homes.live
     decided, net = decide_net(prepared, live)
@@ -212,8 +220,23 @@ class _Rows:
 
         return OrderedRows(keys.keys, keys.hashes, column_of, keys.keys.nbytes)
 
-    def calls(self) -> list[Call]:
-        """The rows as calls, in the order of the calls; equal keys of a call in its order."""
+    def calls(self, rules: RowRules) -> tuple[list[Call], Callable[[], np.ndarray]]:
+        """The rows as calls, in the order of the calls, and what gives their numbers; equal keys of a call
+        in its order, or the last of them."""
+        calls = self._calls()
+        numbers = self.numbers
+        if rules.ignore_null:
+            calls = [replace(call, ignore_null=True) for call in calls]
+        if rules.sequence is not None:
+            [call] = calls
+            column_id, type_ = rules.sequence
+            sequence = ColumnBuffers.concat([run.column(column_id, a, b) for run, a, b in self._slices])
+            kept = last_rows(encode_keys(self._schema, call.block), sequence, type_)
+            if kept is not None:
+                return [call.take(kept)], lambda: numbers()[kept]
+        return calls, numbers
+
+    def _calls(self) -> list[Call]:
         calls = []
         for _, group in groupby(self._slices, lambda s: s[0].call):
             mine = list(group)

@@ -108,13 +108,14 @@ class Resolution:
 
 def sorted_rows(job: Job, form: Form, runs: Sequence[JobRun], files: OpenRuns) -> Sorted:
     """The rows of staged runs, as one call."""
-    unique = job.on_duplicate == "error"
+    unique = job.on_duplicate != "any"
     first = 0
     staged = []
     for run in runs:
         staged.append(StagedRows(form.schema, run, job.directory, files, first, unique))
         first += run.rows
-    return Sorted(form.schema, form.partitions, staged, np.zeros(1, np.int64), errors_kept=ERRORS_KEPT)
+    starts = np.zeros(1, np.int64)
+    return Sorted(form.schema, form.partitions, staged, starts, form.rules, errors_kept=ERRORS_KEPT)
 
 
 ERRORS_KEPT = 1000

@@ -16,6 +16,7 @@ import pyarrow as pa
 from kudu_core._ext import decide as rules
 from kudu_core.cfile import ColumnSpec
 from kudu_core.cfile.rows_file import RowsMeta, write_rows_file
+from kudu_core.common.casts import cast
 from kudu_core.common.clock import Clock
 from kudu_core.common.keys import EncodedKeys, encode_keys
 from kudu_core.common.partitions import PartitionSchema
@@ -29,6 +30,7 @@ from kudu_core.rowset.writing import DECODED_SHARE, OrderedRows, write_rows
 from kudu_core.table.calls import apply_calls, conform_calls
 from kudu_core.table.decision import INSERTING, Call, joined, oversized_rows
 from kudu_core.table.job_runs import SEQUENCE_ID, JobRun
+from kudu_core.table.repeats import RowRules
 from kudu_core.table.runs import HEARTBEAT, HEARTBEAT_S
 from kudu_core.table.sorted_runs import Segment, segments_of
 from kudu_core.table.spilled_runs import OPERATION_ID, STATUS_ID
@@ -50,21 +52,29 @@ class Form:
     partitions: PartitionSchema
     options: Options
     operation: str
-    sequence: str | None
+    sequence: tuple[str, ColumnType] | None
     """The column by which the last row of a key is known."""
     ignore_null: bool
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> Form:
-        schema = Schema.from_json(value["schema"])
+        schema, sequence = Schema.from_json(value["schema"]), value["sequence"]
         return Form(
             schema=schema,
             partitions=PartitionSchema.from_json(value["partitions"], schema),
             options=Options.from_json(value["options"]),
             operation=value["operation"],
-            sequence=value["sequence"],
+            sequence=None if sequence is None else (sequence[0], ColumnType.parse(sequence[1])),
             ignore_null=value["ignore_null"],
         )
+
+    @property
+    def rules(self) -> RowRules:
+        if self.sequence is None:
+            return RowRules(None, self.ignore_null)
+        name, type_ = self.sequence
+        column = self.schema.by_name.get(name)
+        return RowRules((SEQUENCE_ID if column is None else column.id, type_), self.ignore_null)
 
     @property
     def run_bytes(self) -> int:
@@ -85,7 +95,6 @@ class JobStager:
         self._beat_s = self._clock.monotonic_s()
         self._waiting: list[Call] = []
         self._sequences: list[ColumnBuffers] = []
-        self._sequence_type: ColumnType | None = None
         self._nbytes = 0
         self._runs: list[JobRun] = []
 
@@ -93,15 +102,16 @@ class JobStager:
         """Take rows in the table's types, with ``_op`` and the sequence column where the job has them."""
         form = self._form
         schema = form.schema
-        if form.sequence is not None and form.sequence not in schema.by_name:
-            place = batch.schema.get_field_index(form.sequence)
+        if form.sequence is not None:
+            name, type_ = form.sequence
+            place = batch.schema.get_field_index(name)
             if place < 0:
-                raise SchemaMismatch(f"column {form.sequence!r}, by which the last row is known, is missing")
-            array = batch.column(place)
-            self._sequence_type = ColumnType.from_arrow(array.type)
-            if batch.num_rows:
-                self._sequences.append(ColumnBuffers.from_arrow(array, self._sequence_type))
-            batch = batch.remove_column(place)
+                raise SchemaMismatch(f"column {name!r}, by which the last row of a key is known, is missing")
+            if name not in schema.by_name:
+                if batch.num_rows:
+                    array = cast(batch.column(place), type_, name)
+                    self._sequences.append(ColumnBuffers.from_arrow(array, type_))
+                batch = batch.remove_column(place)
         if form.operation == APPLY:
             calls = apply_calls(schema, batch, OP_COLUMN)
         else:
@@ -217,9 +227,9 @@ class JobStager:
     def _write_sequence(self, rows: _Rows, name: str) -> FileRef | None:
         if rows.sequence is None:
             return None
-        assert self._sequence_type is not None
+        assert self._form.sequence is not None
         column = rows.take(rows.sequence, 0, rows.count)
-        spec = ColumnSpec(SEQUENCE_ID, self._sequence_type, True)
+        spec = ColumnSpec(SEQUENCE_ID, self._form.sequence[1], True)
         path = f"{self._directory}/{name}"
         meta: RowsMeta = write_rows_file(self._fs, path, columns=[(spec, column)], key_ids=(), keys=None)
         return FileRef(name, meta.size, meta.footer_crc)

@@ -36,8 +36,9 @@ def by_format(df: DataFrame, path: str, operation: str, **options: Any) -> None:
     if "txn" in options:
         app_id, version = options["txn"]
         writer = writer.option("txnAppId", app_id).option("txnVersion", version)
-    if "on_duplicate" in options:
-        writer = writer.option("onDuplicate", options["on_duplicate"])
+    names = {"on_duplicate": "onDuplicate", "sequence_by": "sequenceBy", "ignore_null": "ignoreNull"}
+    for name in names.keys() & options.keys():
+        writer = writer.option(names[name], options[name])
     writer.save(path)
 
 
@@ -132,6 +133,23 @@ def test_two_rows_with_one_key_are_refused_unless_any_will_do(frame: Frame, path
     found = rows_of(path)
     assert found.pop(1) in ((1, "x"), (3, "z"))
     assert found == {2: (2, "y")}
+
+
+@ROUTES
+def test_the_last_row_of_a_key_counts_and_nulls_say_nothing(frame: Frame, path: str, write: Write) -> None:
+    make(path, BEFORE, partition_by=PARTITIONS)
+    rows = {
+        "k": [1, 1, 1, 9, 9],
+        "v": pa.array([11, None, 12, 90, 91], pa.int32()),
+        "s": pa.array(["x", "late", "y", None, None], pa.string()),
+        "seq": [1, 3, 2, 2, 1],
+    }
+    options = {"on_duplicate": "last", "sequence_by": "seq", "ignore_null": True}
+    write(frame(rows), path, "upsert", **options)
+    assert rows_of(path) == BEFORE | {1: (10, "late"), 9: (90, None)}
+    with pytest.raises((kc.SchemaMismatch, PySparkException), match="'seq'"):
+        write(frame(VALUES), path, "upsert", **options)
+    assert staging(path) == []
 
 
 @ROUTES
@@ -393,6 +411,8 @@ def test_arguments_are_checked_before_anything_runs(spark: SparkSession, path: s
         ("append", {"txnVersion": "1"}, "txnAppId and txnVersion go together"),
         ("append", {"txnAppId": "a", "txnVersion": "x"}, "txnVersion is a whole number"),
         ("append", {"lockTimeoutS": "-1"}, "lockTimeoutS is a number of seconds"),
+        ("append", {"onDuplicate": "last"}, "sequence_by go together"),
+        ("append", {"ignoreNull": "perhaps"}, "ignoreNull"),
     ],
 )
 def test_by_format_modes_and_options_that_do_not_exist_say_what_does(

@@ -30,7 +30,9 @@ READ_OPTIONS = (
 LATEST = "latest"
 """``since`` of a stream that leaves out what is there when it starts."""
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
-WRITE_OPTIONS = ("path", "operation", "txnAppId", "txnVersion", "onDuplicate", "lockTimeoutS")
+WRITE_OPTIONS = (
+    "path", "operation", "txnAppId", "txnVersion", "onDuplicate", "sequenceBy", "ignoreNull", "lockTimeoutS"
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,8 @@ class WriteOptions:
     operation: str
     txn: Txn | None
     on_duplicate: str
+    sequence_by: str | None
+    ignore_null: bool
     lock_timeout_s: float | None
 
     @staticmethod
@@ -122,12 +126,15 @@ class WriteOptions:
         txn = None if app_id is None or version is None else (app_id, _whole("txnVersion", version))
         operation = _get(given, "operation") or "upsert"
         on_duplicate = _get(given, "onDuplicate") or "error"
+        sequence_by, ignore_null = _get(given, "sequenceBy"), _truth(given, "ignoreNull")
         timeout = _get(given, "lockTimeoutS")
         return WriteOptions(
             path=_path(given),
             operation=operation,
-            txn=check_job(operation, txn, on_duplicate),
+            txn=check_job(operation, txn, on_duplicate, sequence_by, ignore_null),
             on_duplicate=on_duplicate,
+            sequence_by=sequence_by,
+            ignore_null=ignore_null,
             lock_timeout_s=None if timeout is None else _seconds("lockTimeoutS", timeout),
         )
 

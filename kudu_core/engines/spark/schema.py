@@ -71,7 +71,9 @@ def _arrow_type(field: StructField) -> pa.DataType:
         raise SchemaMismatch(f"column {field.name!r}: no column type holds {kind}") from exc
 
 
-def staged_columns(frame: StructType, schema: Schema, operation: str) -> tuple[tuple[str, str], ...]:
+def staged_columns(
+    frame: StructType, schema: Schema, operation: str, sequence_by: str | None = None
+) -> tuple[tuple[str, str], ...]:
     """(name, type) of the columns that a write of this frame stages.
 
     ``SchemaMismatch`` when the frame lacks a key column, has one that the table lacks, or one of a
@@ -88,6 +90,9 @@ def staged_columns(frame: StructType, schema: Schema, operation: str) -> tuple[t
             out.append((OP_COLUMN, "string"))
             continue
         column = schema.by_name.get(field.name)
+        if column is None and field.name == sequence_by:
+            out.append((field.name, ColumnType.from_arrow(_arrow_type(field)).name))
+            continue
         if column is None:
             raise SchemaMismatch(_unknown(field.name, schema))
         _check_type(field, column.type)
@@ -101,7 +106,9 @@ def staged_columns(frame: StructType, schema: Schema, operation: str) -> tuple[t
         raise SchemaMismatch(
             f'operation "apply" needs a string column {OP_COLUMN!r}: the operation of each row'
         )
-    _check_given(set(names), schema, operation)
+    if sequence_by is not None and sequence_by not in names:
+        raise SchemaMismatch(f"the DataFrame has no column {sequence_by!r}, which sequence_by names")
+    _check_given({name for name, _ in out if name in schema.by_name}, schema, operation)
     return tuple(out)
 
 

@@ -119,7 +119,9 @@ class KuduWriter(DataSourceArrowWriter):
                     '.option("operation", "upsert"), after Table.delete(where=...) when old rows must go'
                 )
             with open_table(parsed.path) as table:
-                columns = staged_columns(schema, table._engine.schema, parsed.operation)
+                columns = staged_columns(
+                    schema, table._engine.schema, parsed.operation, parsed.sequence_by
+                )
                 self._job: Job | None = None
                 """None: the token was applied before, so there is nothing to do."""
                 if jobs.applied(table, parsed.txn) is None:
@@ -129,6 +131,8 @@ class KuduWriter(DataSourceArrowWriter):
                         columns,
                         txn=parsed.txn,
                         on_duplicate=parsed.on_duplicate,
+                        sequence_by=parsed.sequence_by,
+                        ignore_null=parsed.ignore_null,
                         lock_timeout_s=parsed.lock_timeout_s,
                     )
 

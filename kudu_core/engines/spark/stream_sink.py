@@ -67,8 +67,12 @@ class KuduStreamWriter(DataSourceStreamArrowWriter):
                 self._job = jobs.begin(
                     table,
                     options.operation,
-                    staged_columns(self._schema, table._engine.schema, options.operation),
+                    staged_columns(
+                        self._schema, table._engine.schema, options.operation, options.sequence_by
+                    ),
                     on_duplicate=options.on_duplicate,
+                    sequence_by=options.sequence_by,
+                    ignore_null=options.ignore_null,
                     lock_timeout_s=options.lock_timeout_s,
                 )
         return self.__dict__
@@ -106,6 +110,8 @@ def foreach_batch(
     operation: str = "upsert",
     *,
     on_duplicate: str = "error",
+    sequence_by: str | None = None,
+    ignore_null: bool = False,
     repartition: str = "tablet",
     lock_timeout_s: float | None = None,
 ) -> Callable[[DataFrame, int], None]:
@@ -125,7 +131,7 @@ def foreach_batch(
     app_id
         The name of this query in this table.  It belongs to the query's checkpoint: with a new
         checkpoint, whose batches are counted from 0 again, goes a new name.
-    operation, on_duplicate, repartition, lock_timeout_s
+    operation, on_duplicate, sequence_by, ignore_null, repartition, lock_timeout_s
         As ``write``.
 
     Raises
@@ -133,7 +139,7 @@ def foreach_batch(
     InvalidArgument
         In the query: a later batch of ``app_id`` was applied before this one.
     """
-    jobs.check_job(operation, (app_id, 0), on_duplicate)
+    jobs.check_job(operation, (app_id, 0), on_duplicate, sequence_by, ignore_null)
 
     def write_batch(df: DataFrame, batch_id: int) -> None:
         token = (app_id, batch_id)
@@ -148,6 +154,8 @@ def foreach_batch(
             operation,
             txn=token,
             on_duplicate=on_duplicate,
+            sequence_by=sequence_by,
+            ignore_null=ignore_null,
             repartition=repartition,
             lock_timeout_s=lock_timeout_s,
         )

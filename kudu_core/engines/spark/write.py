@@ -46,6 +46,8 @@ def write(
     *,
     txn: tuple[str, int] | None = None,
     on_duplicate: str = "error",
+    sequence_by: str | None = None,
+    ignore_null: bool = False,
     repartition: str = "tablet",
     lock_timeout_s: float | None = None,
 ) -> WriteResult:
@@ -61,7 +63,13 @@ def write(
     txn
         ``(app_id, version)``: a version that was applied is not applied again, so a job may be rerun.
     on_duplicate
-        "error": two rows with one key are refused.  "any": both are applied, in no given order.
+        "error": two rows with one key are refused.  "last": the one counts whose ``sequence_by`` is the
+        largest.  "any": both are applied, in no given order.
+    sequence_by
+        With "last": a column of the table, or another one of the DataFrame, which is then not stored.  NULL
+        comes before everything; two rows of a key with the same largest value are refused.
+    ignore_null
+        A NULL leaves its column as it is, and in a new row to the default.  Not with "any".
     repartition
         "tablet": Spark brings the rows of a tablet together and sorts them.  "none": no shuffle.
     lock_timeout_s
@@ -80,7 +88,7 @@ def write(
     Locked
         Another writer kept the table.  The staged rows are kept; ``commit`` writes them later.
     """
-    token = jobs.check_job(operation, txn, on_duplicate)
+    token = jobs.check_job(operation, txn, on_duplicate, sequence_by, ignore_null)
     if repartition not in REPARTITION:
         raise InvalidArgument(f'repartition is "tablet" or "none", not {repartition!r}')
     with ExitStack() as stack:
@@ -90,14 +98,15 @@ def write(
         else:
             reader = stack.enter_context(open_table(table))
         engine = reader._engine
-        columns = staged_columns(df.schema, engine.schema, operation)
+        columns = staged_columns(df.schema, engine.schema, operation, sequence_by)
         known = jobs.applied(reader, token)
         if known is not None:
             return known
         schema, partitions, tablets = engine.schema, engine.partitions, len(engine.tablets)
         job = jobs.begin(
-            reader, operation, columns, txn=token, on_duplicate=on_duplicate, lock_timeout_s=lock_timeout_s
-        )
+            reader, operation, columns, txn=token, on_duplicate=on_duplicate, sequence_by=sequence_by,
+            ignore_null=ignore_null, lock_timeout_s=lock_timeout_s,
+        )  # fmt: skip
     try:
         if repartition == "tablet" and tablets > 1:
             df = routed(df, schema, partitions)
