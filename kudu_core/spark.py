@@ -4,8 +4,8 @@ Needs the extra ``kudu-core[spark]``.  ``spark.read.format("kudu_core")`` works 
 """
 
 from kudu_core.engines.spark.changes import changes
-from kudu_core.engines.spark.scan import scan
+from kudu_core.engines.spark.scan import count, scan
 from kudu_core.engines.spark.stream_sink import foreach_batch
 from kudu_core.engines.spark.write import commit, create, write
 
-__all__ = ["changes", "commit", "create", "foreach_batch", "scan", "write"]
+__all__ = ["changes", "commit", "count", "create", "foreach_batch", "scan", "write"]

@@ -435,6 +435,10 @@ class DiskRowSet:
         """False only if no change that the snapshot sees sets the column.  Opens nothing."""
         return any(view.touches(column_id) for view in self._views(snapshot))
 
+    def may_change_liveness(self, snapshot: int) -> bool:
+        """False only if no change that the snapshot sees removes or revives a row.  Opens nothing."""
+        return any(view.changes_liveness() for view in self._views(snapshot))
+
     def _views(self, snapshot: int) -> tuple[DeltaView, ...]:
         views: list[DeltaView] = []
         for undo in self.undo:

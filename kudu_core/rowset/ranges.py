@@ -99,7 +99,7 @@ def choose(source: DiskRowsAt, pruning: Pruning, where: Filter | None) -> Candid
     ranges, complete = (_between(source, pruning, (False, False)), False) if found is None else found
     by_keys = int((ranges[:, 1] - ranges[:, 0]).sum())
     if len(ranges):
-        ranges = _without_pages(ranges, _pages_wanted(source, pruning, searched=complete))
+        ranges = _without_pages(ranges, pages_wanted(source, pruning, searched=complete))
     return Candidates(ranges, by_keys, pruning.rest if complete else where)
 
 
@@ -128,7 +128,7 @@ def _search(source: DiskRowsAt, pruning: Pruning) -> tuple[np.ndarray, bool] | N
     return None
 
 
-def _pages_wanted(source: DiskRowsAt, pruning: Pruning, *, searched: bool) -> np.ndarray | None:
+def pages_wanted(source: DiskRowsAt, pruning: Pruning, *, searched: bool) -> np.ndarray | None:
     """Which pages the zone maps do not rule out, (n,) bool; None: all of them.
 
     ``searched``: what the key columns say is done with.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,9 +11,9 @@ import pyarrow as pa
 from kudu_core.common.predicates import compile_where
 from kudu_core.common.schema import Schema, StoredColumn
 from kudu_core.errors import InvalidArgument, SchemaMismatch, SnapshotTooOld
-from kudu_core.rowset.diskrowset import DiskRowSet
+from kudu_core.rowset.ranges import Pruning
 from kudu_core.table.scan import ScanPlan, prune_tablets
-from kudu_core.tablet.tablet import Tablet
+from kudu_core.table.shares import shares
 
 if TYPE_CHECKING:
     from kudu_core.table.change_tokens import ChangeToken
@@ -68,6 +67,7 @@ def make_tokens(
 ) -> Iterator[ScanToken]:
     """Cut a scan into shares of about ``target_rows`` rows, never across tablets, in order of position.
 
+    Read are key indexes and zone maps, no pages.  There is no share in which the zone maps leave nothing.
     ``start`` and ``end`` leave out what lies before and from there on.
     """
     check_target(target_rows)
@@ -89,7 +89,8 @@ def make_tokens(
             last = end.key if last is None else min(last, end.key)
         if last is not None and (first or b"") >= last:
             continue
-        for lower, upper, rows in _shares(tablet, first, last, target_rows):
+        pruning = Pruning.of(plan.schema, plan.filter, first, last)
+        for lower, upper, rows in shares(tablet, pruning, snapshot, target_rows):
             yield ScanToken(
                 table_path=engine.path,
                 table_uuid=engine.state.uuid.hex(),
@@ -120,36 +121,6 @@ def position_after(
             return Position(token.tablet_id, token.lower or b"")
         rows += token.rows
     return None
-
-
-def _shares(
-    tablet: Tablet, first: bytes | None, last: bytes | None, target_rows: int
-) -> list[tuple[bytes | None, bytes | None, int]]:
-    """(lower, upper, rows): key ranges of a tablet with about equal numbers of rows."""
-    total = 0
-    cuts: list[bytes] = []
-    for store in tablet.view.stores:
-        if isinstance(store, DiskRowSet):
-            total += store.meta.rows
-            if store.meta.rows > target_rows // 4:
-                cuts += store.base.open().split_keys(max(1024, target_rows // 4))
-            cuts.append(store.meta.min_key)
-        else:
-            total += len(store)
-    if total <= target_rows * 3 // 2:
-        return [(first, last, total)]
-    inside = sorted(
-        {
-            key
-            for key in cuts
-            if (first is None or key > first) and (last is None or key < last)
-        }
-    )
-    pieces = min(-(-total // target_rows), len(inside) + 1)
-    bounds = [inside[len(inside) * i // pieces] for i in range(1, pieces)]
-    edges: list[bytes | None] = [first, *sorted(set(bounds)), last]
-    share = total // (len(edges) - 1)
-    return [(lower, upper, share) for lower, upper in pairwise(edges)]
 
 
 def expression_bytes(expression: Any) -> bytes:

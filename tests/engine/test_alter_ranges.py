@@ -367,7 +367,7 @@ def test_a_token_of_a_dropped_range(table: kc.Table, clock: ManualClock) -> None
     tokens = table.scan_tokens()
     table.alter(drop_range=(0, 10))
     assert sum(table.scan_token(token).count() for token in tokens) == 80
-    assert {token.tablet_id for token in table.scan_tokens()} == {4, 5, 6}
+    assert {token.tablet_id for token in table.scan_tokens()} == {4, 5}, "6 has no rows"
     clock.advance(2 * HOUR)
     table.insert([{"day": 15, "id": 50}])
     table.gc()

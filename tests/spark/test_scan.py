@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceReader
 
 import kudu_core as kc
 from kudu_core import spark as ks
-from kudu_core.engines.spark.scan import shared_out
+from kudu_core.engines.spark.scan import read_tokens, shared_out
 from kudu_core.engines.spark.source import KuduReader
 
 ROWS = 5000
@@ -140,6 +140,50 @@ def test_a_predicate_on_the_key_leaves_out_tablets(spark: SparkSession, path: st
     df = ks.scan(spark, path, where=[("k", "=", 77)])
     assert df.rdd.getNumPartitions() == 1
     assert [row.k for row in df.collect()] == [77]
+
+
+def test_a_predicate_that_zone_maps_exclude_plans_nothing(spark: SparkSession, path: str) -> None:
+    for where in ([("v", "<", -5)], [("k", ">", 10**6)]):
+        with kc.open_table(path) as table:
+            left = {t.tablet_id for t in table.scan_tokens(where=where)}
+            held = {t.id for t in table._engine.tablets if len(t.view.active)}
+            assert left <= held, "what is on disk is not planned"
+        assert ks.count(spark, path, where) == 0
+
+
+def test_a_limit_reads_no_more_than_it_needs(spark: SparkSession, path: str) -> None:
+    df = ks.scan(spark, path, ["k"], limit=7, target_rows_per_task=600)
+    assert df.rdd.getNumPartitions() == 1
+    assert df.count() == 7
+    assert ks.scan(spark, path, ["k"], [("k", ">=", 4990)], limit=100).count() == 10
+    loaded = read(spark, path, limit=3)
+    assert loaded.count() == 3 and loaded.rdd.getNumPartitions() == 1
+    assert read(spark, path, limit=0).collect() == [] == ks.scan(spark, path, limit=0).collect()
+    with kc.open_table(path) as table:
+        tokens = table.scan_tokens(["k"], batch_rows=5)
+    batches = list(read_tokens(tokens, pa.schema([pa.field("k", pa.int64(), False)]), limit=8))
+    assert [b.num_rows for b in batches] == [5, 3]
+    with pytest.raises(kc.InvalidArgument, match="limit"):
+        ks.scan(spark, path, limit=-1)
+
+
+def test_rows_are_counted_by_manifests_where_these_know(spark: SparkSession, path: str, tmp_path: Any) -> None:
+    nobody: Any = None
+    assert ks.count(nobody, path) == ROWS, "without a single task"
+    above = pc.sum(pc.greater(scanned(path)["v"], 14000)).as_py()
+    assert ks.count(spark, path, [("v", ">", 14000)]) == above
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+    with kc.create_table(tmp_path / "t", schema, "k", partition_by=kc.HashPartition("k", 2)) as table:
+        before = table.insert({"k": range(100), "v": [0] * 100}).timestamp
+        table.flush()
+        table.delete([5])
+        table.insert({"k": [1000]})
+        assert ks.count(nobody, table, at=before) == 100
+        with pytest.raises(AttributeError):
+            ks.count(nobody, table)
+        assert ks.count(spark, table) == 100
+        table.flush()
+        assert [ks.count(spark, table), ks.count(spark, table, at=before)] == [100, 100]
 
 
 def test_a_dataframe_is_one_snapshot(spark: SparkSession, tmp_path: Any) -> None:

@@ -24,7 +24,7 @@ from kudu_core.table.table import DEFAULT_TARGET_ROWS
 from kudu_core.table.write import Txn
 
 READ_OPTIONS = (
-    "path", "columns", "where", "snapshot", "timestampAsOf", "targetRowsPerTask",
+    "path", "columns", "where", "snapshot", "timestampAsOf", "targetRowsPerTask", "limit",
     "readChanges", "since", "until", "images", "net", "maxRowsPerTrigger",
 )  # fmt: skip
 LATEST = "latest"
@@ -52,6 +52,7 @@ class ReadOptions:
     until: int | datetime | None = None
     images: str = "after"
     net: bool = False
+    limit: int | None = None
     max_rows: int | None = None
     """Of a batch of a stream, about."""
 
@@ -67,12 +68,15 @@ class ReadOptions:
         elif as_of is not None:
             at = _instant("timestampAsOf", as_of)
         target, most = _get(given, "targetRowsPerTask"), _get(given, "maxRowsPerTrigger")
+        limit = _get(given, "limit")
         changes, net = _truth(given, "readChanges"), _truth(given, "net")
         images = _get(given, "images") or "after"
         if not changes:
             for name in ("until", "images", "net"):
                 if _get(given, name) is not None:
                     raise InvalidArgument(f"{name} is for changes: set readChanges to true as well")
+        elif limit is not None:
+            raise InvalidArgument("limit is for the rows of a table; changes end at until")
         elif at is not None:
             raise InvalidArgument("changes are read from since to until, not at a snapshot or timestampAsOf")
         if images not in ("after", "both"):
@@ -83,7 +87,8 @@ class ReadOptions:
             until=_moment("until", _get(given, "until")),
             images=images,
             net=net,
-            max_rows=None if most is None else _positive("maxRowsPerTrigger", most),
+            limit=None if limit is None else _whole("limit", limit, 0),
+            max_rows=None if most is None else _whole("maxRowsPerTrigger", most, 1),
             path=_path(given),
             columns=_columns(_get(given, "columns")),
             where=_json_filter(_get(given, "where")),
@@ -186,17 +191,13 @@ def _columns(text: str | None) -> list[str] | None:
     return list(names)
 
 
-def _whole(name: str, text: str) -> int:
+def _whole(name: str, text: str, least: int | None = None) -> int:
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
         raise InvalidArgument(f"{name} is a whole number, not {text!r}") from None
-
-
-def _positive(name: str, text: str) -> int:
-    number = _whole(name, text)
-    if number < 1:
-        raise InvalidArgument(f"{name} is a whole number from 1, not {text!r}")
+    if least is not None and number < least:
+        raise InvalidArgument(f"{name} is a whole number from {least}, not {text!r}")
     return number
 
 

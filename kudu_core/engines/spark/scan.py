@@ -5,19 +5,32 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from kudu_core.engines.spark.cache import table_for
 from kudu_core.engines.spark.codes import coded
 from kudu_core.engines.spark.schema import arrow_schema, spark_schema, to_spark
 from kudu_core.errors import InvalidArgument
+from kudu_core.table.shares import known_rows
+from kudu_core.table.snapshots import resolve
 from kudu_core.table.table import DEFAULT_TARGET_ROWS, Table, open_table
 from kudu_core.table.tokens import ScanToken
+
+
+class Counted(Protocol):
+    """A share of some work whose rows are known about."""
+
+    @property
+    def rows(self) -> int: ...
+
+
+S = TypeVar("S", bound=Counted)
 
 
 def scan(
@@ -27,6 +40,7 @@ def scan(
     where: Any = None,
     at: Any = None,
     *,
+    limit: int | None = None,
     target_rows_per_task: int = DEFAULT_TARGET_ROWS,
     batch_rows: int = 65_536,
 ) -> DataFrame:
@@ -44,6 +58,8 @@ def scan(
     columns, where, at
         As ``Table.scan``: ``at`` is a timestamp, an aware datetime or a ``Snapshot``.  A snapshot that the
         writing process keeps open protects the DataFrame's history from being collected.
+    limit
+        Any so many of the rows; one task reads them and stops.
     target_rows_per_task
         Large tablets are cut and small ones put together so that a task reads about so many rows: a
         task costs some 50 ms by itself.  There are as many tasks as cores where tablets allow it.
@@ -56,21 +72,54 @@ def scan(
     with nullcontext(path) if isinstance(path, Table) else open_table(path) as table:
         schema = spark_schema(table._engine.schema, columns)
         if not schema.fields:
-            raise InvalidArgument("columns=[] gives no DataFrame; Table.count() counts rows")
+            raise InvalidArgument("columns=[] gives no DataFrame; kudu_core.spark.count() counts rows")
+        check_limit(limit)
         tokens = table.scan_tokens(
             columns, where, at=at, target_rows=target_rows_per_task, batch_rows=batch_rows
         )
+    if limit is not None:
+        return frame_of(spark, alone(tokens, limit), schema, partial(read_tokens, limit=limit))
     return frame_of(spark, shared_out(tokens, target_rows_per_task, parallelism(spark)), schema, read_tokens)
 
 
-class Counted(Protocol):
-    """A share of some work whose rows are known about."""
+def count(
+    spark: SparkSession,
+    path: str | os.PathLike[str] | Table,
+    where: Any = None,
+    at: Any = None,
+    *,
+    target_rows_per_task: int = DEFAULT_TARGET_ROWS,
+) -> int:
+    """How many rows a table has, or those that pass a predicate, at one snapshot.
 
-    @property
-    def rows(self) -> int: ...
+    Without a predicate no task is run for tablets whose manifests say it: where no row was deleted,
+    and none inserted later in a rowset of several times.  Else only the columns of the predicate are read.
+    Parameters and errors as those of ``scan``.
+    """
+    with nullcontext(path) if isinstance(path, Table) else open_table(path) as table:
+        engine = table._opened()
+        snapshot = resolve(engine, at)
+        tokens = table.scan_tokens([], where, at=snapshot, target_rows=target_rows_per_task)
+        known: dict[int, int] = {}
+        if where is None:
+            rows = {t.id: known_rows(t, snapshot) for t in engine.tablets if t.is_there(snapshot)}
+            known = {tablet_id: some for tablet_id, some in rows.items() if some is not None}
+    left = [token for token in tokens if token.tablet_id not in known]
+    if not left:
+        return sum(known.values())
+    tasks = shared_out(left, target_rows_per_task, parallelism(spark))
+    counted = frame_of(spark, tasks, StructType([StructField("rows", LongType(), False)]), count_tokens)
+    return sum(known.values()) + sum(int(row.rows) for row in counted.collect())
 
 
-S = TypeVar("S", bound=Counted)
+def check_limit(limit: int | None) -> None:
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+        raise InvalidArgument(f"limit is a whole number from 0 or None, not {limit!r}")
+
+
+def alone(tokens: Sequence[S], limit: int) -> list[tuple[S, ...]]:
+    """All of them in one task, which stops as soon as it has enough rows."""
+    return [tuple(tokens)] if tokens and limit else []
 
 
 def frame_of(
@@ -118,9 +167,25 @@ def parallelism(spark: SparkSession) -> int:
         return 8
 
 
-def read_tokens(tokens: Sequence[ScanToken], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Rows of a task's shares, in a worker process, as Spark wants them."""
+def read_tokens(
+    tokens: Sequence[ScanToken], wanted: pa.Schema, limit: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Rows of a task's shares, at most ``limit``, in a worker process, as Spark wants them."""
+    left = limit
     with coded():
         for token in tokens:
             for batch in table_for(token).scan_token(token):
-                yield to_spark(batch, wanted)
+                if left is None:
+                    yield to_spark(batch, wanted)
+                    continue
+                yield to_spark(batch.slice(0, left), wanted)
+                left -= min(left, batch.num_rows)
+                if left == 0:
+                    return
+
+
+def count_tokens(tokens: Sequence[ScanToken], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """How many rows a task's shares have, one batch of one row."""
+    with coded():
+        rows = sum(table_for(token).scan_token(token).count() for token in tokens)
+        yield pa.RecordBatch.from_arrays([pa.array([rows], pa.int64())], schema=wanted)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -29,7 +28,7 @@ from kudu_core.engines.spark.changes import (
 )
 from kudu_core.engines.spark.codes import coded
 from kudu_core.engines.spark.options import LATEST, ReadOptions, WriteOptions
-from kudu_core.engines.spark.scan import read_tokens, shared_out
+from kudu_core.engines.spark.scan import alone, read_tokens, shared_out
 from kudu_core.engines.spark.schema import arrow_schema, spark_schema, staged_columns
 from kudu_core.engines.spark.staging import stage
 from kudu_core.errors import InvalidArgument, NotSupported
@@ -37,6 +36,7 @@ from kudu_core.table import jobs
 from kudu_core.table.job_runs import JobRun
 from kudu_core.table.jobs import Job
 from kudu_core.table.table import Table, open_table
+from kudu_core.table.tokens import ScanToken
 
 
 def schema(options: Mapping[str, str]) -> StructType:
@@ -78,6 +78,8 @@ class KuduReader(DataSourceReader):
         options = self._options
         with coded(), open_table(options.path) as table:
             shares = self._shares(table)
+        if options.limit is not None:
+            return [KuduPartition(task) for task in alone(shares, options.limit)]
         # No session here to ask for the cluster's cores; the driver's own are the least there are.
         tasks = shared_out(shares, options.target_rows, available_cores())
         return [KuduPartition(task) for task in tasks]
@@ -96,8 +98,12 @@ class KuduReader(DataSourceReader):
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         # Spark asks for one partition, None, when there are none.
         if isinstance(partition, KuduPartition):
-            read: Any = read_changes if self._options.changes else read_tokens
-            yield from read(partition.shares, arrow_schema(self._schema))
+            wanted = arrow_schema(self._schema)
+            if self._options.changes:
+                yield from read_changes(partition.shares, wanted)
+            else:
+                tokens = [share for share in partition.shares if isinstance(share, ScanToken)]
+                yield from read_tokens(tokens, wanted, self._options.limit)
 
 
 @dataclass

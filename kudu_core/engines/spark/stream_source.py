@@ -85,6 +85,8 @@ class KuduStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise InvalidArgument(
                     "a stream has no snapshot or timestampAsOf; since says after which time it begins"
                 )
+            if self._options.limit is not None:
+                raise InvalidArgument("a stream has no limit; maxRowsPerTrigger is that of a batch")
             for name, given in (("net", self._options.net), ("until", self._options.until)):
                 if given:
                     raise InvalidArgument(f"{name} is for spark.read; a stream tells every change")
