@@ -3,9 +3,23 @@
 Needs the extra ``kudu-core[spark]``.  ``spark.read.format("kudu_core")`` works without this import.
 """
 
+from kudu_core.engines.spark.cache import table
 from kudu_core.engines.spark.changes import changes
 from kudu_core.engines.spark.scan import count, scan
 from kudu_core.engines.spark.stream_sink import foreach_batch
+from kudu_core.engines.spark.upkeep import backup, maintain, verify
 from kudu_core.engines.spark.write import commit, create, write
 
-__all__ = ["changes", "commit", "count", "create", "foreach_batch", "scan", "write"]
+__all__ = [
+    "backup",
+    "changes",
+    "commit",
+    "count",
+    "create",
+    "foreach_batch",
+    "maintain",
+    "scan",
+    "table",
+    "verify",
+    "write",
+]

@@ -7,7 +7,7 @@ All of it is written under a temporary name, so a backup that has its number is 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -44,8 +44,15 @@ COMPRESSION = "zstd"
 LAST = "last"
 
 
-def backup(table: Table, folder: str, since: Any) -> BackupResult:
-    """Write one backup; the walk behind ``Table.backup``."""
+Counts = tuple[int, int, int]
+"""Rows that were inserted, updated and deleted."""
+Runs = Callable[["Table", str, Manifest, Snapshot], tuple[list[StagedRun], Counts]]
+"""Writes the rows of a backup, durably, to a directory; they are those of the snapshot, or what changed
+between ``Manifest.since`` and it."""
+
+
+def backup(table: Table, folder: str, since: Any, runs: Runs | None = None) -> BackupResult:
+    """Write one backup; the walk behind ``Table.backup``.  ``runs``: somebody else writes the rows."""
     engine = table._opened()
     fs = engine.fs
     _check_folder(fs, engine.path, folder)
@@ -67,7 +74,7 @@ def backup(table: Table, folder: str, since: Any) -> BackupResult:
         with _head(engine, before, number) as head, table.snapshot(head.timestamp) as snapshot:
             if before is not None and before.timestamp == head.timestamp:
                 return before.result(folder)  # nothing was written since
-            return _write(table, folder, head, snapshot)
+            return _write(table, folder, head, snapshot, runs or _runs_here)
     finally:
         lease.release()
 
@@ -132,17 +139,14 @@ def _before(fs: FileSystem, folder: str, known: list[Manifest], since: Any) -> M
     return found[-1]
 
 
-def _write(table: Table, folder: str, head: Manifest, snapshot: Snapshot) -> BackupResult:
+def _write(
+    table: Table, folder: str, head: Manifest, snapshot: Snapshot, write: Runs
+) -> BackupResult:
     fs, schema = table._engine.fs, head.schema
-    rows: Iterator[pa.RecordBatch]
-    if head.since is None:
-        rows = iter(table._scan_of(schema, snapshot))
-    else:
-        rows = iter(table._changes_of(schema, head.since, snapshot, net=True))
     temporary = temporary_name(head.directory(folder), uuid.uuid4().hex)
     fs.mkdir(temporary)
     try:
-        runs, counts = _write_runs(fs, temporary, head.arrow_schema(), rows)
+        runs, counts = write(table, temporary, head, snapshot)
         total = counts[0] if head.since is None else table._scan_of(schema, snapshot, []).count()
         manifest = replace(head, counts=counts, total=total, runs=tuple(runs))
         fs.replace_file(f"{temporary}/{MANIFEST}", manifest.to_bytes())  # syncs the names of the runs too
@@ -155,10 +159,28 @@ def _write(table: Table, folder: str, head: Manifest, snapshot: Snapshot) -> Bac
     return manifest.result(folder)
 
 
-def _write_runs(
-    fs: FileSystem, directory: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
-) -> tuple[list[StagedRun], tuple[int, int, int]]:
-    """The rows in files of about ``RUN_BYTES``, and how many were inserted, updated and deleted."""
+def _runs_here(
+    table: Table, directory: str, head: Manifest, snapshot: Snapshot
+) -> tuple[list[StagedRun], Counts]:
+    rows: Iterator[pa.RecordBatch]
+    if head.since is None:
+        rows = iter(table._scan_of(head.schema, snapshot))
+    else:
+        rows = iter(table._changes_of(head.schema, head.since, snapshot, net=True))
+    return write_runs(table._engine.fs, directory, head.arrow_schema(), rows)
+
+
+def write_runs(
+    fs: FileSystem,
+    directory: str,
+    schema: pa.Schema,
+    batches: Iterator[pa.RecordBatch],
+    name: Callable[[int], str] = "rows-{:06d}.arrow".format,
+) -> tuple[list[StagedRun], Counts]:
+    """The rows in files of about ``RUN_BYTES``, and how many were inserted, updated and deleted.
+
+    ``name`` of the first file, numbered 1, and those after it: such as nobody else uses.
+    """
     runs: list[StagedRun] = []
     counts = [0, 0, 0]
     writer: RunWriter | None = None
@@ -167,13 +189,14 @@ def _write_runs(
         for batch in batches:
             if OP_COLUMN in schema.names:
                 ops = batch.column(OP_COLUMN)
-                for place, name in enumerate(OPERATIONS):
-                    counts[place] += pc.sum(pc.equal(ops, name)).as_py() or 0
+                for place, operation in enumerate(OPERATIONS):
+                    counts[place] += pc.sum(pc.equal(ops, operation)).as_py() or 0
             else:
                 counts[0] += batch.num_rows
             if writer is None:
-                name = f"rows-{len(runs) + 1:06d}.arrow"
-                writer = RunWriter(fs, directory, name, schema, heartbeat=False, compression=COMPRESSION)
+                writer = RunWriter(
+                    fs, directory, name(len(runs) + 1), schema, heartbeat=False, compression=COMPRESSION
+                )
                 size = 0
             arrays = [batch.column(field.name) for field in schema]
             writer.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
@@ -191,4 +214,4 @@ def _write_runs(
     return runs, (inserted, updated, deleted)
 
 
-__all__ = ["backup"]
+__all__ = ["backup", "write_runs"]

@@ -239,7 +239,8 @@ class Table:
     def __reduce__(self) -> Any:
         raise TypeError(
             "a Table does not travel to another process: open it there with "
-            f"kudu_core.open_table({self.path!r}), or send table.scan_tokens(...)"
+            f"kudu_core.open_table({self.path!r}), in a function for Spark "
+            f"kudu_core.spark.table({self.path!r}), or send table.scan_tokens(...)"
         )
 
     # ---- writes ----

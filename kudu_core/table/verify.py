@@ -10,6 +10,7 @@ from kudu_core.wal import open_log
 
 if TYPE_CHECKING:
     from kudu_core.table.engine import Engine
+    from kudu_core.tablet.tablet import Tablet
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +31,30 @@ def verify(engine: Engine) -> Verified:
     Corruption
         At the first damage, with file and offset.
     """
+    found = [verify_tablet(tablet) for tablet in engine.tablets]
+    return Verified(sum(files for files, _ in found), sum(size for _, size in found), verify_log(engine))
+
+
+def verify_tablet(tablet: Tablet) -> tuple[int, int]:
+    """Read every data file of a tablet's newest state; how many there are, and their bytes."""
     files = size = 0
-    for tablet in engine.tablets:
-        for rowset in tablet.view.rowsets:
-            rowset.base.open().verify()
-            for store in (*rowset.redo, *rowset.undo):
-                if isinstance(store, DeltaStore):
-                    store.open().verify()
-            files += len(rowset.meta.files)
-            size += rowset.meta.size_bytes
-    records = 0
+    for rowset in tablet.view.rowsets:
+        rowset.base.open().verify()
+        for store in (*rowset.redo, *rowset.undo):
+            if isinstance(store, DeltaStore):
+                store.open().verify()
+        files += len(rowset.meta.files)
+        size += rowset.meta.size_bytes
+    return files, size
+
+
+def verify_log(engine: Engine) -> int:
+    """Read the log as far as it is durable and still needed; how many records that are."""
     tail = open_log(engine.fs, f"{engine.path}/wal", engine.state.uuid, writer_alive=engine.writer)
     try:
-        records = sum(1 for _ in tail.records())
+        return sum(1 for _ in tail.records())
     finally:
         tail.close()
-    return Verified(files, size, records)
 
 
-__all__ = ["Verified", "verify"]
+__all__ = ["Verified", "verify", "verify_log", "verify_tablet"]

@@ -167,9 +167,9 @@ def test_a_limit_reads_no_more_than_it_needs(spark: SparkSession, path: str) -> 
         ks.scan(spark, path, limit=-1)
 
 
-def test_rows_are_counted_by_manifests_where_these_know(spark: SparkSession, path: str, tmp_path: Any) -> None:
+def test_rows_are_counted_by_manifests_that_know(spark: SparkSession, path: str, tmp_path: Any) -> None:
     nobody: Any = None
-    assert ks.count(nobody, path) == ROWS, "without a single task"
+    assert ks.count(nobody, path) == ROWS, "without a task"
     above = pc.sum(pc.greater(scanned(path)["v"], 14000)).as_py()
     assert ks.count(spark, path, [("v", ">", 14000)]) == above
     schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])

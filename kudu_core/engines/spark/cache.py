@@ -10,14 +10,49 @@ from __future__ import annotations
 import os
 import threading
 
+from kudu_core.common.clock import Clock
 from kudu_core.table.change_tokens import ChangeToken
 from kudu_core.table.table import Table, open_table
 from kudu_core.table.tokens import ScanToken
 
 MAX_TABLES = 8
+_clock = Clock()
 _lock = threading.Lock()
 """Guards ``_tables``; held while a table is opened, so that it is opened once."""
 _tables: dict[str, Table] = {}
+_refreshed_s: dict[str, float] = {}
+"""When each was opened, or refreshed for ``table``."""
+
+
+def table(path: str | os.PathLike[str], *, refresh_s: float | None = None) -> Table:
+    """The table at a path, open for reading, for functions that run in Spark's workers: the same one for
+    every call in a process, so that it is opened once and its cache stays warm.
+
+        @F.pandas_udf("string")
+        def name_of(ids: pd.Series) -> pd.Series:
+            return ks.table("/tables/customers").get_many(ids.to_frame("id"), ["name"])["name"].to_pandas()
+
+    Do not close it.
+
+    Parameters
+    ----------
+    refresh_s
+        Refresh it when it was opened or refreshed longer ago than so many seconds.  None: the state that the
+        process has come upon is good enough.  ``at=`` of a read fixes one for all of a job.
+    """
+    text = os.path.abspath(os.fspath(path))
+    with _lock:
+        found = _tables.pop(text, None)
+        if found is None:
+            found = open_table(text, options={"scan_threads": 1})
+            _refreshed_s[text] = _clock.monotonic_s()
+        elif refresh_s is not None:
+            now = _clock.monotonic_s()
+            if now - _refreshed_s[text] >= refresh_s:
+                found.refresh()
+                _refreshed_s[text] = now
+        _keep(text, found)
+        return found
 
 
 def table_for(token: ScanToken | ChangeToken) -> Table:
@@ -26,17 +61,22 @@ def table_for(token: ScanToken | ChangeToken) -> Table:
     ``Table.scan_token`` and ``Table.change_token`` refresh a table that is behind the token.
     """
     with _lock:
-        table = _tables.pop(token.table_path, None)
-        if table is not None and table._engine.state.uuid.hex() != token.table_uuid:
-            table.close()
-            table = None
-        if table is None:
+        found = _tables.pop(token.table_path, None)
+        if found is not None and found._engine.state.uuid.hex() != token.table_uuid:
+            found.close()
+            found = None
+        if found is None:
             # Spark runs as many workers as there are cores: one thread each.
-            table = open_table(token.table_path, options={"scan_threads": 1})
-        _tables[token.table_path] = table  # the newest is last
-        while len(_tables) > MAX_TABLES:
-            _tables.pop(next(iter(_tables))).close()
-        return table
+            found = open_table(token.table_path, options={"scan_threads": 1})
+            _refreshed_s[token.table_path] = _clock.monotonic_s()
+        _keep(token.table_path, found)
+        return found
+
+
+def _keep(path: str, found: Table) -> None:
+    _tables[path] = found  # the newest is last
+    while len(_tables) > MAX_TABLES:
+        _tables.pop(next(iter(_tables))).close()
 
 
 def _forget() -> None:
@@ -44,6 +84,7 @@ def _forget() -> None:
     global _lock  # noqa: PLW0603
     _lock = threading.Lock()
     _tables.clear()
+    _refreshed_s.clear()
 
 
 os.register_at_fork(after_in_child=_forget)

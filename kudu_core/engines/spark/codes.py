@@ -15,6 +15,7 @@ from kudu_core import errors
 from kudu_core.errors import KuduError
 
 _CODE = re.compile(r"\[KUDU_([A-Z_]+)\] ([^\n]*)")
+_DAMAGE = re.compile(r"(.+?) at byte (\d+): (.*)")
 # Those that are made of a message alone.
 _CLASSES: dict[str, type[KuduError]] = {
     cls.__name__: cls
@@ -62,4 +63,8 @@ def original(error: BaseException) -> KuduError | None:
     if found is None:
         return None
     name = "".join(part.capitalize() for part in found[1].split("_"))
+    if name == errors.Corruption.__name__:
+        where = _DAMAGE.fullmatch(found[2].strip())
+        if where is not None:
+            return errors.Corruption(where[1], int(where[2]), where[3])
     return _CLASSES.get(name, KuduError)(found[2].strip())

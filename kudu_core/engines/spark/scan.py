@@ -10,11 +10,11 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
 from kudu_core.engines.spark.cache import table_for
-from kudu_core.engines.spark.codes import coded
+from kudu_core.engines.spark.codes import coded, original
 from kudu_core.engines.spark.schema import arrow_schema, spark_schema, to_spark
 from kudu_core.errors import InvalidArgument
 from kudu_core.table.shares import known_rows
@@ -109,7 +109,7 @@ def count(
         return sum(known.values())
     tasks = shared_out(left, target_rows_per_task, parallelism(spark))
     counted = frame_of(spark, tasks, StructType([StructField("rows", LongType(), False)]), count_tokens)
-    return sum(known.values()) + sum(int(row.rows) for row in counted.collect())
+    return sum(known.values()) + sum(int(row.rows) for row in collected(counted))
 
 
 def check_limit(limit: int | None) -> None:
@@ -140,6 +140,17 @@ def frame_of(
 
     # One number per task: it picks that task's tokens.
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, schema)
+
+
+def collected(frame: DataFrame) -> list[Row]:
+    """The rows of a DataFrame; an error of ours in a task is raised as itself."""
+    try:
+        return frame.collect()
+    except PySparkException as exc:
+        cause = original(exc)
+        if cause is None:
+            raise
+        raise cause from exc
 
 
 def shared_out(tokens: Sequence[S], target_rows: int, at_least: int) -> list[tuple[S, ...]]:

@@ -1,0 +1,205 @@
+"""Looking after a table by Spark: its tablets checked and backed up by tasks, its maintenance as a job."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from kudu_core.cfile.container import FileMissing
+from kudu_core.engines.spark.cache import table_for
+from kudu_core.engines.spark.codes import coded
+from kudu_core.engines.spark.scan import collected, frame_of, parallelism, shared_out
+from kudu_core.errors import InvalidArgument, SchemaMismatch
+from kudu_core.fs.posix import PosixFileSystem
+from kudu_core.table import backup as backups
+from kudu_core.table.backup_format import BackupResult, Manifest
+from kudu_core.table.change_tokens import ChangeToken
+from kudu_core.table.runs import StagedRun
+from kudu_core.table.snapshots import Snapshot
+from kudu_core.table.table import DEFAULT_TARGET_ROWS, Table, open_table
+from kudu_core.table.tokens import ScanToken
+from kudu_core.table.verify import Verified, verify_log, verify_tablet
+
+Path = str | os.PathLike[str]
+_TRIES = 5
+_CHECKED = StructType([StructField("files", LongType(), False), StructField("bytes", LongType(), False)])
+_RUNS = StructType(
+    [StructField("name", StringType(), False)]
+    + [
+        StructField(name, LongType(), False)
+        for name in ("rows", "size", "crc", "inserted", "updated", "deleted")
+    ]
+)
+
+
+def maintain(
+    spark: SparkSession, path: Path | Table, budget_s: float | None = None, *, lock_timeout_s: float = 0.0
+) -> int:
+    """Do what maintenance would do now, until nothing is worth it; how many operations it did.
+
+    The driver of ``spark`` takes the table's lease, or uses the ``Table`` that has it, and does the work
+    itself: tasks take no part yet, because what is written meanwhile is carried over into a merge's
+    output in the memory of the process that writes.
+
+    Parameters
+    ----------
+    path
+        Where the table is, or a ``Table`` of this process that is open for writing.
+    budget_s
+        Seconds after which no other operation is begun; None: no limit.
+    lock_timeout_s
+        How long to wait for another writer to let go, in seconds.
+
+    Raises
+    ------
+    Locked
+        Another process writes to the table: it looks after it as well.
+    """
+    del spark
+    if isinstance(path, Table):
+        return path.maintain(budget_s)
+    with open_table(path, "rw", options={"maintenance": "manual"}, timeout_s=lock_timeout_s) as table:
+        return table.maintain(budget_s)
+
+
+# ---- verify ----
+
+
+@dataclass(frozen=True, slots=True)
+class TabletShare:
+    """One tablet to read, whole."""
+
+    table_path: str
+    tablet_id: int
+    rows: int
+
+
+def verify(spark: SparkSession, path: Path | Table) -> Verified:
+    """Read and check every byte of the newest state's files, tablets by tasks, and of the log.
+
+    Raises
+    ------
+    Corruption
+        At the first damage, with file and offset.
+    """
+    with nullcontext(path) if isinstance(path, Table) else open_table(path) as table:
+        engine = table._opened()
+        shares = [
+            TabletShare(engine.path, tablet.id, sum(rowset.meta.rows for rowset in tablet.view.rowsets))
+            for tablet in engine.tablets
+        ]
+        records = verify_log(engine)
+    tasks = shared_out(shares, DEFAULT_TARGET_ROWS, parallelism(spark))
+    found = collected(frame_of(spark, tasks, _CHECKED, _verify))
+    return Verified(sum(row.files for row in found), sum(row.bytes for row in found), records)
+
+
+def _verify(shares: Sequence[TabletShare], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+    with coded():
+        for share in shares:
+            found = _verified(share)
+            yield pa.RecordBatch.from_arrays([pa.array([n], pa.int64()) for n in found], schema=wanted)
+
+
+def _verified(share: TabletShare) -> tuple[int, int]:
+    for attempt in range(_TRIES):
+        with open_table(share.table_path) as table:  # of its own: nothing is to come from a cache
+            tablet = next((t for t in table._engine.tablets if t.id == share.tablet_id), None)
+            if tablet is None:
+                return 0, 0  # dropped, and its history is gone
+            try:
+                return verify_tablet(tablet)
+            except FileMissing:  # merged meanwhile; in a state that is not the newest it is no damage
+                if attempt + 1 == _TRIES:
+                    raise
+    raise AssertionError("unreachable")
+
+
+# ---- backup ----
+
+
+def backup(
+    spark: SparkSession,
+    path: Path | Table,
+    dst: Path,
+    since: object = None,
+    *,
+    target_rows_per_task: int = DEFAULT_TARGET_ROWS,
+) -> BackupResult:
+    """``Table.backup``, its files written by tasks.
+
+    The folder, on a file system that every executor sees, and the backups in it are those of
+    ``Table.backup``: ``kudu_core.restore`` makes a table of them.
+
+    Parameters
+    ----------
+    path
+        Where the table is, or an open ``Table``, whose newest state is backed up.
+    dst, since
+        As ``Table.backup``.
+    target_rows_per_task
+        Rows, or changes of one tablet, that a task writes.
+
+    Raises
+    ------
+    ChangesLost, Locked, Corruption, OSError
+        As ``Table.backup``; nothing is left of the backup.
+    SchemaMismatch
+        The table was altered meanwhile; run it again.
+    """
+
+    def runs(
+        table: Table, directory: str, head: Manifest, snapshot: Snapshot
+    ) -> tuple[list[StagedRun], tuple[int, int, int]]:
+        shares: list[ScanToken | ChangeToken] = []
+        if head.since is None:
+            shares += table.scan_tokens(at=snapshot, target_rows=target_rows_per_task)
+        else:
+            shares += table.change_tokens(head.since, snapshot, net=True, target_rows=target_rows_per_task)
+        if any(share.schema_version != head.schema.version for share in shares):
+            raise SchemaMismatch(f"{table.path} was altered while its backup began; run it again")
+        schema = head.arrow_schema()
+
+        def write(some: Sequence[ScanToken | ChangeToken], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+            with coded():
+                told, counts = backups.write_runs(PosixFileSystem(), directory, schema, _rows(some), _name)
+                for place, run in enumerate(told):
+                    numbers = [run.rows, run.size, run.crc, *(counts if place == 0 else (0, 0, 0))]
+                    arrays = [pa.array([run.name]), *(pa.array([n], pa.int64()) for n in numbers)]
+                    yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
+
+        tasks = shared_out(shares, target_rows_per_task, parallelism(spark))
+        found = collected(frame_of(spark, tasks, _RUNS, write))
+        known = {row.name for row in found}
+        for name in table._engine.fs.listdir(directory):
+            if name not in known:  # of an attempt that failed
+                table._engine.fs.unlink(f"{directory}/{name}")
+        counts = tuple(sum(int(row[name]) for row in found) for name in ("inserted", "updated", "deleted"))
+        inserted, updated, deleted = counts
+        told = [StagedRun(row.name, row.rows, row.size, row.crc) for row in found]
+        return told, (inserted, updated, deleted)
+
+    folder = os.path.abspath(os.fspath(dst))
+    if not isinstance(folder, str):
+        raise InvalidArgument(f"{dst!r} is no path of a folder")
+    with nullcontext(path) if isinstance(path, Table) else open_table(path) as table:
+        return backups.backup(table, folder, since, runs)
+
+
+def _rows(shares: Sequence[ScanToken | ChangeToken]) -> Iterator[pa.RecordBatch]:
+    for share in shares:
+        table = table_for(share)
+        yield from table.change_token(share) if isinstance(share, ChangeToken) else table.scan_token(share)
+
+
+def _name(number: int) -> str:
+    context = TaskContext.get()
+    assert context is not None, "runs in a task"
+    return f"rows-{context.partitionId():05d}-{context.taskAttemptId()}-{number:04d}.arrow"

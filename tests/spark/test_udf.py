@@ -1,0 +1,91 @@
+"""Tables inside functions that run in Spark's workers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from pickle import PicklingError
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+import kudu_core as kc
+from kudu_core import spark as ks
+from kudu_core.engines.spark import cache
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    path = str(tmp_path / "customers")
+    schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
+    with kc.create_table(path, schema, "id", partition_by=kc.HashPartition("id", 2)) as table:
+        table.insert({"id": range(0, 1000, 2), "name": [f"c{i}" for i in range(0, 1000, 2)]})
+        table.flush()
+    return path
+
+
+def test_a_dimension_is_looked_up_by_key(spark: SparkSession, path: str) -> None:
+    facts = spark.range(0, 2000, 1, 2).selectExpr("id % 1000 as customer")
+
+    @F.pandas_udf("string")  # type: ignore[call-overload,untyped-decorator]
+    def by_pandas(ids: pd.Series) -> pd.Series:
+        found = ks.table(path).get_many(ids.to_frame("id"), ["name"])
+        return found["name"].to_pandas()
+
+    def by_arrow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            found = ks.table(path).get_many(batch.rename_columns(["id"]), ["name"])
+            yield pa.RecordBatch.from_arrays(
+                [batch.column(0), found["name"].combine_chunks()], names=["customer", "name"]
+            )
+
+    wanted = {i: f"c{i}" if i % 2 == 0 else None for i in range(1000)}
+    for joined in (
+        facts.withColumn("name", by_pandas("customer")),
+        facts.mapInArrow(by_arrow, "customer bigint, name string"),
+    ):
+        rows = joined.collect()
+        assert len(rows) == 2000
+        assert {row.customer: row.name for row in rows} == wanted
+
+
+def test_a_captured_table_fails_at_once_with_the_line_to_write(spark: SparkSession, path: str) -> None:
+    with kc.open_table(path) as table:
+
+        def look_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                table.get_many(batch.column(0))
+                yield batch
+
+        with pytest.raises(PicklingError) as told:
+            spark.range(5).mapInArrow(look_up, "id bigint").collect()
+        assert f"kudu_core.spark.table({path!r})" in str(told.value)
+
+
+def test_a_process_has_one_table_of_a_path(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache._forget()
+    found: list[Any] = []
+    threads = [threading.Thread(target=lambda: found.append(ks.table(path))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({id(table) for table in found}) == 1
+    with kc.open_table(path, "rw") as writer:
+        writer.upsert({"id": [1], "name": ["new"]})
+    assert ks.table(path).get(1) is None, "the state that the process has opened"
+    assert ks.table(path, refresh_s=0).get(1) == {"id": 1, "name": "new"}
+    clock = iter([100.0, 104.0, 111.0])
+    monkeypatch.setattr(cache._clock, "monotonic_s", lambda: next(clock))
+    cache._forget()
+    ks.table(path)
+    with kc.open_table(path, "rw") as writer:
+        writer.delete([1])
+    assert ks.table(path, refresh_s=10).get(1) is not None
+    assert ks.table(path, refresh_s=10).get(1) is None
+    cache._forget()

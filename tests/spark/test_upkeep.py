@@ -1,0 +1,99 @@
+"""Tables checked, backed up and maintained through Spark."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import kudu_core as kc
+from kudu_core import spark as ks
+
+SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int32()), ("u", pa.uint64())])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    path = str(tmp_path / "table")
+    with kc.create_table(path, SCHEMA, "k", partition_by=kc.HashPartition("k", 3)) as table:
+        table.insert({"k": range(5000), "v": range(5000), "u": [2**64 - 1] * 5000})
+        table.flush()
+        table.update({"k": range(0, 5000, 7), "v": [1] * len(range(0, 5000, 7))})
+    return path
+
+
+def rows(path: Any) -> list[dict[str, Any]]:
+    with kc.open_table(path) as table:
+        found: list[dict[str, Any]] = table.scan(order="key").to_table().to_pylist()
+        return found
+
+
+def test_verify_reads_what_the_table_does(spark: SparkSession, path: str) -> None:
+    with kc.open_table(path) as table:
+        wanted = table.verify()
+    assert ks.verify(spark, path) == wanted
+    assert wanted.files > 0
+    damaged = next(Path(path).rglob("*.rows"))
+    data = bytearray(damaged.read_bytes())
+    data[len(data) // 3] ^= 1
+    damaged.write_bytes(data)
+    with pytest.raises(kc.Corruption) as told:
+        ks.verify(spark, path)
+    assert told.value.path == str(damaged) and told.value.offset >= 0
+
+
+def test_a_backup_by_tasks_is_one_like_any_other(spark: SparkSession, path: str, tmp_path: Path) -> None:
+    folder = tmp_path / "backups"
+    full = ks.backup(spark, path, folder, target_rows_per_task=1000)
+    before = rows(path)
+    files = [name for name in os.listdir(folder / os.listdir(folder)[0]) if name.endswith(".arrow")]
+    with kc.open_table(path, "rw") as table:
+        table.upsert({"k": range(4990, 5010), "v": [3] * 20})
+        table.delete([0, 1])
+        more = ks.backup(spark, table, folder, since=full)
+        assert ks.backup(spark, table, folder, "last") == more, "nothing was written since"
+    assert more.timestamp > full.timestamp
+    kc.restore(folder, tmp_path / "new").close()
+    kc.restore(folder, tmp_path / "old", at=full).close()
+    assert rows(tmp_path / "new") == rows(path)
+    assert rows(tmp_path / "old") == before
+    assert len(files) != 1
+    with pytest.raises(kc.InvalidArgument, match="another table"):
+        kc.create_table(tmp_path / "other", SCHEMA, "k").close()
+        ks.backup(spark, tmp_path / "other", folder)
+
+
+def test_a_backup_that_fails_leaves_nothing(spark: SparkSession, path: str, tmp_path: Path) -> None:
+    folder = tmp_path / "backups"
+    with kc.open_table(path, "rw") as table:
+        table.flush()  # opening it reads no pages then
+    damaged = next(Path(path).rglob("*.rows"))
+    data = bytearray(damaged.read_bytes())
+    for place in range(len(data) // 8, len(data) // 2, 64):
+        data[place] ^= 255
+    damaged.write_bytes(data)
+    with pytest.raises(kc.Corruption):
+        ks.backup(spark, path, folder)
+    assert [name for name in os.listdir(folder) if name != "LOCK"] == []
+
+
+def test_maintenance_as_a_job(spark: SparkSession, path: str) -> None:
+    with kc.open_table(path, "rw", options={"maintenance": "manual", "ingest_threshold_rows": 10}) as table:
+        for first in range(8):
+            table.upsert({"k": range(first, 5000, 8), "v": [first] * len(range(first, 5000, 8))})
+            table.flush()
+        files = table.stats().to_pylist()
+        with pytest.raises(kc.Locked):
+            ks.maintain(spark, path)
+        assert ks.maintain(spark, table, 0) == 0
+    before = rows(path)
+    assert ks.maintain(spark, path, 60) > 0
+    assert rows(path) == before
+    with kc.open_table(path) as table:
+        assert table.stats().to_pylist() != files
+    with pytest.raises(kc.InvalidArgument, match="budget_s"):
+        ks.maintain(spark, path, -1)
