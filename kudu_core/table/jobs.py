@@ -228,6 +228,7 @@ def commit_job(
     fs = PosixFileSystem() if table is None else table._engine.fs
     known = read_committed(fs, job.directory)
     if known is not None:
+        remove(fs, job.directory)
         return _repeated(known)
     fs.replace_file(f"{job.directory}/{SEALED}", _sealed(job, runs))
     if table is not None:

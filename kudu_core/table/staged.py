@@ -69,7 +69,8 @@ def sweep_staging(engine: Engine, *, opening: bool = False) -> int:
             at_once = name.startswith("ingest-") or name in engine.jobs
             if at_once or engine.fs.stat(f"{root}/{name}").mtime_s < oldest:
                 engine.fs.rmtree(f"{root}/{name}")
-                engine.jobs.pop(name, None)
+                if not opening:  # else whoever opens the table may be about to commit it again
+                    engine.jobs.pop(name, None)
                 removed += 1
     return removed
 
