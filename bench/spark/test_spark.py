@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import kudu_core as kc
 from kudu_core import spark as ks
+from kudu_core.engines.spark.write import routed
 
 ROWS = int(os.environ.get("KUDU_CORE_BENCH_SPARK_ROWS", "300000"))
 LAYOUTS = {"one": (), "hash4": kc.HashPartition("host", 4)}
@@ -68,6 +69,48 @@ def test_write(benchmark: Any, frame: DataFrame, tmp_path: Path, layout: str, ro
     benchmark.pedantic(write, setup=setup, rounds=3, warmup_rounds=1)
     with kc.open_table(path) as table:
         assert table.count() == ROWS
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_write_to_nowhere(benchmark: Any, frame: DataFrame, tmp_path: Path, layout: str) -> None:
+    """What ``test_write[tablet-...]`` does until its rows reach Python: routed and sorted by Spark."""
+    path = str(tmp_path / "table")
+    ks.create(path, frame, KEYS, partition_by=LAYOUTS[layout])
+    with kc.open_table(path) as table:
+        schema, partitions = table._engine.schema, table._engine.partitions
+    rows = routed(frame, schema, partitions) if len(partitions.partitions) > 1 else frame
+    benchmark.extra_info["rows"] = ROWS
+    benchmark.pedantic(
+        lambda: rows.write.format("noop").mode("overwrite").save(), rounds=3, warmup_rounds=1
+    )
+
+
+@pytest.mark.parametrize("engine", ["kudu_core", "deltalake"])
+def test_upsert_of_one_percent(
+    benchmark: Any, spark: SparkSession, frame: DataFrame, tmp_path: Path, engine: str
+) -> None:
+    """The frame in a table, then every hundredth row of it with another value."""
+    path = str(tmp_path / engine)
+    changed = frame.where("pmod(xxhash64(at), 100) = 0").selectExpr("host", "at", "value + 1 as value")
+    if engine == "kudu_core":
+        ks.create(path, frame, KEYS, partition_by=LAYOUTS["hash4"])
+        ks.write(frame, path, "insert")
+
+        def upsert() -> None:
+            ks.write(changed, path, "upsert")
+
+    else:
+        deltalake = pytest.importorskip("deltalake")
+        deltalake.write_deltalake(path, frame.toArrow())
+
+        def upsert() -> None:
+            merger = deltalake.DeltaTable(path).merge(
+                changed.toArrow(), "t.host = s.host and t.at = s.at", source_alias="s", target_alias="t"
+            )
+            merger.when_matched_update({"value": "s.value"}).execute()
+
+    benchmark.extra_info["rows"] = changed.count()
+    benchmark.pedantic(upsert, rounds=3, warmup_rounds=1)
 
 
 def test_write_parquet(benchmark: Any, frame: DataFrame, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -152,22 +153,28 @@ def _resolve(df: DataFrame, job: Job, runs: Sequence[JobRun]) -> list[Resolution
     """Run the tasks that resolve, of several tablets each; what those of the attempts that won have found."""
     if jobs.is_small(jobs.form_of(job).options, runs):
         return []
-    by_tablet: dict[int, list[JobRun]] = {}
-    for run in runs:
-        by_tablet.setdefault(run.ordinal, []).append(run)
-    by_tablet.pop(-1, None)
-    count = min(len(by_tablet), TASKS_PER_CORE * parallelism(df.sparkSession))
-    tasks: list[list[JobRun]] = [[] for _ in range(count)]
-    loads = [0] * len(tasks)
-    for mine in sorted(by_tablet.values(), key=lambda of: -sum(run.nbytes for run in of)):
-        place = loads.index(min(loads))
-        tasks[place] += mine
-        loads[place] += sum(run.nbytes for run in mine)
-    rows = [(json.dumps([run.to_json() for run in task]).encode(),) for task in tasks if task]
-    if not rows:
+    tasks = tasks_of(runs, TASKS_PER_CORE * parallelism(df.sparkSession))
+    if not tasks:
         return []
+    rows = [(task,) for task in tasks]
     work = df.sparkSession.createDataFrame(rows, "runs binary").repartition(len(rows))
     return [Resolution.from_bytes(told) for told in _answers(work, resolving_function(job))]
+
+
+def tasks_of(runs: Sequence[JobRun], at_most: int) -> list[bytes]:
+    """Runs by task, as JSON: each tablet's in one, and about as many bytes in each."""
+    by_tablet: dict[int, list[JobRun]] = {}
+    for run in runs:
+        if run.ordinal >= 0:
+            by_tablet.setdefault(run.ordinal, []).append(run)
+    sized = sorted(((sum(run.nbytes for run in of), of) for of in by_tablet.values()), key=lambda s: -s[0])
+    tasks: list[tuple[int, int]] = [(0, number) for number in range(min(len(sized), at_most))]
+    shares: list[list[JobRun]] = [[] for _ in tasks]
+    for nbytes, mine in sized:
+        load, number = tasks[0]
+        shares[number] += mine
+        heapq.heapreplace(tasks, (load + nbytes, number))
+    return [json.dumps([run.to_json() for run in share]).encode() for share in shares]
 
 
 def _answers(df: DataFrame, function: Task) -> list[bytes]:
