@@ -50,7 +50,7 @@ def conform_calls(schema: Schema, operation: str, data: Any, *, unique: bool = F
         if operation.startswith("insert"):
             _require(schema, conformed.given)
         if conformed.block.rows:
-            call = Call(op, conformed.block, conformed.status, unique, given is not None)
+            call = Call(op, conformed.block, conformed.status, unique=unique, continues=given is not None)
             given = _same_columns(given, call)
             yield call
 
@@ -82,7 +82,7 @@ def apply_calls(schema: Schema, data: Any, op_column: str, *, unique: bool = Fal
             # A delete needs its key only: NULLs in other columns of its row mean nothing.
             status = _status_of_ops(schema, conformed.block, ops, status)
         if conformed.block.rows:
-            call = Call(ops, conformed.block, status, unique, given is not None)
+            call = Call(ops, conformed.block, status, unique=unique, continues=given is not None)
             given = _same_columns(given, call)
             yield call
 

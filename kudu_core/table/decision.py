@@ -8,7 +8,7 @@ keys live where, and ``net_changes`` gathers what is left as columns.  Nothing h
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -57,6 +57,7 @@ class Call:
     """The key columns and those that the call gives."""
     status: np.ndarray | None = None
     """(n,) uint8: 0, or the code with which a row is refused."""
+    _: KW_ONLY
     unique: bool = False
     """Rows that repeat a key of the call are refused (``on_duplicate="error"``)."""
     ignore_null: bool = False
@@ -108,7 +109,7 @@ def _join(parts: list[Call]) -> Call:
     if isinstance(ops, np.ndarray):
         ops = np.concatenate([np.asarray(p.ops) for p in parts])
     block = RowBlock.concat([p.block for p in parts])
-    return Call(ops, block, status, parts[0].unique, parts[0].ignore_null)
+    return Call(ops, block, status, unique=parts[0].unique, ignore_null=parts[0].ignore_null)
 
 
 class Prepared:

@@ -333,7 +333,7 @@ def _each_call(rows: Sorted) -> Iterator[Call]:
         count = run.run.rows
         block = RowBlock({i: run.column(i, 0, count) for i in run.column_ids}, count)
         ops: int | np.ndarray = run.ops(0, count) if run.op is None else run.op
-        yield Call(ops, block, run.status(0, count), run.unique, continues=number > 0)
+        yield Call(ops, block, run.status(0, count), unique=run.unique, continues=number > 0)
 
 
 def _check_columns(engine: Engine, form: Form, runs: Sequence[JobRun]) -> None:

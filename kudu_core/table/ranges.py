@@ -254,5 +254,5 @@ class _Rows:
             ops: int | np.ndarray | None = mine[0][0].op
             if ops is None:
                 ops = np.concatenate([run.ops(a, b) for run, a, b in mine])
-            calls.append(Call(ops, RowBlock(columns, sum(counts)), status, mine[0][0].unique))
+            calls.append(Call(ops, RowBlock(columns, sum(counts)), status, unique=mine[0][0].unique))
         return calls
