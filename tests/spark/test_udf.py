@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,3 +90,20 @@ def test_a_process_has_one_table_of_a_path(path: str, monkeypatch: pytest.Monkey
     assert ks.table(path, refresh_s=10).get(1) is not None
     assert ks.table(path, refresh_s=10).get(1) is None
     cache._forget()
+
+
+def test_a_table_that_is_behind_is_refreshed_and_one_that_was_replaced_opened(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    schema = pa.schema([("k", pa.int64()), ("a", pa.int64())])
+    with kc.create_table(path, schema, "k") as writer:
+        writer.insert({"k": [1], "a": [1]})
+        assert ks.table(path).get(1) == {"k": 1, "a": 1}
+        at = writer.upsert({"k": [1], "a": [2]}).timestamp
+        assert ks.table(path, at=at).get(1, at=at) == {"k": 1, "a": 2}
+    shutil.rmtree(path)
+    with kc.create_table(path, schema, "k") as writer:
+        writer.insert({"k": [1], "a": [3]})
+        assert ks.table(path).get(1) == {"k": 1, "a": 3}
+    shutil.rmtree(path)
+    with pytest.raises(kc.TableNotFound):
+        ks.table(path)

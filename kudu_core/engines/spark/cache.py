@@ -12,6 +12,7 @@ import threading
 
 from kudu_core.common.clock import Clock
 from kudu_core.table.change_tokens import ChangeToken
+from kudu_core.table.state import read_state
 from kudu_core.table.table import Table, open_table
 from kudu_core.table.tokens import ScanToken
 
@@ -24,7 +25,9 @@ _refreshed_s: dict[str, float] = {}
 """When each was opened, or refreshed for ``table``."""
 
 
-def table(path: str | os.PathLike[str], *, refresh_s: float | None = None) -> Table:
+def table(
+    path: str | os.PathLike[str], *, at: int | None = None, refresh_s: float | None = None
+) -> Table:
     """The table at a path, open for reading, for functions that run in Spark's workers: the same one for
     every call in a process, so that it is opened once and its cache stays warm.
 
@@ -32,25 +35,32 @@ def table(path: str | os.PathLike[str], *, refresh_s: float | None = None) -> Ta
         def name_of(ids: pd.Series) -> pd.Series:
             return ks.table("/tables/customers").get_many(ids.to_frame("id"), ["name"])["name"].to_pandas()
 
-    Do not close it.
+    Do not close it.  A table that was made anew at the path is another one, and opened as such.
 
     Parameters
     ----------
+    at
+        A timestamp that will be read: refresh a table that is behind it.  The same ``at`` here and in the read
+        fixes one state for all of a job.
     refresh_s
         Refresh it when it was opened or refreshed longer ago than so many seconds.  None: the state that the
-        process has come upon is good enough.  ``at=`` of a read fixes one for all of a job.
+        process has come upon is good enough.
     """
     text = os.path.abspath(os.fspath(path))
     with _lock:
         found = _tables.pop(text, None)
+        if found is not None and _is_replaced(found):
+            found.close()
+            found = None
+        now = _clock.monotonic_s()
         if found is None:
             found = open_table(text, options={"scan_threads": 1})
-            _refreshed_s[text] = _clock.monotonic_s()
-        elif refresh_s is not None:
-            now = _clock.monotonic_s()
-            if now - _refreshed_s[text] >= refresh_s:
-                found.refresh()
-                _refreshed_s[text] = now
+            _refreshed_s[text] = now
+        elif (at is not None and at > found.timestamp) or (
+            refresh_s is not None and now - _refreshed_s[text] >= refresh_s
+        ):
+            found.refresh()
+            _refreshed_s[text] = now
         _keep(text, found)
         return found
 
@@ -71,6 +81,15 @@ def table_for(token: ScanToken | ChangeToken) -> Table:
             _refreshed_s[token.table_path] = _clock.monotonic_s()
         _keep(token.table_path, found)
         return found
+
+
+def _is_replaced(found: Table) -> bool:
+    """Whether the table at its path is another one by now, or none."""
+    engine = found._engine
+    try:
+        return read_state(engine.fs, f"{engine.path}/TABLE").uuid != engine.state.uuid
+    except FileNotFoundError:
+        return True
 
 
 def _keep(path: str, found: Table) -> None:
