@@ -40,8 +40,8 @@ def table(
     Parameters
     ----------
     at
-        A timestamp that will be read: refresh a table that is behind it.  The same ``at`` here and in the read
-        fixes one state for all of a job.
+        A timestamp that will be read: refresh a table that is behind it.  The same ``at`` here and in the
+        read fixes one state for all of a job.
     refresh_s
         Refresh it when it was opened or refreshed longer ago than so many seconds.  None: the state that the
         process has come upon is good enough.
