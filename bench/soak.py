@@ -71,6 +71,9 @@ class Figures:
     pinned: int
 
 
+# Fewer looks than this say nothing.
+LOOKS = 8
+
 # By how much a figure may be larger in the second half than in the second quarter: share, and absolute.
 ALLOWED = {
     "rss": (0.15, 64 << 20),
@@ -186,7 +189,7 @@ class Load:
 def judge(seen: list[Figures]) -> list[str]:
     """What is not level: the largest of the second half beside the largest of the second quarter."""
     quarter = len(seen) // 4
-    if quarter < 2:
+    if len(seen) < LOOKS:
         return ["too short to judge: fewer than eight looks"]
     complaints = []
     for field in fields(Figures):
@@ -246,7 +249,7 @@ def run(
         for thread in threads:
             thread.start()
         print(" ".join(f"{name:>13}" for name in ("seconds", *(f.name for f in fields(Figures)), "calls")))
-        while not load.stop.wait(every_s) and time.monotonic() - begun < minutes * 60:
+        while not load.stop.wait(every_s) and (time.monotonic() - begun < minutes * 60 or len(seen) < LOOKS):
             gc.collect()
             now = look(table, path)
             seen.append(now)

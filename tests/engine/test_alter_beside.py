@@ -19,6 +19,7 @@ from kudu_core.table.decision import Prepared
 from kudu_core.table.job_runs import JobRun
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
 from tests.support.processes import in_child, python
+from tests.support.threads import Run
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("s", pa.string())])
 MANUAL = {
@@ -338,21 +339,16 @@ def test_writers_and_scanners_beside_a_thread_that_alters(tmp_path: Path, seed: 
     cut = [kc.HashPartition("k", 3), kc.RangePartition("k", [(0, 1000)])]
     table = kc.create_table(str(tmp_path / "t"), SCHEMA, "k", partition_by=cut, options=options)
     table.insert({"k": list(range(100)), "v": [0] * 100})
-    until = time.monotonic() + (60 if long else 4)
-    errors: list[BaseException] = []
-    counts = {"alter": 0, "write": 0, "scan": 0}
+    run = Run(60 if long else 4, {"alter": 2, "write": 2, "scan": 1})
 
     def name_of(schema: pa.Schema) -> str:
         return next(n for n in schema.names if n in ("v", "w"))
-
-    def goes_on() -> bool:
-        return not errors and time.monotonic() < until
 
     def alter() -> None:
         rng = random.Random(seed)
         extra: list[str] = []
         number = 0
-        while goes_on():
+        while run.goes_on():
             number += 1
             kind = rng.random()
             if kind < 0.3:
@@ -368,13 +364,13 @@ def test_writers_and_scanners_beside_a_thread_that_alters(tmp_path: Path, seed: 
                 table.alter(add_range=(low, low + 10))
                 table.upsert({"k": [low, low + 1]})
                 table.alter(drop_range=(low, low + 10))
-            counts["alter"] += 1
+            run.did("alter")
 
     def write(first: int) -> Callable[[], None]:
         def work() -> None:
             rng = random.Random(seed + first)
             number = 0
-            while goes_on():
+            while run.goes_on():
                 number += 1
                 keys = list(range(100)) if number % 7 == 0 else rng.sample(range(50), 2)
                 keys = sorted({k % 50 for k in keys} | {k % 50 + 50 for k in keys})
@@ -384,7 +380,7 @@ def test_writers_and_scanners_beside_a_thread_that_alters(tmp_path: Path, seed: 
                         name = name_of(table.schema)
                         table.update(where=pc.field("k").isin(keys), set={name: number * 10 + first})
                     table.upsert([{"k": 500 + first, name_of(table.schema): number}])
-                    counts["write"] += 1
+                    run.did("write")
                 except kc.InvalidArgument as error:  # renamed between the question and the call
                     assert "'v'" in str(error) or "'w'" in str(error), error
 
@@ -392,7 +388,7 @@ def test_writers_and_scanners_beside_a_thread_that_alters(tmp_path: Path, seed: 
 
     def scan() -> None:
         rng = random.Random(seed)
-        while goes_on():
+        while run.goes_on():
             with table.snapshot() as snapshot:
                 for order in ("any", "key"):
                     kept = snapshot.scan(where=pc.field("k") < 100, order=order, batch_rows=30)
@@ -404,22 +400,9 @@ def test_writers_and_scanners_beside_a_thread_that_alters(tmp_path: Path, seed: 
                             assert found[k] == found[k + 50], (k, found[k], found[k + 50])
                         time.sleep(rng.random() / 50)
                 assert table.count(pc.field("k") >= 2000, at=snapshot) in (0, 2)
-            counts["scan"] += 1
+            run.did("scan")
 
-    def guarded(work: Callable[[], None]) -> None:
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001  raised below
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(w,)) for w in (alter, write(1), write(2), scan, scan)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
-    assert all(counts.values()), counts
+    run.all(alter, write(1), write(2), scan, scan)
     newest = {r["k"]: r for r in table.scan().to_pylist()}
     table.close()
     with kc.open_table(table.path, "rw") as table:

@@ -19,7 +19,7 @@ import pytest
 
 import kudu_core as kc
 from tests.support.faults import checking
-from tests.support.threads import quick_switches
+from tests.support.threads import LONGEST_S, quick_switches
 
 SCHEMA = pa.schema([("account", pa.int64()), ("balance", pa.int64()), ("note", pa.string())])
 ACCOUNTS, WRITERS, READERS, EACH = 120, 3, 3, 1000
@@ -173,6 +173,9 @@ class Bank:
         self.held.close()
         self.held = None
         self.stop.wait(seconds * 2 / 3)
+        latest = time.monotonic() + LONGEST_S
+        while min(*self.transfers, *self.looks) <= 3 and time.monotonic() < latest:
+            self.stop.wait(0.1)  # a busy machine
         self.stop.set()
         for work in works:
             work.join()

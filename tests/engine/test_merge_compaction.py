@@ -155,7 +155,7 @@ def test_merges_beside_writers_and_readers(tmp_path: Path, seed: int, long: bool
     engine = table._engine
     assert engine.compactions is not None and engine.maintenance is not None
     compactions, maintenance = engine.compactions, engine.maintenance
-    run = Run(30 if long else 4)
+    run = Run(30 if long else 4, {"writes": 10, "merges": 3, "reads": 5, "flushes": 2, "changes": 1})
 
     def write() -> None:
         rng = random.Random(seed)
@@ -212,7 +212,6 @@ def test_merges_beside_writers_and_readers(tmp_path: Path, seed: int, long: bool
                 run.did("reads")
 
     run.all(write, flush, merge_some, merge_some, compact, read, read)
-    assert min(run.counts.values()) > 1 and set(run.counts) >= {"merges", "reads", "changes"}, run.counts
     check_pairs(table, history, random.Random(seed), 10)
     check_all(table, history)
     table.compact(full=True)

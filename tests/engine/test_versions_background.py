@@ -24,7 +24,7 @@ from tests.support.faults import SMALL, checking, segments_of
 from tests.support.history import SCHEMA, History, random_batch, send
 from tests.support.model import Key, State, TableModel
 from tests.support.reads import check_reads
-from tests.support.threads import Run, quick_switches
+from tests.support.threads import LONGEST_S, Run, quick_switches
 
 WRITERS, READERS = 2, 2
 KEYS = range(3000)
@@ -40,9 +40,6 @@ OPTIONS: dict[str, Any] = {
 KINDS = ("flush", "delta_flush", "minor", "major", "merge", "log_gc", "file_gc")
 BUSY_S = 0.9
 """Of every two seconds."""
-
-LONGEST_S = 120
-"""After that, an operation that never came will not come."""
 
 
 class Notes:

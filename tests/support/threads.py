@@ -5,20 +5,34 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+
+# On a busy machine some thread may hardly get a turn: so long what is wanted may take.
+LONGEST_S = 120.0
 
 
 class Run:
-    """Threads that work until the time is up or one of them fails."""
+    """Threads that work until the time is up and ``wanted`` has happened, or one of them fails."""
 
-    def __init__(self, seconds: float) -> None:
-        self.until = time.monotonic() + seconds
+    def __init__(self, seconds: float, wanted: Mapping[str, int] | None = None) -> None:
+        now = time.monotonic()
+        self.until = now + seconds
+        self.latest = now + max(seconds, LONGEST_S)
+        self.wanted = dict(wanted or {})
         self.errors: list[BaseException] = []
         self.counts: dict[str, int] = {}
 
     def goes_on(self) -> bool:
-        return not self.errors and time.monotonic() < self.until
+        if self.errors:
+            return False
+        now = time.monotonic()
+        return now < self.until or (now < self.latest and bool(self.missing()))
+
+    def missing(self) -> dict[str, int]:
+        """What has not happened as often as it is wanted, and how often it has."""
+        done = self.counts
+        return {what: done.get(what, 0) for what, n in self.wanted.items() if done.get(what, 0) < n}
 
     def did(self, what: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1
@@ -37,6 +51,7 @@ class Run:
             thread.join()
         if self.errors:
             raise self.errors[0]
+        assert not self.missing(), f"hardly happened: {self.missing()} of {self.wanted}, done: {self.counts}"
 
 
 @contextmanager
