@@ -23,6 +23,7 @@ The operating system's ``OSError`` passes through.  Every exception pickles.
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -128,3 +129,12 @@ class Corruption(KuduError):
 
 class MemoryLimit(KuduError):
     """One batch cannot fit into ``memory_limit_bytes``; nothing was applied."""
+
+
+def without_frames(error: BaseException) -> BaseException:
+    """The same error, to be kept for long: without the frames it was raised through and all that they hold."""
+    try:
+        kept = copy.copy(error)
+    except Exception:  # noqa: BLE001  an exception of somebody else's, which takes its arguments its own way
+        return error
+    return kept if type(kept) is type(error) else error

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias
 
 from kudu_core._ext.crc32c import crc32c
-from kudu_core.errors import Closed, Fenced, InvalidArgument, KuduError, Poisoned
+from kudu_core.errors import Closed, Fenced, InvalidArgument, KuduError, Poisoned, without_frames
 from kudu_core.wal.format import (
     COMMITTED_NAME,
     COMMITTED_STRIDE,
@@ -383,7 +383,7 @@ class Log:
         try:
             self._committed_file.pwrite(slot.pack(self._uuid), slot.offset())
         except OSError as error:
-            self._failure = error
+            self._failure = without_frames(error)
             self._refuse()
         self._committed = slot
 
@@ -456,7 +456,7 @@ class Log:
         try:
             file.sync(data_only=True)
         except OSError as error:
-            self._failure = error
+            self._failure = without_frames(error)
             self._fail_and_refuse()
         self.fsyncs += 1
         self._check_fence()
@@ -466,7 +466,7 @@ class Log:
         try:
             self._fence_check()
         except (OSError, KuduError) as error:
-            self._failure = error
+            self._failure = without_frames(error)
             self._fail_and_refuse()
 
     def _durable(self, ts: int, lsn: int) -> None:
@@ -576,7 +576,7 @@ class Log:
 
     def _fail(self, error: BaseException) -> None:
         if self._failure is None:
-            self._failure = error
+            self._failure = without_frames(error)
 
     def _fail_and_refuse(self) -> NoReturn:
         """``_failure`` is set: wake whoever waits."""
@@ -672,14 +672,14 @@ class Log:
                 self.fsyncs += 1
             self._fence_check()
         except (OSError, KuduError) as error:
-            self._failure = error
+            self._failure = without_frames(error)
             self._fail_and_refuse()
         self._durable(self._last_record_ts, self._last_lsn)
         seq = old.segment.seq + 1
         try:
             self._active = self._files.open_next(seq, self._last_record_ts, self._last_lsn, size)
         except SyncFailed as failed:
-            self._failure = failed.error
+            self._failure = without_frames(failed.error)
             self._fail_and_refuse()
         self._files.sealed.append(old.segment)
         with suppress(OSError):

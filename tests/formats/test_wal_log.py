@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import functools
+import gc
 import operator
 import os
 import random
 import signal
 import threading
 import time
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -539,6 +541,30 @@ def test_an_interrupted_wait_leaves_the_record_to_the_log_thread(tmp_path: Path)
         log.wait_visible(ts)
     eventually(lambda: log.committed_ts == ts)
     commit(log, b"b")
+    log.close()
+
+
+def test_what_poisoned_holds_nothing_of_the_caller(tmp_path: Path) -> None:
+    """The log lives as long as the table: kept with its traceback, an error would keep every frame's rows."""
+    fs = Tapped(PosixFileSystem())
+    log = create(tmp_path, fs=fs)
+
+    class Rows:
+        pass
+
+    def work() -> weakref.ref[Rows]:
+        rows = Rows()
+        fs.tap = Trouble("file.sync")
+        try:
+            log.wait_durable(write(log, b"x"))
+        except Poisoned:
+            return weakref.ref(rows)
+        raise AssertionError("not poisoned")
+
+    held = work()
+    gc.collect()
+    assert isinstance(log.poisoned, OSError) and log.poisoned.errno == errno.EIO
+    assert log.poisoned.__traceback__ is None and held() is None
     log.close()
 
 
