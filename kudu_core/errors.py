@@ -132,7 +132,7 @@ class MemoryLimit(KuduError):
 
 
 def without_frames(error: BaseException) -> BaseException:
-    """The same error, to be kept for long: without the frames it was raised through and all that they hold."""
+    """The same error, to be kept for long: without the frames that it came through and what they hold."""
     try:
         kept = copy.copy(error)
     except Exception:  # noqa: BLE001  an exception of somebody else's, which takes its arguments its own way

@@ -81,21 +81,27 @@ IDS = [f"{durability}, {buckets} tablets" for durability, buckets in TABLES]
 
 @pytest.mark.parametrize("table", TABLES, ids=IDS, indirect=True)
 @pytest.mark.parametrize("batch", [1000, 20_000])
-@pytest.mark.parametrize("writers", [1, 2])
+@pytest.mark.parametrize("threads", [1, 2])
 def test_writers(
-    benchmark: Any, table: kc.Table, writers: int, batch: int, request: pytest.FixtureRequest
+    benchmark: Any, table: kc.Table, threads: int, batch: int, request: pytest.FixtureRequest
 ) -> None:
+    """The same work, of two writers, on one thread or on one each."""
     benchmark.group = f"{request.node.callspec.id.partition('-')[2]}: writers"
-    work = [Writer(table, number, batch) for number in range(writers)]
+    writers = [Writer(table, number, batch) for number in range(2)]
     before = table.count()
-    benchmark.extra_info["rows"] = writers * ROUND
+    benchmark.extra_info["rows"] = len(writers) * ROUND
 
     def prepare() -> None:
-        for writer in work:
+        for writer in writers:
             writer.prepare()
 
+    def in_turn() -> None:
+        for writer in writers:
+            writer()
+
+    work = writers if threads == 2 else [in_turn]
     benchmark.pedantic(together(*work), setup=prepare, rounds=9, warmup_rounds=1)
-    done = sum(w.next - ((n + 1) << 40) for n, w in enumerate(work))
+    done = sum(w.next - ((n + 1) << 40) for n, w in enumerate(writers))
     assert table.count() == before + done
 
 

@@ -17,6 +17,7 @@ from kudu_core.common.clock import Clock, hybrid
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.pool import Pool
 from kudu_core.common.schema import Schema
+from kudu_core.common.turns import Turns
 from kudu_core.errors import Closed, Fenced, ReadOnly, SnapshotTooOld
 from kudu_core.events import Event, EventListener, WritersThrottled, tell
 from kudu_core.options import Options
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from kudu_core.table.decision import Call
     from kudu_core.table.purge import Purged
     from kudu_core.wal import Log, LogTail
+
+TURN_S = 0.002
+"""One writer of short calls may keep another one waiting so long."""
 
 THROTTLE_SHARE = 0.8
 """Writers wait for a flush when memory stores take so much of what they may."""
@@ -79,10 +83,10 @@ class Engine:
         self.journal = Journal(clock)
         """What maintenance has done."""
         self.throttle = Throttle(clock)
-        self.short_writes = threading.Lock()
+        self.short_writes = threading.Lock() if options.durability == "sync" else Turns(TURN_S)
         """Held by a short write from encoding to the release of its mutexes.  Its kernels are too short to
         share the GIL and the mutexes with another writer's: handing these over costs more than the work.
-        Waiting for the fsync comes after, so that writers share it."""
+        Waiting for the fsync comes after, so that writers share it: there the next one begins at once."""
         self.tablets: list[Tablet] = []
         """In the order of their ids, the order in which mutexes are taken; dropped ones until they are
         purged.  Another list for each change."""
