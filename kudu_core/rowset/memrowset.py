@@ -68,6 +68,15 @@ class MemRowSet:
         )
 
     @property
+    def key_bytes(self) -> int:
+        """Of the encoded keys alone."""
+        return int(self._keys.key_bytes)
+
+    def column_bytes(self, column_id: int) -> int:
+        """Of the cells of one column."""
+        return self._columns[column_id].nbytes
+
+    @property
     def first_ts(self) -> int | None:
         """Timestamp of the oldest insert or change, None when empty."""
         return int(self._inserted.view(0, 1)[0]) if len(self._inserted) else None

@@ -28,6 +28,7 @@ from kudu_core.table.state import TableState, Token, read_state, replace
 from kudu_core.table.throttle import Throttle
 from kudu_core.table.write import too_much
 from kudu_core.tablet.compactions import Compactions
+from kudu_core.tablet.flush import work_bytes
 from kudu_core.tablet.maintenance import Maintenance
 from kudu_core.tablet.scoring import MEMORY_SHARE, Pressure
 from kudu_core.tablet.tablet import Tablet, TabletContext
@@ -46,6 +47,10 @@ THROTTLE_SHARE = 0.8
 
 CACHE_SHARE = 8
 """What the page cache keeps of the memory limit, divided by this, when memory stores grow."""
+
+WORK_SHARE = 4
+"""What is counted of the memory that flushes and merges work with, at most: the limit of the memory stores
+divided by this."""
 
 
 class Engine:
@@ -368,10 +373,12 @@ class Engine:
             return self._memory_added > self.store_limit_bytes // 32
 
     def measure_memory(self) -> int:
-        """Bytes of all memory stores."""
+        """Bytes of all memory stores, and of what flushes and merges hold while they run."""
         with self._memory_mutex:
             self._memory_added = 0
         used = sum(tablet.memory_bytes for tablet in self.tablets)
+        # Not all: were it more, writers would flush every batch for itself and gain nothing.
+        used += min(self.tablet_context.work.held_bytes, self.store_limit_bytes // WORK_SHARE)
         with self._memory_mutex:
             self._memory_known = used
         self._make_room_in_cache(used)
@@ -385,8 +392,10 @@ class Engine:
         self.cache.set_limit(min(options.page_cache_bytes, max(least, left)))
 
     def pressure(self) -> Pressure:
-        """What maintenance is to relieve."""
-        return Pressure(self.measure_memory(), self.store_limit_bytes, self.log.bytes_retained)
+        """What maintenance is to relieve.  The flush that would do it needs memory of its own."""
+        next_bytes = max((work_bytes(tablet.view.active) for tablet in self.tablets), default=0)
+        used = self.measure_memory() + min(next_bytes, self.store_limit_bytes // WORK_SHARE)
+        return Pressure(used, self.store_limit_bytes, self.log.bytes_retained)
 
     # ---- maintenance ----
 
@@ -414,6 +423,7 @@ class Engine:
         return {
             **self.journal.sums(),
             "memory_store_bytes": sum(tablet.memory_bytes for tablet in self.tablets),
+            "memory_work_bytes": self.tablet_context.work.held_bytes,
             "memory_limit_bytes": self.options.memory_limit_bytes,
             "throttled_count": self.throttle.waits,
             "throttled_s": self.throttle.waited_s,

@@ -848,7 +848,8 @@ class Table:
     def metrics(self) -> dict[str, float]:
         """Numbers of this handle, by name.
 
-        Now: ``memory_store_bytes``, ``memory_limit_bytes``, ``log_bytes``, ``rowsets``, ``page_cache_bytes``,
+        Now: ``memory_store_bytes``, ``memory_work_bytes`` (what flushes and merges under way hold beside the
+        stores), ``memory_limit_bytes``, ``log_bytes``, ``rowsets``, ``page_cache_bytes``,
         ``page_cache_kept_bytes`` (of pages used more than once), ``page_cache_pages``,
         ``page_cache_limit_bytes``.  Since it was opened: ``page_cache_hits``, ``page_cache_misses``,
         ``page_cache_evicted``, ``throttled_count`` and ``throttled_s`` (writers that were made to wait), and

@@ -67,7 +67,8 @@ def _flush(tablet: Tablet, rowset_id: int, frozen: ChangeLog) -> None:
     assert cut is not None and context.log is not None
     written: list[str] = []
     try:
-        ref = write_store(tablet, frozen, written)
+        with context.work.hold(frozen.nbytes):  # the entries are a copy
+            ref = write_store(tablet, frozen, written)
         tablet.sync_directory()
         context.log.wait_durable(cut)
     except BaseException:

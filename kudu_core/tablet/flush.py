@@ -12,6 +12,7 @@ import numpy as np
 
 from kudu_core._ext import keys as keys_kernel
 from kudu_core.cfile.delta_file import REDO, UNDO
+from kudu_core.common.memory import release_free
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.rowset.deltas import DELETE, REINSERT, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE
 from kudu_core.rowset.diskrowset import DiskRowSet
@@ -21,6 +22,10 @@ from kudu_core.rowset.meta import DeltaRef, RowSetMeta
 from kudu_core.rowset.writing import OrderedRows, cuts, discard, rowset_meta, write_rows
 from kudu_core.tablet.manifest import Edit
 from kudu_core.tablet.tablet import Tablet
+
+ROW_BYTES = 56
+"""What a row takes while it is flushed beside its key and a cell of its largest column: order, offset of the
+key, hash, insert time and place in the outputs, and what is being encoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,7 @@ def flush_memrowset(tablet: Tablet) -> Flushed | None:
             if freeze and not freeze_memrowset(tablet):
                 break
             while tablet.view.frozen:
-                one = _flush(tablet, tablet.view.frozen[0])
+                one = _flush_counted(tablet, tablet.view.frozen[0])
                 before = done or Flushed(0, 0, 0)
                 done = Flushed(
                     before.rows + one.rows,
@@ -75,6 +80,21 @@ def flush_memrowset(tablet: Tablet) -> Flushed | None:
                     before.output_bytes + one.output_bytes,
                 )
         return done
+
+
+def work_bytes(memory: MemRowSet) -> int:
+    """About how many bytes a flush holds beside the MemRowSet."""
+    widest = max(memory.column_bytes(c.id) for c in memory.schema.columns)
+    return len(memory) * ROW_BYTES + memory.key_bytes + widest + memory.changes.nbytes
+
+
+def _flush_counted(tablet: Tablet, frozen: MemRowSet) -> Flushed:
+    """``_flush``, with what it holds counted while it runs and given back to the system after it."""
+    nbytes = work_bytes(frozen)
+    with tablet.context.work.hold(nbytes):
+        flushed = _flush(tablet, frozen)
+    release_free(nbytes)
+    return flushed
 
 
 def _flush(tablet: Tablet, frozen: MemRowSet) -> Flushed:

@@ -19,6 +19,7 @@ from itertools import count
 import numpy as np
 
 from kudu_core.cfile.delta_file import REDO
+from kudu_core.common.memory import release_free
 from kudu_core.common.pool import Pool
 from kudu_core.errors import Corruption
 from kudu_core.rowset.changelog import ChangeLog
@@ -26,7 +27,7 @@ from kudu_core.rowset.deltas import DELETE
 from kudu_core.rowset.deltastore import DeltaStore
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.entries import FOREVER, DeltaEntries, changes_between, write_deltas
-from kudu_core.rowset.merging import Limits, Source, plan
+from kudu_core.rowset.merging import ROW_BYTES, Limits, Source, plan, row_bytes
 from kudu_core.rowset.meta import DeltaRef
 from kudu_core.rowset.writing import discard
 from kudu_core.tablet.manifest import Edit
@@ -204,8 +205,14 @@ class _Walk:
         )
         edges = plan(job.schema, job.sources, limits)
 
+        each = np.array([row_bytes(job.schema, source)[1] + ROW_BYTES for source in job.sources])
+
         def built(number: int) -> list[Output]:
-            return build(job, edges[number], edges[number + 1])
+            nbytes = int((edges[number + 1] - edges[number]) @ each)
+            with context.work.hold(nbytes):
+                outputs = build(job, edges[number], edges[number + 1])
+            release_free(nbytes)
+            return outputs
 
         with Pool(self.threads, "kudu-core-merge") as pool:
             for outputs in pool.map(built, range(len(edges) - 1), window=self.threads):

@@ -58,7 +58,7 @@ class Pressure:
     """What is scarce."""
 
     memory_bytes: int
-    """Of memory stores."""
+    """Of memory stores, of what works on them, and of what a flush of them would hold."""
     memory_limit_bytes: int
     log_bytes: int
     """That a replay would read."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kudu_core.cfile.page_cache import PageCache
 from kudu_core.common.clock import Clock
+from kudu_core.common.memory import WorkingMemory
 from kudu_core.common.partitions import Partition
 from kudu_core.common.pool import Pool
 from kudu_core.common.schema import Schema
@@ -64,6 +65,8 @@ class TabletContext:
     """Asserts the invariants of PROTOCOL after each install (the debug switch)."""
     fence: Callable[[], None] = lambda: None
     """Raises ``Fenced`` when another writer has the table (PROTOCOL P2)."""
+    work: WorkingMemory = field(default_factory=WorkingMemory)
+    """What flushes and merges hold while they run."""
 
 
 class Tablet:
