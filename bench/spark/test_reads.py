@@ -1,6 +1,6 @@
 """Reads through Spark on two cores: beside Parquet, and beside the same batches yielded from memory.
 
-Six columns.  The rows are the 300,000 of the room unless KUDU_CORE_BENCH_ROWS says more; the figures of the
+Six columns.  The rows are the 60,000 of the room unless KUDU_CORE_BENCH_ROWS says more; the figures of the
 issue are of 5,000,000.
 """
 
@@ -27,7 +27,7 @@ from kudu_core.engines.spark.scan import frame_of, read_tokens, shared_out
 from kudu_core.engines.spark.schema import spark_schema
 from kudu_core.table.tokens import ScanToken
 
-ROWS = int(os.environ.get("KUDU_CORE_BENCH_ROWS", "300000"))
+ROWS = int(os.environ.get("KUDU_CORE_BENCH_ROWS", "60000"))
 KEY = ["host", "at"]
 
 

@@ -19,7 +19,7 @@ import kudu_core as kc
 from kudu_core import spark as ks
 from kudu_core.engines.spark.write import routed
 
-ROWS = int(os.environ.get("KUDU_CORE_BENCH_SPARK_ROWS", "300000"))
+ROWS = int(os.environ.get("KUDU_CORE_BENCH_SPARK_ROWS", "60000"))
 LAYOUTS = {"one": (), "hash4": kc.HashPartition("host", 4)}
 KEYS = ["host", "at"]
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from _thread import LockType, allocate_lock
 from collections import deque
-from time import monotonic
+
+from kudu_core.common.clock import Clock
 
 
 class Turns:
@@ -18,10 +19,11 @@ class Turns:
     has waited longest.  Whoever waits looks again after ``turn_s``: the holder may not have come back.
     """
 
-    __slots__ = ("_mutex", "_since", "_turn_s", "_waiting")
+    __slots__ = ("_clock", "_mutex", "_since", "_turn_s", "_waiting")
 
-    def __init__(self, turn_s: float) -> None:
+    def __init__(self, turn_s: float, clock: Clock) -> None:
         self._turn_s = turn_s
+        self._clock = clock
         self._mutex = allocate_lock()
         self._waiting: deque[LockType] = deque()
         """A locked gate for each thread that waits: opened, it has been given the mutex."""
@@ -33,9 +35,9 @@ class Turns:
             self._wait()
 
     def __exit__(self, *_: object) -> None:
-        if self._waiting and monotonic() - self._since >= self._turn_s:
+        if self._waiting and self._clock.monotonic_s() - self._since >= self._turn_s:
             # The mutex stays locked, so that nobody is faster than the one it is given to.
-            self._since = monotonic()
+            self._since = self._clock.monotonic_s()
             self._waiting.popleft().release()
         else:
             self._mutex.release()
@@ -44,13 +46,13 @@ class Turns:
         gate = allocate_lock()
         gate.acquire()
         if not self._waiting:
-            self._since = monotonic()
+            self._since = self._clock.monotonic_s()
         self._waiting.append(gate)
         try:
             while not gate.acquire(timeout=self._turn_s):
                 if self._mutex.acquire(False):
                     self._waiting.remove(gate)
-                    self._since = monotonic()
+                    self._since = self._clock.monotonic_s()
                     return
         except BaseException:  # an interrupt
             if gate in self._waiting:

@@ -88,7 +88,7 @@ class Engine:
         self.journal = Journal(clock)
         """What maintenance has done."""
         self.throttle = Throttle(clock)
-        self.short_writes = threading.Lock() if options.durability == "sync" else Turns(TURN_S)
+        self.short_writes = threading.Lock() if options.durability == "sync" else Turns(TURN_S, clock)
         """Held by a short write from encoding to the release of its mutexes.  Its kernels are too short to
         share the GIL and the mutexes with another writer's: handing these over costs more than the work.
         Waiting for the fsync comes after, so that writers share it: there the next one begins at once."""

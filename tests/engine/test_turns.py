@@ -7,13 +7,14 @@ import time
 
 import pytest
 
+from kudu_core.common.clock import Clock
 from kudu_core.common.turns import Turns
 from tests.support.threads import Run, quick_switches
 
 
 @pytest.mark.parametrize("turn_s", [1e-5, 0.001])
 def test_one_at_a_time_and_all_get_a_turn(turn_s: float) -> None:
-    turns = Turns(turn_s)
+    turns = Turns(turn_s, Clock())
     inside = 0
     run = Run(0.3, {str(n): 20 for n in range(4)})
 
@@ -36,7 +37,7 @@ def test_one_at_a_time_and_all_get_a_turn(turn_s: float) -> None:
 
 
 def test_who_comes_back_goes_on_until_its_turn_is_over() -> None:
-    turns = Turns(30)
+    turns = Turns(30, Clock())
     entered: list[str] = []
     waiting = threading.Event()
 
@@ -63,7 +64,7 @@ def test_who_comes_back_goes_on_until_its_turn_is_over() -> None:
 
 def test_whoever_waits_looks_again() -> None:
     """The holder lets go before its turn is over, and never comes back."""
-    turns = Turns(0.05)
+    turns = Turns(0.05, Clock())
     held = threading.Event()
     go = threading.Event()
 
@@ -82,7 +83,7 @@ def test_whoever_waits_looks_again() -> None:
 
 
 def test_an_exception_lets_go() -> None:
-    turns = Turns(1)
+    turns = Turns(1, Clock())
     with pytest.raises(ZeroDivisionError), turns:
         1 / 0  # noqa: B018
     with turns:
@@ -92,7 +93,7 @@ def test_an_exception_lets_go() -> None:
 @pytest.mark.parametrize("handed", [False, True])
 def test_an_interrupt_while_waiting(monkeypatch: pytest.MonkeyPatch, handed: bool) -> None:
     """Ctrl-C may come while the gate is still closed, or when it has just been opened."""
-    turns = Turns(0)
+    turns = Turns(0, Clock())
     turns._mutex.acquire()
 
     class Gate:
