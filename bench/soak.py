@@ -281,6 +281,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--deletes", action="store_true", help="delete and insert again too")
     given = parser.parse_args()
+    if given.path is not None:
+        Path(given.path).mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="kudu-core-soak-", dir=given.path))
     try:
         wrong = run(
