@@ -33,6 +33,7 @@ def spark() -> Iterator[SparkSession]:
     builder = builder.config("spark.ui.showConsoleProgress", "false").config(
         "spark.sql.shuffle.partitions", "4"
     )
+    builder = builder.config("spark.driver.memory", "4g")
     spark = builder.config("spark.python.unix.domain.socket.enabled", "true").getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     yield spark
