@@ -125,7 +125,7 @@ class RowSetMeta:
             "redo": [d.to_json() for d in self.redo],
             "undo": [d.to_json() for d in self.undo],
             "replaced": [c.to_json() for c in self.replaced],
-            "columns": {str(k): dict(v) for k, v in self.columns.items()},
+            "columns": dict(self.columns),
         }
 
     @staticmethod

@@ -69,7 +69,7 @@ class JobRun:
             "suspect": self.suspect,
             "status": self.has_status,
             "sequence": None if self.sequence is None else self.sequence.to_json(),
-            "rowset": None if self.rowset is None else {str(k): dict(v) for k, v in self.rowset.items()},
+            "rowset": None if self.rowset is None else dict(self.rowset),
         }
 
     @staticmethod

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +28,6 @@ from kudu_core.common.stored import BROKEN, parsed
 from kudu_core.common.types import KIND_BOOL, KIND_FLOAT, ColumnType
 from kudu_core.errors import Corruption, InvalidArgument, Locked, RowErrors, SchemaMismatch
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.rowset.meta import FileRef
 from kudu_core.table.building import Sorted
 from kudu_core.table.bulk import write_parts
 from kudu_core.table.calls import OPERATIONS
@@ -60,6 +60,8 @@ if TYPE_CHECKING:
 
 JOB_OPERATIONS = (*OPERATIONS, APPLY)
 ON_DUPLICATE = ("error", "last", "any")
+CHECKED_AT_ONCE = 64
+"""Staged files that one call of a worker looks at: handing over each for itself costs more than the look."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,9 +350,14 @@ def _check_columns(engine: Engine, form: Form, runs: Sequence[JobRun]) -> None:
 
 def _check_files(engine: Engine, job: Job, runs: Sequence[JobRun], resolutions: Sequence[Resolution]) -> None:
     """Staged files must be those that their writers told of (G3)."""
-    wanted: list[FileRef] = [file for run in runs for file in run.files]
-    wanted += [file for resolution in resolutions for file in resolution.files]
-    for _ in engine.pool.map(lambda file: check_run(engine.fs, job.directory, file), wanted):
+    told = chain((run.files for run in runs), (resolution.files for resolution in resolutions))
+    wanted = list(dict.fromkeys(chain.from_iterable(told)))  # what is adopted is told of twice
+
+    def check(first: int) -> None:
+        for file in wanted[first : first + CHECKED_AT_ONCE]:
+            check_run(engine.fs, job.directory, file)
+
+    for _ in engine.pool.map(check, range(0, len(wanted), CHECKED_AT_ONCE)):
         pass
 
 

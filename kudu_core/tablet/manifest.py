@@ -116,26 +116,33 @@ class Edit:
 
 def applied(state: TabletState, value: Mapping[str, Any], path: str, offset: int) -> TabletState:
     """The state after one edit's JSON."""
-    rowsets = dict(state.rowsets)
     try:
-        for removed in value.get("remove", ()):
-            del rowsets[integer(removed)]
-        for entry in value.get("add", ()):
-            meta = parse(path, offset, entry)
-            rowsets[meta.id] = meta
-        numbers = {k: integer(value.get(k, 0)) for k in ("I", "G", "H", "mark", "next_file", "next_rowset")}
+        edit = Edit(
+            tuple(map(integer, value.get("remove", ()))),
+            tuple(parse(path, offset, entry) for entry in value.get("add", ())),
+            *(integer(value.get(k, 0)) for k in ("I", "G", "H", "mark", "next_file", "next_rowset")),
+        )
+        return with_edit(state, edit)
     except BROKEN as exc:
         raise Corruption(path, offset, f"manifest edit: {exc!r:.200}") from exc
+
+
+def with_edit(state: TabletState, edit: Edit) -> TabletState:
+    """The state after one edit; ``KeyError`` if it removes a rowset that is not there."""
+    rowsets = dict(state.rowsets)
+    for removed in edit.remove:
+        del rowsets[removed]
+    rowsets.update((meta.id, meta) for meta in edit.add)
     durable = max((r.durable for r in rowsets.values()), default=0)
     return replace(
         state,
         rowsets=rowsets,
-        inserts_durable=max(state.inserts_durable, numbers["I"]),
-        ingests_durable=max(state.ingests_durable, numbers["G"]),
-        horizon=max(state.horizon, numbers["H"]),
-        mark=max(state.mark, numbers["mark"], numbers["I"], numbers["G"], durable),
-        next_file=max(state.next_file, numbers["next_file"]),
-        next_rowset=max(state.next_rowset, numbers["next_rowset"]),
+        inserts_durable=max(state.inserts_durable, edit.inserts_durable),
+        ingests_durable=max(state.ingests_durable, edit.ingests_durable),
+        horizon=max(state.horizon, edit.horizon),
+        mark=max(state.mark, edit.mark, edit.inserts_durable, edit.ingests_durable, durable),
+        next_file=max(state.next_file, edit.next_file),
+        next_rowset=max(state.next_rowset, edit.next_rowset),
     )
 
 
@@ -243,14 +250,13 @@ class Manifest:
         """Write one edit.  Durable after the next ``sync``."""
         self._check_poisoned()
         self._fence()
-        value = edit.to_json()
         number = self.state.number + 1
-        after = replace(applied(self.state, value, self._path, self._size), number=number, epoch=self._epoch)
+        after = replace(with_edit(self.state, edit), number=number, epoch=self._epoch)
         try:
             if self._file is None or self._size > max(REWRITE_BYTES, 2 * self._checkpoint_size):
                 self._rewrite(after)
             else:
-                frame = _frame(number, self._epoch, value, _seed(self._uuid))
+                frame = _frame(number, self._epoch, edit.to_json(), _seed(self._uuid))
                 self._file.append(frame)
                 self._size += len(frame)
         except BaseException as exc:
