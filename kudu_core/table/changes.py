@@ -85,6 +85,7 @@ class Changes(ArrowResult):
         first: bool,
     ) -> None:
         self._engine = engine
+        self._path = engine().path
         self._plan = plan
         self._first = first
         self.since = since
@@ -101,6 +102,13 @@ class Changes(ArrowResult):
             raise
         self._release = weakref.finalize(self, pins.unpin, since)
         weakref.finalize(self, versions.unpin, versions.pin(plan.schema))
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "Changes do not travel to another process: in a function for Spark write "
+            f"kudu_core.spark.table({self._path!r}, at={self.until}).changes({self.since}, {self.until}), "
+            "or have kudu_core.spark.changes share them out"
+        )
 
     @property
     def plan(self) -> ChangesPlan:

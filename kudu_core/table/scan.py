@@ -152,6 +152,7 @@ class Scan(ArrowResult):
 
     def __init__(self, engine: Callable[[], Engine], plan: ScanPlan, snapshot: int, owner: Any) -> None:
         self._engine = engine
+        self._path = engine().path
         self._plan = plan
         self._snapshot = snapshot
         self._owner = owner
@@ -172,7 +173,11 @@ class Scan(ArrowResult):
         return self._snapshot
 
     def __reduce__(self) -> Any:
-        raise TypeError("a Scan does not travel to another process; send table.scan_tokens(...) instead")
+        raise TypeError(
+            "a Scan does not travel to another process: send table.scan_tokens(...), or, in a function for "
+            f"Spark, write kudu_core.spark.table({self._path!r}, at={self._snapshot})"
+            f".scan(..., at={self._snapshot})"
+        )
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         size = self._plan.batch_rows

@@ -62,7 +62,12 @@ class Snapshot:
         return f"Snapshot({self.timestamp})"
 
     def __reduce__(self) -> Any:
-        raise TypeError("a Snapshot does not travel to another process; send its timestamp, or scan tokens")
+        at = self.timestamp
+        raise TypeError(
+            f"a Snapshot does not travel to another process: send its timestamp, {at}, or scan tokens, "
+            "and in a function for Spark write "
+            f"kudu_core.spark.table({self._table.path!r}, at={at}).scan(..., at={at})"
+        )
 
     def _check(self) -> None:
         if not self._release.alive:
