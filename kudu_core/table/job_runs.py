@@ -8,6 +8,7 @@ given.  Layout: docs/format.md, "staging/".
 from __future__ import annotations
 
 import base64
+from binascii import a2b_base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from kudu_core.cfile.container import MAGIC, TRAILER
 from kudu_core.common.keys import EncodedKeys, encode_keys
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import Schema
-from kudu_core.common.stored import flag, integer, text
+from kudu_core.common.stored import flag, integer
 from kudu_core.errors import Corruption
 from kudu_core.rowset.meta import FileRef, RowSetMeta
 from kudu_core.table.sorted_runs import SAMPLE_ROWS, KeyRange, Run, Segment, key_ranges
@@ -65,7 +66,7 @@ class JobRun:
             "keys": [base64.b64encode(k).decode() for k in (self.min_key, self.max_key)],
             "bytes": self.nbytes,
             "op": self.op,
-            "columns": list(self.column_ids),
+            "columns": self.column_ids,
             "suspect": self.suspect,
             "status": self.has_status,
             "sequence": None if self.sequence is None else self.sequence.to_json(),
@@ -75,14 +76,14 @@ class JobRun:
     @staticmethod
     def from_json(value: Any) -> JobRun:
         """Raises one of ``stored.BROKEN`` for what ``to_json`` never writes."""
-        first, last = (base64.b64decode(text(k), validate=True) for k in value["keys"])
+        first, last = value["keys"]
         stats = value["rowset"]
         return JobRun(
             file=FileRef.from_json(value["file"]),
             rows=integer(value["rows"], 1, 1 << 32),
             ordinal=integer(value["ordinal"], -1, 1 << 31),
-            min_key=first,
-            max_key=last,
+            min_key=a2b_base64(first, strict_mode=True),
+            max_key=a2b_base64(last, strict_mode=True),
             nbytes=integer(value["bytes"]),
             op=None if value["op"] is None else integer(value["op"], 0, 256),
             column_ids=tuple(integer(i) for i in value["columns"]),

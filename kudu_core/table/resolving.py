@@ -64,8 +64,9 @@ class Resolution:
     @property
     def files(self) -> tuple[FileRef, ...]:
         """Container files that it names, by their places in the job's folder."""
-        rowsets = (replace(meta.base, name=path) for path, meta in self.rowsets)
-        return (*rowsets, *(replace(ref.file, name=path) for _, path, ref in self.deltas))
+        files = [(path, meta.base) for path, meta in self.rowsets]
+        files += [(path, ref.file) for _, path, ref in self.deltas]
+        return tuple(FileRef(path, file.size, file.footer_crc) for path, file in files)
 
     def to_bytes(self) -> bytes:
         return json.dumps(
@@ -237,7 +238,7 @@ def _taken(engine: Engine, directory: str, tablet: Tablet, resolution: Resolutio
     for path, meta in resolution.rowsets:
         name = tablet.new_file("rows")
         part.staged.append((f"{directory}/{path}", name))
-        base = replace(meta.base, name=name)
+        base = FileRef(name, meta.base.size, meta.base.footer_crc)
         part.rowsets.append(replace(meta, id=tablet.new_rowset_id(), base=base))
     for rowset_id, path, ref in resolution.deltas:
         name = tablet.new_file("delta")
