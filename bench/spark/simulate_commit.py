@@ -23,10 +23,10 @@ import numpy as np
 import pyarrow as pa
 
 import kudu_core as kc
-from kudu_core.engines.spark.write import tasks_of
+from kudu_core.engines.spark.write import resolutions_of, runs_of, tasks_of
 from kudu_core.table import jobs
 from kudu_core.table.job_runs import JobRun
-from kudu_core.table.resolving import Resolution, resolve
+from kudu_core.table.resolving import resolve
 
 ROWS_OF_A_RUN = 20
 SCHEMA = pa.schema([("k", pa.int64()), ("a", pa.int32()), ("b", pa.float64()), ("s", pa.string())])
@@ -77,14 +77,14 @@ def simulate(root: str, tablets: int, runs: int) -> dict[str, float]:
             stager = jobs.stager(job, f"a{attempt:05d}")
             stager.append(pa.RecordBatch.from_arrays([pa.array(c) for c in columns], schema=SCHEMA))
             told += [run.to_json() for run in stager.finish()]
-        with open(f"{root}/told", "w") as file:
-            json.dump(told, file)
+        with open(f"{root}/told", "wb") as file:
+            file.write(b"\n".join(json.dumps(run).encode() for run in told))
 
     with timed(seconds, "stage (tasks)"):
         in_child(stage)
     before = rss_mib()
-    with open(f"{root}/told") as file, timed(seconds, "plan"):
-        told = [JobRun.from_json(run) for run in json.load(file)]
+    with open(f"{root}/told", "rb") as file, timed(seconds, "plan"):
+        told = runs_of(file.read().splitlines())
         tasks = tasks_of(told, 8)
 
     def resolve_all() -> None:
@@ -98,7 +98,7 @@ def simulate(root: str, tablets: int, runs: int) -> dict[str, float]:
     with timed(seconds, "resolve (tasks)"):
         in_child(resolve_all)
     with open(f"{root}/found", "rb") as file, timed(seconds, "answers"):
-        resolutions = [Resolution.from_bytes(line) for line in file]
+        resolutions = resolutions_of(file.read().splitlines())
     with timed(seconds, "open"):
         table = kc.open_table(path, "rw")
     with timed(seconds, "commit"):

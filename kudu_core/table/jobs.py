@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kudu_core.common.cycles import cycles_left
 from kudu_core.common.keys import encode_keys
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.stored import BROKEN, parsed
@@ -254,7 +255,8 @@ def _commit(
     fs = engine.fs
     engine.committing.add(job.id)
     try:
-        result = _apply(engine, job, runs, resolutions)
+        with cycles_left(len(runs)):
+            result = _apply(engine, job, runs, resolutions)
     except (InvalidArgument, RowErrors, Corruption):
         if job.id not in engine.jobs:
             remove(fs, job.directory)
@@ -403,7 +405,8 @@ def resume(path: str, job_id: str, table: Table | None = None) -> WriteResult:
 
 
 def _sealed(job: Job, runs: Sequence[JobRun]) -> bytes:
-    return json.dumps({**dataclasses.asdict(job), "runs": [run.to_json() for run in runs]}).encode()
+    with cycles_left(len(runs)):
+        return json.dumps({**dataclasses.asdict(job), "runs": [run.to_json() for run in runs]}).encode()
 
 
 __all__ = [

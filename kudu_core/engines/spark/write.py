@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from kudu_core.common.cycles import cycles_left
 from kudu_core.common.partitions import DEFAULT_SEED, PartitionSchema
 from kudu_core.common.schema import Schema
 from kudu_core.engines.spark.codes import coded, original
@@ -34,6 +35,8 @@ from kudu_core.table.table import Table, create_table, open_table
 REPARTITION = ("tablet", "none")
 TASKS_PER_CORE = 4
 """Tasks that resolve, at most: each opens the table."""
+ENTRY_BYTES = 300
+"""Of a file in a task's answer, about."""
 _ANSWER = "told binary"
 
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -146,7 +149,7 @@ def create(
 
 def _stage(df: DataFrame, job: Job) -> list[JobRun]:
     """Run the tasks that stage; the runs of the attempts that won."""
-    return [JobRun.from_json(json.loads(told)) for told in _answers(df, staging_function(job))]
+    return runs_of(_answers(df, staging_function(job)))
 
 
 def _resolve(df: DataFrame, job: Job, runs: Sequence[JobRun]) -> list[Resolution]:
@@ -158,11 +161,28 @@ def _resolve(df: DataFrame, job: Job, runs: Sequence[JobRun]) -> list[Resolution
         return []
     rows = [(task,) for task in tasks]
     work = df.sparkSession.createDataFrame(rows, "runs binary").repartition(len(rows))
-    return [Resolution.from_bytes(told) for told in _answers(work, resolving_function(job))]
+    return resolutions_of(_answers(work, resolving_function(job)))
+
+
+def runs_of(answers: Sequence[bytes]) -> list[JobRun]:
+    """What tasks that stage have told."""
+    with cycles_left(len(answers)):
+        return [JobRun.from_json(json.loads(told)) for told in answers]
+
+
+def resolutions_of(answers: Sequence[bytes]) -> list[Resolution]:
+    """What tasks that resolve have told, a tablet each."""
+    with cycles_left(sum(map(len, answers)) // ENTRY_BYTES):
+        return [Resolution.from_bytes(told) for told in answers]
 
 
 def tasks_of(runs: Sequence[JobRun], at_most: int) -> list[bytes]:
     """Runs by task, as JSON: each tablet's in one, and about as many bytes in each."""
+    with cycles_left(len(runs)):
+        return _tasks_of(runs, at_most)
+
+
+def _tasks_of(runs: Sequence[JobRun], at_most: int) -> list[bytes]:
     by_tablet: dict[int, list[JobRun]] = {}
     for run in runs:
         if run.ordinal >= 0:
