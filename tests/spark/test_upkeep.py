@@ -67,6 +67,56 @@ def test_a_backup_by_tasks_is_one_like_any_other(spark: SparkSession, path: str,
         ks.backup(spark, tmp_path / "other", folder)
 
 
+def test_a_restore_by_tasks_makes_the_same_table(spark: SparkSession, tmp_path: Path) -> None:
+    """Of a full backup and two that continue it, at each of them."""
+    path, folder = tmp_path / "table", tmp_path / "backups"
+    by, options = kc.HashPartition("k", 3), {"ingest_threshold_rows": 1, "flush_age_s": 77}
+    with kc.create_table(path, SCHEMA, "k", partition_by=by, options=options) as table:
+        table.insert({"k": range(3000), "v": range(3000), "u": [2**64 - 1] * 3000})
+        made = [ks.backup(spark, table, folder, target_rows_per_task=1000)]
+        table.upsert({"k": range(2990, 3010), "v": [3] * 20})
+        table.delete([0, 1])
+        made.append(table.backup(folder, "last"))
+        table.insert({"k": [0], "v": [5]})
+        made.append(table.backup(folder, "last"))
+    for number, at in enumerate((made[0], made[1].timestamp, None)):
+        ks.restore(spark, folder, tmp_path / f"{number}", at, target_rows_per_task=500)
+        kc.restore(folder, tmp_path / f"wanted{number}", at).close()
+        names = str(number), f"wanted{number}"
+        with kc.open_table(tmp_path / names[0]) as found, kc.open_table(tmp_path / names[1]) as wanted:
+            assert found.schema == wanted.schema and found.partitions == wanted.partitions
+            assert found.options == wanted.options
+            assert found.scan(order="key").to_table() == wanted.scan(order="key").to_table()
+            assert found.changes().to_table()["_timestamp"].unique().to_pylist() == [found.timestamp]
+            found.verify()
+            assert os.listdir(f"{found.path}/staging") == []
+    assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
+
+
+def test_a_restore_that_fails_leaves_nothing(spark: SparkSession, path: str, tmp_path: Path) -> None:
+    folder, new = tmp_path / "backups", tmp_path / "new"
+    with pytest.raises(kc.TableNotFound, match="no backup"):
+        ks.restore(spark, folder, new)
+    made = ks.backup(spark, path, folder)
+    with pytest.raises(kc.InvalidArgument, match=f"there are {made.timestamp}"):
+        ks.restore(spark, folder, new, 5)
+    with pytest.raises(kc.InvalidArgument, match="target_rows"):
+        ks.restore(spark, folder, new, target_rows_per_task=0)
+    with pytest.raises(kc.TableExists):
+        ks.restore(spark, folder, path)
+    damaged = next(folder.rglob("*.arrow"))
+    data = bytearray(damaged.read_bytes())
+    data[len(data) // 2] ^= 1
+    damaged.write_bytes(data)
+    with pytest.raises(kc.Corruption, match="checksum") as told:
+        ks.restore(spark, folder, new)
+    assert told.value.path == str(damaged)
+    damaged.unlink()
+    with pytest.raises(kc.Corruption, match="missing"):
+        ks.restore(spark, folder, new)
+    assert not [name for name in os.listdir(tmp_path) if name.startswith((".", "new"))]
+
+
 def test_a_backup_that_fails_leaves_nothing(spark: SparkSession, path: str, tmp_path: Path) -> None:
     folder = tmp_path / "backups"
     with kc.open_table(path, "rw") as table:

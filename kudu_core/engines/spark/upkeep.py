@@ -16,14 +16,14 @@ from kudu_core.cfile.container import FileMissing
 from kudu_core.engines.spark.cache import table_for
 from kudu_core.engines.spark.codes import coded
 from kudu_core.engines.spark.scan import collected, frame_of, parallelism, shared_out
-from kudu_core.errors import InvalidArgument, SchemaMismatch
+from kudu_core.errors import SchemaMismatch
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table import backup as backups
 from kudu_core.table.backup_format import BackupResult, Manifest
 from kudu_core.table.change_tokens import ChangeToken
 from kudu_core.table.runs import StagedRun
 from kudu_core.table.snapshots import Snapshot
-from kudu_core.table.table import DEFAULT_TARGET_ROWS, Table, open_table
+from kudu_core.table.table import DEFAULT_TARGET_ROWS, Table, folder_path, open_table
 from kudu_core.table.tokens import ScanToken
 from kudu_core.table.verify import Verified, verify_log, verify_tablet
 
@@ -186,11 +186,8 @@ def backup(
         told = [StagedRun(row.name, row.rows, row.size, row.crc) for row in found]
         return told, (inserted, updated, deleted)
 
-    folder = os.path.abspath(os.fspath(dst))
-    if not isinstance(folder, str):
-        raise InvalidArgument(f"{dst!r} is no path of a folder")
     with nullcontext(path) if isinstance(path, Table) else open_table(path) as table:
-        return backups.backup(table, folder, since, runs)
+        return backups.backup(table, folder_path(dst), since, runs)
 
 
 def _rows(shares: Sequence[ScanToken | ChangeToken]) -> Iterator[pa.RecordBatch]:
