@@ -766,10 +766,6 @@ class Table:
         OSError
             An operation failed; it is left alone for some seconds, so that a call after it does the others.
         """
-        if budget_s is not None and (
-            isinstance(budget_s, bool) or not isinstance(budget_s, int | float) or not budget_s >= 0
-        ):
-            raise InvalidArgument(f"budget_s is a number of seconds from 0 or None, not {budget_s!r}")
         return self._opened_for_writing().maintain(budget_s)
 
     def gc(self) -> None:
