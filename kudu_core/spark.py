@@ -5,6 +5,7 @@ Needs the extra ``kudu-core[spark]``.  ``spark.read.format("kudu_core")`` works 
 
 from kudu_core.engines.spark.cache import table
 from kudu_core.engines.spark.changes import changes
+from kudu_core.engines.spark.restoring import restore
 from kudu_core.engines.spark.scan import count, scan
 from kudu_core.engines.spark.stream_sink import foreach_batch
 from kudu_core.engines.spark.upkeep import backup, maintain, verify
@@ -18,6 +19,7 @@ __all__ = [
     "create",
     "foreach_batch",
     "maintain",
+    "restore",
     "scan",
     "table",
     "verify",

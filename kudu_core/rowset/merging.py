@@ -19,7 +19,10 @@ from kudu_core.common.keys import EncodedKeys, decode_keys
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema, StoredColumn
 from kudu_core.errors import Corruption
+from kudu_core.rowset.changelog import ChangeLog
+from kudu_core.rowset.deltas import DELETE
 from kudu_core.rowset.diskrowset import DiskRowsAt, DiskRowSet
+from kudu_core.rowset.entries import changes_between
 
 ROW_BYTES = 48
 """What a row of a range takes in memory beside its cells: key, hash, and where it comes from."""
@@ -43,9 +46,28 @@ class Source:
     dead: np.ndarray
     """Rowids, ascending, uint32, of rows whose deletion lies at or below the horizon."""
 
+    @staticmethod
+    def of(rowset: DiskRowSet, cut: int, horizon: int) -> Source:
+        """Opens the rowset's files."""
+        past_cache = rowset.uncached(horizon)
+        at = past_cache.at(cut)
+        assert at is not None, "every row was inserted before the cut"
+        return Source(past_cache, at, _dead(past_cache, horizon))
+
     @property
     def rows(self) -> int:
         return self.rowset.meta.rows
+
+
+def _dead(rowset: DiskRowSet, horizon: int) -> np.ndarray:
+    """Rowids, ascending, uint32, of rows that were deleted at or below the horizon."""
+    found = [np.empty(0, np.uint32)]
+    for store in rowset.redo:
+        if isinstance(store, ChangeLog) or store.ref.liveness:
+            entries = changes_between(store, 0, horizon, columns=())
+            if entries is not None:
+                found.append(entries.rowids[entries.ops == DELETE])
+    return np.sort(np.concatenate(found))
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,16 +132,18 @@ class Manifest:
 
 def read_manifests(fs: FileSystem, folder: str) -> list[Manifest]:
     """All backups in a folder, in the order in which they were made; ``Corruption`` names a damaged one."""
-    found = []
-    for name in fs.listdir(folder):
-        if _NUMBER.fullmatch(name):
-            path = f"{folder}/{name}/{MANIFEST}"
-            try:
-                data = fs.read_bytes(path, MAX_BYTES)
-            except (FileNotFoundError, NotADirectoryError):
-                raise Corruption(path, 0, "the backup's manifest is missing") from None
-            found.append(replace(_parsed(path, data), number=int(name)))
-    return found
+    names = [name for name in fs.listdir(folder) if _NUMBER.fullmatch(name)]
+    return [read_manifest(fs, folder, int(name)) for name in names]
+
+
+def read_manifest(fs: FileSystem, folder: str, number: int) -> Manifest:
+    """What one backup says of itself; ``Corruption`` when it is damaged."""
+    path = f"{folder}/{number:08d}/{MANIFEST}"
+    try:
+        data = fs.read_bytes(path, MAX_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        raise Corruption(path, 0, "the backup's manifest is missing") from None
+    return replace(_parsed(path, data), number=number)
 
 
 def foreign_name(name: str) -> bool:
@@ -246,4 +248,4 @@ def _crc(version: int, flags: int, body: bytes) -> int:
     return crc32c(body, crc32c(HEADER.pack(MAGIC, version, flags, len(body), 0, 0)))
 
 
-__all__ = ["BackupResult", "Manifest", "chosen", "needed", "read_manifests"]
+__all__ = ["BackupResult", "Manifest", "chosen", "needed", "read_manifest", "read_manifests"]

@@ -18,7 +18,7 @@ from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.pool import Pool
 from kudu_core.common.schema import Schema
 from kudu_core.common.turns import Turns
-from kudu_core.errors import Closed, Fenced, ReadOnly, SnapshotTooOld
+from kudu_core.errors import Closed, Fenced, InvalidArgument, ReadOnly, SnapshotTooOld
 from kudu_core.events import Event, EventListener, WritersThrottled, tell
 from kudu_core.options import Options
 from kudu_core.table import debug
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem, Lease
     from kudu_core.table.decision import Call
     from kudu_core.table.purge import Purged
+    from kudu_core.tablet.merge_compaction import Elsewhere
     from kudu_core.wal import Log, LogTail
 
 TURN_S = 0.002
@@ -51,6 +52,13 @@ CACHE_SHARE = 8
 WORK_SHARE = 4
 """What is counted of the memory that flushes and merges work with, at most: the limit of the memory stores
 divided by this."""
+
+
+def check_budget(budget_s: object) -> None:
+    if budget_s is not None and (
+        isinstance(budget_s, bool) or not isinstance(budget_s, int | float) or not budget_s >= 0
+    ):
+        raise InvalidArgument(f"budget_s is a number of seconds from 0 or None, not {budget_s!r}")
 
 
 class Engine:
@@ -146,6 +154,7 @@ class Engine:
             pool=self.pool,
             check=debug.install_check(),
             fence=self.fence,
+            building=threading.Semaphore(self.options.maintenance_threads),
         )
         return self.tablet_context
 
@@ -399,8 +408,15 @@ class Engine:
 
     # ---- maintenance ----
 
-    def maintain(self, budget_s: float | None) -> int:
-        """What background maintenance would do now, on the caller's thread; how many operations it was."""
+    def maintain(
+        self, budget_s: float | None, elsewhere: Elsewhere | None = None, threads: int = 1
+    ) -> int:
+        """What background maintenance would do now; how many operations it was.
+
+        ``elsewhere``: who is asked to build the outputs of merges; ``threads``: compactions at a time, of 1
+        on the caller's thread.
+        """
+        check_budget(budget_s)
         assert self.maintenance is not None and self.compactions is not None
         started = self.clock.monotonic_s()
 
@@ -410,9 +426,7 @@ class Engine:
 
         done = self.maintenance.run_due(may_go_on, patient=False)
         with self.compactions.alone(budget_s):  # what the background is at would be left out
-            while may_go_on() and self.compactions.run_one(patient=False):
-                done += 1
-                self.compactions.collect_garbage()
+            done += self.compactions.run_all(may_go_on, elsewhere, threads)
         self.compactions.collect_garbage()
         return done
 

@@ -165,6 +165,8 @@ class StagedRows:
         return np.arange(self.first + lower, self.first + upper)
 
     def ops(self, lower: int, upper: int) -> np.ndarray:
+        if self.run.op is not None:  # of rows that are looked at together with those of another run
+            return np.full(upper - lower, self.run.op, np.uint8)
         return self.column(OPERATION_ID, lower, upper).values
 
     def status(self, lower: int, upper: int) -> np.ndarray | None:

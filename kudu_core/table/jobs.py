@@ -332,11 +332,12 @@ def _calls(rows: Sorted) -> Iterator[Call]:
 
 
 def _each_call(rows: Sorted) -> Iterator[Call]:
+    mixed = len({run.op for run in rows.runs}) > 1
     for number, run in enumerate(rows.runs):
         assert isinstance(run, StagedRows)
         count = run.run.rows
         block = RowBlock({i: run.column(i, 0, count) for i in run.column_ids}, count)
-        ops: int | np.ndarray = run.ops(0, count) if run.op is None else run.op
+        ops: int | np.ndarray = run.ops(0, count) if run.op is None or mixed else run.op
         yield Call(ops, block, run.status(0, count), unique=run.unique, continues=number > 0)
 
 

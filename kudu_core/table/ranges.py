@@ -252,7 +252,7 @@ class _Rows:
                     [np.zeros(n, np.uint8) if s is None else s for s, n in zip(statuses, counts, strict=True)]
                 )
             ops: int | np.ndarray | None = mine[0][0].op
-            if ops is None:
+            if ops is None or any(run.op != ops for run, _, _ in mine):
                 ops = np.concatenate([run.ops(a, b) for run, a, b in mine])
             calls.append(Call(ops, RowBlock(columns, sum(counts)), status, unique=mine[0][0].unique))
         return calls

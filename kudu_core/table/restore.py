@@ -6,10 +6,11 @@ name -> count -> rename -> fsync.  Rows get the time of the restore: a backup ho
 
 from __future__ import annotations
 
+import errno
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,14 +40,38 @@ BUSY = "BUSY"
 BATCH_ROWS = 65_536
 
 
-def restore(fs: FileSystem, folder: str, path: str, at: Any, clock: Clock) -> None:
-    """Make the table; the walk behind ``kudu_core.restore``."""
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The backups that a table is made of."""
+
+    folder: str
+    manifests: list[Manifest]
+    """A full one and those that continue it, oldest first."""
+
+    @property
+    def newest(self) -> Manifest:
+        return self.manifests[-1]
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether ranges came or went, so that rows of some backup may belong nowhere by now."""
+        return any(manifest.partitions != self.newest.partitions for manifest in self.manifests)
+
+
+Fill = Callable[["FileSystem", str, Chain, Clock], None]
+"""Writes the rows of a chain into the table at a path, which has none yet, as one change, and closes it."""
+
+
+def restore(
+    fs: FileSystem, folder: str, path: str, at: Any, clock: Clock, fill: Fill | None = None
+) -> None:
+    """Make the table; the walk behind ``kudu_core.restore``.  ``fill``: somebody else writes the rows."""
     _check_free(fs, path)
     if not fs.exists(folder):
         raise TableNotFound(f"there is no backup at {folder}; make one with Table.backup")
     manifests = read_manifests(fs, folder)
-    chain = needed(folder, manifests, chosen(folder, manifests, at))
-    for manifest in chain:
+    chain = Chain(folder, needed(folder, manifests, chosen(folder, manifests, at)))
+    for manifest in chain.manifests:
         check_runs(fs, folder, manifest)
     _remove_leftovers(fs, path)
     place = temporary_name(path, uuid.uuid4().hex)
@@ -56,7 +81,7 @@ def restore(fs: FileSystem, folder: str, path: str, at: Any, clock: Clock) -> No
         busy.try_acquire()
         fs.sync_dir(place)
         try:
-            _build(fs, folder, chain, f"{place}/table", clock)
+            _build(fs, f"{place}/table", chain, clock, fill or _fill_here)
             _check_free(fs, path)
             fs.rename(f"{place}/table", path)
         finally:
@@ -86,7 +111,11 @@ def _remove_leftovers(fs: FileSystem, path: str) -> None:
             with suppress(OSError):
                 fs.rmdir(place)
         elif fs.exists(f"{place}/{BUSY}") and fs.lease(f"{place}/{BUSY}").holder() is None:
-            _remove(fs, place)
+            try:
+                _remove(fs, place)
+            except OSError as exc:
+                if exc.errno != errno.ENOTEMPTY:  # a task of a driver that was killed is still writing there
+                    raise
 
 
 def _remove(fs: FileSystem, place: str) -> None:
@@ -97,33 +126,41 @@ def _remove(fs: FileSystem, place: str) -> None:
     fs.rmtree(place)
 
 
-def _build(fs: FileSystem, folder: str, chain: list[Manifest], path: str, clock: Clock) -> None:
+def _build(fs: FileSystem, path: str, chain: Chain, clock: Clock, fill: Fill) -> None:
     """The table of the chain's last backup, closed."""
-    newest = chain[-1]
+    newest = chain.newest
     schema = replace(newest.schema, version=1)
     live = tuple(r for r in newest.partitions.ranges if not r.dropped)
     partitions = PartitionSchema(schema, newest.partitions.hashes, newest.partitions.range_ids, live)
     create(fs, path, schema, partitions, newest.options, clock)
+    try:
+        fill(fs, path, chain, clock)
+    except RowErrors as exc:
+        raise Corruption(chain.folder, 0, f"the backups do not fit together: {exc}") from exc
+
+
+def _fill_here(fs: FileSystem, path: str, chain: Chain, clock: Clock) -> None:
     engine = open_for_writing(fs, path, {"maintenance": "manual"}, 0.0, clock, None)
     try:
-        calls = apply_calls(schema, _batches(fs, folder, chain, schema), OP_COLUMN)
-        try:
-            write_parts(engine, _within(calls, chain, partitions))
-        except RowErrors as exc:
-            raise Corruption(folder, 0, f"the backups do not fit together: {exc}") from exc
-        _check_total(engine, folder, newest)
+        calls = apply_calls(engine.schema, _batches(fs, chain, engine.schema), OP_COLUMN)
+        write_parts(engine, _within(calls, chain, engine.partitions))
+        check_total(engine, chain)
     finally:
         engine.close()
 
 
-def _batches(
-    fs: FileSystem, folder: str, chain: list[Manifest], schema: Schema
-) -> Iterator[pa.RecordBatch]:
-    """The rows of all runs in the newest schema's columns, each with its operation."""
-    for manifest in chain:
+def _batches(fs: FileSystem, chain: Chain, schema: Schema) -> Iterator[pa.RecordBatch]:
+    for manifest in chain.manifests:
         for run in manifest.runs:
-            for batch in _read(fs, folder, manifest, run).to_batches():
-                yield _conformed(manifest, batch, schema)
+            yield from batches_of(fs, chain.folder, manifest, run, schema)
+
+
+def batches_of(
+    fs: FileSystem, folder: str, manifest: Manifest, run: StagedRun, schema: Schema
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a run in the newest schema's columns, each with its operation."""
+    for batch in _read(fs, folder, manifest, run).to_batches():
+        yield _conformed(manifest, batch, schema)
 
 
 def _read(fs: FileSystem, folder: str, manifest: Manifest, run: StagedRun) -> pa.Table:
@@ -159,9 +196,9 @@ def _default(column: StoredColumn, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(column.read_default, column.type.arrow), count)
 
 
-def _within(calls: Iterator[Call], chain: list[Manifest], partitions: PartitionSchema) -> Iterator[Call]:
+def _within(calls: Iterator[Call], chain: Chain, partitions: PartitionSchema) -> Iterator[Call]:
     """Without the rows of ranges that were dropped later."""
-    if all(manifest.partitions == chain[-1].partitions for manifest in chain):
+    if not chain.has_moved:
         yield from calls
         return
     for call in calls:
@@ -174,13 +211,14 @@ def _within(calls: Iterator[Call], chain: list[Manifest], partitions: PartitionS
             yield replace(call, ops=ops, block=call.block.take(kept), status=status)
 
 
-def _check_total(engine: Engine, folder: str, newest: Manifest) -> None:
+def check_total(engine: Engine, chain: Chain) -> None:
+    """``Corruption`` unless the table has as many rows as the one that was backed up."""
     plan = ScanPlan(engine.schema, (), None, None, None, False, None, BATCH_ROWS, None)
     total = Scan(lambda: engine, plan, engine.visible_ts, None).count()
+    newest = chain.newest
     if total != newest.total:
-        raise Corruption(
-            folder, 0, f"backup {newest.number} is of a table of {newest.total} rows; its files give {total}"
-        )
+        reason = f"backup {newest.number} is of a table of {newest.total} rows; its files give {total}"
+        raise Corruption(chain.folder, 0, reason)
 
 
-__all__ = ["restore"]
+__all__ = ["Chain", "Fill", "batches_of", "check_total", "restore"]

@@ -19,6 +19,8 @@ SEALED = "JOB"
 COMMITTED = "COMMITTED"
 """A job's file that says when it was committed, written when its record is durable."""
 MAX_SEALED_BYTES = 256 << 20
+OWN = ("ingest-", "merge-")
+"""What names of folders of the lease holder's own work begin with: once another has the lease, nobody's."""
 SWEEP_S = 60.0
 """So often, at most, maintenance looks for what dead jobs have left."""
 
@@ -51,7 +53,7 @@ def remove(fs: FileSystem, directory: str) -> None:
 def sweep_staging(engine: Engine, *, opening: bool = False) -> int:
     """Remove staging of jobs that are committed or whose heartbeat is too old; of how many.
 
-    ``opening``: this library's own ingests too, whose writer held the lease, and is gone.
+    ``opening``: ingests and merges too, whose writer held the lease, and is gone.
     """
     now_s = engine.clock.monotonic_s()
     if not opening and now_s < engine.swept_s + min(SWEEP_S, engine.options.staging_grace_s / 4):
@@ -66,7 +68,7 @@ def sweep_staging(engine: Engine, *, opening: bool = False) -> int:
         if name in engine.committing or (name.startswith("ingest-") and not opening):
             continue
         with suppress(OSError):  # somebody may write or remove it at this moment: another time, then
-            at_once = name.startswith("ingest-") or name in engine.jobs
+            at_once = (opening and name.startswith(OWN)) or name in engine.jobs
             if at_once or engine.fs.stat(f"{root}/{name}").mtime_s < oldest:
                 engine.fs.rmtree(f"{root}/{name}")
                 if not opening:  # else whoever opens the table may be about to commit it again

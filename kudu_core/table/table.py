@@ -89,7 +89,7 @@ def create_table(
     InvalidArgument
         The schema, the key, a partition or an option breaks a rule; nothing was made.
     """
-    fs, root = _fs or PosixFileSystem(), _path(path)
+    fs, root = _fs or PosixFileSystem(), folder_path(path)
     wanted = declare(schema, primary_key)
     partitions = (
         [partition_by] if isinstance(partition_by, HashPartition | RangePartition) else list(partition_by)
@@ -136,7 +136,7 @@ def open_table(
         Of TABLE, a manifest or the log: nothing was changed.  Of a data file that the replay of the log
         reads: a new epoch has begun, nothing is lost.
     """
-    fs, root, clock = _fs or PosixFileSystem(), _path(path), _clock or Clock()
+    fs, root, clock = _fs or PosixFileSystem(), folder_path(path), _clock or Clock()
     if mode not in ("r", "rw"):
         raise InvalidArgument(f'mode is "r" or "rw", not {mode!r}')
     settings = _overrides(options)
@@ -183,8 +183,8 @@ def restore(
     Corruption
         A file is damaged or missing, or a backup between is.
     """
-    fs, root, clock = _fs or PosixFileSystem(), _path(path), _clock or Clock()
-    restore_table(fs, _path(src), root, at, clock)
+    fs, root, clock = _fs or PosixFileSystem(), folder_path(path), _clock or Clock()
+    restore_table(fs, folder_path(src), root, at, clock)
     return open_table(root, "rw", _fs=fs, _clock=clock)
 
 
@@ -766,10 +766,6 @@ class Table:
         OSError
             An operation failed; it is left alone for some seconds, so that a call after it does the others.
         """
-        if budget_s is not None and (
-            isinstance(budget_s, bool) or not isinstance(budget_s, int | float) or not budget_s >= 0
-        ):
-            raise InvalidArgument(f"budget_s is a number of seconds from 0 or None, not {budget_s!r}")
         return self._opened_for_writing().maintain(budget_s)
 
     def gc(self) -> None:
@@ -809,7 +805,7 @@ class Table:
         OSError
             Such as a full disk; nothing is left of the backup.
         """
-        return backup(self, _path(dst), since)
+        return backup(self, folder_path(dst), since)
 
     def refresh(self) -> None:
         """Make what was written since the handle was opened readable.
@@ -902,7 +898,8 @@ class Table:
 # ---- arguments ----
 
 
-def _path(path: str | os.PathLike[str]) -> str:
+def folder_path(path: str | os.PathLike[str]) -> str:
+    """An absolute path; ``InvalidArgument`` for what is none."""
     text = os.fspath(path)
     if not isinstance(text, str) or not text or "\0" in text:
         raise InvalidArgument(f"{path!r} is no path of a table")

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from kudu_core.common.pool import Pool
 from kudu_core.errors import Closed, Fenced, Poisoned
 from kudu_core.events import (
     DeltaCompactionEnd,
@@ -25,7 +26,7 @@ from kudu_core.events import (
 from kudu_core.tablet import history_gc
 from kudu_core.tablet.delta_compaction import Compacted, compact_major, compact_minor, redo_files
 from kudu_core.tablet.full_compaction import full_merges
-from kudu_core.tablet.merge_compaction import Merged, merge_rowsets
+from kudu_core.tablet.merge_compaction import Elsewhere, Merged, merge_rowsets
 from kudu_core.tablet.merge_policy import DEAD, MAX_INPUTS
 from kudu_core.tablet.operations import Merges, compaction_operations, live_refs
 from kudu_core.tablet.policy import major_columns
@@ -81,6 +82,9 @@ class Compactions:
         self._failed: dict[tuple[int, int | str], float] = {}
         """Until when a rowset, or a kind of operation, of a tablet is left alone."""
         self._merges = Merges()
+        self._choosing = threading.Lock()
+        self._apart: set[int] = set()
+        """Tablets in which a ``run_one(apart=True)`` is at work.  Added to under ``_choosing``."""
 
     def start(self) -> None:
         for number in range(self._wanted):
@@ -163,8 +167,49 @@ class Compactions:
 
     # ---- what is worth doing ----
 
-    def run_one(self, kinds: Collection[str] = KINDS, *, patient: bool = True) -> bool:
+    def run_all(self, may_go_on: Callable[[], bool], elsewhere: Elsewhere | None, threads: int) -> int:
+        """All that is worth it, in ``threads`` tablets at a time; how many operations it was.
+
+        A tablet's come one after the other, as they would with one thread.  ``may_go_on`` is asked before
+        each; ``elsewhere``: of ``merge_rowsets``.  After an operation that fails no other is begun; what it
+        raised is raised when those under way have come to their end.
+        """
+        stop = threading.Event()
+
+        def work() -> int:
+            done = 0
+            try:
+                while not stop.is_set() and may_go_on():
+                    if not self.run_one(patient=False, elsewhere=elsewhere, apart=threads > 1):
+                        break
+                    done += 1
+                    self.collect_garbage()
+            except BaseException:
+                stop.set()
+                raise
+            return done
+
+        if threads == 1:
+            return work()
+        with Pool(threads, "kudu-core-maintain") as pool:
+            tasks = [pool.submit(work) for _ in range(threads)]
+            try:
+                return sum([task.result() for task in tasks])
+            finally:
+                stop.set()  # what interrupts this thread ends the others too
+
+    def run_one(
+        self,
+        kinds: Collection[str] = KINDS,
+        *,
+        patient: bool = True,
+        elsewhere: Elsewhere | None = None,
+        apart: bool = False,
+    ) -> bool:
         """Do the operation that gains most for its cost; False when nothing is worth it.
+
+        ``elsewhere``: of ``merge_rowsets``.  ``apart``: not in a tablet in which another such call is at
+        work, where something else may be best in a moment.
 
         Raises
         ------
@@ -173,13 +218,19 @@ class Compactions:
         Exception
             Not ``patient``: of an operation that failed, which is left alone for a while in either case.
         """
-        found = [op for op in self._operations() if op.kind in kinds]
-        while found:
-            chosen = choose(found, NO_PRESSURE)
-            if chosen is None:
-                break
+        refused: set[Operation] = set()
+        while True:
+            with self._choosing if apart else nullcontext():
+                found = [op for op in self._operations() if op.kind in kinds and op not in refused]
+                if apart:
+                    found = [op for op in found if op.tablet_id not in self._apart]
+                chosen = choose(found, NO_PRESSURE)
+                if chosen is None:
+                    return False
+                if apart:
+                    self._apart.add(chosen.tablet_id)
             try:
-                if self._perform(chosen):
+                if self._perform(chosen, elsewhere):
                     return True
             except (Poisoned, Fenced):
                 raise
@@ -195,8 +246,10 @@ class Compactions:
                 )
                 if not patient:
                     raise
-            found.remove(chosen)
-        return False
+            finally:
+                if apart:
+                    self._apart.discard(chosen.tablet_id)
+            refused.add(chosen)
 
     def _operations(self) -> list[Operation]:
         now_s = self._clock.monotonic_s()
@@ -216,7 +269,7 @@ class Compactions:
         for key in op.rowsets or (op.kind,):
             self._failed[op.tablet_id, key] = until
 
-    def _perform(self, op: Operation) -> bool:
+    def _perform(self, op: Operation, elsewhere: Elsewhere | None) -> bool:
         tablet = next((t for t in self._tablets() if t.id == op.tablet_id), None)
         if tablet is None:
             return False  # it was purged
@@ -228,7 +281,7 @@ class Compactions:
         if op.kind != MERGE:
             return self.compact(tablet, op.rowsets[0], op.kind)
         before = set(tablet.view.tree.ids)
-        merged = self.merge(tablet, op.rowsets)
+        merged = self.merge(tablet, op.rowsets, elsewhere=elsewhere)
         if merged is None:
             return False
         if merged.rowsets_added >= merged.rowsets and not (op.reason == DEAD and merged.rows_dropped):
@@ -274,7 +327,14 @@ class Compactions:
         )
         return True
 
-    def merge(self, tablet: Tablet, rowset_ids: Sequence[int], *, threads: int = 1) -> Merged | None:
+    def merge(
+        self,
+        tablet: Tablet,
+        rowset_ids: Sequence[int],
+        *,
+        threads: int = 1,
+        elsewhere: Elsewhere | None = None,
+    ) -> Merged | None:
         """One merging compaction; None when another compaction is at one of the rowsets, or one has gone."""
         started = self._clock.monotonic_s()
         with self._operation():
@@ -283,6 +343,7 @@ class Compactions:
                 rowset_ids,
                 horizon=self._horizon,
                 threads=threads,
+                elsewhere=elsewhere,
                 check=self._check_going_on,
             )
         if done is not None:

@@ -1,10 +1,11 @@
 """The walk of a merging compaction: rowsets become others that overlap nowhere (PROTOCOL C).
 
-The outputs are written at a cut, a range of keys at a time, without any lock and past the page cache.
-Meanwhile rows are changed in the inputs; *rounds* carry these changes over into REDO files of the outputs,
-by the map that the writing has left, until few remain.  The last round runs under the flush lane, which keeps
-delta flushes and ingests of the tablet away; then, under the mutex, the last changes move from memory to
-memory and the view is exchanged with one edit.
+The outputs are written at a cut, a range of keys at a time, without any lock and past the page cache, by
+this process or by others (``merge_elsewhere``): who writes them is one step.  Meanwhile rows are changed
+in the inputs; *rounds* carry these changes over into REDO files of the outputs, by the map that the writing
+has left, until few remain.  The last round runs under the flush lane, which keeps delta flushes and ingests
+of the tablet away; then, under the mutex, the last changes move from memory to memory and the view is
+exchanged with one edit.
 
 Until that edit the tablet is what it was: whatever goes wrong before it, the files are removed.
 """
@@ -23,7 +24,6 @@ from kudu_core.common.memory import release_free
 from kudu_core.common.pool import Pool
 from kudu_core.errors import Corruption
 from kudu_core.rowset.changelog import ChangeLog
-from kudu_core.rowset.deltas import DELETE
 from kudu_core.rowset.deltastore import DeltaStore
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.entries import FOREVER, DeltaEntries, changes_between, write_deltas
@@ -31,7 +31,7 @@ from kudu_core.rowset.merging import ROW_BYTES, Limits, Source, plan, row_bytes
 from kudu_core.rowset.meta import DeltaRef
 from kudu_core.rowset.writing import discard
 from kudu_core.tablet.manifest import Edit
-from kudu_core.tablet.merge_output import DROPPED, Job, Output, build
+from kudu_core.tablet.merge_output import DROPPED, Job, Output, Place, build
 from kudu_core.tablet.tablet import Tablet
 
 FEW_CHANGES = 20_000
@@ -62,6 +62,11 @@ class Merged:
     """What lies at or below it may be gone; 0: nothing is."""
 
 
+Elsewhere = Callable[[Tablet, Job, np.ndarray], list[Output] | None]
+"""Has others build the outputs of ranges of the sources, ``edges`` as of ``merging.plan``: their files are
+the tablet's then and ``Job.homes`` is filled in.  None: they are to be built here; nothing has happened."""
+
+
 def _go_on(_: str = "") -> None:
     pass
 
@@ -72,6 +77,7 @@ def merge_rowsets(
     *,
     horizon: Callable[[bool], int],
     threads: int = 1,
+    elsewhere: Elsewhere | None = None,
     check: Callable[[], None] = _go_on,
     at_step: Callable[[str], None] = _go_on,
 ) -> Merged | None:
@@ -85,7 +91,9 @@ def merge_rowsets(
         ``horizon(drop)``: how far back history may be dropped; with ``drop`` it will be, see
         ``Engine.horizon``.
     threads
-        Outputs that are written at one time, each by a thread of its own.
+        Outputs that are written here at one time, each by a thread of its own.
+    elsewhere
+        Who is asked first to write the outputs.
     check
         Called often; what it raises ends the merge, and the tablet is as it was.
     at_step
@@ -103,7 +111,7 @@ def merge_rowsets(
             return None
         walk = _Walk(tablet, inputs, threads, check, at_step)
         try:
-            walk.write(horizon)
+            walk.write(horizon, elsewhere)
             walk.catch_up()
             with tablet.flush_lane:  # from here on no delta flush and no ingest
                 tablet.check_open()
@@ -165,7 +173,7 @@ class _Walk:
         self.at_step = at_step
         self._inputs = inputs.rowsets
         self.job = Job(
-            tablet=tablet,
+            place=Place.of(tablet),
             schema=tablet.context.stored(),
             sources=[],
             cut=inputs.cut,
@@ -187,24 +195,30 @@ class _Walk:
 
     # ---- C2 ----
 
-    def write(self, horizon: Callable[[bool], int]) -> None:
-        """Write the outputs at the cut."""
+    def write(self, horizon: Callable[[bool], int], elsewhere: Elsewhere | None) -> None:
+        """Have the outputs written at the cut."""
         job, context = self.job, self.tablet.context
         self.at_step("begun")
         if any(_oldest(rowset) <= horizon(False) for rowset in self._inputs):
             job.horizon = min(horizon(True), job.cut)
         for rowset in self._inputs:
             job.check()
-            past_cache = rowset.uncached(job.horizon)
-            at = past_cache.at(job.cut)
-            assert at is not None, "every row was inserted before the cut"
-            job.sources.append(Source(past_cache, at, _dead(past_cache, job)))
+            job.sources.append(Source.of(rowset, job.cut, job.horizon))
         options = context.options
         limits = Limits(
             options.rowset_target_bytes, options.memory_limit_bytes // (MEMORY_SHARE * self.threads)
         )
         edges = plan(job.schema, job.sources, limits)
+        outputs = None if elsewhere is None else elsewhere(self.tablet, job, edges)
+        self.outputs = self._build_here(edges) if outputs is None else outputs
+        self._starts = list(np.array([output.lower for output in self.outputs]).T)
+        self._caught = [[] for _ in self.outputs]
+        job.sources.clear()
+        self.tablet.sync_directory()
+        self.at_step("written")
 
+    def _build_here(self, edges: np.ndarray) -> list[Output]:
+        job, context = self.job, self.tablet.context
         each = np.array([row_bytes(job.schema, source)[1] + ROW_BYTES for source in job.sources])
 
         def built(number: int) -> list[Output]:
@@ -214,14 +228,9 @@ class _Walk:
             release_free(nbytes)
             return outputs
 
-        with Pool(self.threads, "kudu-core-merge") as pool:
-            for outputs in pool.map(built, range(len(edges) - 1), window=self.threads):
-                self.outputs += outputs
-        self._starts = list(np.array([output.lower for output in self.outputs]).T)
-        self._caught = [[] for _ in self.outputs]
-        job.sources.clear()
-        self.tablet.sync_directory()
-        self.at_step("written")
+        with context.building, Pool(self.threads, "kudu-core-merge") as pool:
+            ranges = pool.map(built, range(len(edges) - 1), window=self.threads)
+            return [output for outputs in ranges for output in outputs]
 
     # ---- C3 ----
 
@@ -369,17 +378,6 @@ def _oldest(rowset: DiskRowSet) -> int:
     return min([inserted, *(ref.min_ts for ref in (*meta.redo, *meta.undo))])
 
 
-def _dead(rowset: DiskRowSet, job: Job) -> np.ndarray:
-    """Rowids, ascending, uint32, of rows that were deleted at or below the horizon."""
-    found = [np.empty(0, np.uint32)]
-    for store in rowset.redo:
-        if isinstance(store, ChangeLog) or store.ref.liveness:
-            entries = changes_between(store, 0, job.horizon, columns=())
-            if entries is not None:
-                found.append(entries.rowids[entries.ops == DELETE])
-    return np.sort(np.concatenate(found))
-
-
 def _log_of(entries: DeltaEntries) -> ChangeLog:
     """A DeltaMemStore of changes of several rowsets, put in order of time."""
     assert entries.timestamps is not None
@@ -394,4 +392,4 @@ def _log_of(entries: DeltaEntries) -> ChangeLog:
     return ChangeLog.of(entries.timestamps[order], entries.rowids[order], entries.ops[order], columns)
 
 
-__all__ = ["Merged", "merge_rowsets"]
+__all__ = ["Elsewhere", "Merged", "merge_rowsets"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,7 +24,11 @@ from kudu_core.rowset.joining import NEVER, Copies, Joined, Turns, Unjoinable, j
 from kudu_core.rowset.merging import MergedRows, Slice, Source, TooMuch
 from kudu_core.rowset.meta import DeltaRef, RowSetMeta
 from kudu_core.rowset.writing import OrderedRows, rowset_meta, write_rows
-from kudu_core.tablet.tablet import Tablet
+
+if TYPE_CHECKING:
+    from kudu_core.fs.api import FileSystem
+    from kudu_core.options import Options
+    from kudu_core.tablet.tablet import Tablet
 
 DROPPED = 0xFFFFFFFF
 """In place of a row of the output: nothing of this one is left, or a younger copy took its place."""
@@ -32,11 +37,29 @@ _DENSE_SHARE = 8
 """Whole ranges of rows are read instead of single cells when at least one row in so many is wanted."""
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where outputs are written, and what they are called there."""
+
+    fs: FileSystem
+    options: Options
+    directory: str
+    new_file: Callable[[str], str]
+    """A name of that kind never used before in the directory."""
+    new_rowset_id: Callable[[], int]
+
+    @staticmethod
+    def of(tablet: Tablet) -> Place:
+        """Among the tablet's files."""
+        context = tablet.context
+        return Place(context.fs, context.options, tablet.directory, tablet.new_file, tablet.new_rowset_id)
+
+
 @dataclass(slots=True, eq=False)
 class Job:
     """What all outputs of one merge share."""
 
-    tablet: Tablet
+    place: Place
     schema: Schema
     """At the cut."""
     sources: list[Source]
@@ -198,7 +221,7 @@ class _Copies:
             joined = join(copies, Turns(*(np.concatenate(part) for part in turns[:3])), job.horizon)
         except Unjoinable as exc:
             row = int(at[np.searchsorted(key, exc.key)])
-            raise Corruption(job.tablet.directory, 0, f"key {merged.keys[row]!r:.200}: {exc}") from exc
+            raise Corruption(job.place.directory, 0, f"key {merged.keys[row]!r:.200}: {exc}") from exc
         entries = np.concatenate(turns[3])[joined.told]
         slices = np.repeat(np.arange(len(pasts)), [len(part) for part in turns[0]])[joined.told]
         told = {number: entries[slices == number] for number in np.unique(slices).tolist()}
@@ -352,7 +375,7 @@ def _write_base(
     images: dict[int, ColumnBuffers],
 ) -> RowSetMeta:
     """The ``.rows`` file.  While each column is at hand, ``images`` get what ended lifetimes need of it."""
-    tablet, schema = job.tablet, job.schema
+    place, schema = job.place, job.schema
     key_columns = merged.key_columns()
     ended = np.empty(0, np.int64)
     if copies is not None:
@@ -369,14 +392,12 @@ def _write_base(
         return merged.arranged(parts)
 
     ordered = OrderedRows(merged.keys, merged.keys.hashes(), column, merged.keys.nbytes, times)
-    name = tablet.new_file("rows")
-    path = f"{tablet.directory}/{name}"
+    name = place.new_file("rows")
+    path = f"{place.directory}/{name}"
     job.written.append(path)
-    written = write_rows(
-        tablet.context.fs, schema, tablet.context.options, ordered, 0, len(merged), path
-    )
+    written = write_rows(place.fs, schema, place.options, ordered, 0, len(merged), path)
     # D is put in when it is known.
-    return rowset_meta(tablet.new_rowset_id(), name, written, times=times, record_ts=None, durable=0)
+    return rowset_meta(place.new_rowset_id(), name, written, times=times, record_ts=None, durable=0)
 
 
 def _write_entries(job: Job, kind: str, parts: list[DeltaEntries | None]) -> tuple[DeltaRef, ...]:
@@ -384,10 +405,10 @@ def _write_entries(job: Job, kind: str, parts: list[DeltaEntries | None]) -> tup
     if not some:
         return ()
     entries = DeltaEntries.concat(some).united(kind)
-    tablet = job.tablet
-    name = tablet.new_file("delta")
-    job.written.append(f"{tablet.directory}/{name}")
-    return (write_deltas(tablet.context.fs, job.schema, tablet.directory, name, kind, entries),)
+    place = job.place
+    name = place.new_file("delta")
+    job.written.append(f"{place.directory}/{name}")
+    return (write_deltas(place.fs, job.schema, place.directory, name, kind, entries),)
 
 
-__all__ = ["DROPPED", "Job", "Output", "build"]
+__all__ = ["DROPPED", "Job", "Output", "Place", "build"]

@@ -67,6 +67,8 @@ class TabletContext:
     """Raises ``Fenced`` when another writer has the table (PROTOCOL P2)."""
     work: WorkingMemory = field(default_factory=WorkingMemory)
     """What flushes and merges hold while they run."""
+    building: threading.Semaphore = field(default_factory=threading.Semaphore)
+    """Held by a merge that writes its outputs in this process: each takes its share of the memory limit."""
 
 
 class Tablet:

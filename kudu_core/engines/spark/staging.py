@@ -22,7 +22,7 @@ from kudu_core.table.table import open_table
 
 def stage(job: Job, batches: Iterable[pa.RecordBatch]) -> list[JobRun]:
     """Write a partition's rows to runs."""
-    stager = jobs.stager(job, _name())
+    stager = jobs.stager(job, attempt_name())
     for batch in batches:
         if batch.num_rows:
             stager.append(to_table(batch, job.columns))
@@ -35,7 +35,8 @@ def resolved(job: Job, runs: Sequence[JobRun]) -> list[Resolution]:
         return resolve(table, job, jobs.form_of(job), runs)
 
 
-def _name() -> str:
+def attempt_name() -> str:
+    """What the names of an attempt's files begin with, as no other attempt's do."""
     context = TaskContext.get()
     attempt = "" if context is None else f"p{context.partitionId():05d}-a{context.taskAttemptId()}-"
     return f"{attempt}{os.urandom(6).hex()}"

@@ -10,25 +10,31 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from kudu_core.cfile.container import FileMissing
+from kudu_core.engines.spark.cache import table as open_here
 from kudu_core.engines.spark.cache import table_for
 from kudu_core.engines.spark.codes import coded
 from kudu_core.engines.spark.scan import collected, frame_of, parallelism, shared_out
-from kudu_core.errors import InvalidArgument, SchemaMismatch
+from kudu_core.engines.spark.staging import attempt_name
+from kudu_core.errors import SchemaMismatch
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table import backup as backups
 from kudu_core.table.backup_format import BackupResult, Manifest
 from kudu_core.table.change_tokens import ChangeToken
+from kudu_core.table.merge_job import MergeTask, build_task, elsewhere_of
 from kudu_core.table.runs import StagedRun
 from kudu_core.table.snapshots import Snapshot
-from kudu_core.table.table import DEFAULT_TARGET_ROWS, Table, open_table
+from kudu_core.table.table import DEFAULT_TARGET_ROWS, Table, folder_path, open_table
 from kudu_core.table.tokens import ScanToken
 from kudu_core.table.verify import Verified, verify_log, verify_tablet
 
 Path = str | os.PathLike[str]
+MERGES_AT_ONCE = 32
+"""Each has a thread of the driver, the files of its inputs open, and four bytes of memory for each row."""
 _TRIES = 5
+_BUILT = StructType([StructField("told", BinaryType(), False)])
 _CHECKED = StructType([StructField("files", LongType(), False), StructField("bytes", LongType(), False)])
 _RUNS = StructType(
     [StructField("name", StringType(), False)]
@@ -44,14 +50,20 @@ def maintain(
 ) -> int:
     """Do what maintenance would do now, until nothing is worth it; how many operations it did.
 
-    The driver of ``spark`` takes the table's lease, or uses the ``Table`` that has it, and does the work
-    itself: tasks take no part yet, because what is written meanwhile is carried over into a merge's
-    output in the memory of the process that writes.
+    The driver of ``spark`` takes the table's lease, or uses the ``Table`` that has it, and chooses as
+    ``Table.maintain`` does.  Tasks write the outputs of merges that read 32 MiB or more, of several tablets
+    at a time; the driver carries over what is written meanwhile through its handle and installs them.
+    Everything else is cheap and the driver's: flushes, which come first, and between the merges smaller ones,
+    delta compactions, history and the files that nobody needs.
+
+    A merge of which a task fails (after its retries) did not happen, and what the tasks leave behind is
+    removed.  So it is when the driver dies: then by the next open for writing.
 
     Parameters
     ----------
     path
-        Where the table is, or a ``Table`` of this process that is open for writing.
+        Where the table is, on a file system that every executor sees, or a ``Table`` of this process that
+        is open for writing.
     budget_s
         Seconds after which no other operation is begun; None: no limit.
     lock_timeout_s
@@ -61,12 +73,31 @@ def maintain(
     ------
     Locked
         Another process writes to the table: it looks after it as well.
+    OSError, PySparkException, ...
+        An operation failed, and those that were under way have come to their end; it is left alone for some
+        seconds, so that a call after it does the others.
     """
-    del spark
-    if isinstance(path, Table):
-        return path.maintain(budget_s)
-    with open_table(path, "rw", options={"maintenance": "manual"}, timeout_s=lock_timeout_s) as table:
-        return table.maintain(budget_s)
+
+    def run(tasks: Sequence[MergeTask]) -> list[bytes]:
+        found = collected(frame_of(spark, [(task,) for task in tasks], _BUILT, build_merges))
+        return [bytes(row.told) for row in found]
+
+    manual = {"maintenance": "manual"}
+    opened = nullcontext(path) if isinstance(path, Table) else open_table(
+        path, "rw", options=manual, timeout_s=lock_timeout_s
+    )
+    with opened as table:
+        engine = table._opened_for_writing()
+        threads = min(parallelism(spark), MERGES_AT_ONCE)
+        return engine.maintain(budget_s, elsewhere_of(engine, run), threads)
+
+
+def build_merges(tasks: Sequence[MergeTask], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The parts of merges that are a task's, in a worker process; an answer for each range of keys."""
+    with coded():
+        for task in tasks:
+            told = build_task(open_here(task.table_path), task, attempt_name())
+            yield pa.RecordBatch.from_arrays([pa.array(told, pa.binary())], schema=wanted)
 
 
 # ---- verify ----
@@ -186,11 +217,8 @@ def backup(
         told = [StagedRun(row.name, row.rows, row.size, row.crc) for row in found]
         return told, (inserted, updated, deleted)
 
-    folder = os.path.abspath(os.fspath(dst))
-    if not isinstance(folder, str):
-        raise InvalidArgument(f"{dst!r} is no path of a folder")
     with nullcontext(path) if isinstance(path, Table) else open_table(path) as table:
-        return backups.backup(table, folder, since, runs)
+        return backups.backup(table, folder_path(dst), since, runs)
 
 
 def _rows(shares: Sequence[ScanToken | ChangeToken]) -> Iterator[pa.RecordBatch]:

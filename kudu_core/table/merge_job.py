@@ -1,0 +1,119 @@
+"""Merges of a table whose outputs other processes build (PROTOCOL C2).
+
+Everything else of a merge, the choice, what is written meanwhile and the install, is the lease holder's.
+
+A task reads the table and writes into the merge's folder in ``staging/``, under names of its own, so it may
+fail, be repeated, run twice at once or outlive its merge: only what the merge links counts.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kudu_core.table.staged import remove
+from kudu_core.tablet.merge_compaction import Elsewhere
+from kudu_core.tablet.merge_elsewhere import BuiltRange, Order, adopt, build_ranges, newest_in_memory
+from kudu_core.tablet.merge_output import Job, Output
+
+if TYPE_CHECKING:
+    from kudu_core.table.engine import Engine
+    from kudu_core.table.table import Table
+    from kudu_core.tablet.tablet import Tablet
+
+SMALL_BYTES = 32 << 20
+"""Of the files that a merge reads: with less it is built by the lease holder.  To send it costs some 0.3 s,
+in which about 10 MiB are merged, and is to be a small part of the work."""
+
+TASK_BYTES = 64 << 20
+"""Of the files that one task of a merge reads, about: its neighbouring ranges, each of about one output."""
+
+LOOKS = 20
+LOOK_PAUSE_S = 0.05
+"""How often, and how long apart, a task looks whether it sees the table as the merge does."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTask:
+    """A part of one merge, for another process.  Picklable."""
+
+    table_path: str
+    table_uuid: str
+    order: Order
+    rows: int
+    """Of the inputs."""
+
+
+Run = Callable[[Sequence[MergeTask]], Sequence[bytes]]
+"""Has ``build_task`` done with all tasks, somewhere: what it answered."""
+
+
+def elsewhere_of(engine: Engine, run: Run) -> Elsewhere:
+    """What a merge of the table asks first to write its outputs; those of small merges it leaves to it."""
+
+    def build(tablet: Tablet, job: Job, edges: np.ndarray) -> list[Output] | None:
+        if sum(source.rowset.meta.size_bytes for source in job.sources) < SMALL_BYTES:
+            return None
+        engine.log.wait_committed(newest_in_memory(job))  # else no other process sees it
+        name = f"merge-{uuid.uuid4().hex}"
+        directory = f"{engine.path}/staging/{name}"
+        engine.fs.mkdir(f"{engine.path}/staging", exist_ok=True)
+        engine.committing.add(name)
+        try:
+            engine.fs.mkdir(directory)
+            built = [
+                BuiltRange.from_bytes(told) for told in run(_tasks(engine, tablet, job, edges, directory))
+            ]
+            job.check()
+            if sorted(one.number for one in built) != list(range(len(edges) - 1)):
+                return None  # some task did not see the rowsets as they are
+            return adopt(tablet, job, edges, directory, built)
+        finally:
+            remove(engine.fs, directory)
+            engine.committing.discard(name)
+
+    return build
+
+
+def _tasks(
+    engine: Engine, tablet: Tablet, job: Job, edges: np.ndarray, directory: str
+) -> list[MergeTask]:
+    each = np.array([source.rowset.meta.size_bytes / source.rows for source in job.sources])
+    # By the middle of a range among all bytes.
+    middles = ((edges[:-1] + edges[1:]) / 2 @ each) // TASK_BYTES
+    tasks = []
+    for place in np.unique(middles).tolist():
+        numbers = np.flatnonzero(middles == place).tolist()
+        order = Order.of(tablet, job, edges, numbers, directory)
+        rows = int((edges[numbers[-1] + 1] - edges[numbers[0]]).sum())
+        tasks.append(MergeTask(engine.path, engine.state.uuid.hex(), order, rows))
+    return tasks
+
+
+def build_task(table: Table, task: MergeTask, name: str) -> list[bytes]:
+    """What a task does, with the table open for reading.  ``name``: the attempt's, as no other's.
+
+    It answers for all of its ranges, or for none where the table is not as the merge has it.
+    """
+    order = task.order
+    for look in range(LOOKS):
+        if look:
+            table._engine.clock.sleep(LOOK_PAUSE_S)
+            table.refresh()
+        engine = table._opened()
+        if engine.state.uuid.hex() != task.table_uuid:
+            break
+        tablet = next((t for t in engine.tablets if t.id == order.tablet_id), None)
+        if tablet is None or engine.visible_ts < order.seen:
+            continue
+        built = build_ranges(tablet, order, name)
+        if built is not None:
+            return [one.to_bytes() for one in built]
+    return []
+
+
+__all__ = ["MergeTask", "Run", "build_task", "elsewhere_of"]

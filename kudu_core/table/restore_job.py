@@ -1,0 +1,103 @@
+"""A restore whose rows are read, put in order and into files by many processes.
+
+    shares -> (tasks: stage_shares -> JobRun) -> (tasks: resolve -> Resolution) -> one commit
+
+It is a distributed write (``jobs.py``) into the table that the restore makes beside its place: each
+backup's rows are runs of a job, and of one key those of a later backup come later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from kudu_core.common.clock import Clock
+from kudu_core.fs.posix import PosixFileSystem
+from kudu_core.table import jobs
+from kudu_core.table.backup_format import OP_COLUMN, read_manifest
+from kudu_core.table.job_runs import JobRun
+from kudu_core.table.jobs import Job
+from kudu_core.table.resolving import Resolution
+from kudu_core.table.restore import Chain, Fill, batches_of, check_total
+from kudu_core.table.runs import StagedRun
+from kudu_core.table.staging import APPLY, JobStager
+from kudu_core.table.table import open_table
+
+if TYPE_CHECKING:
+    from kudu_core.fs.api import FileSystem
+
+
+@dataclass(frozen=True, slots=True)
+class RunShare:
+    """One run of a backup, to be staged.  Picklable."""
+
+    folder: str
+    place: int
+    """Of its backup in the chain; 0: the full one."""
+    number: int
+    """The backup's."""
+    run: StagedRun
+
+    @property
+    def rows(self) -> int:
+        return self.run.rows
+
+
+Staged = tuple[int, JobRun]
+"""A staged run, behind the place of its backup."""
+Stage = Callable[[Job, Sequence[RunShare]], Sequence[Staged]]
+"""Has ``stage_shares`` done with all shares, somewhere."""
+Resolve = Callable[[Job, Sequence[JobRun]], Sequence[Resolution]]
+"""Has ``resolving.resolve`` done with the runs of all tablets, somewhere."""
+
+
+def filling(stage: Stage, resolve: Resolve) -> Fill:
+    """What ``restore`` takes to have the rows written so."""
+
+    def fill(fs: FileSystem, path: str, chain: Chain, clock: Clock) -> None:
+        with open_table(path, "rw", options={"maintenance": "manual"}, _fs=fs, _clock=clock) as table:
+            columns = [(OP_COLUMN, "string"), *((c.name, c.type.name) for c in table._engine.schema.columns)]
+            # Rows of a key are applied in the order of the runs, as calls of one batch would be.
+            job = jobs.begin(table, APPLY, columns, on_duplicate="any")
+            staged = sorted(stage(job, shares_of(chain)), key=lambda found: found[0])
+            runs = [run for _, run in staged if run.ordinal >= 0 or not chain.has_moved]
+            jobs.commit_job(job, runs, table, () if _is_small(job, runs) else resolve(job, runs))
+            check_total(table._engine, chain)
+
+    return fill
+
+
+def _is_small(job: Job, runs: Sequence[JobRun]) -> bool:
+    return jobs.is_small(jobs.form_of(job).options, runs)
+
+
+def shares_of(chain: Chain) -> list[RunShare]:
+    """All runs, oldest backup first."""
+    return [
+        RunShare(chain.folder, place, manifest.number, run)
+        for place, manifest in enumerate(chain.manifests)
+        for run in manifest.runs
+    ]
+
+
+def stage_shares(job: Job, shares: Sequence[RunShare], name: str) -> list[Staged]:
+    """Stage the rows of runs, neighbours together; ``name``: what the names of the files begin with."""
+    fs, form = PosixFileSystem(), jobs.form_of(job)
+    staged: list[Staged] = []
+    for place, of_backup in groupby(shares, key=lambda share: share.place):
+        some = list(of_backup)
+        manifest = read_manifest(fs, some[0].folder, some[0].number)
+        is_full = manifest.since is None
+        # Rows of a full backup are new ones: what is staged of them may be a rowset as it is.
+        own = replace(form, operation="insert") if is_full else form
+        stager = JobStager(fs, job.directory, own, f"{name}-b{place}")
+        for share in some:
+            for batch in batches_of(fs, share.folder, manifest, share.run, form.schema):
+                stager.append(batch.drop_columns([OP_COLUMN]) if is_full else batch)
+        staged += ((place, run) for run in stager.finish())
+    return staged
+
+
+__all__ = ["RunShare", "Staged", "filling", "shares_of", "stage_shares"]

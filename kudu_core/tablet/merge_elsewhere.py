@@ -1,0 +1,261 @@
+"""Outputs of a merge that another process builds, from the same rowsets, at the same cut.
+
+    Order -> (there: build_ranges -> BuiltRange) -> (here: adopt -> Output)
+
+The files lie in a folder of the attempt that has made them, until the merge links those of the attempts
+that won.  What else the merge needs, the map from rows of the inputs to rows of the outputs, is a file too.
+Layout: docs/format.md, "staging/".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kudu_core._ext.crc32c import crc32c
+from kudu_core.cfile.container import KIND_DELTA, KIND_ROWS, FileReader
+from kudu_core.common.schema import Schema
+from kudu_core.common.stored import BROKEN, integer, text
+from kudu_core.errors import Corruption
+from kudu_core.options import Options
+from kudu_core.rowset.diskrowset import DiskRowSet
+from kudu_core.rowset.merging import Source
+from kudu_core.rowset.meta import DeltaRef, FileRef, RowSetMeta
+from kudu_core.tablet.merge_output import DROPPED, Job, Output, Place, build
+
+if TYPE_CHECKING:
+    from kudu_core.fs.api import FileSystem
+    from kudu_core.tablet.tablet import Tablet
+
+HOMES = "homes"
+"""The kind of a file that holds rows of the outputs, uint32, for the rows of a range, source after source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be built of one merge.  Picklable."""
+
+    tablet_id: int
+    inputs: tuple[RowSetMeta, ...]
+    """As they were at the cut, without statistics."""
+    schema: Schema
+    options: Options
+    cut: int
+    horizon: int
+    seen: int
+    """The newest change of the inputs at the cut that only memory holds; 0: there is none."""
+    directory: str
+    """In staging: the merge's."""
+    ranges: tuple[tuple[int, tuple[int, ...], tuple[int, ...]], ...]
+    """(number, first row of each input, where they end)."""
+
+    @staticmethod
+    def of(tablet: Tablet, job: Job, edges: np.ndarray, numbers: Sequence[int], directory: str) -> Order:
+        """For these of the ranges between ``edges``, (ranges + 1, sources) int64."""
+        return Order(
+            tablet_id=tablet.id,
+            inputs=tuple(replace(source.rowset.meta, columns={}) for source in job.sources),
+            schema=job.schema,
+            options=job.place.options,
+            cut=job.cut,
+            horizon=job.horizon,
+            seen=newest_in_memory(job),
+            directory=directory,
+            ranges=tuple(
+                (number, tuple(edges[number].tolist()), tuple(edges[number + 1].tolist()))
+                for number in numbers
+            ),
+        )
+
+
+def newest_in_memory(job: Job) -> int:
+    """The newest change of the sources at the cut that no file holds; 0: there is none."""
+    newest = 0
+    for source in job.sources:
+        for log in source.rowset.memory_stores:
+            limit = log.limit(job.cut)
+            if limit:
+                newest = max(newest, int(log.changes(limit - 1, limit)[0][0]))
+    return newest
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltRange:
+    """What came of one range, in files of the attempt's folder."""
+
+    number: int
+    folder: str
+    """Of the attempt, in the merge's."""
+    outputs: tuple[tuple[tuple[int, ...], int, RowSetMeta | None], ...]
+    """As ``Output``: (first row of each source, rows, entry); names and ids are given when it is adopted."""
+    homes: tuple[str, int, int]
+    """(file, bytes, CRC-32C)."""
+
+    def to_bytes(self) -> bytes:
+        outputs = [
+            [lower, rows, None if meta is None else meta.to_json()] for lower, rows, meta in self.outputs
+        ]
+        told = {"number": self.number, "folder": self.folder, "outputs": outputs, "homes": self.homes}
+        return json.dumps(told, separators=(",", ":")).encode()
+
+    @staticmethod
+    def from_bytes(data: bytes) -> BuiltRange:
+        try:
+            value = json.loads(data)
+            name, size, crc = value["homes"]
+            return BuiltRange(
+                number=integer(value["number"]),
+                folder=text(value["folder"]),
+                outputs=tuple(_output(*output) for output in value["outputs"]),
+                homes=(text(name), integer(size), integer(crc)),
+            )
+        except BROKEN as exc:
+            raise Corruption("a task's answer", 0, f"{exc!r:.200}") from exc
+
+
+def _output(lower: Any, rows: Any, meta: Any) -> tuple[tuple[int, ...], int, RowSetMeta | None]:
+    known = None if meta is None else RowSetMeta.from_json(meta)
+    return tuple(map(integer, lower)), integer(rows), known
+
+
+# ---- there ----
+
+
+def build_ranges(tablet: Tablet, order: Order, name: str) -> list[BuiltRange] | None:
+    """Build what is ordered, from a tablet that is open for reading and has seen ``order.seen``.
+
+    None where the rowsets are not those of the order.  ``name``: the attempt's, as no other attempt's.
+    """
+    rowsets = _inputs(tablet, order)
+    if rowsets is None:
+        return None
+    fs = tablet.context.fs
+    directory = f"{order.directory}/{name}"
+    fs.mkdir(directory)
+    numbers = count()
+    place = Place(
+        fs, order.options, directory, lambda kind: f"{next(numbers):08d}.{kind}", new_rowset_id=lambda: 0
+    )
+    job = Job(
+        place=place,
+        schema=order.schema,
+        sources=[Source.of(rowset, order.cut, order.horizon) for rowset in rowsets],
+        cut=order.cut,
+        horizon=order.horizon,
+        check=lambda: None,
+        homes=[np.full(rowset.meta.rows, DROPPED, np.uint32) for rowset in rowsets],
+    )
+    built = []
+    for number, first, end in order.ranges:
+        lower, upper = np.array(first, np.int64), np.array(end, np.int64)
+        outputs = tuple(
+            (tuple(output.lower.tolist()), output.rows, output.meta) for output in build(job, lower, upper)
+        )
+        built.append(BuiltRange(number, name, outputs, _write_homes(job, lower, upper)))
+    fs.sync_dir(directory)
+    return built
+
+
+def _inputs(tablet: Tablet, order: Order) -> list[DiskRowSet] | None:
+    """The rowsets that are to be merged; files that came to their changes since are no hindrance."""
+    found = []
+    for meta in order.inputs:
+        rowset = tablet.view.rowset(meta.id)
+        if rowset is None:
+            return None
+        now = rowset.meta
+        known = [delta.file for delta in now.redo[: len(meta.redo)]] == [delta.file for delta in meta.redo]
+        if not known or (now.base, now.replaced, now.undo) != (meta.base, meta.replaced, meta.undo):
+            return None
+        found.append(rowset)
+    return found
+
+
+def _write_homes(job: Job, lower: np.ndarray, upper: np.ndarray) -> tuple[str, int, int]:
+    place = job.place
+    name = place.new_file(HOMES)
+    size = crc = 0
+    file = place.fs.create(f"{place.directory}/{name}")
+    try:
+        for homes, first, end in zip(job.homes, lower.tolist(), upper.tolist(), strict=True):
+            cells = homes[first:end].astype("<u4", copy=False).view(np.uint8)
+            file.append(cells)
+            size, crc = size + cells.nbytes, crc32c(cells, crc)
+        file.sync()
+    finally:
+        file.close()
+    return name, size, crc
+
+
+# ---- here ----
+
+
+def adopt(
+    tablet: Tablet, job: Job, edges: np.ndarray, directory: str, built: Sequence[BuiltRange]
+) -> list[Output]:
+    """Make the files of all ranges the tablet's, by links, and fill in ``Job.homes``.
+
+    Raises
+    ------
+    Corruption
+        A file is missing, or not the one that was told of.
+    """
+    found: list[Output] = []
+    for one in sorted(built, key=lambda built: built.number):
+        _read_homes(tablet.context.fs, f"{directory}/{one.folder}", one, edges, job.homes)
+        for lower, rows, meta in one.outputs:
+            if meta is not None:
+                meta = _linked(tablet, job, f"{directory}/{one.folder}", meta)
+            found.append(Output(np.array(lower, np.int64), rows, meta))
+    return found
+
+
+def _read_homes(
+    fs: FileSystem, folder: str, one: BuiltRange, edges: np.ndarray, homes: list[np.ndarray]
+) -> None:
+    name, size, crc = one.homes
+    path = f"{folder}/{name}"
+    lower, upper = edges[one.number], edges[one.number + 1]
+    try:
+        data = fs.read_bytes(path, int((upper - lower).sum()) * 4)
+    except FileNotFoundError:
+        raise Corruption(path, 0, "the staged file is missing") from None
+    if len(data) != size or size != int((upper - lower).sum()) * 4 or crc32c(data) != crc:
+        raise Corruption(path, 0, "the staged file is not the one that its writer told of")
+    cells = np.frombuffer(data, "<u4")
+    at = 0
+    for mine, first, end in zip(homes, lower.tolist(), upper.tolist(), strict=True):
+        mine[first:end] = cells[at : at + end - first]
+        at += end - first
+
+
+def _linked(tablet: Tablet, job: Job, folder: str, meta: RowSetMeta) -> RowSetMeta:
+    def linked(file: FileRef, kind: str, container: int) -> FileRef:
+        name = tablet.new_file(kind)
+        path = f"{tablet.directory}/{name}"
+        staged = f"{folder}/{file.name}"
+        fs = job.place.fs
+        FileReader(fs, staged, container, size=file.size, footer_crc=file.footer_crc).close()
+        job.written.append(path)
+        fs.link(staged, path)
+        return replace(file, name=name)
+
+    def deltas(refs: Sequence[DeltaRef]) -> Iterator[DeltaRef]:
+        for ref in refs:
+            yield replace(ref, file=linked(ref.file, "delta", KIND_DELTA))
+
+    return replace(
+        meta,
+        id=tablet.new_rowset_id(),
+        base=linked(meta.base, "rows", KIND_ROWS),
+        redo=tuple(deltas(meta.redo)),
+        undo=tuple(deltas(meta.undo)),
+    )
+
+
+__all__ = ["BuiltRange", "Order", "adopt", "build_ranges", "newest_in_memory"]
