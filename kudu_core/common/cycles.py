@@ -14,9 +14,30 @@ from contextlib import contextmanager
 MANY = 1000
 """Of fewer entries the collector sees little."""
 
-_mutex = threading.Lock()
-_holding = 0
-_was_enabled = False
+
+class _Collector:
+    """This process's."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._holders = 0
+        self._was_enabled = False
+
+    def hold(self) -> None:
+        with self._mutex:
+            if self._holders == 0:
+                self._was_enabled = gc.isenabled()
+                gc.disable()
+            self._holders += 1
+
+    def release(self) -> None:
+        with self._mutex:
+            self._holders -= 1
+            if self._holders == 0 and self._was_enabled:
+                gc.enable()
+
+
+_collector = _Collector()
 
 
 @contextmanager
@@ -25,22 +46,14 @@ def cycles_left(entries: int) -> Iterator[None]:
 
     Only where the block ends soon and leaves no cycles.
     """
-    global _holding, _was_enabled
     if entries < MANY:
         yield
         return
-    with _mutex:
-        if _holding == 0:
-            _was_enabled = gc.isenabled()
-            gc.disable()
-        _holding += 1
+    _collector.hold()
     try:
         yield
     finally:
-        with _mutex:
-            _holding -= 1
-            if _holding == 0 and _was_enabled:
-                gc.enable()
+        _collector.release()
 
 
 __all__ = ["MANY", "cycles_left"]
