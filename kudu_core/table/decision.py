@@ -44,6 +44,7 @@ MAX_ROW_BYTES = 64 << 20
 SORTED_ROWS = 1 << 16
 """Calls of so many rows are looked through for repeated keys in key order."""
 ERRORS_SHOWN = 5
+ON_ERROR_HINT = 'Pass on_error="return" to apply the others.'
 SHOWN_CHARACTERS = 100
 
 
@@ -580,9 +581,7 @@ def row_errors(table: pa.Table, by_code: Mapping[int, int] | None = None) -> Row
         f"row {row} {code} {_key_text(key)}" for row, code, key in zip(rows, codes, shown["key"], strict=True)
     )
     return RowErrors(
-        f"{total} rows were refused ({summary}); nothing was applied. First: {examples}. "
-        'Pass on_error="return" to apply the others.',
-        table,
+        f"{total} rows were refused ({summary}); nothing was applied. First: {examples}. {ON_ERROR_HINT}", table
     )
 
 

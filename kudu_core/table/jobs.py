@@ -33,7 +33,7 @@ from kudu_core.table.building import Sorted
 from kudu_core.table.bulk import write_parts
 from kudu_core.table.calls import OPERATIONS
 from kudu_core.table.committing import Committing
-from kudu_core.table.decision import Call, joined
+from kudu_core.table.decision import ON_ERROR_HINT, Call, joined
 from kudu_core.table.ingest import ingest_sorted
 from kudu_core.table.job_runs import JobRun, StagedRows, check_run
 from kudu_core.table.repeats import last_rows
@@ -61,6 +61,8 @@ if TYPE_CHECKING:
 
 JOB_OPERATIONS = (*OPERATIONS, APPLY)
 ON_DUPLICATE = ("error", "last", "any")
+IGNORE_HINT = "insert_ignore, update_ignore and delete_ignore leave out rows that are there or missing."
+"""A distributed write has no ``on_error``."""
 CHECKED_AT_ONCE = 64
 """Staged files that one call of a worker looks at: handing over each for itself costs more than the look."""
 
@@ -257,9 +259,11 @@ def _commit(
     try:
         with cycles_left(len(runs)):
             result = _apply(engine, job, runs, resolutions)
-    except (InvalidArgument, RowErrors, Corruption):
+    except (InvalidArgument, RowErrors, Corruption) as exc:
         if job.id not in engine.jobs:
             remove(fs, job.directory)
+        if isinstance(exc, RowErrors):
+            raise RowErrors(str(exc).replace(ON_ERROR_HINT, IGNORE_HINT), exc.errors) from None
         raise
     finally:
         engine.committing.discard(job.id)

@@ -114,6 +114,7 @@ def test_a_refused_row_refuses_the_job(frame: Frame, path: str, write: Write) ->
     with pytest.raises((kc.RowErrors, PySparkException)) as caught:
         write(frame(columns({8: (1, "x"), 2: (1, "y")})), path, "insert")
     assert "1 already_present" in str(caught.value) and "'k': 2" in str(caught.value)
+    assert "insert_ignore" in str(caught.value) and "on_error" not in str(caught.value)
     if isinstance(caught.value, PySparkException):
         assert "[KUDU_ROW_ERRORS]" in str(caught.value)
     with pytest.raises((kc.RowErrors, PySparkException), match="no_partition"):

@@ -130,9 +130,9 @@ def _check_given(names: set[str], schema: Schema, operation: str) -> None:
 def _unknown(name: str, schema: Schema) -> str:
     close = difflib.get_close_matches(name.lower(), [n.lower() for n in schema.names], 1)
     like = [n for n in schema.names if close and n.lower() == close[0]]
-    hint = f"; did you mean {like[0]!r}?" if like else ""
+    hint = f" (did you mean {like[0]!r}?)" if like else ""
     return (
-        f"the table has no column {name!r}{hint} It has {', '.join(schema.names)}; "
+        f"the table has no column {name!r}{hint}; it has {', '.join(schema.names)}: "
         "select() those, or drop() the others"
     )
 
