@@ -580,9 +580,8 @@ def row_errors(table: pa.Table, by_code: Mapping[int, int] | None = None) -> Row
     examples = "; ".join(
         f"row {row} {code} {_key_text(key)}" for row, code, key in zip(rows, codes, shown["key"], strict=True)
     )
-    return RowErrors(
-        f"{total} rows were refused ({summary}); nothing was applied. First: {examples}. {ON_ERROR_HINT}", table
-    )
+    told = f"{total} rows were refused ({summary}); nothing was applied. First: {examples}. {ON_ERROR_HINT}"
+    return RowErrors(told, table)
 
 
 def _key_text(key: pa.StructScalar) -> str:

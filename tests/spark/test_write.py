@@ -345,8 +345,8 @@ def test_by_format_a_retried_attempt_counts_once_and_a_failed_job_not_at_all(
     ("columns_", "operation", "message"),
     [
         ("1 as v", "upsert", "key column 'k' is missing"),
-        ("id as k, 1 as w", "upsert", "no column 'w'.*It has k, v, s"),
-        ("id as K, 1 as v", "upsert", "no column 'K'; did you mean 'k'"),
+        ("id as k, 1 as w", "upsert", "no column 'w'.*it has k, v, s"),
+        ("id as K, 1 as v", "upsert", "no column 'K' .did you mean 'k'"),
         ("cast(id as string) as k", "upsert", "column 'k' is int64.*DataFrame has string; cast it"),
         ("id as k, 1.5d as v", "upsert", "column 'v' is int32.*DataFrame has double"),
         ("id as k, array(1) as v", "upsert", "column 'v'.*array<int>"),
