@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import random
 import re
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.common.clock import ManualClock
 from tests.engine.conftest import SCHEMA, Make
+from tests.support.threads import Run
 
 
 @pytest.mark.parametrize("threshold", [1, 100_000])
@@ -189,13 +189,13 @@ def test_a_snapshot_is_shared_between_threads_and_keeps_its_history(make: Make) 
     )
     keys = list(range(160))
     table.insert({"k": keys, "a": [0] * 160})
-    stop = threading.Event()
+    run = Run(2, {"snapshots": 2, "reads": 10})
     wrong: list[object] = []
     snapshots = [table.snapshot()]
 
     def write() -> None:
         step = 0
-        while not stop.is_set():
+        while run.goes_on():
             step += 1
             with table.batch() as batch:  # over all tablets: every row gets the same value
                 batch.update({"k": keys[:80], "a": [step] * 80})
@@ -206,11 +206,12 @@ def test_a_snapshot_is_shared_between_threads_and_keeps_its_history(make: Make) 
                 table.gc()
             if step % 5 == 0:
                 snapshots.append(table.snapshot())
+                run.did("snapshots")
 
     def read(number: int) -> None:
         rng = random.Random(number)
         first: dict[int, int] = {}
-        while not stop.is_set():
+        while run.goes_on():
             snapshot = rng.choice(snapshots)
             kind = rng.randrange(3)
             if kind == 0:
@@ -224,15 +225,10 @@ def test_a_snapshot_is_shared_between_threads_and_keeps_its_history(make: Make) 
             now = set(table.scan(["a"]).to_table()["a"].to_pylist())
             if len(now) != 1:
                 wrong.append(("now", now))
+            run.did("reads")
 
-    threads = [threading.Thread(target=write), *(threading.Thread(target=read, args=(n,)) for n in range(3))]
-    for thread in threads:
-        thread.start()
-    time.sleep(2)
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert not wrong and len(snapshots) > 2
+    run.all(write, *(lambda n=n: read(n) for n in range(3)))  # type: ignore[misc]
+    assert not wrong
     oldest = snapshots[0]
     assert table._engine.pins.oldest == oldest.timestamp
     assert set(oldest.scan(["a"]).to_table()["a"].to_pylist()) == {0}
