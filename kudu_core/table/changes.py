@@ -7,7 +7,7 @@ The cost follows the changes: a rowset whose manifest entry rules the window out
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -164,17 +164,18 @@ class Changes(ArrowResult):
             for tablet, store in stores:
                 if tablet.dropped_ts == drop:
                     yield from dropped_rows(store, drop, self._plan.needed, SLICE_EVENTS // 4)
-            since = drop
+            since = drop - 1  # what an overwrite put in their place came at the same time
         yield from self._of_window(stores, since, self.until)
 
     def _of_window(
         self, found: Sequence[tuple[Tablet, MemRowSet | DiskRowSet]], since: int, until: int
     ) -> Iterator[Slice]:
-        """The changes of a window in which no range was dropped."""
+        """The changes of a window in which no tablet ended, but perhaps at its first time."""
         stores = [
             store
             for tablet, store in found
-            if (tablet.dropped_ts is None or tablet.dropped_ts > since) and concerned(store, since, until)
+            if (tablet.dropped_ts is None or tablet.dropped_ts > since + 1)
+            and concerned(store, since, until)
         ]
         whole: list[RowSetHistory] = []
         stamps: list[tuple[np.ndarray, np.ndarray]] = []
@@ -224,15 +225,14 @@ class Changes(ArrowResult):
 
     def _net(self) -> Iterator[Slice]:
         """One change per key, tablet by tablet, in order of the keys."""
-        by_tablet: dict[Any, list[Part]] = {}
-        for tablet, store in self._stores():
-            part = Part(store, self._dropped_ts(tablet))
-            # A key of a range that was dropped may be in a new tablet, of the same buckets.
-            moved = part.dropped_ts is not None or tablet.created_ts > self.since
-            by_tablet.setdefault(tablet.partition.buckets if moved else tablet.id, []).append(part)
+        stores = self._stores()
+        parts: dict[int, list[Part]] = {}
+        for tablet, store in stores:
+            parts.setdefault(tablet.id, []).append(Part(store, self._dropped_ts(tablet)))
         walk = from_nothing if self._first else net_changes
-        for parts in by_tablet.values():
-            yield from walk(self._plan.schema, parts, self.since, self.until)
+        for group in sharing_keys([tablet for tablet, _ in stores], self.since, self.until):
+            mine = [part for tablet in group for part in parts[tablet.id]]
+            yield from walk(self._plan.schema, mine, self.since, self.until)
 
     # ---- out ----
 
@@ -325,6 +325,25 @@ class Changes(ArrowResult):
 
 def _has_rows(store: MemRowSet | DiskRowSet) -> bool:
     return bool(len(store)) if isinstance(store, MemRowSet) else store.meta.rows > 0
+
+
+def sharing_keys(tablets: Iterable[Tablet], since: int, until: int) -> list[list[Tablet]]:
+    """Tablets that are there in ``(since, until]``, those together of which one key may have been in several.
+
+    An overwrite puts one tablet of a partition after another.  Where a partition begins or ends in the
+    window, because its range was added or dropped, its keys may have been in those of the same buckets.
+    """
+    by_partition: dict[int, dict[int, Tablet]] = {}
+    for tablet in tablets:
+        by_partition.setdefault(tablet.partition.ordinal, {})[tablet.id] = tablet
+    groups: dict[Any, list[Tablet]] = {}
+    for ordinal, mine in by_partition.items():
+        created = min(tablet.created_ts for tablet in mine.values())
+        dropped = [tablet.dropped_ts for tablet in mine.values()]
+        stays = created <= since and any(ts is None or ts > until for ts in dropped)
+        [first, *_] = mine.values()
+        groups.setdefault(ordinal if stays else first.partition.buckets, []).extend(mine.values())
+    return list(groups.values())
 
 
 def window(engine: Engine, since: Any, until: Any) -> tuple[int, int]:
