@@ -128,7 +128,7 @@ def adopt(
     schema: Schema,
     partitions: PartitionSchema,
 ) -> None:
-    """Under the mutexes of all tablets, the record of ``ts`` durable: what it says into TABLE, then memory."""
+    """Under the mutexes of all tablets, the record durable: what it says into TABLE, then memory."""
 
     def after(state: TableState) -> TableState:
         return replace(alteration.after(state, ts), tokens=dict(engine.tokens))

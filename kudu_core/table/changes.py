@@ -161,21 +161,18 @@ class Changes(ArrowResult):
         since = self.since
         for drop in sorted(drops):
             yield from self._of_window(stores, since, drop - 1)
-            for tablet, store in stores:
-                if tablet.dropped_ts == drop:
-                    yield from dropped_rows(store, drop, self._plan.needed, SLICE_EVENTS // 4)
-            since = drop - 1  # what an overwrite put in their place came at the same time
+            yield from self._of_end(stores, drop)
+            since = drop
         yield from self._of_window(stores, since, self.until)
 
     def _of_window(
         self, found: Sequence[tuple[Tablet, MemRowSet | DiskRowSet]], since: int, until: int
     ) -> Iterator[Slice]:
-        """The changes of a window in which no tablet ended, but perhaps at its first time."""
+        """The changes of a window in which no tablet ended."""
         stores = [
             store
             for tablet, store in found
-            if (tablet.dropped_ts is None or tablet.dropped_ts > since + 1)
-            and concerned(store, since, until)
+            if (tablet.dropped_ts is None or tablet.dropped_ts > since) and concerned(store, since, until)
         ]
         whole: list[RowSetHistory] = []
         stamps: list[tuple[np.ndarray, np.ndarray]] = []
@@ -193,6 +190,24 @@ class Changes(ArrowResult):
         for first, last in windows(*_summed(stamps), since, until, SLICE_EVENTS):
             mine = [s for s in stores if concerned(s, first, last)]
             yield from self._pieces([self._history(store, first, last) for store in mine])
+
+    def _of_end(self, found: Sequence[tuple[Tablet, MemRowSet | DiskRowSet]], drop: int) -> Iterator[Slice]:
+        """What tablets had that ended at a time, as deleted.  Where the table was overwritten, one change for
+        each key of the old rows and the new ones, as of every record."""
+        ends: dict[int, list[Part]] = {}
+        for tablet, store in found:
+            if drop in (tablet.dropped_ts, tablet.created_ts):
+                part = Part(store, drop if tablet.dropped_ts == drop else None)
+                ends.setdefault(tablet.partition.ordinal, []).append(part)
+        schema, needed = self._plan.schema, self._plan.needed
+        columns = {c.id: c for c in (*schema.key_columns, *needed)}
+        read = Schema(schema.version, tuple(columns.values()), schema.key_ids, schema.next_id)
+        for parts in ends.values():
+            if any(part.dropped_ts is None for part in parts):
+                yield from net_changes(read, parts, drop - 1, drop, unchanged=True)
+                continue
+            for part in parts:
+                yield from dropped_rows(part.store, drop, needed, SLICE_EVENTS // 4)
 
     def _history(self, store: MemRowSet | DiskRowSet, since: int, until: int) -> RowSetHistory:
         return RowSetHistory(self._plan.schema, store, since, until)
@@ -318,7 +333,7 @@ class Changes(ArrowResult):
         return found
 
     def _dropped_ts(self, tablet: Tablet) -> int | None:
-        """When the tablet's range was dropped, if that is in the window."""
+        """When the tablet ended, if that is in the window."""
         ts = tablet.dropped_ts
         return ts if ts is not None and self.since < ts <= self.until else None
 

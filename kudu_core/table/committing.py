@@ -61,7 +61,7 @@ def commit_parts(
 
 
 def prepare_parts(engine: Engine, parts: Sequence[ingest.Part]) -> Flushed:
-    """Under the mutexes of their tablets: everything that a record of these parts rests on is durable (G3)."""
+    """Under the mutexes of their tablets: make durable what a record of these parts rests on (G3)."""
     flushed = {p.tablet.id: ingest.flush_changed(p.deltas, p.tablet, []) for p in parts}
 
     def prepare(part: ingest.Part) -> None:

@@ -2,8 +2,8 @@
 place of all that are there.
 
 The tablets are built and made durable beside the table, where nobody looks; the record ends the lives of the
-old ones at its timestamp.  Those are from then on what the tablets of a dropped range are: read by snapshots of
-before, told as deletions by ``changes``, purged when nobody may read them any more.
+old ones at its timestamp.  Those are from then on what the tablets of a dropped range are: read by snapshots
+of before and by ``changes``, purged when nobody may read them any more.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ def overwrite_sorted(
             engine.fs.sync_dir(f"{engine.path}/tablets")
             flushed = prepare_parts(engine, filled)
             with ExitStack() as mutexes:
-                for tablet in engine.tablets:
+                # The new ones too: whoever finds them in memory waits until all is as the record says.
+                for tablet in (*engine.tablets, *new):
                     mutexes.enter_context(tablet.mutex)
                 engine.check_writable()
                 overwriting = Overwriting(alteration, take_over)

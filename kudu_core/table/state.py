@@ -165,8 +165,8 @@ def _uuid(value: Any) -> bytes:
 
 
 def check_tablets(state: TableState) -> None:
-    """Every live partition has one live tablet.  Beside it there may be those that have ended and are not
-    purged yet: of one partition, one after the other, each ended by an overwrite or by the drop of its range."""
+    """Every live partition has one live tablet.  Beside it there may be those that have ended, by an
+    overwrite or the drop of their range, and are not purged yet: of one partition, one after the other."""
     ids = {tablet.id for tablet in state.tablets}
     known = {p.ordinal for p in state.partitions.partitions}
     live = {p.ordinal for p in state.partitions.partitions if not p.dropped}

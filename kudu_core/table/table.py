@@ -494,7 +494,8 @@ class Table:
         """What changed in ``(since, until]``; lazy and re-iterable.
 
         All changes in order of time: ``_op`` ("insert", "update", "delete"), ``_timestamp`` and the row
-        after the change; a deletion has its key, and NULLs.  The cost follows the changes.
+        after the change; a deletion has its key, and NULLs.  A key has one change at one time.  Where the
+        whole table was overwritten, each key of before and after has one.  The cost follows the changes.
 
         Parameters
         ----------
@@ -600,8 +601,8 @@ class Table:
     ) -> list[ChangeToken]:
         """Shares of about ``target_rows`` of the changes in ``(since, until]``, picklable.
 
-        Each is of one tablet and, but for net ones, of a part of the time, so changes of different shares are
-        in no order.  ``since=None`` only with ``net``: the rows at ``until`` as inserts; of all changes
+        Each is of one partition and, but for net ones, of a part of the time, so changes of different shares
+        are in no order.  ``since=None`` only with ``net``: the rows at ``until`` as inserts; of all changes
         the first state is read by ``scan_tokens(at=...)``.
 
         Raises

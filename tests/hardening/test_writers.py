@@ -20,6 +20,7 @@ import pytest
 
 import kudu_core as kc
 from tests.engine.conftest import Make
+from tests.support.overwriting import overwrite
 from tests.support.processes import ROOT, in_child, python
 
 HOLDER = """
@@ -131,6 +132,7 @@ ACTIONS: dict[str, Callable[[kc.Table], Any]] = {
     "ingest": lambda t: t.insert({"k": list(range(10, 60))}),
     "token": lambda t: t.upsert({"k": [2]}, txn=("app", 1)),
     "flush": lambda t: t.flush(),
+    "overwrite": lambda t: overwrite(t, [{"k": 2, "must": 1}]),
     "close": lambda t: (t.upsert({"k": [2]}), t.close()),
 }
 

@@ -167,6 +167,8 @@ class Story:
     faults_in_open: bool = False
     spilled: bool = False
     """Calls of several batches are spilled, and written in many ranges."""
+    tried: int = 8
+    """Calls that the short run tries: of each kind of fault so many."""
 
     @contextmanager
     def sizes(self) -> Iterator[None]:
@@ -632,14 +634,14 @@ STORIES = {
         Story("flush", _empty, flush_steps, SMALL),
         Story("delta flush", _mixed, delta_steps, SMALL),
         Story("ingest", _with_ingest, ingest_steps, SMALL),
-        Story("overwrite", _mixed, overwrite_steps, SMALL),
+        Story("overwrite", _mixed, overwrite_steps, SMALL, tried=3),
         Story("load", _before_load, load_steps, SMALL, spilled=True),
         Story("merge", _overlapping, merge_steps, SMALL),
         Story("log", _empty, log_steps, TINY),
         Story("delta compaction", _several_redo_files, compaction_steps, SMALL),
         Story("history", _short_history, history_steps, SMALL),
         Story("reopen", _long_log, reopen_steps, TINY, faults_in_open=True),
-        Story("reopen after overwrites", _overwritten, reopen_steps, TINY, faults_in_open=True),
+        Story("reopen after overwrites", _overwritten, reopen_steps, TINY, faults_in_open=True, tried=2),
         Story("reopen after compactions", _retired, reopen_steps, TINY, faults_in_open=True),
     )
 }

@@ -1,4 +1,4 @@
-"""A table overwritten without Spark: staged, perhaps resolved elsewhere, and committed, all in this process."""
+"""A table overwritten without Spark: staged and committed in this process."""
 
 from __future__ import annotations
 
