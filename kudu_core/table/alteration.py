@@ -92,8 +92,10 @@ class Alteration:
         return Alteration(None, None, *_tablets(_extra(record)))
 
     def after(self, state: TableState, ts: int) -> TableState:
-        """The table once the record of ``ts`` is applied."""
+        """The table once the record of ``ts`` is applied; ``ValueError``: it ends what is not there."""
         dropped = set(self.dropped)
+        if not dropped <= {t.id for t in state.tablets if t.dropped_ts is None}:
+            raise ValueError(f"tablets {self.dropped} are not all there")
         tablets = [replace(t, dropped_ts=ts) if t.id in dropped else t for t in state.tablets]
         tablets += [TabletEntry(i, ordinal, ts) for i, ordinal in self.created]
         schemas = state.schemas if self.schema is None else (*state.schemas, self.schema)[-SCHEMAS_KEPT:]

@@ -137,7 +137,8 @@ class Changes(ArrowResult):
         """How many changes there are at which time, without the predicate: (times, (n,) uint64 ascending
         strictly; numbers, (n,) int64).
 
-        Only times are read.  A change of which two files tell, each of some columns, may count twice.
+        Only times are read.  A change of which two files tell, each of some columns, may count twice, and a
+        key that was there before and after an overwrite does.
         """
         stamps: list[tuple[np.ndarray, np.ndarray]] = []
         for tablet, store in self._stores():

@@ -165,6 +165,23 @@ def test_a_stale_writer_is_fenced(make: Make, path: Path, action: str) -> None:
         assert rows == {1: 6, 100: 6, 101: None}
 
 
+def test_a_stale_overwrite_does_not_touch_the_tablets_that_have_its_numbers(make: Make, path: Path) -> None:
+    table = make(durability="sync")
+    table.insert({"k": [1], "a": [5]})
+    replace_as_another_host_would(path)
+    other = kc.open_table(path, "rw", options={"durability": "sync"})
+    overwrite(other, [{"k": 3, "a": 3, "must": 1}])
+    there = {file: file.read_bytes() for file in (path / "tablets").rglob("*") if file.is_file()}
+    with pytest.raises(kc.Fenced, match="another writer"):
+        overwrite(table, [{"k": 2, "must": 1}])
+    with pytest.raises(kc.Fenced):
+        table.close()
+    assert {file: file.read_bytes() for file in (path / "tablets").rglob("*") if file.is_file()} == there
+    other.close()
+    with kc.open_table(path, "rw") as again:
+        assert again.scan(["k"]).to_pylist() == [{"k": 3}]
+
+
 def test_a_stale_writer_in_the_background(make: Make, path: Path) -> None:
     """The flush lane of a replaced writer stops, and leaves the other one's files alone."""
     table = make(durability="sync", maintenance="background", flush_age_s=0)
