@@ -135,13 +135,18 @@ def _token(
     )
 
 
-def plan_of_changes(engine: Engine, token: ChangeToken) -> ChangesPlan:
-    """What a token asks for, checked against the table.  Columns keep the names that they had when it was
-    made, whatever they are called by now."""
+def check_change_token(engine: Engine, token: object) -> None:
+    """``InvalidArgument`` unless it is a token of this table."""
     if not isinstance(token, ChangeToken):
         raise InvalidArgument(f"change_token takes what change_tokens made, not {token!r}")
     if token.table_uuid != engine.state.uuid.hex():
         raise InvalidArgument(f"the token belongs to another table than the one at {engine.path}")
+
+
+def plan_of_changes(engine: Engine, token: ChangeToken) -> ChangesPlan:
+    """What a token asks for, of a table that is not behind it.  Columns keep the names that they had when it
+    was made, whatever they are called by now."""
+    check_change_token(engine, token)
     there = {tablet.id for tablet in engine.tablets}
     for tablet_id in token.tablet_ids:
         if tablet_id not in there:
@@ -158,4 +163,4 @@ def plan_of_changes(engine: Engine, token: ChangeToken) -> ChangesPlan:
     )
 
 
-__all__ = ["ChangeToken", "make_change_tokens", "plan_of_changes"]
+__all__ = ["ChangeToken", "check_change_token", "make_change_tokens", "plan_of_changes"]

@@ -30,7 +30,12 @@ from kudu_core.table.batch import Batch
 from kudu_core.table.bulk import write_parts
 from kudu_core.table.calls import apply_calls, conform_calls
 from kudu_core.table.change_counts import admitted
-from kudu_core.table.change_tokens import ChangeToken, make_change_tokens, plan_of_changes
+from kudu_core.table.change_tokens import (
+    ChangeToken,
+    check_change_token,
+    make_change_tokens,
+    plan_of_changes,
+)
 from kudu_core.table.changes import Changes, ChangesPlan, window
 from kudu_core.table.create import create
 from kudu_core.table.decision import check_on_error
@@ -627,7 +632,7 @@ class Table:
     def change_token(self, token: ChangeToken) -> Changes:
         """The changes of one share.  A reader that is behind the token's end refreshes first."""
         engine = self._opened()
-        plan = plan_of_changes(engine, token)
+        check_change_token(engine, token)
         behind = token.timestamp > engine.visible_ts or token.schema_version > engine.schema.version
         if self._reopen is not None and behind:
             self.refresh()

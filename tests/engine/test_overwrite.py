@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import threading
@@ -224,6 +225,7 @@ def test_rows_that_are_refused_leave_everything_as_it_was(table: kc.Table) -> No
 
 def test_a_token_makes_it_once(hashed: kc.Table) -> None:
     first = overwrite(hashed, data(NEW), txn=("nightly", 7))
+    assert overwrite(hashed, data({1: "again"}), txn=("nightly", 7)).deduplicated
     hashed.insert({"k": [50], "v": ["x"]})
     hashed.close()
     with kc.open_table(hashed.path, "rw") as table:
@@ -278,12 +280,16 @@ def test_what_tasks_have_resolved_is_taken_in_where_it_still_fits(
         table.verify()
 
 
-def test_a_job_resolved_for_tablets_that_were_overwritten_is_decided_anew(hashed: kc.Table) -> None:
+@pytest.mark.parametrize("over", [{5: "over", 7: "over", 500: "over"}, {500: "over"}])
+def test_a_job_resolved_for_tablets_that_were_overwritten_is_decided_anew(
+    hashed: kc.Table, over: dict[int, str]
+) -> None:
     job, runs = staged(hashed, data(NEW | dict.fromkeys(range(100, 150), "new")), overwrite=False)
     with kc.open_table(hashed.path) as reader:
         resolutions = resolve(reader, job, jobs.form_of(job), runs)
-    overwrite(hashed, data({5: "over", 7: "over", 500: "over"}))
-    assert jobs.commit_job(job, runs, hashed, resolutions).counts == (54, 2, 0, 0)
+    overwrite(hashed, data(over))
+    updated = len(over) - 1
+    assert jobs.commit_job(job, runs, hashed, resolutions).counts == (56 - updated, updated, 0, 0)
     assert found(hashed.scan()) == NEW | dict.fromkeys(range(100, 150), "new") | {500: "over"}
 
 
@@ -381,6 +387,26 @@ def test_readers_see_one_or_the_other(hashed: kc.Table, monkeypatch: pytest.Monk
     assert found(old.scan()) == NEW
     assert {k: v for t in token for k, v in found(old.scan_token(t)).items()} == OLD
     old.close()
+
+
+@pytest.mark.parametrize("change", ["overwrite", "add_range"])
+def test_tokens_of_tablets_that_a_reader_has_not_seen_yet(tmp_path: Path, change: str) -> None:
+    """It refreshes before it looks for them."""
+    cut = CUT["range"] if change == "overwrite" else [kc.RangePartition("k", [(0, 10)])]
+    with kc.create_table(str(tmp_path / "t"), SCHEMA, "k", partition_by=cut, options=MANUAL) as table:
+        start = table.insert(data(OLD)).timestamp
+        readers = [kc.open_table(table.path) for _ in range(2)]
+        if change == "overwrite":
+            overwrite(table, data(NEW))
+        else:
+            table.alter(add_range=(10, 20))
+            table.insert(data({12: "new"}))
+        told = [t for token in table.change_tokens(start) for t in readers[0].change_token(token).to_pylist()]
+        assert len(told) == (9 if change == "overwrite" else 1)
+        shares = [found(readers[1].scan_token(token)) for token in table.scan_tokens()]
+        assert {k: v for share in shares for k, v in share.items()} == found(table.scan())
+        for reader in readers:
+            reader.close()
 
 
 def test_writers_beside_overwrites_lose_nothing(tmp_path: Path, seed: int, long: bool) -> None:
@@ -515,6 +541,44 @@ def test_one_that_fails_leaves_no_directory_and_its_numbers_to_the_next() -> Non
         with checking(True), kc.open_table("/tables/t", "rw", _fs=disk) as again:
             assert found(again.scan()) == {1: "a", 9: "b"}
             assert len(disk.listdir("/tables/t/tablets")) == len(again._engine.tablets) == 5
+
+
+@pytest.mark.parametrize("step", ["install", "adopt", "applied"])
+@pytest.mark.parametrize("keep", ["none", "all"])
+def test_a_record_that_is_all_there_is(monkeypatch: pytest.MonkeyPatch, step: str, keep: Any) -> None:
+    """The writer dies after it: before the first manifest has it, before TABLE has it, after both."""
+    disk = MemoryFileSystem()
+    disk.mkdir("/tables")
+    disk.sync_all()
+    where = {"path": "/tables/t", "_fs": disk}
+    cut = [kc.HashPartition("k", 2), kc.RangePartition("k", [(0, 100)])]
+    table = kc.create_table(schema=SCHEMA, primary_key="k", partition_by=cut, options=MANUAL, **where)
+    table.insert(data(OLD))
+
+    def fails(*_: object) -> None:
+        raise OSError(errno.EIO, "the disk is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr({"install": committing.ingest, "adopt": walk, "applied": Log}[step], step, fails)
+        with pytest.raises(OSError):
+            overwrite(table, data(NEW), txn=("nightly", 1))
+    assert found(table.scan()) == OLD
+    with pytest.raises((kc.Poisoned, OSError)):
+        table.insert(data({50: "x"}))
+    drop(table)
+    where["_fs"] = disk.crash_clone(0, keep=keep)
+    with kc.open_table(mode="r", **where) as reader:
+        # It ends before an ingest that some manifest lacks (R2).
+        whole = step != "install" and keep == "all"
+        assert found(reader.scan()) == (NEW if whole else OLD)
+        reader.verify()
+    for _ in range(2):
+        with checking(True), kc.open_table(mode="rw", **where) as again:
+            assert found(again.scan()) == NEW
+            assert overwrite(again, data(OLD), txn=("nightly", 1)).deduplicated
+            assert len(where["_fs"].listdir("/tables/t/tablets")) == 4
+    with kc.open_table(mode="r", **where) as reader:
+        assert found(reader.scan()) == NEW
 
 
 def test_an_overwrite_as_the_table_is_closed(hashed: kc.Table, monkeypatch: pytest.MonkeyPatch) -> None:
