@@ -7,7 +7,7 @@ The cost follows the changes: a rowset whose manifest entry rules the window out
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from kudu_core.rowset.memrowset import MemRowSet
 from kudu_core.table.arrow_out import ArrowResult
 from kudu_core.table.net_changes import Part, Slice, dropped_rows, first_rows, from_nothing, net_changes
 from kudu_core.table.scan import REFRESH_TRIES, check_columns
+from kudu_core.table.sharing import sharing_keys
 from kudu_core.table.snapshots import resolve
 from kudu_core.tablet.tablet import Tablet
 
@@ -341,25 +342,6 @@ class Changes(ArrowResult):
 
 def _has_rows(store: MemRowSet | DiskRowSet) -> bool:
     return bool(len(store)) if isinstance(store, MemRowSet) else store.meta.rows > 0
-
-
-def sharing_keys(tablets: Iterable[Tablet], since: int, until: int) -> list[list[Tablet]]:
-    """Tablets that are there in ``(since, until]``, those together of which one key may have been in several.
-
-    An overwrite puts one tablet of a partition after another.  Where a partition begins or ends in the
-    window, because its range was added or dropped, its keys may have been in those of the same buckets.
-    """
-    by_partition: dict[int, dict[int, Tablet]] = {}
-    for tablet in tablets:
-        by_partition.setdefault(tablet.partition.ordinal, {})[tablet.id] = tablet
-    groups: dict[Any, list[Tablet]] = {}
-    for ordinal, mine in by_partition.items():
-        created = min(tablet.created_ts for tablet in mine.values())
-        dropped = [tablet.dropped_ts for tablet in mine.values()]
-        stays = created <= since and any(ts is None or ts > until for ts in dropped)
-        [first, *_] = mine.values()
-        groups.setdefault(ordinal if stays else first.partition.buckets, []).extend(mine.values())
-    return list(groups.values())
 
 
 def window(engine: Engine, since: Any, until: Any) -> tuple[int, int]:
