@@ -58,9 +58,9 @@ def make_change_tokens(
 ) -> list[ChangeToken]:
     """Cut the changes of ``(since, until]`` into shares of about ``target_rows``.
 
-    A share is of one partition, so that what an overwrite removed comes before what it added; all changes
-    of a large one are cut by time as well, net ones are not.  Partitions that one key may have been in
-    belong together where changes are net.
+    A share is of one partition, with all tablets that it has had, since an overwrite is one change for each
+    key of the old rows and the new ones; all changes of a large one are cut by time as well, net ones are
+    not.  Partitions that one key may have been in belong together where changes are net.
 
     Parameters
     ----------
