@@ -66,6 +66,7 @@ OVERWRITING = ("insert", "upsert")
 ON_DUPLICATE = ("error", "last", "any")
 IGNORE_HINT = "insert_ignore, update_ignore and delete_ignore leave out rows that are there or missing."
 """A distributed write has no ``on_error``."""
+LAST_HINT = 'on_duplicate="last" with sequence_by= takes one of several rows of a key.'
 CHECKED_AT_ONCE = 64
 """Staged files that one call of a worker looks at: handing over each for itself costs more than the look."""
 
@@ -277,7 +278,8 @@ def _commit(
         if job.id not in engine.jobs:
             remove(fs, job.directory)
         if isinstance(exc, RowErrors):
-            raise RowErrors(str(exc).replace(ON_ERROR_HINT, IGNORE_HINT), exc.errors) from None
+            hint = LAST_HINT if job.overwrite else IGNORE_HINT
+            raise RowErrors(str(exc).replace(ON_ERROR_HINT, hint), exc.errors) from None
         raise
     finally:
         engine.committing.discard(job.id)

@@ -179,6 +179,7 @@ def test_rows_that_are_refused_leave_everything_as_it_was(table: kc.Table) -> No
     twice = pa.concat_tables([data(NEW), data({4: "twice"})])
     with pytest.raises(kc.RowErrors) as caught:
         overwrite(table, twice, attempts=2)
+    assert 'on_duplicate="last"' in str(caught.value) and "_ignore" not in str(caught.value)
     assert [error["key"] for error in caught.value.errors.to_pylist()] == [{"k": 4}]
     if table._engine.partitions.range_ids:
         with pytest.raises(kc.RowErrors, match="no_partition"):
