@@ -92,7 +92,7 @@ class FilesDeleted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestEnd(Event):
-    """A bulk ingest is committed."""
+    """A bulk ingest, or an overwrite of the table, is committed."""
 
     tablets: int
     rows: int
@@ -133,7 +133,7 @@ class TableAltered(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TabletsPurged(Event):
-    """Tablets of dropped ranges whose history nobody may read any more are gone."""
+    """Tablets of dropped ranges, and of before an overwrite, are gone: nobody may read their history."""
 
     horizon: int
     tablets: int

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 class DefaultSource(DataSource):
-    """Tables as ``spark.read.format("kudu_core")`` and ``df.write.format("kudu_core").mode("append")``.
+    """Tables as ``spark.read.format("kudu_core")`` and ``df.write.format("kudu_core")``, ``.mode("append")``
+    or ``.mode("overwrite")``.
 
     Options to read: columns ("a,b"), where (JSON: [["k", ">", 5], ...]), snapshot (a timestamp) or
     timestampAsOf (a time with its zone), targetRowsPerTask; readChanges, since, until, images, net to read

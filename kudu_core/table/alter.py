@@ -16,7 +16,7 @@ from kudu_core.errors import InvalidArgument
 from kudu_core.events import TableAltered
 from kudu_core.rowset.memrowset import MemRowSet
 from kudu_core.table.alteration import Alteration
-from kudu_core.table.state import TableState, TabletEntry, tablet_directory
+from kudu_core.table.state import TableState, tablet_directory
 from kudu_core.tablet.flush import freeze_memrowset
 from kudu_core.tablet.manifest import Manifest, TabletState
 from kudu_core.tablet.tablet import Tablet
@@ -89,24 +89,12 @@ def _log_and_apply(
     try:
         ts = log.append(KIND_ALTER, schema.version, (payload,))
         log.wait_durable(ts)
-        context = engine.tablet_context
-        directory = f"{engine.path}/tablets"
-        new = []
-        for tablet_id, ordinal in alteration.created:
-            path = tablet_directory(engine.path, tablet_id)
-            engine.fs.mkdir(path)
-            manifest = open_manifest(engine, TabletEntry(tablet_id, ordinal, ts), TabletState())
-            manifest.create()
-            partition = partitions.partitions[ordinal]
-            new.append(Tablet(context, tablet_id, partition, path, manifest.state, manifest, created_ts=ts))
+        new = [new_tablet(engine, partitions, *entry) for entry in alteration.created]
+        for tablet in new:
+            make_directory(engine, tablet)
         if new:
-            engine.fs.sync_dir(directory)
-
-        def after(state: TableState) -> TableState:
-            return replace(alteration.after(state, ts), tokens=dict(engine.tokens))
-
-        engine.change_state(after)
-        _adopt(engine, new, set(alteration.dropped), ts, schema, partitions)
+            engine.fs.sync_dir(f"{engine.path}/tablets")
+        adopt(engine, alteration, new, ts, schema, partitions)
         log.applied(ts)
     except BaseException as exc:
         engine.poison_if_owing(exc)
@@ -114,15 +102,42 @@ def _log_and_apply(
     return ts
 
 
-def _adopt(
+def new_tablet(engine: Engine, partitions: PartitionSchema, tablet_id: int, ordinal: int) -> Tablet:
+    """A tablet without rows, nor anything on disk: in memory, and nobody else's."""
+    path = tablet_directory(engine.path, tablet_id)
+    partition = partitions.partitions[ordinal]
+    return Tablet(engine.tablet_context, tablet_id, partition, path, TabletState(), None)
+
+
+def make_directory(engine: Engine, tablet: Tablet) -> None:
+    """A new tablet's directory and first MANIFEST; the parent is the caller's to sync."""
+    engine.fence()
+    if engine.fs.exists(tablet.directory):
+        engine.fs.rmtree(tablet.directory)  # of an overwrite that failed, and could not even remove it
+    engine.fs.mkdir(tablet.directory)
+    tablet.manifest = open_manifest(engine, tablet.id, tablet.state)
+    tablet.manifest.create()
+    tablet.state = tablet.manifest.state
+
+
+def adopt(
     engine: Engine,
+    alteration: Alteration,
     new: Sequence[Tablet],
-    dropped: set[int],
     ts: int,
     schema: Schema,
     partitions: PartitionSchema,
 ) -> None:
-    """Tablets before partitions before columns: whoever reads beside this and has one has those before it."""
+    """Under the mutexes of all tablets, the record durable: what it says into TABLE, then memory."""
+
+    def after(state: TableState) -> TableState:
+        return replace(alteration.after(state, ts), tokens=dict(engine.tokens))
+
+    engine.change_state(after)
+    # Tablets before partitions before columns: whoever reads beside this and has one has those before it.
+    dropped = set(alteration.dropped)
+    for tablet in new:
+        tablet.created_ts = ts
     for tablet in engine.tablets:
         if tablet.id in dropped:
             tablet.partition = partitions.partitions[tablet.partition.ordinal]
@@ -139,13 +154,13 @@ def _adopt(
             tablet.view = replace(tablet.view, active=MemRowSet(schema))
 
 
-def open_manifest(engine: Engine, entry: TabletEntry, state: TabletState) -> Manifest:
+def open_manifest(engine: Engine, tablet_id: int, state: TabletState) -> Manifest:
     """The manifest of a tablet of a table that is open for writing."""
     return Manifest(
         engine.fs,
-        tablet_directory(engine.path, entry.id),
+        tablet_directory(engine.path, tablet_id),
         engine.state.uuid,
-        entry.id,
+        tablet_id,
         engine.state.epoch,
         state,
         fence=engine.fence,
@@ -154,4 +169,4 @@ def open_manifest(engine: Engine, entry: TabletEntry, state: TabletState) -> Man
     )
 
 
-__all__ = ["alter", "open_manifest"]
+__all__ = ["adopt", "alter", "make_directory", "new_tablet", "open_manifest"]

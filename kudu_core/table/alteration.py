@@ -1,7 +1,8 @@
-"""What an ALTER record says, and what a table is after it (PROTOCOL A1).
+"""What a record says of the table as a whole, and what the table is after it (PROTOCOL A1, G7).
 
-Pure functions on ``TableState``: the walk that alters, replay and readers of the log all follow the
-same ones.  docs/format.md, "ALTER payload", has the members.
+That is an ALTER, or an INGEST that overwrites the table.  Pure functions on ``TableState``: the walks that
+append them, replay and readers of the log all follow the same ones.  docs/format.md, "Record payloads" and
+"ALTER payload", has the members.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from kudu_core.common.schema import Schema
 from kudu_core.common.stored import BROKEN, integer, parsed
 from kudu_core.errors import Corruption, InvalidArgument
 from kudu_core.table.state import SCHEMAS_KEPT, TableState, TabletEntry, check_tablets, replace
-from kudu_core.wal import Record
+from kudu_core.tablet import records
+from kudu_core.wal import KIND_ALTER, KIND_INGEST, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class Alteration:
     created: tuple[tuple[int, int], ...] = ()
     """New tablets: (id, ordinal of the partition)."""
     dropped: tuple[int, ...] = ()
-    """Ids of tablets whose range was dropped."""
+    """Ids of tablets that end: their range was dropped, or the table overwritten."""
 
     @staticmethod
     def of(state: TableState, schema: Schema, partitions: PartitionSchema) -> Alteration:
@@ -47,12 +49,27 @@ class Alteration:
             tuple(t.id for t in state.tablets if t.dropped_ts is None and t.partition not in live),
         )
 
+    @staticmethod
+    def overwriting(state: TableState) -> Alteration:
+        """A new tablet in the place of each one that there is."""
+        old = [tablet for tablet in state.tablets if tablet.dropped_ts is None]
+        return Alteration(
+            None,
+            None,
+            tuple((state.next_tablet + i, tablet.partition) for i, tablet in enumerate(old)),
+            tuple(tablet.id for tablet in old),
+        )
+
+    @property
+    def tablets(self) -> dict[str, Any]:
+        """The members of its record that say which tablets come and go."""
+        return {"created": [list(entry) for entry in self.created], "dropped": list(self.dropped)}
+
     def to_bytes(self) -> bytes:
         value = {
             "schema": None if self.schema is None else self.schema.to_json(),
             "partitions": None if self.partitions is None else self.partitions.to_json(),
-            "created": [list(entry) for entry in self.created],
-            "dropped": list(self.dropped),
+            **self.tablets,
         }
         return json.dumps(value, separators=(",", ":")).encode()
 
@@ -64,16 +81,21 @@ class Alteration:
         if schema is not None and (schema.version != before.version + 1 or schema.key_ids != before.key_ids):
             raise ValueError(f"schema version {schema.version} follows {before.version}")
         stored = value["partitions"]
-        return Alteration(
-            schema,
-            None if stored is None else PartitionSchema.from_json(stored, schema or before),
-            tuple((integer(i, 1, 1 << 32), integer(ordinal)) for i, ordinal in value["created"]),
-            tuple(integer(i, 1, 1 << 32) for i in value["dropped"]),
-        )
+        partitions = None if stored is None else PartitionSchema.from_json(stored, schema or before)
+        return Alteration(schema, partitions, *_tablets(value))
+
+    @staticmethod
+    def of_record(record: Record, before: Schema) -> Alteration:
+        """What an ALTER, or an INGEST that overwrites, says.  Raises as ``parse``."""
+        if record.kind == KIND_ALTER:
+            return Alteration.parse(record.payload, before)
+        return Alteration(None, None, *_tablets(_extra(record)))
 
     def after(self, state: TableState, ts: int) -> TableState:
-        """The table once the record of ``ts`` is applied."""
+        """The table once the record of ``ts`` is applied; ``ValueError``: it ends what is not there."""
         dropped = set(self.dropped)
+        if not dropped <= {t.id for t in state.tablets if t.dropped_ts is None}:
+            raise ValueError(f"tablets {self.dropped} are not all there")
         tablets = [replace(t, dropped_ts=ts) if t.id in dropped else t for t in state.tablets]
         tablets += [TabletEntry(i, ordinal, ts) for i, ordinal in self.created]
         schemas = state.schemas if self.schema is None else (*state.schemas, self.schema)[-SCHEMAS_KEPT:]
@@ -87,23 +109,38 @@ class Alteration:
         )
 
 
-def followed(state: TableState, records: Iterable[Record]) -> TableState:
-    """A table as the ALTER records of its log say that are newer than its TABLE.
+def _tablets(value: Mapping[str, Any]) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
+    created = tuple((integer(i, 1, 1 << 32), integer(ordinal)) for i, ordinal in value["created"])
+    return created, tuple(integer(i, 1, 1 << 32) for i in value["dropped"])
+
+
+def _extra(record: Record) -> dict[str, Any]:
+    return records.decode_extra(record.payload, f"log record {record.lsn}", 0)
+
+
+def alters(record: Record) -> bool:
+    """Whether a record is one that ``followed`` follows.  ``Corruption``: its payload is broken."""
+    return record.kind == KIND_ALTER or (record.kind == KIND_INGEST and "created" in _extra(record))
+
+
+def followed(state: TableState, altering: Iterable[Record]) -> TableState:
+    """A table as the records of its log say that alter it and are newer than its TABLE.
 
     Raises
     ------
     Corruption
         A record says what no table can be.
     """
-    for record in records:
+    for record in altering:
         if record.ts <= state.applied_ts:
             continue
         try:
-            state = Alteration.parse(record.payload, state.schema).after(state, record.ts)
+            state = Alteration.of_record(record, state.schema).after(state, record.ts)
             check_tablets(state)
         except (*BROKEN, InvalidArgument) as exc:
-            raise Corruption(f"log record {record.lsn}", 0, f"ALTER: {exc!r:.200}") from exc
+            what = "ALTER" if record.kind == KIND_ALTER else "INGEST"
+            raise Corruption(f"log record {record.lsn}", 0, f"{what}: {exc!r:.200}") from exc
     return state
 
 
-__all__ = ["Alteration", "followed"]
+__all__ = ["Alteration", "alters", "followed"]

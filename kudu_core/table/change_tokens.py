@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kudu_core.common.predicates import compile_where
 from kudu_core.errors import ChangesLost, InvalidArgument
 from kudu_core.table.change_counts import told
 from kudu_core.table.changes import Changes, ChangesPlan, windows
+from kudu_core.table.sharing import sharing_keys
 from kudu_core.table.tokens import check_target, columns_of_today, expression_bytes, expression_from
 from kudu_core.tablet.tablet import Tablet
 
@@ -57,8 +58,9 @@ def make_change_tokens(
 ) -> list[ChangeToken]:
     """Cut the changes of ``(since, until]`` into shares of about ``target_rows``.
 
-    A share is of one tablet; all changes of a large one are cut by time as well, net ones are not.
-    Tablets that one key may have been in belong together where changes are net.
+    A share is of one partition, with all tablets that it has had, since an overwrite is one change for each
+    key of the old rows and the new ones; all changes of a large one are cut by time as well, net ones are
+    not.  Partitions that one key may have been in belong together where changes are net.
 
     Parameters
     ----------
@@ -90,14 +92,18 @@ def _groups(engine: Engine, plan: ChangesPlan, since: int, until: int) -> list[l
     """Tablets that are read together, of those in which a row of the predicate may be."""
     terms = () if plan.filter is None else plan.filter.terms
     ordinals = set(engine.partitions.prune(terms, None, None, dropped=True))
-    groups: dict[Any, list[Tablet]] = {}
-    for tablet in engine.tablets:
-        gone = tablet.dropped_ts is not None and tablet.dropped_ts <= since
-        if gone or tablet.created_ts > until or tablet.partition.ordinal not in ordinals:
-            continue
-        ends = tablet.dropped_ts is not None and tablet.dropped_ts <= until
-        moved = plan.net and (ends or tablet.created_ts > since)
-        groups.setdefault(tablet.partition.buckets if moved else tablet.id, []).append(tablet)
+    there = [
+        tablet
+        for tablet in engine.tablets
+        if tablet.partition.ordinal in ordinals
+        and tablet.created_ts <= until
+        and (tablet.dropped_ts is None or tablet.dropped_ts > since)
+    ]
+    if plan.net:
+        return sharing_keys(there, since, until)
+    groups: dict[int, list[Tablet]] = {}
+    for tablet in there:
+        groups.setdefault(tablet.partition.ordinal, []).append(tablet)
     return list(groups.values())
 
 
@@ -130,13 +136,18 @@ def _token(
     )
 
 
-def plan_of_changes(engine: Engine, token: ChangeToken) -> ChangesPlan:
-    """What a token asks for, checked against the table.  Columns keep the names that they had when it was
-    made, whatever they are called by now."""
+def check_change_token(engine: Engine, token: object) -> None:
+    """``InvalidArgument`` unless it is a token of this table."""
     if not isinstance(token, ChangeToken):
         raise InvalidArgument(f"change_token takes what change_tokens made, not {token!r}")
     if token.table_uuid != engine.state.uuid.hex():
         raise InvalidArgument(f"the token belongs to another table than the one at {engine.path}")
+
+
+def plan_of_changes(engine: Engine, token: ChangeToken) -> ChangesPlan:
+    """What a token asks for, of a table that is not behind it.  Columns keep the names that they had when it
+    was made, whatever they are called by now."""
+    check_change_token(engine, token)
     there = {tablet.id for tablet in engine.tablets}
     for tablet_id in token.tablet_ids:
         if tablet_id not in there:
@@ -153,4 +164,4 @@ def plan_of_changes(engine: Engine, token: ChangeToken) -> ChangesPlan:
     )
 
 
-__all__ = ["ChangeToken", "make_change_tokens", "plan_of_changes"]
+__all__ = ["ChangeToken", "check_change_token", "make_change_tokens", "plan_of_changes"]

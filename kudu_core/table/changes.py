@@ -27,6 +27,7 @@ from kudu_core.rowset.memrowset import MemRowSet
 from kudu_core.table.arrow_out import ArrowResult
 from kudu_core.table.net_changes import Part, Slice, dropped_rows, first_rows, from_nothing, net_changes
 from kudu_core.table.scan import REFRESH_TRIES, check_columns
+from kudu_core.table.sharing import sharing_keys
 from kudu_core.table.snapshots import resolve
 from kudu_core.tablet.tablet import Tablet
 
@@ -137,7 +138,8 @@ class Changes(ArrowResult):
         """How many changes there are at which time, without the predicate: (times, (n,) uint64 ascending
         strictly; numbers, (n,) int64).
 
-        Only times are read.  A change of which two files tell, each of some columns, may count twice.
+        Only times are read.  A change of which two files tell, each of some columns, may count twice, and a
+        key that was there before and after an overwrite does.
         """
         stamps: list[tuple[np.ndarray, np.ndarray]] = []
         for tablet, store in self._stores():
@@ -161,16 +163,14 @@ class Changes(ArrowResult):
         since = self.since
         for drop in sorted(drops):
             yield from self._of_window(stores, since, drop - 1)
-            for tablet, store in stores:
-                if tablet.dropped_ts == drop:
-                    yield from dropped_rows(store, drop, self._plan.needed, SLICE_EVENTS // 4)
+            yield from self._of_end(stores, drop)
             since = drop
         yield from self._of_window(stores, since, self.until)
 
     def _of_window(
         self, found: Sequence[tuple[Tablet, MemRowSet | DiskRowSet]], since: int, until: int
     ) -> Iterator[Slice]:
-        """The changes of a window in which no range was dropped."""
+        """The changes of a window in which no tablet ended."""
         stores = [
             store
             for tablet, store in found
@@ -192,6 +192,24 @@ class Changes(ArrowResult):
         for first, last in windows(*_summed(stamps), since, until, SLICE_EVENTS):
             mine = [s for s in stores if concerned(s, first, last)]
             yield from self._pieces([self._history(store, first, last) for store in mine])
+
+    def _of_end(self, found: Sequence[tuple[Tablet, MemRowSet | DiskRowSet]], drop: int) -> Iterator[Slice]:
+        """What tablets had that ended at a time, as deleted.  Where the table was overwritten, one change for
+        each key of the old rows and the new ones, as of every record."""
+        ends: dict[int, list[Part]] = {}
+        for tablet, store in found:
+            if drop in (tablet.dropped_ts, tablet.created_ts):
+                part = Part(store, drop if tablet.dropped_ts == drop else None)
+                ends.setdefault(tablet.partition.ordinal, []).append(part)
+        schema, needed = self._plan.schema, self._plan.needed
+        columns = {c.id: c for c in (*schema.key_columns, *needed)}
+        read = Schema(schema.version, tuple(columns.values()), schema.key_ids, schema.next_id)
+        for parts in ends.values():
+            if any(part.dropped_ts is None for part in parts):
+                yield from net_changes(read, parts, drop - 1, drop, unchanged=True)
+                continue
+            for part in parts:
+                yield from dropped_rows(part.store, drop, needed, SLICE_EVENTS // 4)
 
     def _history(self, store: MemRowSet | DiskRowSet, since: int, until: int) -> RowSetHistory:
         return RowSetHistory(self._plan.schema, store, since, until)
@@ -224,15 +242,14 @@ class Changes(ArrowResult):
 
     def _net(self) -> Iterator[Slice]:
         """One change per key, tablet by tablet, in order of the keys."""
-        by_tablet: dict[Any, list[Part]] = {}
-        for tablet, store in self._stores():
-            part = Part(store, self._dropped_ts(tablet))
-            # A key of a range that was dropped may be in a new tablet, of the same buckets.
-            moved = part.dropped_ts is not None or tablet.created_ts > self.since
-            by_tablet.setdefault(tablet.partition.buckets if moved else tablet.id, []).append(part)
+        stores = self._stores()
+        parts: dict[int, list[Part]] = {}
+        for tablet, store in stores:
+            parts.setdefault(tablet.id, []).append(Part(store, self._dropped_ts(tablet)))
         walk = from_nothing if self._first else net_changes
-        for parts in by_tablet.values():
-            yield from walk(self._plan.schema, parts, self.since, self.until)
+        for group in sharing_keys([tablet for tablet, _ in stores], self.since, self.until):
+            mine = [part for tablet in group for part in parts[tablet.id]]
+            yield from walk(self._plan.schema, mine, self.since, self.until)
 
     # ---- out ----
 
@@ -318,7 +335,7 @@ class Changes(ArrowResult):
         return found
 
     def _dropped_ts(self, tablet: Tablet) -> int | None:
-        """When the tablet's range was dropped, if that is in the window."""
+        """When the tablet ended, if that is in the window."""
         ts = tablet.dropped_ts
         return ts if ts is not None and self.since < ts <= self.until else None
 

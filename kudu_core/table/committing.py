@@ -1,8 +1,8 @@
-"""The critical section of an ingest (PROTOCOL G3 to G5): link the files, append the record, install."""
+"""The critical section of an ingest (PROTOCOL G3 to G5, G7): link the files, append the record, install."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +15,26 @@ from kudu_core.tablet.view import locate_newest
 from kudu_core.wal import KIND_INGEST
 
 if TYPE_CHECKING:
+    from kudu_core.table.alteration import Alteration
     from kudu_core.table.engine import Engine
     from kudu_core.table.write import Txn
 
 
 ONE_BY_ONE = 8
 """So many tablets, or fewer, are not worth the threads."""
+
+
+Flushed = dict[int, dict[int, list[Any]]]
+"""By tablet and rowset: what ``tablet.ingest.flush_changed`` has written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overwriting:
+    """That the rows of an ingest take the place of all that are there (PROTOCOL G7)."""
+
+    alteration: Alteration
+    adopt: Callable[[int], None]
+    """Called with the timestamp, the parts installed: the new tablets become the table's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +56,34 @@ def commit_parts(
 ) -> int:
     """Under the mutexes: link, log, wait until durable, install (G3 to G5); return the timestamp."""
     parts = [part for part in parts if not part.empty]
-    flushed: dict[int, dict[int, list[Any]]] = {}
+    flushed = prepare_parts(engine, parts)
+    return log_and_install(engine, parts, flushed, schema_version, counts, txn, job)
+
+
+def prepare_parts(engine: Engine, parts: Sequence[ingest.Part]) -> Flushed:
+    """Under the mutexes of their tablets: make durable what a record of these parts rests on (G3)."""
+    flushed = {p.tablet.id: ingest.flush_changed(p.deltas, p.tablet, []) for p in parts}
 
     def prepare(part: ingest.Part) -> None:
         assert part.tablet.manifest is not None
         part.tablet.manifest.sync()
         ingest.link(part)
 
-    for part in parts:
-        flushed[part.tablet.id] = ingest.flush_changed(part.deltas, part.tablet, [])
-    _each(engine, prepare, parts)
+    each_part(engine, prepare, parts)
+    return flushed
+
+
+def log_and_install(
+    engine: Engine,
+    parts: Sequence[ingest.Part],
+    flushed: Flushed,
+    schema_version: int,
+    counts: tuple[int, int, int, int],
+    txn: Txn | None,
+    job: Committing | None,
+    overwriting: Overwriting | None = None,
+) -> int:
+    """Under the mutexes: one record, durable, and what it says on disk and in memory (G4, G5)."""
     payload = records.Payload(
         tuple(p.tablet.id for p in parts),
         [
@@ -65,6 +97,8 @@ def commit_parts(
         payload.extra["txn"] = list(txn)
     if job is not None:
         payload.extra["job"] = job.id
+    if overwriting is not None:
+        payload.extra |= overwriting.alteration.tablets
     log = engine.log
     record = records.encode(payload)
     try:
@@ -86,11 +120,13 @@ def commit_parts(
         if job is not None:
             engine.jobs[job.id] = Token(0, ts, counts)
             job.durable(ts, counts)
+        if overwriting is not None:
+            overwriting.adopt(ts)
         log.applied(ts)
     except BaseException as exc:
         engine.poison_if_owing(exc)
         raise
-    _each(engine, _sync, parts)
+    each_part(engine, _sync, parts)
     return ts
 
 
@@ -99,7 +135,7 @@ def _sync(part: ingest.Part) -> None:
     part.tablet.manifest.sync()
 
 
-def _each(engine: Engine, work: Callable[[ingest.Part], None], parts: list[ingest.Part]) -> None:
+def each_part(engine: Engine, work: Callable[[ingest.Part], None], parts: Sequence[ingest.Part]) -> None:
     """What waits for the disk; of many tablets, several at a time."""
     if len(parts) <= ONE_BY_ONE:
         for part in parts:
@@ -124,4 +160,4 @@ def _apply_by_key(engine: Engine, part: ingest.Part, ts: int) -> None:
         )
 
 
-__all__ = ["Committing", "commit_parts"]
+__all__ = ["Committing", "Overwriting", "commit_parts", "each_part", "log_and_install", "prepare_parts"]

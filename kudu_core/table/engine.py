@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from kudu_core.tablet.merge_compaction import Elsewhere
     from kudu_core.wal import Log, LogTail
 
+NEWEST = 2**64 - 1
+"""A snapshot that sees everything that is applied."""
+
 TURN_S = 0.002
 """One writer of short calls may keep another one waiting so long."""
 
@@ -116,6 +119,7 @@ class Engine:
         self.read_settled = False
         """A reader's: nobody held the table for writing when it read the end of the log, and it sees all."""
         self._by_ordinal: dict[int, Tablet] = {}
+        """The newest tablet of each partition."""
         self.altering = threading.Lock()
         """One change of columns, ranges or the list of tablets at a time; taken before every other lock."""
         self.schema_pins = SchemaPins()
@@ -164,13 +168,19 @@ class Engine:
 
     def set_tablets(self, tablets: Sequence[Tablet]) -> None:
         self.tablets = sorted(tablets, key=lambda t: t.id)
-        self._by_ordinal = {t.partition.ordinal: t for t in tablets}
+        self._by_ordinal = {t.partition.ordinal: t for t in self.tablets}
         self._ranges_since = max((t.dropped_ts or t.created_ts for t in tablets), default=0)
         self._partitions_at = {}
 
-    def tablet_of(self, ordinal: int) -> Tablet:
-        """``SnapshotTooOld``: it was dropped, and purged while the caller looked for it."""
+    def tablet_of(self, ordinal: int, snapshot: int = NEWEST) -> Tablet:
+        """The tablet of a partition that was one of the table's at that time.
+
+        ``SnapshotTooOld``: it was dropped, and purged while the caller looked for it.
+        """
         found = self._by_ordinal.get(ordinal)
+        if found is not None and snapshot < found.created_ts:  # the table was overwritten since
+            older = (t for t in self.tablets if t.partition.ordinal == ordinal and t.is_there(snapshot))
+            found = next(older, None)
         if found is None:
             raise SnapshotTooOld(f"the tablet of partition {ordinal} was dropped, and its history is gone")
         return found

@@ -39,7 +39,8 @@ OPTIMISTIC_TRIES = 2
 
 
 class Overtaken(Exception):
-    """An ALTER was faster: the rows are to be brought into the form of today and built again (G3)."""
+    """An ALTER or an overwrite was faster: the rows are to be brought into the form of today and built
+    again (G3)."""
 
 
 @dataclass(slots=True)
@@ -63,12 +64,18 @@ def sort_calls(engine: Engine, calls: Sequence[Call]) -> Sorted:
     return Sorted(schema, partitions, list(runs), starts_of(calls))
 
 
+def is_of_today(engine: Engine, rows: Sorted) -> bool:
+    """Whether the rows are in the columns of today, and cut into the tablets of today."""
+    return engine.schema is rows.schema and engine.partitions is rows.partitions
+
+
 def _check_form(engine: Engine, rows: Sorted) -> None:
-    if engine.schema is not rows.schema or engine.partitions is not rows.partitions:
+    if not is_of_today(engine, rows):
         raise Overtaken
 
 
-def _refitted(engine: Engine, rows: Sorted) -> Sorted:
+def refitted_rows(engine: Engine, rows: Sorted) -> Sorted:
+    """The rows in the columns and by the partitions of today."""
     schema, partitions = engine.schema, engine.partitions
     runs = engine.pool.map(lambda run: refitted(schema, partitions, run), rows.runs)
     return replace(rows, schema=schema, partitions=partitions, runs=list(runs))
@@ -105,7 +112,7 @@ def ingest_sorted(
         try:
             return _told(engine, _ingest(engine, rows, on_error, txn, staging, resolved), started)
         except Overtaken:
-            rows, resolved = _refitted(engine, rows), None
+            rows, resolved = refitted_rows(engine, rows), None
 
 
 def _ingest(

@@ -25,7 +25,7 @@ import numpy as np
 from kudu_core.common.cycles import cycles_left
 from kudu_core.common.keys import encode_keys
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
-from kudu_core.common.stored import BROKEN, parsed
+from kudu_core.common.stored import BROKEN, flag, parsed
 from kudu_core.common.types import KIND_BOOL, KIND_FLOAT, ColumnType
 from kudu_core.errors import Corruption, InvalidArgument, Locked, RowErrors, SchemaMismatch
 from kudu_core.fs.posix import PosixFileSystem
@@ -36,6 +36,7 @@ from kudu_core.table.committing import Committing
 from kudu_core.table.decision import ON_ERROR_HINT, Call, joined
 from kudu_core.table.ingest import ingest_sorted
 from kudu_core.table.job_runs import JobRun, StagedRows, check_run
+from kudu_core.table.overwrite import overwrite_sorted
 from kudu_core.table.repeats import last_rows
 from kudu_core.table.resolving import Resolution, accept, sorted_rows
 from kudu_core.table.result import WriteResult
@@ -60,9 +61,12 @@ if TYPE_CHECKING:
     from kudu_core.tablet.tablet import Tablet
 
 JOB_OPERATIONS = (*OPERATIONS, APPLY)
+OVERWRITING = ("insert", "upsert")
+"""Operations of a job that overwrites the table: in new tablets, both insert."""
 ON_DUPLICATE = ("error", "last", "any")
 IGNORE_HINT = "insert_ignore, update_ignore and delete_ignore leave out rows that are there or missing."
 """A distributed write has no ``on_error``."""
+LAST_HINT = 'on_duplicate="last" with sequence_by= takes one of several rows of a key.'
 CHECKED_AT_ONCE = 64
 """Staged files that one call of a worker looks at: handing over each for itself costs more than the look."""
 
@@ -87,6 +91,8 @@ class Job:
     anybody promises."""
     lock_timeout_s: float
     """How long the commit waits for another writer to let go of the table."""
+    overwrite: bool = False
+    """The rows take the place of all that are there."""
 
     @property
     def directory(self) -> str:
@@ -99,10 +105,17 @@ def check_job(
     on_duplicate: object,
     sequence_by: object = None,
     ignore_null: object = False,
+    *,
+    overwrite: bool = False,
 ) -> Txn | None:
     """Check what a job is asked to do, before anything is looked at; the token as it is stored."""
     if operation not in JOB_OPERATIONS:
         raise InvalidArgument(f"operation {operation!r} is none of {', '.join(JOB_OPERATIONS)}")
+    if overwrite and operation not in OVERWRITING:
+        raise InvalidArgument(
+            f'mode "overwrite" puts new rows in the place of all that are there: operation is "insert" or '
+            f'"upsert", not {operation!r}; mode "append" takes every operation'
+        )
     if on_duplicate not in ON_DUPLICATE:
         raise InvalidArgument(
             f'on_duplicate is "error" (rows that repeat a key are refused), "last" (the one with the largest '
@@ -153,12 +166,13 @@ def begin(
     sequence_by: str | None = None,
     ignore_null: bool = False,
     lock_timeout_s: float | None = None,
+    overwrite: bool = False,
 ) -> Job:
     """Make the directory that a job's attempts stage into.  ``table`` may be open for reading.
 
     ``columns``: name and canonical type of what attempts are given; with ``sequence_by`` that column too.
     """
-    txn = check_job(operation, txn, on_duplicate, sequence_by, ignore_null)
+    txn = check_job(operation, txn, on_duplicate, sequence_by, ignore_null, overwrite=overwrite)
     engine = table._opened()
     sequence = None
     if sequence_by is not None:
@@ -185,6 +199,7 @@ def begin(
         txn=txn,
         on_duplicate=on_duplicate,
         lock_timeout_s=engine.options.lock_timeout_s if lock_timeout_s is None else lock_timeout_s,
+        overwrite=overwrite,
     )
     engine.fs.mkdir(f"{engine.path}/staging", exist_ok=True)
     engine.fs.mkdir(job.directory)
@@ -263,7 +278,8 @@ def _commit(
         if job.id not in engine.jobs:
             remove(fs, job.directory)
         if isinstance(exc, RowErrors):
-            raise RowErrors(str(exc).replace(ON_ERROR_HINT, IGNORE_HINT), exc.errors) from None
+            hint = LAST_HINT if job.overwrite else IGNORE_HINT
+            raise RowErrors(str(exc).replace(ON_ERROR_HINT, hint), exc.errors) from None
         raise
     finally:
         engine.committing.discard(job.id)
@@ -295,7 +311,7 @@ def _apply(
         if engine.schema.version == form.schema.version and engine.partitions == form.partitions:
             rows = replace(rows, schema=engine.schema, partitions=engine.partitions)
         _check_files(engine, job, runs, resolutions)
-        if is_small(engine.options, runs):
+        if is_small(engine.options, runs) and not job.overwrite:
             return write_parts(engine, _calls(rows), txn=job.txn, job=committing)
         if job.txn is not None:
             stack.enter_context(engine.token_lock(job.txn[0]))
@@ -309,8 +325,10 @@ def _apply(
         engine.fs.mkdir(staging)
 
         def resolved(tablets: Sequence[Tablet]) -> dict[int, Part]:
-            return accept(engine, job.directory, runs, tablets, resolutions)
+            return accept(engine, job.directory, runs, tablets, resolutions, new=job.overwrite)
 
+        if job.overwrite:
+            return overwrite_sorted(engine, rows, txn=job.txn, staging=staging, resolved=resolved)
         return ingest_sorted(engine, rows, on_error="raise", txn=job.txn, staging=staging, resolved=resolved)
 
 
@@ -401,6 +419,7 @@ def resume(path: str, job_id: str, table: Table | None = None) -> WriteResult:
         runs = [JobRun.from_json(run) for run in stored.pop("runs")]
         stored["columns"] = tuple((name, type_) for name, type_ in stored["columns"])
         stored["txn"] = check_txn(stored["txn"])
+        stored["overwrite"] = flag(stored.get("overwrite", False))
         # The directory may have been moved with its table.
         job = Job(**{**stored, "table_path": path})
         form_of(job)

@@ -72,7 +72,7 @@ class Part:
 
     store: Store
     dropped_ts: int | None
-    """When its range was dropped, if that is in the window."""
+    """When its tablet ended, if that is in the window."""
 
 
 def dropped_rows(
@@ -117,16 +117,23 @@ def _state(
 
 
 def net_changes(
-    schema: Schema, parts: Sequence[Part], since: int, until: int, *, present: bool = False
+    schema: Schema,
+    parts: Sequence[Part],
+    since: int,
+    until: int,
+    *,
+    present: bool = False,
+    unchanged: bool = False,
 ) -> Iterator[Slice]:
     """One change per key, in order of the keys, over stores that may hold the same keys.
 
     ``present``: instead, the rows that are there at ``until`` and of which something is told.
+    ``unchanged``: also rows that something is told of and that are what they were, as updated.
     """
     parts = [p for p in parts if p.dropped_ts is not None or concerned(p.store, since, until)]
     for bounds in pairwise((None, *_cuts(schema, parts, since, until), None)):
         found = _rows_of_range(schema, parts, since, until, bounds)
-        piece = _joined(schema, found, present=present) if found else None
+        piece = _joined(schema, found, present=present, unchanged=unchanged) if found else None
         if piece is not None and len(piece):
             yield piece
 
@@ -296,7 +303,7 @@ def _last_of_rows(events: Events) -> np.ndarray:
     return np.flatnonzero(np.append(events.rows[1:] != events.rows[:-1], True))
 
 
-def _joined(schema: Schema, parts: list[_Rows], *, present: bool) -> Slice:
+def _joined(schema: Schema, parts: list[_Rows], *, present: bool, unchanged: bool) -> Slice:
     """Rows of several stores by key: at each end of the window at most one of them is present."""
     columns = schema.columns
     keys = EncodedKeys.concat([part.keys for part in parts])
@@ -314,7 +321,7 @@ def _joined(schema: Schema, parts: list[_Rows], *, present: bool) -> Slice:
     both = np.flatnonzero((old_row >= 0) & (new_row >= 0))
     old = {c.id: ColumnBuffers.concat([part.old[c.id] for part in parts]) for c in columns}
     new = {c.id: ColumnBuffers.concat([part.new[c.id] for part in parts]) for c in columns}
-    differs = np.zeros(len(both), bool)
+    differs = np.full(len(both), unchanged)
     for column in columns:
         if not present and column.id not in schema.key_ids and not differs.all():
             left, right = _taken(old[column.id], old_row[both]), _taken(new[column.id], new_row[both])

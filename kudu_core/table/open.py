@@ -14,7 +14,7 @@ from kudu_core.fs.base import is_temporary
 from kudu_core.options import Options
 from kudu_core.table import debug
 from kudu_core.table.alter import open_manifest
-from kudu_core.table.alteration import followed
+from kudu_core.table.alteration import alters, followed
 from kudu_core.table.engine import Engine
 from kudu_core.table.purge import delete_purged, purge
 from kudu_core.table.staged import sweep_staging
@@ -85,7 +85,8 @@ def _open_locked(
     engine = Engine(path, fs, state, state.options.overridden(options), clock, listener, writer=True)
     engine.lease = lease
     wal = f"{path}/wal"
-    tail = read_log(fs, wal, state.uuid, clean_end=before.clean_end)  # O3, reading only
+    # O3, reading only.
+    tail = read_log(fs, wal, state.uuid, clean_end=before.clean_end, alters=alters)
     try:
         _take_over(engine, before, tail, started)
     except BaseException:
@@ -128,7 +129,7 @@ def _take_over(engine: Engine, before: TableState, tail: LogTail, started: float
             # Of a record that TABLE does not know yet: its directory may be there, and its name not durable.
             fs.mkdir(directory, exist_ok=True)
             fs.sync_dir(f"{path}/tablets")
-        manifest = open_manifest(engine, entry, states[entry.id])
+        manifest = open_manifest(engine, entry.id, states[entry.id])
         if before.clean_end == 0:
             # Edits that nobody synced, or whose fsync failed, must not carry later decisions.
             manifest.renew()
@@ -339,6 +340,7 @@ def _read_once(
             first.uuid,
             writer_alive=alive,
             clean_end=0 if alive else first.clean_end,
+            alters=alters,
         )
     ) as tail:
         state = _state(fs, path)

@@ -19,6 +19,7 @@ from kudu_core.common.keys import EncodedKeys, decode_keys, encode_key, encode_k
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import StoredColumn
 from kudu_core.errors import InvalidArgument, SnapshotTooOld
+from kudu_core.table.engine import NEWEST
 from kudu_core.table.snapshots import resolve
 from kudu_core.tablet.view import KeyBatch, Look, locate_at, looks_at
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from kudu_core.tablet.tablet import Tablet
 
 FOUND = "_found"
-NEWEST = 2**64 - 1
 
 
 def get(engine: Engine, key: Any, columns: Sequence[StoredColumn], at: Any) -> dict[str, Any] | None:
@@ -45,7 +45,7 @@ def get(engine: Engine, key: Any, columns: Sequence[StoredColumn], at: Any) -> d
                 # more raises the floor first (PROTOCOL H2).  So this look stands for a pin.
                 if snapshot >= engine.pins.floor or not engine.writer:
                     return None if view is None else view.points.get(encoded, snapshot, codec.shape(columns))
-            except (Elsewhere, PageError):
+            except (Elsewhere, PageError, SnapshotTooOld):
                 pass
         try:
             return _get_general(engine, key, columns, snapshot)
@@ -58,13 +58,14 @@ def get(engine: Engine, key: Any, columns: Sequence[StoredColumn], at: Any) -> d
 def tablet_of_key(engine: Engine, key: bytes, snapshot: int = NEWEST) -> Tablet | None:
     """The tablet of an encoded key at a snapshot, None where no range takes it; ``Elsewhere``: too many
     columns."""
-    if len(engine.tablets) == 1 and not engine.partitions.range_ids:
-        return engine.tablets[0]
+    tablets = engine.tablets
+    if len(tablets) == 1 and not engine.partitions.range_ids:
+        return tablets[0]
     router = engine.partitions_at(snapshot).router
     if router is None:
         raise Elsewhere
     ordinal = router.route(key)
-    return None if ordinal < 0 else engine.tablet_of(ordinal)
+    return None if ordinal < 0 else engine.tablet_of(ordinal, snapshot)
 
 
 @contextmanager
@@ -91,7 +92,7 @@ def _get_general(
         ordinal = int(engine.partitions_at(snapshot).route(decode_keys(engine.schema, keys))[0])
         if ordinal < 0:
             return None
-        view = engine.tablet_of(ordinal).view
+        view = engine.tablet_of(ordinal, snapshot).view
     homes, seen = locate_at(view, KeyBatch(keys), snapshot)
     store = int(homes.store[0])
     if store < 0:
@@ -118,7 +119,7 @@ def get_many(engine: Engine, keys: Any, columns: Sequence[StoredColumn], at: Any
         try:
             with _pinned(engine, snapshot):
                 shares = _shares(engine.partitions_at(snapshot), block)
-                views = [engine.tablet_of(ordinal).view for ordinal, _ in shares]
+                views = [engine.tablet_of(ordinal, snapshot).view for ordinal, _ in shares]
             break
         except SnapshotTooOld:
             if at is not None or engine.visible_ts <= snapshot:

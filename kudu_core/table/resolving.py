@@ -21,6 +21,7 @@ from kudu_core.common.keys import encode_keys
 from kudu_core.common.stored import BROKEN, flag, integer, text
 from kudu_core.errors import Corruption, InvalidArgument
 from kudu_core.rowset.meta import DeltaRef, FileRef, RowSetMeta
+from kudu_core.table.alter import new_tablet
 from kudu_core.table.building import Sorted, build_parts
 from kudu_core.table.job_runs import JobRun, StagedRows
 from kudu_core.table.spilled_runs import OpenRuns
@@ -44,6 +45,9 @@ class Resolution:
     """What the runs of one tablet come to, in files of the job's folder.  Picklable."""
 
     tablet_id: int
+    """0: of one that the commit will make (G7)."""
+    ordinal: int
+    """Of the tablet's partition."""
     schema_version: int
     cut: int
     """P: the state that it rests on."""
@@ -72,6 +76,7 @@ class Resolution:
         return json.dumps(
             {
                 "tablet": self.tablet_id,
+                "ordinal": self.ordinal,
                 "schema_version": self.schema_version,
                 "cut": self.cut,
                 "seen": list(self.seen),
@@ -93,6 +98,7 @@ class Resolution:
             by_key = value["by_key"]
             return Resolution(
                 tablet_id=integer(value["tablet"]),
+                ordinal=integer(value["ordinal"]),
                 schema_version=integer(value["schema_version"]),
                 cut=integer(value["cut"]),
                 seen=tuple(map(integer, value["seen"])),
@@ -160,7 +166,12 @@ def _part(
     directory: str,
 ) -> ingest.Part | None:
     """One tablet's, None where rows are refused."""
-    tablet = engine.tablet_of(ordinal)
+    # A new one has its number, by which its files in the folder are named, from the commit.
+    tablet = (
+        new_tablet(engine, engine.partitions, ordinal, ordinal)
+        if job.overwrite
+        else engine.tablet_of(ordinal)
+    )
     part = ingest.Part(tablet, tablet.view, engine.visible_ts, directory)
     rows = sorted_rows(job, form, runs, files)
     errors = build_parts(engine, rows, [part], directory, raising=True)
@@ -176,7 +187,8 @@ def _resolution(
         by_key = _write_by_key(fs, part, f"{folder}/{part.tablet.id}-by-key", job.directory)
     inserted, updated, deleted, ignored = part.counts.tolist()
     return Resolution(
-        tablet_id=part.tablet.id,
+        tablet_id=0 if job.overwrite else part.tablet.id,
+        ordinal=part.tablet.partition.ordinal,
         schema_version=form.schema.version,
         cut=part.cut,
         seen=tuple(rowset.id for rowset in part.view.rowsets),
@@ -213,16 +225,21 @@ def accept(
     runs: Sequence[JobRun],
     tablets: Sequence[Tablet],
     resolutions: Sequence[Resolution],
+    *,
+    new: bool = False,
 ) -> dict[int, ingest.Part]:
-    """Parts, by ordinal, of the tablets whose resolutions still hold.  Under the flush lanes (G3)."""
-    by_id = {resolution.tablet_id: resolution for resolution in resolutions}
+    """Parts, by ordinal, of the tablets whose resolutions still hold.  Under the flush lanes (G3).
+
+    ``new``: the tablets are those of an overwrite.
+    """
+    found = {(resolution.tablet_id, resolution.ordinal): resolution for resolution in resolutions}
     names: dict[int, set[str]] = {}
     for run in runs:
         names.setdefault(run.ordinal, set()).add(run.file.name)
     parts = {}
     for tablet in tablets:
         ordinal = tablet.partition.ordinal
-        resolution = by_id.get(tablet.id)
+        resolution = found.get((0 if new else tablet.id, ordinal))
         if resolution is None or resolution.schema_version != engine.schema.version:
             continue
         if set(resolution.runs) != names[ordinal]:

@@ -9,6 +9,7 @@ import base64
 import json
 import struct
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from kudu_core._ext.crc32c import crc32c
@@ -164,14 +165,21 @@ def _uuid(value: Any) -> bytes:
 
 
 def check_tablets(state: TableState) -> None:
-    """Each tablet is of a partition of its own, and every live partition has one; of the dropped ones
-    those that are not purged yet."""
+    """Every live partition has one live tablet.  Beside it there may be those that have ended, by an
+    overwrite or the drop of their range, and are not purged yet: of one partition, one after the other."""
     ids = {tablet.id for tablet in state.tablets}
-    ordinals = {tablet.partition for tablet in state.tablets}
     known = {p.ordinal for p in state.partitions.partitions}
     live = {p.ordinal for p in state.partitions.partitions if not p.dropped}
-    here = {tablet.partition for tablet in state.tablets if tablet.dropped_ts is None}
-    if not len(ids) == len(ordinals) == len(state.tablets) or here != live or not ordinals <= known:
+    lives: dict[int, list[TabletEntry]] = {}
+    for tablet in sorted(state.tablets, key=lambda t: t.id):
+        lives.setdefault(tablet.partition, []).append(tablet)
+    here = {ordinal for ordinal, tablets in lives.items() if tablets[-1].dropped_ts is None}
+    in_turn = all(
+        a.dropped_ts is not None and a.dropped_ts <= b.created_ts
+        for tablets in lives.values()
+        for a, b in pairwise(tablets)
+    )
+    if len(ids) != len(state.tablets) or here != live or not lives.keys() <= known or not in_turn:
         raise ValueError(f"{len(state.tablets)} tablets and {len(live)} partitions do not fit together")
     if any(tablet.id >= state.next_tablet for tablet in state.tablets):
         raise ValueError(f"a tablet's id is not below next_tablet, {state.next_tablet}")

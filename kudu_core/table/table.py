@@ -30,7 +30,12 @@ from kudu_core.table.batch import Batch
 from kudu_core.table.bulk import write_parts
 from kudu_core.table.calls import apply_calls, conform_calls
 from kudu_core.table.change_counts import admitted
-from kudu_core.table.change_tokens import ChangeToken, make_change_tokens, plan_of_changes
+from kudu_core.table.change_tokens import (
+    ChangeToken,
+    check_change_token,
+    make_change_tokens,
+    plan_of_changes,
+)
 from kudu_core.table.changes import Changes, ChangesPlan, window
 from kudu_core.table.create import create
 from kudu_core.table.decision import check_on_error
@@ -494,7 +499,8 @@ class Table:
         """What changed in ``(since, until]``; lazy and re-iterable.
 
         All changes in order of time: ``_op`` ("insert", "update", "delete"), ``_timestamp`` and the row
-        after the change; a deletion has its key, and NULLs.  The cost follows the changes.
+        after the change; a deletion has its key, and NULLs.  A key has one change at one time.  Where the
+        whole table was overwritten, each key of before and after has one.  The cost follows the changes.
 
         Parameters
         ----------
@@ -600,8 +606,8 @@ class Table:
     ) -> list[ChangeToken]:
         """Shares of about ``target_rows`` of the changes in ``(since, until]``, picklable.
 
-        Each is of one tablet and, but for net ones, of a part of the time, so changes of different shares are
-        in no order.  ``since=None`` only with ``net``: the rows at ``until`` as inserts; of all changes
+        Each is of one partition and, but for net ones, of a part of the time, so changes of different shares
+        are in no order.  ``since=None`` only with ``net``: the rows at ``until`` as inserts; of all changes
         the first state is read by ``scan_tokens(at=...)``.
 
         Raises
@@ -626,7 +632,7 @@ class Table:
     def change_token(self, token: ChangeToken) -> Changes:
         """The changes of one share.  A reader that is behind the token's end refreshes first."""
         engine = self._opened()
-        plan = plan_of_changes(engine, token)
+        check_change_token(engine, token)
         behind = token.timestamp > engine.visible_ts or token.schema_version > engine.schema.version
         if self._reopen is not None and behind:
             self.refresh()

@@ -20,12 +20,12 @@ from kudu_core.common.schema import Schema, arrow_schema
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 from kudu_core.rowset.scan import ScanCounts, ScanSpec, scan_rowset, to_batch
 from kudu_core.table.decision import Call
+from kudu_core.table.engine import NEWEST
 from kudu_core.table.scan import prune_tablets
 
 if TYPE_CHECKING:
     from kudu_core.table.engine import Engine
 
-NEWEST = 2**64 - 1
 BATCH_ROWS = 65_536
 
 

@@ -187,8 +187,9 @@ def _of_tablet(groups: np.ndarray, place: np.ndarray) -> tuple[np.ndarray, np.nd
 
 def _touched(engine: Engine, prepared: Prepared) -> list[Tablet]:
     """Tablets that a batch may change, in their order."""
-    if len(engine.tablets) == 1:
-        return engine.tablets if (prepared.route >= 0).any() else []
+    tablets = engine.tablets
+    if len(tablets) == 1:
+        return tablets if (prepared.route >= 0).any() else []
     ordinals = np.unique(prepared.route)
     return [engine.tablet_of(o) for o in ordinals[ordinals >= 0].tolist()]
 

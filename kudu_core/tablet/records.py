@@ -140,6 +140,18 @@ class _Cursor:
 def decode(data: memoryview, path: str, offset: int) -> Payload:
     """Read a payload; arrays are views of ``data``.  Broken rules raise ``Corruption``."""
     cursor = _Cursor(data, path, offset)
+    section_count, tablets, extra = _head(cursor)
+    sections = [_section(cursor, len(tablets)) for _ in range(section_count)]
+    return Payload(tablets, sections, extra)
+
+
+def decode_extra(data: memoryview, path: str, offset: int) -> dict[str, Any]:
+    """What a payload says beside its rows."""
+    return _head(_Cursor(data, path, offset))[2]
+
+
+def _head(cursor: _Cursor) -> tuple[int, tuple[int, ...], dict[str, Any]]:
+    """(sections, tablets, extra) of a payload."""
     section_count, tablet_count, extra_bytes, _ = cursor.unpack(PAYLOAD)
     tablets = struct.unpack(f"<{tablet_count}I", cursor.take(4 * tablet_count))
     raw = bytes(cursor.take(extra_bytes))
@@ -147,8 +159,7 @@ def decode(data: memoryview, path: str, offset: int) -> Payload:
         extra = parsed(raw) if raw else {}
     except ValueError as exc:
         raise cursor.fail(str(exc)) from exc
-    sections = [_section(cursor, len(tablets)) for _ in range(section_count)]
-    return Payload(tablets, sections, extra)
+    return section_count, tablets, extra
 
 
 def _section(cursor: _Cursor, tablet_count: int) -> Section:

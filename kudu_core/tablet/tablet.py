@@ -91,7 +91,8 @@ class Tablet:
         self.partition = partition
         self.created_ts = created_ts
         self.dropped_ts = dropped_ts
-        """When its range was dropped: snapshots from then on do not see it (PROTOCOL A3)."""
+        """When its range was dropped, or the table overwritten: snapshots from then on do not see it
+        (PROTOCOL A3, G7)."""
         self.directory = directory
         self.manifest = manifest
         self.mutex = threading.RLock()
@@ -118,7 +119,7 @@ class Tablet:
         """Timestamp of the newest record applied here; writers that have nothing to log wait for it."""
 
     def is_there(self, snapshot: int) -> bool:
-        """Whether its range was one of the table's at that time."""
+        """Whether it was one of the table's at that time."""
         return self.created_ts <= snapshot and (self.dropped_ts is None or snapshot < self.dropped_ts)
 
     # ---- numbers ----

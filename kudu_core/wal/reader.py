@@ -11,7 +11,7 @@ again and hands the payloads out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeAlias
@@ -67,6 +67,14 @@ class Record:
     synced_lsn: int
 
 
+Alters: TypeAlias = Callable[[Record], bool]
+"""Whether a record says what the table is, and not only what its rows are."""
+
+
+def _is_alter(record: Record) -> bool:
+    return record.kind == KIND_ALTER
+
+
 @dataclass(slots=True)
 class _Source:
     """A segment being read.  ``header`` is None for one whose header is of another life.
@@ -108,8 +116,11 @@ class LogTail:
     ones stand for they may lack, so both stay when a reader goes on.
     """
 
-    def __init__(self, fs: FileSystem, directory: str, table_uuid: bytes, mode: Mode) -> None:
+    def __init__(
+        self, fs: FileSystem, directory: str, table_uuid: bytes, mode: Mode, alters: Alters
+    ) -> None:
         """Use ``read_log`` or ``open_log``."""
+        self._alters = alters
         self._fs = fs
         self._directory = directory
         self._uuid = table_uuid
@@ -129,7 +140,8 @@ class LogTail:
         self.last_ts = 0
         self.committed_ts = 0
         self.alterations: list[Record] = []
-        """The ALTER records that were read: what the table is must be known before rows are replayed."""
+        """The records that were read which say what the table is: that must be known before rows are
+        replayed."""
 
     # Opening ----------------------------------------------------------------------------------
 
@@ -250,7 +262,7 @@ class LogTail:
                 self._latest_through = checkpoint[0]
                 if not self._walked:
                     self.through, self.edit_numbers = checkpoint
-            elif record.kind == KIND_ALTER:
+            elif self._alters(record):
                 self.alterations.append(record)
             self.last_lsn = source.last_lsn = record.lsn
             self.last_ts = source.last_ts = record.ts
@@ -539,13 +551,20 @@ def _latest_chain(names: dict[int, tuple[int, str]]) -> list[tuple[int, int, str
     return chain
 
 
-def read_log(fs: FileSystem, directory: str, table_uuid: bytes, *, clean_end: int = 0) -> LogTail:
+def read_log(
+    fs: FileSystem,
+    directory: str,
+    table_uuid: bytes,
+    *,
+    clean_end: int = 0,
+    alters: Alters = _is_alter,
+) -> LogTail:
     """Read and check the whole log, for the process that holds the lease (PROTOCOL O3).
 
     ``clean_end``: TABLE's last lsn after a clean close, else 0.  Nothing is changed: that is
     ``Log.resume``.  Raises ``Corruption`` when a record is missing that had been synced.
     """
-    tail = LogTail(fs, directory, table_uuid, "rw")
+    tail = LogTail(fs, directory, table_uuid, "rw", alters)
     try:
         tail._read_for_writer(clean_end)
     except BaseException:
@@ -555,7 +574,13 @@ def read_log(fs: FileSystem, directory: str, table_uuid: bytes, *, clean_end: in
 
 
 def open_log(
-    fs: FileSystem, directory: str, table_uuid: bytes, *, writer_alive: bool, clean_end: int = 0
+    fs: FileSystem,
+    directory: str,
+    table_uuid: bytes,
+    *,
+    writer_alive: bool,
+    clean_end: int = 0,
+    alters: Alters = _is_alter,
 ) -> LogTail:
     """Open and read the log beside a writer in another process, or without one (PROTOCOL R1, R2).
 
@@ -563,7 +588,7 @@ def open_log(
     Tries again by itself when segments change meanwhile; ``LogChanged`` if that does not end.
     """
     for attempt in range(MAX_RESTARTS):
-        tail = LogTail(fs, directory, table_uuid, "r")
+        tail = LogTail(fs, directory, table_uuid, "r", alters)
         try:
             tail._open_segments()
             tail.read_on(writer_alive=writer_alive, clean_end=clean_end)

@@ -39,10 +39,6 @@ from tests.support.history import History, random_batch
 
 pytestmark = pytest.mark.timeout(7200)  # --long takes its time
 
-CRASHES = 8
-ERRORS = 8
-"""Calls of each story that the short run tries."""
-
 NONE_ALL: tuple[Keep, ...] = ("none", "all")
 NONE_RANDOM: tuple[Keep, ...] = ("none", "random")
 
@@ -83,7 +79,7 @@ def test_crash_at_every_call(story: Story, seed: int, long: bool) -> None:
     with telling(story.name, seed):
         play = Play(story, seed)
         operations = play.calls()
-    for number in shares(len(operations), CRASHES, seed, long):
+    for number in shares(len(operations), story.tried, seed, long):
         rng = random.Random(seed * 1_000_003 + number)
         operation = operations[number - 1]
         torn = operation in ("append", "pwrite") and rng.random() < 0.6
@@ -102,7 +98,7 @@ def test_error_at_every_call(story: Story, seed: int, long: bool) -> None:
     with telling(story.name, seed):
         play = Play(story, seed)
         operations = play.calls()
-    for number in shares(len(operations), ERRORS, seed + 1, long):
+    for number in shares(len(operations), story.tried, seed + 1, long):
         rng = random.Random(seed * 1_000_033 + number)
         operation = operations[number - 1]
         fault = error_for(operation, rng)

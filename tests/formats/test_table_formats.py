@@ -6,6 +6,7 @@ import json
 import re
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,9 @@ from kudu_core.common.schema import Column, declare
 from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table import backup_format, state
-from kudu_core.table.alteration import Alteration, followed
+from kudu_core.table.alteration import Alteration, alters, followed
 from kudu_core.tablet import manifest, records
-from kudu_core.wal import KIND_ALTER, Record
+from kudu_core.wal import KIND_ALTER, KIND_INGEST, KIND_WRITE, Record
 
 FORMAT = Path(__file__).parents[2] / "docs" / "format.md"
 
@@ -220,6 +221,76 @@ def test_an_alteration_that_no_table_can_follow_is_corruption(
 def test_an_alteration_of_foreign_bytes_is_corruption(payload: bytes) -> None:
     with pytest.raises(kc.Corruption, match="log record 1"):
         followed(altered_state()[0], [record_of(payload)])
+
+
+# ------------------------------------------------------------------------------------- overwrite
+
+
+def overwriting_record(extra: dict[str, Any], ts: int = 5, kind: int = KIND_INGEST) -> Record:
+    parts = records.encode(records.Payload((), [], extra))
+    data = b"".join(bytes(memoryview(part).cast("B")) for part in parts)
+    return Record(1, ts, kind, 1, memoryview(data), 0)
+
+
+def test_an_ingest_that_overwrites_puts_new_tablets_in_the_place_of_the_old() -> None:
+    before, _ = altered_state()
+    alteration = Alteration.overwriting(before)
+    assert alteration.tablets == {"created": [[3, 0], [4, 1]], "dropped": [1, 2]}
+    record = overwriting_record({"parts": {}, "counts": [0] * 4, "later": 1, **alteration.tablets})
+    assert alters(record) and alters(record_of(b"{}"))
+    assert not alters(overwriting_record({"parts": {}, "counts": [0] * 4}))
+    assert not alters(overwriting_record(alteration.tablets, kind=KIND_WRITE))
+    after = followed(before, [record])
+    assert [(t.id, t.partition, t.created_ts, t.dropped_ts) for t in after.tablets] == [
+        (1, 0, 0, 5),
+        (2, 1, 0, 5),
+        (3, 0, 5, None),
+        (4, 1, 5, None),
+    ]
+    assert (after.next_tablet, after.applied_ts) == (5, 5)
+    assert (after.schemas, after.partitions) == (before.schemas, before.partitions)
+    fs = MemoryFileSystem()
+    fs.replace_file("/TABLE", after.to_bytes())
+    assert state.read_state(fs, "/TABLE") == after
+    assert followed(after, [record]) is after
+    again = followed(after, [overwriting_record(Alteration.overwriting(after).tablets, ts=9)])
+    assert [t.id for t in again.tablets if t.dropped_ts is None] == [5, 6]
+    # Those in between may have been purged, in any order.
+    for gone in (1, 3):
+        left = replace(again, tablets=tuple(t for t in again.tablets if t.id != gone))
+        fs.replace_file("/TABLE", left.to_bytes())
+        assert state.read_state(fs, "/TABLE") == left
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda v: v.pop("dropped"),
+        lambda v: v.update(dropped=[1]),
+        lambda v: v.update(dropped=[1, 2, 3]),
+        lambda v: v.update(created=[[3, 0]]),
+        lambda v: v.update(created=[[3, 0], [4, 0]]),
+        lambda v: v.update(created=[[3, 0], [4, 2]]),
+        lambda v: v.update(created=[[2, 0], [4, 1]]),
+        lambda v: v.update(created=[[3, 0], [1 << 33, 1]]),
+        lambda v: v.update(created=7),
+        lambda v: v.update(created=[["3", 0], [4, 1]]),
+    ],
+)
+def test_an_overwrite_that_no_table_can_follow_is_corruption(
+    change: Callable[[dict[str, Any]], object],
+) -> None:
+    before, _ = altered_state()
+    value = Alteration.overwriting(before).tablets
+    change(value)
+    with pytest.raises(kc.Corruption, match="log record 1"):
+        followed(before, [overwriting_record(value)])
+
+
+def test_an_ingest_of_foreign_bytes_is_corruption() -> None:
+    for payload in (b"", b"\xff" * 40):
+        with pytest.raises(kc.Corruption, match="log record 1"):
+            alters(Record(1, 5, KIND_INGEST, 1, memoryview(payload), 0))
 
 
 def test_a_table_of_before_alters_is_read() -> None:

@@ -20,6 +20,7 @@ import pytest
 
 import kudu_core as kc
 from tests.engine.conftest import Make
+from tests.support.overwriting import overwrite
 from tests.support.processes import ROOT, in_child, python
 
 HOLDER = """
@@ -131,6 +132,7 @@ ACTIONS: dict[str, Callable[[kc.Table], Any]] = {
     "ingest": lambda t: t.insert({"k": list(range(10, 60))}),
     "token": lambda t: t.upsert({"k": [2]}, txn=("app", 1)),
     "flush": lambda t: t.flush(),
+    "overwrite": lambda t: overwrite(t, [{"k": 2, "must": 1}]),
     "close": lambda t: (t.upsert({"k": [2]}), t.close()),
 }
 
@@ -161,6 +163,23 @@ def test_a_stale_writer_is_fenced(make: Make, path: Path, action: str) -> None:
     with kc.open_table(path, "rw") as again:
         rows = {row["k"]: row["a"] for row in again.scan(["k", "a"]).to_pylist()}
         assert rows == {1: 6, 100: 6, 101: None}
+
+
+def test_a_stale_overwrite_does_not_touch_the_tablets_that_have_its_numbers(make: Make, path: Path) -> None:
+    table = make(durability="sync")
+    table.insert({"k": [1], "a": [5]})
+    replace_as_another_host_would(path)
+    other = kc.open_table(path, "rw", options={"durability": "sync"})
+    overwrite(other, [{"k": 3, "a": 3, "must": 1}])
+    there = {file: file.read_bytes() for file in (path / "tablets").rglob("*") if file.is_file()}
+    with pytest.raises(kc.Fenced, match="another writer"):
+        overwrite(table, [{"k": 2, "must": 1}])
+    with pytest.raises(kc.Fenced):
+        table.close()
+    assert {file: file.read_bytes() for file in (path / "tablets").rglob("*") if file.is_file()} == there
+    other.close()
+    with kc.open_table(path, "rw") as again:
+        assert again.scan(["k"]).to_pylist() == [{"k": 3}]
 
 
 def test_a_stale_writer_in_the_background(make: Make, path: Path) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.table import committing, jobs
+from kudu_core.table import committing, jobs, overwrite
 from kudu_core.table.job_runs import JobRun
 from kudu_core.table.jobs import Job
 from kudu_core.table.resolving import Resolution, resolve
@@ -142,6 +142,49 @@ def test_a_driver_that_is_killed_leaves_all_or_nothing(
         assert rows_of(path) == AFTER
     with pytest.raises(kc.InvalidArgument, match="no job"):
         jobs.resume(path, job.id)
+    assert os.listdir(f"{path}/staging") == []
+
+
+OVER = dict.fromkeys(range(40, 140), "job")
+OVER_STEPS: dict[str, tuple[Any, str, Callable[[Any], Any], bool]] = {
+    "directories 2 of 4": (overwrite, "make_directory", lambda real: at_call(3, real), False),
+    **{step: STEPS[step] for step in ("linked 2 of 4", "before the record", "after the record")},
+    "installed 2 of 4": STEPS["installed 2 of 4"],
+    "before TABLE": (overwrite, "adopt", lambda real: dies, True),
+    "after TABLE": (overwrite, "adopt", die_after, True),
+}
+
+
+@pytest.mark.parametrize(("step", "early"), [(step, i % 2 == 0) for i, step in enumerate(OVER_STEPS)])
+def test_a_driver_that_is_killed_has_overwritten_all_or_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, early: bool
+) -> None:
+    path = str(tmp_path / "table")
+    make(path)
+    job, runs = staged(path, overwrite=True, txn=("over", 1))
+    resolutions = resolved(job, runs) if early else []
+    where, name, change, done = OVER_STEPS[step]
+
+    def commit() -> None:
+        monkeypatch.setattr(where, name, change(getattr(where, name)))
+        jobs.commit_job(job, runs, resolutions=resolutions)
+
+    assert in_fork(commit) == -signal.SIGKILL
+    settled = ("before TABLE", "after TABLE")  # nothing but the writer's death is between
+    assert rows_of(path) in ([OVER] if step in settled else [BEFORE, OVER])
+    with kc.open_table(path, "rw") as table:
+        assert {r["k"]: r["v"] for r in table.scan().to_pylist()} == (OVER if done else BEFORE)
+        table.verify()
+        assert len(os.listdir(f"{path}/tablets")) == len(table._engine.tablets) == (8 if done else 4)
+    assert os.listdir(f"{path}/staging") == ([] if done else [job.id])
+    if not done:
+        result = jobs.resume(path, job.id)
+        assert result.counts == (100, 0, 0, 0) and not result.deduplicated
+        assert rows_of(path) == OVER
+    # The job run again, by its token.
+    job, runs = staged(path, v="again", overwrite=True, txn=("over", 1))
+    assert jobs.commit_job(job, runs).deduplicated
+    assert rows_of(path) == OVER
     assert os.listdir(f"{path}/staging") == []
 
 

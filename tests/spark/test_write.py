@@ -32,7 +32,7 @@ def by_function(df: DataFrame, path: str, operation: str, **options: Any) -> Any
 
 
 def by_format(df: DataFrame, path: str, operation: str, **options: Any) -> None:
-    writer = df.write.format("kudu_core").mode("append").option("operation", operation)
+    writer = df.write.format("kudu_core").mode(options.get("mode", "append")).option("operation", operation)
     if "txn" in options:
         app_id, version = options["txn"]
         writer = writer.option("txnAppId", app_id).option("txnVersion", version)
@@ -392,6 +392,10 @@ def test_arguments_are_checked_before_anything_runs(spark: SparkSession, path: s
         ks.write(df, path, on_duplicate="last")
     with pytest.raises(kc.InvalidArgument, match="repartition"):
         ks.write(df, path, repartition="yes")
+    with pytest.raises(kc.InvalidArgument, match='mode is "append" or "overwrite", not'):
+        ks.write(df, path, mode="replace")
+    with pytest.raises(kc.InvalidArgument, match='"insert" or "upsert", not \'update\''):
+        ks.write(df, path, "update", mode="overwrite")
     with pytest.raises(kc.InvalidArgument, match="txn"):
         ks.write(df, path, txn=("", 1))
     with pytest.raises(kc.TableNotFound, match="create_table"):
@@ -401,11 +405,48 @@ def test_arguments_are_checked_before_anything_runs(spark: SparkSession, path: s
 
 
 @pytest.mark.parametrize(
+    ("write", "threshold"), [(by_function, 1), (by_format, 10_000)], ids=["function", "format"]
+)
+def test_overwrite_is_one_change(
+    frame: Frame, path: str, spark: SparkSession, write: Write, threshold: int
+) -> None:
+    """Resolved by tasks, and by the commit; also of few rows there are files."""
+    make(path, BEFORE, partition_by=PARTITIONS, options={"ingest_threshold_rows": threshold})
+    with kc.open_table(path) as table:
+        before = table.timestamp
+    new = {k: (k, "new") for k in range(2, 60)}
+    for given in (new, {1: (0, "a rerun")}):
+        write(frame(columns(given)), path, "insert", mode="overwrite", txn=("nightly", 1))
+        assert rows_of(path) == new
+    with kc.open_table(path) as table:
+        table.verify()
+        assert {r["k"] for r in table.scan(at=before).to_pylist()} == BEFORE.keys()
+        told = table.changes(before).to_pylist()
+        assert len({row["_timestamp"] for row in told}) == 1
+        assert sorted(row["k"] for row in told if row["_op"] != "insert") == [1, 2, 3] and len(told) == 59
+        assert ks.count(spark, path) == 58 and ks.count(spark, path, at=before) == 3
+    assert staging(path) == []
+
+
+def test_overwrite_by_rows_that_are_refused_and_by_none(frame: Frame, path: str) -> None:
+    make(path, BEFORE, partition_by=PARTITIONS)
+    twice = frame({"k": pa.array([5, 5], pa.int64()), "v": pa.array([1, 2], pa.int32())})
+    with pytest.raises(PySparkException, match=r"\[KUDU_ROW_ERRORS\]"):
+        by_format(twice, path, "upsert", mode="overwrite")
+    assert rows_of(path) == BEFORE
+    last = ks.write(twice, path, mode="overwrite", on_duplicate="last", sequence_by="v")
+    assert last.counts == (1, 0, 0, 0) and rows_of(path) == {5: (2, None)}
+    by_format(twice.limit(0), path, "upsert", mode="overwrite")
+    assert rows_of(path) == {}
+    assert staging(path) == []
+
+
+@pytest.mark.parametrize(
     ("mode", "options", "message"),
     [
         (None, {}, '"Append" or "Overwrite" mode instead'),
         ("ignore", {}, '"Append" or "Overwrite" mode instead'),
-        ("overwrite", {}, r"\[KUDU_NOT_SUPPORTED\].*mode\(\"append\"\)"),
+        ("overwrite", {"operation": "delete"}, r"\[KUDU_INVALID_ARGUMENT\] mode \"overwrite\" puts new rows"),
         ("append", {"operation": "merge"}, r"\[KUDU_INVALID_ARGUMENT\] operation 'merge' is none of"),
         ("append", {"opperation": "upsert"}, r"\[KUDU_INVALID_ARGUMENT\].*did you mean operation\?"),
         ("append", {"columns": "k"}, "columns is an option of read, not of write"),

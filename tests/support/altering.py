@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import kudu_core as kc
+from tests.support.overwriting import overwrite
 
 KEYS = 60
 CUT = 10
@@ -161,6 +162,21 @@ class Altering:
         self.in_flight = after
         self._done(table.alter(**change))
 
+    def overwrite(self, rng: random.Random, table: kc.Table, count: int = 6) -> None:
+        """Rows with some of the columns in the place of all that are there."""
+        after = World(list(self.now.columns), {}, list(self.now.ranges))
+        self.in_flight = after
+        keys = [k for lo, hi in after.ranges for k in range(lo, hi)]
+        given = rng.sample(after.columns, rng.randint(0, len(after.columns)))
+        new = []
+        for k in rng.sample(keys, min(rng.randint(0, count), len(keys))):
+            cells = {c.id: self.value(rng, c) for c in given}
+            after.rows[k] = {c.id: c.default for c in after.columns} | cells
+            new.append({"k": k, **{c.name: cells[c.id] for c in given}})
+        types = pa.schema([("k", pa.int64()), *((c.name, c.type) for c in given)])
+        data = pa.Table.from_pylist(new, schema=types)
+        self._done(overwrite(table, data, rng.randint(1, 3)).timestamp)
+
     @staticmethod
     def _ranges(rng: random.Random, after: World, change: dict[str, Any]) -> None:
         if rng.random() < 0.6:
@@ -245,6 +261,27 @@ class Altering:
         assert set(table.scan(["k"], where, at=ts).to_table()["k"].to_pylist()) == below, (column, ts)
         empty = {k for k, row in state.items() if row[place] is None}
         assert table.count(pc.field(column.name).is_null(), at=ts) == len(empty), (column, ts)
+
+    def check_tokens(self, rng: random.Random, table: kc.Table) -> None:
+        """Shares of the changes, in order of time, are the changes."""
+        columns = self.now.columns
+        (a, first), (b, last) = sorted(rng.choices(self.past, k=2), key=lambda entry: entry[0])
+        start, end = (World(columns, rows, []).state(columns) for rows in (first, last))
+        for net in (False, True):
+            now = dict(start)
+            tokens = table.change_tokens(a, b, net=net, target_rows=rng.choice((1, 5, 1000)))
+            told = [table.change_token(token).to_table().to_pylist() for token in tokens]
+            if net:
+                assert len({row["k"] for some in told for row in some}) == sum(map(len, told))
+            changed = [(row["k"], row["_timestamp"]) for some in told for row in some]
+            assert len(set(changed)) == len(changed), "a key has one change at one time"
+            for row in sorted((row for some in told for row in some), key=lambda row: row["_timestamp"]):
+                if row["_op"] == "delete":
+                    del now[row["k"]]
+                else:
+                    assert (row["_op"] == "update") == (row["k"] in now), row
+                    now[row["k"]] = tuple(row[c.name] for c in columns)
+            assert now == end, (a, b, net)
 
     def _followed(self, table: kc.Table, a: int, b: int, first: Rows, last: Rows, net: bool) -> None:
         """N14: a state and the changes since are the later state."""

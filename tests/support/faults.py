@@ -31,7 +31,7 @@ from kudu_core.tablet.policy import MAJOR, MINOR
 from kudu_core.wal import KIND_INGEST, LogOptions, read_log
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
 from tests.support.changes import check_changes
-from tests.support.history import SCHEMA, History, random_batch
+from tests.support.history import SCHEMA, History, random_batch, random_rows
 
 ROOT = "/tables/t"
 INGEST_ROWS = 30
@@ -137,6 +137,10 @@ class Stage:
     def ingest(self, keys: range = KEYS) -> None:
         self.write(INGEST_ROWS + 8, keys)
 
+    def overwrite(self, keys: range = KEYS, rows: int = 15, attempts: int = 2) -> None:
+        self.clock.advance(us=7)
+        self.history.overwrite(self.opened, random_rows(self.rng, keys, rows), attempts)
+
     def flush(self) -> None:
         self.clock.advance(us=7)
         self.opened.flush()
@@ -163,6 +167,8 @@ class Story:
     faults_in_open: bool = False
     spilled: bool = False
     """Calls of several batches are spilled, and written in many ranges."""
+    tried: int = 8
+    """Calls that the short run tries: of each kind of fault so many."""
 
     @contextmanager
     def sizes(self) -> Iterator[None]:
@@ -280,7 +286,11 @@ def check_disk(fs: MemoryFileSystem) -> None:
 def check_no_litter(fs: MemoryFileSystem) -> None:
     """Just after an open for writing: every file is one that something names."""
     state = read_state(fs, f"{ROOT}/TABLE")
-    assert fs.listdir(f"{ROOT}/staging") == []
+    # Jobs that have not come to their record keep their grace.
+    jobs = {name for name in fs.listdir(f"{ROOT}/staging") if name.startswith("job-")}
+    assert set(fs.listdir(f"{ROOT}/staging")) == jobs
+    tablets = {tablet_directory("", entry.id).rpartition("/")[2] for entry in state.tablets}
+    assert set(fs.listdir(f"{ROOT}/tablets")) == tablets
     root = [name for name in fs.listdir(ROOT) if name not in ("LOCK", "TABLE", "staging", "tablets", "wal")]
     assert root == [], f"left behind: {root}"
     assert not [name for name in fs.listdir(f"{ROOT}/wal") if is_temporary(name)]
@@ -289,6 +299,7 @@ def check_no_litter(fs: MemoryFileSystem) -> None:
     for record in tail.records():
         if record.kind == KIND_INGEST:
             payload = records.decode(memoryview(record.payload), "log", 0)
+            assert payload.extra.get("job") not in jobs, "a job is committed, and its staging is there"
             for tablet_id, part in payload.extra["parts"].items():
                 named.setdefault(int(tablet_id), set()).update(named_files(part))
     tail.close()
@@ -419,6 +430,19 @@ def delta_steps() -> Steps:
 
 def ingest_steps() -> Steps:
     return [lambda s: s.ingest(), lambda s: s.write(6), lambda s: s.ingest(range(10, 60))]
+
+
+def overwrite_steps() -> Steps:
+    """Over rows on disk and in memory, over rows of an overwrite, and by nothing."""
+    return [
+        lambda s: s.overwrite(),
+        lambda s: s.write(6),
+        lambda s: s.overwrite(range(10, 60), attempts=1),
+        lambda s: s.flush(),
+        lambda s: s.write(6),
+        lambda s: s.overwrite(rows=0),
+        lambda s: s.write(6),
+    ]
 
 
 def load_steps() -> Steps:
@@ -590,6 +614,18 @@ def _long_log(stage: Stage) -> None:
     stage.write(10)
 
 
+def _overwritten(stage: Stage) -> None:
+    """A log with writes before and after an overwrite, of which no manifest knows, and after a second one."""
+    stage.create()
+    stage.write(15)
+    stage.flush()
+    stage.write(10)
+    stage.overwrite()
+    stage.write(10)
+    stage.overwrite(range(10, 60))
+    stage.write(10)
+
+
 STORIES = {
     story.name: story
     for story in (
@@ -598,12 +634,14 @@ STORIES = {
         Story("flush", _empty, flush_steps, SMALL),
         Story("delta flush", _mixed, delta_steps, SMALL),
         Story("ingest", _with_ingest, ingest_steps, SMALL),
+        Story("overwrite", _mixed, overwrite_steps, SMALL, tried=3),
         Story("load", _before_load, load_steps, SMALL, spilled=True),
         Story("merge", _overlapping, merge_steps, SMALL),
         Story("log", _empty, log_steps, TINY),
         Story("delta compaction", _several_redo_files, compaction_steps, SMALL),
         Story("history", _short_history, history_steps, SMALL),
         Story("reopen", _long_log, reopen_steps, TINY, faults_in_open=True),
+        Story("reopen after overwrites", _overwritten, reopen_steps, TINY, faults_in_open=True, tried=2),
         Story("reopen after compactions", _retired, reopen_steps, TINY, faults_in_open=True),
     )
 }

@@ -18,6 +18,7 @@ import pytest
 
 import kudu_core as kc
 from tests.support.model import State, TableModel, Timeline, difference, state_of
+from tests.support.overwriting import overwrite
 
 SCHEMA = pa.schema([("k", pa.int64()), ("a", pa.int64()), ("b", pa.string()), ("c", pa.float64())])
 VALUES = ("a", "b", "c")
@@ -71,6 +72,11 @@ def _value(rng: random.Random, name: str) -> Any:
     if name == "b":
         return "x" * rng.randrange(4) + str(rng.randrange(1000))
     return rng.randrange(1000) / 8
+
+
+def random_rows(rng: random.Random, keys: Sequence[int], rows: int) -> list[dict[str, Any]]:
+    """Rows for an insert, each with another key, in no order."""
+    return [{"k": key, **{name: _value(rng, name) for name in VALUES}} for key in rng.sample(keys, rows)]
 
 
 def send(table: kc.Table, batch: Batch, batch_rows: int | None = None) -> kc.WriteResult:
@@ -136,6 +142,13 @@ class History:
     def write(self, table: kc.Table, batch: Batch, batch_rows: int | None = None) -> None:
         self.begin(batch)
         self.acknowledge(send(table, batch, batch_rows).timestamp)
+
+    def overwrite(self, table: kc.Table, rows: list[dict[str, Any]], attempts: int = 1) -> None:
+        """Rows in the place of all that are there."""
+        self.in_flight = TableModel(["k"], dict.fromkeys(VALUES))
+        assert not self.in_flight.call("insert", rows).errors
+        data = pa.Table.from_pylist(rows, schema=SCHEMA)
+        self.acknowledge(overwrite(table, data, attempts).timestamp)
 
     def settle(self, table: kc.Table) -> None:
         """After a crash: the batch in flight is there wholly, or it is not."""

@@ -123,7 +123,7 @@ class WriteOptions:
     lock_timeout_s: float | None
 
     @staticmethod
-    def parse(given: Mapping[str, str]) -> WriteOptions:
+    def parse(given: Mapping[str, str], *, overwrite: bool = False) -> WriteOptions:
         _check_names(given, WRITE_OPTIONS, READ_OPTIONS, "write", "read")
         app_id, version = _get(given, "txnAppId"), _get(given, "txnVersion")
         if (app_id is None) != (version is None):
@@ -136,7 +136,7 @@ class WriteOptions:
         return WriteOptions(
             path=_path(given),
             operation=operation,
-            txn=check_job(operation, txn, on_duplicate, sequence_by, ignore_null),
+            txn=check_job(operation, txn, on_duplicate, sequence_by, ignore_null, overwrite=overwrite),
             on_duplicate=on_duplicate,
             sequence_by=sequence_by,
             ignore_null=ignore_null,

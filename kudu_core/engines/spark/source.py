@@ -31,7 +31,7 @@ from kudu_core.engines.spark.options import LATEST, ReadOptions, WriteOptions
 from kudu_core.engines.spark.scan import alone, read_tokens, shared_out
 from kudu_core.engines.spark.schema import arrow_schema, spark_schema, staged_columns
 from kudu_core.engines.spark.staging import stage
-from kudu_core.errors import InvalidArgument, NotSupported
+from kudu_core.errors import InvalidArgument
 from kudu_core.table import jobs
 from kudu_core.table.job_runs import JobRun
 from kudu_core.table.jobs import Job
@@ -118,12 +118,7 @@ class KuduWriter(DataSourceArrowWriter):
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         with coded():
-            parsed = WriteOptions.parse(options)
-            if overwrite:
-                raise NotSupported(
-                    'mode("overwrite") is not supported: write .mode("append") with '
-                    '.option("operation", "upsert"), after Table.delete(where=...) when old rows must go'
-                )
+            parsed = WriteOptions.parse(options, overwrite=overwrite)
             with open_table(parsed.path) as table:
                 columns = staged_columns(
                     schema, table._engine.schema, parsed.operation, parsed.sequence_by
@@ -140,6 +135,7 @@ class KuduWriter(DataSourceArrowWriter):
                         sequence_by=parsed.sequence_by,
                         ignore_null=parsed.ignore_null,
                         lock_timeout_s=parsed.lock_timeout_s,
+                        overwrite=overwrite,
                     )
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:

@@ -32,6 +32,7 @@ from kudu_core.table.resolving import Resolution
 from kudu_core.table.result import WriteResult
 from kudu_core.table.table import Table, create_table, open_table
 
+MODES = ("append", "overwrite")
 REPARTITION = ("tablet", "none")
 TASKS_PER_CORE = 4
 """Tasks that resolve, at most: each opens the table."""
@@ -48,6 +49,7 @@ def write(
     table: str | os.PathLike[str] | Table,
     operation: str = "upsert",
     *,
+    mode: str = "append",
     txn: tuple[str, int] | None = None,
     on_duplicate: str = "error",
     sequence_by: str | None = None,
@@ -64,6 +66,9 @@ def write(
     operation
         insert, insert_ignore, upsert, update, update_ignore, delete (key columns only),
         delete_ignore, or apply: each row's operation stands in a string column ``_op``.
+    mode
+        "append": to what is there.  "overwrite": in the place of all rows that are there, at one timestamp;
+        the operation is insert or upsert.  Reads of before, changes and history see the old rows.
     txn
         ``(app_id, version)``: a version that was applied is not applied again, so a job may be rerun.
     on_duplicate
@@ -81,7 +86,8 @@ def write(
 
     Returns
     -------
-    The timestamp from which on the rows are visible, and the counts.
+    The timestamp from which on the rows are visible, and the counts; those of an overwrite are of the new
+    rows, not of those that went.
 
     Raises
     ------
@@ -92,7 +98,10 @@ def write(
     Locked
         Another writer kept the table.  The staged rows are kept; ``commit`` writes them later.
     """
-    token = jobs.check_job(operation, txn, on_duplicate, sequence_by, ignore_null)
+    if mode not in MODES:
+        raise InvalidArgument(f'mode is "append" or "overwrite", not {mode!r}')
+    overwrite = mode == "overwrite"
+    token = jobs.check_job(operation, txn, on_duplicate, sequence_by, ignore_null, overwrite=overwrite)
     if repartition not in REPARTITION:
         raise InvalidArgument(f'repartition is "tablet" or "none", not {repartition!r}')
     with ExitStack() as stack:
@@ -106,13 +115,13 @@ def write(
         known = jobs.applied(reader, token)
         if known is not None:
             return known
-        schema, partitions, tablets = engine.schema, engine.partitions, len(engine.tablets)
+        schema, partitions = engine.schema, engine.partitions
         job = jobs.begin(
             reader, operation, columns, txn=token, on_duplicate=on_duplicate, sequence_by=sequence_by,
-            ignore_null=ignore_null, lock_timeout_s=lock_timeout_s,
+            ignore_null=ignore_null, lock_timeout_s=lock_timeout_s, overwrite=overwrite,
         )  # fmt: skip
     try:
-        if repartition == "tablet" and tablets > 1:
+        if repartition == "tablet" and len(partitions.partitions) > 1:
             df = routed(df, schema, partitions)
         runs = _stage(df, job)
         resolutions = _resolve(df, job, runs)

@@ -1,0 +1,134 @@
+"""The walk of an overwrite (PROTOCOL G7): new tablets with the rows, then one record that puts them in the
+place of all that are there.
+
+The tablets are built and made durable beside the table, where nobody looks; the record ends the lives of the
+old ones at its timestamp.  Those are from then on what the tablets of a dropped range are: read by snapshots
+of before and by ``changes``, purged when nobody may read them any more.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING
+
+from kudu_core.errors import Fenced, Poisoned
+from kudu_core.events import IngestEnd
+from kudu_core.table.alter import adopt, make_directory, new_tablet
+from kudu_core.table.alteration import Alteration
+from kudu_core.table.building import Sorted, build_parts
+from kudu_core.table.committing import Overwriting, each_part, log_and_install, prepare_parts
+from kudu_core.table.ingest import Resolver, counts_of_parts, is_of_today, refitted_rows
+from kudu_core.table.result import WriteResult
+from kudu_core.tablet import ingest
+
+if TYPE_CHECKING:
+    from kudu_core.table.engine import Engine
+    from kudu_core.table.write import Txn
+    from kudu_core.tablet.tablet import Tablet
+
+
+def overwrite_sorted(
+    engine: Engine,
+    rows: Sorted,
+    *,
+    txn: Txn | None,
+    staging: str,
+    resolved: Resolver | None = None,
+) -> WriteResult:
+    """Put sorted rows, which insert or upsert, in the place of all rows of the table.
+
+    Writers beside it wait while its record is written, and then write to the new tablets; what changes
+    columns or ranges, or purges, waits from the beginning.
+
+    Parameters
+    ----------
+    staging
+        A folder of the caller's, who removes it.
+    resolved
+        Asked for parts of the new tablets that others have built.
+
+    Raises
+    ------
+    RowErrors
+        Rows were refused.  Nothing was applied.
+    """
+    started = engine.clock.monotonic_s()
+    with engine.altering:
+        engine.check_writable()
+        if not is_of_today(engine, rows):
+            rows, resolved = refitted_rows(engine, rows), None
+        alteration = Alteration.overwriting(engine.state)
+        new = [new_tablet(engine, engine.partitions, *entry) for entry in alteration.created]
+        parts = _built(engine, rows, new, staging, resolved)
+        filled = [part for part in parts if not part.empty]
+        counts = counts_of_parts(parts)
+
+        def take_over(ts: int) -> None:
+            # Other partitions, though equal: whoever has routed rows by those of before looks again.
+            partitions = copy.copy(engine.partitions)
+            adopt(engine, alteration, new, ts, engine.schema, partitions)
+
+        try:
+            each_part(engine, lambda part: make_directory(engine, part.tablet), parts)
+            engine.fs.sync_dir(f"{engine.path}/tablets")
+            flushed = prepare_parts(engine, filled)
+            with ExitStack() as mutexes:
+                # The new ones too: whoever finds them in memory waits until all is as the record says.
+                for tablet in (*engine.tablets, *new):
+                    mutexes.enter_context(tablet.mutex)
+                engine.check_writable()
+                overwriting = Overwriting(alteration, take_over)
+                ts = log_and_install(
+                    engine, filled, flushed, rows.schema.version, counts, txn, rows.job, overwriting
+                )
+        except BaseException:
+            _remove(engine, new)
+            raise
+    engine.wait_visible(ts)
+    engine.tell(
+        IngestEnd(
+            elapsed_s=engine.clock.monotonic_s() - started,
+            tablets=len(parts),
+            rows=sum(counts[:3]),
+            rowsets_added=sum(len(part.rowsets) for part in parts),
+            output_bytes=sum(part.output_bytes for part in parts),
+            timestamp=ts,
+        )
+    )
+    return WriteResult(ts, *counts)
+
+
+def _built(
+    engine: Engine, rows: Sorted, new: Sequence[Tablet], staging: str, resolved: Resolver | None
+) -> list[ingest.Part]:
+    """A part for each new tablet, its files in staging."""
+    found = {} if resolved is None else resolved(new)
+    cut = engine.visible_ts
+    missing = [
+        ingest.Part(tablet, tablet.view, cut, staging)
+        for tablet in new
+        if tablet.partition.ordinal not in found
+    ]
+    errors = build_parts(engine, rows, missing, staging, raising=True)
+    errors.told(rows.schema, rows.starts, "raise")
+    engine.fs.sync_dir(staging)
+    return [*found.values(), *missing]
+
+
+def _remove(engine: Engine, new: Sequence[Tablet]) -> None:
+    """The directories of an overwrite that failed.  Not those that its record, if it has one, names."""
+    if new[0] in engine.tablets:
+        return
+    for tablet in new:
+        tablet.close(discard=True)
+    with suppress(OSError, Poisoned, Fenced):
+        engine.check_poisoned()
+        for tablet in new:
+            engine.fence()  # another writer may have tablets of these numbers
+            if engine.fs.exists(tablet.directory):
+                engine.fs.rmtree(tablet.directory)
+
+
+__all__ = ["overwrite_sorted"]
