@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -74,9 +75,14 @@ def create(
 def _make_directory(fs: FileSystem, path: str) -> None:
     """The table's directory, durable under its name."""
     made = not fs.exists(path)
-    fs.mkdir(path, exist_ok=True)
+    parent = path.rsplit("/", 1)[0] or "/"
     try:
-        fs.sync_dir(path.rsplit("/", 1)[0] or "/")
+        fs.mkdir(path, exist_ok=True)
+    except FileNotFoundError:
+        said = "the folder that is to hold the table does not exist; make it first"
+        raise FileNotFoundError(errno.ENOENT, said, parent) from None
+    try:
+        fs.sync_dir(parent)
     except OSError:
         # The name may never reach the disk, whatever fsync says the next time: a repeated call must make
         # it anew.
