@@ -319,7 +319,7 @@ def test_a_path_with_nothing_or_something_else(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(kc.TableExists, match=r"notes\.txt"):
         kc.create_table(tmp_path, pa.schema([("k", pa.int64())]), "k")
-    with pytest.raises(FileNotFoundError, match="make it first.*no'"):
+    with pytest.raises(FileNotFoundError, match=r"make it first.*no'"):
         kc.create_table(tmp_path / "no" / "parent", pa.schema([("k", pa.int64())]), "k")
     assert os.listdir(tmp_path) == ["notes.txt"]
     for path in ("", "a\0b", b"bytes"):
