@@ -495,7 +495,7 @@ class DeltaFile:
 def _limits(column: ColumnReader) -> tuple[int, int]:
     zone = column.zone
     width = column.width
-    if zone.minimum is None or zone.maximum is None or len(zone.minimum) != width != len(zone.maximum):
+    if zone.minimum is None or zone.maximum is None or {len(zone.minimum), len(zone.maximum)} != {width}:
         column.file.damaged(column.file.footer_extent.offset, "footer: bounds of rowids or times")
     return int.from_bytes(zone.minimum, "little"), int.from_bytes(zone.maximum, "little")
 
@@ -504,6 +504,8 @@ def _page_bounds(column: ColumnReader) -> tuple[list[int], list[int]]:
     """Least and largest value of each page of an ascending uint32 column."""
     if column.page_count == 1:
         low, high = _limits(column)
+        if low > high:
+            column.file.damaged(column.extent.offset, "the bounds of a page do not ascend")
         return [low], [high]
     index = column.index()
     lows, highs = (

@@ -218,6 +218,16 @@ def test_forged_checksums_break_nothing(
 
 
 @pytest.mark.usefixtures("forged")
+def test_bounds_of_a_page_that_descend_are_damage() -> None:
+    """Of the entries of a column that has not all: the least is the one to begin with, and too large."""
+    make, read = KINDS[1]
+    data, bounds = make(), b'"min":"00000000","max":"02000000"'
+    assert data.count(bounds) == 1
+    with pytest.raises(Corruption, match="do not ascend"):
+        read(bytearray(data.replace(bounds, b'"min":"00d00000","max":"02000000"')), True)
+
+
+@pytest.mark.usefixtures("forged")
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])
 def test_decompression_never_exceeds_what_was_declared(compression: str) -> None:
     spec = ColumnSpec(0, ColumnType.parse("string"), False, encoding="plain", compression=compression)
