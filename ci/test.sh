@@ -88,7 +88,7 @@ else
         run_rooms kernels formats crash hardening model
     ) >"$beside" 2>&1 &
     run_rooms engine bench lint
-    wait $!
+    wait $! || note beside $? "$begun" # its rooms note what they come to themselves
     cat "$beside"
     run_rooms spark
 fi

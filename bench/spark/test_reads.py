@@ -1,7 +1,7 @@
 """Reads through Spark on two cores: beside Parquet, and beside the same batches yielded from memory.
 
-Six columns.  The rows are the 60,000 of the room unless KUDU_CORE_BENCH_ROWS says more; the figures of the
-issue are of 5,000,000.
+Six columns.  The rows are the 60,000 of the room unless KUDU_CORE_BENCH_ROWS says more; the
+published figures are of 5,000,000.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import os
 import sys
 import types
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -29,26 +28,6 @@ from kudu_core.table.tokens import ScanToken
 
 ROWS = int(os.environ.get("KUDU_CORE_BENCH_ROWS", "60000"))
 KEY = ["host", "at"]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    root = str(Path(__file__).parents[2])
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    builder = SparkSession.builder.master("local[2]")
-    for name, value in {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "4",
-        "spark.python.unix.domain.socket.enabled": "true",
-        "spark.driver.memory": "4g",
-    }.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
-    yield spark
-    spark.stop()
 
 
 @pytest.fixture(scope="module")

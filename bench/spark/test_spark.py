@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,25 +19,9 @@ import kudu_core as kc
 from kudu_core import spark as ks
 from kudu_core.engines.spark.write import routed
 
-ROWS = int(os.environ.get("KUDU_CORE_BENCH_SPARK_ROWS", "60000"))
+ROWS = int(os.environ.get("KUDU_CORE_BENCH_ROWS", "60000"))
 LAYOUTS = {"one": (), "hash4": kc.HashPartition("host", 4)}
 KEYS = ["host", "at"]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    root = str(Path(__file__).parents[2])
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.ui.showConsoleProgress", "false").config(
-        "spark.sql.shuffle.partitions", "4"
-    )
-    builder = builder.config("spark.driver.memory", "4g")
-    spark = builder.config("spark.python.unix.domain.socket.enabled", "true").getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
-    yield spark
-    spark.stop()
 
 
 @pytest.fixture(scope="module")

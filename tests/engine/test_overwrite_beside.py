@@ -33,24 +33,21 @@ from tests.support.overwriting import (
     overwrite,
     reads,
     staged,
+    with_old_rows,
 )
 from tests.support.threads import Run, quick_switches
 
 
 @pytest.fixture(params=CUT)
 def table(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[kc.Table]:
-    made = kc.create_table(str(tmp_path / "t"), SCHEMA, "k", partition_by=CUT[request.param], options=MANUAL)
-    made.insert(data(OLD))
-    yield made
-    made.close()
+    with with_old_rows(tmp_path, request.param) as made:
+        yield made
 
 
 @pytest.fixture
 def hashed(tmp_path: Path) -> Iterator[kc.Table]:
-    made = kc.create_table(str(tmp_path / "t"), SCHEMA, "k", partition_by=CUT["hash"], options=MANUAL)
-    made.insert(data(OLD))
-    yield made
-    made.close()
+    with with_old_rows(tmp_path, "hash") as made:
+        yield made
 
 
 # ------------------------------------------------------------------------------------- beside others

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +27,13 @@ CUT: dict[str, list[Any]] = {
 
 def data(values: dict[int, str]) -> pa.Table:
     return pa.table({"k": list(values), "v": list(values.values())}, schema=SCHEMA)
+
+
+def with_old_rows(folder: Path, cut: str) -> kc.Table:
+    """A table of the rows that are to go."""
+    table = kc.create_table(folder / "t", SCHEMA, "k", partition_by=CUT[cut], options=MANUAL)
+    table.insert(data(OLD))
+    return table
 
 
 def found(scan: Any) -> dict[int, str]:
@@ -87,4 +95,5 @@ __all__ = [
     "overwrite",
     "reads",
     "staged",
+    "with_old_rows",
 ]
