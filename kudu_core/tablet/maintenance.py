@@ -33,7 +33,8 @@ REST_S = 5.0
 """After so long without a record a table is at rest: then what lies in memory alone keeps any log."""
 
 REST_BYTES = 256 << 10
-"""Of log in one segment, at rest: less is left where it is."""
+"""Of a segment's file, at rest: a smaller one is left where it is.  Zeros that were written ahead count: they
+take the same room as records."""
 
 PACE_BYTES = 1 << 20
 """Flushes of less say nothing of how fast a flush is."""
@@ -67,6 +68,8 @@ class Maintenance:
         self.flush_pace_s = 1 / (200 << 20)
         """Seconds that a flush takes for a byte of memory: those of the last large one."""
         self._truncating = threading.Lock()
+        self._rested: tuple[int, int] = (0, 0)
+        """Sequence number and last timestamp of the segment that rest has left: nothing to give back there."""
         self.may_truncate = False
         """False during replay: records that are not in memory yet must stay in the log."""
         self._relief = threading.Lock()
@@ -175,7 +178,7 @@ class Maintenance:
         if self._is_at_rest():
             size += self._log.spare_bytes
             if self._is_idle(segments[-1], through):
-                size += segments[-1].end
+                size += segments[-1].size
         return [Operation(LOG_GC, -1, log_bytes=size)] if size else []
 
     def _is_at_rest(self) -> bool:
@@ -183,10 +186,15 @@ class Maintenance:
         quiet_us = self._clock.now_us() - micros_of(self._log.segments[-1].last_ts)
         return quiet_us >= REST_S * 1e6
 
-    @staticmethod
-    def _is_idle(newest: Segment, through: int) -> bool:
-        """Whether the segment that takes records could go too, and is worth it."""
-        return newest.last_ts <= through and newest.end >= REST_BYTES
+    def _is_idle(self, newest: Segment, through: int) -> bool:
+        """Whether the segment that takes records could go too, and is worth it.
+
+        The one that took its place is as large as the zeros that were written for its CHECKPOINT: it stays
+        until there are records behind that one, or segments would follow each other for ever.
+        """
+        if (newest.seq, newest.last_ts) == self._rested:
+            return False
+        return newest.last_ts <= through and newest.size >= REST_BYTES
 
     def _droppable(self, tablets: Sequence[Tablet]) -> int:
         """Records at or below it are in files (T1)."""
@@ -274,10 +282,12 @@ class Maintenance:
             tablets = list(self._tablets())
             through = self._droppable(tablets)
             spare_bytes = 0
+            rolled = False
             if self._is_at_rest():
                 spare_bytes = self._log.drop_spares()
                 if self._is_idle(self._log.segments[-1], through):
                     self._log.roll()
+                    rolled = True
             sealed = [s for s in self._log.segments[:-1] if s.last_ts <= through]
             if not sealed and not spare_bytes:
                 return None
@@ -288,6 +298,8 @@ class Maintenance:
                 numbers[tablet.id] = tablet.manifest.durable_number or tablet.state.number
             self._save_tokens(through)
             before = self._log.bytes_retained
-            self._log.checkpoint(through, numbers)
+            checkpoint_ts = self._log.checkpoint(through, numbers)
+            if rolled:
+                self._rested = (self._log.segments[-1].seq, checkpoint_ts)
             freed = before - self._log.bytes_retained + spare_bytes
             return LogTruncated(through=through, segments=len(sealed), freed_bytes=freed)

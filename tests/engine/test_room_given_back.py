@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
+from kudu_core.common.clock import ManualClock
 from kudu_core.tablet import compactions, maintenance
 from tests.engine.test_maintenance import eventually, stat
 from tests.support.faults import segments_of
@@ -68,3 +69,37 @@ def test_deleting_most_rows_gives_their_room_back(
         table.verify()
     with kc.open_table(path) as reader:
         assert reader.count() == len(kept)
+
+
+@pytest.mark.parametrize("records", [1, 3, 7, 8, 10, 11, 12, 13])
+@pytest.mark.parametrize("segments", SEGMENTS)
+def test_at_rest_no_segment_stays_for_the_zeros_ahead_of_its_records(
+    tmp_path: Path, segments: str, records: int
+) -> None:
+    """Wherever in a segment the last record ends, and whatever life its file had before: what counts is its
+    size.  Small segments are full after five records, and are written again."""
+    clock, wal = ManualClock(), tmp_path / "t" / "wal"
+    options = {"maintenance": "manual", "file_grace_s": 0, "durability": "none"}
+    schema = pa.schema([("k", pa.int64()), ("b", pa.binary())])
+    with (
+        segments_of(SEGMENTS[segments]),
+        kc.create_table(tmp_path / "t", schema, "k", options=options, _clock=clock) as table,
+    ):
+        empty = stored(wal)
+        for number in range(records):
+            table.insert({"k": [number], "b": [bytes(200 << 10)]})
+            if number % 3 == 2:
+                table.flush()
+                clock.advance(0.01)
+        table.flush()
+        for _ in range(3):  # a checkpoint is a record too: then rest begins again
+            clock.advance(maintenance.REST_S + 1)
+            table.maintain()
+        at_rest = stored(wal)
+        assert at_rest <= empty + maintenance.REST_BYTES + (64 << 10), [f.name for f in wal.iterdir()]
+        # And then it is quiet: no segment is exchanged for another one again and again.
+        names = sorted(f.name for f in wal.iterdir())
+        for _ in range(3):
+            clock.advance(maintenance.REST_S + 1)
+            assert table.maintain() == 0
+        assert sorted(f.name for f in wal.iterdir()) == names
