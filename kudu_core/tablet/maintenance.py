@@ -33,8 +33,8 @@ REST_S = 5.0
 """After so long without a record a table is at rest: then what lies in memory alone keeps any log."""
 
 REST_BYTES = 256 << 10
-"""Of a segment's file, at rest: a smaller one is left where it is.  Zeros that were written ahead count: they
-take the same room as records."""
+"""Of a segment's file, at rest: a smaller one is left where it is.  Zeros that were written ahead count, as
+they take the same room as records."""
 
 PACE_BYTES = 1 << 20
 """Flushes of less say nothing of how fast a flush is."""
@@ -69,7 +69,7 @@ class Maintenance:
         """Seconds that a flush takes for a byte of memory: those of the last large one."""
         self._truncating = threading.Lock()
         self._rested: tuple[int, int] = (0, 0)
-        """Sequence number and last timestamp of the segment that rest has left: nothing to give back there."""
+        """Sequence number and last timestamp of the segment that rest has left behind."""
         self.may_truncate = False
         """False during replay: records that are not in memory yet must stay in the log."""
         self._relief = threading.Lock()
