@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from kudu_core.fs.api import Data, FileSystem
 
 _SUFFIX = ".tmp"
+_TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{1,32}\.tmp", re.DOTALL)
 
 
 def byte_views(data: Data) -> list[memoryview]:
@@ -43,7 +45,13 @@ def is_temporary(name: str) -> bool:
 
     Only who holds the lease of the directory's table may delete such a file.
     """
-    return name.startswith(".") and name.endswith(_SUFFIX)
+    return temporary_of(name) is not None
+
+
+def temporary_of(name: str) -> str | None:
+    """The name that what is called so was to get; None where ``temporary_name`` never made this one."""
+    found = _TEMPORARY.fullmatch(name)
+    return None if found is None else found[1]
 
 
 def replace_file(fs: FileSystem, path: str, data: Data, token: str) -> None:

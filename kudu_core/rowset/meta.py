@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from kudu_core.common.stored import BROKEN, integer, integer_or_none, key, text
+from kudu_core.common.names import data_file, staged_file
+from kudu_core.common.stored import BROKEN, integer, integer_or_none, key
 from kudu_core.errors import Corruption
 
 
@@ -27,11 +28,13 @@ class FileRef:
     @staticmethod
     def from_json(value: Any) -> FileRef:
         name, size, crc = value
-        if not isinstance(name, str) or "/" in name or name.startswith(".") or not name:
-            raise ValueError(f"{name!r} is no file name")
-        if "\0" in name:
-            raise ValueError(f"{name!r} is no file name")
-        return FileRef(text(name), integer(size), integer(crc, 0, 1 << 32))
+        return FileRef(data_file(name), integer(size), integer(crc, 0, 1 << 32))
+
+    @staticmethod
+    def staged(value: Any) -> FileRef:
+        """Of a job's folder, where attempts choose the names."""
+        name, size, crc = value
+        return FileRef(staged_file(name), integer(size), integer(crc, 0, 1 << 32))
 
 
 @dataclass(frozen=True, slots=True)

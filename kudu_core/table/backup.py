@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kudu_core.errors import InvalidArgument
-from kudu_core.fs.base import is_temporary, temporary_name
+from kudu_core.fs.base import temporary_name
 from kudu_core.table.backup_format import (
     LOCK,
     MANIFEST,
@@ -26,6 +26,7 @@ from kudu_core.table.backup_format import (
     Manifest,
     check_runs,
     foreign_name,
+    is_unfinished,
     needed,
     points,
     read_manifests,
@@ -63,7 +64,7 @@ def backup(table: Table, folder: str, since: Any, runs: Runs | None = None) -> B
     lease.try_acquire()  # one at a time, so what has a temporary name is nobody's
     try:
         for name in fs.listdir(folder):
-            if is_temporary(name):
+            if is_unfinished(name):
                 fs.rmtree(f"{folder}/{name}")
         known = read_manifests(fs, folder)
         other = next((m for m in known if m.uuid != engine.state.uuid), None)

@@ -7,7 +7,6 @@ members.  A backup appears by one rename of its whole folder, so what has its na
 from __future__ import annotations
 
 import json
-import re
 import struct
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -18,10 +17,12 @@ import pyarrow as pa
 from kudu_core._ext.crc32c import crc32c
 from kudu_core.common import stored
 from kudu_core.common.clock import micros_of, time_of
+from kudu_core.common.names import backup_of_folder, staged_file
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.schema import Schema
-from kudu_core.common.stored import integer, integer_or_none, text
+from kudu_core.common.stored import integer, integer_or_none
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported, TableNotFound
+from kudu_core.fs.base import temporary_of
 from kudu_core.options import Options
 from kudu_core.table.runs import StagedRun
 
@@ -37,7 +38,6 @@ LOCK = "LOCK"
 OP_COLUMN = "_op"
 OPERATIONS = ("insert", "update", "delete")
 MAX_BYTES = 256 << 20
-_NUMBER = re.compile(r"\d{8}")
 _POINTS_SHOWN = 10
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -132,8 +132,8 @@ class Manifest:
 
 def read_manifests(fs: FileSystem, folder: str) -> list[Manifest]:
     """All backups in a folder, in the order in which they were made; ``Corruption`` names a damaged one."""
-    names = [name for name in fs.listdir(folder) if _NUMBER.fullmatch(name)]
-    return [read_manifest(fs, folder, int(name)) for name in names]
+    numbers = [backup_of_folder(name) for name in fs.listdir(folder)]
+    return [read_manifest(fs, folder, number) for number in numbers if number is not None]
 
 
 def read_manifest(fs: FileSystem, folder: str, number: int) -> Manifest:
@@ -148,7 +148,13 @@ def read_manifest(fs: FileSystem, folder: str, number: int) -> Manifest:
 
 def foreign_name(name: str) -> bool:
     """Whether nothing of a folder of backups is called so."""
-    return name != LOCK and not name.startswith(".") and not _NUMBER.fullmatch(name)
+    return name != LOCK and not name.startswith(".") and backup_of_folder(name) is None
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether a folder is called as one of a backup that has not come to its end."""
+    wanted = temporary_of(name)
+    return wanted is not None and backup_of_folder(wanted) is not None
 
 
 def needed(folder: str, manifests: list[Manifest], last: Manifest) -> list[Manifest]:
@@ -232,7 +238,7 @@ def _parsed(path: str, data: bytes) -> Manifest:
             counts=(inserted, updated, deleted),
             total=integer(value["total"]),
             runs=tuple(
-                StagedRun(text(name), integer(rows), integer(size), integer(crc))
+                StagedRun(staged_file(name), integer(rows), integer(size), integer(crc))
                 for name, rows, size, crc in value["runs"]
             ),
         )

@@ -79,7 +79,7 @@ class JobRun:
         first, last = value["keys"]
         stats = value["rowset"]
         return JobRun(
-            file=FileRef.from_json(value["file"]),
+            file=FileRef.staged(value["file"]),
             rows=integer(value["rows"], 1, 1 << 32),
             ordinal=integer(value["ordinal"], -1, 1 << 31),
             min_key=a2b_base64(first, strict_mode=True),
@@ -89,7 +89,7 @@ class JobRun:
             column_ids=tuple(integer(i) for i in value["columns"]),
             suspect=flag(value["suspect"]),
             has_status=flag(value["status"]),
-            sequence=None if value["sequence"] is None else FileRef.from_json(value["sequence"]),
+            sequence=None if value["sequence"] is None else FileRef.staged(value["sequence"]),
             rowset=None if stats is None else {int(k): v for k, v in stats.items()},
         )
 

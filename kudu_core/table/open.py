@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from kudu_core.cfile.container import FileMissing
 from kudu_core.common.clock import Clock
+from kudu_core.common.names import is_data_file, tablet_of_folder
 from kudu_core.errors import Corruption, KuduError, NotSupported, SnapshotInFuture, TableNotFound
 from kudu_core.events import EventListener, TableOpened
-from kudu_core.fs.base import is_temporary
+from kudu_core.fs.base import temporary_of
 from kudu_core.options import Options
 from kudu_core.table import debug
 from kudu_core.table.alter import open_manifest
@@ -252,19 +253,19 @@ def _remove_orphans(engine: Engine, replay: Replay) -> int:
     """Delete files that no manifest and no retained record names (O7), and unfinished copies of TABLE."""
     removed = 0
     for name in engine.fs.listdir(engine.path):
-        if is_temporary(name):
+        if temporary_of(name) == "TABLE":
             engine.fs.unlink(f"{engine.path}/{name}", missing_ok=True)
             removed += 1
     listed = {tablet_directory(engine.path, tablet.id) for tablet in engine.tablets}
     for name in engine.fs.listdir(f"{engine.path}/tablets"):
         directory = f"{engine.path}/tablets/{name}"
-        if name.isdecimal() and directory not in listed:  # of a tablet that was purged
+        if tablet_of_folder(name) is not None and directory not in listed:  # of a tablet that was purged
             engine.fs.rmtree(directory)
             removed += 1
     for tablet in engine.tablets:
         known = tablet.state.files | replay.files.get(tablet.id, set()) | {"MANIFEST"}
         for name in engine.fs.listdir(tablet.directory):
-            if name not in known:
+            if name not in known and (is_data_file(name) or temporary_of(name) == "MANIFEST"):
                 engine.fs.unlink(f"{tablet.directory}/{name}", missing_ok=True)
                 removed += 1
     return removed

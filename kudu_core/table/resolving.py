@@ -18,7 +18,8 @@ import numpy as np
 
 from kudu_core._ext.crc32c import crc32c
 from kudu_core.common.keys import encode_keys
-from kudu_core.common.stored import BROKEN, flag, integer, text
+from kudu_core.common.names import staged_file, staged_path
+from kudu_core.common.stored import BROKEN, flag, integer
 from kudu_core.errors import Corruption, InvalidArgument
 from kudu_core.rowset.meta import DeltaRef, FileRef, RowSetMeta
 from kudu_core.table.alter import new_tablet
@@ -102,15 +103,21 @@ class Resolution:
                 schema_version=integer(value["schema_version"]),
                 cut=integer(value["cut"]),
                 seen=tuple(map(integer, value["seen"])),
-                runs=tuple(map(text, value["runs"])),
-                rowsets=tuple((text(path), RowSetMeta.from_json(meta)) for path, meta in value["rowsets"]),
-                deltas=tuple((integer(i), text(p), DeltaRef.from_json(ref)) for i, p, ref in value["deltas"]),
-                by_key=None if by_key is None else (text(by_key[0]), integer(by_key[1]), integer(by_key[2])),
+                runs=tuple(map(staged_file, value["runs"])),
+                rowsets=tuple((staged_path(p), RowSetMeta.from_json(meta)) for p, meta in value["rowsets"]),
+                deltas=tuple(
+                    (integer(i), staged_path(p), DeltaRef.from_json(ref)) for i, p, ref in value["deltas"]
+                ),
+                by_key=None if by_key is None else _by_key(*by_key),
                 counts=(inserted, updated, deleted, ignored),
                 undecided=flag(value["undecided"]),
             )
         except BROKEN as exc:
             raise Corruption("a task's answer", 0, f"{exc!r:.200}") from exc
+
+
+def _by_key(path: Any, size: Any, crc: Any) -> tuple[str, int, int]:
+    return staged_path(path), integer(size), integer(crc, 0, 1 << 32)
 
 
 def sorted_rows(job: Job, form: Form, runs: Sequence[JobRun], files: OpenRuns) -> Sorted:

@@ -20,7 +20,7 @@ from kudu_core.common.clock import Clock
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.schema import Schema, StoredColumn
 from kudu_core.errors import Corruption, RowErrors, TableExists, TableNotFound
-from kudu_core.fs.base import is_temporary, temporary_name
+from kudu_core.fs.base import temporary_name, temporary_of
 from kudu_core.table.backup_format import OP_COLUMN, Manifest, check_runs, chosen, needed, read_manifests
 from kudu_core.table.bulk import write_parts
 from kudu_core.table.calls import apply_calls
@@ -105,7 +105,7 @@ def _remove_leftovers(fs: FileSystem, path: str) -> None:
     parent, name = path.rsplit("/", 1)
     for other in fs.listdir(parent or "/"):
         place = f"{parent}/{other}"
-        if not is_temporary(other) or not other.startswith(f".{name}."):
+        if temporary_of(other) != name or not fs.is_dir(place):
             continue
         if not fs.listdir(place):
             with suppress(OSError):

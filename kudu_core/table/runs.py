@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from kudu_core._ext.crc32c import crc32c
 from kudu_core.common.clock import Clock
+from kudu_core.common.names import staged_file
 from kudu_core.errors import Corruption
 
 if TYPE_CHECKING:
@@ -129,9 +130,10 @@ def read_run(fs: FileSystem, directory: str, run: StagedRun, what: str = "staged
 
     ``what`` the message calls it.
     """
-    path = f"{directory}/{run.name}"
-    if "/" in run.name or run.name in ("", ".", ".."):
-        raise Corruption(directory, 0, f"{run.name!r} is no name of a run")
+    try:
+        path = f"{directory}/{staged_file(run.name)}"
+    except ValueError as exc:
+        raise Corruption(directory, 0, str(exc)) from None
     try:
         file = fs.open_read(path)
     except FileNotFoundError:

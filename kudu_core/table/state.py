@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kudu_core._ext.crc32c import crc32c
 from kudu_core.common import stored
+from kudu_core.common.names import tablet_folder
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.schema import Schema
 from kudu_core.common.stored import integer
@@ -195,7 +196,7 @@ def _crc(version: int, flags: int, body: bytes) -> int:
 
 
 def tablet_directory(root: str, tablet_id: int) -> str:
-    return f"{root}/tablets/{tablet_id:08d}"
+    return f"{root}/tablets/{tablet_folder(tablet_id)}"
 
 
 __all__ = [

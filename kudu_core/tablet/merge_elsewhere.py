@@ -19,8 +19,9 @@ import numpy as np
 
 from kudu_core._ext.crc32c import crc32c
 from kudu_core.cfile.container import KIND_DELTA, KIND_ROWS, FileReader
+from kudu_core.common.names import staged_file
 from kudu_core.common.schema import Schema
-from kudu_core.common.stored import BROKEN, integer, text
+from kudu_core.common.stored import BROKEN, integer
 from kudu_core.errors import Corruption
 from kudu_core.options import Options
 from kudu_core.rowset.diskrowset import DiskRowSet
@@ -110,9 +111,9 @@ class BuiltRange:
             name, size, crc = value["homes"]
             return BuiltRange(
                 number=integer(value["number"]),
-                folder=text(value["folder"]),
+                folder=staged_file(value["folder"]),
                 outputs=tuple(_output(*output) for output in value["outputs"]),
-                homes=(text(name), integer(size), integer(crc)),
+                homes=(staged_file(name), integer(size), integer(crc)),
             )
         except BROKEN as exc:
             raise Corruption("a task's answer", 0, f"{exc!r:.200}") from exc
@@ -138,9 +139,11 @@ def build_ranges(tablet: Tablet, order: Order, name: str) -> list[BuiltRange] | 
     directory = f"{order.directory}/{name}"
     fs.mkdir(directory)
     numbers = count()
-    place = Place(
-        fs, order.options, directory, lambda kind: f"{next(numbers):08d}.{kind}", new_rowset_id=lambda: 0
-    )
+
+    def new_file(kind: str) -> str:
+        return f"000000-{next(numbers):08d}.{kind}"
+
+    place = Place(fs, order.options, directory, new_file, new_rowset_id=lambda: 0)
     job = Job(
         place=place,
         schema=order.schema,

@@ -267,8 +267,8 @@ class SegmentFiles:
                 if size >= self._segment_bytes and len(self._spares) < MAX_SPARES:
                     self._spares.append((ready_s, Segment(path, 0, 0, 0, size, 0, 0)))
                     continue
-            elif not name.endswith(".tmp") and (parse_segment_name(name) is None or path in known):
-                continue
+            elif parse_segment_name(name.removesuffix(".tmp")) is None or path in known:
+                continue  # not ours, or in use
             self._fs.unlink(path, missing_ok=True)
 
     def _sync_directory(self) -> None:

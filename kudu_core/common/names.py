@@ -1,0 +1,97 @@
+"""Names of files and folders that a table gives, and no others.
+
+A name that is read from a file is one of these, or the file is broken: so no name leads out of its folder,
+nor to a file of another kind.  A name that is found in a folder is one of these, or it is left alone: only
+what we have named is ever swept.  None has a separator, a NUL, a line break or a leading dot, and all are
+ASCII.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+INGEST: Final = "ingest-"
+JOB: Final = "job-"
+MERGE: Final = "merge-"
+MAX_TABLET: Final = 1 << 32
+"""Ids of tablets lie below."""
+
+_DATA_FILE = re.compile(r"[0-9]{6,10}-[0-9]{8,20}\.(?:rows|delta)")
+_STAGED_FILE = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,199}")
+_STAGING = re.compile(r"(?:ingest|job|merge)-[0-9a-f]{32}")
+_TABLET = re.compile(r"[0-9]{8,10}")
+_BACKUP = re.compile(r"[0-9]{8}")
+
+
+def data_file(value: Any) -> str:
+    """``<epoch>-<n>.rows`` or ``.delta``, of a tablet's folder; ``ValueError`` for anything else."""
+    if not is_data_file(value):
+        raise ValueError(f"{value!r:.80} is no file name of a tablet")
+    name: str = value
+    return name
+
+
+def is_data_file(value: object) -> bool:
+    return isinstance(value, str) and _DATA_FILE.fullmatch(value) is not None
+
+
+def staged_file(value: Any) -> str:
+    """The name of a file or a folder in a job's folder, or of a backup's run, which its writer chose;
+    ``ValueError`` for what leads elsewhere."""
+    if not isinstance(value, str) or _STAGED_FILE.fullmatch(value) is None:
+        raise ValueError(f"{value!r:.80} is no file name of staged rows")
+    return value
+
+
+def staged_path(value: Any) -> str:
+    """A file of a job's folder, or of a folder in it; ``ValueError`` for what leads elsewhere."""
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r:.80} is no path of staged rows")
+    folder, separator, name = value.rpartition("/")
+    if separator:
+        staged_file(folder)
+    staged_file(name)
+    return value
+
+
+def is_staging(value: object) -> bool:
+    """Whether a folder of ``staging/`` has the name of an ingest, a job or a merge."""
+    return isinstance(value, str) and _STAGING.fullmatch(value) is not None
+
+
+def is_job(value: object) -> bool:
+    return is_staging(value) and str(value).startswith(JOB)
+
+
+def tablet_folder(tablet_id: int) -> str:
+    return f"{tablet_id:08d}"
+
+
+def tablet_of_folder(name: str) -> int | None:
+    """The id of the tablet whose folder has this name; None: it is no tablet's."""
+    if _TABLET.fullmatch(name) is None or not 0 < int(name) < MAX_TABLET:
+        return None
+    return int(name) if tablet_folder(int(name)) == name else None
+
+
+def backup_of_folder(name: str) -> int | None:
+    """The number of the backup whose folder has this name; None: it is none."""
+    return int(name) if _BACKUP.fullmatch(name) is not None and int(name) else None
+
+
+__all__ = [
+    "INGEST",
+    "JOB",
+    "MAX_TABLET",
+    "MERGE",
+    "backup_of_folder",
+    "data_file",
+    "is_data_file",
+    "is_job",
+    "is_staging",
+    "staged_file",
+    "staged_path",
+    "tablet_folder",
+    "tablet_of_folder",
+]
