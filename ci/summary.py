@@ -14,6 +14,11 @@ from collections import Counter
 from pathlib import Path
 
 PASSED, TESTS_FAILED = 0, 1  # pytest's exit statuses for a run that was complete
+SCRIPTS = {
+    "checks": ("lint and types", "lint or types failed"),
+    "mutations": ("mutations of the critical rooms are noticed", "too many mutations survived"),
+}
+"""Rooms that are no tests of pytest: what is said of them when they pass, and when they do not."""
 
 
 def counted(report: Path) -> Counter[str]:
@@ -41,16 +46,16 @@ def main(results: Path, seconds: int) -> int:
         report = results / f"{room}.xml"
         counts = counted(report) if report.exists() else Counter()
         note = ""
-        if room == "checks":
-            note = "lint and types" if status == "0" else "lint or types failed"
+        if room in SCRIPTS:
+            note = SCRIPTS[room][status != "0"]
         elif int(status) not in (PASSED, TESTS_FAILED):
             note = f"ended with status {status}"
         if int(status) != 0:
             bad = True
             counts["errors"] += not counts["failed"] and not counts["errors"]
         total += counts
-        outcome = note if room == "checks" else f"{in_words(counts)} {note}"
-        print(f"{room:8} {int(took):5} s   {outcome}".rstrip())
+        outcome = note if room in SCRIPTS else f"{in_words(counts)} {note}"
+        print(f"{room:9} {int(took):5} s   {outcome}".rstrip())
     print(f"{' ' + in_words(total) + f' in {seconds}.00s (0:{seconds // 60:02}:{seconds % 60:02}) ':=^100}")
     return int(bad)
 

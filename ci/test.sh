@@ -79,6 +79,10 @@ if [ "${#rooms[@]}" != 0 ]; then
 elif [ "${#options[@]}" != 0 ]; then
     check
     run_rooms "${ROOMS[@]}"
+    say "mutations"
+    mutations_begun=$SECONDS status=0
+    python ci/mutate.py --seed "${KUDU_CORE_SEED:-0}" || status=$?
+    note mutations "$status" "$mutations_begun"
 else
     # Most tests use one core: two lanes.  Spark has a lane's worth of processes of its own.
     beside="$results/beside.txt"

@@ -1,0 +1,487 @@
+"""Mutations: change one line of a critical room, run the tests nearest to it, list what nobody noticed.
+
+Kinds of mutation (each one statement or one expression on one line):
+
+    drop       a call that stands as a statement, an assignment to an attribute, or a ``raise`` is left out
+    compare    ``<`` becomes ``<=``, ``==`` becomes ``!=``, ``in`` becomes ``not in``, and back
+    condition  the test of an ``if``, ``while`` or conditional expression is negated
+    operand    one operand of ``and`` or ``or`` is left out
+    bound      ``max`` becomes ``min`` and back
+    one        ``x + 1`` or ``x - 1`` becomes ``x``
+    order      two neighbouring calls that stand as statements change places
+
+What only tells (events, metrics, messages) is left out: ``TELLING``.  A mutation that changes nothing that
+anybody could see stands in ``ci/equivalent_mutations.txt`` with the reason, and is not drawn again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from queue import Queue
+
+ROOT = Path(__file__).resolve().parent.parent
+EQUIVALENT = ROOT / "ci" / "equivalent_mutations.txt"
+TIMEOUT_S = 600
+MAY_SURVIVE = 2
+
+TELLING = ("tell", "_tell", "note_reason", "warn", "debug", "info", "warning", "exception", "perf_counter")
+COMPARED = {
+    ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
+    ast.In: "not in", ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Room:
+    """Files that are mutated, and the tests that are to notice, the nearest first."""
+
+    files: tuple[str, ...]
+    tests: tuple[str, ...]
+
+
+def _engine(*names: str) -> tuple[str, ...]:
+    return tuple(f"tests/engine/test_{name}.py" for name in names)
+
+
+def _crash(*names: str) -> tuple[str, ...]:
+    return tuple(f"tests/crash/test_{name}.py" for name in names)
+
+
+EVERYWHERE = _engine("differential", "scenarios", "review", "small_guards")
+
+ROOMS = {
+    "decide": Room(
+        ("kudu_core/table/decision.py", "kudu_core/table/write.py", "kudu_core/table/rows.py"),
+        (*_engine("decision", "row_rules", "row_path", "batches", "txn", "bad_input"), *EVERYWHERE),
+    ),
+    "apply": Room(
+        ("kudu_core/tablet/apply.py", "kudu_core/tablet/records.py"),
+        (*_engine("scenarios", "versions", "row_path"), *_crash("replay"), *EVERYWHERE),
+    ),
+    "commit": Room(
+        ("kudu_core/table/committing.py", "kudu_core/table/jobs.py", "kudu_core/table/ingest.py"),
+        (*_engine("bulk", "overwrite", "overwrite_beside"), "tests/spark/test_jobs.py", *EVERYWHERE),
+    ),
+    "recheck": Room(
+        ("kudu_core/tablet/recheck.py", "kudu_core/table/resolving.py", "kudu_core/table/building.py"),
+        ("tests/spark/test_jobs.py", *_engine("bulk", "bank"), *EVERYWHERE),
+    ),
+    "replay": Room(
+        ("kudu_core/tablet/bootstrap.py", "kudu_core/table/open.py", "kudu_core/table/alteration.py"),
+        (
+            *_crash("replay", "invariants", "alter"),
+            *_engine("readers", "small_guards", "alter", "alter_beside"),
+            "tests/hardening/test_damage.py",
+            *_crash("faults"),
+        ),
+    ),
+    "log": Room(
+        ("kudu_core/wal/log.py", "kudu_core/wal/segments.py", "kudu_core/wal/reader.py"),
+        (
+            *(f"tests/formats/test_wal_{name}.py" for name in ("log", "reading", "follow", "powercut")),
+            *_crash("faults"),
+        ),
+    ),
+    "manifest": Room(
+        ("kudu_core/tablet/manifest.py", "kudu_core/tablet/tablet.py", "kudu_core/table/state.py"),
+        (
+            "tests/formats/test_table_formats.py",
+            "tests/hardening/test_damage.py",
+            *_crash("invariants", "replay"),
+            *_engine("scenarios", "maintenance"),
+            *_crash("faults"),
+        ),
+    ),
+    "flush": Room(
+        ("kudu_core/tablet/flush.py", "kudu_core/tablet/deltas.py", "kudu_core/rowset/writing.py"),
+        (*_engine("versions", "maintenance"), *_crash("invariants", "faults"), *EVERYWHERE),
+    ),
+    "compaction": Room(
+        (
+            "kudu_core/tablet/delta_compaction.py",
+            "kudu_core/tablet/history_gc.py",
+            "kudu_core/tablet/garbage.py",
+        ),
+        (*_engine("delta_compaction", "versions", "maintaining"), *_crash("faults"), *EVERYWHERE),
+    ),
+    "merge": Room(
+        (
+            "kudu_core/tablet/merge_compaction.py",
+            "kudu_core/tablet/merge_output.py",
+            "kudu_core/rowset/joining.py",
+            "kudu_core/rowset/merging.py",
+        ),
+        (
+            *_engine("merge_compaction", "merge_cases", "joining", "merge_interrupted", "merge_elsewhere"),
+            *_crash("faults"),
+            *EVERYWHERE,
+        ),
+    ),
+    "pins": Room(
+        ("kudu_core/table/pins.py", "kudu_core/table/snapshots.py", "kudu_core/table/purge.py"),
+        (
+            *_engine("snapshots", "small_guards", "alter_ranges", "versions", "overwrite"),
+            *_crash("alter"),
+        ),
+    ),
+    "staging": Room(
+        ("kudu_core/table/staging.py", "kudu_core/table/staged.py", "kudu_core/table/job_runs.py"),
+        ("tests/spark/test_jobs.py", *_engine("bulk", "merge_elsewhere"), "tests/hardening/test_names.py"),
+    ),
+    "alter": Room(
+        ("kudu_core/table/alter.py", "kudu_core/table/overwrite.py"),
+        (
+            *_engine("alter", "alter_beside", "alter_ranges", "alter_random", "overwrite"),
+            *_engine("overwrite_beside"),
+            *_crash("alter"),
+        ),
+    ),
+    "files": Room(
+        (
+            "kudu_core/fs/base.py",
+            "kudu_core/fs/posix.py",
+            "kudu_core/fs/lease.py",
+            "kudu_core/cfile/container.py",
+        ),
+        (
+            *(f"tests/formats/test_fs{name}.py" for name in ("", "_lease", "_crash")),
+            *(f"tests/formats/test_cfile{name}.py" for name in ("_format", "")),
+            "tests/hardening/test_names.py",
+            "tests/hardening/test_writers.py",
+            *_crash("faults"),
+        ),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One change of one piece of text on one line (``order``: of two statements)."""
+
+    room: str
+    path: str
+    kind: str
+    where: str
+    """The function that it is in."""
+    line: int
+    start: int
+    end: int
+    """Characters of the file that are replaced."""
+    text: str
+    """What they say."""
+    instead: str
+
+    @property
+    def key(self) -> str:
+        """What identifies it although lines move: path, function, kind, and what becomes of what."""
+        return f"{self.path} | {self.where} | {self.kind} | {_line(self.text)} -> {_line(self.instead)}"
+
+    def __str__(self) -> str:
+        change = f"{_line(self.text)} -> {_line(self.instead)}"
+        return f"{self.path}:{self.line} in {self.where}, {self.kind}: {change}"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+class _Finder(ast.NodeVisitor):
+    """All mutations of one file."""
+
+    def __init__(self, room: str, path: str, source: str) -> None:
+        self.room = room
+        self.path = path
+        self.source = source
+        self.offsets = [0]
+        for line in source.splitlines(keepends=True):
+            self.offsets.append(self.offsets[-1] + len(line))
+        self.names: list[str] = []
+        self.found: list[Mutation] = []
+
+    def at(self, line: int, column: int) -> int:
+        # ast counts bytes; the sources are ASCII, which tests/lint checks.
+        return self.offsets[line - 1] + column
+
+    def text_of(self, node: ast.AST) -> str:
+        return self.source[self.span(node)[0] : self.span(node)[1]]
+
+    def span(self, node: ast.AST) -> tuple[int, int]:
+        return (
+            self.at(node.lineno, node.col_offset),  # type: ignore[attr-defined]
+            self.at(node.end_lineno, node.end_col_offset),  # type: ignore[attr-defined]
+        )
+
+    def add(self, kind: str, node: ast.AST, start: int, end: int, instead: str) -> None:
+        if self.names:  # not of module or class level: constants and types
+            where = ".".join(self.names)
+            line: int = node.lineno  # type: ignore[attr-defined]
+            text = self.source[start:end]
+            self.found.append(Mutation(self.room, self.path, kind, where, line, start, end, text, instead))
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        if node.name.startswith("__") and node.name in ("__repr__", "__str__", "__reduce__"):
+            return
+        self.names.append(node.name)
+        for child in node.body:
+            self.visit(child)
+        self._orders(node.body)
+        self.names.pop()
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        names, self.names = self.names, []
+        for child in node.body:
+            if isinstance(child, ast.FunctionDef):
+                self.names = [node.name]
+                self.visit(child)
+        self.names = names
+
+    def visit_If(self, node: ast.If) -> None:
+        if _text_is(node.test, "TYPE_CHECKING"):
+            return
+        self._condition(node)
+        self._orders(node.body)
+        self.generic_visit(node)
+
+    def visit_While(self, node: ast.While) -> None:
+        if not isinstance(node.test, ast.Constant):
+            self._condition(node)
+        self.generic_visit(node)
+
+    def visit_With(self, node: ast.With) -> None:
+        self._orders(node.body)
+        self.generic_visit(node)
+
+    def visit_Try(self, node: ast.Try) -> None:
+        self._orders(node.body)
+        self.generic_visit(node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> None:
+        self._condition(node)
+        self.generic_visit(node)
+
+    def visit_Assert(self, node: ast.Assert) -> None:
+        """Assertions are the net, not the rope."""
+
+    def visit_Raise(self, node: ast.Raise) -> None:
+        if node.exc is not None:
+            self.add("drop", node, *self.span(node), "pass")
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        if isinstance(node.value, ast.Call):
+            if _called(node.value) in TELLING:
+                return
+            self.add("drop", node, *self.span(node), "pass")
+        self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        if all(isinstance(target, ast.Attribute) for target in node.targets):
+            self.add("drop", node, *self.span(node), "pass")
+        self.generic_visit(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self.add("drop", node, *self.span(node), "pass")
+        self.generic_visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        left: ast.expr = node.left
+        for operator, right in zip(node.ops, node.comparators, strict=True):
+            start, end = self.span(left)[1], self.span(right)[0]
+            between = self.source[start:end]
+            if between.strip(" ") in {"<", "<=", ">", ">=", "==", "!=", "in", "not in", "is", "is not"}:
+                self.add("compare", node, start, end, f" {COMPARED[type(operator)]} ")
+            left = right
+        self.generic_visit(node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
+        for i, value in enumerate(node.values):
+            rest = [f"({self.text_of(v)})" for j, v in enumerate(node.values) if j != i]
+            word = " and " if isinstance(node.op, ast.And) else " or "
+            if self.text_of(value).count("\n") == 0:
+                self.add("operand", node, *self.span(node), "(" + word.join(rest) + ")")
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if isinstance(node.func, ast.Name) and node.func.id in ("max", "min"):
+            start, end = self.span(node.func)
+            self.add("bound", node, start, end, "min" if node.func.id == "max" else "max")
+        self.generic_visit(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        if (
+            isinstance(node.op, ast.Add | ast.Sub)
+            and isinstance(node.right, ast.Constant)
+            and node.right.value == 1
+        ):
+            self.add("one", node, *self.span(node), f"({self.text_of(node.left)})")
+        self.generic_visit(node)
+
+    def _condition(self, node: ast.If | ast.While | ast.IfExp) -> None:
+        self.add("condition", node, *self.span(node.test), f"(not ({self.text_of(node.test)}))")
+
+    def _orders(self, body: list[ast.stmt]) -> None:
+        for first, second in pairwise(body):
+            calls = all(
+                isinstance(s, ast.Expr) and isinstance(s.value, ast.Call) and _called(s.value) not in TELLING
+                for s in (first, second)
+            )
+            if calls:
+                (a, b), (c, d) = self.span(first), self.span(second)
+                self.add("order", first, a, d, self.source[c:d] + self.source[b:c] + self.source[a:b])
+
+
+def _called(call: ast.Call) -> str:
+    function = call.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def _text_is(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def mutations(root: Path = ROOT) -> Iterator[Mutation]:
+    """Every mutation of every room; ``SystemExit`` for a file or test that is not there."""
+    for name, room in ROOMS.items():
+        for missing in (p for p in (*room.files, *room.tests) if not (root / p).exists()):
+            raise SystemExit(f"room {name}: there is no {missing}; the map is in ci/mutate.py")
+        for path in room.files:
+            source = (root / path).read_text()
+            finder = _Finder(name, path, source)
+            finder.visit(ast.parse(source))
+            yield from finder.found
+
+
+def mutated(source: str, mutation: Mutation) -> str:
+    return source[: mutation.start] + mutation.instead + source[mutation.end :]
+
+
+def explained() -> dict[str, str]:
+    """Of each known equivalent mutation its reason."""
+    reasons: dict[str, str] = {}
+    for entry in EQUIVALENT.read_text().split("\n\n"):
+        lines = [line for line in entry.splitlines() if line and not line.startswith("#")]
+        if lines:
+            reasons[lines[0]] = " ".join(line.strip() for line in lines[1:])
+    return reasons
+
+
+def sample(found: list[Mutation], count: int, seed: int) -> list[Mutation]:
+    """As many of each room as of every other one, as far as there are."""
+    rng = random.Random(seed)
+    by_room: dict[str, list[Mutation]] = {}
+    for mutation in found:
+        by_room.setdefault(mutation.room, []).append(mutation)
+    for mutations_of_room in by_room.values():
+        rng.shuffle(mutations_of_room)
+    rooms, chosen = list(by_room), []
+    rng.shuffle(rooms)
+    while len(chosen) < count and any(by_room.values()):
+        for room in rooms:
+            if by_room[room] and len(chosen) < count:
+                chosen.append(by_room[room].pop())
+    return chosen
+
+
+def copy_of_tree(target: Path) -> None:
+    """With the built kernels."""
+    left_out = shutil.ignore_patterns(
+        ".git", ".venv*", "build", "dist", "__pycache__", ".*_cache", "*.c", "bench"
+    )
+    shutil.copytree(ROOT, target, ignore=left_out, dirs_exist_ok=True)
+
+
+def run(tree: Path, tests: tuple[str, ...], temporary: Path) -> tuple[bool, str]:
+    """(whether the tests pass, the first that fails or what ended them)."""
+    environment = os.environ | {
+        "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(temporary),
+    }  # fmt: skip
+    command = [
+        sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--timeout=240",
+        "-o", "faulthandler_timeout=0", "--no-header", "--tb=line", *tests,
+    ]  # fmt: skip
+    try:
+        done = subprocess.run(
+            command, cwd=tree, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return False, f"no end within {TIMEOUT_S} s"
+    if done.returncode == 0:
+        return True, ""
+    noticed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return False, noticed[0] if noticed else f"exit status {done.returncode}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="single-line mutations of the critical rooms")
+    parser.add_argument("--sample", type=int, default=40, help="how many (40)")
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("KUDU_CORE_SEED", "0")))
+    parser.add_argument("--room", action="append", choices=ROOMS, help="only of this room")
+    parser.add_argument("--only", help="PATH:LINE, all mutations of that line")
+    parser.add_argument("--jobs", type=int, default=2, help="so many at a time (2)")
+    parser.add_argument("--list", action="store_true", help="only count")
+    arguments = parser.parse_args()
+
+    known = explained()
+    found = [m for m in mutations() if m.key not in known]
+    stale = known.keys() - {m.key for m in mutations()}
+    if stale:
+        print("no longer there, to be taken out of ci/equivalent_mutations.txt:", *sorted(stale), sep="\n  ")
+        return 1
+    if arguments.room:
+        found = [m for m in found if m.room in arguments.room]
+    if arguments.only:
+        found = [m for m in found if f"{m.path}:{m.line}" == arguments.only]
+    if arguments.list:
+        for room, count in Counter(m.room for m in found).items():
+            print(f"{room:12} {count:5} mutations of {', '.join(ROOMS[room].files)}")
+        return 0
+    chosen = found if arguments.only else sample(found, arguments.sample, arguments.seed)
+    survivors: list[Mutation] = []
+    with tempfile.TemporaryDirectory(prefix="kudu-core-mutate-") as scratch:
+        free: Queue[Path] = Queue()
+        for number in range(arguments.jobs):
+            tree = Path(scratch) / f"tree-{number}"
+            copy_of_tree(tree)
+            free.put(tree)
+
+        def one(mutation: Mutation) -> None:
+            tree = free.get()
+            temporary = Path(tempfile.mkdtemp(dir=scratch))
+            path = tree / mutation.path
+            source = path.read_text()
+            started = time.monotonic()
+            try:
+                path.write_text(mutated(source, mutation))
+                survived, how = run(tree, ROOMS[mutation.room].tests, temporary)
+            finally:
+                path.write_text(source)
+                shutil.rmtree(temporary, ignore_errors=True)
+                free.put(tree)
+            if survived:
+                survivors.append(mutation)
+            outcome = "SURVIVED" if survived else f"caught by {how[:120]}"
+            print(f"[{time.monotonic() - started:4.0f} s] {mutation}\n         {outcome}", flush=True)
+
+        with ThreadPoolExecutor(arguments.jobs) as pool:
+            list(pool.map(one, chosen))
+    print(f"\nseed {arguments.seed}: {len(chosen)} mutations, {len(survivors)} survived")
+    for mutation in survivors:
+        print(f"  {mutation.key}")
+    return int(len(survivors) > MAY_SURVIVE)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

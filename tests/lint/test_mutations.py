@@ -1,0 +1,46 @@
+"""The mutation runner (``ci/mutate.py``) knows rooms that exist, and makes mutations that are Python."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import random
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def runner() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("mutate", ROOT / "ci" / "mutate.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["mutate"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_each_room_has_mutations_of_each_file(runner: ModuleType) -> None:
+    found = list(runner.mutations())
+    wanted = {(name, path) for name, room in runner.ROOMS.items() for path in room.files}
+    assert {(m.room, m.path) for m in found} == wanted
+    kinds = {"drop", "compare", "condition", "operand", "bound", "one", "order"}
+    assert {m.kind for m in found} == kinds
+
+
+def test_a_mutation_is_another_program(runner: ModuleType, seed: int) -> None:
+    found = list(runner.mutations())
+    for mutation in random.Random(seed).sample(found, 60):
+        source = (ROOT / mutation.path).read_text()
+        assert ast.dump(ast.parse(runner.mutated(source, mutation))) != ast.dump(ast.parse(source)), mutation
+
+
+def test_what_is_known_to_be_equivalent_is_there_and_explained(runner: ModuleType) -> None:
+    keys = {mutation.key for mutation in runner.mutations()}
+    for key, reason in runner.explained().items():
+        assert key in keys, f"no such mutation any more: {key}"
+        assert len(reason) > 20, f"without a reason: {key}"
