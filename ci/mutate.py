@@ -61,7 +61,7 @@ def _crash(*names: str) -> tuple[str, ...]:
     return tuple(f"tests/crash/test_{name}.py" for name in names)
 
 
-EVERYWHERE = _engine("differential", "scenarios", "review", "small_guards")
+EVERYWHERE = _engine("small_guards", "scenarios", "review", "mixed_histories", "differential")
 
 ROOMS = {
     "decide": Room(
@@ -93,7 +93,7 @@ ROOMS = {
         ("kudu_core/wal/log.py", "kudu_core/wal/segments.py", "kudu_core/wal/reader.py"),
         (
             *(f"tests/formats/test_wal_{name}.py" for name in ("log", "reading", "follow", "powercut")),
-            *_crash("faults"),
+            *_crash("alter", "faults"),
         ),
     ),
     "manifest": Room(
