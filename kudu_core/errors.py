@@ -138,3 +138,12 @@ def without_frames(error: BaseException) -> BaseException:
     except Exception:  # noqa: BLE001  an exception of somebody else's, which takes its arguments its own way
         return error
     return kept if type(kept) is type(error) else error
+
+
+def shown(value: object, characters: int = 60) -> str:
+    """A value for a message: its ``repr``, cut; Python writes no whole number of thousands of digits."""
+    try:
+        text = repr(value)
+    except ValueError:
+        return f"a {type(value).__name__} of very many digits"
+    return text if len(text) <= characters else f"{text[:characters]}..."

@@ -1,19 +1,20 @@
 """How a table behaves: frozen values, each with its unit, range and default.
 
 Given to ``create_table`` they are stored with the table; given to ``open_table`` they hold for that
-handle.
+handle.  Only what was named counts there: ``Options`` remember which of them were given, so that one that
+is given as the class's default overrides another that is stored.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+import inspect
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from kudu_core.errors import InvalidArgument
+from kudu_core.errors import InvalidArgument, shown
 
 _KIB = 1 << 10
 _MIB = 1 << 20
@@ -45,9 +46,17 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Options:
-    """Options of a table; ``InvalidArgument`` names a field that is out of range."""
+    """Options of a table; ``InvalidArgument`` names a field that is out of range.
+
+    Two are equal if all their values are, whichever of them were given.
+    """
+
+    given: frozenset[str] = field(default=frozenset(), compare=False)
+    """Names of those that were given, to whom it may concern: the others have their defaults, and override
+    nothing.  Not to be passed; it is first so that ``dataclasses.replace`` passes it behind what it changes
+    and before what it copies."""
 
     durability: str = "sync"
     """"sync": a write returns after its fsync.  "group": within ``group_interval_s`` of it, so a
@@ -110,64 +119,106 @@ class Options:
     lock_timeout_s: float = 60.0
     """Seconds, 0 to a year: how long a distributed commit waits for the writer lease."""
 
-    def __post_init__(self) -> None:
-        for name in _CHOICES:
-            _check_choice(name, getattr(self, name))
-        for field in dataclasses.fields(self):
-            if field.name in _RANGES:
-                value = _checked_number(field.name, field.type, getattr(self, field.name))
-                object.__setattr__(self, field.name, value)
+    if not TYPE_CHECKING:  # for a type checker the generated signature stands
+
+        def __init__(self, **named: Any) -> None:
+            _check_names(name for name in named if name != "given")
+            names = list(named)
+            if "given" in named:
+                names = [*names[: names.index("given")], *_known(named["given"])]
+            for name, default in DEFAULTS.items():
+                value = _checked(name, named.get(name, default))
+                object.__setattr__(self, name, value)
+                if value != default:
+                    names.append(name)
+            object.__setattr__(self, "given", frozenset(names))
+
+    def __repr__(self) -> str:
+        given = (f"{name}={getattr(self, name)!r}" for name in NAMES if name in self.given)
+        return f"Options({', '.join(given)})"
 
     def replace(self, **changes: Any) -> Options:
-        """The same options but for these; ``InvalidArgument`` for an unknown name or a bad value."""
+        """The same options but for these, which are given from now on; ``InvalidArgument`` for an unknown
+        name or a bad value."""
         _check_names(changes)
-        return dataclasses.replace(self, **changes)
+        return Options(**{name: getattr(self, name) for name in self.given} | changes)
 
     def overridden(self, other: Options | Mapping[str, Any] | None) -> Options:
-        """These options with those of ``other`` that differ from the defaults (or, of a mapping, all)."""
-        if other is None:
-            return self
-        if isinstance(other, Options):
-            defaults = Options()
-            other = {k: v for k, v in other.to_json().items() if v != getattr(defaults, k)}
-        return self.replace(**other)
+        """These options with what is given by ``other``."""
+        return self if other is None else self.replace(**_given_by(other))
 
     def to_json(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {name: getattr(self, name) for name in NAMES}
 
     @staticmethod
     def from_json(stored: Mapping[str, Any]) -> Options:
-        """Options from ``to_json`` or from any mapping; what is left out has its default."""
-        return Options().replace(**stored)
+        """Options from ``to_json`` or from any mapping, all of whose members are given; what is left out has
+        its default."""
+        return Options().overridden(stored)
 
 
-NAMES = tuple(field.name for field in dataclasses.fields(Options))
+DEFAULTS: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(Options) if f.name != "given"}
+NAMES = tuple(DEFAULTS)
+_TYPES = {f.name: str(f.type) for f in dataclasses.fields(Options)}
+# For ``help``: what is passed, and what is taken where it is not.
+Options.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=_TYPES[name])
+        for name, default in DEFAULTS.items()
+    ]
+)
 
 
-def _check_names(given: Mapping[str, Any]) -> None:
+def _given_by(other: Any) -> dict[str, Any]:
+    """What was named: of a mapping all."""
+    if isinstance(other, Mapping):
+        if "given" not in other:
+            _check_names(other)
+            return dict(other)
+        other = Options(**other)  # of ``dataclasses.asdict``
+    if not isinstance(other, Options):
+        raise InvalidArgument(f"options are Options, or a mapping of names to values, not {shown(other)}")
+    return {name: getattr(other, name) for name in other.given}
+
+
+
+
+def _check_names(given: Iterable[Any]) -> None:
     for name in given:
         if name not in NAMES:
             close = difflib.get_close_matches(str(name), NAMES, 1)
             hint = f"; did you mean {close[0]}?" if close else f"; there are {', '.join(NAMES)}"
-            raise InvalidArgument(f"no option {name!r}{hint}")
+            raise InvalidArgument(f"no option {shown(name)}{hint}")
 
 
-def _check_choice(name: str, value: Any) -> None:
-    if value not in _CHOICES[name]:
+def _known(given: Any) -> Iterable[str]:
+    if not isinstance(given, frozenset) or not given <= DEFAULTS.keys():
+        raise InvalidArgument(f"given is not to be passed: it holds names of options, not {shown(given)}")
+    return given
+
+
+def _checked(name: str, value: Any) -> Any:
+    """The value as the field's own type, in its range."""
+    return _checked_choice(name, value) if name in _CHOICES else _checked_number(name, _TYPES[name], value)
+
+
+def _checked_choice(name: str, value: Any) -> str:
+    if not isinstance(value, str) or value not in _CHOICES[name]:
         choices = " or ".join(repr(choice) for choice in _CHOICES[name])
-        raise InvalidArgument(f"{name} is {choices}, not {value!r}")
+        raise InvalidArgument(f"{name} is {choices}, not {shown(value)}")
+    return str(value)
 
 
-def _checked_number(name: str, annotation: Any, value: Any) -> int | float | None:
+def _checked_number(name: str, annotation: str, value: Any) -> int | float | None:
     """The value as the field's own type.  ``annotation`` is text: "int", "float", "int | None"."""
     if value is None and "None" in annotation:
         return None
     low, high = _RANGES[name]
     whole = annotation.startswith("int")
     number_type = int if whole else int | float
-    if isinstance(value, bool) or not isinstance(value, number_type) or math.isnan(value):
+    if isinstance(value, bool) or not isinstance(value, number_type) or value != value:
         kind = "a whole number" if whole else "a number"
-        raise InvalidArgument(f"{name} is {kind}, not {value!r}")
+        raise InvalidArgument(f"{name} is {kind}, not {shown(value)}")
     if not low <= value <= high:
-        raise InvalidArgument(f"{name} is {value!r}; it must be {low:,} to {high:,}")
+        raise InvalidArgument(f"{name} is {shown(value)}; it must be {low:,} to {high:,}")
     return int(value) if whole else float(value)

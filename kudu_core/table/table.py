@@ -84,8 +84,11 @@ def create_table(
         Names of the key columns, in key order.  They become NOT NULL.
     partition_by
         Any number of ``HashPartition`` and at most one ``RangePartition``; none: one tablet.
+    options
+        Stored with the table; what is not given has its default.
     exist_ok
-        Open the table that is there, if its schema, key and partitions are these.
+        Open the table that is there, if its schema, key and partitions are these.  Its own options stay
+        stored; those that are given hold for this handle, as of ``open_table``.
 
     Raises
     ------
@@ -99,7 +102,7 @@ def create_table(
     partitions = (
         [partition_by] if isinstance(partition_by, HashPartition | RangePartition) else list(partition_by)
     )
-    settings = _options(options) or Options()
+    settings = Options().overridden(options)
     if exist_ok and fs.exists(f"{root}/TABLE"):
         table = open_table(root, "rw", options=options, _fs=fs, _clock=_clock)
         have = table._engine
@@ -127,7 +130,8 @@ def open_table(
     Parameters
     ----------
     options
-        Override the table's own for this handle.
+        Override the table's own for this handle: every option that is named, also with its default.  What is
+        in force is ``Table.options``.
     timeout_s
         How long to wait for another writer to let go, in seconds.
     listener
@@ -144,7 +148,7 @@ def open_table(
     fs, root, clock = _fs or PosixFileSystem(), folder_path(path), _clock or Clock()
     if mode not in ("r", "rw"):
         raise InvalidArgument(f'mode is "r" or "rw", not {mode!r}')
-    settings = _overrides(options)
+    settings = None if options is None else Options().overridden(options)
 
     def reader() -> Engine:
         return open_for_reading(fs, root, settings, clock, listener)
@@ -231,6 +235,8 @@ class Table:
 
     @property
     def options(self) -> Options:
+        """What is in force for this handle: the options stored with the table, and in place of them those
+        that it was opened with."""
         return self._engine.options
 
     @property
@@ -910,18 +916,6 @@ def folder_path(path: str | os.PathLike[str]) -> str:
     if not isinstance(text, str) or not text or "\0" in text:
         raise InvalidArgument(f"{path!r} is no path of a table")
     return str(Path(text).absolute())
-
-
-def _options(options: Options | Mapping[str, Any] | None) -> Options | None:
-    if options is None or isinstance(options, Options):
-        return options
-    return Options().overridden(options)
-
-
-def _overrides(options: Options | Mapping[str, Any] | None) -> Options | Mapping[str, Any] | None:
-    """Checked, and a mapping kept as one: what it names counts also where that is the default."""
-    _options(options)
-    return options
 
 
 def _choice(name: str, value: str, operation: str) -> str:
