@@ -1,14 +1,21 @@
 """The only module that asks the time.
 
 Hybrid time, the unit of every timestamp in a table, is microseconds of UTC since 1970 shifted left
-by 12 bits; the low bits count events within a microsecond (Kudu, common/hybrid clock).
+by 12 bits; the low bits count events within a microsecond (Kudu, common/hybrid clock).  It is unsigned,
+64 bits wide, and ends in September 2112 (``stored.LIMIT``).
 """
 
 from __future__ import annotations
 
+import operator
 import time
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from threading import Lock
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 COUNTER_BITS = 12
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -35,6 +42,21 @@ def time_of(timestamp: int) -> str:
         return (_EPOCH + timedelta(microseconds=micros_of(timestamp))).isoformat().replace("+00:00", "Z")
     except OverflowError:
         return str(timestamp)
+
+
+def timestamp_of(value: Any) -> int | None:
+    """A hybrid time as it is given back: a whole number of Python, numpy or Arrow, or Spark's decimal; None
+    for anything else."""
+    if isinstance(value, pa.Scalar):
+        value = value.as_py()
+    if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
+        return int(value)
+    if isinstance(value, bool | np.bool_):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
 
 
 class Clock:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kudu_core.errors import InvalidArgument
+from kudu_core.common.clock import timestamp_of
+from kudu_core.errors import InvalidArgument, shown
 from kudu_core.fs.base import temporary_name
 from kudu_core.table.backup_format import (
     LOCK,
@@ -121,12 +122,14 @@ def _before(fs: FileSystem, folder: str, known: list[Manifest], since: Any) -> M
     wanted: int | str
     if isinstance(since, BackupResult | Snapshot):
         wanted = since.timestamp
-    elif since == LAST or (isinstance(since, int) and not isinstance(since, bool)):
+    elif isinstance(since, str) and since == LAST:
         wanted = since
+    elif (number := timestamp_of(since)) is not None:
+        wanted = number
     else:
         raise InvalidArgument(
             f'since is "{LAST}", the timestamp of a backup, its Snapshot or what Table.backup returned, '
-            f"not {since!r}"
+            f"not {shown(since)}"
         )
     if not known:
         raise InvalidArgument(f"there is no backup in {folder} to continue; make a full one, with since=None")

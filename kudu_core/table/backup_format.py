@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from kudu_core._ext.crc32c import crc32c
 from kudu_core.common import stored
-from kudu_core.common.clock import micros_of, time_of
+from kudu_core.common.clock import micros_of, time_of, timestamp_of
 from kudu_core.common.names import backup_of_folder, staged_file
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.schema import Schema
 from kudu_core.common.stored import integer, integer_or_none
-from kudu_core.errors import Corruption, InvalidArgument, NotSupported, TableNotFound
+from kudu_core.errors import Corruption, InvalidArgument, NotSupported, TableNotFound, shown
 from kudu_core.fs.base import temporary_of
 from kudu_core.options import Options
 from kudu_core.table.runs import StagedRun
@@ -197,12 +197,12 @@ def chosen(folder: str, manifests: list[Manifest], at: Any) -> Manifest:
         if at.tzinfo is None:
             raise InvalidArgument(f"{at!r} has no time zone; say which")
         found = [m for m in manifests if micros_of(m.timestamp) == (at - _EPOCH) // timedelta(microseconds=1)]
-    elif isinstance(at, int) and not isinstance(at, bool):
-        found = [m for m in manifests if m.timestamp == at]
+    elif (wanted := timestamp_of(at)) is not None:
+        found = [m for m in manifests if m.timestamp == wanted]
     else:
-        raise InvalidArgument(f"at is the timestamp of a backup, or what Table.backup returned, not {at!r}")
+        raise InvalidArgument(f"at is the timestamp of a backup, or what backup returned, not {shown(at)}")
     if not found:
-        raise InvalidArgument(f"no backup in {folder} is of {at}; {points(manifests)}")
+        raise InvalidArgument(f"no backup in {folder} is of {shown(at)}; {points(manifests)}")
     return found[-1]
 
 

@@ -120,7 +120,7 @@ class Changes(ArrowResult):
     def schema(self) -> pa.Schema:
         """``_op``, ``_timestamp``, the projected columns, and ``_before`` with ``images="both"``."""
         keys = set(self._plan.schema.key_ids)
-        fields = [pa.field(OP_NAME, pa.string(), False), pa.field(TIMESTAMP_NAME, pa.int64(), False)]
+        fields = [pa.field(OP_NAME, pa.string(), False), pa.field(TIMESTAMP_NAME, pa.uint64(), False)]
         fields += [pa.field(c.name, c.type.arrow, c.id not in keys) for c in self._plan.columns]
         if self._plan.both:
             fields.append(pa.field(BEFORE_NAME, pa.struct(arrow_schema(self._plan.columns)), True))
@@ -272,7 +272,7 @@ class Changes(ArrowResult):
         ops = piece.ops[lower:upper]
         arrays: list[pa.Array] = [
             _op_names(ops),
-            pa.array(piece.timestamps[lower:upper].astype(np.int64)),
+            pa.array(piece.timestamps[lower:upper]),
         ]
         keys = set(self._plan.schema.key_ids)
         gone = ops == DELETED

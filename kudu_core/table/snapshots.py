@@ -6,8 +6,9 @@ import weakref
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from kudu_core.common.clock import hybrid, last_of_microsecond, time_of
-from kudu_core.errors import Closed, InvalidArgument, SnapshotInFuture, SnapshotTooOld
+from kudu_core.common.clock import hybrid, last_of_microsecond, time_of, timestamp_of
+from kudu_core.common.stored import LIMIT
+from kudu_core.errors import Closed, InvalidArgument, SnapshotInFuture, SnapshotTooOld, shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,12 +85,13 @@ def resolve(engine: Engine, at: Any) -> int:
         wanted = at.timestamp
     elif isinstance(at, datetime):
         wanted = _of_datetime(at)
-    elif isinstance(at, int) and not isinstance(at, bool):
-        wanted = at
     else:
-        raise InvalidArgument(f"at is a timestamp, an aware datetime or a Snapshot, not {at!r}")
+        number = timestamp_of(at)
+        if number is None:
+            raise InvalidArgument(f"at is a timestamp, an aware datetime or a Snapshot, not {shown(at)}")
+        wanted = number
     if not 0 <= wanted < 2**64:
-        raise InvalidArgument(f"timestamp {wanted} is not between 0 and 2**64")
+        raise InvalidArgument(f"timestamp {shown(wanted)} is not between 0 and 2**64")
     if wanted < engine.oldest_ts:
         raise SnapshotTooOld(
             f"{_said(at, wanted)} lies before {readable(engine)}; "
@@ -112,7 +114,7 @@ def resolve(engine: Engine, at: Any) -> int:
 
 
 def _end_of_now(engine: Engine) -> int:
-    return last_of_microsecond(engine.clock.now_us())
+    return min(last_of_microsecond(engine.clock.now_us()), LIMIT - 1)
 
 
 def readable(engine: Engine) -> str:

@@ -504,8 +504,8 @@ class Table:
     ) -> Changes:
         """What changed in ``(since, until]``; lazy and re-iterable.
 
-        All changes in order of time: ``_op`` ("insert", "update", "delete"), ``_timestamp`` and the row
-        after the change; a deletion has its key, and NULLs.  A key has one change at one time.  Where the
+        All changes in order of time: ``_op`` ("insert", "update", "delete"), ``_timestamp`` (uint64) and the
+        row after the change; a deletion has its key, and NULLs.  A key has one change at one time.  Where the
         whole table was overwritten, each key of before and after has one.  The cost follows the changes.
 
         Parameters

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from kudu_core._ext.crc32c import crc32c
+from kudu_core.common.stored import LIMIT
 from kudu_core.errors import NotSupported
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -51,8 +52,6 @@ assert CHECKPOINT_HEAD.size == 16
 assert CHECKPOINT_ENTRY.size == 16
 
 ALIGNMENT: Final = 8
-LIMIT: Final = (1 << 64) - (1 << 32)
-"""Timestamps, lsn and counters lie below: what is counted on from them stays within 64 bits."""
 MAX_RECORD: Final = (1 << 32) - ALIGNMENT
 
 COMMITTED_NAME: Final = "COMMITTED"

@@ -23,7 +23,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias
 
 from kudu_core._ext.crc32c import crc32c
-from kudu_core.errors import Closed, Fenced, InvalidArgument, KuduError, Poisoned, without_frames
+from kudu_core.common.clock import time_of
+from kudu_core.common.stored import LIMIT
+from kudu_core.errors import (
+    Closed,
+    Fenced,
+    InvalidArgument,
+    KuduError,
+    NotSupported,
+    Poisoned,
+    without_frames,
+)
 from kudu_core.wal.format import (
     COMMITTED_NAME,
     COMMITTED_STRIDE,
@@ -324,6 +334,11 @@ class Log:
         active = self._active
         segment = active.segment
         ts = max(self._last_ts + 1, self._clock.now_hybrid())
+        if ts >= LIMIT:
+            raise NotSupported(
+                f"the clock says {time_of(ts)}, and timestamps end before {time_of(LIMIT)}: nothing was "
+                "written; set the clock right"
+            )
         lsn = self._last_lsn + 1
         header = record_header(
             active.salt, body_crc, length, lsn, ts, self._durable_lsn, schema_version, kind

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeAlias
 
 import numpy as np
 
+from kudu_core.common.stored import LIMIT
 from kudu_core.errors import Corruption
 from kudu_core.wal.format import (
     COMMITTED_NAME,
@@ -25,7 +26,6 @@ from kudu_core.wal.format import (
     KIND_ALTER,
     KIND_CHECKPOINT,
     KINDS,
-    LIMIT,
     NOTHING_COMMITTED,
     RECORD_HEADER,
     SEGMENT_HEADER,

@@ -9,13 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from kudu_core.common.schema import Schema
+from kudu_core.common.types import ColumnType
 from kudu_core.engines.spark.cache import table_for
 from kudu_core.engines.spark.codes import coded
 from kudu_core.engines.spark.scan import frame_of, parallelism, shared_out
-from kudu_core.engines.spark.schema import spark_schema, to_spark
+from kudu_core.engines.spark.schema import spark_schema, spark_type, to_spark
 from kudu_core.errors import ChangesLost, InvalidArgument, SchemaMismatch, SnapshotTooOld
 from kudu_core.table.change_tokens import ChangeToken
 from kudu_core.table.changes import BEFORE_NAME, OP_NAME, TIMESTAMP_NAME
@@ -25,6 +26,8 @@ from kudu_core.table.tokens import ScanToken
 Share = ScanToken | ChangeToken
 """Rows of a state, which are told as inserts at its time, or changes."""
 _HEAD = (OP_NAME, TIMESTAMP_NAME)
+_TIMESTAMP = spark_type(ColumnType.from_arrow(pa.uint64()))
+"""As of any uint64: Spark's long ends in 2041."""
 
 
 def changes(
@@ -94,7 +97,7 @@ def changes_schema(stored: Schema, columns: Sequence[str] | None, images: str) -
     """The Spark schema of the changes of these columns."""
     rows = spark_schema(stored, columns)
     keys = set(stored.key_names)
-    head = [StructField(OP_NAME, StringType(), False), StructField(TIMESTAMP_NAME, LongType(), False)]
+    head = [StructField(OP_NAME, StringType(), False), StructField(TIMESTAMP_NAME, _TIMESTAMP, False)]
     fields = [StructField(f.name, f.dataType, f.name not in keys) for f in rows.fields]
     if images == "both":
         fields.append(StructField(BEFORE_NAME, rows, True))
@@ -147,7 +150,7 @@ def read_rows(shares: Sequence[Share], wanted: pa.Schema) -> Iterator[pa.RecordB
 
 def _as_inserts(batch: pa.RecordBatch, timestamp: int, wanted: pa.Schema) -> pa.RecordBatch:
     rows = batch.num_rows
-    arrays = [pa.repeat("insert", rows), pa.repeat(pa.scalar(timestamp, pa.int64()), rows), *batch.columns]
+    arrays = [pa.repeat("insert", rows), pa.repeat(pa.scalar(timestamp, pa.uint64()), rows), *batch.columns]
     if len(arrays) < len(wanted):
         arrays.append(pa.nulls(rows, wanted.field(BEFORE_NAME).type))
     names = [*_HEAD, *batch.schema.names, BEFORE_NAME][: len(arrays)]
