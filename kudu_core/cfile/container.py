@@ -42,6 +42,7 @@ SECTION_DICTIONARY = 3
 SECTION_KEY_INDEX = 4
 SECTION_BLOOM = 5
 SECTION_FOOTER = 6
+SECTION_STATISTICS = 7
 
 # magic, format version, kind, compatible, incompatible features, file id, crc
 HEADER = struct.Struct("<8sHHII16sI")

@@ -12,6 +12,7 @@ Layout: docs/format.md, "Rows files".
 from __future__ import annotations
 
 import copy
+import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -21,6 +22,7 @@ import numpy.typing as npt
 
 from kudu_core._ext import bloom as bloom_kernel
 from kudu_core._ext import keys as key_kernel
+from kudu_core._ext.crc32c import crc32c
 from kudu_core._ext.pointcolumn import Elsewhere
 from kudu_core._ext.status import PageError
 from kudu_core.cfile.column_pages import column_entries, need, need_extent
@@ -29,7 +31,9 @@ from kudu_core.cfile.column_writer import write_column
 from kudu_core.cfile.container import (
     KIND_ROWS,
     SECTION_BLOOM,
+    SECTION_FRAME,
     SECTION_KEY_INDEX,
+    SECTION_STATISTICS,
     Extent,
     FileMeta,
     FileReader,
@@ -41,6 +45,14 @@ from kudu_core.cfile.page import BLOCK_ROWS, PAGE_ROWS
 from kudu_core.cfile.point_reader import open_points
 from kudu_core.cfile.scan_reader import ScanReader
 from kudu_core.cfile.specs import KEY_INDEX_HEAD, ColumnSpec
+from kudu_core.cfile.statistics import (
+    INLINE_BYTES,
+    FileStatistics,
+    StatisticsBlock,
+    StatisticsRef,
+    pack,
+    runs_of,
+)
 from kudu_core.cfile.zone import Zone
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.types import ColumnType
@@ -79,7 +91,7 @@ class EncodedKeys(Protocol):
 class RowsMeta:
     """What a manifest records of a ``.rows`` file.
 
-    ``column_stats``: by column id, JSON-safe: ``bytes`` (stored) and the fields of ``Zone.to_json``.
+    ``statistics``: of the columns, or where in the file they are.
     ``min_insert``, ``max_insert``: of the insert-time column, None where the file has none.
     """
 
@@ -88,7 +100,7 @@ class RowsMeta:
     footer_crc: int
     min_key: bytes
     max_key: bytes
-    column_stats: dict[int, dict[str, Any]]
+    statistics: FileStatistics
     bloom_bytes: int
     key_bytes: int
     min_insert: int | None
@@ -163,8 +175,14 @@ def write_rows_file(
         if hashes is not None and bloom_bits_per_key:
             assert len(hashes) == rows
             bloom = writer.add_section(SECTION_BLOOM, [bloom_kernel.build(hashes, bloom_bits_per_key)])
+        block = _statistics(rows, entries)
+        statistics = _write_statistics(writer, block) if len(block.data) > INLINE_BYTES else block
+        footer: dict[str, Any] = {}
+        if isinstance(statistics, StatisticsRef):
+            footer["statistics"] = [statistics.offset, statistics.length]
         file = writer.finish(
             {
+                **footer,
                 "rows": rows,
                 "columns": entries,
                 "key_ids": list(key_ids),
@@ -178,7 +196,8 @@ def write_rows_file(
     except BaseException:
         writer.abort()
         raise
-    return _meta(rows, entries, file, (min_key, max_key), 0 if bloom is None else bloom.length, key_bytes)
+    bloom_bytes = 0 if bloom is None else bloom.length
+    return _meta(rows, entries, file, (min_key, max_key), statistics, bloom_bytes, key_bytes)
 
 
 def _meta(
@@ -186,6 +205,7 @@ def _meta(
     entries: Sequence[dict[str, Any]],
     file: FileMeta,
     bounds: tuple[bytes, bytes],
+    statistics: FileStatistics,
     bloom_bytes: int,
     key_bytes: int,
 ) -> RowsMeta:
@@ -194,17 +214,31 @@ def _meta(
     if inserts is not None and rows:
         first, last = (int.from_bytes(bytes.fromhex(inserts[end]), "little") for end in ("min", "max"))
         times = first, last
-    stats = {entry["id"]: {"bytes": _stored_bytes(entry), **entry["zone"]} for entry in entries}
     return RowsMeta(
         rows,
         file.size,
         file.footer_crc,
         *bounds,
-        {id_: stat for id_, stat in stats.items() if id_ >= 0},
+        statistics,
         bloom_bytes,
         key_bytes,
         *times,
     )
+
+
+def _statistics(rows: int, entries: Sequence[dict[str, Any]]) -> StatisticsBlock:
+    """Of the columns that a schema knows."""
+    known = {entry["id"]: entry for entry in entries if entry["id"] >= 0}
+    return pack(rows, {id_: (_stored_bytes(e), Zone.from_json(e["zone"])) for id_, e in known.items()})
+
+
+def _write_statistics(writer: FileWriter, block: StatisticsBlock) -> StatisticsRef:
+    length = SECTION_FRAME.size + len(block.data)
+    rest = SECTION_FRAME.pack(0, SECTION_STATISTICS, 0, len(block.data))[4:]
+    crc = crc32c(block.data, crc32c(rest, writer.place_crc(SECTION_STATISTICS)))
+    extent = writer.add_section(SECTION_STATISTICS, [block.data])
+    assert extent.length == length
+    return StatisticsRef(extent.offset, length, crc, runs_of(block.column_ids))
 
 
 def _stored_bytes(entry: dict[str, Any]) -> int:
@@ -287,11 +321,13 @@ class RowsFile:
         for column_, width in ((self._keys_column, 0), (self._insert_column, 8)):
             if column_ is not None and column_.width != width:
                 file.damaged(at, "footer: the encoded keys or insert times are of another type")
-        self._key_index_extent = self._bloom_extent = None
+        self._key_index_extent = self._bloom_extent = self._statistics_extent = None
         if self.key_ids:
             self._key_index_extent = need_extent(file, footer.get("key_index"), "key index")
         if footer.get("bloom") is not None:
             self._bloom_extent = need_extent(file, footer["bloom"], "bloom")
+        if footer.get("statistics") is not None:
+            self._statistics_extent = need_extent(file, footer["statistics"], "statistics")
         try:
             self.min_key = bytes.fromhex(footer["min_key"])
             self.max_key = bytes.fromhex(footer["max_key"])
@@ -390,9 +426,17 @@ class RowsFile:
             entries,
             FileMeta(self.file.size, self.file.footer_crc),
             (self.min_key, self.max_key),
+            self._file_statistics(),
             0 if bloom is None else bloom.length,
             key_bytes,
         )
+
+    def _file_statistics(self) -> FileStatistics:
+        extent, block = self._statistics_extent, self.statistics()
+        if extent is None:
+            return block
+        crc = int.from_bytes(self.file.read_at(extent.offset, 4), "little")
+        return StatisticsRef(*extent, crc, runs_of(block.column_ids))
 
     # ------------------------------------------------------------------ columns
 
@@ -516,6 +560,23 @@ class RowsFile:
 
     # ------------------------------------------------------------------ verification, report
 
+    def statistics(self) -> StatisticsBlock:
+        """What the footer says of the columns, as a manifest would have it of this file alone."""
+        known = {c.spec.id: (c.stored_bytes, c.zone) for c in self._own if c.spec.id >= 0}
+        return pack(self.rows, known)
+
+    def _verify_statistics(self) -> None:
+        """The section of statistics says what the footer does."""
+        extent = self._statistics_extent
+        if extent is None:
+            return
+        try:
+            told = self.statistics().data
+        except struct.error:
+            told = b""  # counts that no file of ours has
+        if bytes(self.file.section(extent, SECTION_STATISTICS)) != told:
+            self.file.damaged(extent.offset, "the statistics of columns are not those of the footer")
+
     def layout(self) -> dict[int, dict[str, Any]]:
         """How each column is stored, by id; see ``ColumnReader.layout``.  Reads the whole file."""
         return {id_: column.layout() for id_, column in self.columns.items()}
@@ -526,8 +587,10 @@ class RowsFile:
         for column in self._own:
             extents += column.extents()
             column.verify()
-        extents += [extent for extent in (self._key_index_extent, self._bloom_extent) if extent is not None]
+        sections = (self._key_index_extent, self._bloom_extent, self._statistics_extent)
+        extents += [extent for extent in sections if extent is not None]
         self._keys.verify(self.min_key, self.max_key)
+        self._verify_statistics()
         self.file.verify_layout(extents)
         for other in self._replacing:
             other.verify()

@@ -11,14 +11,16 @@ from __future__ import annotations
 import copy
 import dataclasses
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kudu_core._ext.pointchanges import Store
 from kudu_core._ext.pointview import RowsetPoints
+from kudu_core.cfile.container import FileMissing
 from kudu_core.cfile.rows_file import INSERT_TIME_ID, RowsFile
+from kudu_core.cfile.statistics import FileStatistics, StatisticsRef, read_statistics
 from kudu_core.cfile.zone import Zone
 from kudu_core.common import values
 from kudu_core.common.intervals import order_number
@@ -51,14 +53,13 @@ class ColumnBounds:
     """None where nothing is known."""
 
     @staticmethod
-    def of(type_: ColumnType, stats: Mapping[str, Any]) -> ColumnBounds | None:
-        try:
-            zone = Zone.from_json(dict(stats))
-        except (KeyError, TypeError, ValueError):
+    def of(type_: ColumnType, zone: Zone) -> ColumnBounds | None:
+        bounds = zone.minimum, zone.maximum
+        if type_.width and any(raw is not None and len(raw) != type_.width for raw in bounds):
             return None  # statistics that say nothing rule nothing out
         low, high = (
             raw if raw is None or not type_.width else order_number(type_, values.unpack(type_, raw))
-            for raw in (zone.minimum, zone.maximum)
+            for raw in bounds
         )
         return ColumnBounds(not zone.empty, low, high)
 
@@ -79,15 +80,51 @@ class _Base:
         self.borrowed = False
         """Whether the file is another's, which lets it go."""
 
-        self._stats = meta.columns
+        self._statistics = meta.statistics
         self._bounds: dict[int, ColumnBounds | None] = {}
 
     def bounds(self, column_id: int, type_: ColumnType) -> ColumnBounds | None:
-        """What the manifest says of a column, None where it says nothing."""
+        """What statistics say of a column, None where they say nothing.  Those that are not in the manifest
+        are read when they are first asked for; of the file that may need, but never its footer."""
         if column_id not in self._bounds:
-            stats = self._stats.get(column_id)
-            self._bounds[column_id] = None if stats is None else ColumnBounds.of(type_, stats)
+            try:
+                zone = self.zone(column_id)
+            except FileMissing:
+                return None  # who opens the file for its rows meets that
+            self._bounds[column_id] = None if zone is None else ColumnBounds.of(type_, zone)
         return self._bounds[column_id]
+
+    def zone(self, column_id: int) -> Zone | None:
+        """What statistics say of a column; see ``bounds``.  ``FileMissing`` where they are in no file."""
+        ref, statistics = self._ref, self._statistics
+        for columns in self._replaced:
+            if column_id in columns.column_ids:
+                ref, statistics = columns.file, columns.statistics
+        if isinstance(statistics, StatisticsRef):
+            file = self._file
+            if file is not None and column_id in file.columns:
+                return file.zone(column_id)
+            if column_id not in statistics.column_ids:
+                return None
+            statistics = read_statistics(self.fs, f"{self.directory}/{ref.name}", statistics)
+        return None if statistics is None else statistics.zone(column_id)
+
+    def column_sizes(self) -> dict[int, tuple[int, int]]:
+        """Stored bytes and nulls by column id, as statistics have them; those in files are read anew."""
+        found: dict[int, tuple[int, int]] = {}
+        sources: list[tuple[FileRef, FileStatistics | None, tuple[int, ...] | None]]
+        sources = [(self._ref, self._statistics, None)]
+        sources += [(columns.file, columns.statistics, columns.column_ids) for columns in self._replaced]
+        for ref, statistics, column_ids in sources:
+            if isinstance(statistics, StatisticsRef):
+                statistics = read_statistics(self.fs, f"{self.directory}/{ref.name}", statistics)
+            if statistics is None:
+                continue
+            for column_id in statistics.column_ids if column_ids is None else column_ids:
+                zone = statistics.zone(column_id)
+                if zone is not None:
+                    found[column_id] = statistics.stored_bytes(column_id), zone.null_count
+        return found
 
     @property
     def path(self) -> str:
@@ -274,11 +311,10 @@ class DiskRowSet:
         redo: DeltaRef | None,
         undo: DeltaRef | None = None,
         columns: ColumnsRef | None = None,
-        statistics: Mapping[int, Mapping[str, Any]] | None = None,
     ) -> DiskRowSet:
         """The first REDO files replaced by what a compaction made of them (PROTOCOL M1).
 
-        ``columns``: those it has written anew, with their ``statistics``; they supersede older ones.
+        ``columns``: those it has written anew; they supersede older ones.
         """
         count = len(inputs)
         assert all(mine is given for mine, given in zip(self.redo, inputs, strict=False))
@@ -286,13 +322,11 @@ class DiskRowSet:
         if columns is not None:
             rewritten = set(columns.column_ids)
             kept = [
-                ColumnsRef(old.file, left)
+                dataclasses.replace(old, column_ids=left)
                 for old in meta.replaced
                 if (left := tuple(i for i in old.column_ids if i not in rewritten))
             ]
-            meta = dataclasses.replace(
-                meta, replaced=(*kept, columns), columns={**meta.columns, **(statistics or {})}
-            )
+            meta = dataclasses.replace(meta, replaced=(*kept, columns))
             base = _Base(base.fs, base.directory, meta, base.cache)
         meta = dataclasses.replace(
             meta,

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import base64
 from binascii import a2b_base64
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from kudu_core.cfile.container import HEADER, SECTION_FRAME
+from kudu_core.cfile.statistics import (
+    MAX_BLOCK_BYTES,
+    FileStatistics,
+    StatisticsBlock,
+    StatisticsRef,
+    runs_of,
+)
+from kudu_core.cfile.statistics import to_json as statistics_json
 from kudu_core.common.names import data_file, staged_file
-from kudu_core.common.stored import BROKEN, integer, integer_or_none, key
+from kudu_core.common.stored import BROKEN, integer, integer_or_none
 from kudu_core.errors import Corruption
 
 
@@ -37,6 +46,60 @@ class FileRef:
         return FileRef(staged_file(name), integer(size), integer(crc, 0, 1 << 32))
 
 
+COLUMN_IDS = 1 << 31
+"""Column ids lie below."""
+MAX_COLUMNS = 1 << 20
+"""Of one file: what a list of runs may come to."""
+_PLAIN_IDS = 64
+"""Runs that come to no more are a dict: looked up on the way of every scan."""
+
+
+class Runs(Mapping[int, int]):
+    """Numbers by column id, equal for neighbours: a change of a thousand columns is one run."""
+
+    __slots__ = ("_firsts", "_runs")
+
+    def __init__(self, runs: Sequence[tuple[int, int, int]]) -> None:
+        """``runs``: (first, last, number), ascending."""
+        self._runs = runs
+        self._firsts = [run[0] for run in runs]
+
+    def __getitem__(self, column_id: int) -> int:
+        place = bisect_right(self._firsts, column_id) - 1
+        if place < 0 or column_id > self._runs[place][1]:
+            raise KeyError(column_id)
+        return self._runs[place][2]
+
+    def __iter__(self) -> Iterator[int]:
+        return (i for first, last, _ in self._runs for i in range(first, last + 1))
+
+    def __len__(self) -> int:
+        return sum(last - first + 1 for first, last, _ in self._runs)
+
+
+def _runs_json(numbers: Mapping[int, int]) -> list[list[int]]:
+    runs: list[list[int]] = []
+    for column_id, number in sorted(numbers.items()):
+        if runs and runs[-1][1] == column_id - 1 and runs[-1][2] == number:
+            runs[-1][1] = column_id
+        else:
+            runs.append([column_id, column_id, number])
+    return runs
+
+
+def _runs_from_json(value: Any) -> Mapping[int, int]:
+    runs, ids, least = [], 0, 0
+    for first, last, number in value:
+        integer(first, least, COLUMN_IDS), integer(last, first, COLUMN_IDS), integer(number, 0, 1 << 32)
+        least = last + 1
+        ids += least - first
+        runs.append((first, last, number))
+    if ids > MAX_COLUMNS:
+        raise ValueError(f"a file of {ids} columns")
+    found = Runs(runs)
+    return dict(found) if ids <= _PLAIN_IDS else found
+
+
 @dataclass(frozen=True, slots=True)
 class DeltaRef:
     """A DeltaFile and the statistics by which a reader skips it without opening it."""
@@ -59,7 +122,7 @@ class DeltaRef:
             "ts": [self.min_ts, self.max_ts],
             "record_ts": self.record_ts,
             "liveness": self.liveness,
-            "updates": {str(k): v for k, v in self.updates.items()},
+            "updates": _runs_json(self.updates),
         }
 
     @staticmethod
@@ -72,7 +135,7 @@ class DeltaRef:
             max_ts=integer(last),
             record_ts=integer_or_none(value["record_ts"]),
             liveness=integer(value["liveness"], 0, 1 << 32),
-            updates={key(k): integer(v, 0, 1 << 32) for k, v in value["updates"].items()},
+            updates=_runs_from_json(value["updates"]),
         )
 
 
@@ -82,14 +145,46 @@ class ColumnsRef:
 
     file: FileRef
     column_ids: tuple[int, ...]
+    """Those that are read from it; it may hold others that stand anew elsewhere."""
+    statistics: FileStatistics | None = None
 
     def to_json(self) -> list[Any]:
-        return [self.file.to_json(), list(self.column_ids)]
+        ids = [list(run) for run in runs_of(self.column_ids)]
+        return [self.file.to_json(), ids, statistics_json(self.statistics)]
 
     @staticmethod
     def from_json(value: Any) -> ColumnsRef:
-        file, ids = value
-        return ColumnsRef(FileRef.from_json(file), tuple(integer(i, -(1 << 31)) for i in ids))
+        file, ids, statistics = value
+        column_ids = tuple(i for first, last in _id_runs(ids) for i in range(first, last + 1))
+        return ColumnsRef(FileRef.from_json(file), column_ids, statistics_from_json(statistics))
+
+
+def statistics_from_json(value: Any) -> FileStatistics | None:
+    """What ``cfile.statistics.to_json`` made; ``ValueError`` or ``TypeError`` for anything else."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return StatisticsBlock(a2b_base64(value, strict_mode=True))
+    offset, length, crc, ids = value
+    return StatisticsRef(
+        integer(offset, HEADER.size),
+        integer(length, SECTION_FRAME.size, MAX_BLOCK_BYTES),
+        integer(crc, 0, 1 << 32),
+        _id_runs(ids),
+    )
+
+
+def _id_runs(value: Any) -> tuple[tuple[int, int], ...]:
+    """Runs of column ids: (first, last), ascending, and not too many."""
+    runs = [(first, last) for first, last in value]
+    ids, least = 0, 0
+    for first, last in runs:
+        integer(first, least, COLUMN_IDS), integer(last, first, COLUMN_IDS)
+        least = last + 1
+        ids += least - first
+    if ids > MAX_COLUMNS:
+        raise ValueError(f"a file of {ids} columns")
+    return tuple(runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +208,8 @@ class RowSetMeta:
     """Newest first."""
     replaced: tuple[ColumnsRef, ...] = ()
     """Files whose columns stand in place of the base's; no column is in two of them."""
-    columns: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    """Statistics by column id: stored bytes, null count, smallest and largest value."""
+    statistics: FileStatistics | None = None
+    """Of the base's columns, as they were written."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -128,7 +223,7 @@ class RowSetMeta:
             "redo": [d.to_json() for d in self.redo],
             "undo": [d.to_json() for d in self.undo],
             "replaced": [c.to_json() for c in self.replaced],
-            "columns": dict(self.columns),
+            "statistics": statistics_json(self.statistics),
         }
 
     @staticmethod
@@ -146,7 +241,7 @@ class RowSetMeta:
             redo=tuple(map(DeltaRef.from_json, value["redo"])),
             undo=tuple(map(DeltaRef.from_json, value["undo"])),
             replaced=tuple(map(ColumnsRef.from_json, value.get("replaced", ()))),
-            columns={_column_id(k): _statistics(v) for k, v in value["columns"].items()},
+            statistics=statistics_from_json(value["statistics"]),
         )
 
     @property
@@ -158,33 +253,41 @@ class RowSetMeta:
     def size_bytes(self) -> int:
         return sum(file.size for file in self.files)
 
+    @property
+    def column_ids(self) -> frozenset[int]:
+        """The columns of which statistics tell."""
+        found = frozenset(() if self.statistics is None else self.statistics.column_ids)
+        return found.union(*(c.column_ids for c in self.replaced if c.statistics is not None))
+
+    def without_statistics(self) -> RowSetMeta:
+        replaced = tuple(replace(columns, statistics=None) for columns in self.replaced)
+        return replace(self, statistics=None, replaced=replaced)
+
+    def column_bytes(self, column_id: int) -> int:
+        """What the newest cells of a column take, about: of a file whose statistics are in it, an equal
+        share for each column."""
+        for columns in self.replaced:
+            if column_id in columns.column_ids:
+                return _bytes_of(columns.file, columns.statistics, column_id)
+        return _bytes_of(self.base, self.statistics, column_id)
+
     def stale_bytes(self, column_ids: Collection[int], beside: Collection[int] = ()) -> int:
         """What columns take in these files that nobody reads any more, about: of each replaced column the
         older cells, taken to be as large as the newer ones, and all of those not among ``column_ids``.
 
         ``beside``: columns counted as if they were replaced too.
         """
-        replaced = {i for columns in self.replaced for i in columns.column_ids}.union(beside)
-        return sum(
-            (i in replaced) * size + (i not in column_ids) * size
-            for i, size in ((i, int(statistics["bytes"])) for i, statistics in self.columns.items())
-        )
+        known = self.column_ids
+        replaced = known.intersection({i for c in self.replaced for i in c.column_ids}.union(beside))
+        dropped = known.difference(column_ids)
+        return sum(map(self.column_bytes, replaced)) + sum(map(self.column_bytes, dropped))
 
 
-@lru_cache(4096)
-def _column_id(text: str) -> int:
-    """Each rowset's entry names the same few."""
-    return key(text, -(1 << 31))
-
-
-def _statistics(value: Any) -> dict[str, Any]:
-    # A manifest of 1,000 rowsets has some 10,000 of these, read before anything else is: not by calls.
-    if type(value) is not dict:
-        raise ValueError(f"statistics of a column are an object, not {value!r:.60}")
-    size, nulls = value["bytes"], value["null_count"]
-    if not (type(size) is int and type(nulls) is int and 0 <= size < 1 << 48 and 0 <= nulls < 1 << 32):
-        raise ValueError(f"statistics of a column: {size!r:.60} bytes, {nulls!r:.60} nulls")
-    return value
+def _bytes_of(file: FileRef, statistics: FileStatistics | None, column_id: int) -> int:
+    if isinstance(statistics, StatisticsBlock):
+        return statistics.stored_bytes(column_id)
+    ids = () if statistics is None else statistics.column_ids
+    return file.size // len(ids) if column_id in ids else 0
 
 
 def parse(path: str, offset: int, value: Any) -> RowSetMeta:

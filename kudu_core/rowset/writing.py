@@ -118,7 +118,7 @@ def rowset_meta(
         insert_ts=insert_ts,
         max_insert_ts=newest,
         durable=durable,
-        columns=written.column_stats,
+        statistics=written.statistics,
     )
 
 

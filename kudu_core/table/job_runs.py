@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import base64
 from binascii import a2b_base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kudu_core.cfile.container import MAGIC, TRAILER
+from kudu_core.cfile.statistics import FileStatistics
+from kudu_core.cfile.statistics import to_json as statistics_json
 from kudu_core.common.keys import EncodedKeys, encode_keys
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import Schema
 from kudu_core.common.stored import flag, integer
 from kudu_core.errors import Corruption
-from kudu_core.rowset.meta import FileRef, RowSetMeta
+from kudu_core.rowset.meta import FileRef, RowSetMeta, statistics_from_json
 from kudu_core.table.sorted_runs import SAMPLE_ROWS, KeyRange, Run, Segment, key_ranges
 from kudu_core.table.spilled_runs import OPERATION_ID, STATUS_ID, OpenRuns
 
@@ -55,8 +57,8 @@ class JobRun:
     has_status: bool
     sequence: FileRef | None = None
     """The file that holds the column ``SEQUENCE_ID``."""
-    rowset: Mapping[int, Mapping[str, Any]] | None = None
-    """Statistics by column of a run that can become a rowset as it is, else None."""
+    rowset: FileStatistics | None = None
+    """Statistics of the columns of a run that can become a rowset as it is, else None."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -70,14 +72,13 @@ class JobRun:
             "suspect": self.suspect,
             "status": self.has_status,
             "sequence": None if self.sequence is None else self.sequence.to_json(),
-            "rowset": None if self.rowset is None else dict(self.rowset),
+            "rowset": statistics_json(self.rowset),
         }
 
     @staticmethod
     def from_json(value: Any) -> JobRun:
         """Raises one of ``stored.BROKEN`` for what ``to_json`` never writes."""
         first, last = value["keys"]
-        stats = value["rowset"]
         return JobRun(
             file=FileRef.staged(value["file"]),
             rows=integer(value["rows"], 1, 1 << 32),
@@ -90,7 +91,7 @@ class JobRun:
             suspect=flag(value["suspect"]),
             has_status=flag(value["status"]),
             sequence=None if value["sequence"] is None else FileRef.staged(value["sequence"]),
-            rowset=None if stats is None else {int(k): v for k, v in stats.items()},
+            rowset=statistics_from_json(value["rowset"]),
         )
 
     @property
@@ -109,7 +110,7 @@ class JobRun:
             insert_ts=0,
             max_insert_ts=0,
             durable=0,
-            columns=self.rowset,
+            statistics=self.rowset,
         )
 
 

@@ -191,7 +191,7 @@ class JobStager:
             suspect=suspect,
             has_status=status is not None,
             sequence=self._write_sequence(rows, f"{self._name}-{number}-sequence.rows"),
-            rowset=meta.column_stats if adoptable else None,
+            rowset=meta.statistics if adoptable else None,
         )
 
     def _can_insert(self, column_id: int, block: RowBlock) -> bool:

@@ -110,21 +110,22 @@ def _table(engine: Engine) -> dict[str, Any]:
 
 def _columns(engine: Engine) -> list[dict[str, Any]]:
     out = []
+    sizes: dict[int, tuple[int, int]] = {}
+    for tablet in engine.tablets:
+        for rowset in tablet.view.rowsets:
+            for column_id, (size, nulls) in rowset.base.column_sizes().items():
+                before = sizes.get(column_id, (0, 0))
+                sizes[column_id] = before[0] + size, before[1] + nulls
     for column in engine.schema.columns:
-        known = [
-            r.meta.columns[column.id]
-            for t in engine.tablets
-            for r in t.view.rowsets
-            if column.id in r.meta.columns
-        ]
+        size, nulls = sizes.get(column.id, (0, 0))
         out.append(
             {
                 "column": column.name,
                 "type": column.type.name,
                 "key": column.id in engine.schema.key_ids,
                 "nullable": column.nullable,
-                "bytes": sum(int(s["bytes"]) for s in known),
-                "nulls": sum(int(s["null_count"]) for s in known),
+                "bytes": size,
+                "nulls": nulls,
             }
         )
     return out

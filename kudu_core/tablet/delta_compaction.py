@@ -89,7 +89,7 @@ def compact_minor(tablet: Tablet, rowset_id: int) -> Compacted | None:
         except BaseException:
             discard(tablet.context.fs, written)
             raise
-        _install(tablet, rowset_id, inputs, ref, None, None, None, written)
+        _install(tablet, rowset_id, inputs, ref, None, None, written)
         return Compacted(len(inputs), len(entries), 0, ref.file.size if ref else 0)
 
 
@@ -117,7 +117,7 @@ def compact_major(
         written: list[str] = []
         try:
             entries = DeltaEntries.concat([entries_of_file(store) for store in inputs]).in_order(REDO)
-            columns, statistics, undo = _fold(tablet, schema, rowset, entries, chosen, written)
+            columns, undo = _fold(tablet, schema, rowset, entries, chosen, written)
             rest = _without(entries, set(chosen)).within(schema)
             redo_ref = _write(tablet, REDO, rest, written) if len(rest) else None
             undo_ref = _write(tablet, UNDO, undo, written)
@@ -125,7 +125,7 @@ def compact_major(
         except BaseException:
             discard(tablet.context.fs, written)
             raise
-        _install(tablet, rowset_id, inputs, redo_ref, undo_ref, columns, statistics, written)
+        _install(tablet, rowset_id, inputs, redo_ref, undo_ref, columns, written)
         size = columns.file.size + undo_ref.file.size + (redo_ref.file.size if redo_ref else 0)
         return Compacted(len(inputs), len(entries), len(chosen), size)
 
@@ -137,7 +137,7 @@ def _fold(
     entries: DeltaEntries,
     chosen: Sequence[int],
     written: list[str],
-) -> tuple[ColumnsRef, dict[int, dict[str, object]], DeltaEntries]:
+) -> tuple[ColumnsRef, DeltaEntries]:
     """Write the chosen columns with all updates applied; the UNDO entries that take them back."""
     context = tablet.context
     rows = rowset.meta.rows
@@ -161,8 +161,8 @@ def _fold(
         entries.rowids, entries.timestamps, np.full(len(entries), UNDO_UPDATE, np.uint8), old_values
     )
     touched = np.unique(np.concatenate([positions for positions, _ in old_values.values()]))
-    ref = ColumnsRef(FileRef(name, meta.size, meta.footer_crc), tuple(chosen))
-    return ref, meta.column_stats, undo.take(touched.astype(np.int64))
+    ref = ColumnsRef(FileRef(name, meta.size, meta.footer_crc), tuple(chosen), meta.statistics)
+    return ref, undo.take(touched.astype(np.int64))
 
 
 def _without(entries: DeltaEntries, column_ids: set[int]) -> DeltaEntries:
@@ -188,7 +188,6 @@ def _install(
     redo: DeltaRef | None,
     undo: DeltaRef | None,
     columns: ColumnsRef | None,
-    statistics: dict[int, dict[str, object]] | None,
     written: list[str],
 ) -> None:
     with tablet.mutex:
@@ -198,7 +197,7 @@ def _install(
             return
         before = {file.name for file in rowset.meta.files}
         old_base = rowset.base
-        rowset = rowset.with_compacted(inputs, redo, undo, columns, statistics)
+        rowset = rowset.with_compacted(inputs, redo, undo, columns)
         tablet.install(tablet.view.with_rowset(rowset), Edit(add=(rowset.meta,)))
         gone = before - {file.name for file in rowset.meta.files}
         tablet.garbage.retire(tablet, gone, [*inputs, old_base] if columns is not None else inputs)

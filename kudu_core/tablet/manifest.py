@@ -1,38 +1,32 @@
 """The list of edits that says what a tablet is made of.
 
-``MANIFEST`` is a header and edits, each with a number and a CRC; docs/format.md has the bytes.
 The edit is the commit point of every flush, ingest and compaction.  The first edit of an epoch
-rewrites the file as one checkpoint edit under a new inode (PROTOCOL, "State on disk").
-
-Knows nothing of rowsets in memory.  Values inside an edit are JSON.
+rewrites ``MANIFEST`` as one checkpoint edit under a new inode.  The bytes are ``manifest_format``'s; here
+is what they add up to, and the writer.  Knows nothing of rowsets in memory.
 """
 
 from __future__ import annotations
 
-import json
-import struct
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from kudu_core._ext.crc32c import crc32c
+from kudu_core.common.names import data_file
 from kudu_core.common.stored import BROKEN, integer, parsed
-from kudu_core.errors import Corruption, NotSupported
+from kudu_core.errors import Corruption
 from kudu_core.rowset.meta import FileRef, RowSetMeta, parse
+from kudu_core.tablet import manifest_format as form
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem, WriteFile
 
-MAGIC = b"KUDUMAN\x01"
-VERSION = 1
-HEADER = struct.Struct("<8sHHI16sI")
-assert HEADER.size == 36
-EDIT = struct.Struct("<IIQQ")
-assert EDIT.size == 24
-MAX_EDIT_BYTES = 256 << 20
 REWRITE_BYTES = 4 << 20
 """A manifest longer than this, and than twice its last checkpoint, is rewritten."""
+_LISTED = 10_000
+"""Names or ids on one line of an edit."""
+_NUMBERS = ("I", "G", "H", "mark", "next_file", "next_rowset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +47,17 @@ class TabletState:
     epoch: int = 0
     number: int = 0
     """Number of the last edit."""
+    retired: frozenset[str] = frozenset()
+    """Files that an edit has dropped and that may not be deleted yet.  What is neither here nor in a rowset
+    was never the tablet's, or an edit that told of it is lost."""
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "add": [r.to_json() for r in self.rowsets.values()],
-            "I": self.inserts_durable,
-            "G": self.ingests_durable,
-            "H": self.horizon,
-            "mark": self.mark,
-            "next_file": self.next_file,
-            "next_rowset": self.next_rowset,
-        }
+    def lines(self) -> Iterator[dict[str, Any]]:
+        numbers = _numbers(self)
+        yield {"checkpoint": True, **dict(zip(_NUMBERS, numbers, strict=True))}
+        for names in _pieces(sorted(self.retired)):
+            yield {"retired": names}
+        for meta in self.rowsets.values():
+            yield meta.to_json()
 
     @property
     def files(self) -> frozenset[str]:
@@ -84,23 +78,12 @@ class Edit:
     next_file: int = 0
     next_rowset: int = 0
 
-    def to_json(self) -> dict[str, Any]:
-        value: dict[str, Any] = {}
-        if self.remove:
-            value["remove"] = list(self.remove)
-        if self.add:
-            value["add"] = [r.to_json() for r in self.add]
-        for name, number in (
-            ("I", self.inserts_durable),
-            ("G", self.ingests_durable),
-            ("H", self.horizon),
-            ("mark", self.mark),
-            ("next_file", self.next_file),
-            ("next_rowset", self.next_rowset),
-        ):
-            if number:
-                value[name] = number
-        return value
+    def lines(self) -> Iterator[dict[str, Any]]:
+        yield {name: number for name, number in zip(_NUMBERS, _numbers(self), strict=True) if number}
+        for ids in _pieces(self.remove):
+            yield {"remove": ids}
+        for meta in self.add:
+            yield meta.to_json()
 
     @property
     def newest_ts(self) -> int:
@@ -114,98 +97,110 @@ class Edit:
         )
 
 
-def applied(state: TabletState, value: Mapping[str, Any], path: str, offset: int) -> TabletState:
-    """The state after one edit's JSON."""
-    try:
-        edit = Edit(
-            tuple(map(integer, value.get("remove", ()))),
-            tuple(parse(path, offset, entry) for entry in value.get("add", ())),
-            *(integer(value.get(k, 0)) for k in ("I", "G", "H", "mark", "next_file", "next_rowset")),
-        )
-        return with_edit(state, edit)
-    except BROKEN as exc:
-        raise Corruption(path, offset, f"manifest edit: {exc!r:.200}") from exc
+def _numbers(of: TabletState | Edit) -> tuple[int, ...]:
+    return (of.inserts_durable, of.ingests_durable, of.horizon, of.mark, of.next_file, of.next_rowset)
+
+
+def _pieces(values: Iterable[Any]) -> Iterator[list[Any]]:
+    values = list(values)
+    return (values[i : i + _LISTED] for i in range(0, len(values), _LISTED))
 
 
 def with_edit(state: TabletState, edit: Edit) -> TabletState:
     """The state after one edit; ``KeyError`` if it removes a rowset that is not there."""
-    rowsets = dict(state.rowsets)
-    for removed in edit.remove:
-        del rowsets[removed]
-    rowsets.update((meta.id, meta) for meta in edit.add)
-    durable = max((r.durable for r in rowsets.values()), default=0)
-    return replace(
-        state,
-        rowsets=rowsets,
-        inserts_durable=max(state.inserts_durable, edit.inserts_durable),
-        ingests_durable=max(state.ingests_durable, edit.ingests_durable),
-        horizon=max(state.horizon, edit.horizon),
-        mark=max(state.mark, edit.mark, edit.inserts_durable, edit.ingests_durable, durable),
-        next_file=max(state.next_file, edit.next_file),
-        next_rowset=max(state.next_rowset, edit.next_rowset),
-    )
+    sum_ = _Sum(state)
+    sum_.add(edit)
+    return sum_.state(state.number, state.epoch)
 
 
-def _header(table_uuid: bytes, tablet_id: int) -> bytes:
-    head = HEADER.pack(MAGIC, VERSION, 0, tablet_id, table_uuid, 0)[:-4]
-    return head + struct.pack("<I", crc32c(head))
+class _Sum:
+    """What edits add up to, while they are added: each costs what it changes."""
+
+    def __init__(self, state: TabletState) -> None:
+        self._rowsets = dict(state.rowsets)
+        self._retired = set(state.retired)
+        self._numbers = list(_numbers(state))
+
+    def add(self, edit: Edit, retired: Iterable[str] = ()) -> None:
+        for removed in edit.remove:
+            self._retired.update(file.name for file in self._rowsets.pop(removed).files)
+        for meta in edit.add:
+            before = self._rowsets.get(meta.id)
+            if before is not None:
+                self._retired.update(file.name for file in before.files)
+            self._rowsets[meta.id] = meta
+        for meta in edit.add:
+            self._retired.difference_update(file.name for file in meta.files)
+        self._retired.update(retired)
+        numbers = [max(pair) for pair in zip(self._numbers, _numbers(edit), strict=True)]
+        numbers[_MARK] = max(*numbers[: _MARK - 1], numbers[_MARK], *(meta.durable for meta in edit.add))
+        self._numbers = numbers
+
+    def state(self, number: int, epoch: int) -> TabletState:
+        i, g, h, mark, next_file, next_rowset = self._numbers
+        retired = frozenset(self._retired)
+        return TabletState(self._rowsets, i, g, h, mark, next_file, next_rowset, epoch, number, retired)
 
 
-def _frame(number: int, epoch: int, value: Mapping[str, Any], seed: int) -> bytes:
-    payload = json.dumps(value, separators=(",", ":")).encode()
-    rest = struct.pack("<QQ", number, epoch)
-    crc = crc32c(payload, crc32c(rest, crc32c(struct.pack("<I", len(payload)), seed)))
-    return EDIT.pack(len(payload), crc, number, epoch) + payload
+_MARK = _NUMBERS.index("mark")
+
+
+def _taken_apart(lines: Iterable[bytes], path: str, offset: int) -> tuple[bool, Edit, list[str]]:
+    """(is a checkpoint, the edit, files retired before it)."""
+    numbers: dict[str, Any] = {}
+    remove: list[int] = []
+    add: list[RowSetMeta] = []
+    retired: list[str] = []
+    for place, line in enumerate(lines):
+        value = parsed(line)
+        if not place:
+            numbers = value
+        elif "remove" in value:
+            remove += map(integer, value["remove"])
+        elif "retired" in value:
+            retired += (data_file(name) for name in value["retired"])
+        else:
+            add.append(parse(path, offset, value))
+    edit = Edit(tuple(remove), tuple(add), *(integer(numbers.get(name, 0)) for name in _NUMBERS))
+    return numbers.get("checkpoint") is True, edit, retired
 
 
 def read_manifest(fs: FileSystem, path: str, table_uuid: bytes, tablet_id: int) -> tuple[TabletState, int]:
     """Add up a manifest's edits; return the state and where the good edits end.
 
-    A bad last edit ends the list; whoever opens for writing compares the last number with the
-    log's CHECKPOINT (PROTOCOL O2).
+    The file may end in an append that a power cut tore (``manifest_format``); that the edit was
+    not known to be durable is whoever opens the table to say, who has TABLE and the log.
+
+    Raises
+    ------
+    Corruption
+        Anything that no power cut leaves.
     """
-    data = fs.read_bytes(path, MAX_EDIT_BYTES)
-    if len(data) < HEADER.size:
-        raise Corruption(path, 0, f"{len(data)} bytes are too few for a manifest")
-    magic, version, flags, stored_id, uuid, crc = HEADER.unpack_from(data)
-    if magic != MAGIC:
-        raise Corruption(path, 0, "not a manifest")
-    # The header is the same in every version, so a damaged version is damage, not a file from the future.
-    if crc32c(data[: HEADER.size - 4]) != crc:
-        raise Corruption(path, 0, "the manifest header does not match its CRC")
-    if version > VERSION or flags:
-        raise NotSupported(
-            f"{path} has format version {version} (flags {flags}); this library reads up to {VERSION}"
-        )
-    if uuid != table_uuid or stored_id != tablet_id:
-        raise Corruption(path, 0, "the manifest of another table or tablet")
-    state, at = TabletState(), HEADER.size
-    while at + EDIT.size <= len(data):
-        length, stored, number, epoch = EDIT.unpack_from(data, at)
-        end = at + EDIT.size + length
-        if end > len(data):
-            break
-        payload = memoryview(data)[at + EDIT.size : end]
-        computed = crc32c(
-            payload, crc32c(data[at + 8 : at + 24], crc32c(struct.pack("<I", length), _seed(table_uuid)))
-        )
-        if computed != stored:
-            break
-        if epoch >= state.epoch:
-            try:
-                value = parsed(payload)
-                integer(number), integer(epoch)
-            except ValueError as exc:
-                raise Corruption(path, at, f"manifest edit: {exc}") from exc
-            if value.get("checkpoint"):
-                state = TabletState()
-            state = replace(applied(state, value, path, at), epoch=epoch, number=number)
-        at = end
-    return state, at
-
-
-def _seed(table_uuid: bytes) -> int:
-    return crc32c(table_uuid)
+    with closing(fs.open_read(path)) as file:
+        window = form.Window(file)
+        header = form.read_header(window.read(0, form.HEADER.size), path)
+        if header != form.Header(table_uuid, tablet_id):
+            raise Corruption(path, 0, "the manifest of another table or tablet")
+        sum_, at, number, epoch = _Sum(TabletState()), form.HEADER.size, 0, 0
+        while (found := form.edit_at(window, header, at)) is not None:
+            frame, lines, end = found
+            if frame.epoch >= epoch:
+                try:
+                    integer(frame.number, 1), integer(frame.epoch)
+                    checkpoint, edit, retired = _taken_apart(lines, path, at)
+                    if checkpoint:
+                        sum_ = _Sum(TabletState())
+                    elif frame.number != number + 1:
+                        raise ValueError(f"edit {frame.number} after edit {number}")
+                    sum_.add(edit, retired)
+                except BROKEN as exc:
+                    raise Corruption(path, at, f"manifest edit: {exc!r:.200}") from exc
+                number, epoch = frame.number, frame.epoch
+            at = end
+        form.check_tail(window, header, path, at, number + 1, epoch)
+    if not number:
+        raise Corruption(path, at, "there is no edit; the first is on disk before the file has its name")
+    return sum_.state(number, epoch), at
 
 
 class Manifest:
@@ -234,8 +229,7 @@ class Manifest:
         self._fs = fs
         self._directory = directory
         self._path = f"{directory}/MANIFEST"
-        self._uuid = table_uuid
-        self._tablet_id = tablet_id
+        self._header = form.Header(table_uuid, tablet_id)
         self._epoch = epoch
         self._fence = fence
         self._poison = poison
@@ -247,18 +241,23 @@ class Manifest:
         self._checkpoint_size = 0
 
     def append(self, edit: Edit) -> None:
-        """Write one edit.  Durable after the next ``sync``."""
+        """Write one edit.  Durable after the next ``sync``.
+
+        ``NotSupported``: an entry is larger than a reader takes; nothing has changed.
+        """
         self._check_poisoned()
         self._fence()
         number = self.state.number + 1
         after = replace(with_edit(self.state, edit), number=number, epoch=self._epoch)
+        file = None if self._size > max(REWRITE_BYTES, 2 * self._checkpoint_size) else self._file
+        # Whatever cannot be written is refused here, where nothing has happened.
+        frames = self._checkpoint(after) if file is None else self._frames(number, edit)
         try:
-            if self._file is None or self._size > max(REWRITE_BYTES, 2 * self._checkpoint_size):
-                self._rewrite(after)
+            if file is None:
+                self._replace(after, frames)
             else:
-                frame = _frame(number, self._epoch, edit.to_json(), _seed(self._uuid))
-                self._file.append(frame)
-                self._size += len(frame)
+                file.append(frames)
+                self._size += sum(map(len, frames))
         except BaseException as exc:
             self._poison(exc)
             raise
@@ -287,8 +286,9 @@ class Manifest:
         self._check_poisoned()
         self._fence()
         state = replace(self.state, epoch=self._epoch)
+        frames = self._checkpoint(state)
         try:
-            self._rewrite(state)
+            self._replace(state, frames)
         except BaseException as exc:
             self._poison(exc)
             raise
@@ -298,24 +298,33 @@ class Manifest:
     def is_durable(self) -> bool:
         return self._file is None or self.durable_number >= self.state.number
 
-    def _rewrite(self, state: TabletState) -> None:
-        value = {"checkpoint": True, **state.to_json()}
-        data = _header(self._uuid, self._tablet_id) + _frame(
-            state.number, self._epoch, value, _seed(self._uuid)
-        )
-        self._fs.replace_file(self._path, data)
+    def _frames(self, number: int, edit: Edit) -> list[bytes]:
+        lines = form.lines_of(edit.lines())
+        return form.frames(self._header, self._size, number, self._epoch, self.durable_number, lines)
+
+    def _checkpoint(self, state: TabletState) -> list[bytes]:
+        head, lines = self._header.pack(), form.lines_of(state.lines())
+        number = state.number
+        return [head, *form.frames(self._header, len(head), number, self._epoch, number, lines)]
+
+    def _replace(self, state: TabletState, frames: list[bytes]) -> None:
+        self._fs.replace_file(self._path, frames)
         new = self._fs.open_write(self._path)
         with self._replacing:
             old, self._file = self._file, new
             if old is not None:
                 old.close()
-            self._size = self._checkpoint_size = len(data)
+            self._size = self._checkpoint_size = sum(map(len, frames))
             self.durable_number = state.number
+
+    def forget(self, names: Iterable[str]) -> None:
+        """These retired files are gone: the next checkpoint need not name them."""
+        self.state = replace(self.state, retired=self.state.retired.difference(names))
 
     def create(self) -> None:
         """Write the first manifest of a new tablet."""
         self.state = replace(self.state, number=1, epoch=self._epoch)
-        self._rewrite(self.state)
+        self._replace(self.state, self._checkpoint(self.state))
 
     def close(self) -> None:
         if self._file is not None:

@@ -60,7 +60,7 @@ class Order:
         """For these of the ranges between ``edges``, (ranges + 1, sources) int64."""
         return Order(
             tablet_id=tablet.id,
-            inputs=tuple(replace(source.rowset.meta, columns={}) for source in job.sources),
+            inputs=tuple(source.rowset.meta.without_statistics() for source in job.sources),
             schema=job.schema,
             options=job.place.options,
             cut=job.cut,

@@ -165,7 +165,7 @@ def rowset_stats(
     """
     full = settled or meta.rows * row_bytes >= FULL_SHARE * DECODED_SHARE * target_bytes
     droppable = 0 if settled else sum(droppable_deletions(ref, horizon) for ref in meta.redo)
-    stale = 0 if settled else meta.stale_bytes(meta.columns if column_ids is None else column_ids)
+    stale = 0 if settled else meta.stale_bytes(meta.column_ids if column_ids is None else column_ids)
     return RowSetStats(
         meta.id,
         meta.min_key,
@@ -217,10 +217,7 @@ def compaction_operations(
         gain = sizes[rowset.id] / total * (min(1.0, changed / rowset.meta.rows) + FILE_COST * len(refs))
         cost = 2 * deltas
         if kind == MAJOR:
-            statistics = rowset.meta.columns
-            cost += 2 * sum(
-                int(statistics[i]["bytes"]) for i in major_columns(rowset.meta, refs) if i in statistics
-            )
+            cost += 2 * sum(map(rowset.meta.column_bytes, major_columns(rowset.meta, refs)))
         yield Operation(kind, tablet.id, (rowset.id,), gain=gain, cost_bytes=cost)
     if tablet.dropped_ts is None:
         choice = merges.choice(tablet, options, horizon, now_s, left_alone)

@@ -261,7 +261,7 @@ def test_a_scan_keeps_its_columns_and_names(table: kc.Table, place: Callable[[kc
 
 def test_what_no_scan_asks_for_is_left_out_of_new_files(table: kc.Table) -> None:
     def ids() -> list[set[int]]:
-        return [set(r.meta.columns) for t in table._engine.tablets for r in t.view.rowsets]
+        return [set(r.meta.column_ids) for t in table._engine.tablets for r in t.view.rowsets]
 
     scan = table.scan(["v"])
     table.alter(drop=["v"])

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
+from kudu_core.cfile.statistics import StatisticsBlock, pack
+from kudu_core.cfile.zone import Zone
 from kudu_core.rowset.joining import NEVER, Copies, Joined, Turns, Unjoinable, join
 from kudu_core.rowset.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta
 from kudu_core.tablet.full_compaction import full_merges, overlapping_groups
@@ -139,7 +142,7 @@ def meta(
     if dead or updated:
         updates = {updated: 9} if updated else {}
         redo = (DeltaRef(FileRef(f"{number}.delta", 0, 0), 9, 5, 9, None, dead, updates),)
-    columns = ColumnsRef(FileRef(f"{number}.more.rows", size // 5 * len(anew), 0), anew)
+    columns = ColumnsRef(FileRef(f"{number}.more.rows", size // 5 * len(anew), 0), anew, told(anew, size))
     return RowSetMeta(
         number,
         FileRef(f"{number}.rows", size, 0),
@@ -151,8 +154,12 @@ def meta(
         1,
         redo,
         replaced=(columns,) if anew else (),
-        columns={i: {"bytes": size // 5, "null_count": 0} for i in COLUMNS},
+        statistics=told(COLUMNS, size),
     )
+
+
+def told(columns: Iterable[int], size: int) -> StatisticsBlock:
+    return pack(1000, {i: (size // 5, Zone(None, None, 0, 0, 1000)) for i in columns})
 
 
 def test_groups_overlap_nowhere() -> None:

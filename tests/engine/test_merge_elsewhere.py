@@ -177,7 +177,7 @@ def test_the_outputs_are_those_of_a_merge_here(m: Merging, tmp_path: Path) -> No
     def told(m: Merging) -> list[Any]:
         found: list[Any] = []
         for meta in m.tablet.rowset_metas:
-            found += [meta.rows, meta.min_key, meta.max_key, meta.insert_ts, meta.columns]
+            found += [meta.rows, meta.min_key, meta.max_key, meta.insert_ts, meta.statistics]
             found += [(d.entries, d.min_ts, d.max_ts, d.liveness) for d in (*meta.redo, *meta.undo)]
         return found
 

@@ -18,6 +18,7 @@ from kudu_core.cfile import PAGE_ROWS, PageCache, RowsFile, Zone, delta_file
 from kudu_core.cfile.delta_file import REDO, UNDO, DeltaFile, write_delta_file
 from kudu_core.cfile.rows_file import write_rows_file
 from kudu_core.cfile.specs import ColumnSpec
+from kudu_core.cfile.statistics import StatisticsRef, read_statistics
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.terms import Term
 from kudu_core.common.types import ColumnType
@@ -164,9 +165,11 @@ def test_zones_enclose_their_values(rows: int, seed: int) -> None:
                 else:
                     lower, upper = 0, rows
                 _check_zone(zone, case.arrow(id_, lower, upper), spec.type)
-            stats = dict(meta.column_stats[id_])
-            assert stats.pop("bytes") > 0
-            assert Zone.from_json(stats) == file.zone(id_)
+            statistics = meta.statistics
+            if isinstance(statistics, StatisticsRef):
+                statistics = read_statistics(fs, "a", statistics)
+            assert statistics.stored_bytes(id_) > 0
+            assert statistics.zone(id_) == file.zone(id_)
 
 
 def _check_zone(zone: Zone, values: pa.Array, type_: ColumnType) -> None:

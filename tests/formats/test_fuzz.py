@@ -28,15 +28,16 @@ from kudu_core._ext.replay import replay
 from kudu_core._ext.scanread import read as scan_read
 from kudu_core._ext.selection import CellSet, Selection
 from kudu_core._ext.status import PageError
-from kudu_core.cfile import container, page
+from kudu_core.cfile import container, page, rows_file, statistics
 from kudu_core.cfile.delta_file import UNDO, DeltaFile, write_delta_file
 from kudu_core.cfile.page_cache import PageCache
 from kudu_core.cfile.rows_file import RowsFile
 from kudu_core.cfile.specs import ColumnSpec
+from kudu_core.cfile.zone import Zone
 from kudu_core.common.types import ColumnType
 from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.table import state
-from kudu_core.tablet import manifest, records
+from kudu_core.tablet import manifest, manifest_format, records
 from kudu_core.wal import format as wal_format
 from kudu_core.wal import reader as wal_reader
 from tests.support.block_cases import bits_of, integers, raw
@@ -310,6 +311,21 @@ def read_manifest(data: bytes) -> None:
     manifest.read_manifest(fs, "/MANIFEST", _UUID[0], 1)
 
 
+def statistics_blocks() -> list[bytes]:
+    zones = {
+        1: Zone(b"\x05" * 8, b"\x06" * 8, 0, 0, 90),
+        4: Zone(b"a", None, 3, 0, 90, True, False),
+        7: Zone(None, None, 90, 0, 90),
+    }
+    return [statistics.pack(90, {i: (1000 * i, zone) for i, zone in zones.items()}).data]
+
+
+def read_statistics(data: bytes) -> None:
+    block = statistics.StatisticsBlock(data)
+    for column_id in block.column_ids[:20]:
+        block.zone(column_id), block.stored_bytes(column_id)
+
+
 def read_log(data: bytes) -> None:
     fs = MemoryFileSystem()
     fs.mkdir("/wal")
@@ -352,6 +368,7 @@ TARGETS = {
         Target("delta files", delta_files, read_delta_file, 8),
         Target("TABLE", lambda: table_files()["TABLE"], read_table_file, 4),
         Target("manifests", lambda: table_files()["MANIFEST"], read_manifest, 4),
+        Target("column statistics", statistics_blocks, read_statistics, 3),
         Target("log segments", lambda: table_files()["log"], read_log, 4),
         Target("record payloads", payloads, read_payload, 3),
     )
@@ -366,7 +383,7 @@ def forged() -> Any:
         return 0
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (container, page, manifest, state, wal_format):
+        for module in (container, page, manifest_format, rows_file, state, statistics, wal_format):
             patch.setattr(module, "crc32c", nothing)
         yield
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
+from kudu_core.cfile import statistics
 from kudu_core.common.alter import altered
 from kudu_core.common.partitions import HashPartition, PartitionSchema, RangePartition
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
@@ -24,15 +25,17 @@ from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table import backup_format, state
 from kudu_core.table.alteration import Alteration, alters, followed
-from kudu_core.tablet import manifest, records
+from kudu_core.tablet import manifest, manifest_format, records
 from kudu_core.wal import KIND_ALTER, KIND_INGEST, KIND_WRITE, Record
 
 FORMAT = Path(__file__).parents[2] / "docs" / "format.md"
 
 TABLES = [
     ("TABLE", state.HEADER),
-    ("Manifest header", manifest.HEADER),
-    ("Manifest edit", manifest.EDIT),
+    ("Manifest header", manifest_format.HEADER),
+    ("Manifest frame", manifest_format.FRAME),
+    ("Column statistics", statistics.HEAD),
+    ("Column statistics entry", statistics.ENTRY),
     ("Record payloads", records.PAYLOAD),
     ("Record section", records.SECTION),
     ("Record column", records.COLUMN),

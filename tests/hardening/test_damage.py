@@ -131,12 +131,12 @@ def test_unknown_flags_of_a_manifest(closed: Subject) -> None:
     import struct
 
     from kudu_core._ext.crc32c import crc32c
-    from kudu_core.tablet.manifest import HEADER
+    from kudu_core.tablet.manifest_format import HEADER
 
     path = next(p for p in closed.files if kind_of(p) == "MANIFEST")
     data = bytearray(closed.files[path])
     data[10] = 1
-    struct.pack_into("<I", data, HEADER.size - 4, crc32c(bytes(data[: HEADER.size - 4])))
+    struct.pack_into("<I", data, HEADER.size - 8, crc32c(bytes(data[: HEADER.size - 8])))
     fs = closed.damaged(Damage(path, "flags", bytes(data)))
     before = contents(fs)
     for mode in ("r", "rw"):

@@ -140,10 +140,10 @@ LEADING_ELSEWHERE = [
 """What no stored name may be."""
 
 FILE = ["000001-00000001.rows", 1, 1]
-DELTA = {"file": FILE, "entries": 1, "ts": [1, 1], "record_ts": None, "liveness": 0, "updates": {}}
+DELTA = {"file": FILE, "entries": 1, "ts": [1, 1], "record_ts": None, "liveness": 0, "updates": []}
 ROWSET = {
     "id": 1, "base": FILE, "rows": 1, "keys": ["", ""], "insert_ts": 1, "max_insert_ts": 1, "D": 1,
-    "redo": [], "undo": [], "replaced": [], "columns": {},
+    "redo": [], "undo": [], "replaced": [], "statistics": None,
 }  # fmt: skip
 RUN = {
     "file": FILE, "rows": 1, "ordinal": 0, "keys": ["", ""], "bytes": 1, "op": None, "columns": [],
@@ -170,11 +170,11 @@ PARSERS: dict[str, Parser] = {
     "file": lambda name: FileRef.from_json([name, 1, 1]),
     "staged file": lambda name: FileRef.staged([name, 1, 1]),
     "delta file": lambda name: DeltaRef.from_json({**DELTA, "file": [name, 1, 1]}),
-    "columns": lambda name: ColumnsRef.from_json([[name, 1, 1], [1]]),
+    "columns": lambda name: ColumnsRef.from_json([[name, 1, 1], [[1, 1]], None]),
     "base": lambda name: RowSetMeta.from_json({**ROWSET, "base": [name, 1, 1]}),
     "redo": lambda name: RowSetMeta.from_json({**ROWSET, "redo": [{**DELTA, "file": [name, 1, 1]}]}),
     "undo": lambda name: RowSetMeta.from_json({**ROWSET, "undo": [{**DELTA, "file": [name, 1, 1]}]}),
-    "replaced": lambda name: RowSetMeta.from_json({**ROWSET, "replaced": [[[name, 1, 1], [1]]]}),
+    "replaced": lambda name: RowSetMeta.from_json({**ROWSET, "replaced": [[[name, 1, 1], [[1, 1]], None]]}),
     "ingest record": lambda name: ingest.parse_part(
         {"rowsets": [{**ROWSET, "base": [name, 1, 1]}], "deltas": {}}, "record", 0
     ),

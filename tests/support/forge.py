@@ -19,7 +19,8 @@ from kudu_core._ext.crc32c import crc32c
 from kudu_core.cfile import container
 from kudu_core.common.clock import ManualClock
 from kudu_core.table import state as table_state
-from kudu_core.tablet import manifest, records
+from kudu_core.tablet import manifest_format as form
+from kudu_core.tablet import records
 from kudu_core.wal import format as wal
 from tests.support.damage import CPU_SECONDS, Damage, Subject, kind_of
 from tests.support.faults import TINY, Stage, checking, segments_of
@@ -120,26 +121,21 @@ def _table(rng: random.Random, _subject: Subject, _path: str, data: bytes) -> tu
 
 
 def _edits(data: bytes) -> list[tuple[int, int, int, Any]]:
-    """(offset, number, epoch, JSON) of each edit."""
-    found, at = [], manifest.HEADER.size
-    while at < len(data):
-        length, _, number, epoch = manifest.EDIT.unpack_from(data, at)
-        payload = data[at + manifest.EDIT.size : at + manifest.EDIT.size + length]
-        found.append((at, number, epoch, json.loads(payload)))
-        at += manifest.EDIT.size + length
-    return found
-
-
-def _frame(number: int, epoch: int, payload: bytes, uuid: bytes) -> bytes:
-    rest = struct.pack("<QQ", number, epoch)
-    crc = crc32c(payload, crc32c(rest, crc32c(struct.pack("<I", len(payload)), manifest._seed(uuid))))
-    return manifest.EDIT.pack(len(payload), crc, number, epoch) + payload
+    """(offset, number, epoch, lines) of each edit."""
+    edits, bad = form.scan_edits(data)
+    assert not bad
+    return [(edit.offset, edit.number, edit.epoch, list(edit.lines)) for edit in edits]
 
 
 def with_edits(data: bytes, edits: list[tuple[int, int, int, Any]]) -> bytes:
-    uuid = data[16:32]
-    frames = [_frame(number, epoch, encoded(value), uuid) for _, number, epoch, value in edits]
-    return data[: manifest.HEADER.size] + b"".join(frames)
+    """The manifest with these edits, every checksum good."""
+    header = form.read_header(data, "MANIFEST")
+    made = bytearray(data[: form.HEADER.size])
+    for _, number, epoch, lines in edits:
+        text = [encoded(line) for line in (lines if isinstance(lines, list) and lines else [lines])]
+        for piece in form.frames(header, len(made), number, epoch, number, text):
+            made += piece
+    return bytes(made)
 
 
 def _manifest(rng: random.Random, _subject: Subject, _path: str, data: bytes) -> tuple[str, bytes]:
