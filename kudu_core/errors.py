@@ -3,6 +3,7 @@
     KuduError
     |- InvalidArgument   the caller broke a documented rule          (ValueError)
     |  |- SchemaMismatch data does not fit the table's schema
+    |  |- TokenMismatch  a write names itself as one that was applied, and is another one
     |- TableNotFound     no table at that path                       (FileNotFoundError)
     |- TableExists       create over an existing table               (FileExistsError)
     |- RowErrors         rows of a write call were refused; nothing of the call was applied
@@ -40,6 +41,31 @@ class InvalidArgument(KuduError, ValueError):
 
 class SchemaMismatch(InvalidArgument):
     """Data or a token does not fit the table's schema; nothing has changed."""
+
+
+class TokenMismatch(InvalidArgument):
+    """A write names itself (``txn``) as one that was applied, and is not proven to be the same.
+
+    Nothing of it was applied.  ``stored_rows`` and ``given_rows`` count the rows of that write and of this
+    one; None: not known.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        app_id: str | None = None,
+        version: int | None = None,
+        stored_rows: int | None = None,
+        given_rows: int | None = None,
+    ) -> None:
+        super().__init__(message, app_id, version, stored_rows, given_rows)
+        self.app_id = app_id
+        self.version = version
+        self.stored_rows = stored_rows
+        self.given_rows = given_rows
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class TableNotFound(KuduError, FileNotFoundError):

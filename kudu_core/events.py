@@ -111,6 +111,14 @@ class LogTruncated(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TokensDropped(Event):
+    """Tokens of idempotent writers are gone, by their age or their number: their last writes, repeated, would
+    be applied again."""
+
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableOpened(Event):
     """A table is open; ``records_replayed`` of its log were applied again."""
 

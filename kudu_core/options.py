@@ -33,6 +33,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "compaction_budget_bytes": (_MIB, 1 << 50),
     "bloom_false_positive_rate": (0.0001, 0.5),
     "history_retention_s": (0, 1000 * _YEAR_S),
+    "token_retention_s": (0, 1000 * _YEAR_S),
     "ingest_threshold_rows": (1, 1 << 31),
     "ingest_threshold_bytes": (64 * _KIB, 64 * _GIB),
     "scan_threads": (1, 1024),
@@ -100,6 +101,10 @@ class Options:
     history_retention_s: float | None = 86_400.0
     """Seconds, 0 to 1,000 years: how long past states and changes can be read; None = for ever, 0 = only
     what a pinned snapshot holds."""
+
+    token_retention_s: float | None = 90 * 86_400.0
+    """Seconds, 0 to 1,000 years: how long the table knows the last write of a writer that names its writes
+    (``txn``); None = for ever.  A repetition after that is applied again."""
 
     ingest_threshold_rows: int = 100_000
     """1 to 2**31: a call of so many rows is written straight to files."""

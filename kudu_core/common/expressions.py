@@ -53,9 +53,9 @@ def parse(expression: pc.Expression) -> Node | None:
     ``InvalidArgument`` when the expression names a column by position or reaches into one: there
     is no such column.
     """
-    serialised = _serialised(expression)
+    written = serialised(expression)
     try:
-        batch = pa.ipc.open_file(serialised).get_batch(0)
+        batch = pa.ipc.open_file(written).get_batch(0)
         words = iter(_metadata(batch.schema))
         key, value = next(words)
         node = _node(key, value, words, batch)
@@ -66,7 +66,8 @@ def parse(expression: pc.Expression) -> Node | None:
         return None
 
 
-def _serialised(expression: pc.Expression) -> pa.Buffer:
+def serialised(expression: pc.Expression) -> pa.Buffer:
+    """As pyarrow writes it to send it elsewhere."""
     try:
         return expression.__reduce__()[1][0]
     except pa.ArrowNotImplementedError:
@@ -75,7 +76,7 @@ def _serialised(expression: pc.Expression) -> pa.Buffer:
 
 def conjuncts(expression: pc.Expression) -> list[pc.Expression]:
     """Expressions all of which are true where this one is; it alone, where it is no conjunction."""
-    batch = pa.ipc.open_file(_serialised(expression)).get_batch(0)
+    batch = pa.ipc.open_file(serialised(expression)).get_batch(0)
     words = _metadata(batch.schema)
     parts: list[tuple[int, int]] = []
     _conjuncts(words, 0, parts)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from kudu_core.common.idempotence import Txn
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.errors import Closed, NotSupported
 from kudu_core.table.calls import apply_calls, conform_calls
 from kudu_core.table.result import WriteResult
-from kudu_core.table.write import Txn, write_calls
+from kudu_core.table.write import write_calls
 
 if TYPE_CHECKING:
     from kudu_core.table.decision import Call

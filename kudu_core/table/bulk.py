@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from kudu_core.common.fingerprint import Fingerprint, total
+from kudu_core.common.idempotence import Txn
 from kudu_core.common.schema import Schema
 from kudu_core.common.types import KIND_BOOL
 from kudu_core.table import ingest, sorted_runs
 from kudu_core.table.building import MAX_BYTES, Sorted
 from kudu_core.table.committing import Committing
 from kudu_core.table.decision import Call, fitted
+from kudu_core.table.repetition import already_applied, fingerprint_of, fingerprint_of_rows, is_known
 from kudu_core.table.result import WriteResult
 from kudu_core.table.sorted_runs import Piece, pieces, sort_run
 from kudu_core.table.spilled_runs import OpenRuns, SpilledRun, spill_run
-from kudu_core.table.write import Txn, already_applied, write_calls
+from kudu_core.table.write import write_calls
 
 if TYPE_CHECKING:
     from kudu_core.table.engine import Engine
@@ -92,7 +95,10 @@ def _write_spilled(
     run_bytes = engine.options.memory_limit_bytes // (RUN_SHARE * engine.pool.threads)
     with ExitStack() as stack:
         if txn is not None:
-            stack.enter_context(engine.token_lock(txn[0]))
+            stack.enter_context(engine.token_lock(txn.app_id))
+            if is_known(engine, txn) and txn.rows is None:
+                already_applied(engine, txn)  # what no rows can mend is told before they are read
+                txn = txn.of(total(fingerprint_of([part], engine.pool) for part in parts))
             repeated = already_applied(engine, txn)
             if repeated is not None:
                 return repeated
@@ -101,12 +107,18 @@ def _write_spilled(
         files = OpenRuns(fs)
         stack.callback(files.close)
 
+        shares: list[Fingerprint] = []
+
         def spill(numbered: tuple[int, Piece]) -> SpilledRun:
             number, piece = numbered
+            if txn is not None and txn.rows is None:
+                shares.append(fingerprint_of_rows(piece.source, piece.lower, piece.upper))
             run = sort_run(schema, partitions, piece)
             return spill_run(fs, schema, run, f"{staging}/run-{number}.rows", files)
 
         cut = pieces(parts, SPILLED_ROWS, min(run_bytes, MAX_BYTES))
         runs = list(engine.pool.map(spill, enumerate(cut), window=engine.pool.threads))
+        if txn is not None and txn.rows is None:
+            txn = txn.of(total(shares))
         rows = Sorted(schema, partitions, list(runs), np.zeros(1, np.int64), job=job)
         return ingest.ingest_sorted(engine, rows, on_error=on_error, txn=txn, staging=staging)

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kudu_core.table.state import Token
+from kudu_core.common.idempotence import Token
 from kudu_core.tablet import ingest, records
 from kudu_core.tablet.apply import apply_changes, values_only
 from kudu_core.tablet.view import locate_newest
 from kudu_core.wal import KIND_INGEST
 
 if TYPE_CHECKING:
+    from kudu_core.common.idempotence import Txn
     from kudu_core.table.alteration import Alteration
     from kudu_core.table.engine import Engine
-    from kudu_core.table.write import Txn
 
 
 ONE_BY_ONE = 8
@@ -94,7 +94,7 @@ def log_and_install(
         {"parts": {str(p.tablet.id): p.to_json() for p in parts}, "counts": list(counts)},
     )
     if txn is not None:
-        payload.extra["txn"] = list(txn)
+        payload.extra["txn"] = txn.to_json()
     if job is not None:
         payload.extra["job"] = job.id
     if overwriting is not None:
@@ -116,7 +116,7 @@ def log_and_install(
             _apply_by_key(engine, part, ts)
             part.tablet.newest_applied = ts
         if txn is not None:
-            engine.tokens[txn[0]] = Token(txn[1], ts, counts)
+            engine.note_token(txn, ts, counts)
         if job is not None:
             engine.jobs[job.id] = Token(0, ts, counts)
             job.durable(ts, counts)

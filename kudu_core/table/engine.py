@@ -7,24 +7,24 @@ for a reader, until ``refresh()`` puts a newer one in its place.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.cfile.page_cache import PageCache
 from kudu_core.common.clock import Clock, hybrid
+from kudu_core.common.idempotence import MAX_TOKENS, YOUNG_S, Counts, Token, Txn, outdated
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.pool import Pool
 from kudu_core.common.schema import Schema
 from kudu_core.common.turns import Turns
 from kudu_core.errors import Closed, Fenced, InvalidArgument, ReadOnly, SnapshotTooOld
-from kudu_core.events import Event, EventListener, WritersThrottled, tell
+from kudu_core.events import Event, EventListener, TokensDropped, WritersThrottled, tell
 from kudu_core.options import Options
 from kudu_core.table import debug
 from kudu_core.table.journal import Journal
 from kudu_core.table.pins import Pins, SchemaPins
-from kudu_core.table.state import TableState, Token, read_state, replace
+from kudu_core.table.state import TableState, read_state, replace
 from kudu_core.table.throttle import Throttle
 from kudu_core.table.write import too_much
 from kudu_core.tablet.compactions import Compactions
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 NEWEST = 2**64 - 1
 """A snapshot that sees everything that is applied."""
+
+TOKEN_LOCKS = 256
+"""So many locks serve all writers that name their writes."""
 
 TURN_S = 0.002
 """One writer of short calls may keep another one waiting so long."""
@@ -133,7 +136,11 @@ class Engine:
         """Guards the replacement of TABLE and ``_table_identity``."""
         self._table_identity: Any = None
         self._token_mutex = threading.Lock()
-        self._token_locks: dict[str, threading.RLock] = {}
+        """Guards changes of ``tokens``."""
+        self._tokens_dropped = 0
+        self._saving_tokens = threading.Lock()
+        """One writes them into TABLE at a time; taken before ``_token_mutex`` and ``_table_mutex``."""
+        self._token_locks = [threading.RLock() for _ in range(TOKEN_LOCKS)]
         self._memory_mutex = threading.Lock()
         self._memory_known = 0
         self._memory_added = 0
@@ -271,22 +278,64 @@ class Engine:
             self.log.poison(exc)
             raise
 
-    def save_tokens(self, applied_ts: int) -> None:
-        """Write the tokens into TABLE, so that the log before ``applied_ts`` is not needed for them."""
-        tokens = dict(self.tokens)
-        if tokens == self.state.tokens and self.state.applied_ts >= applied_ts:
-            return
-        if tokens:
-            self.log.wait_durable(max(token.ts for token in tokens.values()))
-        self.change_state(lambda s: replace(s, tokens=tokens, applied_ts=max(applied_ts, s.applied_ts)))
+    def save_tokens(self, applied_ts: int, more: int = 0) -> int:
+        """Write the tokens into TABLE: the log up to ``applied_ts``, at most W, is not needed for them then.
 
-    @contextmanager
-    def token_lock(self, app_id: str) -> Iterator[None]:
-        """One write of an idempotent writer at a time (W1)."""
+        Those that are out of date go, and room is made for ``more``; how many went.
+        """
+        with self._saving_tokens:
+            gone, tokens = self._drop_tokens(applied_ts, more)
+            if tokens == self.state.tokens and self.state.applied_ts >= applied_ts:
+                return 0
+            if tokens:
+                # What TABLE says was applied must be in the log for good.
+                self.log.wait_durable(max(token.ts for token in tokens.values()))
+
+            def saved(state: TableState) -> TableState:
+                # An ALTER may have written newer ones meanwhile.
+                newer = {
+                    app_id: token
+                    for app_id, token in state.tokens.items()
+                    if app_id not in gone and (app_id not in tokens or token.ts > tokens[app_id].ts)
+                }
+                return replace(
+                    state, tokens={**tokens, **newer}, applied_ts=max(applied_ts, state.applied_ts)
+                )
+
+            self.change_state(saved)
+            return len(gone)
+
+    def _drop_tokens(self, through: int, more: int = 0) -> tuple[dict[str, Token], dict[str, Token]]:
+        """(the tokens that went, those that stay)."""
+        retention_s = self.options.token_retention_s
         with self._token_mutex:
-            lock = self._token_locks.setdefault(app_id, threading.RLock())
-        with lock:
-            yield
+            gone = outdated(self.tokens, through, self.clock.now_us(), retention_s, more=more)
+            for app_id in gone:
+                del self.tokens[app_id]
+            self._tokens_dropped += len(gone)
+            return gone, dict(self.tokens)
+
+    def note_token(self, txn: Txn, ts: int, counts: Counts) -> None:
+        """A write that names itself was logged and applied."""
+        with self._token_mutex:
+            self.tokens[txn.app_id] = txn.applied(self.tokens.get(txn.app_id), ts, counts)
+
+    def make_room_for_token(self) -> None:
+        """Before a write of a writer that is not known: not more than ``MAX_TOKENS`` are."""
+        if len(self.tokens) < MAX_TOKENS:
+            return
+        dropped = self.save_tokens(self.committed_ts, more=1)
+        if dropped:
+            self.tell(TokensDropped(tokens=dropped))
+        if len(self.tokens) >= MAX_TOKENS:
+            raise InvalidArgument(
+                f"{self.path} knows {MAX_TOKENS:,} writers by their txn, and too few of them are older than "
+                f"{YOUNG_S:,} s to be forgotten: use one app_id for many writes, with ascending versions"
+            )
+
+    def token_lock(self, app_id: str) -> threading.RLock:
+        """One write of an idempotent writer at a time (W1); a few writers share a lock."""
+        return self._token_locks[hash(app_id) % TOKEN_LOCKS]
 
     # ---- time ----
 
@@ -451,6 +500,8 @@ class Engine:
             "memory_limit_bytes": self.options.memory_limit_bytes,
             "throttled_count": self.throttle.waits,
             "throttled_s": self.throttle.waited_s,
+            "tokens": len(self.tokens),
+            "tokens_dropped": self._tokens_dropped,
             "log_bytes": 0 if log is None else log.bytes_retained,
             "rowsets": sum(len(tablet.view.rowsets) for tablet in self.tablets),
             **{f"page_cache_{field.name}": getattr(cache, field.name) for field in fields(cache)},
@@ -481,7 +532,7 @@ class Engine:
                 end = self._log.close()
                 if end is not None:
                     self.fence()
-                    tokens = dict(self.tokens)
+                    gone, tokens = self._drop_tokens(self._log.durable_ts)
                     self.install_state(
                         replace(
                             self.state,
@@ -490,6 +541,8 @@ class Engine:
                             clean_end=end,
                         )
                     )
+                    if gone:
+                        self.tell(TokensDropped(tokens=len(gone)))
         finally:
             self.pool.close()
             for tablet in self.tablets:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kudu_core.common.idempotence import Txn
 from kudu_core.errors import Fenced, Poisoned, RowErrors
 from kudu_core.events import IngestEnd
 from kudu_core.table import sorted_runs
@@ -26,7 +27,7 @@ from kudu_core.table.decision import Call, fitted, starts_of
 from kudu_core.table.refitting import refitted
 from kudu_core.table.result import WriteResult
 from kudu_core.table.sorted_runs import Piece, Run, pieces, sort_run
-from kudu_core.table.write import Txn, newest_of
+from kudu_core.table.write import newest_of
 from kudu_core.tablet import ingest
 from kudu_core.tablet.recheck import conflicts
 from kudu_core.tablet.tablet import Tablet
@@ -106,7 +107,8 @@ def ingest_sorted(
     staging: str | None = None,
     resolved: Resolver | None = None,
 ) -> WriteResult:
-    """Apply sorted rows.  ``staging``: a folder of the caller's, who removes it."""
+    """Apply sorted rows; the token's lock, if any, is the caller's.  ``staging``: a folder of the
+    caller's, who removes it."""
     started = engine.clock.monotonic_s()
     while True:
         try:

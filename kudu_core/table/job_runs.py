@@ -18,6 +18,7 @@ import numpy as np
 from kudu_core.cfile.container import MAGIC, TRAILER
 from kudu_core.cfile.statistics import FileStatistics
 from kudu_core.cfile.statistics import to_json as statistics_json
+from kudu_core.common.fingerprint import Fingerprint
 from kudu_core.common.keys import EncodedKeys, encode_keys
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import Schema
@@ -59,6 +60,8 @@ class JobRun:
     """The file that holds the column ``SEQUENCE_ID``."""
     rowset: FileStatistics | None = None
     """Statistics of the columns of a run that can become a rowset as it is, else None."""
+    fingerprint: Fingerprint | None = None
+    """Of its rows, in a job that has a token."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -73,12 +76,14 @@ class JobRun:
             "status": self.has_status,
             "sequence": None if self.sequence is None else self.sequence.to_json(),
             "rowset": statistics_json(self.rowset),
+            "fingerprint": None if self.fingerprint is None else self.fingerprint.to_json(),
         }
 
     @staticmethod
     def from_json(value: Any) -> JobRun:
         """Raises one of ``stored.BROKEN`` for what ``to_json`` never writes."""
         first, last = value["keys"]
+        fingerprint = value["fingerprint"]
         return JobRun(
             file=FileRef.staged(value["file"]),
             rows=integer(value["rows"], 1, 1 << 32),
@@ -92,6 +97,7 @@ class JobRun:
             has_status=flag(value["status"]),
             sequence=None if value["sequence"] is None else FileRef.staged(value["sequence"]),
             rowset=statistics_from_json(value["rowset"]),
+            fingerprint=None if fingerprint is None else Fingerprint.from_json(fingerprint),
         )
 
     @property

@@ -23,6 +23,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kudu_core.common.cycles import cycles_left
+from kudu_core.common.fingerprint import NO_ROWS
+from kudu_core.common.fingerprint import OVERWRITING as OVERWRITING_ROWS
+from kudu_core.common.idempotence import CHECK, Token, Txn, check_txn
 from kudu_core.common.keys import encode_keys
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.stored import BROKEN, flag, parsed
@@ -38,6 +41,7 @@ from kudu_core.table.ingest import ingest_sorted
 from kudu_core.table.job_runs import JobRun, StagedRows, check_run
 from kudu_core.table.overwrite import overwrite_sorted
 from kudu_core.table.repeats import last_rows
+from kudu_core.table.repetition import already_applied
 from kudu_core.table.resolving import Resolution, accept, sorted_rows
 from kudu_core.table.result import WriteResult
 from kudu_core.table.spilled_runs import OpenRuns
@@ -49,9 +53,7 @@ from kudu_core.table.staged import (
     remove,
 )
 from kudu_core.table.staging import APPLY, OP_COLUMN, Form, JobStager
-from kudu_core.table.state import Token
 from kudu_core.table.table import Table, open_table
-from kudu_core.table.write import Txn, already_applied, check_txn
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
@@ -107,8 +109,9 @@ def check_job(
     ignore_null: object = False,
     *,
     overwrite: bool = False,
+    on_repeat: object = CHECK,
 ) -> Txn | None:
-    """Check what a job is asked to do, before anything is looked at; the token as it is stored."""
+    """Check what a job is asked to do, before anything is looked at; what it says of its token."""
     if operation not in JOB_OPERATIONS:
         raise InvalidArgument(f"operation {operation!r} is none of {', '.join(JOB_OPERATIONS)}")
     if overwrite and operation not in OVERWRITING:
@@ -135,18 +138,25 @@ def check_job(
             'ignore_null needs on_duplicate="error" or "last": of rows applied one after another the cells '
             "that are not NULL would mix"
         )
-    return check_txn(txn)
+    return check_txn(txn, on_repeat)
 
 
 def applied(table: Table, txn: Txn | None) -> WriteResult | None:
-    """The answer of a write whose token ``table`` has seen.
+    """The answer of a write whose token ``table`` has seen, where that needs no look at its rows.
 
-    None is no promise that it was not applied: a reader may be behind, so the commit asks again.
+    None is no promise that it was not applied: a reader may be behind, and rows are compared when they are
+    staged, so the commit asks again.
+
+    Raises
+    ------
+    TokenMismatch
+        Whatever its rows, it is no repetition.
     """
-    known = None if txn is None else table._engine.tokens.get(txn[0])
-    if txn is None or known is None or txn[1] > known.version:
+    known = None if txn is None else table._engine.tokens.get(txn.app_id)
+    if txn is None or known is None:
         return None
-    return _repeated(known if txn[1] == known.version else replace(known, counts=(0, 0, 0, 0)))
+    counts = txn.repeats(known, table.path)
+    return None if counts is None else _repeated(replace(known, counts=counts))
 
 
 def _repeated(known: Token) -> WriteResult:
@@ -161,7 +171,7 @@ def begin(
     operation: str,
     columns: Sequence[tuple[str, str]],
     *,
-    txn: Txn | None = None,
+    txn: Txn | tuple[str, int] | tuple[str, int, str] | None = None,
     on_duplicate: str = "error",
     sequence_by: str | None = None,
     ignore_null: bool = False,
@@ -172,7 +182,7 @@ def begin(
 
     ``columns``: name and canonical type of what attempts are given; with ``sequence_by`` that column too.
     """
-    txn = check_job(operation, txn, on_duplicate, sequence_by, ignore_null, overwrite=overwrite)
+    token = check_job(operation, txn, on_duplicate, sequence_by, ignore_null, overwrite=overwrite)
     engine = table._opened()
     sequence = None
     if sequence_by is not None:
@@ -196,7 +206,7 @@ def begin(
         form=json.dumps(form),
         operation=operation,
         columns=tuple(columns),
-        txn=txn,
+        txn=token,
         on_duplicate=on_duplicate,
         lock_timeout_s=engine.options.lock_timeout_s if lock_timeout_s is None else lock_timeout_s,
         overwrite=overwrite,
@@ -219,7 +229,10 @@ def _form(text: str) -> Form:
 
 def stager(job: Job, name: str, fs: FileSystem | None = None) -> JobStager:
     """For one attempt, whose files' names begin with ``name``, as no other attempt's do."""
-    return JobStager(fs or PosixFileSystem(), job.directory, form_of(job), name)
+    added = None
+    if job.txn is not None:
+        added = OVERWRITING_ROWS if job.overwrite else 0
+    return JobStager(fs or PosixFileSystem(), job.directory, form_of(job), name, added)
 
 
 # ---- committing ----
@@ -237,7 +250,7 @@ def commit_job(
 
     Raises
     ------
-    RowErrors, SchemaMismatch, InvalidArgument, Corruption
+    RowErrors, SchemaMismatch, TokenMismatch, InvalidArgument, Corruption
         Nothing was applied and the runs are gone.
     Locked
         Another writer kept the table for ``lock_timeout_s``.
@@ -295,7 +308,8 @@ def _apply(
     if known is not None:
         engine.wait_visible(known.ts)
         return _repeated(known)
-    repeated = None if job.txn is None else already_applied(engine, job.txn)
+    txn = _named(job, runs)
+    repeated = None if txn is None else already_applied(engine, txn)
     if repeated is not None:
         return repeated
     if engine.state.uuid.hex() != job.table_uuid:
@@ -312,10 +326,10 @@ def _apply(
             rows = replace(rows, schema=engine.schema, partitions=engine.partitions)
         _check_files(engine, job, runs, resolutions)
         if is_small(engine.options, runs) and not job.overwrite:
-            return write_parts(engine, _calls(rows), txn=job.txn, job=committing)
-        if job.txn is not None:
-            stack.enter_context(engine.token_lock(job.txn[0]))
-            repeated = already_applied(engine, job.txn)
+            return write_parts(engine, _calls(rows), txn=txn, job=committing)
+        if txn is not None:
+            stack.enter_context(engine.token_lock(txn.app_id))
+            repeated = already_applied(engine, txn)
             if repeated is not None:
                 return repeated
         engine.admit()
@@ -328,8 +342,21 @@ def _apply(
             return accept(engine, job.directory, runs, tablets, resolutions, new=job.overwrite)
 
         if job.overwrite:
-            return overwrite_sorted(engine, rows, txn=job.txn, staging=staging, resolved=resolved)
-        return ingest_sorted(engine, rows, on_error="raise", txn=job.txn, staging=staging, resolved=resolved)
+            return overwrite_sorted(engine, rows, txn=txn, staging=staging, resolved=resolved)
+        return ingest_sorted(engine, rows, on_error="raise", txn=txn, staging=staging, resolved=resolved)
+
+
+def _named(job: Job, runs: Sequence[JobRun]) -> Txn | None:
+    """The job's token with the fingerprint of all its rows, of which the runs have their shares."""
+    if job.txn is None:
+        return None
+    rows = NO_ROWS
+    for run in runs:
+        if run.fingerprint is None or run.fingerprint.rows != run.rows:
+            reason = "a run of a job with a token has no fingerprint of its rows"
+            raise Corruption(f"{job.directory}/{run.file.name}", 0, reason)
+        rows += run.fingerprint
+    return job.txn.of(rows)
 
 
 def is_small(options: Options, runs: Sequence[JobRun]) -> bool:
@@ -418,7 +445,7 @@ def resume(path: str, job_id: str, table: Table | None = None) -> WriteResult:
         stored = parsed(fs.read_bytes(sealed, MAX_SEALED_BYTES))
         runs = [JobRun.from_json(run) for run in stored.pop("runs")]
         stored["columns"] = tuple((name, type_) for name, type_ in stored["columns"])
-        stored["txn"] = check_txn(stored["txn"])
+        stored["txn"] = None if stored["txn"] is None else _stored_txn(*stored["txn"])
         stored["overwrite"] = flag(stored.get("overwrite", False))
         # The directory may have been moved with its table.
         job = Job(**{**stored, "table_path": path})
@@ -430,7 +457,15 @@ def resume(path: str, job_id: str, table: Table | None = None) -> WriteResult:
 
 def _sealed(job: Job, runs: Sequence[JobRun]) -> bytes:
     with cycles_left(len(runs)):
-        return json.dumps({**dataclasses.asdict(job), "runs": [run.to_json() for run in runs]}).encode()
+        txn = None
+        if job.txn is not None:
+            txn = [job.txn.app_id, job.txn.version, job.txn.source, job.txn.on_repeat]
+        told = {**dataclasses.asdict(job), "txn": txn, "runs": [run.to_json() for run in runs]}
+        return json.dumps(told).encode()
+
+
+def _stored_txn(app_id: object, version: object, source: object, on_repeat: object) -> Txn | None:
+    return check_txn((app_id, version, source), on_repeat)
 
 
 __all__ = [

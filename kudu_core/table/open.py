@@ -19,7 +19,7 @@ from kudu_core.table.alteration import alters, followed
 from kudu_core.table.engine import Engine
 from kudu_core.table.purge import delete_purged, purge
 from kudu_core.table.staged import sweep_staging
-from kudu_core.table.state import TableState, TabletEntry, Token, read_state, replace, tablet_directory
+from kudu_core.table.state import TableState, TabletEntry, read_state, replace, tablet_directory
 from kudu_core.tablet import invariants, records
 from kudu_core.tablet.bootstrap import Replay
 from kudu_core.tablet.compactions import Compactions
@@ -152,7 +152,14 @@ def _take_over(engine: Engine, before: TableState, tail: LogTail, started: float
     def make_room() -> None:
         engine.admit()
 
-    replay = Replay({t.id: t for t in tablets}, engine.schema, writer=True, make_room=make_room)
+    replay = Replay(
+        {t.id: t for t in tablets},
+        engine.schema,
+        writer=True,
+        tokens=epoch_state.tokens,
+        tokens_through=epoch_state.applied_ts,
+        make_room=make_room,
+    )
     context.cut = lambda: replay.position
     for record in tail.records():  # O5
         if record.ts > tail.through:
@@ -163,9 +170,7 @@ def _take_over(engine: Engine, before: TableState, tail: LogTail, started: float
         # Else a reader, after a crash of this process, would end before an ingest that replay installed.
         assert tablet.manifest is not None
         tablet.manifest.sync()
-    for app, (version, ts, counts) in replay.tokens.items():
-        engine.tokens[app] = Token(version, ts, counts)
-    engine.jobs = {job: Token(0, ts, counts) for job, (ts, counts) in replay.jobs.items()}
+    engine.tokens, engine.jobs = replay.tokens, replay.jobs
     if state is not epoch_state:
         engine.change_state(lambda _: replace(state, tokens=dict(engine.tokens)))
     engine.maintenance.may_truncate = True
@@ -355,6 +360,7 @@ def _read_once(
             raise _Moved  # in a moment it will say that: now nothing would be readable
         _check_moved(state, _state(fs, path), tail)
         _check_age(path, state, states, tail)
+        tokens_through = state.applied_ts
         # What the writer has altered since is in the log; a tablet that it made there is in TABLE by now.
         state = followed(state, (r for r in tail.alterations if r.ts <= tail.committed_ts))
         if alive and not all(entry.id in states for entry in state.tablets):
@@ -365,21 +371,30 @@ def _read_once(
         engine = Engine(path, fs, state, state.options.overridden(options), clock, listener, writer=False)
         engine.read_settled = not alive
         try:
-            replayed = _lay_out(engine, tail, states)
+            replayed = _lay_out(engine, tail, states, tokens_through)
         except BaseException:
             engine.discard()
             raise
     return engine, replayed
 
 
-def _lay_out(engine: Engine, tail: LogTail, states: dict[int, TabletState]) -> int:
-    """A reader's tablets, with the records of the log laid into them; the number of those."""
+def _lay_out(engine: Engine, tail: LogTail, states: dict[int, TabletState], tokens_through: int) -> int:
+    """A reader's tablets, with the records of the log laid into them; the number of those.
+
+    ``tokens_through``: the last record whose token is in TABLE, or was dropped from it.
+    """
     path, state = engine.path, engine.state
     context = engine.context(None)
     tablets = [_tablet(engine, context, entry, states[entry.id], None) for entry in state.tablets]
     engine.set_tablets(tablets)
     visible = tail.committed_ts
-    replay = Replay({t.id: t for t in tablets}, engine.schema, writer=False)
+    replay = Replay(
+        {t.id: t for t in tablets},
+        engine.schema,
+        writer=False,
+        tokens=state.tokens,
+        tokens_through=tokens_through,
+    )
     for record in tail.records():
         if record.ts <= tail.through:
             continue
@@ -397,9 +412,7 @@ def _lay_out(engine: Engine, tail: LogTail, states: dict[int, TabletState]) -> i
             engine.read_settled = False  # whoever opens the table for writing installs it
             break
         replay.apply(record)
-    for app, (version, ts, counts) in replay.tokens.items():
-        engine.tokens[app] = Token(version, ts, counts)
-    engine.jobs = {job: Token(0, ts, counts) for job, (ts, counts) in replay.jobs.items()}
+    engine.tokens, engine.jobs = replay.tokens, replay.jobs
     engine.read_visible_ts = visible
     engine.read_oldest_ts = max([state.horizon, *(s.horizon for s in states.values())])
     engine.pins.floor = engine.read_oldest_ts

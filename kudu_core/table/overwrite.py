@@ -24,8 +24,8 @@ from kudu_core.table.result import WriteResult
 from kudu_core.tablet import ingest
 
 if TYPE_CHECKING:
+    from kudu_core.common.idempotence import Txn
     from kudu_core.table.engine import Engine
-    from kudu_core.table.write import Txn
     from kudu_core.tablet.tablet import Tablet
 
 

@@ -6,9 +6,9 @@ import json
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from kudu_core.common.idempotence import Token, stored_counts
 from kudu_core.common.stored import BROKEN, integer, parsed
 from kudu_core.errors import Corruption
-from kudu_core.table.state import Token, stored_counts
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem

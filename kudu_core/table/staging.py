@@ -18,6 +18,7 @@ from kudu_core.cfile import ColumnSpec
 from kudu_core.cfile.rows_file import RowsMeta, write_rows_file
 from kudu_core.common.casts import cast
 from kudu_core.common.clock import Clock
+from kudu_core.common.fingerprint import of_hashes
 from kudu_core.common.keys import EncodedKeys, encode_keys
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
@@ -31,6 +32,7 @@ from kudu_core.table.calls import apply_calls, conform_calls
 from kudu_core.table.decision import INSERTING, Call, joined, oversized_rows
 from kudu_core.table.job_runs import SEQUENCE_ID, JobRun
 from kudu_core.table.repeats import RowRules
+from kudu_core.table.repetition import call_hashes
 from kudu_core.table.runs import HEARTBEAT, HEARTBEAT_S
 from kudu_core.table.sorted_runs import Segment, segments_of
 from kudu_core.table.spilled_runs import OPERATION_ID, STATUS_ID
@@ -85,8 +87,18 @@ class Form:
 class JobStager:
     """Stages the rows of one attempt."""
 
-    def __init__(self, fs: FileSystem, directory: str, form: Form, name: str) -> None:
-        """``name``: what the names of its files begin with, as no other attempt's do."""
+    def __init__(
+        self, fs: FileSystem, directory: str, form: Form, name: str, added: int | None = None
+    ) -> None:
+        """
+        Parameters
+        ----------
+        name
+            What the names of its files begin with, as no other attempt's do.
+        added
+            To the operation of each row in the fingerprints of the runs; None: they have none.
+        """
+        self._added = added
         self._fs = fs
         self._directory = directory
         self._form = form
@@ -146,10 +158,16 @@ class JobStager:
         self._waiting, self._sequences, self._nbytes = [], [], 0
         form = self._form
         keys = encode_keys(form.schema, call.block)
+        hashes = None
+        if self._added is not None:
+            call.ignore_null = form.ignore_null
+            hashes = call_hashes(
+                call, self._added, None if sequence is None else (SEQUENCE_ID, sequence)
+            )
         order, segments = segments_of(keys, form.partitions.route(call.block))
         ordered = keys if order is None else keys.take(order)
         for ordinal, segment in sorted(segments.items()):
-            rows = _Rows(call, sequence, order, ordered, segment)
+            rows = _Rows(call, sequence, order, ordered, segment, hashes)
             self._runs.append(self._write_run(ordinal, rows))
 
     def _write_run(self, ordinal: int, rows: _Rows) -> JobRun:
@@ -192,6 +210,7 @@ class JobStager:
             has_status=status is not None,
             sequence=self._write_sequence(rows, f"{self._name}-{number}-sequence.rows"),
             rowset=meta.statistics if adoptable else None,
+            fingerprint=None if rows.hashes is None else of_hashes(rows.picked(rows.hashes)),
         )
 
     def _can_insert(self, column_id: int, block: RowBlock) -> bool:
@@ -244,6 +263,7 @@ class _Rows:
     order: np.ndarray | None
     ordered: EncodedKeys
     segment: Segment
+    hashes: np.ndarray | None
 
     @property
     def count(self) -> int:

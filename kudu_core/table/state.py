@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kudu_core._ext.crc32c import crc32c
 from kudu_core.common import stored
+from kudu_core.common.idempotence import Token, stored_app_id
 from kudu_core.common.names import tablet_folder
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.schema import Schema
@@ -32,26 +33,6 @@ MAX_BYTES = 256 << 20
 MAX_EPOCH = 1 << 31
 SCHEMAS_KEPT = 64
 """Versions of the schema that TABLE remembers, for distributed writes that began with one of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """The last write of one idempotent writer."""
-
-    version: int
-    ts: int
-    counts: tuple[int, int, int, int]
-    """Inserted, updated, deleted, ignored."""
-
-    @staticmethod
-    def from_json(value: Any) -> Token:
-        version, ts, *counts = value
-        return Token(integer(version, -(1 << 63), 1 << 63), integer(ts), stored_counts(counts))
-
-
-def stored_counts(value: Any) -> tuple[int, int, int, int]:
-    inserted, updated, deleted, ignored = map(integer, value)
-    return inserted, updated, deleted, ignored
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +85,8 @@ class TableState:
                 "partitions": self.partitions.to_json(),
                 "tablets": [[t.id, t.partition, t.created_ts, t.dropped_ts] for t in self.tablets],
                 "tokens": {
-                    base64.b64encode(app.encode()).decode(): [t.version, t.ts, *t.counts]
-                    for app, t in self.tokens.items()
+                    base64.b64encode(app.encode()).decode(): token.to_json()
+                    for app, token in self.tokens.items()
                 },
                 "applied_ts": self.applied_ts,
                 "clean_end": self.clean_end,
@@ -144,7 +125,7 @@ def read_state(fs: FileSystem, path: str) -> TableState:
                 for i, p, c, d in value["tablets"]
             ),
             tokens={
-                base64.b64decode(app, validate=True).decode(): Token.from_json(token)
+                stored_app_id(base64.b64decode(app, validate=True).decode()): Token.from_json(token)
                 for app, token in value["tokens"].items()
             },
             applied_ts=integer(value["applied_ts"]),

@@ -13,6 +13,7 @@ import pyarrow as pa
 from kudu_core.cfile.container import FileMissing
 from kudu_core.common import keybounds
 from kudu_core.common.clock import Clock
+from kudu_core.common.idempotence import check_txn
 from kudu_core.common.keys import encode_prefix
 from kudu_core.common.partitions import HashPartition, PartitionSchema, RangePartition
 from kudu_core.common.predicates import compile_where
@@ -50,7 +51,7 @@ from kudu_core.table.stats import layout, stats
 from kudu_core.table.tokens import ScanToken, check_token, make_tokens, plan_of
 from kudu_core.table.verify import Verified, verify
 from kudu_core.table.where import where_calls
-from kudu_core.table.write import check_txn, write_calls
+from kudu_core.table.write import write_calls
 
 if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
     from kudu_core.table.engine import Engine
 
 T = TypeVar("T")
+
+TxnLike = tuple[str, int] | tuple[str, int, str]
 
 DEFAULT_TARGET_ROWS = 2_000_000
 
@@ -262,12 +265,21 @@ class Table:
         *,
         on_conflict: str = "error",
         on_error: str = "raise",
-        txn: tuple[str, int] | None = None,
+        txn: TxnLike | None = None,
+        on_repeat: str = "check",
     ) -> WriteResult:
         """Add rows with new keys.
 
         Columns that are missing take their default.  A row whose key is there is refused
         (``on_conflict="error"``) or skipped (``"ignore"``).
+
+        ``txn``, of every write: ``(app_id, version)``, or with the id of what the rows come from as a third
+        member, names the write, so that it is applied once however often it is repeated.  An application's
+        versions ascend.  A repetition, known by the fingerprint of its rows, does nothing and has the answer
+        of the first time, ``deduplicated``.  A version that was applied with other rows, or by another
+        source, or that lies too far back to tell, is refused.  ``on_repeat="skip"`` takes every version up to
+        the last one for done, whatever its rows: for sources whose rows differ from run to run.  What is new
+        among them is then not written.
 
         Raises
         ------
@@ -275,17 +287,24 @@ class Table:
             Rows were refused and ``on_error`` is "raise": nothing of the call was applied.
         SchemaMismatch
             A column is unknown or does not fit; nothing was applied.
+        TokenMismatch
+            ``txn`` names a write that was applied, and this is another one; nothing was applied.
         Poisoned, Fenced, OSError
             The call may or may not have been applied, wholly or not at all.
         """
         op = _choice("on_conflict", on_conflict, "insert")
-        return self._write(op, data, on_error, txn)
+        return self._write(op, data, on_error, txn, on_repeat)
 
     def upsert(
-        self, data: Any, *, on_error: str = "raise", txn: tuple[str, int] | None = None
+        self,
+        data: Any,
+        *,
+        on_error: str = "raise",
+        txn: TxnLike | None = None,
+        on_repeat: str = "check",
     ) -> WriteResult:
         """Add rows, or change the given columns of those whose keys are there."""
-        return self._write("upsert", data, on_error, txn)
+        return self._write("upsert", data, on_error, txn, on_repeat)
 
     def update(
         self,
@@ -295,7 +314,8 @@ class Table:
         set: Mapping[str, Any] | None = None,
         on_missing: str = "error",
         on_error: str = "raise",
-        txn: tuple[str, int] | None = None,
+        txn: TxnLike | None = None,
+        on_repeat: str = "check",
     ) -> WriteResult:
         """Change the given columns of rows by key, or of all rows that match ``where``.
 
@@ -304,10 +324,10 @@ class Table:
         if data is None:
             if where is None or not set:
                 raise InvalidArgument("update takes rows with keys, or where= together with set={...}")
-            return self._write_where(where, dict(set), on_error, txn)
+            return self._write_where(where, dict(set), on_error, txn, on_repeat)
         if where is not None or set is not None:
             raise InvalidArgument("update takes either rows with keys, or where= and set=, not both")
-        return self._write(_choice("on_missing", on_missing, "update"), data, on_error, txn)
+        return self._write(_choice("on_missing", on_missing, "update"), data, on_error, txn, on_repeat)
 
     def delete(
         self,
@@ -316,14 +336,15 @@ class Table:
         where: Any = None,
         on_missing: str = "error",
         on_error: str = "raise",
-        txn: tuple[str, int] | None = None,
+        txn: TxnLike | None = None,
+        on_repeat: str = "check",
     ) -> WriteResult:
         """Remove rows by key, or all rows that match ``where``."""
         if (keys is None) == (where is None):
             raise InvalidArgument("delete takes either rows with the key columns, or where=")
         if where is not None:
-            return self._write_where(where, None, on_error, txn)
-        return self._write(_choice("on_missing", on_missing, "delete"), keys, on_error, txn)
+            return self._write_where(where, None, on_error, txn, on_repeat)
+        return self._write(_choice("on_missing", on_missing, "delete"), keys, on_error, txn, on_repeat)
 
     def apply(
         self,
@@ -331,7 +352,8 @@ class Table:
         op_column: str = "_op",
         *,
         on_error: str = "raise",
-        txn: tuple[str, int] | None = None,
+        txn: TxnLike | None = None,
+        on_repeat: str = "check",
     ) -> WriteResult:
         """Mixed operations, in order: the column ``op_column`` names the operation of each row.
 
@@ -339,40 +361,50 @@ class Table:
         """
         engine = self._opened_for_writing()
         check_on_error(on_error)
-        token = check_txn(txn)
+        token = check_txn(txn, on_repeat)
         parts = apply_calls(engine.schema, data, op_column)
         return write_parts(engine, parts, given=data, on_error=on_error, txn=token)
 
-    def batch(self, *, on_error: str = "raise", txn: tuple[str, int] | None = None) -> Batch:
+    def batch(
+        self, *, on_error: str = "raise", txn: TxnLike | None = None, on_repeat: str = "check"
+    ) -> Batch:
         """Many calls as one: ``with table.batch() as b: b.insert(...); b.delete(...)``.
 
         Decided and applied at exit, all or nothing, at one timestamp; each call sees those before it.
         An exception inside the block applies nothing.  ``b.result`` has the sums.
         """
         check_on_error(on_error)
-        return Batch(self, on_error, check_txn(txn))
+        return Batch(self, on_error, check_txn(txn, on_repeat))
 
     def _write(
-        self, operation: str, data: Any, on_error: str, txn: tuple[str, int] | None
+        self, operation: str, data: Any, on_error: str, txn: TxnLike | None, on_repeat: str
     ) -> WriteResult:
         if type(data) is list and len(data) == 1 and type(data[0]) is dict and txn is None:
             check_on_error(on_error)
+            check_txn(None, on_repeat)
             done = write_row(self._engine, operation, data[0])
             if done is not None:
                 return done
         engine = self._opened_for_writing()
         check_on_error(on_error)
-        token = check_txn(txn)
+        token = check_txn(txn, on_repeat)
         parts = conform_calls(engine.schema, operation, data)
         return write_parts(engine, parts, given=data, on_error=on_error, txn=token)
 
     def _write_where(
-        self, where: Any, set_: dict[str, Any] | None, on_error: str, txn: tuple[str, int] | None
+        self,
+        where: Any,
+        set_: dict[str, Any] | None,
+        on_error: str,
+        txn: TxnLike | None,
+        on_repeat: str,
     ) -> WriteResult:
         engine = self._opened_for_writing()
         check_on_error(on_error)
-        token = check_txn(txn)
-        collect = where_calls(engine, where, set_)
+        token = check_txn(txn, on_repeat)
+        collect, says = where_calls(engine, where, set_)
+        if token is not None:
+            token = token.of(says())
         return write_calls(engine, (), on_error=on_error, txn=token, collect=collect)
 
     # ---- reads ----
@@ -857,12 +889,13 @@ class Table:
         """Numbers of this handle, by name.
 
         Now: ``memory_store_bytes``, ``memory_work_bytes`` (what flushes and merges under way hold beside the
-        stores), ``memory_limit_bytes``, ``log_bytes``, ``rowsets``, ``page_cache_bytes``,
-        ``page_cache_kept_bytes`` (of pages used more than once), ``page_cache_pages``,
-        ``page_cache_limit_bytes``.  Since it was opened: ``page_cache_hits``, ``page_cache_misses``,
-        ``page_cache_evicted``, ``throttled_count`` and ``throttled_s`` (writers that were made to wait), and
-        of each operation of ``history()`` that has happened ``<operation>_count``, ``_errors``,
-        ``_elapsed_s``, ``_rows``, ``_input_bytes``, ``_output_bytes``, ``_freed_bytes``.
+        stores), ``memory_limit_bytes``, ``log_bytes``, ``rowsets``, ``tokens`` (writers known by their
+        ``txn``), ``page_cache_bytes``, ``page_cache_kept_bytes`` (of pages used more than once),
+        ``page_cache_pages``, ``page_cache_limit_bytes``.  Since it was opened: ``page_cache_hits``,
+        ``page_cache_misses``, ``page_cache_evicted``, ``throttled_count`` and ``throttled_s`` (writers that
+        were made to wait), ``tokens_dropped``, and of each operation of ``history()`` that has happened
+        ``<operation>_count``, ``_errors``, ``_elapsed_s``, ``_rows``, ``_input_bytes``, ``_output_bytes``,
+        ``_freed_bytes``.
         """
         return self._opened().metrics()
 

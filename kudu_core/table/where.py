@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from kudu_core._ext import decide as rules
 from kudu_core.common import keybounds
 from kudu_core.common.conform import conform
+from kudu_core.common.fingerprint import Fingerprint, of_predicate
 from kudu_core.common.predicates import Filter, compile_where
 from kudu_core.common.rowblock import RowBlock
 from kudu_core.common.schema import Schema, arrow_schema
@@ -29,8 +30,11 @@ if TYPE_CHECKING:
 BATCH_ROWS = 65_536
 
 
-def where_calls(engine: Engine, where: Any, set_: dict[str, Any] | None) -> Callable[[], Sequence[Call]]:
-    """A function that, under the mutexes, makes the call which the predicate stands for.
+def where_calls(
+    engine: Engine, where: Any, set_: dict[str, Any] | None
+) -> tuple[Callable[[], Sequence[Call]], Callable[[], Fingerprint]]:
+    """A function that, under the mutexes, makes the call which the predicate stands for; and another one that
+    gives the fingerprint of what the write says.
 
     ``set_`` None: delete the rows.  Arguments are checked here, before anything is locked.
     """
@@ -65,7 +69,11 @@ def where_calls(engine: Engine, where: Any, set_: dict[str, Any] | None) -> Call
         block = RowBlock.concat([b.select([*schema.key_ids, *_ids(schema, expressions)]) for b in blocks])
         return (Call(op, block),)
 
-    return collect
+    def says() -> Fingerprint:
+        predicate, expressions = checked
+        return of_predicate(where if predicate is None else predicate.expression, expressions)
+
+    return collect, says
 
 
 def _ids(schema: Schema, expressions: dict[str, pc.Expression] | None) -> list[int]:

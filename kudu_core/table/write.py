@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from kudu_core.common.idempotence import Token, Txn
 from kudu_core.common.rowblock import RowBlock
 from kudu_core.common.schema import Schema
-from kudu_core.errors import InvalidArgument, MemoryLimit, RowErrors
+from kudu_core.errors import MemoryLimit, RowErrors
 from kudu_core.table.decision import (
     Call,
     Decided,
@@ -28,8 +29,8 @@ from kudu_core.table.decision import (
     row_errors,
     starts_of,
 )
+from kudu_core.table.repetition import already_applied, named
 from kudu_core.table.result import WriteResult
-from kudu_core.table.state import Token
 from kudu_core.tablet import records
 from kudu_core.tablet.apply import apply_changes, apply_inserts, values_only
 from kudu_core.tablet.tablet import Tablet
@@ -39,8 +40,6 @@ from kudu_core.wal import KIND_WRITE
 if TYPE_CHECKING:
     from kudu_core.table.committing import Committing
     from kudu_core.table.engine import Engine
-
-Txn = tuple[str, int]
 
 SHORT_ROWS = 8192
 """Calls of up to so many rows are made one after the other (``Engine.short_writes``)."""
@@ -62,9 +61,10 @@ def write_calls(
     """
     from kudu_core.table import ingest  # the other half of this walk
 
+    txn = named(txn, calls, engine.pool)
     with ExitStack() as stack:
         if txn is not None:
-            stack.enter_context(engine.token_lock(txn[0]))
+            stack.enter_context(engine.token_lock(txn.app_id))
             repeated = already_applied(engine, txn)
             if repeated is not None:
                 return repeated
@@ -82,6 +82,8 @@ def write_calls(
                     schema = engine.schema
                     prepared = Prepared(schema, engine.partitions, fitted(schema, calls), engine.pool)
                     tablets = engine.tablets if collect is not None else _touched(engine, prepared)
+                    if txn is not None and not tablets:
+                        tablets = engine.tablets[:1]  # so that its token is there before or after an ALTER's
                     for tablet in tablets:
                         locks.enter_context(tablet.mutex)
                     if engine.schema is not schema or engine.partitions is not prepared.partitions:
@@ -121,7 +123,7 @@ def _write_locked(
         return result_of(decided, errors, max(ts, engine.visible_ts)), ts
     payload = _payload(engine, prepared, net)
     if txn is not None:
-        payload.extra = {"txn": list(txn), "counts": list(counts_of(decided))}
+        payload.extra = {"txn": txn.to_json(), "counts": list(counts_of(decided))}
     if job is not None:
         payload.extra |= {"job": job.id, "counts": list(counts_of(decided))}
     parts = records.encode(payload)
@@ -130,7 +132,7 @@ def _write_locked(
         ts = engine.log.append(KIND_WRITE, prepared.schema.version, parts)
         apply_net(engine, prepared, net, homes, ts)
         if txn is not None:
-            engine.tokens[txn[0]] = Token(txn[1], ts, counts_of(decided))
+            engine.note_token(txn, ts, counts_of(decided))
         if job is not None:
             engine.log.wait_durable(ts)
             engine.jobs[job.id] = Token(0, ts, counts_of(decided))
@@ -253,37 +255,6 @@ def _payload(engine: Engine, prepared: Prepared, net: Net) -> records.Payload:
     if net.deletes.rows:
         sections.append(section(records.DELETE, net.deletes, net.delete_groups))
     return records.Payload(tuple(t.id for t in touched), sections, {})
-
-
-def already_applied(engine: Engine, txn: Txn) -> WriteResult | None:
-    """The answer to a write whose token was applied before: nothing happens (DESIGN 8)."""
-    known = engine.tokens.get(txn[0])
-    if known is None or txn[1] > known.version:
-        return None
-    engine.wait_visible(known.ts)
-    counts = known.counts if txn[1] == known.version else (0, 0, 0, 0)
-    return WriteResult(known.ts, *counts, deduplicated=True)
-
-
-def check_txn(txn: object) -> Txn | None:
-    """A token as users give it: (app_id, version)."""
-    if txn is None:
-        return None
-    if (
-        not isinstance(txn, tuple | list)
-        or len(txn) != 2
-        or not isinstance(txn[0], str)
-        or not txn[0]
-        or isinstance(txn[1], bool)
-        or not isinstance(txn[1], int)
-        or not 0 <= txn[1] < 2**63
-    ):
-        raise InvalidArgument(f"txn is (app_id, version): a name and a whole number from 0, not {txn!r}")
-    try:
-        txn[0].encode()
-    except UnicodeEncodeError:
-        raise InvalidArgument(f"txn: {txn[0]!r} is no Unicode text") from None
-    return txn[0], txn[1]
 
 
 def too_much(batch_bytes: int, limit_bytes: int) -> MemoryLimit:

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from kudu_core.common.idempotence import Token, Txn, stored_counts
 from kudu_core.common.rowblock import RowBlock
 from kudu_core.common.schema import Schema
-from kudu_core.common.stored import BROKEN, integer, text
+from kudu_core.common.stored import BROKEN, text
 from kudu_core.errors import Corruption
 from kudu_core.rowset.memrowset import MemRowSet
 from kudu_core.tablet import ingest, records
@@ -28,16 +29,20 @@ class Replay:
         schema: Schema,
         *,
         writer: bool,
+        tokens: Mapping[str, Token],
+        tokens_through: int,
         make_room: Callable[[], None] = lambda: None,
     ) -> None:
+        """``tokens``: TABLE's; of the records up to ``tokens_through`` they are there, or were dropped."""
         self._tablets = tablets
         self._schema = schema
         self._writer = writer
         self._make_room = make_room
-        self.tokens: dict[str, tuple[int, int, tuple[int, int, int, int]]] = {}
-        """(version, timestamp, counts) by app_id, of the records replayed."""
-        self.jobs: dict[str, tuple[int, tuple[int, int, int, int]]] = {}
-        """(timestamp, counts) by id of the distributed writes among the records."""
+        self.tokens = dict(tokens)
+        """By app_id: those that TABLE has, and then those of the records after ``tokens_through``."""
+        self._tokens_through = tokens_through
+        self.jobs: dict[str, Token] = {}
+        """By id of the distributed writes among the records."""
         self.files: dict[int, set[str]] = {}
         """By tablet: files that records name and that may not be in a manifest yet."""
         self.records = 0
@@ -67,17 +72,17 @@ class Replay:
         self._make_room()
 
     def _token(self, extra: Mapping[str, Any], record: Record, where: str) -> None:
-        token, job = extra.get("txn"), extra.get("job")
-        if token is None and job is None:
+        given, job = extra.get("txn"), extra.get("job")
+        if given is None and job is None:
             return
         try:
-            inserted, updated, deleted, ignored = map(integer, extra["counts"])
-            counts = inserted, updated, deleted, ignored
-            if token is not None:
-                app, version = token
-                self.tokens[text(app)] = integer(version, -(1 << 63), 1 << 63), record.ts, counts
+            counts = stored_counts(extra["counts"])
+            if given is not None:
+                txn = Txn.from_json(given)
+                if record.ts > self._tokens_through:
+                    self.tokens[txn.app_id] = txn.applied(self.tokens.get(txn.app_id), record.ts, counts)
             if job is not None:
-                self.jobs[text(job)] = record.ts, counts
+                self.jobs[text(job)] = Token(0, record.ts, counts)
         except BROKEN as exc:
             raise Corruption(where, 0, f"token: {exc!r:.200}") from exc
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kudu_core.common.clock import Clock, micros_of
 from kudu_core.errors import Closed, Fenced, Poisoned
-from kudu_core.events import DeltaFlushEnd, Event, FlushEnd, LogTruncated, MaintenanceError
+from kudu_core.events import DeltaFlushEnd, Event, FlushEnd, LogTruncated, MaintenanceError, TokensDropped
 from kudu_core.options import Options
 from kudu_core.tablet.deltas import flush_deltas
 from kudu_core.tablet.flush import flush_memrowset
@@ -50,7 +50,7 @@ class Maintenance:
         options: Options,
         clock: Clock,
         tell: Callable[[Event], None],
-        save_tokens: Callable[[int], None],
+        save_tokens: Callable[[int], int],
         pressure: Callable[[], Pressure],
     ) -> None:
         self._tablets = tablets
@@ -271,14 +271,13 @@ class Maintenance:
 
     def truncate_log(self) -> None:
         """Drop log segments that nothing needs (PROTOCOL T1, T2)."""
-        event = self._truncate_log()
-        if event is not None:
+        for event in self._truncate_log():
             self._tell(event)  # without the lock: the listener may close the table
 
-    def _truncate_log(self) -> LogTruncated | None:
+    def _truncate_log(self) -> list[Event]:
         with self._truncating:
             if not self.may_truncate:
-                return None
+                return []
             tablets = list(self._tablets())
             through = self._droppable(tablets)
             spare_bytes = 0
@@ -290,16 +289,17 @@ class Maintenance:
                     rolled = True
             sealed = [s for s in self._log.segments[:-1] if s.last_ts <= through]
             if not sealed and not spare_bytes:
-                return None
+                return []
             numbers = {}
             for tablet in tablets:
                 assert tablet.manifest is not None
                 tablet.manifest.sync()
                 numbers[tablet.id] = tablet.manifest.durable_number or tablet.state.number
-            self._save_tokens(through)
+            tokens = self._save_tokens(through)
             before = self._log.bytes_retained
             checkpoint_ts = self._log.checkpoint(through, numbers)
             if rolled:
                 self._rested = (self._log.segments[-1].seq, checkpoint_ts)
             freed = before - self._log.bytes_retained + spare_bytes
-            return LogTruncated(through=through, segments=len(sealed), freed_bytes=freed)
+            truncated = LogTruncated(through=through, segments=len(sealed), freed_bytes=freed)
+            return [truncated, TokensDropped(tokens=tokens)] if tokens else [truncated]

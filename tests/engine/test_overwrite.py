@@ -192,11 +192,11 @@ def test_rows_that_are_refused_leave_everything_as_it_was(table: kc.Table) -> No
 
 def test_a_token_makes_it_once(hashed: kc.Table) -> None:
     first = overwrite(hashed, data(NEW), txn=("nightly", 7))
-    assert overwrite(hashed, data({1: "again"}), txn=("nightly", 7)).deduplicated
+    assert overwrite(hashed, data(NEW), txn=("nightly", 7)).deduplicated
     hashed.insert({"k": [50], "v": ["x"]})
     hashed.close()
     with kc.open_table(hashed.path, "rw") as table:
-        again = overwrite(table, data({1: "again"}), txn=("nightly", 7))
+        again = overwrite(table, data(NEW), txn=("nightly", 7))
         assert again.deduplicated and (again.timestamp, again.counts) == (first.timestamp, first.counts)
         assert found(table.scan()) == NEW | {50: "x"}
         assert overwrite(table, data({1: "next"}), txn=("nightly", 8)).inserted == 1

@@ -332,7 +332,7 @@ def test_a_record_that_is_all_there_is(monkeypatch: pytest.MonkeyPatch, step: st
     for _ in range(2):
         with checking(True), kc.open_table(mode="rw", **where) as again:
             assert found(again.scan()) == NEW
-            assert overwrite(again, data(OLD), txn=("nightly", 1)).deduplicated
+            assert overwrite(again, data(NEW), txn=("nightly", 1)).deduplicated
             assert len(where["_fs"].listdir("/tables/t/tablets")) == 4
     with kc.open_table(mode="r", **where) as reader:
         assert found(reader.scan()) == NEW

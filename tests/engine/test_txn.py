@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
+from kudu_core.errors import TokenMismatch
 from tests.engine.conftest import Make
 
 
@@ -19,9 +20,11 @@ def any_table(request: pytest.FixtureRequest, make: Make) -> kc.Table:
 def test_a_version_is_applied_once(any_table: kc.Table) -> None:
     first = any_table.upsert({"k": [1, 2], "a": [1, 1]}, txn=("job", 5))
     assert (first.counts, first.deduplicated) == ((2, 0, 0, 0), False)
-    again = any_table.upsert({"k": [1, 2, 3], "a": [9, 9, 9]}, txn=("job", 5))
+    again = any_table.upsert({"k": [2, 1], "a": [1, 1]}, txn=("job", 5))
     assert (again.timestamp, again.counts, again.deduplicated) == (first.timestamp, (2, 0, 0, 0), True)
-    older = any_table.upsert({"k": [3]}, txn=("job", 4))
+    other = any_table.upsert({"k": [1, 2, 3], "a": [9, 9, 9]}, txn=("job", 5), on_repeat="skip")
+    assert (other.timestamp, other.counts, other.deduplicated) == (first.timestamp, (2, 0, 0, 0), True)
+    older = any_table.upsert({"k": [3]}, txn=("job", 4), on_repeat="skip")
     assert (older.counts, older.deduplicated) == ((0, 0, 0, 0), True)
     assert any_table.scan(["k", "a"], order="key").to_pylist() == [{"k": 1, "a": 1}, {"k": 2, "a": 1}]
     newer = any_table.upsert({"k": [3]}, txn=("job", 6))
@@ -31,7 +34,7 @@ def test_a_version_is_applied_once(any_table: kc.Table) -> None:
 def test_writers_do_not_meet(any_table: kc.Table) -> None:
     any_table.insert({"k": [1]}, txn=("a", 5))
     assert any_table.insert({"k": [2]}, txn=("b", 5)).inserted == 1
-    assert any_table.insert({"k": [3]}, txn=("b", 1)).deduplicated
+    assert any_table.insert({"k": [3]}, txn=("b", 1), on_repeat="skip").deduplicated
     assert any_table.insert({"k": [3]}, txn=("\N{SNOWMAN}", 0)).inserted == 1
 
 
@@ -46,21 +49,25 @@ def test_every_kind_of_write_takes_one(any_table: kc.Table) -> None:
         batch.insert({"k": [10]})
         batch.delete([9])
     with any_table.batch(txn=("j", 7)) as again:
-        again.insert({"k": [11]})
+        again.insert({"k": [10]})
+        again.delete([9])
     assert batch.result is not None and again.result is not None
     assert again.result.counts == batch.result.counts == (1, 0, 1, 0)
     assert again.result.deduplicated
-    assert any_table.delete(where=[("k", "=", 1)], txn=("j", 6)).deduplicated
+    assert any_table.delete(where=[("k", "=", 3)], txn=("j", 5)).deduplicated
+    assert any_table.update(where=[("k", "=", 1)], set={"s": "x"}, txn=("j", 6)).deduplicated
     assert [r["k"] for r in any_table.scan(["k"], order="key").to_pylist()] == [1, 10]
 
 
 def test_a_token_counts_though_nothing_changed(any_table: kc.Table) -> None:
     first = any_table.delete([99], on_missing="ignore", txn=("j", 1))
     assert first.counts == (0, 0, 0, 1)
-    again = any_table.insert({"k": [1]}, txn=("j", 1))
+    again = any_table.delete([99], on_missing="ignore", txn=("j", 1))
     assert again.deduplicated and again.counts == (0, 0, 0, 1)
     assert any_table.upsert([], txn=("j", 2)).counts == (0, 0, 0, 0)
-    assert any_table.upsert({"k": [1]}, txn=("j", 2)).deduplicated
+    assert any_table.upsert([], txn=("j", 2)).deduplicated
+    with pytest.raises(TokenMismatch, match="0 rows then, 1 now"):
+        any_table.upsert({"k": [1]}, txn=("j", 2))
     assert any_table.count() == 0
 
 
@@ -93,7 +100,10 @@ def test_tokens_survive(make: Make, path: Path, between: str) -> None:
         with kc.open_table(path, "rw") as again:
             repeated = again.insert({"k": [1, 2]}, txn=("j", 7))
             assert (repeated.timestamp, repeated.counts) == (first.timestamp, (2, 0, 0, 0))
-            assert again.insert({"k": [99]}, txn=("j", 3)).counts == (0, 0, 0, 0)
+            with pytest.raises(TokenMismatch, match="version 7"):
+                again.insert({"k": [99]}, txn=("j", 3))
+            with pytest.raises(TokenMismatch, match="as many rows"):
+                again.insert({"k": [1, 3]}, txn=("j", 7))
             assert again.get(99) is None
     with kc.open_table(path, "rw") as again:
         assert again.insert({"k": [99]}, txn=("j", 8)).inserted == 1
@@ -111,7 +121,7 @@ def test_tokens_of_a_log_that_was_not_closed(path: Path) -> None:
     first = table.insert({"k": [1]}, txn=("j", 7))
     after = fs.crash_clone(keep="none")
     again = kc.open_table("/d/t", "rw", _fs=after)
-    repeated = again.insert({"k": [2]}, txn=("j", 7))
+    repeated = again.insert({"k": [1]}, txn=("j", 7))
     assert (repeated.timestamp, repeated.inserted, repeated.deduplicated) == (first.timestamp, 1, True)
     again.close()
     table.close()

@@ -101,7 +101,7 @@ def test_tokens_are_data(make: Make, path: Path, app: str) -> None:
     table.close()
     assert below(path) == before
     with kc.open_table(path, "rw") as again:
-        assert again.upsert({"k": [1]}, txn=(app, 1)).inserted == 1, "the stored answer"
+        assert again.insert({"k": [1]}, txn=(app, 1)).inserted == 1, "the stored answer"
 
 
 def test_keys_are_data(make: Make, path: Path) -> None:
@@ -147,7 +147,7 @@ ROWSET = {
 }  # fmt: skip
 RUN = {
     "file": FILE, "rows": 1, "ordinal": 0, "keys": ["", ""], "bytes": 1, "op": None, "columns": [],
-    "suspect": False, "status": False, "sequence": None, "rowset": None,
+    "suspect": False, "status": False, "sequence": None, "rowset": None, "fingerprint": None,
 }  # fmt: skip
 RESOLUTION = {
     "tablet": 1, "ordinal": 0, "schema_version": 1, "cut": 1, "seen": [], "runs": [], "rowsets": [],

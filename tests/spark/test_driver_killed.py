@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
+from kudu_core.errors import TokenMismatch
 from kudu_core.table import committing, jobs, overwrite
 from kudu_core.table.job_runs import JobRun
 from kudu_core.table.jobs import Job
@@ -182,8 +183,11 @@ def test_a_driver_that_is_killed_has_overwritten_all_or_nothing(
         assert result.counts == (100, 0, 0, 0) and not result.deduplicated
         assert rows_of(path) == OVER
     # The job run again, by its token.
-    job, runs = staged(path, v="again", overwrite=True, txn=("over", 1))
+    job, runs = staged(path, overwrite=True, txn=("over", 1))
     assert jobs.commit_job(job, runs).deduplicated
+    job, runs = staged(path, v="again", overwrite=True, txn=("over", 1))
+    with pytest.raises(TokenMismatch, match="as many rows"):
+        jobs.commit_job(job, runs)
     assert rows_of(path) == OVER
     assert os.listdir(f"{path}/staging") == []
 

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
+from kudu_core.common.idempotence import check_txn
+from kudu_core.errors import TokenMismatch
 from kudu_core.rowset.meta import FileRef
 from kudu_core.table import jobs, staging
 from kudu_core.table.job_runs import JobRun
@@ -166,8 +168,11 @@ def test_a_token_holds_for_a_job_without_rows(path: str) -> None:
     for expected in (False, True):
         assert jobs.commit_job(begin(path, txn=("a", 3)), []).deduplicated is expected
     with kc.open_table(path) as table:
-        assert jobs.applied(table, ("a", 3)) is not None
-        assert jobs.applied(table, ("a", 4)) is None
+        assert jobs.applied(table, check_txn(("a", 3), "skip")) is not None
+        assert jobs.applied(table, check_txn(("a", 4), "skip")) is None
+        assert jobs.applied(table, check_txn(("a", 3))) is None, "its rows are compared at the commit"
+        with pytest.raises(TokenMismatch, match="cannot be told"):
+            jobs.applied(table, check_txn(("a", 2)))
 
 
 # ---- resolved before the commit ----

@@ -19,6 +19,7 @@ import kudu_core as kc
 from kudu_core import spark as ks
 from kudu_core.engines.spark import write as write_module
 from kudu_core.engines.spark.source import KuduWriter, Staged
+from kudu_core.errors import TokenMismatch
 from pyspark_kudu_core import DefaultSource
 
 Frame = Callable[..., DataFrame]
@@ -36,7 +37,10 @@ def by_format(df: DataFrame, path: str, operation: str, **options: Any) -> None:
     if "txn" in options:
         app_id, version = options["txn"]
         writer = writer.option("txnAppId", app_id).option("txnVersion", version)
-    names = {"on_duplicate": "onDuplicate", "sequence_by": "sequenceBy", "ignore_null": "ignoreNull"}
+    names = {
+        "on_duplicate": "onDuplicate", "sequence_by": "sequenceBy", "ignore_null": "ignoreNull",
+        "on_repeat": "onRepeat",
+    }  # fmt: skip
     for name in names.keys() & options.keys():
         writer = writer.option(names[name], options[name])
     writer.save(path)
@@ -157,8 +161,12 @@ def test_the_last_row_of_a_key_counts_and_nulls_say_nothing(frame: Frame, path: 
 def test_a_token_is_applied_once(frame: Frame, path: str, write: Write) -> None:
     make(path)
     first = write(frame(columns({1: (1, "x"), 2: (1, "y")})), path, "insert", txn=("load", 7))
-    again = write(frame(columns({3: (1, "x")})), path, "insert", txn=("load", 7))
-    write(frame(columns({4: (1, "x")})), path, "insert", txn=("load", 6))
+    again = write(frame(columns({2: (1, "y"), 1: (1, "x")})), path, "insert", txn=("load", 7))
+    with pytest.raises((TokenMismatch, PySparkException), match="2 rows then, 1 now"):
+        write(frame(columns({3: (1, "x")})), path, "insert", txn=("load", 7))
+    write(frame(columns({3: (1, "x")})), path, "insert", txn=("load", 7), on_repeat="skip")
+    with pytest.raises((TokenMismatch, PySparkException), match="cannot be told"):
+        write(frame(columns({4: (1, "x")})), path, "insert", txn=("load", 6))
     assert rows_of(path) == {1: (1, "x"), 2: (1, "y")}
     if first is not None:
         assert again.deduplicated and again.counts == first.counts and again.timestamp == first.timestamp
@@ -176,12 +184,15 @@ def test_a_token_that_was_applied_while_the_tasks_ran_is_not_applied_again(
 
         def stage_late(df: DataFrame, job: Any) -> Any:
             runs = original(df, job)
-            table.insert({"k": [1], "v": [1], "s": ["other"]}, txn=("load", 1))
+            table.insert(columns({1: (1, "other")}), txn=(job.txn.app_id, job.txn.version))
             return runs
 
         monkeypatch.setattr(write_module, "_stage", stage_late)
-        result = ks.write(frame(columns({2: (2, "mine")})), table, "insert", txn=("load", 1))
+        result = ks.write(frame(columns({1: (1, "other")})), table, "insert", txn=("load", 1))
         assert result.deduplicated and result.inserted == 1
+        table.delete([1])
+        with pytest.raises(TokenMismatch, match="as many rows"):
+            ks.write(frame(columns({2: (2, "mine")})), table, "insert", txn=("load", 2))
         assert table.scan().to_pylist() == [{"k": 1, "v": 1, "s": "other"}]
     assert staging(path) == []
 

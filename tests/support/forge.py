@@ -214,7 +214,7 @@ def _extra(rng: random.Random, payload: bytearray) -> tuple[str, bytearray]:
     value = (
         json.loads(bytes(payload[begin : begin + size]))
         if size
-        else {"txn": ["a", 1], "counts": [1, 2, 3, 4]}
+        else {"txn": ["a", 1, 2, "0" * 32, None], "counts": [1, 2, 3, 4]}
     )
     what, changed = another(rng, value)
     raw = encoded(changed)

@@ -22,6 +22,7 @@ _CLASSES: dict[str, type[KuduError]] = {
     for cls in (
         errors.InvalidArgument,
         errors.SchemaMismatch,
+        errors.TokenMismatch,
         errors.TableNotFound,
         errors.SnapshotTooOld,
         errors.ChangesLost,

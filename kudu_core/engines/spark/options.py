@@ -15,13 +15,13 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_FLOOR, Decimal
 from typing import Any
 
+from kudu_core.common.idempotence import CHECK, Txn
 from kudu_core.common.schema import Schema
 from kudu_core.common.types import KIND_DECIMAL, ColumnType
 from kudu_core.engines.spark.schema import projected
 from kudu_core.errors import InvalidArgument
 from kudu_core.table.jobs import check_job
 from kudu_core.table.table import DEFAULT_TARGET_ROWS
-from kudu_core.table.write import Txn
 
 READ_OPTIONS = (
     "path", "columns", "where", "snapshot", "timestampAsOf", "targetRowsPerTask", "limit",
@@ -31,7 +31,8 @@ LATEST = "latest"
 """``since`` of a stream that leaves out what is there when it starts."""
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 WRITE_OPTIONS = (
-    "path", "operation", "txnAppId", "txnVersion", "onDuplicate", "sequenceBy", "ignoreNull", "lockTimeoutS"
+    "path", "operation", "txnAppId", "txnVersion", "onRepeat", "onDuplicate", "sequenceBy", "ignoreNull",
+    "lockTimeoutS",
 )  # fmt: skip
 
 
@@ -136,7 +137,10 @@ class WriteOptions:
         return WriteOptions(
             path=_path(given),
             operation=operation,
-            txn=check_job(operation, txn, on_duplicate, sequence_by, ignore_null, overwrite=overwrite),
+            txn=check_job(
+                operation, txn, on_duplicate, sequence_by, ignore_null, overwrite=overwrite,
+                on_repeat=_get(given, "onRepeat") or CHECK,
+            ),
             on_duplicate=on_duplicate,
             sequence_by=sequence_by,
             ignore_null=ignore_null,

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from kudu_core.common.idempotence import CHECK, SKIP, check_txn
 from kudu_core.engines.spark.codes import coded
 from kudu_core.engines.spark.options import WriteOptions
 from kudu_core.engines.spark.schema import staged_columns
@@ -26,7 +27,6 @@ from kudu_core.table import jobs
 from kudu_core.table.job_runs import JobRun
 from kudu_core.table.jobs import Job
 from kudu_core.table.table import Table, open_table
-from kudu_core.table.write import Txn
 
 STREAM_OPTIONS = ("checkpointlocation",)
 """What Spark hands over of a query's own options, in lower case."""
@@ -49,7 +49,10 @@ class KuduStreamWriter(DataSourceStreamArrowWriter):
             if any(name.lower() == "txnversion" for name in given):
                 raise InvalidArgument("a stream counts its batches itself; leave txnVersion out")
             self._app_id = next((v for name, v in given.items() if name.lower() == "txnappid"), None)
-            given = {name: value for name, value in given.items() if name.lower() != "txnappid"}
+            on_repeat = next((v for name, v in given.items() if name.lower() == "onrepeat"), CHECK)
+            # The token of a batch is known where its rows are staged.
+            self._first = check_txn((self._app_id or "query", 0), on_repeat)
+            given = {n: value for n, value in given.items() if n.lower() not in ("txnappid", "onrepeat")}
             self._options = WriteOptions.parse(given)
             if overwrite:
                 raise NotSupported(
@@ -81,10 +84,13 @@ class KuduStreamWriter(DataSourceStreamArrowWriter):
         with coded():
             context = TaskContext.get()
             assert self._job is not None and context is not None, "runs in a task of a stream"
-            query = self._app_id or context.getLocalProperty("sql.streaming.queryId")
+            query = context.getLocalProperty("sql.streaming.queryId")
             batch = context.getLocalProperty("streaming.sql.batchId")
             assert query is not None and batch is not None, "Spark sets them for every batch"
-            return StagedBatch(replace(self._job, txn=(query, int(batch))), stage(self._job, iterator))
+            assert self._first is not None
+            txn = replace(self._first, app_id=self._app_id or query, version=int(batch), source=query)
+            job = replace(self._job, txn=txn)
+            return StagedBatch(job, stage(job, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         staged = [m for m in messages if isinstance(m, StagedBatch)]
@@ -92,8 +98,6 @@ class KuduStreamWriter(DataSourceStreamArrowWriter):
             return
         job = staged[0].job
         with coded():
-            with open_table(job.table_path) as table:
-                check_order(table, job.txn)
             jobs.commit_job(job, [run for m in staged for run in m.runs])
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -109,6 +113,7 @@ def foreach_batch(
     app_id: str,
     operation: str = "upsert",
     *,
+    on_repeat: str = "check",
     on_duplicate: str = "error",
     sequence_by: str | None = None,
     ignore_null: bool = False,
@@ -131,49 +136,49 @@ def foreach_batch(
     app_id
         The name of this query in this table.  It belongs to the query's checkpoint: with a new
         checkpoint, whose batches are counted from 0 again, goes a new name.
+    on_repeat
+        "check": a batch whose number was applied must have the same rows, or it is refused.  "skip": it is
+        left out whatever its rows, for queries whose batches differ when they are repeated.
     operation, on_duplicate, sequence_by, ignore_null, repartition, lock_timeout_s
         As ``write``.
 
     Raises
     ------
-    InvalidArgument
-        In the query: a later batch of ``app_id`` was applied before this one.
+    TokenMismatch
+        In the query: the batch was applied with other rows, the query is another one than that which
+        ``app_id`` belongs to, or so many batches came after this one that nobody can tell.
     """
-    jobs.check_job(operation, (app_id, 0), on_duplicate, sequence_by, ignore_null)
+    jobs.check_job(operation, (app_id, 0), on_duplicate, sequence_by, ignore_null, on_repeat=on_repeat)
 
     def write_batch(df: DataFrame, batch_id: int) -> None:
-        token = (app_id, batch_id)
-        if isinstance(path, Table):
-            check_order(path, token)
-        else:
-            with open_table(path) as table:
-                check_order(table, token)
+        source = query_of(df)
         result = write(
             df,
             path,
             operation,
-            txn=token,
+            txn=(app_id, batch_id) if source is None else (app_id, batch_id, source),
+            on_repeat=on_repeat,
             on_duplicate=on_duplicate,
             sequence_by=sequence_by,
             ignore_null=ignore_null,
             repartition=repartition,
             lock_timeout_s=lock_timeout_s,
         )
-        if result.deduplicated:
-            # Spark counts the states that a batch with aggregates has stored, so it must be run all the same.
+        if result.deduplicated and on_repeat == SKIP:
+            # Spark counts the states that a batch with aggregates has stored, so it must be run all the
+            # same; one whose rows are compared was.
             df.write.format("noop").mode("overwrite").save()
 
     return write_batch
 
 
-def check_order(table: Table, txn: Txn | None) -> None:
-    """Spark repeats the last batch at most; an earlier one is another query's, and would be lost."""
-    known = None if txn is None else table._engine.tokens.get(txn[0])
-    if txn is not None and known is not None and txn[1] < known.version:
-        raise InvalidArgument(
-            f"batch {txn[1]} of {txn[0]!r} comes after batch {known.version} was applied to {table.path}: "
-            "the checkpoint is a new one or an older one; give the query a name of its own (app_id, txnAppId)"
-        )
+def query_of(df: DataFrame) -> str | None:
+    """The id, kept by its checkpoint, of the query whose batch a function of ``foreachBatch`` is given.
+
+    None where it runs outside of a query.
+    """
+    found: str | None = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+    return found
 
 
-__all__ = ["KuduStreamWriter", "StagedBatch", "check_order", "foreach_batch"]
+__all__ = ["KuduStreamWriter", "StagedBatch", "foreach_batch", "query_of"]

@@ -50,7 +50,8 @@ def write(
     operation: str = "upsert",
     *,
     mode: str = "append",
-    txn: tuple[str, int] | None = None,
+    txn: tuple[str, int] | tuple[str, int, str] | None = None,
+    on_repeat: str = "check",
     on_duplicate: str = "error",
     sequence_by: str | None = None,
     ignore_null: bool = False,
@@ -70,7 +71,11 @@ def write(
         "append": to what is there.  "overwrite": in the place of all rows that are there, at one timestamp;
         the operation is insert or upsert.  Reads of before, changes and history see the old rows.
     txn
-        ``(app_id, version)``: a version that was applied is not applied again, so a job may be rerun.
+        ``(app_id, version)``, or with the id of what the rows come from as a third member: a version that was
+        applied with the same rows is not applied again, so a job may be rerun.
+    on_repeat
+        "check": a version that was applied with other rows is refused.  "skip": its rows are not looked at,
+        for jobs whose rows differ from run to run; every version up to the last one is taken for done.
     on_duplicate
         "error": two rows with one key are refused.  "last": the one counts whose ``sequence_by`` is the
         largest.  "any": both are applied, in no given order.
@@ -95,13 +100,18 @@ def write(
         A column is unknown, missing or of another type, or a value does not fit.
     RowErrors
         Rows were refused.  Nothing was applied.
+    TokenMismatch
+        ``txn`` names a write that was applied, and this is another one.  Nothing was applied, and what was
+        staged is gone.
     Locked
         Another writer kept the table.  The staged rows are kept; ``commit`` writes them later.
     """
     if mode not in MODES:
         raise InvalidArgument(f'mode is "append" or "overwrite", not {mode!r}')
     overwrite = mode == "overwrite"
-    token = jobs.check_job(operation, txn, on_duplicate, sequence_by, ignore_null, overwrite=overwrite)
+    token = jobs.check_job(
+        operation, txn, on_duplicate, sequence_by, ignore_null, overwrite=overwrite, on_repeat=on_repeat
+    )
     if repartition not in REPARTITION:
         raise InvalidArgument(f'repartition is "tablet" or "none", not {repartition!r}')
     with ExitStack() as stack:

@@ -1,0 +1,111 @@
+"""Whether a write that names itself was applied before, and the fingerprint by which that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kudu_core.common.fingerprint import IGNORING_NULL, Fingerprint, U64Array, of_hashes, row_hashes, total
+from kudu_core.common.idempotence import CHECK, Txn
+from kudu_core.common.pool import Pool
+from kudu_core.errors import TokenMismatch
+from kudu_core.table.decision import Call
+from kudu_core.table.result import WriteResult
+
+if TYPE_CHECKING:
+    from kudu_core.common.rowblock import ColumnBuffers
+    from kudu_core.table.engine import Engine
+
+HASHED_ROWS = 1 << 17
+"""Rows that one task of a thread hashes."""
+
+
+def already_applied(engine: Engine, txn: Txn) -> WriteResult | None:
+    """Under the token's lock: the answer to a write that was applied before; None: it was not.
+
+    Of a write whose rows are not known yet, None with ``is_known`` leaves that open.
+
+    Raises
+    ------
+    TokenMismatch
+        Its version was applied, by another write.
+    InvalidArgument
+        It is of a new writer, and the table knows too many that are too young to be forgotten.
+    """
+    known = engine.tokens.get(txn.app_id)
+    if known is None:
+        engine.make_room_for_token()
+        return None
+    try:
+        counts = txn.repeats(known, engine.path)
+    except TokenMismatch:
+        engine.wait_visible(known.ts)  # as every answer, it may rest on a record that is not durable yet
+        raise
+    if counts is None:
+        return None
+    engine.wait_visible(known.ts)
+    return WriteResult(known.ts, *counts, deduplicated=True)
+
+
+def is_known(engine: Engine, txn: Txn) -> bool:
+    """Whether only the rows of a write say if it is a repetition."""
+    known = engine.tokens.get(txn.app_id)
+    return txn.on_repeat == CHECK and known is not None and txn.version <= known.version
+
+
+def call_hashes(call: Call, added: int = 0, sequence: tuple[int, ColumnBuffers] | None = None) -> U64Array:
+    """A hash of each row of a call.
+
+    ``added``: to each operation, ``fingerprint.OVERWRITING``.  ``sequence``: id and cells of a column beside
+    the table's.
+    """
+    if call.ignore_null:
+        added |= IGNORING_NULL
+    ops = call.ops
+    if isinstance(ops, np.ndarray):
+        ops = ops.astype(np.int64) + added
+    else:
+        ops += added
+    columns = call.block.columns if sequence is None else {**call.block.columns, sequence[0]: sequence[1]}
+    return row_hashes(ops, columns, call.rows)
+
+
+def fingerprint_of(calls: Iterable[Call], pool: Pool) -> Fingerprint:
+    """Of all rows of the calls, on all cores."""
+    parts = [(call, lower) for call in calls for lower in range(0, call.rows, HASHED_ROWS)]
+    if len(parts) <= 1:
+        return total(_fingerprint(part) for part in parts)
+    return total(pool.map(_fingerprint, parts))
+
+
+def fingerprint_of_rows(call: Call, lower: int, upper: int) -> Fingerprint:
+    """Of some rows of a call that follow each other; ``lower`` is a multiple of 8."""
+    if (lower, upper) == (0, call.rows):
+        return of_hashes(call_hashes(call))
+    ops = call.ops[lower:upper] if isinstance(call.ops, np.ndarray) else call.ops
+    part = Call(ops, call.block.slice(lower, upper), ignore_null=call.ignore_null)
+    return of_hashes(call_hashes(part))
+
+
+def _fingerprint(part: tuple[Call, int]) -> Fingerprint:
+    call, lower = part
+    return fingerprint_of_rows(call, lower, min(lower + HASHED_ROWS, call.rows))
+
+
+def named(txn: Txn | None, calls: Sequence[Call], pool: Pool) -> Txn | None:
+    """A write with the fingerprint of its rows, which these calls give, unless it has one."""
+    if txn is None or txn.rows is not None:
+        return txn
+    return txn.of(fingerprint_of(calls, pool))
+
+
+__all__ = [
+    "already_applied",
+    "call_hashes",
+    "fingerprint_of",
+    "fingerprint_of_rows",
+    "is_known",
+    "named",
+]
