@@ -5,7 +5,6 @@ Nothing that a file says is believed before it was checked.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +42,7 @@ from kudu_core.cfile.specs import (
 from kudu_core.cfile.words import Words
 from kudu_core.cfile.zone import STRING_ZONE_BYTES, Zone
 from kudu_core.cfile.zone_table import ZoneTable
+from kudu_core.common.locks import mutex
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.types import ColumnType
 from kudu_core.errors import InvalidArgument
@@ -114,7 +114,7 @@ class ColumnPages:
         # How values lie in pages: a dictionary's codes are a fixed column.
         self.width = type_.width if self.words is None else code_width(self.words)
         self._bound_width = zone_width(type_.width, self.words)
-        self._mutex = threading.Lock()  # guards the lazy loading below
+        self._mutex = mutex()  # guards the lazy loading below
         self._index: Any = None
         self._offsets: list[int] = []
         self._sizes: list[int] = []

@@ -8,7 +8,6 @@ of that mini-block hold it or not.
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from kudu_core._ext import keys as key_kernel
 from kudu_core.cfile.container import SECTION_BLOOM, SECTION_KEY_INDEX, Extent, FileReader
 from kudu_core.cfile.page import BLOCK_ROWS
 from kudu_core.cfile.specs import KEY_INDEX_HEAD
+from kudu_core.common.locks import mutex
 from kudu_core.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class KeyReader:
         self._bloom_extent = bloom_extent
         self.by_number = keys_column is None and all(column.width in (1, 2, 4, 8) for column in columns)
         """Every key column is a number no wider than a word, or has a dictionary."""
-        self._mutex = threading.Lock()  # guards the lazy loading of the two below
+        self._mutex = mutex()  # guards the lazy loading of the two below
         self._bloom: U8 | None = None
         self._key_index: tuple[U8, I64] | None = None
 

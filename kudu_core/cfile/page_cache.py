@@ -11,11 +11,12 @@ Yang et al., SOSP 2023.)
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from kudu_core.common.locks import mutex
 
 NEW_SHARE = 0.2
 """Of the limit that new pages have for themselves when kept pages would fill it."""
@@ -65,7 +66,7 @@ class PageCache:
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
-        self._mutex = threading.Lock()  # guards everything below; no lock is taken under it
+        self._mutex = mutex()  # guards everything below; no lock is taken under it
         self._new: OrderedDict[Key, Any] = OrderedDict()
         self._kept: OrderedDict[Key, Any] = OrderedDict()
         self._used: set[Key] = set()

@@ -11,11 +11,12 @@ import operator
 import time
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from threading import Lock
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+
+from kudu_core.common.locks import mutex
 
 COUNTER_BITS = 12
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -82,7 +83,7 @@ class ManualClock(Clock):
     """A clock for tests that moves only when told.  ``sleep`` moves it and returns at once."""
 
     def __init__(self, start_us: int = 1_700_000_000_000_000) -> None:
-        self._lock = Lock()
+        self._lock = mutex()
         self._us = start_us
         self._monotonic_us = 0
 

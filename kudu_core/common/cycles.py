@@ -7,53 +7,28 @@ files, which hold no cycle, a third of a commit's time.
 from __future__ import annotations
 
 import gc
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
+
+from kudu_core.common.locks import NOTHING, Claim
 
 MANY = 1000
 """Of fewer entries the collector sees little."""
 
 
-class _Collector:
-    """This process's."""
-
-    def __init__(self) -> None:
-        self._mutex = threading.Lock()
-        self._holders = 0
-        self._was_enabled = False
-
-    def hold(self) -> None:
-        with self._mutex:
-            if self._holders == 0:
-                self._was_enabled = gc.isenabled()
-                gc.disable()
-            self._holders += 1
-
-    def release(self) -> None:
-        with self._mutex:
-            self._holders -= 1
-            if self._holders == 0 and self._was_enabled:
-                gc.enable()
+_holders: set[object] = set()
+"""Blocks of this process in which it is held back, by an object of each; the last one lets it go on."""
 
 
-_collector = _Collector()
-
-
-@contextmanager
-def cycles_left(entries: int) -> Iterator[None]:
-    """No collection of cycles in this process until the block ends, if it works on many entries.
+def cycles_left(entries: int) -> AbstractContextManager[object]:
+    """``with`` it: no collection of cycles in this process until the block ends, if it works on many entries.
 
     Only where the block ends soon and leaves no cycles.
     """
-    if entries < MANY:
-        yield
-        return
-    _collector.hold()
-    try:
-        yield
-    finally:
-        _collector.release()
+    if entries < MANY or not (gc.isenabled() or _holders):
+        return NOTHING  # nobody lets it go on that has not held it back
+    claim = Claim(_holders, object(), emptied=gc.enable)
+    gc.disable()
+    return claim
 
 
 __all__ = ["MANY", "cycles_left"]

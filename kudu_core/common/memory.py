@@ -7,11 +7,10 @@ and once they are gone, what the allocators have kept of them is given back.
 from __future__ import annotations
 
 import ctypes
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pyarrow as pa
+
+from kudu_core.common.locks import Claim
 
 RELEASE_BYTES = 8 << 20
 """An operation that held less leaves the allocators alone: looking through them costs some milliseconds."""
@@ -21,23 +20,16 @@ class WorkingMemory:
     """Bytes that operations under way hold beside the stores, as they estimate them.  Thread safe."""
 
     def __init__(self) -> None:
-        self._mutex = threading.Lock()
-        self._held_bytes = 0
+        self._held: set[tuple[object, int]] = set()
+        """An object of its own for each operation, and its bytes."""
 
     @property
     def held_bytes(self) -> int:
-        return self._held_bytes
+        return sum(nbytes for _, nbytes in self._held.copy())
 
-    @contextmanager
-    def hold(self, nbytes: int) -> Iterator[None]:
-        """Count so many bytes until the block ends, however it ends; then, of much, free what is free."""
-        with self._mutex:
-            self._held_bytes += nbytes
-        try:
-            yield
-        finally:
-            with self._mutex:
-                self._held_bytes -= nbytes
+    def hold(self, nbytes: int) -> Claim:
+        """Count so many bytes until the block of its ``with`` ends, however it ends."""
+        return Claim(self._held, (object(), nbytes))
 
 
 def release_free(nbytes: int) -> bool:

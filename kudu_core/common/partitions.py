@@ -14,7 +14,6 @@ import copy
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -24,6 +23,7 @@ import numpy.typing as npt
 from kudu_core._ext import hashing
 from kudu_core._ext.route import KeyRouter
 from kudu_core.common import keybounds
+from kudu_core.common.cached import cached_property
 from kudu_core.common.keybounds import Bounds
 from kudu_core.common.keycodec import KeyCodec
 from kudu_core.common.keys import EncodedKeys

@@ -6,11 +6,11 @@ What it cannot do exactly as ``keycodec`` and ``values`` do, it leaves to them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kudu_core._ext.rowcodec import TAGS, KeyEncoder, RowShape, RowWriter
 from kudu_core.common import values
+from kudu_core.common.cached import cached_property
 from kudu_core.common.types import (
     KIND_BINARY,
     KIND_BOOL,

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
 from kudu_core.common import values
+from kudu_core.common.cached import cached_property
 from kudu_core.common.keycodec import KeyCodec
 from kudu_core.common.rowcodec import RowCodec
 from kudu_core.common.stored import flag, integer, text

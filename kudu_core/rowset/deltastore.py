@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from kudu_core._ext.pointcolumn import Elsewhere
 from kudu_core._ext.replay import Updates
 from kudu_core._ext.status import PageError
 from kudu_core.cfile.delta_file import DeltaFile
+from kudu_core.common.locks import mutex
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.errors import Corruption
 from kudu_core.rowset.deltas import DELETE, UNDO_ALIVE, UNDO_DEAD
@@ -34,7 +34,7 @@ class DeltaStore:
         self._path = f"{directory}/{ref.file.name}"
         self._cache = cache
         self._file: DeltaFile | None = None
-        self._opening = threading.Lock()
+        self._opening = mutex()
         self.borrowed = False
         """Whether the file is another's, which lets it go."""
 
@@ -66,14 +66,14 @@ class DeltaStore:
     def held(self) -> DeltaStore:
         """The same, with a hold of its own on the file."""
         other = copy.copy(self)
-        other._opening = threading.Lock()
+        other._opening = mutex()
         other.borrowed = other._file is not None
         return other
 
     def uncached(self) -> DeltaStore:
         """The same, read past the page cache; opened here, and open as long as this one."""
         other = copy.copy(self)
-        other._opening = threading.Lock()
+        other._opening = mutex()
         other._file = self.open().uncached()
         other.borrowed = True
         return other

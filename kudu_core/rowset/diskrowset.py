@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import threading
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from kudu_core.cfile.zone import Zone
 from kudu_core.common import values
 from kudu_core.common.intervals import order_number
 from kudu_core.common.keys import EncodedKeys
+from kudu_core.common.locks import mutex
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import StoredColumn
 from kudu_core.common.types import ColumnType
@@ -76,7 +76,7 @@ class _Base:
         self._rows = meta.rows
         self._replaced = meta.replaced
         self._file: RowsFile | None = None
-        self._opening = threading.Lock()
+        self._opening = mutex()
         self.borrowed = False
         """Whether the file is another's, which lets it go."""
 
@@ -160,7 +160,7 @@ class _Base:
     def held(self) -> _Base:
         """The same, with a hold of its own on the file."""
         other = copy.copy(self)
-        other._opening = threading.Lock()
+        other._opening = mutex()
         other.borrowed = other._file is not None
         return other
 

@@ -7,11 +7,11 @@ Nothing stored is rewritten: files and records name columns by ids, which are ne
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.alter import altered
+from kudu_core.common.locks import Held
 from kudu_core.errors import InvalidArgument
 from kudu_core.events import TableAltered
 from kudu_core.rowset.memrowset import MemRowSet
@@ -50,9 +50,7 @@ def alter(
             partitions = partitions.altered(schema, drop=gone, add=new)
         if schema is engine.schema and partitions is engine.partitions:
             raise InvalidArgument("alter changes nothing: give add, drop, rename, add_range or drop_range")
-        with ExitStack() as mutexes:
-            for tablet in engine.tablets:
-                mutexes.enter_context(tablet.mutex)
+        with Held([tablet.mutex for tablet in engine.tablets]):
             engine.check_writable()
             ts = _log_and_apply(engine, Alteration.of(engine.state, schema, partitions), schema, partitions)
     engine.wait_visible(ts)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kudu_core.common.clock import timestamp_of
+from kudu_core.common.locks import Claim
 from kudu_core.errors import InvalidArgument, shown
 from kudu_core.fs.base import temporary_name
 from kudu_core.table.backup_format import (
@@ -73,7 +74,8 @@ def backup(table: Table, folder: str, since: Any, runs: Runs | None = None) -> B
             raise InvalidArgument(f"{folder} holds backups of another table; give each a folder of its own")
         before = _before(fs, folder, known, since)
         number = known[-1].number + 1 if known else 1
-        with _head(engine, before, number) as head, table.snapshot(head.timestamp) as snapshot:
+        head, columns = _head(engine, before, number)
+        with columns, table.snapshot(head.timestamp) as snapshot:
             if before is not None and before.timestamp == head.timestamp:
                 return before.result(folder)  # nothing was written since
             return _write(table, folder, head, snapshot, runs or _runs_here)
@@ -93,26 +95,23 @@ def _check_folder(fs: FileSystem, path: str, folder: str) -> None:
         raise InvalidArgument(f"{folder} is no folder of backups: {foreign[0]!r} does not belong to one")
 
 
-@contextmanager
-def _head(engine: Engine, before: Manifest | None, number: int) -> Iterator[Manifest]:
+def _head(engine: Engine, before: Manifest | None, number: int) -> tuple[Manifest, Claim]:
     """The newest moment that no crash can take back, and the table's columns and ranges then.
 
-    As long as the block lasts, no file is written without those columns.
+    As long as the claim lasts, no file is written without those columns.
     """
     with engine.altering:
         schema, partitions = engine.schema, engine.partitions
         moment = max(engine.log.cut(), engine.oldest_ts) if engine.writer else engine.visible_ts
         pinned = engine.schema_pins.pin(schema)
-    try:
-        if engine.writer:
-            engine.log.wait_durable(moment)
-            engine.wait_visible(moment)
-        state, since = engine.state, None if before is None else before.timestamp
-        yield Manifest(
-            state.uuid, moment, since, schema, partitions, state.options, (0, 0, 0), 0, (), number
-        )
-    finally:
-        engine.schema_pins.unpin(pinned)
+    if engine.writer:
+        engine.log.wait_durable(moment)
+        engine.wait_visible(moment)
+    state, since = engine.state, None if before is None else before.timestamp
+    head = Manifest(
+        state.uuid, moment, since, schema, partitions, state.options, (0, 0, 0), 0, (), number
+    )
+    return head, pinned
 
 
 def _before(fs: FileSystem, folder: str, known: list[Manifest], since: Any) -> Manifest | None:

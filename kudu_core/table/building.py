@@ -6,7 +6,6 @@ one that has the table open for reading.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from kudu_core.common.gates import Flag
 from kudu_core.rowset.writing import DECODED_SHARE
 from kudu_core.table.committing import Committing
 from kudu_core.table.decision import Refused, error_table, row_errors
@@ -99,7 +99,7 @@ def build_parts(
     ``newest``: under the tablets' mutexes, against the newest state and not that of the parts' cuts.
     """
     by_ordinal = {part.tablet.partition.ordinal: part for part in parts}
-    failed = threading.Event()
+    failed = Flag()
 
     def work(range_: KeyRange) -> tuple[Resolved, ingest.Built | None]:
         part = by_ordinal.get(range_.ordinal)
@@ -117,8 +117,8 @@ def build_parts(
     ranges = _ranges(engine, rows, {-1, *by_ordinal})
     errors = Errors(rows.errors_kept)
     waiting_limit = engine.options.memory_limit_bytes // MEMORY_SHARE
-    done = engine.pool.map(work, ranges, window=engine.pool.threads + 1)
-    for range_, (resolved, built) in zip(ranges, done, strict=True):
+    window = engine.pool.threads + 1
+    for range_, (resolved, built) in zip(ranges, engine.pool.map(work, ranges, window=window), strict=True):
         if resolved.refused is not None:
             errors.add(resolved.refused)
         part = by_ordinal.get(range_.ordinal)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import closing
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from kudu_core.common.fingerprint import Fingerprint, total
 from kudu_core.common.idempotence import Txn
+from kudu_core.common.locks import NOTHING
 from kudu_core.common.schema import Schema
 from kudu_core.common.types import KIND_BOOL
 from kudu_core.table import ingest, sorted_runs
@@ -93,9 +94,8 @@ def _write_spilled(
     schema, partitions, fs = engine.schema, engine.partitions, engine.fs
     parts = (part for given in parts for part in fitted(schema, [given]))
     run_bytes = engine.options.memory_limit_bytes // (RUN_SHARE * engine.pool.threads)
-    with ExitStack() as stack:
+    with NOTHING if txn is None else engine.token_lock(txn.app_id):
         if txn is not None:
-            stack.enter_context(engine.token_lock(txn.app_id))
             if is_known(engine, txn) and txn.rows is None:
                 already_applied(engine, txn)  # what no rows can mend is told before they are read
                 txn = txn.of(total(fingerprint_of([part], engine.pool) for part in parts))
@@ -103,22 +103,19 @@ def _write_spilled(
             if repeated is not None:
                 return repeated
         engine.admit()
-        staging = stack.enter_context(ingest.staging_of(engine))
-        files = OpenRuns(fs)
-        stack.callback(files.close)
+        with ingest.staging_of(engine) as staging, closing(OpenRuns(fs)) as files:
+            shares: list[Fingerprint] = []
 
-        shares: list[Fingerprint] = []
+            def spill(numbered: tuple[int, Piece]) -> SpilledRun:
+                number, piece = numbered
+                if txn is not None and txn.rows is None:
+                    shares.append(fingerprint_of_rows(piece.source, piece.lower, piece.upper))
+                run = sort_run(schema, partitions, piece)
+                return spill_run(fs, schema, run, f"{staging}/run-{number}.rows", files)
 
-        def spill(numbered: tuple[int, Piece]) -> SpilledRun:
-            number, piece = numbered
+            cut = pieces(parts, SPILLED_ROWS, min(run_bytes, MAX_BYTES))
+            runs = list(engine.pool.map(spill, enumerate(cut), window=engine.pool.threads))
             if txn is not None and txn.rows is None:
-                shares.append(fingerprint_of_rows(piece.source, piece.lower, piece.upper))
-            run = sort_run(schema, partitions, piece)
-            return spill_run(fs, schema, run, f"{staging}/run-{number}.rows", files)
-
-        cut = pieces(parts, SPILLED_ROWS, min(run_bytes, MAX_BYTES))
-        runs = list(engine.pool.map(spill, enumerate(cut), window=engine.pool.threads))
-        if txn is not None and txn.rows is None:
-            txn = txn.of(total(shares))
-        rows = Sorted(schema, partitions, list(runs), np.zeros(1, np.int64), job=job)
-        return ingest.ingest_sorted(engine, rows, on_error=on_error, txn=txn, staging=staging)
+                txn = txn.of(total(shares))
+            rows = Sorted(schema, partitions, list(runs), np.zeros(1, np.int64), job=job)
+            return ingest.ingest_sorted(engine, rows, on_error=on_error, txn=txn, staging=staging)

@@ -6,7 +6,6 @@ The cost follows the changes: a rowset whose manifest entry rules the window out
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -97,12 +96,10 @@ class Changes(ArrowResult):
         self._owner = owner
         pins, versions = engine().pins, engine().schema_pins
         try:
-            pins.pin(since)
+            self._pins = pins.pin(since), versions.pin(plan.schema)
         except SnapshotTooOld:
             check_window(engine(), since)  # collected since it was looked at
             raise
-        self._release = weakref.finalize(self, pins.unpin, since)
-        weakref.finalize(self, versions.unpin, versions.pin(plan.schema))
 
     def __reduce__(self) -> Any:
         raise TypeError(

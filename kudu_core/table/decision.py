@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from kudu_core._ext import decide as rules
+from kudu_core.common.cached import cached_property
 from kudu_core.common.keys import EncodedKeys, encode_keys
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.pool import Pool

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from kudu_core.cfile.page_cache import PageCache
 from kudu_core.common.clock import Clock, hybrid
+from kudu_core.common.gates import Gates, Slots
 from kudu_core.common.idempotence import MAX_TOKENS, YOUNG_S, Counts, Token, Txn, outdated
+from kudu_core.common.locks import Claim, Reentrant, Turns, mutex, reentrant
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.pool import Pool
 from kudu_core.common.schema import Schema
-from kudu_core.common.turns import Turns
-from kudu_core.errors import Closed, Fenced, InvalidArgument, ReadOnly, SnapshotTooOld
+from kudu_core.common.workers import is_worker
+from kudu_core.errors import Closed, Fenced, InvalidArgument, KuduError, ReadOnly, SnapshotTooOld
 from kudu_core.events import Event, EventListener, TokensDropped, WritersThrottled, tell
 from kudu_core.options import Options
 from kudu_core.table import debug
@@ -102,7 +104,8 @@ class Engine:
         self.journal = Journal(clock)
         """What maintenance has done."""
         self.throttle = Throttle(clock)
-        self.short_writes = threading.Lock() if options.durability == "sync" else Turns(TURN_S, clock)
+        turns = Turns(TURN_S, clock.monotonic_s)
+        self.short_writes = mutex() if options.durability == "sync" else turns
         """Held by a short write from encoding to the release of its mutexes.  Its kernels are too short to
         share the GIL and the mutexes with another writer's: handing these over costs more than the work.
         Waiting for the fsync comes after, so that writers share it: there the next one begins at once."""
@@ -123,7 +126,7 @@ class Engine:
         """A reader's: nobody held the table for writing when it read the end of the log, and it sees all."""
         self._by_ordinal: dict[int, Tablet] = {}
         """The newest tablet of each partition."""
-        self.altering = threading.Lock()
+        self.altering = mutex()
         """One change of columns, ranges or the list of tablets at a time; taken before every other lock."""
         self.schema_pins = SchemaPins()
         self.tablet_context: TabletContext
@@ -132,21 +135,28 @@ class Engine:
         self._ranges_since = 0
         """Timestamp of the last change of the ranges that snapshots may look behind."""
         self._partitions_at: dict[int, PartitionSchema] = {}
-        self._table_mutex = threading.Lock()
+        self._table_mutex = mutex()
         """Guards the replacement of TABLE and ``_table_identity``."""
         self._table_identity: Any = None
-        self._token_mutex = threading.Lock()
+        self._token_mutex = mutex()
         """Guards changes of ``tokens``."""
         self._tokens_dropped = 0
-        self._saving_tokens = threading.Lock()
+        self._saving_tokens = mutex()
         """One writes them into TABLE at a time; taken before ``_token_mutex`` and ``_table_mutex``."""
-        self._token_locks = [threading.RLock() for _ in range(TOKEN_LOCKS)]
-        self._memory_mutex = threading.Lock()
+        self._token_locks = [reentrant() for _ in range(TOKEN_LOCKS)]
+        self._memory_mutex = mutex()
         self._memory_known = 0
         self._memory_added = 0
         self._memory_unseen = 0
         """Added since the flush lane was last woken."""
         self._closed: str | None = None
+        """Why every call is refused: set when a close begins."""
+        self._ended = False
+        """Nothing is held any more: a close has come to its end."""
+        self._closing: set[int] = set()
+        """The thread that closes it, by number.  Added to under ``_close_mutex``."""
+        self._close_mutex = mutex()
+        self._close_ended = Gates()
 
     # ---- putting together ----
 
@@ -165,7 +175,7 @@ class Engine:
             pool=self.pool,
             check=debug.install_check(),
             fence=self.fence,
-            building=threading.Semaphore(self.options.maintenance_threads),
+            building=Slots(self.options.maintenance_threads),
         )
         return self.tablet_context
 
@@ -333,8 +343,8 @@ class Engine:
                 f"{YOUNG_S:,} s to be forgotten: use one app_id for many writes, with ascending versions"
             )
 
-    def token_lock(self, app_id: str) -> threading.RLock:
-        """One write of an idempotent writer at a time (W1); a few writers share a lock."""
+    def token_lock(self, app_id: str) -> Reentrant:
+        """``with`` it: one write of an idempotent writer at a time (W1); a few writers share a lock."""
         return self._token_locks[hash(app_id) % TOKEN_LOCKS]
 
     # ---- time ----
@@ -484,7 +494,8 @@ class Engine:
             return budget_s is None or self.clock.monotonic_s() - started < budget_s
 
         done = self.maintenance.run_due(may_go_on, patient=False)
-        with self.compactions.alone(budget_s):  # what the background is at would be left out
+        with self.compactions.pause():
+            self.compactions.await_others(budget_s)  # what the background is at would be left out
             done += self.compactions.run_all(may_go_on, elsewhere, threads)
         self.compactions.collect_garbage()
         return done
@@ -517,40 +528,71 @@ class Engine:
         """Stop the threads, make the log durable, let go of files and lease.  Idempotent.
 
         A clean close writes the end of the log into TABLE; when that fails the handle is closed all
-        the same and the error passes through: the next open recovers from the log.
+        the same and the error passes through: the next open recovers from the log.  One that is interrupted,
+        or has no memory, leaves the table closing, refused to every call and with its lease: another
+        call goes on with it.  Other threads wait for the one that closes; not those for which it waits.
         """
-        if self._closed is not None:
-            return
-        self._closed = f"{self.path} was closed"
+        me = threading.get_ident()
+        with Claim(self._closing) as mine:
+            while not self._ended:
+                with self._close_mutex:
+                    if not self._closing:
+                        mine.take((me,))
+                if mine.held:
+                    self._close()
+                elif me in self._closing or is_worker() or self._is_awaited():
+                    return
+                else:
+                    self._close_ended.wait(lambda: bool(self._closing))
+        self._close_ended.open()
+
+    def _is_awaited(self) -> bool:
+        """Whether a close waits for what this thread has under way: then a listener closes the table."""
+        return self.compactions is not None and self.compactions.is_at_work()
+
+    def _close(self) -> None:
+        if self._closed is None:
+            self._closed = f"{self.path} was closed"
+        if self.compactions is not None:
+            self.compactions.close()
+        if self.maintenance is not None:
+            self.maintenance.close()
+        self._await_calls()
+        # From here on no thread of this process writes to the table but this one.
         try:
-            if self.compactions is not None:
-                self.compactions.close()
-            if self.maintenance is not None:
-                self.maintenance.close()
-            self._await_calls()
-            if self._log is not None:
-                end = self._log.close()
-                if end is not None:
-                    self.fence()
-                    gone, tokens = self._drop_tokens(self._log.durable_ts)
-                    self.install_state(
-                        replace(
-                            self.state,
-                            tokens=tokens,
-                            applied_ts=max(self._log.durable_ts, self.state.applied_ts),
-                            clean_end=end,
-                        )
-                    )
-                    if gone:
-                        self.tell(TokensDropped(tokens=len(gone)))
-        finally:
-            self.pool.close()
-            for tablet in self.tablets:
-                tablet.close()
-            if self.tail is not None:
-                self.tail.close()
-            if self.lease is not None:
-                self.lease.release()
+            self._end_log()
+        except (OSError, KuduError):
+            self._let_go()
+            raise
+        self._let_go()
+
+    def _end_log(self) -> None:
+        end = None if self._log is None else self._log.close()
+        if self._log is None or end is None:
+            return
+        self.fence()
+        gone, tokens = self._drop_tokens(self._log.durable_ts)
+        self.install_state(
+            replace(
+                self.state,
+                tokens=tokens,
+                applied_ts=max(self._log.durable_ts, self.state.applied_ts),
+                clean_end=end,
+            )
+        )
+        if gone:
+            self.tell(TokensDropped(tokens=len(gone)))
+
+    def _let_go(self) -> None:
+        """Of files and threads, and last of the lease."""
+        self.pool.close()
+        for tablet in self.tablets:
+            tablet.close()
+        if self.tail is not None:
+            self.tail.close()
+        if self.lease is not None:
+            self.lease.release()
+        self._ended = True
 
     def _await_calls(self) -> None:
         """Let calls of other threads that write come to their end; those after them find it closed.
@@ -565,17 +607,23 @@ class Engine:
     def retire(self) -> None:
         """A reader's engine after ``refresh``: scans that hold its files read on, nothing else does."""
         self._closed = f"{self.path} was refreshed"
+        self._ended = True
         if self.tail is not None:
             self.tail.close()
 
     def discard(self) -> None:
         """After an open that failed: close what it has opened, write nothing."""
         self._closed = f"{self.path} could not be opened"
+        if self.compactions is not None:
+            self.compactions.close()
+        if self.maintenance is not None:
+            self.maintenance.close()
         self.pool.close()
         if self._log is not None:
             self._log.abandon()
         for tablet in self.tablets:
             tablet.close(discard=True)
+        self._ended = True
 
     def abandon(self) -> None:
         """In the child of a fork: let go of the parent's files without touching anything (P1)."""
@@ -583,6 +631,7 @@ class Engine:
             f"{self.path} was opened before a fork; open it again in the child process, "
             "or send a ScanToken instead of the table"
         )
+        self._ended = True
         if self._log is not None:
             self._log.abandon()
         if self.lease is not None:

@@ -7,9 +7,11 @@ nobody holds any more, or that is open when the interpreter ends, is closed clea
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from typing import TYPE_CHECKING, Any
+
+from kudu_core.common.workers import Worker, is_worker
+from kudu_core.errors import KuduError
 
 if TYPE_CHECKING:
     from kudu_core.table.engine import Engine
@@ -25,11 +27,18 @@ def watch(handle: Any, engine: Engine) -> weakref.finalize[Any, Any]:
 
 def _close(engine: Engine) -> None:
     """Close what nobody holds any more."""
-    if threading.current_thread().name.startswith("kudu-"):
+    if is_worker():
         # The collector ran on a worker, which may hold the very locks that a close waits for.
-        threading.Thread(target=engine.close, name="close").start()
-    else:
+        Worker(engine.close, "close").start()
+        return
+    try:
         engine.close()
+    except (OSError, KuduError):
+        raise
+    except BaseException:
+        # Nobody catches what a finalizer raises, nor calls again: what an interrupt has cut short goes on.
+        Worker(engine.close, "close").start()
+        raise
 
 
 def _after_fork_in_child() -> None:

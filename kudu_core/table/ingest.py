@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kudu_core.common.idempotence import Txn
+from kudu_core.common.locks import Held
 from kudu_core.errors import Fenced, Poisoned, RowErrors
 from kudu_core.events import IngestEnd
 from kudu_core.table import sorted_runs
@@ -129,20 +130,17 @@ def _ingest(
     _check_form(engine, rows)
     tablets = _tablets(engine, rows)
     try:
-        with ExitStack() as lanes:
-            # Flushes wait: the set of rowsets stays what the resolution saw.
-            for tablet in tablets:
-                lanes.enter_context(tablet.flush_lane)
-            if staging is None:
-                staging = lanes.enter_context(staging_of(engine))
+        # Flushes wait: the set of rowsets stays what the resolution saw.
+        lanes = Held([tablet.flush_lane for tablet in tablets])
+        with lanes, staging_of(engine) if staging is None else nullcontext(staging) as folder:
             engine.check_writable()
             kept = {} if resolved is None else resolved(tablets)
             for _ in range(OPTIMISTIC_TRIES):
-                done = _attempt(engine, rows, tablets, staging, on_error, txn, kept, locked=False)
+                done = _attempt(engine, rows, tablets, folder, on_error, txn, kept, locked=False)
                 if done is not None:
                     break
             else:
-                done = _attempt(engine, rows, tablets, staging, on_error, txn, kept, locked=True)
+                done = _attempt(engine, rows, tablets, folder, on_error, txn, kept, locked=True)
             assert done is not None
     except RowErrors:
         engine.wait_visible(newest_of(tablets))  # as every answer (W4)
@@ -162,11 +160,7 @@ def ingest_collected(
     started = engine.clock.monotonic_s()
     while True:
         tablets = engine.tablets
-        with ExitStack() as held:
-            for tablet in tablets:
-                held.enter_context(tablet.flush_lane)
-            for tablet in tablets:
-                held.enter_context(tablet.mutex)
+        with Held([*(t.flush_lane for t in tablets), *(t.mutex for t in tablets)]):
             engine.check_writable()
             if engine.tablets is not tablets:
                 continue  # ALTER added a tablet
@@ -232,19 +226,15 @@ def _attempt(
 
     ``kept``: parts, by ordinal, that are built already; afterwards those that another try may keep.
     """
-    with ExitStack() as mutexes:
+    with Held([tablet.mutex for tablet in tablets] if locked else []):
         if locked:
-            for tablet in tablets:
-                mutexes.enter_context(tablet.mutex)
             _drop_conflicting(kept)
         missing = [tablet for tablet in tablets if tablet.partition.ordinal not in kept]
         built = _build(engine, rows, missing, staging, on_error, locked=locked)
         parts = [*kept.values(), *built.parts]
         kept.update({part.tablet.partition.ordinal: part for part in built.parts})
         engine.fs.sync_dir(staging)
-        with ExitStack() as held:
-            for tablet in tablets:
-                held.enter_context(tablet.mutex)
+        with Held([tablet.mutex for tablet in tablets]):
             engine.check_writable()
             _check_form(engine, rows)
             if not locked and _drop_conflicting(kept):

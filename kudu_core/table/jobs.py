@@ -14,7 +14,7 @@ import dataclasses
 import json
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
@@ -27,6 +27,7 @@ from kudu_core.common.fingerprint import NO_ROWS
 from kudu_core.common.fingerprint import OVERWRITING as OVERWRITING_ROWS
 from kudu_core.common.idempotence import CHECK, Token, Txn, check_txn
 from kudu_core.common.keys import encode_keys
+from kudu_core.common.locks import NOTHING, Claim
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.stored import BROKEN, flag, parsed
 from kudu_core.common.types import KIND_BOOL, KIND_FLOAT, ColumnType
@@ -283,9 +284,8 @@ def _commit(
 ) -> WriteResult:
     """Apply all rows of the runs as one record, or none; then remove the job's staging."""
     fs = engine.fs
-    engine.committing.add(job.id)
     try:
-        with cycles_left(len(runs)):
+        with Claim(engine.committing, job.id), cycles_left(len(runs)):
             result = _apply(engine, job, runs, resolutions)
     except (InvalidArgument, RowErrors, Corruption) as exc:
         if job.id not in engine.jobs:
@@ -294,8 +294,6 @@ def _commit(
             hint = LAST_HINT if job.overwrite else IGNORE_HINT
             raise RowErrors(str(exc).replace(ON_ERROR_HINT, hint), exc.errors) from None
         raise
-    finally:
-        engine.committing.discard(job.id)
     remove(fs, job.directory)
     engine.jobs.pop(job.id, None)
     return result
@@ -319,31 +317,40 @@ def _apply(
     form = form_of(job)
     _check_columns(engine, form, runs)
     committing = Committing(job.id, lambda ts, counts: note_committed(engine.fs, job.directory, ts, counts))
-    with ExitStack() as stack:
-        files = stack.enter_context(closing(OpenRuns(engine.fs)))
+    with closing(OpenRuns(engine.fs)) as files:
         rows = sorted_rows(job, form, runs, files)
         if engine.schema.version == form.schema.version and engine.partitions == form.partitions:
             rows = replace(rows, schema=engine.schema, partitions=engine.partitions)
         _check_files(engine, job, runs, resolutions)
         if is_small(engine.options, runs) and not job.overwrite:
             return write_parts(engine, _calls(rows), txn=txn, job=committing)
-        if txn is not None:
-            stack.enter_context(engine.token_lock(txn.app_id))
-            repeated = already_applied(engine, txn)
+        with NOTHING if txn is None else engine.token_lock(txn.app_id):
+            repeated = None if txn is None else already_applied(engine, txn)
             if repeated is not None:
                 return repeated
-        engine.admit()
-        rows.job = committing
-        # Beside the runs, so that it has their grace, and under another name for each try.
-        staging = f"{job.directory}/commit-{uuid.uuid4().hex[:12]}"
-        engine.fs.mkdir(staging)
+            engine.admit()
+            rows.job = committing
+            return _ingest(engine, job, rows, txn, runs, resolutions)
 
-        def resolved(tablets: Sequence[Tablet]) -> dict[int, Part]:
-            return accept(engine, job.directory, runs, tablets, resolutions, new=job.overwrite)
 
-        if job.overwrite:
-            return overwrite_sorted(engine, rows, txn=txn, staging=staging, resolved=resolved)
-        return ingest_sorted(engine, rows, on_error="raise", txn=txn, staging=staging, resolved=resolved)
+def _ingest(
+    engine: Engine,
+    job: Job,
+    rows: Sorted,
+    txn: Txn | None,
+    runs: Sequence[JobRun],
+    resolutions: Sequence[Resolution],
+) -> WriteResult:
+    # Beside the runs, so that it has their grace, and under another name for each try.
+    staging = f"{job.directory}/commit-{uuid.uuid4().hex[:12]}"
+    engine.fs.mkdir(staging)
+
+    def resolved(tablets: Sequence[Tablet]) -> dict[int, Part]:
+        return accept(engine, job.directory, runs, tablets, resolutions, new=job.overwrite)
+
+    if job.overwrite:
+        return overwrite_sorted(engine, rows, txn=txn, staging=staging, resolved=resolved)
+    return ingest_sorted(engine, rows, on_error="raise", txn=txn, staging=staging, resolved=resolved)
 
 
 def _named(job: Job, runs: Sequence[JobRun]) -> Txn | None:

@@ -6,7 +6,6 @@ listener writes down.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from dataclasses import fields
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from kudu_core.common.clock import Clock
+from kudu_core.common.locks import mutex
 from kudu_core.events import (
     DeltaCompactionEnd,
     DeltaFlushEnd,
@@ -77,7 +77,7 @@ class Journal:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._mutex = threading.Lock()
+        self._mutex = mutex()
         self._kept: deque[dict[str, Any]] = deque(maxlen=KEPT)
         self._sums: dict[str, float] = {}
 

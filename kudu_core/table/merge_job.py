@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kudu_core.common.locks import Claim
 from kudu_core.table.staged import remove
 from kudu_core.tablet.merge_compaction import Elsewhere
 from kudu_core.tablet.merge_elsewhere import BuiltRange, Order, adopt, build_ranges, newest_in_memory
@@ -62,19 +63,18 @@ def elsewhere_of(engine: Engine, run: Run) -> Elsewhere:
         name = f"merge-{uuid.uuid4().hex}"
         directory = f"{engine.path}/staging/{name}"
         engine.fs.mkdir(f"{engine.path}/staging", exist_ok=True)
-        engine.committing.add(name)
-        try:
-            engine.fs.mkdir(directory)
-            built = [
-                BuiltRange.from_bytes(told) for told in run(_tasks(engine, tablet, job, edges, directory))
-            ]
-            job.check()
-            if sorted(one.number for one in built) != list(range(len(edges) - 1)):
-                return None  # some task did not see the rowsets as they are
-            return adopt(tablet, job, edges, directory, built)
-        finally:
-            remove(engine.fs, directory)
-            engine.committing.discard(name)
+        with Claim(engine.committing, name):
+            try:
+                engine.fs.mkdir(directory)
+                built = [
+                    BuiltRange.from_bytes(told) for told in run(_tasks(engine, tablet, job, edges, directory))
+                ]
+                job.check()
+                if sorted(one.number for one in built) != list(range(len(edges) - 1)):
+                    return None  # some task did not see the rowsets as they are
+                return adopt(tablet, job, edges, directory, built)
+            finally:
+                remove(engine.fs, directory)
 
     return build
 

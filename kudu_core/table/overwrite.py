@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from kudu_core.common.locks import Held
 from kudu_core.errors import Fenced, Poisoned
 from kudu_core.events import IngestEnd
 from kudu_core.table.alter import adopt, make_directory, new_tablet
@@ -74,10 +75,8 @@ def overwrite_sorted(
             each_part(engine, lambda part: make_directory(engine, part.tablet), parts)
             engine.fs.sync_dir(f"{engine.path}/tablets")
             flushed = prepare_parts(engine, filled)
-            with ExitStack() as mutexes:
-                # The new ones too: whoever finds them in memory waits until all is as the record says.
-                for tablet in (*engine.tablets, *new):
-                    mutexes.enter_context(tablet.mutex)
+            # The new ones too: whoever finds them in memory waits until all is as the record says.
+            with Held([tablet.mutex for tablet in (*engine.tablets, *new)]):
                 engine.check_writable()
                 overwriting = Overwriting(alteration, take_over)
                 ts = log_and_install(

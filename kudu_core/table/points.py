@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from kudu_core.common import values
 from kudu_core.common.arrow_in import batches
 from kudu_core.common.conform import conform
 from kudu_core.common.keys import EncodedKeys, decode_keys, encode_key, encode_keys
+from kudu_core.common.locks import NOTHING
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import StoredColumn
 from kudu_core.errors import InvalidArgument, SnapshotTooOld
@@ -68,20 +69,12 @@ def tablet_of_key(engine: Engine, key: bytes, snapshot: int = NEWEST) -> Tablet 
     return None if ordinal < 0 else engine.tablet_of(ordinal, snapshot)
 
 
-@contextmanager
-def _pinned(engine: Engine, snapshot: int) -> Iterator[None]:
-    """History at the snapshot stays while views are captured; what they hold, they keep.
+def _pinned(engine: Engine, snapshot: int) -> AbstractContextManager[object]:
+    """``with`` it: history at the snapshot stays while views are captured; what they hold, they keep.
 
     A reader's views never lose history: nobody drops any in its process.
     """
-    if not engine.writer:
-        yield
-        return
-    engine.pins.pin(snapshot)
-    try:
-        yield
-    finally:
-        engine.pins.unpin(snapshot)
+    return engine.pins.pin(snapshot) if engine.writer else NOTHING
 
 
 def _get_general(

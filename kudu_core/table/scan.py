@@ -5,7 +5,6 @@ snapshot -> prune tablets -> rowsets -> pages -> rows, patched -> Arrow.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
@@ -158,9 +157,7 @@ class Scan(ArrowResult):
         self._owner = owner
         self._spec = plan.spec()
         pins, versions = engine().pins, engine().schema_pins
-        pins.pin(snapshot)
-        self._release = weakref.finalize(self, pins.unpin, snapshot)
-        weakref.finalize(self, versions.unpin, versions.pin(plan.schema))
+        self._pins = pins.pin(snapshot), versions.pin(plan.schema)
 
     @property
     def schema(self) -> pa.Schema:

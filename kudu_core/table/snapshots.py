@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +29,7 @@ class Snapshot:
         self._table = table
         self.timestamp = timestamp
         """The hybrid time that is read: microseconds << 12 | counter."""
-        pins = table._engine.pins
-        pins.pin(timestamp)
-        self._release = weakref.finalize(self, pins.unpin, timestamp)
+        self._pin = table._engine.pins.pin(timestamp)
 
     def scan(self, columns: Any = None, where: Any = None, **options: Any) -> Scan:
         """As ``Table.scan`` at this snapshot."""
@@ -51,7 +48,7 @@ class Snapshot:
 
     def close(self) -> None:
         """Let the history go.  Scans that were made before keep theirs."""
-        self._release()
+        self._pin.release()
 
     def __enter__(self) -> Snapshot:
         return self
@@ -71,7 +68,7 @@ class Snapshot:
         )
 
     def _check(self) -> None:
-        if not self._release.alive:
+        if not self._pin.held:
             raise Closed(f"snapshot {self.timestamp} was closed")
 
 

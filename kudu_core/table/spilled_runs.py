@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import numpy as np
 
 from kudu_core.cfile import ColumnSpec, RowsFile
 from kudu_core.cfile.rows_file import write_rows_file
+from kudu_core.common.locks import mutex
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema
 from kudu_core.common.types import ColumnType
@@ -34,7 +34,7 @@ class OpenRuns:
 
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs
-        self._lock = threading.Lock()
+        self._lock = mutex()
         self._idle: dict[str, list[RowsFile]] = {}
         self._count = 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +14,7 @@ from kudu_core.common import keybounds
 from kudu_core.common.clock import Clock
 from kudu_core.common.idempotence import check_txn
 from kudu_core.common.keys import encode_prefix
+from kudu_core.common.locks import mutex
 from kudu_core.common.partitions import HashPartition, PartitionSchema, RangePartition
 from kudu_core.common.predicates import compile_where
 from kudu_core.common.schema import Column, Schema, StoredColumn, declare
@@ -211,7 +211,7 @@ class Table:
         self._engine = engine
         self._reopen = reopen
         self._watch = watch(self, engine)
-        self._refreshing = threading.Lock()
+        self._refreshing = mutex()
 
     # ---- what it is ----
 
@@ -918,8 +918,8 @@ class Table:
 
         What was read stays valid, and an iteration of a scan that has begun goes on to its end.
         """
-        self._watch.detach()
         self._engine.close()
+        self._watch.detach()  # last: after an interrupt the end of the handle or of Python closes it
 
     def __enter__(self) -> Table:
         return self

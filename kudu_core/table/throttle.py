@@ -7,9 +7,8 @@ they would wait for a whole flush.
 
 from __future__ import annotations
 
-import threading
-
 from kudu_core.common.clock import Clock
+from kudu_core.common.locks import mutex
 from kudu_core.tablet.scoring import MEMORY_SHARE
 
 STOP_SHARE = 0.8
@@ -34,7 +33,7 @@ class Throttle:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._mutex = threading.Lock()
+        self._mutex = mutex()
         self._owed_bytes = 0
         self._owed_s = 0.0
         self.waits = 0

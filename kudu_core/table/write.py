@@ -6,13 +6,13 @@ encode and route -> mutexes in tablet order -> decide -> log record -> apply -> 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from kudu_core.common.idempotence import Token, Txn
+from kudu_core.common.locks import NOTHING, Held
 from kudu_core.common.rowblock import RowBlock
 from kudu_core.common.schema import Schema
 from kudu_core.errors import MemoryLimit, RowErrors
@@ -62,12 +62,10 @@ def write_calls(
     from kudu_core.table import ingest  # the other half of this walk
 
     txn = named(txn, calls, engine.pool)
-    with ExitStack() as stack:
-        if txn is not None:
-            stack.enter_context(engine.token_lock(txn.app_id))
-            repeated = already_applied(engine, txn)
-            if repeated is not None:
-                return repeated
+    with NOTHING if txn is None else engine.token_lock(txn.app_id):
+        repeated = None if txn is None else already_applied(engine, txn)
+        if repeated is not None:
+            return repeated
         engine.admit()
         if collect is None and engine.wants_ingest(calls):
             return ingest.ingest_calls(engine, calls, on_error=on_error, txn=txn, job=job)
@@ -76,24 +74,21 @@ def write_calls(
         while True:
             tablets: Sequence[Tablet] = ()
             try:
-                with ExitStack() as locks:
-                    if short:
-                        locks.enter_context(engine.short_writes)
+                with engine.short_writes if short else NOTHING:
                     schema = engine.schema
                     prepared = Prepared(schema, engine.partitions, fitted(schema, calls), engine.pool)
                     tablets = engine.tablets if collect is not None else _touched(engine, prepared)
                     if txn is not None and not tablets:
                         tablets = engine.tablets[:1]  # so that its token is there before or after an ALTER's
-                    for tablet in tablets:
-                        locks.enter_context(tablet.mutex)
-                    if engine.schema is not schema or engine.partitions is not prepared.partitions:
-                        continue  # ALTER was faster: the rows must be encoded and routed anew (W2)
-                    if collect is not None:
-                        collected = collect()
-                        if engine.wants_ingest(collected):
-                            break  # too much for the log: once more, with the flush lanes
-                        prepared = Prepared(engine.schema, engine.partitions, collected)
-                    result, ts = _write_locked(engine, prepared, tablets, on_error, txn, job)
+                    with Held([tablet.mutex for tablet in tablets]):
+                        if engine.schema is not schema or engine.partitions is not prepared.partitions:
+                            continue  # ALTER was faster: the rows must be encoded and routed anew (W2)
+                        if collect is not None:
+                            collected = collect()
+                            if engine.wants_ingest(collected):
+                                break  # too much for the log: once more, with the flush lanes
+                            prepared = Prepared(engine.schema, engine.partitions, collected)
+                        result, ts = _write_locked(engine, prepared, tablets, on_error, txn, job)
             except RowErrors:
                 # W4: a refusal, too, may rest on records that are not durable yet.
                 engine.wait_visible(newest_of(tablets))

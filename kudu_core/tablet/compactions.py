@@ -8,12 +8,14 @@ behind a compaction.  What the operations do is in the walks; what there is to d
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from kudu_core.common.gates import Flag, Gates
+from kudu_core.common.locks import NOTHING, Claim, mutex
 from kudu_core.common.pool import Pool
+from kudu_core.common.workers import Worker
 from kudu_core.errors import Closed, Fenced, Poisoned
 from kudu_core.events import (
     DeltaCompactionEnd,
@@ -72,80 +74,75 @@ class Compactions:
         self._purge = purge
         self._delete_purged = delete_purged
         self._wanted = threads
-        self._threads: list[threading.Thread] = []
-        self._stop = threading.Event()
-        self._idle = threading.Condition()
-        self._working: list[int] = []
-        """Threads with an operation under way.  Under ``_idle``."""
-        self._paused = 0
-        """Callers that want to be alone.  Under ``_idle``."""
+        self._threads: list[Worker] = []
+        self._stop = Flag()
+        self._beginning = mutex()
+        """Held by a background thread from the look whether it may begin to the claim that it works."""
+        self._working: set[tuple[int, object]] = set()
+        """Threads, by number, and an object of its own for each operation that they have under way."""
+        self._paused: set[object] = set()
+        """An object for each caller that wants to be alone."""
+        self._changed = Gates()
         self._failed: dict[tuple[int, int | str], float] = {}
         """Until when a rowset, or a kind of operation, of a tablet is left alone."""
         self._merges = Merges()
-        self._choosing = threading.Lock()
+        self._choosing = mutex()
         self._apart: set[int] = set()
         """Tablets in which a ``run_one(apart=True)`` is at work.  Added to under ``_choosing``."""
 
     def start(self) -> None:
         for number in range(self._wanted):
             name = f"kudu-core-compact-{number}"
-            thread = threading.Thread(target=self._run, name=name, daemon=True)
+            thread = Worker(self._run, name)
             self._threads.append(thread)
             thread.start()
 
     def close(self) -> None:
         """Stop the threads.  A merge under way, on whichever thread, is given up; what else is under way
-        comes to its end first."""
+        comes to its end first.  Whoever is interrupted may call it again."""
         self._stop.set()
         for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join()
-        self._threads.clear()
-        me = threading.get_ident()
-        with self._idle:
-            self._idle.wait_for(lambda: not any(ident != me for ident in self._working))
+            thread.join()
+        self._changed.wait_while(self._others_work)
 
-    @contextmanager
-    def _operation(self) -> Iterator[None]:
-        """``close`` waits for its end."""
-        me = threading.get_ident()
-        with self._idle:
-            self._working.append(me)
-        try:
-            yield
-        finally:
-            with self._idle:
-                self._working.remove(me)
-                self._idle.notify_all()
+    def _operation(self) -> Claim:
+        """``with`` it: ``close`` waits for its end."""
+        return Claim(self._working, (threading.get_ident(), object()), emptied=self._changed.open)
 
-    @contextmanager
-    def alone(self, timeout_s: float | None = None) -> Iterator[None]:
-        """The threads let what is under way come to its end, which is waited for, and begin nothing."""
+    def is_at_work(self) -> bool:
+        """Whether this thread has an operation under way."""
         me = threading.get_ident()
-        with self._idle:
-            self._paused += 1
-            self._idle.wait_for(
-                lambda: self._stop.is_set() or not any(ident != me for ident in self._working), timeout_s
-            )
-        try:
-            yield
-        finally:
-            with self._idle:
-                self._paused -= 1
+        return any(ident == me for ident, _ in self._working.copy())
+
+    def _others_work(self) -> bool:
+        me = threading.get_ident()
+        return any(ident != me for ident, _ in self._working.copy())
+
+    def pause(self) -> Claim:
+        """``with`` it: the threads begin nothing."""
+        return Claim(self._paused, object())
+
+    def await_others(self, timeout_s: float | None = None) -> None:
+        """After ``pause``: what is under way comes to its end first."""
+        until_s = None if timeout_s is None else self._clock.monotonic_s() + timeout_s
+        with self._beginning:
+            pass  # who has looked before the pause works by now
+
+        def behind() -> bool:
+            if self._stop.is_set() or (until_s is not None and self._clock.monotonic_s() >= until_s):
+                return False
+            return self._others_work()
+
+        self._changed.wait_while(behind)
 
     def _run_one_beside(self) -> bool:
         """``run_one`` of a background thread: nothing while somebody asked to be alone."""
-        me = threading.get_ident()
-        with self._idle:
-            if self._paused:
-                return False
-            self._working.append(me)
-        try:
+        with self._beginning:
+            claim = None if self._paused else self._operation()
+        if claim is None:
+            return False
+        with claim:
             return self.run_one()
-        finally:
-            with self._idle:
-                self._working.remove(me)
-                self._idle.notify_all()
 
     def _check_going_on(self) -> None:
         if self._stop.is_set():
@@ -174,7 +171,7 @@ class Compactions:
         each; ``elsewhere``: of ``merge_rowsets``.  After an operation that fails no other is begun; what it
         raised is raised when those under way have come to their end.
         """
-        stop = threading.Event()
+        stop = Flag()
 
         def work() -> int:
             done = 0
@@ -192,8 +189,8 @@ class Compactions:
         if threads == 1:
             return work()
         with Pool(threads, "kudu-core-maintain") as pool:
-            tasks = [pool.submit(work) for _ in range(threads)]
             try:
+                tasks = [pool.submit(work) for _ in range(threads)]
                 return sum([task.result() for task in tasks])
             finally:
                 stop.set()  # what interrupts this thread ends the others too
@@ -220,36 +217,39 @@ class Compactions:
         """
         refused: set[Operation] = set()
         while True:
-            with self._choosing if apart else nullcontext():
-                found = [op for op in self._operations() if op.kind in kinds and op not in refused]
-                if apart:
-                    found = [op for op in found if op.tablet_id not in self._apart]
-                chosen = choose(found, NO_PRESSURE)
-                if chosen is None:
-                    return False
-                if apart:
-                    self._apart.add(chosen.tablet_id)
-            try:
-                if self._perform(chosen, elsewhere):
+            with Claim(self._apart) as mine:
+                with self._choosing if apart else NOTHING:
+                    found = [op for op in self._operations() if op.kind in kinds and op not in refused]
+                    if apart:
+                        found = [op for op in found if op.tablet_id not in self._apart]
+                    chosen = choose(found, NO_PRESSURE)
+                    if chosen is None:
+                        return False
+                    if apart:
+                        mine.take((chosen.tablet_id,))
+                if self._acted(chosen, elsewhere, patient=patient):
                     return True
-            except (Poisoned, Fenced):
-                raise
-            except Exception as exc:  # told, and no reason to leave the others alone
-                if isinstance(exc, Closed) and self._stop.is_set():
-                    raise
-                self._leave_alone(chosen)
-                operation = f"{chosen.kind} compaction" if chosen.kind == MERGE else chosen.kind
-                if chosen.kind in (MINOR, MAJOR):
-                    operation = f"{chosen.kind} delta compaction"
-                self._tell(
-                    MaintenanceError(error=repr(exc), tablet_id=str(chosen.tablet_id), operation=operation)
-                )
-                if not patient:
-                    raise
-            finally:
-                if apart:
-                    self._apart.discard(chosen.tablet_id)
             refused.add(chosen)
+
+    def _acted(self, chosen: Operation, elsewhere: Elsewhere | None, *, patient: bool) -> bool:
+        """Do it; where it fails it is told, and left alone for a while."""
+        try:
+            return self._perform(chosen, elsewhere)
+        except (Poisoned, Fenced):
+            raise
+        except Exception as exc:  # told, and no reason to leave the others alone
+            if isinstance(exc, Closed) and self._stop.is_set():
+                raise
+            self._leave_alone(chosen)
+            operation = f"{chosen.kind} compaction" if chosen.kind == MERGE else chosen.kind
+            if chosen.kind in (MINOR, MAJOR):
+                operation = f"{chosen.kind} delta compaction"
+            self._tell(
+                MaintenanceError(error=repr(exc), tablet_id=str(chosen.tablet_id), operation=operation)
+            )
+            if not patient:
+                raise
+            return False
 
     def _operations(self) -> list[Operation]:
         now_s = self._clock.monotonic_s()
@@ -358,7 +358,8 @@ class Compactions:
             while self.run_one(COMPACTIONS, patient=False):
                 self._check_going_on()
             return
-        with self.alone():  # or a rowset that the background has at the moment would be left out
+        with self.pause():
+            self.await_others()  # or a rowset that the background has at the moment would be left out
             for tablet in self._tablets():
                 self._merge_all(tablet)
                 for rowset in tablet.view.rowsets:
@@ -378,6 +379,11 @@ class Compactions:
 
     def collect_history(self) -> bool:
         """Drop the history that retention and pins no longer keep; whether there was any."""
+        with self._operation():
+            self._check_going_on()
+            return self._collect_all_history()
+
+    def _collect_all_history(self) -> bool:
         found = self._purge()
         wanted = self._horizon(False)
         for tablet in self._tablets():
@@ -405,13 +411,16 @@ class Compactions:
 
     def collect_garbage(self) -> int:
         """Delete retired files that nobody can read any more; how many, a purged tablet's counted as one."""
-        total = self._delete_purged()
-        for tablet in self._tablets():
-            files, freed = tablet.garbage.collect(tablet)
-            if files:
-                total += files
-                self._tell(FilesDeleted(tablet_id=str(tablet.id), files=files, freed_bytes=freed))
-        return total
+        with self._operation():
+            if self._stop.is_set():
+                return 0
+            total = self._delete_purged()
+            for tablet in self._tablets():
+                files, freed = tablet.garbage.collect(tablet)
+                if files:
+                    total += files
+                    self._tell(FilesDeleted(tablet_id=str(tablet.id), files=files, freed_bytes=freed))
+            return total
 
 
 __all__ = ["Compactions"]

@@ -8,14 +8,14 @@ writes and delta flushes go on beside it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from kudu_core.cfile.delta_file import REDO, UNDO
 from kudu_core.cfile.rows_file import write_rows_file
+from kudu_core.common.locks import Claim
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema
 from kudu_core.rowset.deltas import UNDO_UPDATE, UPDATE, patch
@@ -39,21 +39,17 @@ class Compacted:
     output_bytes: int
 
 
-@contextmanager
-def claimed(tablet: Tablet, rowset_id: int) -> Iterator[DiskRowSet | None]:
-    """At most one compaction works on a rowset (M3); None when another does, or it has left the view."""
+def claimed(tablet: Tablet, rowset_id: int, claim: Claim) -> DiskRowSet | None:
+    """At most one compaction works on a rowset (M3); None when another does, or it has left the view.
+
+    ``claim``: of ``tablet.compacting``, taken until the caller lets go of it.
+    """
     with tablet.mutex:
         rowset = tablet.view.rowset(rowset_id)
         if rowset is None or rowset_id in tablet.compacting:
-            rowset = None
-        else:
-            tablet.compacting.add(rowset_id)
-    try:
-        yield rowset
-    finally:
-        if rowset is not None:
-            with tablet.mutex:
-                tablet.compacting.discard(rowset_id)
+            return None
+        claim.take((rowset_id,))
+        return rowset
 
 
 def redo_files(rowset: DiskRowSet) -> tuple[DeltaStore, ...]:
@@ -74,7 +70,8 @@ def compact_minor(tablet: Tablet, rowset_id: int) -> Compacted | None:
     OSError
         Nothing was installed.
     """
-    with claimed(tablet, rowset_id) as rowset:
+    with Claim(tablet.compacting) as claim:
+        rowset = claimed(tablet, rowset_id, claim)
         if rowset is None:
             return None
         inputs = redo_files(rowset)
@@ -105,7 +102,8 @@ def compact_major(
     OSError
         Nothing was installed.
     """
-    with claimed(tablet, rowset_id) as rowset:
+    with Claim(tablet.compacting) as claim:
+        rowset = claimed(tablet, rowset_id, claim)
         if rowset is None:
             return None
         schema = tablet.context.stored()

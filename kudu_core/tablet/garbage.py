@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from kudu_core.common.locks import mutex
 
 if TYPE_CHECKING:
     from kudu_core.tablet.tablet import Tablet
@@ -27,7 +28,7 @@ class Garbage:
     """The retired files of one tablet.  What is left at the end is an orphan for the next open."""
 
     def __init__(self) -> None:
-        self._mutex = threading.Lock()
+        self._mutex = mutex()
         self._retired: list[_Retired] = []
 
     def retire(self, tablet: Tablet, names: Iterable[str], holders: Iterable[object]) -> None:

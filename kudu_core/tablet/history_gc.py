@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kudu_core.common.locks import Claim
 from kudu_core.rowset.deltas import DELETE
 from kudu_core.rowset.deltastore import DeltaStore
 from kudu_core.rowset.diskrowset import DiskRowSet
@@ -51,7 +52,8 @@ def collect(tablet: Tablet, horizon: int) -> Collected:
     for seen in tablet.view.rowsets:
         if not ancient(seen, horizon):
             continue
-        with claimed(tablet, seen.id) as rowset:
+        with Claim(tablet.compacting) as claim:
+            rowset = claimed(tablet, seen.id, claim)
             if rowset is None:
                 continue
             dead = _may_be_dead(rowset, horizon) and _all_dead(rowset, horizon)

@@ -7,11 +7,13 @@ thread and call the same methods.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kudu_core.common.clock import Clock, micros_of
+from kudu_core.common.gates import Flag
+from kudu_core.common.locks import mutex
+from kudu_core.common.workers import Worker
 from kudu_core.errors import Closed, Fenced, Poisoned
 from kudu_core.events import DeltaFlushEnd, Event, FlushEnd, LogTruncated, MaintenanceError, TokensDropped
 from kudu_core.options import Options
@@ -60,22 +62,22 @@ class Maintenance:
         self._tell = tell
         self._save_tokens = save_tokens
         self._pressure = pressure
-        self._wake = threading.Event()
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._wake = Flag()
+        self._stop = Flag()
+        self._thread: Worker | None = None
         self._failed: dict[tuple[int, tuple[int, ...]], float] = {}
         """Until when a store that could not be flushed is left alone."""
         self.flush_pace_s = 1 / (200 << 20)
         """Seconds that a flush takes for a byte of memory: those of the last large one."""
-        self._truncating = threading.Lock()
+        self._truncating = mutex()
         self._rested: tuple[int, int] = (0, 0)
         """Sequence number and last timestamp of the segment that rest has left behind."""
         self.may_truncate = False
         """False during replay: records that are not in memory yet must stay in the log."""
-        self._relief = threading.Lock()
+        self._relief = mutex()
 
     def start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="kudu-core-flush", daemon=True)
+        self._thread = Worker(self._run, "kudu-core-flush")
         self._thread.start()
 
     def kick(self) -> None:
@@ -83,12 +85,11 @@ class Maintenance:
         self._wake.set()
 
     def close(self) -> None:
-        """Stop the thread and wait for it."""
+        """Stop the thread and wait for it.  Whoever is interrupted may call it again."""
         self._stop.set()
         self._wake.set()
-        thread, self._thread = self._thread, None
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
+        if self._thread is not None:
+            self._thread.join()
         with self._truncating:  # a caller's flush may be at it
             self.may_truncate = False
 

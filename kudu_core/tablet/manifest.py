@@ -7,12 +7,12 @@ is what they add up to, and the writer.  Knows nothing of rowsets in memory.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from kudu_core.common.locks import mutex
 from kudu_core.common.names import data_file
 from kudu_core.common.stored import BROKEN, integer, parsed
 from kudu_core.errors import Corruption
@@ -235,7 +235,7 @@ class Manifest:
         self._poison = poison
         self._check_poisoned = check_poisoned
         self._file: WriteFile | None = None
-        self._replacing = threading.Lock()
+        self._replacing = mutex()
         """Held over an fsync and while the file is exchanged: what is being synced stays open."""
         self._size = 0
         self._checkpoint_size = 0

@@ -13,13 +13,13 @@ Until that edit the tablet is what it was: whatever goes wrong before it, the fi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 
 import numpy as np
 
 from kudu_core.cfile.delta_file import REDO
+from kudu_core.common.locks import Claim
 from kudu_core.common.memory import release_free
 from kudu_core.common.pool import Pool
 from kudu_core.errors import Corruption
@@ -106,7 +106,8 @@ def merge_rowsets(
     Corruption
         Two copies of a key are alive at one time, or a change came to a row that was dropped.
     """
-    with _claimed(tablet, rowset_ids) as inputs:
+    with Claim(tablet.compacting) as claim:
+        inputs = _claimed(tablet, rowset_ids, claim)
         if inputs is None:
             return None
         walk = _Walk(tablet, inputs, threads, check, at_step)
@@ -130,23 +131,16 @@ def merge_rowsets(
     return walk.result()
 
 
-@contextmanager
-def _claimed(tablet: Tablet, rowset_ids: Sequence[int]) -> Iterator[_Inputs | None]:
+def _claimed(tablet: Tablet, rowset_ids: Sequence[int], claim: Claim) -> _Inputs | None:
     """C1: no other compaction on any of them; all that was changed up to the cut is in their stores."""
     wanted = set(rowset_ids)
     assert wanted and len(wanted) == len(rowset_ids)
     with tablet.mutex:
         rowsets = [r for r in tablet.view.rowsets if r.id in wanted]
-        inputs = None
-        if len(rowsets) == len(wanted) and not wanted & tablet.compacting:
-            tablet.compacting |= wanted
-            inputs = _Inputs(rowsets, tablet.context.cut())
-    try:
-        yield inputs
-    finally:
-        if inputs is not None:
-            with tablet.mutex:
-                tablet.compacting -= wanted
+        if len(rowsets) != len(wanted) or wanted & tablet.compacting:
+            return None
+        claim.take(wanted)
+        return _Inputs(rowsets, tablet.context.cut())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -228,9 +222,9 @@ class _Walk:
             release_free(nbytes)
             return outputs
 
-        with context.building, Pool(self.threads, "kudu-core-merge") as pool:
-            ranges = pool.map(built, range(len(edges) - 1), window=self.threads)
-            return [output for outputs in ranges for output in outputs]
+        with context.building.take(), Pool(self.threads, "kudu-core-merge") as pool:
+            done = list(pool.map(built, range(len(edges) - 1), window=self.threads))
+        return [output for outputs in done for output in outputs]
 
     # ---- C3 ----
 

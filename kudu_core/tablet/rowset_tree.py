@@ -7,11 +7,11 @@ belongs to one of them changes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 
 import numpy as np
 
 from kudu_core._ext.rowsettree import BoundsTree
+from kudu_core.common.cached import cached_property
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.rowset.diskrowset import DiskRowSet
 

@@ -7,13 +7,14 @@ a ``Tablet``; this file holds the state that they share and the one door by whic
 from __future__ import annotations
 
 import errno
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kudu_core.cfile.page_cache import PageCache
 from kudu_core.common.clock import Clock
+from kudu_core.common.gates import Slots
+from kudu_core.common.locks import mutex, reentrant
 from kudu_core.common.memory import WorkingMemory
 from kudu_core.common.partitions import Partition
 from kudu_core.common.pool import Pool
@@ -67,8 +68,8 @@ class TabletContext:
     """Raises ``Fenced`` when another writer has the table (PROTOCOL P2)."""
     work: WorkingMemory = field(default_factory=WorkingMemory)
     """What flushes and merges hold while they run."""
-    building: threading.Semaphore = field(default_factory=threading.Semaphore)
-    """Held by a merge that writes its outputs in this process: each takes its share of the memory limit."""
+    building: Slots = field(default_factory=lambda: Slots(1))
+    """Taken by a merge that writes its outputs in this process: each takes its share of the memory limit."""
 
 
 class Tablet:
@@ -95,16 +96,16 @@ class Tablet:
         (PROTOCOL A3, G7)."""
         self.directory = directory
         self.manifest = manifest
-        self.mutex = threading.RLock()
+        self.mutex = reentrant()
         """Guards writes of this tablet and installs into its view.  Taken in tablet order, before
         the log's mutex, never after it."""
-        self.flush_lane = threading.Lock()
+        self.flush_lane = mutex()
         """One flush of this tablet at a time, so that installs follow the freeze order (F3)."""
         self.compacting: set[int] = set()
         """Rowsets on which a compaction works (M3).  Under the mutex."""
         self.garbage = Garbage()
         self.state = state
-        self._numbers = threading.Lock()
+        self._numbers = mutex()
         self._next_file = state.next_file
         # Ids begin anew in each epoch: an ingest that is only in the log names some of the epoch before,
         # and a flush between two replayed records must not take them.

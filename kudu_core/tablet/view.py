@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from types import EllipsisType
 
 import numpy as np
 
 from kudu_core._ext import keys as keys_kernel
 from kudu_core._ext.pointview import PointView
+from kudu_core.common.cached import cached_property
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.errors import Corruption
 from kudu_core.rowset.diskrowset import DiskRowSet

@@ -15,8 +15,6 @@ Not known here: what a payload means, tablets, TABLE.  Reading is ``wal.reader``
 from __future__ import annotations
 
 import threading
-from _thread import LockType, allocate_lock
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,7 +22,10 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias
 
 from kudu_core._ext.crc32c import crc32c
 from kudu_core.common.clock import time_of
+from kudu_core.common.gates import Flag, Gates
+from kudu_core.common.locks import mutex
 from kudu_core.common.stored import LIMIT
+from kudu_core.common.workers import Worker
 from kudu_core.errors import (
     Closed,
     Fenced,
@@ -59,6 +60,9 @@ if TYPE_CHECKING:
 SMALL_RECORD = 16 << 10
 """Bytes of a payload that is copied together with its header."""
 
+RETRY_S = 0.25
+"""After so long the log thread tries again when there was no memory."""
+
 Durability: TypeAlias = Literal["sync", "group", "none"]
 
 
@@ -87,35 +91,6 @@ class LogOptions:
     fill_bytes: int = 4 << 20
     fill_record_bytes: int = 256 << 10
     file_grace_s: float = 60.0
-
-
-class _Gates:
-    """Threads that wait for the log to advance.
-
-    ``wait`` returns after the next ``open``, or soon without one: the caller looks and comes again.  A
-    gate is a bare lock, whose methods a signal handler cannot cut in two as it can those of
-    ``threading.Condition`` and ``Event``.
-    """
-
-    __slots__ = ("_closed",)
-
-    def __init__(self) -> None:
-        self._closed: deque[LockType] = deque()
-
-    def wait(self, still_needed: Callable[[], bool]) -> None:
-        gate = allocate_lock()
-        gate.acquire()
-        self._closed.append(gate)
-        # Whoever opens after this line sees the gate.  The timeout is for one who was interrupted.
-        if still_needed():
-            gate.acquire(timeout=0.25)
-
-    def open(self) -> None:
-        # A gate that comes after this look belongs to one who looks again before waiting.
-        if self._closed:
-            with suppress(IndexError):
-                while True:
-                    self._closed.popleft().release()
 
 
 class Log:
@@ -159,10 +134,10 @@ class Log:
         self._sync = self._options.durability == "sync"
         self._group = self._options.durability == "group"
 
-        self._mutex = threading.Lock()
-        self._sync_lock = threading.Lock()
-        self._syncing = _Gates()
-        self._advancing = _Gates()
+        self._mutex = mutex()
+        self._sync_lock = mutex()
+        self._syncing = Gates()
+        self._advancing = Gates()
 
         self._active: ActiveSegment
         self._committed_file: WriteFile
@@ -182,13 +157,9 @@ class Log:
         self._failure: BaseException | None = None
         self._closed = False
 
-        self._thread: threading.Thread | None = None
-        # Bare locks used as flags: held = nothing to do, released = set.
-        self._work = allocate_lock()
-        self._work.acquire()
-        self._stop = allocate_lock()
-        self._stop.acquire()
-        self._stopping = False
+        self._thread: Worker | None = None
+        self._work = Flag()
+        self._stop = Flag()
 
         self.fsyncs = 0
         self.records = 0
@@ -243,27 +214,29 @@ class Log:
         return log
 
     def close(self) -> int | None:
-        """Make the log durable and close it; idempotent.
+        """Make the log durable and close it; idempotent.  One that was interrupted is to be called again.
 
         Returns the last lsn, for TABLE's ``clean_end``, or None if the log is poisoned: then
         nothing more is written, and the next open decides.  Raises ``Poisoned`` or ``Fenced`` if
         the last fsync fails; the files are closed all the same.
         """
-        self._stopping = True
-        _set(self._stop)
-        _set(self._work)
-        thread, self._thread = self._thread, None
-        if thread is not None and thread is not threading.current_thread():
+        self._stop.set()
+        self._work.set()
+        with self._mutex:
+            thread = self._thread  # none is started any more
+        if thread is not None:
             thread.join()
         with self._sync_lock:
-            if self._closed:
-                return self._last_lsn if self._failure is None else None
             try:
-                if self._failure is None and self._last_lsn > self._durable_lsn:
+                if not self._closed and self._failure is None and self._last_lsn > self._durable_lsn:
                     self._sync_now()
-            finally:
+            except KuduError:
                 self._closed = True
                 self._close_files()
+                raise
+            # Not before: a call after one that was interrupted must not take the log for durable.
+            self._closed = True
+            self._close_files()
             return self._last_lsn if self._failure is None else None
 
     def abandon(self) -> None:
@@ -430,6 +403,9 @@ class Log:
             if self._failure is not None or self._closed:
                 self._refuse()
             self._advancing.wait(lambda: behind() and self._failure is None)
+            if behind():  # whoever was to advance the watermarks may have been interrupted
+                with self._mutex:
+                    self._advance()
 
     def wait_durable(self, ts: int) -> None:
         """Return when an fsync covers every record <= ``ts``, and run it if nobody else does.
@@ -498,21 +474,25 @@ class Log:
         """See that what is appended becomes durable although nobody waits for it."""
         if self._failure is not None or self._closed:
             return
-        if self._work.locked():
-            _set(self._work)
-        if self._thread is None:
-            with self._mutex:
-                if self._thread is None and not self._stopping:
-                    self._thread = threading.Thread(target=self._run, name="kudu-log", daemon=True)
-                    self._thread.start()
+        if not self._work.is_set():
+            self._work.set()
+        if self._thread is None or not self._thread.is_alive:
+            self._start_thread()
+
+    def _start_thread(self) -> None:
+        with self._mutex:
+            if self._stop.is_set() or (self._thread is not None and self._thread.is_alive):
+                return
+            self._thread = Worker(self._run, "kudu-log")
+            self._thread.start()  # one whose start was interrupted is alive, or another will be made
 
     def _run(self) -> None:
         pause = self._options.group_interval_s if self._group else 0.0
         while True:
-            self._work.acquire()
-            self._stop.acquire(timeout=pause)
-            if self._stopping:
+            self._work.wait()
+            if self._stop.wait(pause):
                 return
+            self._work.clear()
             try:
                 with self._sync_lock:
                     if self._last_lsn > self._durable_lsn:
@@ -520,6 +500,9 @@ class Log:
                 self._syncing.open()
             except (Poisoned, Fenced, Closed):
                 return
+            except MemoryError:
+                self._work.set()  # another time
+                self._stop.wait(RETRY_S)
 
     # Watermarks -------------------------------------------------------------------------------
 
@@ -734,11 +717,6 @@ class Log:
     def bytes_retained(self) -> int:
         """Bytes of the segments' records: what a replay would read."""
         return sum(segment.end for segment in self.segments)
-
-
-def _set(flag: LockType) -> None:
-    with suppress(RuntimeError):
-        flag.release()
 
 
 def _as_bytes(parts: Sequence[Buffer]) -> list[Buffer]:

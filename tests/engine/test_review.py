@@ -337,18 +337,20 @@ def test_a_table_is_collected_on_its_own_thread(disk: Disk) -> None:
 def test_h1_the_collector_may_unpin_in_the_middle_of_a_pin() -> None:
     pins = Pins(0)
     entered: list[int] = []
-    pins.pin(1)
+    held = [pins.pin(1)]
 
     class Snapshot(int):
         def __hash__(self) -> int:
             if not entered:
                 entered.append(1)
-                pins.unpin(1)
+                held.pop().release()
             return super().__hash__()
 
-    pin = Thread(lambda: pins.pin(Snapshot(5)))
+    pin = Thread(lambda: held.append(pins.pin(Snapshot(5))))
     pin.join(LATE_S)
     assert not pin.is_alive() and len(pins) == 1
+    held.clear()
+    assert not len(pins)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")

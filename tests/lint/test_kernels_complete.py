@@ -14,6 +14,7 @@ KERNELS = sorted(path.stem for path in EXT.glob("*.pyx"))
 # Kernel -> what says what it means, where that is no module of tests/support/oracles.
 OTHER_ORACLE = {
     "status": "raises what it is given",
+    "holding": "no arithmetic: locks, compiled because a signal handler cannot cut compiled code in two",
     "hashing": "mmh3 and xxhash",
     "crc32c": "the polynomial, bit by bit, in its test",
     "keyorder": "oracles/keys.py",

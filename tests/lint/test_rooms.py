@@ -15,7 +15,8 @@ PACKAGE = ROOT / "kudu_core"
 # What nobody may use outside the rooms below: a module, or one name of it.
 RESTRICTED = {
     "fcntl", "glob", "io", "mmap", "multiprocessing", "os", "pathlib", "shutil", "signal", "socket",
-    "subprocess", "tempfile", "time", "threading.Thread", "threading.Timer", "concurrent.futures",
+    "subprocess", "tempfile", "time", "threading.Thread", "threading.Timer", "_thread.start_new_thread",
+    "concurrent.futures", "kudu_core.common.workers.Worker",
     "datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today", "datetime.date.today",
 }  # fmt: skip
 BUILTINS = {"open", "print", "input", "eval", "exec", "breakpoint"}
@@ -29,18 +30,24 @@ ALLOWED: dict[str, dict[str, str]] = {
     "cli/": dict.fromkeys(("print", "os", "pathlib", "input"), "talks to a terminal"),
     "common/clock.py": {"time": "the only module that asks the time"},
     "common/pool.py": {
-        "threading.Thread": "the one pool",
+        "kudu_core.common.workers.Worker": "the one pool",
         "os.sched_getaffinity": "how many cores there are",
         "os.cpu_count": "how many cores there are",
         "os.getpid": "threads do not survive a fork",
     },
-    "wal/log.py": {"threading.Thread": "the log's writer"},
-    "tablet/maintenance.py": {"threading.Thread": "maintenance"},
-    "tablet/compactions.py": {"threading.Thread": "maintenance"},
+    "common/workers.py": {
+        "threading.Thread": "threads that an interrupt cannot leave half started",
+        "_thread.start_new_thread": "of which an interrupt leaves either none or one that runs",
+    },
+    "wal/log.py": {"kudu_core.common.workers.Worker": "the log's writer"},
+    "tablet/maintenance.py": {"kudu_core.common.workers.Worker": "maintenance"},
+    "tablet/compactions.py": {"kudu_core.common.workers.Worker": "maintenance"},
     "cfile/container.py": {"os.urandom": "file_id is random"},
     "table/fork.py": {
         "os.register_at_fork": "handles refuse to work in the child",
-        "threading.Thread": "a handle collected on a worker cannot be closed by it: that waits for workers",
+        "kudu_core.common.workers.Worker": (
+            "a handle collected on a worker cannot be closed by it: that waits for workers"
+        ),
     },
     "table/debug.py": {"os.environ": "the debug switch"},
     "table/table.py": {

@@ -12,7 +12,6 @@ fragment that refuses to be read: whatever reaches past these methods gets an er
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -214,8 +213,7 @@ class _Held:
         self.snapshot = table.snapshot(at)
         with engine.altering:
             self.schema: Schema = engine.schema
-            pinned = engine.schema_pins.pin(self.schema)
-        weakref.finalize(self, engine.schema_pins.unpin, pinned)
+            self._columns = engine.schema_pins.pin(self.schema)
 
 
 def _is_plain(columns: Any) -> bool:

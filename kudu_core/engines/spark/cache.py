@@ -8,9 +8,9 @@ moment; a table that is open for reading holds nothing that must be given back.
 from __future__ import annotations
 
 import os
-import threading
 
 from kudu_core.common.clock import Clock
+from kudu_core.common.locks import mutex
 from kudu_core.table.change_tokens import ChangeToken
 from kudu_core.table.state import read_state
 from kudu_core.table.table import Table, open_table
@@ -18,7 +18,7 @@ from kudu_core.table.tokens import ScanToken
 
 MAX_TABLES = 8
 _clock = Clock()
-_lock = threading.Lock()
+_lock = mutex()
 """Guards ``_tables``; held while a table is opened, so that it is opened once."""
 _tables: dict[str, Table] = {}
 _refreshed_s: dict[str, float] = {}
@@ -101,7 +101,7 @@ def _keep(path: str, found: Table) -> None:
 def _forget() -> None:
     """In the child of a fork the tables belong to the parent."""
     global _lock  # noqa: PLW0603
-    _lock = threading.Lock()
+    _lock = mutex()
     _tables.clear()
     _refreshed_s.clear()
 

@@ -7,14 +7,13 @@ import time
 
 import pytest
 
-from kudu_core.common.clock import Clock
-from kudu_core.common.turns import Turns
+from kudu_core._ext.holding import Turns
 from tests.support.threads import Run, quick_switches
 
 
 @pytest.mark.parametrize("turn_s", [1e-5, 0.001])
 def test_one_at_a_time_and_all_get_a_turn(turn_s: float) -> None:
-    turns = Turns(turn_s, Clock())
+    turns = Turns(turn_s, time.monotonic)
     inside = 0
     run = Run(0.3, {str(n): 20 for n in range(4)})
 
@@ -32,12 +31,13 @@ def test_one_at_a_time_and_all_get_a_turn(turn_s: float) -> None:
 
     with quick_switches():
         run.all(*(lambda n=n: work(n) for n in range(4)))  # type: ignore[misc]
-    assert not turns._waiting
-    assert turns._mutex.acquire(False), "nobody has it"
+    assert not turns.waiting
+    assert not turns.locked(), "nobody has it"
 
 
 def test_who_comes_back_goes_on_until_its_turn_is_over() -> None:
-    turns = Turns(30, Clock())
+    turns = Turns(30, lambda: now_s)
+    now_s = 0.0
     entered: list[str] = []
     waiting = threading.Event()
 
@@ -50,12 +50,12 @@ def test_who_comes_back_goes_on_until_its_turn_is_over() -> None:
     with turns:
         thread.start()
         waiting.wait()
-        while not turns._waiting:
+        while not turns.waiting:
             time.sleep(0.001)
     for _ in range(5):
         with turns:
             entered.append("holder")
-    turns._since -= 60  # the turn is over
+    now_s = 60.0  # the turn is over
     with turns:
         entered.append("holder")
     thread.join(20)
@@ -64,7 +64,7 @@ def test_who_comes_back_goes_on_until_its_turn_is_over() -> None:
 
 def test_whoever_waits_looks_again() -> None:
     """The holder lets go before its turn is over, and never comes back."""
-    turns = Turns(0.05, Clock())
+    turns = Turns(0.05, time.monotonic)
     held = threading.Event()
     go = threading.Event()
 
@@ -83,7 +83,7 @@ def test_whoever_waits_looks_again() -> None:
 
 
 def test_an_exception_lets_go() -> None:
-    turns = Turns(1, Clock())
+    turns = Turns(1, time.monotonic)
     with pytest.raises(ZeroDivisionError), turns:
         1 / 0  # noqa: B018
     with turns:
@@ -93,21 +93,21 @@ def test_an_exception_lets_go() -> None:
 @pytest.mark.parametrize("handed", [False, True])
 def test_an_interrupt_while_waiting(monkeypatch: pytest.MonkeyPatch, handed: bool) -> None:
     """Ctrl-C may come while the gate is still closed, or when it has just been opened."""
-    turns = Turns(0, Clock())
-    turns._mutex.acquire()
+    turns = Turns(0, time.monotonic)
+    turns.acquire()
 
     class Gate:
-        def acquire(self, timeout: float | None = None) -> bool:
+        def acquire(self, _blocking: bool = True, timeout: float | None = None) -> bool:
             if timeout is not None:
                 if handed:
-                    turns.__exit__()  # whoever has the mutex gives it to this gate
+                    turns.release()  # whoever has the mutex gives it to this gate
                 raise KeyboardInterrupt
             return True
 
         def release(self) -> None:
             pass
 
-    monkeypatch.setattr("kudu_core.common.turns.allocate_lock", Gate)
+    monkeypatch.setattr("kudu_core._ext.holding.allocate_lock", Gate)
     with pytest.raises(KeyboardInterrupt), turns:
         pass
-    assert not turns._waiting and turns._mutex.locked() is not handed
+    assert not turns.waiting and turns.locked() is not handed

@@ -1,0 +1,177 @@
+"""Locks, claims and turns that an interrupt cannot leave half taken.
+
+CPython runs signal handlers between the bytecodes of the main thread, and in a C function that waits, before
+it has what it waits for.  A method here is one C function, without bytecodes: whatever it takes is recorded
+before a handler can run, and given back by ``__exit__``, which has none either, or when the object goes,
+should the handler have run after ``__enter__`` and before the body of its ``with`` (CPython 3.14 does that).
+
+This is no arithmetic: it is compiled because only compiled code cannot be interrupted.
+"""
+cimport cython
+
+from _thread import allocate_lock
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Held:
+    """``with Held(locks)``: holds all of them, taken in order; what has ``acquire`` and ``release`` is one."""
+    cdef:
+        tuple _locks
+        Py_ssize_t _taken
+
+    def __init__(self, locks):
+        self._locks = tuple(locks)
+
+    def __enter__(self):
+        try:
+            while self._taken < len(self._locks):
+                self._locks[self._taken].acquire()
+                self._taken += 1
+        except BaseException:
+            self._release()
+            raise
+
+    def __exit__(self, *_):
+        self._release()
+
+    def __dealloc__(self):
+        self._release()
+
+    cdef _release(self):
+        while self._taken:
+            self._taken -= 1
+            self._locks[self._taken].release()
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Claim:
+    """Entries of a set for as long as this object lives, or until ``release``, or the end of its ``with``.
+
+    ``emptied``, a C function, is called when the set has become empty by that.
+    """
+    cdef:
+        set _claimed
+        list _taken
+        object _emptied
+
+    def __init__(self, set claimed not None, *entries, emptied=None):
+        self._claimed = claimed
+        self._taken = []
+        self._emptied = emptied
+        self.take(entries)
+
+    def take(self, entries):
+        """Claim further entries: those that are not in the set."""
+        for entry in entries:
+            if entry in self._claimed:
+                continue
+            self._taken.append(entry)
+            self._claimed.add(entry)
+
+    @property
+    def held(self):
+        """Whether anything is claimed."""
+        return len(self._taken) > 0
+
+    def release(self):
+        """Give the entries back; more than once does nothing."""
+        if not self._taken:
+            return
+        for entry in self._taken:
+            self._claimed.discard(entry)
+        self._taken.clear()
+        if self._emptied is not None and not self._claimed:
+            self._emptied()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.release()
+
+    def __dealloc__(self):
+        if self._taken is not None:
+            self.release()
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Turns:
+    """A mutex, for ``with`` or ``Held``, that changes hands seldom; not reentrant.
+
+    While others wait, one thread may take it again and again for ``turn_s``; then it is given to the one that
+    has waited longest.  Whoever waits looks again after ``turn_s``: the holder may not have come back.
+    ``now`` gives seconds; what it raises passes through, the mutex free.
+    """
+    cdef:
+        object _now
+        object _mutex
+        list _waiting
+        double _turn_s
+        double _since
+
+    def __init__(self, double turn_s, now):
+        self._turn_s = turn_s
+        self._now = now
+        self._mutex = allocate_lock()
+        # A locked gate for each thread that waits: opened, it has been given the mutex.
+        self._waiting = []
+        # When the turn began during which they wait.
+        self._since = 0.0
+
+    def acquire(self):
+        if not self._mutex.acquire(False):
+            self._wait()
+
+    def release(self):
+        cdef double now_s
+        if not self._waiting:
+            self._mutex.release()
+            return
+        try:
+            now_s = self._now()
+        except BaseException:
+            self._mutex.release()
+            raise
+        if self._waiting and now_s - self._since >= self._turn_s:
+            # The mutex stays locked, so that nobody is faster than the one it is given to.
+            self._since = now_s
+            self._waiting.pop(0).release()
+        else:
+            self._mutex.release()
+
+    @property
+    def waiting(self):
+        """How many threads wait."""
+        return len(self._waiting)
+
+    def locked(self):
+        return self._mutex.locked()
+
+    def __enter__(self):
+        self.acquire()
+
+    def __exit__(self, *_):
+        self.release()
+
+    cdef _wait(self):
+        cdef double now_s = self._now()
+        gate = allocate_lock()
+        gate.acquire()
+        if not self._waiting:
+            self._since = now_s
+        self._waiting.append(gate)
+        try:
+            while not gate.acquire(True, self._turn_s):
+                if self._mutex.acquire(False):
+                    self._waiting.remove(gate)
+                    self._since = now_s
+                    return
+        except BaseException:  # an interrupt
+            if gate in self._waiting:
+                self._waiting.remove(gate)
+            else:
+                self.release()
+            raise

@@ -1,0 +1,47 @@
+"""The locks of the package, and the rules by which an interrupt leaves none of them held.
+
+``KeyboardInterrupt`` is raised by a signal handler, which CPython runs in the main thread between two
+bytecodes: after a call, at the beginning of a function, when a loop goes back.  It runs none between a lock's
+``__enter__``, which is C, and the body of the ``with``.  So:
+
+* A lock is taken by ``with lock:`` alone, where ``lock`` is made here: never by ``acquire``, an
+  ``ExitStack``, a ``@contextmanager`` or an ``__enter__`` written in Python, after all of which there are
+  bytecodes.
+* Several at once are taken by ``with Held(locks):`` (``_ext/holding.pyx``), which is compiled.
+* What is counted or listed while something is under way is a ``Claim``, which is compiled too and gives back
+  what it has taken when it goes.
+* Threads wait for each other at ``Gates`` and ``Flag`` (``common/gates.py``), not at what ``threading`` has:
+  ``Condition``, ``Event``, ``Semaphore`` and ``Barrier`` are Python around a lock, which an interrupt leaves
+  held.
+* A thread is a ``Worker`` (``common/workers.py``): ``Thread.start`` waits at an ``Event``.
+
+``tests/lint/test_locks.py`` holds the package to this.
+"""
+
+from __future__ import annotations
+
+import threading
+from _thread import LockType
+from contextlib import nullcontext
+from typing import TypeAlias
+
+from kudu_core._ext.holding import Claim, Held, Turns
+
+Mutex: TypeAlias = LockType
+Reentrant: TypeAlias = threading.RLock
+
+NOTHING = nullcontext()
+"""In the place of a lock that is not wanted."""
+
+
+def mutex() -> Mutex:
+    """A lock that its holder may not take again."""
+    return threading.Lock()
+
+
+def reentrant() -> Reentrant:
+    """A lock that its holder may take again."""
+    return threading.RLock()
+
+
+__all__ = ["NOTHING", "Claim", "Held", "Mutex", "Reentrant", "Turns", "mutex", "reentrant"]
