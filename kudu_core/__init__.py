@@ -29,6 +29,8 @@ from kudu_core.errors import (
 from kudu_core.options import Options
 from kudu_core.table.backup_format import BackupResult
 from kudu_core.table.batch import Batch
+from kudu_core.table.repair import repair
+from kudu_core.table.repairing.report import RepairReport
 from kudu_core.table.result import WriteResult
 from kudu_core.table.scan import Scan
 from kudu_core.table.snapshots import Snapshot
@@ -55,6 +57,7 @@ __all__ = [
     "Poisoned",
     "RangePartition",
     "ReadOnly",
+    "RepairReport",
     "RowErrors",
     "Scan",
     "ScanToken",
@@ -68,5 +71,6 @@ __all__ = [
     "WriteResult",
     "create_table",
     "open_table",
+    "repair",
     "restore",
 ]

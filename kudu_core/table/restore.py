@@ -66,14 +66,14 @@ def restore(
     fs: FileSystem, folder: str, path: str, at: Any, clock: Clock, fill: Fill | None = None
 ) -> None:
     """Make the table; the walk behind ``kudu_core.restore``.  ``fill``: somebody else writes the rows."""
-    _check_free(fs, path)
+    check_empty(fs, path)
     if not fs.exists(folder):
         raise TableNotFound(f"there is no backup at {folder}; make one with Table.backup")
     manifests = read_manifests(fs, folder)
     chain = Chain(folder, needed(folder, manifests, chosen(folder, manifests, at)))
     for manifest in chain.manifests:
         check_runs(fs, folder, manifest)
-    _remove_leftovers(fs, path)
+    remove_leftovers(fs, path)
     place = temporary_name(path, uuid.uuid4().hex)
     fs.mkdir(place)
     busy = fs.lease(f"{place}/{BUSY}")
@@ -82,25 +82,25 @@ def restore(
         fs.sync_dir(place)
         try:
             _build(fs, f"{place}/table", chain, clock, fill or _fill_here)
-            _check_free(fs, path)
+            check_empty(fs, path)
             fs.rename(f"{place}/table", path)
         finally:
             busy.release()
     except BaseException:
         with suppress(OSError):
-            _remove(fs, place)
+            remove(fs, place)
         raise
     fs.sync_dir(path.rsplit("/", 1)[0] or "/")
-    _remove(fs, place)
+    remove(fs, place)
 
 
-def _check_free(fs: FileSystem, path: str) -> None:
+def check_empty(fs: FileSystem, path: str) -> None:
     if fs.exists(path) and fs.is_dir(path) and fs.listdir(path):
         raise TableExists(f"{path} is not empty; a table is restored to a new place")
     check_free(fs, path)
 
 
-def _remove_leftovers(fs: FileSystem, path: str) -> None:
+def remove_leftovers(fs: FileSystem, path: str) -> None:
     """What restores to this path have left that did not come to their end."""
     parent, name = path.rsplit("/", 1)
     for other in fs.listdir(parent or "/"):
@@ -112,13 +112,13 @@ def _remove_leftovers(fs: FileSystem, path: str) -> None:
                 fs.rmdir(place)
         elif fs.exists(f"{place}/{BUSY}") and fs.lease(f"{place}/{BUSY}").holder() is None:
             try:
-                _remove(fs, place)
+                remove(fs, place)
             except OSError as exc:
                 if exc.errno != errno.ENOTEMPTY:  # a task of a driver that was killed is still writing there
                     raise
 
 
-def _remove(fs: FileSystem, place: str) -> None:
+def remove(fs: FileSystem, place: str) -> None:
     """The mark last, also for a power cut: what lies there without one is nobody's to remove."""
     if fs.exists(f"{place}/table"):
         fs.rmtree(f"{place}/table")

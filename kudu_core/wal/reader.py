@@ -275,30 +275,7 @@ class LogTail:
     ) -> Iterator[tuple[int, Record]]:
         """The sound records from ``start``, the first of them ``lsn``, to ``end`` or an unsound one."""
         salt = segment_salt(self._uuid, source.epoch, source.seq)
-        size = source.file.size() if end is None else end
-        need = CHUNK
-        while start + RECORD_HEADER.size <= size:
-            data = source.file.pread(min(need, size - start), start)
-            view = memoryview(data)
-            need = CHUNK
-            at = 0
-            while at + RECORD_HEADER.size <= len(data):
-                length, _, found, ts, synced, version, kind = RECORD_HEADER.unpack_from(data, at)
-                extent = padded(length)
-                if length < RECORD_HEADER.size or found != lsn or start + at + extent > size:
-                    return
-                if at + extent > len(data):
-                    need = max(CHUNK, extent)
-                    break
-                if not record_is_sound(salt, view[at : at + extent]):
-                    return
-                payload = view[at + RECORD_HEADER.size : at + length]
-                yield start + at, Record(lsn, ts, kind, version, payload, synced)
-                lsn += 1
-                at += extent
-            if not at and need == CHUNK:
-                return  # a short read: the file ends here
-            start += at
+        return sound_records(source.file, salt, start, lsn, end)
 
     # Is the end legal? ------------------------------------------------------------------------
 
@@ -326,28 +303,10 @@ class LogTail:
             )
 
     def _search(self, source: _Source, start: int, above_lsn: int, synced_lsn: int) -> int | None:
-        """The first sound record of this life of the segment with lsn > ``above_lsn`` and synced_lsn >=
-        ``synced_lsn``.  Earlier lives have smaller lsn, so hardly any candidate needs its CRC."""
-        size = source.file.size()
+        """See ``find_record``; earlier lives of the segment have smaller lsn, so hardly any candidate needs
+        its CRC."""
         salt = segment_salt(self._uuid, source.epoch, source.seq)
-        while start + RECORD_HEADER.size <= size:
-            data = source.file.pread(min(SEARCH_CHUNK, size - start), start)
-            words = np.frombuffer(data, "<u8", len(data) // 8)
-            count = len(words) - RECORD_HEADER.size // 8 + 1
-            if count <= 0:
-                return None
-            lsn, synced = words[1 : count + 1], words[3 : count + 3]
-            length = words[:count] & 0xFFFFFFFF
-            likely = (
-                (lsn > above_lsn) & (synced >= synced_lsn) & (synced < lsn) & (length >= RECORD_HEADER.size)
-            )
-            for index in np.flatnonzero(likely).tolist():
-                at = start + 8 * index
-                extent = padded(int(length[index]))
-                if at + extent <= size and record_is_sound(salt, memoryview(source.file.pread(extent, at))):
-                    return at
-            start += 8 * count
-        return None
+        return find_record(source.file, salt, start, above_lsn, synced_lsn)
 
     def _check_beginning(self) -> None:
         """Nothing that replay needs lies before the first segment."""
@@ -533,6 +492,62 @@ class LogTail:
             with suppress(OSError):
                 source.file.close()
         self._sources = []
+
+
+def sound_records(
+    file: ReadFile, salt: bytes, start: int, lsn: int, end: int | None = None
+) -> Iterator[tuple[int, Record]]:
+    """The sound records of a segment with their offsets, from ``start``, the first of them ``lsn``, to
+    ``end`` or an unsound one."""
+    size = file.size() if end is None else end
+    need = CHUNK
+    while start + RECORD_HEADER.size <= size:
+        data = file.pread(min(need, size - start), start)
+        view = memoryview(data)
+        need = CHUNK
+        at = 0
+        while at + RECORD_HEADER.size <= len(data):
+            length, _, found, ts, synced, version, kind = RECORD_HEADER.unpack_from(data, at)
+            extent = padded(length)
+            if length < RECORD_HEADER.size or found != lsn or start + at + extent > size:
+                return
+            if at + extent > len(data):
+                need = max(CHUNK, extent)
+                break
+            if not record_is_sound(salt, view[at : at + extent]):
+                return
+            payload = view[at + RECORD_HEADER.size : at + length]
+            yield start + at, Record(lsn, ts, kind, version, payload, synced)
+            lsn += 1
+            at += extent
+        if not at and need == CHUNK:
+            return  # a short read: the file ends here
+        start += at
+
+
+def find_record(
+    file: ReadFile, salt: bytes, start: int, above_lsn: int, synced_lsn: int, below_lsn: int = LIMIT
+) -> int | None:
+    """Where the first sound record is, from ``start`` on, with ``above_lsn`` < lsn < ``below_lsn`` and
+    synced_lsn >= ``synced_lsn``."""
+    size = file.size()
+    while start + RECORD_HEADER.size <= size:
+        data = file.pread(min(SEARCH_CHUNK, size - start), start)
+        words = np.frombuffer(data, "<u8", len(data) // 8)
+        count = len(words) - RECORD_HEADER.size // 8 + 1
+        if count <= 0:
+            return None
+        lsn, synced = words[1 : count + 1], words[3 : count + 3]
+        length = words[:count] & 0xFFFFFFFF
+        likely = (lsn > above_lsn) & (lsn < below_lsn) & (length >= RECORD_HEADER.size)
+        likely &= (synced >= synced_lsn) & (synced < lsn)
+        for index in np.flatnonzero(likely).tolist():
+            at = start + 8 * index
+            extent = padded(int(length[index]))
+            if at + extent <= size and record_is_sound(salt, memoryview(file.pread(extent, at))):
+                return at
+        start += 8 * count
+    return None
 
 
 def _latest_chain(names: dict[int, tuple[int, str]]) -> list[tuple[int, int, str]]:

@@ -1,0 +1,372 @@
+"""One rowset on disk as far as it can be read: page by page, and what is unreadable is told, not raised.
+
+A cell is *known* where its newest value in these files is: the page that holds it is sound, or a later
+update that is readable set it, and no update that is not readable may have come after.  Knows nothing of
+other rowsets or of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from kudu_core.cfile.delta_file import DeltaFile
+from kudu_core.cfile.page import PAGE_ROWS
+from kudu_core.cfile.rows_file import RowsFile
+from kudu_core.common.keys import EncodedKeys
+from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.schema import Schema, StoredColumn
+from kudu_core.errors import KuduError
+from kudu_core.rowset.deltas import DELETE, UPDATE, patch
+from kudu_core.rowset.meta import DeltaRef, FileRef, RowSetMeta
+
+if TYPE_CHECKING:
+    from kudu_core.fs.api import FileSystem
+
+T = TypeVar("T")
+
+UNREADABLE = (KuduError, OSError)
+"""What reading damaged bytes, or a damaged disk, may raise."""
+
+Places = Callable[[FileRef], str | None]
+"""Where the file is that a manifest means, None where it is nowhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Something of a rowset's files that cannot be read."""
+
+    path: str
+    reason: str
+    rows: int = 0
+    """Rows whose keys are gone."""
+    changes: int = 0
+    """Updates and deletions that are gone, at most."""
+
+
+@dataclass(slots=True, eq=False)
+class RowImages:
+    """Rows in key order, as one store knows them at one time."""
+
+    keys: EncodedKeys
+    columns: dict[int, ColumnBuffers]
+    """Of every value column."""
+    known: dict[int, np.ndarray]
+    """(n,) bool by column; a column that is not here is known in every row."""
+    died: np.ndarray
+    """(n,) uint64: when the row was deleted; 0: it lives."""
+    doubtful: np.ndarray
+    """(n,) bool: a deletion, or a change that nobody can read, may have come after."""
+
+    def __len__(self) -> int:
+        return len(self.died)
+
+    @property
+    def whole(self) -> np.ndarray:
+        """(n,) bool: every cell is known, or the row is dead."""
+        whole: np.ndarray = ~self.doubtful
+        for mask in self.known.values():
+            whole = whole & mask
+        return whole | (self.died > 0)
+
+    def take(self, rows: np.ndarray) -> RowImages:
+        return RowImages(
+            self.keys.take(rows),
+            {i: column.take(rows) for i, column in self.columns.items()},
+            {i: mask[rows] for i, mask in self.known.items()},
+            self.died[rows],
+            self.doubtful[rows],
+        )
+
+
+@dataclass(slots=True, eq=False)
+class RowChanges:
+    """Changes of some rows of a page, all of one time."""
+
+    op: int
+    keys: EncodedKeys
+    columns: dict[int, tuple[np.ndarray, ColumnBuffers]]
+    """By id: which of the changes set the column (positions, ascending), and the values."""
+
+
+@dataclass(slots=True, eq=False)
+class PageFacts:
+    """What the files say of the rows of one page."""
+
+    newest: RowImages
+    before: RowImages | None
+    """Of rows that are not whole: as they were before the first change that cannot be read."""
+    before_ts: int
+    """When that was."""
+    later: list[tuple[int, RowChanges]]
+    """Of ingests that are not installed yet: (timestamp, changes)."""
+
+
+@dataclass(slots=True, eq=False)
+class SalvagedRowSet:
+    """A rowset with those of its files that open.  ``close`` it."""
+
+    meta: RowSetMeta
+    schema: Schema
+    base: RowsFile | None
+    lost_columns: frozenset[int]
+    """Columns that stand anew in a file that does not open."""
+    redo: list[tuple[DeltaRef, DeltaFile | None]]
+    """Oldest first; None: the file does not open."""
+    pending: list[tuple[DeltaRef, DeltaFile | None]]
+    """Of ingests that are not installed yet, oldest first."""
+    damage: list[Damage] = field(default_factory=list)
+    used: list[str] = field(default_factory=list)
+    """Paths of the files that are read."""
+    _told: set[tuple[str, int]] = field(default_factory=set)
+
+    @staticmethod
+    def open(
+        fs: FileSystem,
+        schema: Schema,
+        meta: RowSetMeta,
+        places: Places,
+        pending: tuple[DeltaRef, ...] = (),
+    ) -> SalvagedRowSet:
+        """Open what opens.  UNDO files are left alone: they hold the past only."""
+        damage: list[Damage] = []
+        used: list[str] = []
+
+        def opened(ref: FileRef, make: Callable[..., T], **lost: int) -> T | None:
+            path = places(ref)
+            if path is None:
+                damage.append(Damage(ref.name, "the file is missing", **lost))
+                return None
+            try:
+                file = make(fs, path, None, size=ref.size, footer_crc=ref.footer_crc)
+            except UNREADABLE as error:
+                damage.append(Damage(path, _reason(error), **lost))
+                return None
+            used.append(path)
+            return file
+
+        base = opened(meta.base, RowsFile, rows=meta.rows)
+        if base is not None and (base.rows != meta.rows or base.key_ids != schema.key_ids):
+            damage.append(Damage(base.path, "other rows or key columns than its manifest says", meta.rows))
+            base.close()
+            base = None
+        lost: set[int] = set()
+        redo: list[tuple[DeltaRef, DeltaFile | None]] = []
+        pend: list[tuple[DeltaRef, DeltaFile | None]] = []
+        if base is not None:
+            for columns in meta.replaced:
+                file = opened(columns.file, RowsFile)
+                try:
+                    if file is not None:
+                        base.replace_columns(file, columns.column_ids)
+                        continue
+                except UNREADABLE as error:
+                    damage.append(Damage(columns.file.name, _reason(error)))
+                lost.update(columns.column_ids)
+            redo = [(ref, opened(ref.file, DeltaFile, changes=ref.entries)) for ref in meta.redo]
+            pend = [(ref, opened(ref.file, DeltaFile, changes=ref.entries)) for ref in pending]
+        return SalvagedRowSet(meta, schema, base, frozenset(lost), redo, pend, damage, used)
+
+    def close(self) -> None:
+        if self.base is not None:
+            self.base.close()
+        for _, file in (*self.redo, *self.pending):
+            if file is not None:
+                file.close()
+
+    @property
+    def pages(self) -> int:
+        return -(-self.meta.rows // PAGE_ROWS) if self.base is not None else 0
+
+    def first_keys(self) -> list[bytes | None]:
+        """The first key of each page; None where it cannot be read."""
+        if self.base is None:
+            return []
+        try:
+            data, offsets = self.base.key_index()
+            keys = EncodedKeys(data, offsets)
+            blocks = PAGE_ROWS // 1024
+            return [keys[page * blocks] for page in range(self.pages)]
+        except UNREADABLE as error:
+            self._tell(self.base.path, -1, error)
+        found: list[bytes | None] = []
+        for page in range(self.pages):
+            keys_of = self._keys(page)
+            found.append(None if keys_of is None else keys_of[0])
+        return found
+
+    def facts(self, page: int) -> PageFacts | None:
+        """What is known of the rows of a page; None: nothing, as their keys are gone."""
+        keys = self._keys(page)
+        if keys is None:
+            return None
+        lower = page * PAGE_ROWS
+        rows = len(keys)
+        newest = RowImages(
+            keys, {}, {}, np.zeros(rows, np.uint64), np.zeros(rows, bool)
+        )
+        for column in self.schema.value_columns:
+            values = self._values(column, lower, lower + rows)
+            if values is None:
+                newest.known[column.id] = np.zeros(rows, bool)
+                values = ColumnBuffers.nulls(column.type, rows)
+            newest.columns[column.id] = values
+        before: RowImages | None = None
+        before_ts = 0
+        base_known = dict(newest.known)
+        for ref, file in self.redo:
+            read = None if file is None else self._entries(ref, file, lower, lower + rows)
+            if before is None and (read is None or not read.complete):
+                died, every = newest.died.copy(), np.ones(rows, bool)
+                before = RowImages(keys, dict(newest.columns), base_known, died, every)
+                before_ts = max(ref.min_ts - 1, 0)
+            if read is None:
+                self._forget(newest, ref)
+            else:
+                self._lay(newest, read)
+        later: list[tuple[int, RowChanges]] = []
+        for ref, file in self.pending:
+            read = None if file is None else self._entries(ref, file, lower, lower + rows)
+            if read is None:
+                newest.doubtful[:] = True
+            elif not read.complete:
+                newest.doubtful[read.rows] = True
+            else:
+                later += _changes_of(ref, read, keys)
+        if before is not None:
+            # Columns written anew hold changes that came after those which are lost.
+            part = np.flatnonzero(~newest.whole)
+            before = before.take(part) if len(part) and not self.meta.replaced else None
+        return PageFacts(newest, before, before_ts, later)
+
+    # ---- reading, one piece after the other ----
+
+    def _tell(self, path: str, place: int, error: BaseException, rows: int = 0, changes: int = 0) -> None:
+        """Damage is told once, however often it is met."""
+        if (path, place) not in self._told:
+            self._told.add((path, place))
+            self.damage.append(Damage(path, _reason(error), rows, changes))
+
+    def _keys(self, page: int) -> EncodedKeys | None:
+        assert self.base is not None
+        lower = page * PAGE_ROWS
+        upper = min(lower + PAGE_ROWS, self.meta.rows)
+        try:
+            keys = EncodedKeys(*self.base.keys(lower, upper))
+        except UNREADABLE as error:
+            self._tell(self.base.path, page, error, rows=upper - lower)
+            return None
+        return keys
+
+    def _values(self, column: StoredColumn, lower: int, upper: int) -> ColumnBuffers | None:
+        base = self.base
+        assert base is not None
+        if column.id in self.lost_columns:
+            return None
+        if column.id not in base.column_ids:
+            return ColumnBuffers.constant(column.type, column.read_default, upper - lower)
+        stored = base.columns[column.id]
+        if stored.spec.type != column.type:
+            return None
+        try:
+            return stored.read(lower, upper)
+        except UNREADABLE as error:
+            self._tell(stored.file.path, (column.id + 1) << 32 | lower, error)
+            return None
+
+    def _entries(self, ref: DeltaRef, file: DeltaFile, lower: int, upper: int) -> _Entries | None:
+        """The entries of rows ``[lower, upper)``; None: which there are cannot be read."""
+        try:
+            rowids, timestamps, ops = file.entries(lower, upper)
+        except UNREADABLE as error:
+            self._tell(file.path, lower, error, changes=ref.entries)
+            return None
+        if timestamps is None:
+            timestamps = np.full(len(rowids), ref.record_ts or ref.max_ts, np.uint64)
+        found = _Entries(rowids.astype(np.int64) - lower, timestamps, ops, {})
+        for column_id in file.column_ids:
+            column = self.schema.by_id.get(column_id)
+            if column is None or file.spec(column_id).type != column.type:
+                continue
+            try:
+                at, _, values = file.updates(column_id, lower, upper)
+                found.columns[column_id] = (at.astype(np.int64) - lower, values)
+            except UNREADABLE as error:
+                self._tell(file.path, (column_id + 1) << 32 | lower, error, changes=len(rowids))
+                found.columns[column_id] = None
+        return found
+
+    def _forget(self, images: RowImages, ref: DeltaRef) -> None:
+        """Changes of which nobody knows what they did may have touched any row."""
+        for column_id in ref.updates:
+            if column_id in images.columns:
+                images.known[column_id] = np.zeros(len(images), bool)
+        if ref.liveness:
+            images.doubtful[:] = True
+
+    def _lay(self, images: RowImages, entries: _Entries) -> None:
+        """Lay readable changes over the images."""
+        rows, ops = entries.rows, entries.ops
+        images.doubtful[rows[ops == UPDATE]] = False  # what is updated lives
+        dead = ops == DELETE
+        images.died[rows[dead]] = entries.timestamps[dead]
+        images.doubtful[rows[dead]] = False
+        for column_id, found in entries.columns.items():
+            known = images.known.get(column_id)
+            if found is None:
+                known = np.ones(len(images), bool) if known is None else known.copy()
+                known[rows] = False
+                images.known[column_id] = known
+                continue
+            at, values = found
+            if not len(at):
+                continue
+            if known is not None:
+                known = known.copy()
+                known[at] = True
+                images.known[column_id] = known
+            images.columns[column_id] = patch(
+                images.columns[column_id], 0, at.astype(np.uint32), values, owned=False
+            )
+
+
+@dataclass(slots=True, eq=False)
+class _Entries:
+    rows: np.ndarray
+    """(n,) int64, from the first row of the page."""
+    timestamps: np.ndarray
+    ops: np.ndarray
+    columns: dict[int, tuple[np.ndarray, ColumnBuffers] | None]
+    """By id: the rows and their values; None: the column cannot be read."""
+
+    @property
+    def complete(self) -> bool:
+        return None not in self.columns.values()
+
+
+def _changes_of(ref: DeltaRef, entries: _Entries, keys: EncodedKeys) -> list[tuple[int, RowChanges]]:
+    """The changes of an ingest, all of one time, each row once."""
+    out = []
+    for op in (UPDATE, DELETE):
+        mine = np.flatnonzero(entries.ops == op)
+        if not len(mine):
+            continue
+        place = np.full(len(keys), -1, np.int64)
+        place[entries.rows[mine]] = np.arange(len(mine))
+        columns = {}
+        for column_id, part in entries.columns.items():
+            assert part is not None
+            if op == UPDATE and len(part[0]):
+                columns[column_id] = (place[part[0]], part[1])
+        out.append((ref.record_ts or ref.max_ts, RowChanges(op, keys.take(entries.rows[mine]), columns)))
+    return out
+
+
+def _reason(error: BaseException) -> str:
+    return str(error)[:300]
+
+
+__all__ = ["UNREADABLE", "Damage", "PageFacts", "Places", "RowChanges", "RowImages", "SalvagedRowSet"]

@@ -1,0 +1,203 @@
+"""The walk of a repair: find, read, judge, write beside, rename (docs/repair.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kudu_core.common.clock import Clock
+from kudu_core.common.keys import decode_keys
+from kudu_core.common.rowblock import RowBlock
+from kudu_core.errors import InvalidArgument, Locked, TableNotFound
+from kudu_core.table.repairing.changes import TabletChanges, Unusable, changes_of
+from kudu_core.table.repairing.facts import LOST, MAYBE, OLDER, PRESENT, Limits, Verdicts
+from kudu_core.table.repairing.files import Files
+from kudu_core.table.repairing.finding import Found, find
+from kudu_core.table.repairing.report import Finding, RepairReport, TabletRepair
+from kudu_core.table.repairing.tablet import TabletFacts
+from kudu_core.table.repairing.writing import Aside, Output, write_beside
+from kudu_core.table.state import TabletEntry, tablet_directory
+from kudu_core.tablet.salvage import salvage_manifest
+
+if TYPE_CHECKING:
+    from kudu_core.fs.api import FileSystem
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One reading of a damaged table."""
+
+    fs: FileSystem
+    path: str
+    found: Found
+    files: Files
+    unusable: list[Unusable] = field(default_factory=list)
+    tablets: list[TabletRepair] = field(default_factory=list)
+
+    def outputs(self) -> Iterator[Output]:
+        """The rows that are kept, and what is put aside, tablet by tablet."""
+        found = self.found
+        entries = found.tablets
+        changes = changes_of(
+            found.log, found.state.schema, {entry.id for entry in entries}, self.unusable.append
+        )
+        for entry in entries:
+            yield from self._tablet(entry, changes.pop(entry.id))
+
+    def _tablet(self, entry: TabletEntry, changes: TabletChanges) -> Iterator[Output]:
+        found, state = self.found, self.found.state
+        log = found.log
+        directory = tablet_directory(self.path, entry.id)
+        manifest = salvage_manifest(
+            self.fs,
+            directory,
+            state.uuid,
+            entry.id,
+            log.edit_numbers.get(entry.id, 0),
+            closed=state.clean_end > 0,
+        )
+        gaps = [gap.before_ts for gap in log.gaps if gap.before_ts is not None]
+        gaps += [record.ts + 1 for record in self.unusable]
+        gaps.append(log.begins_after + 1)
+        limits = Limits(tuple(sorted(gaps)), (), manifest.state.mark)
+        facts = TabletFacts.open(
+            self.files, directory, state.schema, manifest, changes, limits, log.through
+        )
+        counts = _Counts()
+        try:
+            for verdicts in facts.verdicts():
+                yield self._output(entry, verdicts, counts)
+            findings = self._findings(facts)
+        finally:
+            facts.close()
+        self.tablets.append(
+            TabletRepair(
+                id=entry.id,
+                partition=entry.partition,
+                rows_kept=counts.kept,
+                rows_maybe=counts.maybe,
+                rows_older=counts.older,
+                rows_lost=counts.lost,
+                rows_unreadable=sum(finding.rows_lost for finding in findings),
+                changes_kept=changes.rows,
+                changes_aside=counts.aside,
+                findings=tuple(findings),
+            )
+        )
+
+    def _output(self, entry: TabletEntry, verdicts: Verdicts, counts: _Counts) -> Output:
+        schema, partitions = self.found.state.schema, self.found.state.partitions
+        block = decode_keys(schema, verdicts.keys)
+        block = RowBlock({**block.columns, **verdicts.columns}, block.rows)
+        verdict = verdicts.verdict
+        mine = partitions.route(block) == entry.partition
+        kept = np.flatnonzero((verdict <= OLDER) & mine)
+        lost = np.flatnonzero(verdict == LOST)
+        counts.kept += len(kept)
+        counts.maybe += int((verdict[kept] == MAYBE).sum())
+        counts.older += int((verdict[kept] == OLDER).sum())
+        counts.lost += len(lost)
+        counts.aside += int(verdicts.aside[kept].sum())
+        doubtful = kept[verdict[kept] != PRESENT]
+        aside = Aside(
+            entry.id,
+            block.take(lost),
+            {i: mask[lost] for i, mask in verdicts.known.items()},
+            block.select(schema.key_ids).take(doubtful),
+            verdict[doubtful],
+        )
+        return Output(block if len(kept) == block.rows else block.take(kept), aside)
+
+    def _findings(self, facts: TabletFacts) -> list[Finding]:
+        findings = [Finding(path, reason, changes_lost=None) for path, reason in facts.manifest.damage]
+        by_path: dict[str, Finding] = {}
+        for store in facts.stores:
+            for damage in store.rowset.damage:
+                path = damage.path if "/" in damage.path else f"{facts.directory}/{damage.path}"
+                before = by_path.get(path, Finding(path, damage.reason))
+                by_path[path] = replace(
+                    before,
+                    rows_lost=before.rows_lost + damage.rows,
+                    changes_lost=(before.changes_lost or 0) + damage.changes,
+                )
+        return [*findings, *by_path.values()]
+
+
+@dataclass(slots=True)
+class _Counts:
+    kept: int = 0
+    maybe: int = 0
+    older: int = 0
+    lost: int = 0
+    aside: int = 0
+
+
+def repair(
+    fs: FileSystem, path: str, target: str, *, dry_run: bool, clock: Clock
+) -> RepairReport:
+    """Read what can be read of the table at ``path``; make a table of it at ``target`` unless ``dry_run``.
+
+    The walk behind ``kudu_core.repair``.
+    """
+    _check(fs, path)
+    found = find(fs, path)
+    walk = _Walk(fs, path, found, Files(fs, path))
+    try:
+        if dry_run:
+            for _ in walk.outputs():
+                pass
+        else:
+            write_beside(fs, target, found.state, walk.outputs(), lambda: _report(walk, target, True), clock)
+        return _report(walk, target, not dry_run)
+    finally:
+        found.log.close()
+
+
+def _check(fs: FileSystem, path: str) -> None:
+    if not fs.exists(path) or not fs.is_dir(path):
+        raise TableNotFound(f"there is no folder at {path}")
+    if fs.exists(f"{path}/LOCK"):
+        holder = fs.lease(f"{path}/LOCK").holder()
+        if holder is not None:
+            raise Locked(path, holder.pid, holder.host)
+
+
+def _report(walk: _Walk, target: str, written: bool) -> RepairReport:
+    found, log = walk.found, walk.found.log
+    gaps = [
+        Finding(
+            gap.path,
+            gap.reason,
+            changes_lost=gap.records,
+            bytes_lost=gap.nbytes,
+            after_ts=gap.after_ts,
+            before_ts=gap.before_ts,
+        )
+        for gap in log.gaps
+    ]
+    gaps += [
+        Finding(f"{walk.path}/wal", f"log record {r.lsn}: {r.reason}", changes_lost=1, before_ts=r.ts + 1)
+        for r in walk.unusable
+    ]
+    lost = [gap.records for gap in log.gaps]
+    until = [gap.after_ts for gap in log.gaps] + [record.ts - 1 for record in walk.unusable]
+    unused = sorted(set(walk.files.below(walk.path)) - walk.files.used)
+    return RepairReport(
+        path=walk.path,
+        target=target,
+        written=written,
+        tablets=tuple(walk.tablets),
+        findings=(*found.findings, *gaps),
+        assumptions=tuple(found.assumptions),
+        records_kept=log.records,
+        records_lost=None if None in lost else sum(n or 0 for n in lost) + len(walk.unusable),
+        complete_until=min(until, default=None),
+        files_used=tuple(sorted(walk.files.used)),
+        files_unused=(*((path, "no edit and no record needs it") for path in unused), *log.unused),
+    )
+
+
+__all__ = ["repair"]

@@ -1,0 +1,191 @@
+"""The repaired table: built beside its place, with what was put aside, and renamed when it is whole."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from kudu_core._ext import decide as rules
+from kudu_core.common.clock import Clock
+from kudu_core.common.partitions import PartitionSchema
+from kudu_core.common.rowblock import RowBlock
+from kudu_core.common.schema import Schema
+from kudu_core.errors import Corruption
+from kudu_core.fs.base import temporary_name
+from kudu_core.table.backup import write_runs
+from kudu_core.table.bulk import write_parts
+from kudu_core.table.create import create
+from kudu_core.table.decision import Call
+from kudu_core.table.open import open_for_writing
+from kudu_core.table.repairing.facts import OLDER
+from kudu_core.table.repairing.report import RepairReport
+from kudu_core.table.restore import BUSY, check_empty, remove, remove_leftovers
+from kudu_core.table.scan import Scan, ScanPlan
+from kudu_core.table.state import TableState
+from kudu_core.table.verify import verify
+
+if TYPE_CHECKING:
+    from kudu_core.fs.api import FileSystem
+
+FOLDER = "repair"
+"""In the repaired table's folder: the report, and what was put aside."""
+REPORT = "REPORT"
+TABLET, STATUS = "_tablet", "_status"
+BATCH_ROWS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """What the repaired table does not tell by itself, of one range of keys."""
+
+    tablet: int
+    lost: RowBlock
+    """Rows of which some cell is not known: the others."""
+    known: dict[int, np.ndarray]
+    """By column: which cells of those rows are known."""
+    doubtful: RowBlock
+    """Keys of rows that are kept in doubt."""
+    verdict: np.ndarray
+    """Theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Rows of one range of keys."""
+
+    kept: RowBlock
+    aside: Aside
+
+
+def write_beside(
+    fs: FileSystem,
+    target: str,
+    state: TableState,
+    outputs: Iterator[Output],
+    report: Callable[[], RepairReport],
+    clock: Clock,
+) -> None:
+    """Make the table at ``target``, whole or not at all.  ``report`` is asked once all rows were read."""
+    check_empty(fs, target)
+    remove_leftovers(fs, target)
+    place = temporary_name(target, uuid.uuid4().hex)
+    fs.mkdir(place)
+    busy = fs.lease(f"{place}/{BUSY}")
+    try:
+        busy.try_acquire()
+        fs.sync_dir(place)
+        try:
+            _build(fs, place, state, outputs, report, clock)
+            check_empty(fs, target)
+            fs.rename(f"{place}/table", target)
+        finally:
+            busy.release()
+    except BaseException:
+        with suppress(OSError):
+            remove(fs, place)
+        raise
+    fs.sync_dir(target.rsplit("/", 1)[0] or "/")
+    remove(fs, place)
+
+
+def _build(
+    fs: FileSystem,
+    place: str,
+    state: TableState,
+    outputs: Iterator[Output],
+    report: Callable[[], RepairReport],
+    clock: Clock,
+) -> None:
+    path = f"{place}/table"
+    schema = replace(state.schema, version=1)
+    live = tuple(r for r in state.partitions.ranges if not r.dropped)
+    partitions = PartitionSchema(schema, state.partitions.hashes, state.partitions.range_ids, live)
+    create(fs, path, schema, partitions, state.options, clock)
+    folder = f"{path}/{FOLDER}"
+    fs.mkdir(folder)
+    aside = _AsideFiles(fs, folder, schema)
+    engine = open_for_writing(fs, path, {"maintenance": "manual"}, 0.0, clock, None)
+    try:
+        write_parts(engine, _calls(outputs, aside))
+        aside.finish()
+        plan = ScanPlan(engine.schema, (), None, None, None, False, None, BATCH_ROWS, None)
+        total = Scan(lambda: engine, plan, engine.visible_ts, None).count()
+        told = report()
+        if total != told.rows_kept:
+            raise Corruption(path, 0, f"the repaired table has {total} rows, {told.rows_kept} were kept")
+        verify(engine)
+    finally:
+        engine.close()
+    fs.replace_file(f"{folder}/{REPORT}", told.text().encode("utf-8", "replace") + b"\n")
+    fs.sync_dir(path)
+
+
+def _calls(outputs: Iterator[Output], aside: _AsideFiles) -> Iterator[Call]:
+    """The rows that are kept, as one call of inserts.  They are in the table's types, as they were stored."""
+    first = True
+    for output in outputs:
+        aside.add(output.aside)
+        if output.kept.rows:
+            yield Call(rules.INSERT, output.kept, continues=not first)
+            first = False
+
+
+class _AsideFiles:
+    """Files of what was put aside: all columns, NULL where nothing is known, with the reason."""
+
+    def __init__(self, fs: FileSystem, folder: str, schema: Schema) -> None:
+        self._fs = fs
+        self._folder = folder
+        self._schema = schema
+        fields = [pa.field(TABLET, pa.int64()), pa.field(STATUS, pa.string())]
+        fields += [pa.field(c.name, c.type.arrow) for c in schema.columns]
+        self._arrow = pa.schema(fields)
+        self._batches: list[pa.RecordBatch] = []
+        self._files = 0
+        self._nbytes = 0
+
+    def add(self, aside: Aside) -> None:
+        if aside.lost.rows:
+            status = np.array(["lost"] * aside.lost.rows)
+            self._add(aside.tablet, status, aside.lost)
+        if aside.doubtful.rows:
+            status = np.where(aside.verdict == OLDER, "older", "doubtful")
+            self._add(aside.tablet, status, aside.doubtful)
+
+    def _add(self, tablet: int, status: np.ndarray, block: RowBlock) -> None:
+        arrays = [pa.array(np.full(block.rows, tablet, np.int64)), pa.array(status.tolist(), pa.string())]
+        for column in self._schema.columns:
+            cells = block.columns.get(column.id)
+            type_ = column.type
+            arrays.append(pa.nulls(block.rows, type_.arrow) if cells is None else cells.to_arrow(type_))
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self._arrow)
+        self._batches.append(batch)
+        self._nbytes += batch.nbytes
+        if self._nbytes >= 64 << 20:
+            self._write()
+
+    def _write(self) -> None:
+        if self._batches:
+            first = self._files
+            runs, _ = write_runs(
+                self._fs,
+                self._folder,
+                self._arrow,
+                iter(self._batches),
+                lambda number: f"rows-{first + number:06d}.arrow",
+            )
+            self._files += len(runs)
+        self._batches, self._nbytes = [], 0
+
+    def finish(self) -> None:
+        self._write()
+        self._fs.sync_dir(self._folder)
+
+
+__all__ = ["Aside", "Output", "write_beside"]

@@ -1,0 +1,351 @@
+"""Reading a log that may be damaged: every record that is sound, and what was lost between them.
+
+``reader.py`` refuses a log from which a durable record is missing; this goes on behind it.  It follows the
+same rules of which segments are the log's and of where a log may end: what was not durable is no loss, and
+nothing behind a missing record that was not durable is believed.  Changes nothing, takes no lock.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from kudu_core.errors import KuduError
+from kudu_core.wal.format import (
+    ALIGNMENT,
+    COMMITTED_NAME,
+    COMMITTED_STRIDE,
+    KIND_CHECKPOINT,
+    KINDS,
+    LIMIT,
+    NOTHING_COMMITTED,
+    RECORD_HEADER,
+    SEGMENT_HEADER,
+    Committed,
+    SegmentHeader,
+    padded,
+    parse_segment_name,
+    segment_salt,
+    unpack_checkpoint,
+    unpack_committed,
+    unpack_segment_header,
+)
+from kudu_core.wal.reader import Record, find_record, sound_records
+
+if TYPE_CHECKING:
+    from kudu_core.fs.api import FileSystem, ReadFile
+
+UNREADABLE = (KuduError, OSError)
+"""What reading damaged bytes, or a damaged disk, may raise."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogGap:
+    """Records that were durable and cannot be read."""
+
+    path: str
+    """Of the segment, or the log's directory."""
+    after_ts: int
+    """Timestamp of the record before; 0 where it is not known."""
+    before_ts: int | None
+    """Timestamp of the record after; None: nothing follows."""
+    records: int | None
+    """How many; None: not known."""
+    nbytes: int
+    """Of the bytes that are no sound record."""
+    reason: str
+
+
+@dataclass(slots=True)
+class _Run:
+    """Sound records one after the other."""
+
+    start: int
+    end: int
+    first_lsn: int
+    first_ts: int
+    last_lsn: int
+    last_ts: int
+    synced_lsn: int
+    """The largest that one of them names."""
+
+
+@dataclass(slots=True)
+class _Segment:
+    path: str
+    epoch: int
+    seq: int
+    file: ReadFile
+    header: SegmentHeader | None
+    runs: list[_Run] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class SalvagedLog:
+    """What is left of a log.  ``close`` it."""
+
+    table_uuid: bytes | None
+    """That of its segments; None: no header is sound."""
+    gaps: list[LogGap] = field(default_factory=list)
+    unused: list[tuple[str, str]] = field(default_factory=list)
+    """Files that are no part of it: (path, why)."""
+    notes: list[str] = field(default_factory=list)
+    through: int = 0
+    """Of the last CHECKPOINT: files hold every change up to it."""
+    edit_numbers: dict[int, int] = field(default_factory=dict)
+    """By tablet, of the last CHECKPOINT."""
+    begins_after: int = 0
+    """Timestamp of the last record before the first one that there is."""
+    records: int = 0
+    """Sound ones."""
+    last_ts: int = 0
+    epoch: int = 0
+    _segments: list[_Segment] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[Record]:
+        """The sound records in order, CHECKPOINTs left out."""
+        for segment in self._segments:
+            assert self.table_uuid is not None
+            salt = segment_salt(self.table_uuid, segment.epoch, segment.seq)
+            for run in segment.runs:
+                for _, record in sound_records(segment.file, salt, run.start, run.first_lsn, run.end):
+                    if record.kind != KIND_CHECKPOINT:
+                        yield record
+
+    def close(self) -> None:
+        for segment in self._segments:
+            segment.file.close()
+        self._segments = []
+
+
+_Named: TypeAlias = tuple[int, int, str]
+"""Sequence, epoch, path."""
+
+
+def salvage_log(
+    fs: FileSystem, directory: str, table_uuid: bytes | None, *, clean_end: int = 0
+) -> SalvagedLog:
+    """Read what is left of a log.
+
+    ``table_uuid``: None where nobody knows it, then most of the headers decide.  ``clean_end``: as
+    for ``read_log``.
+    """
+    log = SalvagedLog(table_uuid)
+    try:
+        names = fs.listdir(directory)
+    except OSError as error:
+        log.gaps.append(LogGap(directory, 0, None, None, 0, f"the log's folder cannot be read: {error}"))
+        return log
+    try:
+        segments = _opened(fs, directory, names, log)
+        if log.table_uuid is not None:
+            _walk(log, _chain(log, segments), directory, _known(fs, directory, log, clean_end, segments))
+    except BaseException:
+        log.close()
+        raise
+    if log.table_uuid is None:
+        log.gaps.append(LogGap(directory, 0, None, None, 0, "no segment of the log can be read"))
+    return log
+
+
+def _opened(fs: FileSystem, directory: str, names: list[str], log: SalvagedLog) -> list[_Segment]:
+    """Every segment of the table, by what its header says it is, else by its name."""
+    found: list[_Segment] = []
+    uuids: Counter[bytes] = Counter()
+    for name in names:
+        parsed = parse_segment_name(name)
+        if parsed is None:
+            continue
+        path = f"{directory}/{name}"
+        try:
+            file = fs.open_read(path)
+        except OSError as error:
+            log.unused.append((path, f"it cannot be opened: {error}"))
+            continue
+        header = None
+        with suppress(*UNREADABLE):
+            header = unpack_segment_header(file.pread(SEGMENT_HEADER.size, 0))
+        segment = _Segment(path, *parsed, file, header)
+        log._segments.append(segment)
+        if header is not None:
+            uuids[header.table_uuid] += 1
+            segment.epoch, segment.seq = header.epoch, header.seq
+        found.append(segment)
+    if log.table_uuid is None and uuids:
+        log.table_uuid = uuids.most_common(1)[0][0]
+    for segment in list(found):
+        if segment.header is not None and segment.header.table_uuid != log.table_uuid:
+            log.unused.append((segment.path, "a log segment of another table"))
+            found.remove(segment)
+    return found
+
+
+def _chain(log: SalvagedLog, segments: list[_Segment]) -> list[_Segment]:
+    """Those that are the log's: see docs/format.md, "Log"."""
+    by_seq: dict[int, _Segment] = {}
+    for segment in segments:
+        other = by_seq.get(segment.seq)
+        if other is None or segment.epoch > other.epoch:
+            by_seq[segment.seq] = segment
+    chain: list[_Segment] = []
+    for _, segment in sorted(by_seq.items()):
+        if not chain or segment.epoch >= chain[-1].epoch:
+            chain.append(segment)
+    for segment in segments:
+        if segment not in chain:
+            log.unused.append((segment.path, "of a writer that another one had replaced"))
+    return chain
+
+
+def _known(
+    fs: FileSystem, directory: str, log: SalvagedLog, clean_end: int, segments: list[_Segment]
+) -> int:
+    """The last lsn that something beside the segments calls durable."""
+    log.epoch = max((s.epoch for s in segments if s.header is not None), default=0)
+    committed: Committed = NOTHING_COMMITTED
+    with suppress(*UNREADABLE):
+        data = fs.read_bytes(f"{directory}/{COMMITTED_NAME}", 2 * COMMITTED_STRIDE)
+        assert log.table_uuid is not None
+        committed = unpack_committed(data, log.table_uuid)
+    return max(clean_end, committed.lsn if committed.epoch >= log.epoch else 0)
+
+
+def _walk(log: SalvagedLog, chain: list[_Segment], directory: str, known: int) -> None:
+    if not chain:
+        log.gaps.append(LogGap(directory, 0, None, None, 0, "the log has no segment"))
+        return
+    assert log.table_uuid is not None
+    for segment in chain:
+        try:
+            segment.runs = _runs(segment, log.table_uuid)
+        except UNREADABLE as error:
+            log.unused.append((segment.path, f"it cannot be read: {error}"))
+    # What some later record, header or watermark proves to have been durable, from behind.
+    proven = [known] * len(chain)
+    for place in range(len(chain) - 2, -1, -1):
+        after = chain[place + 1]
+        said = [run.synced_lsn for run in after.runs]
+        if after.header is not None:
+            said.append(after.header.prev_lsn)
+        proven[place] = max([proven[place + 1], *said])
+    lsn = ts = 0
+    expected = False
+    ended = False
+    kept: list[_Segment] = []
+    for place, segment in enumerate(chain):
+        header, runs = segment.header, segment.runs
+        if not expected:
+            lsn, ts = (header.prev_lsn, header.prev_ts) if header is not None else _before(runs)
+            expected = header is not None or bool(runs)
+        good: list[_Run] = []
+        at = SEGMENT_HEADER.size
+        for number, run in enumerate(runs):
+            if run.first_lsn <= lsn or run.first_ts <= ts:
+                log.unused.append((segment.path, f"records from {run.first_lsn} on are older than those before"))
+                continue
+            if run.first_lsn != lsn + 1:
+                durable = max([proven[place], *(later.synced_lsn for later in runs[number:])])
+                if durable <= lsn:
+                    ended = True
+                    break
+                missing = run.first_lsn - lsn - 1
+                reason = f"records {lsn + 1} to {run.first_lsn - 1} are damaged or missing"
+                log.gaps.append(LogGap(segment.path, ts, run.first_ts, missing, run.start - at, reason))
+            good.append(run)
+            lsn, ts, at = run.last_lsn, run.last_ts, run.end
+        segment.runs = good
+        kept.append(segment)
+        if ended:
+            break
+        following = chain[place + 1].header if place + 1 < len(chain) else None
+        if following is not None and following.prev_lsn > lsn:
+            reason = f"records {lsn + 1} to {following.prev_lsn} are damaged or missing"
+            missing = following.prev_lsn - lsn
+            nbytes = max(0, segment.file.size() - at)
+            log.gaps.append(LogGap(segment.path, ts, following.prev_ts + 1, missing, nbytes, reason))
+            lsn, ts = following.prev_lsn, following.prev_ts
+    log.last_ts = ts
+    if lsn < known:
+        reason = f"records {lsn + 1} to {known} are damaged or missing; they had been synced"
+        log.gaps.append(LogGap(kept[-1].path, ts, None, known - lsn, 0, reason))
+    for segment in log._segments:
+        if segment not in kept:
+            segment.file.close()
+    log._segments = kept
+    _summed_up(log, directory)
+
+
+def _before(runs: list[_Run]) -> tuple[int, int]:
+    """(lsn, ts) before a segment whose header is gone."""
+    return (runs[0].first_lsn - 1, 0) if runs else (0, 0)
+
+
+def _runs(segment: _Segment, table_uuid: bytes) -> list[_Run]:
+    """All stretches of sound records of a segment."""
+    salt = segment_salt(table_uuid, segment.epoch, segment.seq)
+    size = segment.file.size()
+    runs: list[_Run] = []
+    at, lsn = SEGMENT_HEADER.size, 0
+    if segment.header is not None:
+        lsn = segment.header.prev_lsn
+    if segment.header is not None and (run := _run(segment.file, salt, at, lsn + 1)):
+        runs.append(run)
+        at, lsn = run.end, run.last_lsn
+    while True:
+        # Between two records of a segment lie no more than its bytes can hold.
+        most = lsn + 2 + (size - at) // RECORD_HEADER.size if lsn else LIMIT
+        first = find_record(segment.file, salt, at, lsn, 0, most)
+        if first is None:
+            return runs
+        found = RECORD_HEADER.unpack(segment.file.pread(RECORD_HEADER.size, first))[2]
+        run = _run(segment.file, salt, first, found)
+        if run is None:
+            at = first + ALIGNMENT  # sound, and of no kind that there is
+        else:
+            runs.append(run)
+            at, lsn = run.end, run.last_lsn
+
+
+def _run(file: ReadFile, salt: bytes, start: int, lsn: int) -> _Run | None:
+    run: _Run | None = None
+    for offset, record in sound_records(file, salt, start, lsn):
+        if max(record.ts, record.lsn) >= LIMIT or record.kind not in KINDS:
+            break
+        end = offset + padded(RECORD_HEADER.size + len(record.payload))
+        if run is None:
+            run = _Run(offset, end, record.lsn, record.ts, record.lsn, record.ts, record.synced_lsn)
+        elif record.ts <= run.last_ts:
+            break
+        run.end, run.last_lsn, run.last_ts = end, record.lsn, record.ts
+        run.synced_lsn = max(run.synced_lsn, record.synced_lsn)
+    return run
+
+
+def _summed_up(log: SalvagedLog, directory: str) -> None:
+    """The last CHECKPOINT, and whether what it does not cover begins with the first segment."""
+    assert log.table_uuid is not None
+    for segment in log._segments:
+        salt = segment_salt(log.table_uuid, segment.epoch, segment.seq)
+        for run in segment.runs:
+            log.records += run.last_lsn - run.first_lsn + 1
+            for _, record in sound_records(segment.file, salt, run.start, run.first_lsn, run.end):
+                if record.kind == KIND_CHECKPOINT and (found := unpack_checkpoint(record.payload)):
+                    log.through, log.edit_numbers = found
+    first = log._segments[0]
+    if first.seq == 1:
+        return
+    before = log.through
+    if first.header is not None:
+        before = first.header.prev_ts
+    elif first.runs:
+        before = first.runs[0].first_ts - 1
+    log.begins_after = before
+    if before > log.through:
+        reason = f"the segments before {first.seq} are missing; the last CHECKPOINT covers {log.through}"
+        log.gaps.insert(0, LogGap(directory, log.through, before + 1, None, 0, reason))
+
+
+__all__ = ["UNREADABLE", "LogGap", "SalvagedLog", "salvage_log"]
