@@ -205,9 +205,7 @@ class SalvagedRowSet:
             return None
         lower = page * PAGE_ROWS
         rows = len(keys)
-        newest = RowImages(
-            keys, {}, {}, np.zeros(rows, np.uint64), np.zeros(rows, bool)
-        )
+        newest = RowImages(keys, {}, {}, np.zeros(rows, np.uint64), np.zeros(rows, bool))
         for column in self.schema.value_columns:
             values = self._values(column, lower, lower + rows)
             if values is None:

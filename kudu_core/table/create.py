@@ -12,7 +12,7 @@ from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.schema import Schema
 from kudu_core.errors import TableExists
 from kudu_core.options import Options
-from kudu_core.table.state import TableState, TabletEntry, tablet_directory
+from kudu_core.table.state import COPY, TableState, TabletEntry, keep_copy, tablet_directory
 from kudu_core.tablet.manifest import Manifest, TabletState
 from kudu_core.wal import Log
 
@@ -67,7 +67,9 @@ def create(
             new_tablet_directory(fs, path, state.uuid, entry.id, state.epoch)
         fs.sync_dir(f"{path}/tablets")
         fs.sync_dir(path)
-        fs.replace_file(f"{path}/TABLE", state.to_bytes())
+        data = state.to_bytes()
+        fs.replace_file(f"{path}/TABLE", data)
+        keep_copy(fs, path, data)
     finally:
         lease.release()
 
@@ -124,6 +126,8 @@ def check_free(fs: FileSystem, path: str) -> None:
     names = fs.listdir(path)
     if "TABLE" in names:
         raise TableExists(f"there is a table at {path}; open it with open_table, or pass exist_ok=True")
+    if COPY in names:
+        raise TableExists(f"{path} holds a table without its file TABLE; kudu_core.repair makes one of it")
     foreign = [n for n in names if n not in PARTS and not n.startswith(".")]
     if foreign:
         raise TableExists(f"{path} is not empty: {foreign[0]!r} does not belong to a table")

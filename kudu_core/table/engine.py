@@ -26,7 +26,7 @@ from kudu_core.options import Options
 from kudu_core.table import debug
 from kudu_core.table.journal import Journal
 from kudu_core.table.pins import Pins, SchemaPins
-from kudu_core.table.state import TableState, read_state, replace
+from kudu_core.table.state import TableState, keep_copy, read_state, replace
 from kudu_core.table.throttle import Throttle
 from kudu_core.table.write import too_much
 from kudu_core.tablet.compactions import Compactions
@@ -274,9 +274,11 @@ class Engine:
             self._install_state(state)
 
     def _install_state(self, state: TableState) -> None:
-        self.fs.replace_file(f"{self.path}/TABLE", state.to_bytes())
+        data = state.to_bytes()
+        self.fs.replace_file(f"{self.path}/TABLE", data)
         self._table_identity = self.fs.identity(f"{self.path}/TABLE")
         self.state = state
+        keep_copy(self.fs, self.path, data)
 
     def change_state(self, change: Callable[[TableState], TableState]) -> None:
         """Replace TABLE by what ``change`` makes of it; a failure poisons (PROTOCOL W8)."""

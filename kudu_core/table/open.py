@@ -19,7 +19,7 @@ from kudu_core.table.alteration import alters, followed
 from kudu_core.table.engine import Engine
 from kudu_core.table.purge import delete_purged, purge
 from kudu_core.table.staged import sweep_staging
-from kudu_core.table.state import TableState, TabletEntry, read_state, replace, tablet_directory
+from kudu_core.table.state import COPY, TableState, TabletEntry, read_state, replace, tablet_directory
 from kudu_core.tablet import invariants, records
 from kudu_core.tablet.bootstrap import Replay
 from kudu_core.tablet.compactions import Compactions
@@ -258,7 +258,7 @@ def _remove_orphans(engine: Engine, replay: Replay) -> int:
     """Delete files that no manifest and no retained record names (O7), and unfinished copies of TABLE."""
     removed = 0
     for name in engine.fs.listdir(engine.path):
-        if temporary_of(name) == "TABLE":
+        if temporary_of(name) in ("TABLE", COPY):
             engine.fs.unlink(f"{engine.path}/{name}", missing_ok=True)
             removed += 1
     listed = {tablet_directory(engine.path, tablet.id) for tablet in engine.tablets}

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from kudu_core.common.clock import Clock
+from kudu_core.common.partitions import HashPartition, RangePartition
+from kudu_core.common.schema import Column
 from kudu_core.errors import InvalidArgument
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table.repairing import walk
+from kudu_core.table.repairing.guessing import Given
 from kudu_core.table.repairing.report import RepairReport
 from kudu_core.table.table import folder_path
 
@@ -21,18 +27,48 @@ def repair(
     target: str | os.PathLike[str] | None = None,
     *,
     dry_run: bool = True,
+    schema: pa.Schema | Sequence[Column | pa.Field] | None = None,
+    primary_key: str | Sequence[str] | None = None,
+    partition_by: HashPartition | RangePartition | Sequence[HashPartition | RangePartition] | None = None,
     _fs: FileSystem | None = None,
     _clock: Clock | None = None,
 ) -> RepairReport:
     """Read what can be read of a damaged table and, unless ``dry_run``, make a new table of it.
 
-    The damaged table is never changed.
+    The damaged table is never changed.  The new one has a row of each key of which a whole row can be read:
+    the newest, or, where the newest cannot be read, one that it had before.  It has the rows' newest state
+    only, all with the time of the repair.  In its folder `repair/` are the report and Arrow files of what is
+    not in it or in doubt.
+
+    Parameters
+    ----------
+    target
+        Where the new table is to be; None: beside the damaged one, with `.repaired` after its name.
+    dry_run
+        Read and report only.
+    schema, primary_key, partition_by
+        As for ``create_table``, of a table whose TABLE and TABLE.copy cannot be read: columns in the order
+        in which they were made.
+
+    Raises
+    ------
+    Locked
+        Somebody has the table open for writing.
+    TableExists
+        There is something at ``target``; nothing was changed.
+    TableNotFound
+        There is nothing of a table at ``path``.
+    InvalidArgument
+        What was given does not fit the table, or is needed; ``target`` lies in the table's folder.
     """
     fs, root = _fs or PosixFileSystem(), folder_path(path)
     place = f"{root}.repaired" if target is None else folder_path(target)
     if f"{place}/".startswith(f"{root}/"):
-        raise InvalidArgument(f"{place} lies in the damaged table's own folder; a repaired table belongs elsewhere")
-    return walk.repair(fs, root, place, dry_run=dry_run, clock=_clock or Clock())
+        raise InvalidArgument(
+            f"{place} lies in the damaged table's own folder; it belongs elsewhere"
+        )
+    given = Given(schema, primary_key, partition_by)
+    return walk.repair(fs, root, place, given, dry_run=dry_run, clock=_clock or Clock())
 
 
 __all__ = ["repair"]

@@ -128,7 +128,7 @@ def _edit_at(view: memoryview, at: int, seed: int) -> _Edit | None:
 def _next_edit(view: memoryview, at: int, seed: int, number: int) -> int:
     """Where the next frame begins that could be one and is, else the end of the data."""
     raw = bytes(view)
-    while 0 <= (at := raw.find(b"{", at + EDIT.size)):
+    while (at := raw.find(b"{", at + EDIT.size)) >= 0:
         at -= EDIT.size
         found = EDIT.unpack_from(view, at)[2]
         if number <= found <= number + MAX_NUMBERS_SKIPPED and _edit_at(view, at, seed) is not None:

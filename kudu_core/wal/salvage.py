@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -125,6 +125,20 @@ _Named: TypeAlias = tuple[int, int, str]
 """Sequence, epoch, path."""
 
 
+def segment_uuids(fs: FileSystem, directory: str) -> Counter[bytes]:
+    """The tables that the segments of a log say they are of."""
+    found: Counter[bytes] = Counter()
+    with suppress(OSError):
+        for name in fs.listdir(directory):
+            if parse_segment_name(name) is None:
+                continue
+            with suppress(*UNREADABLE), closing(fs.open_read(f"{directory}/{name}")) as file:
+                header = unpack_segment_header(file.pread(SEGMENT_HEADER.size, 0))
+                if header is not None:
+                    found[header.table_uuid] += 1
+    return found
+
+
 def salvage_log(
     fs: FileSystem, directory: str, table_uuid: bytes | None, *, clean_end: int = 0
 ) -> SalvagedLog:
@@ -200,9 +214,7 @@ def _chain(log: SalvagedLog, segments: list[_Segment]) -> list[_Segment]:
     return chain
 
 
-def _known(
-    fs: FileSystem, directory: str, log: SalvagedLog, clean_end: int, segments: list[_Segment]
-) -> int:
+def _known(fs: FileSystem, directory: str, log: SalvagedLog, clean_end: int, segments: list[_Segment]) -> int:
     """The last lsn that something beside the segments calls durable."""
     log.epoch = max((s.epoch for s in segments if s.header is not None), default=0)
     committed: Committed = NOTHING_COMMITTED
@@ -244,7 +256,9 @@ def _walk(log: SalvagedLog, chain: list[_Segment], directory: str, known: int) -
         at = SEGMENT_HEADER.size
         for number, run in enumerate(runs):
             if run.first_lsn <= lsn or run.first_ts <= ts:
-                log.unused.append((segment.path, f"records from {run.first_lsn} on are older than those before"))
+                log.unused.append(
+                    (segment.path, f"records from {run.first_lsn} on are older than those before")
+                )
                 continue
             if run.first_lsn != lsn + 1:
                 durable = max([proven[place], *(later.synced_lsn for later in runs[number:])])
@@ -348,4 +362,4 @@ def _summed_up(log: SalvagedLog, directory: str) -> None:
         log.gaps.insert(0, LogGap(directory, log.through, before + 1, None, 0, reason))
 
 
-__all__ = ["UNREADABLE", "LogGap", "SalvagedLog", "salvage_log"]
+__all__ = ["UNREADABLE", "LogGap", "SalvagedLog", "salvage_log", "segment_uuids"]

@@ -120,9 +120,7 @@ def changes_of(
     return found
 
 
-def _rows(
-    record: Record, schema: Schema, tablets: Collection[int]
-) -> list[tuple[int, int, int, RowBlock]]:
+def _rows(record: Record, schema: Schema, tablets: Collection[int]) -> list[tuple[int, int, int, RowBlock]]:
     """(tablet, time, operation, rows): all of a record's, or an error before any."""
     where = f"log record {record.lsn}"
     payload = records.decode(memoryview(record.payload), where, 0)

@@ -3,8 +3,8 @@
 Whatever can be read of a damaged table says of some key what was true at some time: a file of rows that
 holds every change up to D says what the key's row was at D, a deletion says that there was none, an update
 says what some columns were from then on.  True facts do not contradict each other, so the newest one
-that tells of the whole row, with the later updates laid over it, is the row.  Where an update is known to have
-been lost between, or a cell cannot be read, the row is what it was before that: a state that it
+that tells of the whole row, with the later updates laid over it, is the row.  Where an update is known to
+have been lost between, or a cell cannot be read, the row is what it was before that: a state that it
 really had.  A row is never put together from two times.
 """
 
@@ -25,7 +25,7 @@ IMAGE, ABSENT, CHANGE = 0, 1, 2
 
 PRESENT, MAYBE, OLDER, GONE, LOST = 0, 1, 2, 3, 4
 """What becomes of a key: its newest row; a row of which something newer, or its end, may not be known; an
-older row, since of a newer one not everything is known; none, as it was deleted; none, though there was one."""
+older row, since not all of a newer one is known; none, as it was deleted; none, though there was one."""
 
 _NONE = -1
 _EVER = np.iinfo(np.uint64).max

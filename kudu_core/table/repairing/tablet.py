@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kudu_core.cfile.rows_file import RowsFile
+from kudu_core.common.keys import EncodedKeys
+from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema
 from kudu_core.rowset.deltas import DELETE
-from kudu_core.rowset.meta import FileRef, RowSetMeta
+from kudu_core.rowset.meta import DeltaRef, FileRef, RowSetMeta
 from kudu_core.rowset.salvage import UNREADABLE, PageFacts, RowImages, SalvagedRowSet
 from kudu_core.table.repairing.changes import TabletChanges
 from kudu_core.table.repairing.facts import ABSENT, CHANGE, IMAGE, Facts, Limits, Verdicts, judge
@@ -122,11 +124,11 @@ class TabletFacts:
         """Whether it is known which rowsets there are."""
         return not self.manifest.damage
 
-    def _rowsets(self) -> Iterator[tuple[RowSetMeta, tuple]]:
+    def _rowsets(self) -> Iterator[tuple[RowSetMeta, tuple[DeltaRef, ...]]]:
         """Those of the manifest and of ingests that it does not hold yet, with their pending delta files."""
         state = self.manifest.state
         metas = dict(state.rowsets)
-        pending: dict[int, list] = {}
+        pending: dict[int, list[DeltaRef]] = {}
         for one in self.changes.ingests:
             if one.ts <= state.ingests_durable and self.is_complete:
                 continue
@@ -140,14 +142,14 @@ class TabletFacts:
         for rowset_id, meta in metas.items():
             yield meta, tuple(pending.get(rowset_id, ()))
 
-    def _add(self, meta: RowSetMeta, pending: tuple) -> None:
+    def _add(self, meta: RowSetMeta, pending: tuple[DeltaRef, ...]) -> None:
         rowset = self._opened(meta, pending)
         time = max(meta.durable, self.through) if self.is_complete else meta.durable
         self.stores.append(_Store.of(rowset, time, proven=self.is_complete))
         if rowset.base is None:
             self.holes.append((meta.min_key, meta.max_key))
 
-    def _opened(self, meta: RowSetMeta, pending: tuple = ()) -> SalvagedRowSet:
+    def _opened(self, meta: RowSetMeta, pending: tuple[DeltaRef, ...] = ()) -> SalvagedRowSet:
         def place(ref: FileRef) -> str | None:
             return self.files.place(self.directory, ref)
 
@@ -175,8 +177,7 @@ class TabletFacts:
         for part in self.changes.facts:
             marks += [part.keys[row] for row in range(0, len(part), RANGE_ROWS)]
         marks.sort()
-        edges = sorted(set(marks[RANGE_PAGES::RANGE_PAGES]))
-        return edges
+        return sorted(set(marks[RANGE_PAGES::RANGE_PAGES]))
 
     def _judged(self, lower: bytes | None, upper: bytes | None) -> Verdicts:
         parts: list[Facts] = []
@@ -289,7 +290,9 @@ def _of_images(images: RowImages, time: int, *, newest: bool, doubt: bool, close
     yield Facts(IMAGE, images.keys, times, images.columns, images.known, doubtful, closed, newest)
 
 
-def _of_changes(op, keys, times, columns) -> Iterator[Facts]:
+def _of_changes(
+    op: int, keys: EncodedKeys, times: np.ndarray, columns: dict[int, tuple[np.ndarray, ColumnBuffers]]
+) -> Iterator[Facts]:
     if op == DELETE:
         yield Facts(ABSENT, keys, times)
         return

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kudu_core.common.clock import Clock
 from kudu_core.common.keys import decode_keys
 from kudu_core.common.rowblock import RowBlock
-from kudu_core.errors import InvalidArgument, Locked, TableNotFound
+from kudu_core.errors import Locked, TableNotFound
 from kudu_core.table.repairing.changes import TabletChanges, Unusable, changes_of
 from kudu_core.table.repairing.facts import LOST, MAYBE, OLDER, PRESENT, Limits, Verdicts
 from kudu_core.table.repairing.files import Files
 from kudu_core.table.repairing.finding import Found, find
+from kudu_core.table.repairing.guessing import Given
 from kudu_core.table.repairing.report import Finding, RepairReport, TabletRepair
 from kudu_core.table.repairing.tablet import TabletFacts
 from kudu_core.table.repairing.writing import Aside, Output, write_beside
@@ -63,9 +64,7 @@ class _Walk:
         gaps += [record.ts + 1 for record in self.unusable]
         gaps.append(log.begins_after + 1)
         limits = Limits(tuple(sorted(gaps)), (), manifest.state.mark)
-        facts = TabletFacts.open(
-            self.files, directory, state.schema, manifest, changes, limits, log.through
-        )
+        facts = TabletFacts.open(self.files, directory, state.schema, manifest, changes, limits, log.through)
         counts = _Counts()
         try:
             for verdicts in facts.verdicts():
@@ -93,7 +92,9 @@ class _Walk:
         block = decode_keys(schema, verdicts.keys)
         block = RowBlock({**block.columns, **verdicts.columns}, block.rows)
         verdict = verdicts.verdict
-        mine = partitions.route(block) == entry.partition
+        mine: np.ndarray | bool = True
+        if self.found.is_told:  # what belongs to another tablet is of a file that came from elsewhere
+            mine = partitions.route(block) == entry.partition
         kept = np.flatnonzero((verdict <= OLDER) & mine)
         lost = np.flatnonzero(verdict == LOST)
         counts.kept += len(kept)
@@ -136,22 +137,23 @@ class _Counts:
 
 
 def repair(
-    fs: FileSystem, path: str, target: str, *, dry_run: bool, clock: Clock
+    fs: FileSystem, path: str, target: str, given: Given, *, dry_run: bool, clock: Clock
 ) -> RepairReport:
     """Read what can be read of the table at ``path``; make a table of it at ``target`` unless ``dry_run``.
 
     The walk behind ``kudu_core.repair``.
     """
     _check(fs, path)
-    found = find(fs, path)
+    found = find(fs, path, given)
     walk = _Walk(fs, path, found, Files(fs, path))
     try:
         if dry_run:
             for _ in walk.outputs():
                 pass
         else:
-            write_beside(fs, target, found.state, walk.outputs(), lambda: _report(walk, target, True), clock)
-        return _report(walk, target, not dry_run)
+            rows = walk.outputs()
+            write_beside(fs, target, found, rows, lambda: _report(walk, target, written=True), clock)
+        return _report(walk, target, written=not dry_run)
     finally:
         found.log.close()
 
@@ -165,7 +167,7 @@ def _check(fs: FileSystem, path: str) -> None:
             raise Locked(path, holder.pid, holder.host)
 
 
-def _report(walk: _Walk, target: str, written: bool) -> RepairReport:
+def _report(walk: _Walk, target: str, *, written: bool) -> RepairReport:
     found, log = walk.found, walk.found.log
     gaps = [
         Finding(

@@ -24,10 +24,10 @@ from kudu_core.table.create import create
 from kudu_core.table.decision import Call
 from kudu_core.table.open import open_for_writing
 from kudu_core.table.repairing.facts import OLDER
+from kudu_core.table.repairing.finding import Found
 from kudu_core.table.repairing.report import RepairReport
 from kudu_core.table.restore import BUSY, check_empty, remove, remove_leftovers
 from kudu_core.table.scan import Scan, ScanPlan
-from kudu_core.table.state import TableState
 from kudu_core.table.verify import verify
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Output:
 def write_beside(
     fs: FileSystem,
     target: str,
-    state: TableState,
+    found: Found,
     outputs: Iterator[Output],
     report: Callable[[], RepairReport],
     clock: Clock,
@@ -81,7 +81,7 @@ def write_beside(
         busy.try_acquire()
         fs.sync_dir(place)
         try:
-            _build(fs, place, state, outputs, report, clock)
+            _build(fs, place, found, outputs, report, clock)
             check_empty(fs, target)
             fs.rename(f"{place}/table", target)
         finally:
@@ -97,12 +97,13 @@ def write_beside(
 def _build(
     fs: FileSystem,
     place: str,
-    state: TableState,
+    found: Found,
     outputs: Iterator[Output],
     report: Callable[[], RepairReport],
     clock: Clock,
 ) -> None:
     path = f"{place}/table"
+    state = found.state
     schema = replace(state.schema, version=1)
     live = tuple(r for r in state.partitions.ranges if not r.dropped)
     partitions = PartitionSchema(schema, state.partitions.hashes, state.partitions.range_ids, live)
@@ -112,12 +113,12 @@ def _build(
     aside = _AsideFiles(fs, folder, schema)
     engine = open_for_writing(fs, path, {"maintenance": "manual"}, 0.0, clock, None)
     try:
-        write_parts(engine, _calls(outputs, aside))
+        write_parts(engine, _calls(outputs, aside, rules.INSERT if found.is_told else rules.UPSERT))
         aside.finish()
         plan = ScanPlan(engine.schema, (), None, None, None, False, None, BATCH_ROWS, None)
         total = Scan(lambda: engine, plan, engine.visible_ts, None).count()
         told = report()
-        if total != told.rows_kept:
+        if total != told.rows_kept and (found.is_told or total > told.rows_kept):
             raise Corruption(path, 0, f"the repaired table has {total} rows, {told.rows_kept} were kept")
         verify(engine)
     finally:
@@ -126,13 +127,15 @@ def _build(
     fs.sync_dir(path)
 
 
-def _calls(outputs: Iterator[Output], aside: _AsideFiles) -> Iterator[Call]:
-    """The rows that are kept, as one call of inserts.  They are in the table's types, as they were stored."""
+def _calls(outputs: Iterator[Output], aside: _AsideFiles, op: int) -> Iterator[Call]:
+    """The rows that are kept, as one call.  They are in the table's types, as they were stored.
+
+    ``op``: insert, but where tablets are guessed, of which one may have taken the place of another."""
     first = True
     for output in outputs:
         aside.add(output.aside)
         if output.kept.rows:
-            yield Call(rules.INSERT, output.kept, continues=not first)
+            yield Call(op, output.kept, continues=not first)
             first = False
 
 
