@@ -291,7 +291,8 @@ def check_no_litter(fs: MemoryFileSystem) -> None:
     assert set(fs.listdir(f"{ROOT}/staging")) == jobs
     tablets = {tablet_directory("", entry.id).rpartition("/")[2] for entry in state.tablets}
     assert set(fs.listdir(f"{ROOT}/tablets")) == tablets
-    root = [name for name in fs.listdir(ROOT) if name not in ("LOCK", "TABLE", "staging", "tablets", "wal")]
+    known = ("LOCK", "TABLE", "TABLE.copy", "staging", "tablets", "wal")
+    root = [name for name in fs.listdir(ROOT) if name not in known]
     assert root == [], f"left behind: {root}"
     assert not [name for name in fs.listdir(f"{ROOT}/wal") if is_temporary(name)]
     tail = read_log(fs, f"{ROOT}/wal", state.uuid)
