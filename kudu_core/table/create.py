@@ -11,8 +11,9 @@ from kudu_core.common.clock import Clock
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.schema import Schema
 from kudu_core.errors import TableExists
+from kudu_core.fs.copies import copy_of, keep_copy
 from kudu_core.options import Options
-from kudu_core.table.state import COPY, TableState, TabletEntry, keep_copy, tablet_directory
+from kudu_core.table.state import TableState, TabletEntry, tablet_directory
 from kudu_core.tablet.manifest import Manifest, TabletState
 from kudu_core.wal import Log
 
@@ -69,7 +70,7 @@ def create(
         fs.sync_dir(path)
         data = state.to_bytes()
         fs.replace_file(f"{path}/TABLE", data)
-        keep_copy(fs, path, data)
+        keep_copy(fs, f"{path}/TABLE", data)
     finally:
         lease.release()
 
@@ -126,7 +127,7 @@ def check_free(fs: FileSystem, path: str) -> None:
     names = fs.listdir(path)
     if "TABLE" in names:
         raise TableExists(f"there is a table at {path}; open it with open_table, or pass exist_ok=True")
-    if COPY in names:
+    if copy_of("TABLE") in names:
         raise TableExists(f"{path} holds a table without its file TABLE; kudu_core.repair makes one of it")
     foreign = [n for n in names if n not in PARTS and not n.startswith(".")]
     if foreign:

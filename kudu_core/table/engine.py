@@ -22,11 +22,12 @@ from kudu_core.common.schema import Schema
 from kudu_core.common.workers import is_worker
 from kudu_core.errors import Closed, Fenced, InvalidArgument, KuduError, ReadOnly, SnapshotTooOld
 from kudu_core.events import Event, EventListener, TokensDropped, WritersThrottled, tell
+from kudu_core.fs.copies import keep_copy
 from kudu_core.options import Options
 from kudu_core.table import debug
 from kudu_core.table.journal import Journal
 from kudu_core.table.pins import Pins, SchemaPins
-from kudu_core.table.state import TableState, keep_copy, read_state, replace
+from kudu_core.table.state import TableState, read_state, replace
 from kudu_core.table.throttle import Throttle
 from kudu_core.table.write import too_much
 from kudu_core.tablet.compactions import Compactions
@@ -278,7 +279,7 @@ class Engine:
         self.fs.replace_file(f"{self.path}/TABLE", data)
         self._table_identity = self.fs.identity(f"{self.path}/TABLE")
         self.state = state
-        keep_copy(self.fs, self.path, data)
+        keep_copy(self.fs, f"{self.path}/TABLE", data)
 
     def change_state(self, change: Callable[[TableState], TableState]) -> None:
         """Replace TABLE by what ``change`` makes of it; a failure poisons (PROTOCOL W8)."""

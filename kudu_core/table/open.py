@@ -12,6 +12,7 @@ from kudu_core.common.names import is_data_file, tablet_of_folder
 from kudu_core.errors import Corruption, KuduError, NotSupported, SnapshotInFuture, TableNotFound
 from kudu_core.events import EventListener, TableOpened
 from kudu_core.fs.base import temporary_of
+from kudu_core.fs.copies import copy_of
 from kudu_core.options import Options
 from kudu_core.table import debug
 from kudu_core.table.alter import open_manifest
@@ -19,7 +20,7 @@ from kudu_core.table.alteration import alters, followed
 from kudu_core.table.engine import Engine
 from kudu_core.table.purge import delete_purged, purge
 from kudu_core.table.staged import sweep_staging
-from kudu_core.table.state import COPY, TableState, TabletEntry, read_state, replace, tablet_directory
+from kudu_core.table.state import TableState, TabletEntry, read_state, replace, tablet_directory
 from kudu_core.tablet import invariants, records
 from kudu_core.tablet.bootstrap import Replay
 from kudu_core.tablet.compactions import Compactions
@@ -258,7 +259,7 @@ def _remove_orphans(engine: Engine, replay: Replay) -> int:
     """Delete files that no manifest and no retained record names (O7), and unfinished copies of TABLE."""
     removed = 0
     for name in engine.fs.listdir(engine.path):
-        if temporary_of(name) in ("TABLE", COPY):
+        if temporary_of(name) in ("TABLE", copy_of("TABLE")):
             engine.fs.unlink(f"{engine.path}/{name}", missing_ok=True)
             removed += 1
     listed = {tablet_directory(engine.path, tablet.id) for tablet in engine.tablets}
@@ -267,10 +268,11 @@ def _remove_orphans(engine: Engine, replay: Replay) -> int:
         if tablet_of_folder(name) is not None and directory not in listed:  # of a tablet that was purged
             engine.fs.rmtree(directory)
             removed += 1
+    manifests = ("MANIFEST", copy_of("MANIFEST"))
     for tablet in engine.tablets:
         known = tablet.state.files | replay.files.get(tablet.id, set()) | {"MANIFEST"}
         for name in engine.fs.listdir(tablet.directory):
-            if name not in known and (is_data_file(name) or temporary_of(name) == "MANIFEST"):
+            if name not in known and (is_data_file(name) or temporary_of(name) in manifests):
                 engine.fs.unlink(f"{tablet.directory}/{name}", missing_ok=True)
                 removed += 1
     return removed

@@ -8,11 +8,9 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from kudu_core._ext.crc32c import crc32c
 from kudu_core.common import stored
@@ -22,7 +20,6 @@ from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.schema import Schema
 from kudu_core.common.stored import integer
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported
-from kudu_core.fs.base import temporary_name
 from kudu_core.options import Options
 
 if TYPE_CHECKING:
@@ -33,7 +30,6 @@ VERSION = 1
 HEADER = struct.Struct("<8sHHIII")
 assert HEADER.size == 24
 MAX_BYTES = 256 << 20
-COPY = "TABLE.copy"
 MAX_EPOCH = 1 << 31
 SCHEMAS_KEPT = 64
 """Versions of the schema that TABLE remembers, for distributed writes that began with one of them."""
@@ -180,35 +176,16 @@ def _crc(version: int, flags: int, body: bytes) -> int:
     return crc32c(body, crc32c(head))
 
 
-def keep_copy(fs: FileSystem, root: str, data: bytes) -> None:
-    """Keep what TABLE holds once more, as ``TABLE.copy``: for a repair, and never read by an open.
-
-    Not synced: it is there to outlive damage to TABLE, and a power cut does not damage TABLE.  A copy that
-    cannot be written leaves the older one.
-    """
-    path = f"{root}/{COPY}"
-    temporary = temporary_name(path, uuid4().hex)
-    with suppress(OSError):
-        try:
-            with closing(fs.create(temporary)) as file:
-                file.append(data)
-            fs.rename(temporary, path)
-        except OSError:
-            fs.unlink(temporary, missing_ok=True)
-
-
 def tablet_directory(root: str, tablet_id: int) -> str:
     return f"{root}/tablets/{tablet_folder(tablet_id)}"
 
 
 __all__ = [
-    "COPY",
     "SCHEMAS_KEPT",
     "TableState",
     "TabletEntry",
     "Token",
     "check_tablets",
-    "keep_copy",
     "read_state",
     "replace",
     "tablet_directory",

@@ -8,7 +8,7 @@ is what they add up to, and the writer.  Knows nothing of rowsets in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from kudu_core.common.locks import mutex
 from kudu_core.common.names import data_file
 from kudu_core.common.stored import BROKEN, integer, parsed
 from kudu_core.errors import Corruption
+from kudu_core.fs.copies import copy_of, keep_copy
 from kudu_core.rowset.meta import FileRef, RowSetMeta, parse
 from kudu_core.tablet import manifest_format as form
 
@@ -145,14 +146,15 @@ class _Sum:
 _MARK = _NUMBERS.index("mark")
 
 
-def _taken_apart(lines: Iterable[bytes], path: str, offset: int) -> tuple[bool, Edit, list[str]]:
-    """(is a checkpoint, the edit, files retired before it)."""
-    numbers: dict[str, Any] = {}
+def taken_apart(
+    values: Iterable[Mapping[str, Any]], path: str, offset: int
+) -> tuple[bool, Edit, list[str]]:
+    """(is a checkpoint, the edit, files retired before it) of the lines of one."""
+    numbers: Mapping[str, Any] = {}
     remove: list[int] = []
     add: list[RowSetMeta] = []
     retired: list[str] = []
-    for place, line in enumerate(lines):
-        value = parsed(line)
+    for place, value in enumerate(values):
         if not place:
             numbers = value
         elif "remove" in value:
@@ -187,7 +189,7 @@ def read_manifest(fs: FileSystem, path: str, table_uuid: bytes, tablet_id: int) 
             if frame.epoch >= epoch:
                 try:
                     integer(frame.number, 1), integer(frame.epoch)
-                    checkpoint, edit, retired = _taken_apart(lines, path, at)
+                    checkpoint, edit, retired = taken_apart(map(parsed, lines), path, at)
                     if checkpoint:
                         sum_ = _Sum(TabletState())
                     elif frame.number != number + 1:
@@ -256,8 +258,10 @@ class Manifest:
             if file is None:
                 self._replace(after, frames)
             else:
+                at = self._size
                 file.append(frames)
                 self._size += sum(map(len, frames))
+                self._copy_append(frames, at)
         except BaseException as exc:
             self._poison(exc)
             raise
@@ -316,6 +320,13 @@ class Manifest:
                 old.close()
             self._size = self._checkpoint_size = sum(map(len, frames))
             self.durable_number = state.number
+        keep_copy(self._fs, self._path, frames)
+
+    def _copy_append(self, frames: list[bytes], at: int) -> None:
+        """The same edit at the same place of the copy; one that lacks an earlier one stays as it is."""
+        with suppress(OSError), closing(self._fs.open_write(copy_of(self._path))) as file:
+            if file.size() == at:
+                file.append(frames)
 
     def forget(self, names: Iterable[str]) -> None:
         """These retired files are gone: the next checkpoint need not name them."""
@@ -341,4 +352,13 @@ def file_name(epoch: int, number: int, kind: str) -> str:
     return f"{epoch:06d}-{number:08d}.{kind}"
 
 
-__all__ = ["Edit", "FileRef", "Manifest", "TabletState", "file_name", "file_names", "read_manifest"]
+__all__ = [
+    "Edit",
+    "FileRef",
+    "Manifest",
+    "TabletState",
+    "file_name",
+    "file_names",
+    "read_manifest",
+    "taken_apart",
+]

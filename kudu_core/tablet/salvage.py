@@ -1,23 +1,23 @@
-"""What is left of a tablet's manifest: the sound edits, wherever they lie, and whether any is missing."""
+"""What is left of a tablet's manifest: the sound edits, of the file and of its copy, and what is missing."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from kudu_core._ext.crc32c import crc32c
-from kudu_core.common.stored import parsed
+from kudu_core.common.stored import BROKEN
 from kudu_core.errors import Corruption, KuduError
+from kudu_core.fs.copies import copy_of
 from kudu_core.rowset.meta import RowSetMeta
-from kudu_core.tablet.manifest import EDIT, HEADER, MAGIC, MAX_EDIT_BYTES, TabletState, applied
+from kudu_core.tablet import manifest_format as form
+from kudu_core.tablet.manifest import TabletState, taken_apart, with_edit
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
 
-NAMES = ("MANIFEST",)
-MAX_NUMBERS_SKIPPED = 1 << 20
+MAX_BYTES = 1 << 30
+"""Of a manifest that is read whole."""
 
 
 @dataclass(slots=True)
@@ -26,140 +26,144 @@ class SalvagedManifest:
 
     state: TabletState = field(default_factory=TabletState)
     damage: list[tuple[str, str]] = field(default_factory=list)
-    """(path, why): empty where the state is what the tablet was."""
+    """(path, why): something of the manifest is damaged."""
+    missing: bool = False
+    """Whether an edit may be missing in what there is: else the state is what the tablet was."""
     former: dict[int, RowSetMeta] = field(default_factory=dict)
     """Rowsets that an edit has removed, as they were last."""
     table_uuid: bytes | None = None
     """Of the header."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Edit:
-    number: int
-    epoch: int
-    value: Mapping[str, Any]
+@dataclass(slots=True)
+class _File:
+    """One of the two files."""
+
+    path: str
+    edits: list[form.StoredEdit] = field(default_factory=list)
+    reason: str | None = None
+    """Why it is not as it was written."""
+    size: int = 0
+    ends: bool = False
+    """Whether its end is sound: what follows its last edit is nothing, or what a power cut leaves."""
 
 
 def salvage_manifest(
-    fs: FileSystem, directory: str, table_uuid: bytes | None, tablet_id: int, known: int, *, closed: bool
+    fs: FileSystem, directory: str, table_uuid: bytes | None, tablet_id: int, known: int
 ) -> SalvagedManifest:
     """Add up what is left of a manifest.
 
-    ``known``: the number of an edit that is known to have been durable.  ``closed``: the table was closed
-    cleanly, so that no edit can be half written.
+    ``known``: the number of an edit that is known to have been durable.
     """
     found = SalvagedManifest()
-    edits: dict[int, _Edit] = {}
-    for name in NAMES:
-        path = f"{directory}/{name}"
-        try:
-            data = fs.read_bytes(path, MAX_EDIT_BYTES)
-        except FileNotFoundError:
-            found.damage.append((path, "the manifest is missing"))
-            continue
-        except (KuduError, OSError) as error:
-            found.damage.append((path, str(error)))
-            continue
-        uuid = _uuid(data, tablet_id)
-        if uuid is None:
-            found.damage.append((path, "the manifest's header is damaged"))
-        elif table_uuid is not None and uuid != table_uuid:
-            found.damage.append((path, "the manifest of another table"))
-            continue
-        found.table_uuid = uuid or found.table_uuid
-        uuid = uuid or table_uuid
-        if uuid is None:
-            continue
-        end = HEADER.size
-        for at, upto, edit in _sound_edits(data, uuid):
-            if at != end:
-                found.damage.append((path, f"{at - end} bytes at {end} are no edit"))
-            end = upto
-            other = edits.get(edit.number)
-            if other is None or edit.epoch > other.epoch:
-                edits[edit.number] = edit
-        if end < len(data) and closed:
-            found.damage.append((path, f"{len(data) - end} bytes at {end} are no edit"))
     path = f"{directory}/MANIFEST"
-    _add_up(found, path, sorted(edits.values(), key=lambda edit: edit.number))
+    files = [_read(fs, name, table_uuid, tablet_id, found) for name in (path, copy_of(path))]
+    if files[0].reason is not None:
+        found.damage.append((path, files[0].reason))
+    edits: dict[int, form.StoredEdit] = {}
+    for file in files:
+        for edit in file.edits:
+            other = edits.get(edit.number)
+            if other is None or (edit.epoch, _is_checkpoint(edit)) > (other.epoch, _is_checkpoint(other)):
+                edits[edit.number] = edit
+    _add_up(found, path, [edits[number] for number in sorted(edits)])
+    newest = max(files, key=lambda file: (_last(file), file.ends))
+    seen = [file.size <= newest.size or 0 < _epoch(file) < _epoch(newest) for file in files]
+    if not (newest.ends and all(seen)):
+        found.missing = True  # nobody knows where the edits ended
     if found.state.number < known:
-        reason = f"it ends at edit {found.state.number}; edit {known} was durable"
-        found.damage.append((path, reason))
+        found.missing = True
+        found.damage.append((path, f"it ends at edit {found.state.number}; edit {known} was durable"))
     return found
 
 
-def _uuid(data: bytes, tablet_id: int) -> bytes | None:
-    if len(data) < HEADER.size:
-        return None
-    magic, _, _, stored_id, uuid, crc = HEADER.unpack_from(data)
-    sound = magic == MAGIC and stored_id == tablet_id and crc32c(data[: HEADER.size - 4]) == crc
-    return uuid if sound else None
-
-
-def _sound_edits(data: bytes, uuid: bytes) -> Iterator[tuple[int, int, _Edit]]:
-    """(where it begins, where it ends, edit) of each frame with a good checksum."""
-    view, seed = memoryview(data), crc32c(uuid)
-    at, number = HEADER.size, 0
-    while at + EDIT.size <= len(data):
-        found = _edit_at(view, at, seed)
-        if found is None:
-            at = _next_edit(view, at + 1, seed, number)
-            continue
-        number = found.number
-        end = at + EDIT.size + EDIT.unpack_from(view, at)[0]
-        yield at, end, found
-        at = end
-
-
-def _edit_at(view: memoryview, at: int, seed: int) -> _Edit | None:
-    length, stored, number, epoch = EDIT.unpack_from(view, at)
-    end = at + EDIT.size + length
-    if end > len(view):
-        return None
-    payload = view[at + EDIT.size : end]
-    if crc32c(payload, crc32c(view[at + 8 : at + 24], crc32c(struct.pack("<I", length), seed))) != stored:
-        return None
+def _read(
+    fs: FileSystem, path: str, table_uuid: bytes | None, tablet_id: int, found: SalvagedManifest
+) -> _File:
     try:
-        return _Edit(number, epoch, parsed(payload))
-    except ValueError:
-        return None
+        data = fs.read_bytes(path, MAX_BYTES)
+    except FileNotFoundError:
+        return _File(path, reason="the file is missing")
+    except (KuduError, OSError) as error:
+        return _File(path, reason=str(error)[:300])
+    header = None if table_uuid is None else form.Header(table_uuid, tablet_id)
+    reason = None
+    try:
+        own = form.read_header(data[: form.HEADER.size], path)
+        if own.tablet_id != tablet_id or (header is not None and own != header):
+            return _File(path, reason="the manifest of another table or tablet")
+        found.table_uuid = own.table_uuid
+        header = own
+    except KuduError as error:
+        reason = str(error)
+    if header is None:
+        return _File(path, reason=reason)
+    edits, bad = form.scan_edits(data, header)
+    at = edits[-1].end if edits else form.HEADER.size
+    inside = [begin for begin, _ in bad if form.HEADER.size <= begin < at]
+    if reason is None and inside:
+        reason = f"the bytes from {inside[0]} on are no edit"
+    number, epoch = (edits[-1].number, edits[-1].epoch) if edits else (0, 0)
+    ends = bool(edits)
+    try:
+        form.check_tail(form.Window(form.BytesSource(data)), header, path, at, number + 1, epoch)
+    except Corruption as error:
+        reason, ends = reason or error.reason, False
+    if reason is None and not edits:
+        reason = "there is no edit in it"
+    size = len(data.rstrip(b"\0"))
+    return _File(path, edits, reason, size, ends)
 
 
-def _next_edit(view: memoryview, at: int, seed: int, number: int) -> int:
-    """Where the next frame begins that could be one and is, else the end of the data."""
-    raw = bytes(view)
-    while (at := raw.find(b"{", at + EDIT.size)) >= 0:
-        at -= EDIT.size
-        found = EDIT.unpack_from(view, at)[2]
-        if number <= found <= number + MAX_NUMBERS_SKIPPED and _edit_at(view, at, seed) is not None:
-            return at
-        at += 1
-    return len(view)
+def _last(file: _File) -> int:
+    return max((edit.number for edit in file.edits), default=0)
 
 
-def _add_up(found: SalvagedManifest, path: str, edits: list[_Edit]) -> None:
-    state = TabletState()
-    epoch = 0
-    for place, edit in enumerate(edits):
+def _epoch(file: _File) -> int:
+    return max((edit.epoch for edit in file.edits), default=0)
+
+
+def _is_checkpoint(edit: form.StoredEdit) -> bool:
+    return bool(edit.lines) and edit.lines[0].get("checkpoint") is True
+
+
+def _add_up(found: SalvagedManifest, path: str, edits: Sequence[form.StoredEdit]) -> None:
+    """The state after the edits, in order of their numbers."""
+    state, epoch = TabletState(), 0
+    for edit in edits:
         if edit.epoch < epoch:
             continue  # of a writer that another one had replaced
         epoch = edit.epoch
-        value = dict(edit.value)
-        if value.get("checkpoint"):
-            state = TabletState()
-            found.damage = [d for d in found.damage if not d[1].startswith("edits ")]
-        elif edit.number != state.number + 1 or (place == 0 and edit.number != 1):
-            found.damage.append((path, f"edits {state.number + 1} to {edit.number - 1} are missing"))
-        removed = [i for i in value.get("remove", ()) if i in state.rowsets]
-        found.former.update((i, state.rowsets[i]) for i in removed)
-        value["remove"] = removed
         try:
-            state = replace(applied(state, value, path, 0), number=edit.number, epoch=edit.epoch)
-        except Corruption as error:
-            found.damage.append((path, error.reason))
+            checkpoint, change, retired = taken_apart(_known(edit.lines, state), path, edit.offset)
+        except (*BROKEN, Corruption) as error:
+            found.damage.append((path, f"edit {edit.number}: {error!s:.200}"))
+            found.missing = True
+            continue
+        if checkpoint:
+            state = TabletState()
+            found.missing = False
+        elif edit.number != state.number + 1:
+            found.missing = True
+            reason = f"edits {state.number + 1} to {edit.number - 1} are missing"
+            found.damage.append((path, reason))
+        found.former.update((i, state.rowsets[i]) for i in change.remove)
+        state = with_edit(state, change)
+        names = state.retired.union(retired)
+        state = replace(state, retired=names, number=edit.number, epoch=edit.epoch)
+    if not edits:
+        found.missing = True
     found.state = state
     for rowset_id in state.rowsets:
         found.former.pop(rowset_id, None)
+
+
+def _known(lines: Sequence[Mapping[str, Any]], state: TabletState) -> Sequence[Mapping[str, Any]]:
+    """The lines without rowsets that the edit removes and nobody knows: what added them is missing."""
+    return [
+        {"remove": [i for i in line["remove"] if i in state.rowsets]} if "remove" in line else line
+        for line in lines
+    ]
 
 
 __all__ = ["SalvagedManifest", "salvage_manifest"]

@@ -13,6 +13,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from kudu_core.common.stored import LIMIT
 from kudu_core.errors import KuduError
 from kudu_core.wal.format import (
     ALIGNMENT,
@@ -20,7 +21,6 @@ from kudu_core.wal.format import (
     COMMITTED_STRIDE,
     KIND_CHECKPOINT,
     KINDS,
-    LIMIT,
     NOTHING_COMMITTED,
     RECORD_HEADER,
     SEGMENT_HEADER,

@@ -6,7 +6,6 @@ By default a share of the cases, another one with every ``--seed``; ``--long`` d
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 import pytest
 
@@ -14,7 +13,7 @@ import kudu_core as kc
 from kudu_core.common.clock import ManualClock
 from kudu_core.fs.memory import MemoryFileSystem
 from tests.support.damage import Damage, Subject, in_place, kind_of, put, subject, whole_file
-from tests.support.faults import ROOT, TINY, segments_of
+from tests.support.faults import ROOT
 from tests.support.history import SCHEMA
 from tests.support.repairing import TARGET, Repaired, check, check_equal, repaired
 
@@ -93,7 +92,8 @@ def test_a_damaged_TABLE_costs_nothing(table: Subject, what: str) -> None:
     path = f"{ROOT}/TABLE"
     data = bytearray(table.files[path])
     data[len(data) // 2] ^= 1
-    found = repair_of(table, Damage(path, what, {"missing": None, "empty": b"", "flipped": bytes(data)}[what]))
+    left = {"missing": None, "empty": b"", "flipped": bytes(data)}[what]
+    found = repair_of(table, Damage(path, what, left))
     check_equal(found, table.history)
     assert not found.report.is_sound and found.report.assumptions == (f"TABLE is as {path}.copy has it",)
 

@@ -307,7 +307,8 @@ def check_no_litter(fs: MemoryFileSystem) -> None:
     for entry in state.tablets:
         directory = tablet_directory(ROOT, entry.id)
         manifest = read_manifest(fs, f"{directory}/MANIFEST", state.uuid, entry.id)[0]
-        extra = set(fs.listdir(directory)) - manifest.files - named.get(entry.id, set()) - {"MANIFEST"}
+        own = {"MANIFEST", "MANIFEST.copy"}
+        extra = set(fs.listdir(directory)) - manifest.files - named.get(entry.id, set()) - own
         assert not extra, f"tablet {entry.id} keeps {sorted(extra)}"
 
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from kudu_core.common.stored import BROKEN
 from kudu_core.errors import InvalidArgument, KuduError
+from kudu_core.fs.copies import copy_of
 from kudu_core.table.alteration import Alteration, alters
 from kudu_core.table.repairing.guessing import Given, guess, uuid_of
 from kudu_core.table.repairing.report import Finding
-from kudu_core.table.state import COPY, TableState, TabletEntry, check_tablets, read_state
+from kudu_core.table.state import TableState, TabletEntry, check_tablets, read_state
 from kudu_core.wal.salvage import SalvagedLog, salvage_log
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def find(fs: FileSystem, path: str, given: Given) -> Found:
     """
     findings: list[Finding] = []
     table = _read(fs, f"{path}/TABLE", findings)
-    copy = _read(fs, f"{path}/{COPY}", [])
+    copy = _read(fs, copy_of(f"{path}/TABLE"), [])
     states = [state for state in (table, copy) if state is not None]
     uuid = uuid_of(fs, path)
     if uuid is not None and any(state.uuid != uuid for state in states):
@@ -68,7 +69,7 @@ def find(fs: FileSystem, path: str, given: Given) -> Found:
             return Found(guessed.state, log, False, findings, guessed.assumptions)
         found = Found(state, log, True, findings)
         if table is None:
-            found.assumptions.append(f"TABLE is as {path}/{COPY} has it")
+            found.assumptions.append(f"TABLE is as {path}/TABLE.copy has it")
         elif table.epoch < max(state.epoch, log.epoch):
             findings.append(Finding(f"{path}/TABLE", f"an older copy: it is of epoch {table.epoch}"))
         if state.epoch < log.epoch:

@@ -175,7 +175,7 @@ def uuid_of(fs: FileSystem, path: str) -> bytes | None:
     """The table that most segments of the log, and manifests, say they are of."""
     votes = segment_uuids(fs, f"{path}/wal")
     for tablet in _tablets(fs, path):
-        found = salvage_manifest(fs, tablet_directory(path, tablet), None, tablet, 0, closed=False)
+        found = salvage_manifest(fs, tablet_directory(path, tablet), None, tablet, 0)
         if found.table_uuid is not None:
             votes[found.table_uuid] += 1
     return votes.most_common(1)[0][0] if votes else None

@@ -115,14 +115,14 @@ class TabletFacts:
         except BaseException:
             found.close()
             raise
-        if manifest.damage:
+        if manifest.missing:
             found.holes = [(None, None)]
         return found
 
     @property
     def is_complete(self) -> bool:
         """Whether it is known which rowsets there are."""
-        return not self.manifest.damage
+        return not self.manifest.missing
 
     def _rowsets(self) -> Iterator[tuple[RowSetMeta, tuple[DeltaRef, ...]]]:
         """Those of the manifest and of ingests that it does not hold yet, with their pending delta files."""

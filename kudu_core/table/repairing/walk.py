@@ -58,7 +58,6 @@ class _Walk:
             state.uuid,
             entry.id,
             log.edit_numbers.get(entry.id, 0),
-            closed=state.clean_end > 0,
         )
         gaps = [gap.before_ts for gap in log.gaps if gap.before_ts is not None]
         gaps += [record.ts + 1 for record in self.unusable]
