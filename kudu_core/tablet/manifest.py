@@ -289,7 +289,8 @@ class Manifest:
         """
         self._check_poisoned()
         self._fence()
-        state = replace(self.state, epoch=self._epoch)
+        # A tablet that only the log knows has no edit yet: this is its first.
+        state = replace(self.state, epoch=self._epoch, number=max(1, self.state.number))
         frames = self._checkpoint(state)
         try:
             self._replace(state, frames)
