@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kudu_core.common import values
+from kudu_core.common.foreign import check_chunks, check_text, place
 from kudu_core.common.schema import Schema, StoredColumn
 from kudu_core.common.types import KIND_DECIMAL
 from kudu_core.errors import InvalidArgument
@@ -49,7 +50,7 @@ def _batches(data: Any, schema: Schema | None) -> Iterator[pa.RecordBatch]:
     if isinstance(data, pa.Table):
         return _of_table(data)
     if isinstance(data, Mapping):
-        return iter((_of_columns(data, schema),))
+        return _of_columns(data, schema)
     if _is_pandas_frame(data):
         return _of_table(_of_pandas(data, schema))
     if hasattr(data, "__arrow_c_stream__"):
@@ -100,46 +101,69 @@ def _from_c_array(data: Any) -> pa.RecordBatch:
 
 def _of_iterable(data: Iterable[Any], schema: Schema | None) -> Iterator[pa.RecordBatch]:
     """Record batches (or what exports them) and dicts, mixed at will."""
+    first = 0
     for is_row, items in groupby(data, lambda item: isinstance(item, Mapping)):
         if is_row:
             while rows := list(islice(items, _ROWS_AT_ONCE)):
-                yield from _of_rows(rows, schema)
+                yield from _of_rows(rows, schema, first)
+                first += len(rows)
             continue
         for item in items:
             if not hasattr(item, "__arrow_c_stream__") and not hasattr(item, "__arrow_c_array__"):
                 raise InvalidArgument(f"{type(item).__name__} among the rows; give {_ACCEPTED}")
-            yield from _batches(item, schema)
+            for batch in _batches(item, schema):
+                first += batch.num_rows
+                yield batch
 
 
 # ------------------------------------------------------------------------------ plain Python data
 
 
-def _of_rows(rows: Sequence[Mapping[str, Any]], schema: Schema | None) -> Iterator[pa.RecordBatch]:
-    """A row without a column differs from one with NULL there, so each run of like rows is a batch."""
+def _of_rows(
+    rows: Sequence[Mapping[str, Any]], schema: Schema | None, first: int
+) -> Iterator[pa.RecordBatch]:
+    """A row without a column differs from one with NULL there, so each run of like rows is a batch.
+
+    ``first``: the number of the first row, for messages."""
     for names, run in groupby(rows, frozenset):
         group = list(run)
         if not names:
             raise InvalidArgument("a row without any column")
-        yield _of_columns({name: [row[name] for row in group] for name in group[0]}, schema)
+        yield from _of_columns({name: [row[name] for row in group] for name in group[0]}, schema, first)
+        first += len(group)
 
 
-def _of_columns(columns: Mapping[str, Any], schema: Schema | None) -> pa.RecordBatch:
-    arrays: list[pa.Array] = []
+def _of_columns(
+    columns: Mapping[str, Any], schema: Schema | None, first: int = 0
+) -> Iterator[pa.RecordBatch]:
+    """One batch, or those of the columns' own chunks."""
+    arrays: list[pa.Array | pa.ChunkedArray] = []
     names: list[str] = []
     for name, cells in columns.items():
         if not isinstance(name, str):
             raise InvalidArgument(f"a column's name is text, not {name!r}")
-        array = _column(name, cells, schema.by_name.get(name) if schema is not None else None)
+        check_text(name, "a column's name")
+        array = _column(name, cells, schema.by_name.get(name) if schema is not None else None, first)
         if arrays and len(array) != len(arrays[0]):
             raise InvalidArgument(f"column {name!r} has {len(array)} rows, {names[0]!r} has {len(arrays[0])}")
         arrays.append(array)
         names.append(name)
-    return pa.RecordBatch.from_arrays(arrays, names=names)
+    try:
+        if any(isinstance(array, pa.ChunkedArray) for array in arrays):
+            # Cut where any column is, not joined: nobody has looked at what the chunks hold.
+            return _of_table(pa.Table.from_arrays(arrays, names))
+        return iter((pa.RecordBatch.from_arrays(arrays, names=names),))
+    except pa.ArrowInvalid as error:
+        for name, array in zip(names, arrays, strict=True):
+            check_chunks(array, name)
+        raise InvalidArgument(f"the columns make no rows: {error}".replace("\n", " ")) from None
 
 
-def _column(name: str, cells: Any, column: StoredColumn | None) -> pa.Array:
+def _column(
+    name: str, cells: Any, column: StoredColumn | None, first: int
+) -> pa.Array | pa.ChunkedArray:
     if isinstance(cells, pa.ChunkedArray):
-        return cells.combine_chunks() if cells.num_chunks != 1 else cells.chunk(0)
+        return cells.chunk(0) if cells.num_chunks == 1 else cells
     if isinstance(cells, pa.Array):
         return cells
     try:
@@ -148,44 +172,63 @@ def _column(name: str, cells: Any, column: StoredColumn | None) -> pa.Array:
                 raise InvalidArgument(f"column {name!r} has {cells.ndim} dimensions")
             if cells.dtype != np.object_:
                 return pa.array(cells)
-            return _of_cells(name, cells.tolist(), column)
+            return _of_cells(name, cells.tolist(), column, first)
         if hasattr(cells, "__arrow_c_stream__"):
-            return _column(name, pa.chunked_array(cells), column)
+            return _column(name, pa.chunked_array(cells), column, first)
         if hasattr(cells, "__arrow_c_array__"):
             return pa.array(cells)
         if hasattr(cells, "__array__") and not isinstance(cells, np.generic):
-            return _as_array(pa.array(cells, from_pandas=True))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        raise InvalidArgument(f"column {name!r}: {error}") from None
+            return pa.array(cells, from_pandas=True)
+    except _NO_COLUMN as error:
+        raise _refused(name, cells, error, first) from None
     if isinstance(cells, str | bytes | bytearray | Mapping) or not isinstance(cells, Iterable):
         raise InvalidArgument(
             f"column {name!r} is {cells!r}, not a column of values; one row is given as [{{...}}]"
         )
-    return _of_cells(name, list(cells), column)
+    return _of_cells(name, list(cells), column, first)
 
 
-def _of_cells(name: str, cells: list[Any], column: StoredColumn | None) -> pa.Array:
+_NO_COLUMN = (
+    pa.ArrowInvalid,
+    pa.ArrowTypeError,
+    pa.ArrowNotImplementedError,
+    OverflowError,
+    ValueError,  # a UnicodeEncodeError is one
+)
+"""What pyarrow raises where Python's values make no column."""
+
+
+def _refused(name: str, cells: Any, error: Exception, first: int) -> InvalidArgument:
+    """The error of values that make no column, with the row where that is found."""
+    if isinstance(error, InvalidArgument):
+        return error
+    if isinstance(error, UnicodeEncodeError):
+        for row, cell in enumerate(cells, first):
+            check_text(cell, place(name, row))
+    return InvalidArgument(f"column {name!r}: {error}".replace("\n", " "))
+
+
+def _of_cells(name: str, cells: list[Any], column: StoredColumn | None, first: int) -> pa.Array:
     """Python values, without the roundings that Arrow does when it is told a type."""
     if column is not None and column.type.kind == KIND_DECIMAL:
-        return _checked_cells(name, cells, column)
+        return _checked_cells(name, cells, column, first)
     try:
         array = _as_array(pa.array(cells))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError, ValueError) as error:
+    except _NO_COLUMN as error:
         if column is None:
-            raise InvalidArgument(f"column {name!r}: {error}") from None
+            raise _refused(name, cells, error, first) from None
         # Not of one Arrow type: find the cell at fault, or integers beyond int64.
-        return _checked_cells(name, cells, column)
+        return _checked_cells(name, cells, column, first)
     # Python's floats have no width of their own: a literal means the nearest float32.
     if column is not None and column.type.name == "float32" and pa.types.is_float64(array.type):
         return _rounded(name, array)
     return array
 
 
-def _checked_cells(name: str, cells: list[Any], column: StoredColumn) -> pa.Array:
-    what = f"column {name!r}"
+def _checked_cells(name: str, cells: list[Any], column: StoredColumn, first: int) -> pa.Array:
     exact = [
-        None if cell is None else values.exact(column.type, cell, f"{what}, row {row}")
-        for row, cell in enumerate(cells)
+        None if cell is None else values.exact(column.type, cell, place(name, row))
+        for row, cell in enumerate(cells, first)
     ]
     return pa.array(exact, column.type.arrow)
 
@@ -223,16 +266,22 @@ def _of_pandas(frame: Any, schema: Schema | None) -> pa.Table:
         frame = (frame.reset_index(level=unnamed, drop=True) if unnamed else frame).reset_index()
     try:
         table = pa.Table.from_pandas(frame, preserve_index=False)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        raise InvalidArgument(f"pandas frame: {error}") from None
+    except _NO_COLUMN as error:
+        for name in frame.columns if isinstance(error, UnicodeEncodeError) else ():
+            check_text(name, "a column's name")
+            for row, cell in enumerate(frame[name]):
+                check_text(cell, place(name, row))
+        raise InvalidArgument(f"pandas frame: {error}".replace("\n", " ")) from None
     if schema is None:
         return table
     for position, field in enumerate(table.schema):
         column = schema.by_name.get(field.name)
         if column is None or not pa.types.is_floating(field.type) or not _is_integer(column):
             continue
+        given = table.column(position)
+        check_chunks(given, field.name)
         try:
-            whole = pc.cast(table.column(position), column.type.arrow)
+            whole = pc.cast(given, column.type.arrow)
         except pa.ArrowInvalid as error:
             raise InvalidArgument(f"column {field.name!r} is {column.type}: {error}") from None
         table = table.set_column(position, field.name, whole)

@@ -11,28 +11,55 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kudu_core.common import foreign
 from kudu_core.common.types import KIND_BOOL, KIND_DECIMAL, KIND_FLOAT, ColumnType
 from kudu_core.errors import SchemaMismatch
 
 _t = pa.types
 
 
-def cast(array: pa.Array, type_: ColumnType, name: str) -> pa.Array:
-    """``array`` as exactly ``type_.arrow``.
+def cast(array: pa.Array, type_: ColumnType, name: str, first_row: int = 0) -> pa.Array:
+    """``array`` as exactly ``type_.arrow``; one that has that type comes back unseen.
 
-    ``SchemaMismatch`` names the column ``name``, both types, and the value when one is at fault.
+    What is cast is checked before (``foreign.py``).  ``SchemaMismatch`` names the column ``name``, both
+    types, and the row and its value when one is at fault.
     """
     if array.type == type_.arrow:
         return array
+    source = _value_type(array.type)
+    if not _t.is_null(source) and not _permitted(source, type_):
+        raise SchemaMismatch(f"column {name!r} is {type_}; data of type {array.type} does not fit")
+    if foreign.is_null_throughout(array, name):
+        return pa.nulls(len(array), type_.arrow)
     try:
-        plain = _decoded(array)
-        if _t.is_null(plain.type):
-            return pa.nulls(len(plain), type_.arrow)
-        if not _permitted(plain.type, type_):
-            raise SchemaMismatch(f"column {name!r} is {type_}; data of type {array.type} does not fit")
-        return _cast(plain, type_)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError) as error:
-        raise SchemaMismatch(f"column {name!r}: {array.type} does not fit {type_}: {error}") from None
+        foreign.check_layout(_unread(array), name, first_row)
+    except SchemaMismatch as error:
+        raise SchemaMismatch(f"{error} (data of type {array.type} for {type_})") from None
+    try:
+        return _brought(array, type_)
+    except pa.ArrowMemoryError:
+        raise
+    except (pa.ArrowException, OverflowError) as error:
+        row = foreign.first_refused(array, lambda some: _brought(some, type_))
+        where = foreign.place(name, None if row is None else first_row + row)
+        raise SchemaMismatch(f"{where}: {array.type} does not fit {type_}: {error}") from None
+
+
+def _brought(array: pa.Array, type_: ColumnType) -> pa.Array:
+    plain = _decoded(array)
+    return pa.nulls(len(plain), type_.arrow) if _t.is_null(plain.type) else _cast(plain, type_)
+
+
+def _unread(array: pa.Array) -> pa.Array:
+    """Large strings as bytes: that they are UTF-8 is looked at when they lie as the column's cells do."""
+    return array.view(pa.large_binary()) if _t.is_large_string(array.type) else array
+
+
+def _value_type(type_: pa.DataType) -> pa.DataType:
+    """Of what dictionaries and runs stand for."""
+    while _t.is_dictionary(type_) or _t.is_run_end_encoded(type_):
+        type_ = type_.value_type
+    return type_
 
 
 def _decoded(array: pa.Array) -> pa.Array:

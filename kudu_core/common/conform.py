@@ -11,6 +11,7 @@ import pyarrow as pa
 from kudu_core._ext import columns as kernel
 from kudu_core._ext.decide import NULL_IN_REQUIRED
 from kudu_core.common.casts import cast
+from kudu_core.common.foreign import broken, names_of
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock, U8Array
 from kudu_core.common.schema import Schema
 from kudu_core.errors import SchemaMismatch
@@ -35,13 +36,15 @@ def conform(
     *,
     required: Iterable[str] | None = None,
     allow_extra: Collection[str] = (),
+    first_row: int = 0,
 ) -> Conformed:
     """Check a batch against the schema and cast it.
 
     Parameters
     ----------
     required : names that must be among the batch's columns; None = the key columns
-    allow_extra : names that are not the table's, handed back uncast
+    allow_extra : names that are not the table's, handed back uncast and unchecked
+    first_row : number of the batch's first row in the call, for messages
 
     Raises
     ------
@@ -49,7 +52,7 @@ def conform(
         A column is unknown, there twice, missing, or holds what its type cannot.  A NULL in a
         column that takes none is a matter of its row: see ``Conformed.status``.
     """
-    positions = _positions(schema, batch.schema.names, allow_extra)
+    positions = _positions(schema, names_of(batch.schema), allow_extra)
     missing = [n for n in (schema.key_names if required is None else required) if n not in positions]
     if missing:
         raise SchemaMismatch(f"column {missing[0]!r} is missing; {_columns_of(schema)}")
@@ -59,8 +62,10 @@ def conform(
         position = positions.get(column.name)
         if position is None:
             continue
-        array = cast(batch.column(position), column.type, column.name)
-        buffers = ColumnBuffers.from_arrow(array, column.type)
+        array = cast(batch.column(position), column.type, column.name, first_row)
+        if len(array) != batch.num_rows:
+            raise broken(column.name, f"{len(array)} rows in a batch of {batch.num_rows}")
+        buffers = ColumnBuffers.from_arrow(array, column.type, column.name, first_row)
         columns[column.id] = buffers
         if not column.nullable and buffers.validity is not None:
             status = _mark_nulls(status, buffers)

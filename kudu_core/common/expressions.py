@@ -51,11 +51,10 @@ def parse(expression: pc.Expression) -> Node | None:
     """The tree; None when this pyarrow spells it in an unknown way.
 
     ``InvalidArgument`` when the expression names a column by position or reaches into one: there
-    is no such column.
+    is no such column; and when a literal or a list in it is broken.
     """
-    written = serialised(expression)
+    batch = _literals(expression)
     try:
-        batch = pa.ipc.open_file(written).get_batch(0)
         words = iter(_metadata(batch.schema))
         key, value = next(words)
         node = _node(key, value, words, batch)
@@ -72,6 +71,25 @@ def serialised(expression: pc.Expression) -> pa.Buffer:
         return expression.__reduce__()[1][0]
     except pa.ArrowNotImplementedError:
         raise InvalidArgument(f"{expression}: columns are named, not numbered") from None
+
+
+def _literals(expression: pc.Expression) -> pa.RecordBatch:
+    """The values in an expression, checked, in a batch whose metadata spells its tree.
+
+    Nobody can look at them before pyarrow has written them out."""
+    try:
+        batch = pa.ipc.open_file(serialised(expression)).get_batch(0)
+        batch.validate(full=True)
+    except InvalidArgument:
+        raise
+    except (pa.ArrowException, ValueError) as error:
+        raise InvalidArgument(f"a value in a predicate is broken Arrow data: {error}") from None
+    return batch
+
+
+def check_literals(expression: pc.Expression) -> None:
+    """Refuse an expression with a literal or a list in it that is broken."""
+    _literals(expression)
 
 
 def conjuncts(expression: pc.Expression) -> list[pc.Expression]:
@@ -197,5 +215,5 @@ def as_scalar(value: Any) -> pa.Scalar:
     """A Python value as a scalar; ``InvalidArgument`` when Arrow has no type for it."""
     try:
         return value if isinstance(value, pa.Scalar) else pa.scalar(value)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError) as error:
         raise InvalidArgument(f"{value!r}: {error}") from None

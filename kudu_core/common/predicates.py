@@ -4,13 +4,20 @@ A predicate is a ``pyarrow.compute`` expression (or pyarrow's filter lists, whic
 pyarrow evaluates it, so its rules for NULL and NaN hold by construction; a row passes when the
 result is true.  Beside it stand the terms that can be read off the expression, for pruning, and the
 conditions that part of it amounts to, which are evaluated on what is stored.
+
+An expression may fail on a row (a division by zero, a cast that does not fit).  Whether a query fails must
+not depend on where rows lie, so it is evaluated as if row by row, on rows of the answer's snapshot alone,
+and there only where the conditions hold and no term rules the row out: those come first, whatever their
+place in the expression.  It fails iff it fails on one of these rows.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -22,6 +29,7 @@ from pyarrow import acero
 from kudu_core.common import expressions
 from kudu_core.common.casts import cast
 from kudu_core.common.conditions import Condition, conditions_of
+from kudu_core.common.foreign import check_chunks, check_layout, check_text
 from kudu_core.common.schema import Schema
 from kudu_core.common.terms import Term, terms_of
 from kudu_core.common.types import ColumnType
@@ -61,6 +69,8 @@ class Filter:
     """Exact: with the rest, they are the predicate.  At most one a column."""
     rest: Filter | None = None
     """What the conditions leave to pyarrow; None: nothing.  It has neither terms nor conditions itself."""
+    guard: pc.Expression | None = None
+    """Conditions and terms as an expression that fails on no row; None: there are none."""
 
     def beyond(self, column_ids: Collection[int]) -> Filter | None:
         """What is left to test on rows that meet the conditions on these columns; None: nothing."""
@@ -69,28 +79,29 @@ class Filter:
             return None
         return self if len(left) == len(self.conditions) else replace(self, conditions=left)
 
-    def mask(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    def mask(
+        self, batch: pa.RecordBatch, live: npt.NDArray[np.bool_] | None = None
+    ) -> npt.NDArray[np.bool_]:
         """(rows,) bool: which rows pass.  ``batch`` has the filter's columns, by name.
 
-        One project node for the whole expression costs 5 microseconds more than calling its
-        functions one by one, and leaves casts, NULL and NaN to the code that defines them.
-        ``InvalidArgument`` when Arrow cannot evaluate it, for types or for values (overflow).
+        ``live``: (rows,) bool, which rows there are at all; of the others what comes out is as it may be.
+        ``InvalidArgument`` when Arrow cannot evaluate it, for types or for values (overflow) of rows that
+        are there and that the guard lets pass.
         """
-        source = acero.TableSourceNodeOptions(pa.Table.from_batches([batch]))
-        plan = acero.Declaration.from_sequence(
-            [
-                acero.Declaration("table_source", source),
-                acero.Declaration("project", acero.ProjectNodeOptions([self.expression], [_RESULT])),
-            ]
-        )
         try:
-            passes = plan.to_table(use_threads=False).column(0)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-            raise InvalidArgument(f"where {self.expression}: {error}") from None
-        if not pa.types.is_boolean(passes.type):
-            raise InvalidArgument(f"where gives {passes.type}, not bool: {self.expression}")
-        parts = [chunk.fill_null(False).to_numpy(zero_copy_only=False) for chunk in passes.chunks]
-        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.bool_), *parts])
+            return _evaluated(self.expression, batch)
+        except InvalidArgument:
+            # Perhaps of rows that do not count, which is seldom: only now are they told from the others.
+            counted = np.ones(batch.num_rows, np.bool_) if live is None else live.copy()
+            if self.guard is not None:
+                counted &= _evaluated(self.guard, batch)
+            rows = np.flatnonzero(counted)
+            if len(rows) == batch.num_rows:
+                raise
+        passes = np.zeros(batch.num_rows, np.bool_)
+        if len(rows):
+            passes[rows] = _evaluated(self.expression, batch.take(pa.array(rows)))
+        return passes
 
     def may_match(self, zones: dict[int, tuple[Any, Any, int, int, int]]) -> bool:
         """Whether rows may pass, from ``{column id: arguments of Term.may_match}``."""
@@ -98,6 +109,31 @@ class Filter:
 
     def __str__(self) -> str:
         return str(self.expression)
+
+
+def _evaluated(expression: pc.Expression, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    """(rows,) bool: of which rows an expression is true.
+
+    One project node for the whole expression costs 5 microseconds more than calling its
+    functions one by one, and leaves casts, NULL and NaN to the code that defines them.
+    """
+    source = acero.TableSourceNodeOptions(pa.Table.from_batches([batch]))
+    plan = acero.Declaration.from_sequence(
+        [
+            acero.Declaration("table_source", source),
+            acero.Declaration("project", acero.ProjectNodeOptions([expression], [_RESULT])),
+        ]
+    )
+    try:
+        passes = plan.to_table(use_threads=False).column(0)
+    except pa.ArrowMemoryError:
+        raise
+    except pa.ArrowException as error:
+        raise InvalidArgument(f"where {expression}: {error}") from None
+    if not pa.types.is_boolean(passes.type):
+        raise InvalidArgument(f"where gives {passes.type}, not bool: {expression}")
+    parts = [chunk.fill_null(False).to_numpy(zero_copy_only=False) for chunk in passes.chunks]
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.bool_), *parts])
 
 
 def compile_where(where: Any, schema: Schema) -> Filter | None:
@@ -130,28 +166,55 @@ def compile_where(where: Any, schema: Schema) -> Filter | None:
         result = Filter(where, frozenset(names), terms)
         _try_out(result, schema)
         return result
-    conditions, rest = _parts(where, node, schema)
+    conditions, rest, guard = _parts(where, node, schema)
     if rest is not None:  # a condition binds: it was made from values of the column's type
         _try_out(rest, schema)
-    return Filter(where, frozenset(names), terms, conditions, rest)
+    return Filter(where, frozenset(names), terms, conditions, rest, guard)
 
 
 def _parts(
     where: pc.Expression, node: expressions.Node, schema: Schema
-) -> tuple[tuple[Condition, ...], Filter | None]:
-    """What of a predicate is evaluated on stored values, and the rest of it."""
+) -> tuple[tuple[Condition, ...], Filter | None, pc.Expression | None]:
+    """What of a predicate is evaluated on stored values, the rest of it, and the guard of all of it."""
     nodes = expressions.parts(node)
     conditions, left = conditions_of(nodes, schema)
     if not left:
-        return conditions, None
+        return conditions, None, None
     parts = expressions.conjuncts(where)
     if len(parts) != len(nodes):
-        return (), Filter(where, frozenset(expressions.references(node) or schema.key_names[:1]), ())
-    rest = parts[left[0]]
-    for place in left[1:]:
-        rest = rest & parts[place]
-    names = set().union(*(expressions.references(nodes[place]) for place in left))
-    return conditions, Filter(rest, frozenset(names or schema.key_names[:1]), ())
+        guard = _all(_guards(terms_of(node, schema), schema))
+        names = frozenset(expressions.references(node) or schema.key_names[:1])
+        return (), Filter(where, names, (), guard=guard), guard
+    rest = _all([parts[place] for place in left])
+    guards = _guards(chain.from_iterable(terms_of(nodes[place], schema) for place in left), schema)
+    tested = [part for place, part in enumerate(parts) if place not in left]
+    names = frozenset(
+        set().union(*(expressions.references(nodes[place]) for place in left)) or schema.key_names[:1]
+    )
+    return conditions, Filter(rest, names, (), guard=_all(guards)), _all([*tested, *guards])
+
+
+def _all(parts: Sequence[pc.Expression]) -> pc.Expression | None:
+    """What is true where all parts are; None where there are none."""
+    return reduce(operator.and_, parts) if parts else None
+
+
+def _guards(terms: Iterable[Term], schema: Schema) -> list[pc.Expression]:
+    """Terms as expressions in the columns' own types, which fail on no row."""
+    return [_guard(term, pc.field(schema.by_id[term.column_id].name)) for term in terms]
+
+
+def _guard(term: Term, field: pc.Expression) -> pc.Expression:
+    if term.op == "is_null":
+        return field.is_null()
+    if term.op == "not_null":
+        return field.is_valid()
+    if term.op == "prefix":
+        return pc.starts_with(field, term.value)
+    if term.op == "in":
+        return field.isin(pa.array(term.value, term.type.arrow))
+    compare: Callable[[Any, Any], pc.Expression] = getattr(operator, term.op)
+    return compare(field, pa.scalar(term.value, term.type.arrow))
 
 
 def _constant(expression: pc.Expression) -> bool:
@@ -227,18 +290,23 @@ def _comparison(name: Any, op: Any, value: Any, schema: Schema) -> _Part:
         found = reference.isin(listed)
         node = expressions.is_in(ref, listed)
         return (~found, expressions.Call("invert", (node,), None)) if op == "not in" else (found, node)
+    check_text(value, f"filter on {name!r}")
     literal = _literal(value, column.type)
     if literal is None:
-        literal = expressions.as_scalar(value)
-        literal = _typed(pa.repeat(literal, 1), column.type, name)[0]
+        one = pa.repeat(expressions.as_scalar(value), 1)
+        check_layout(one, name)
+        literal = _typed(one, column.type, name)[0]
     function, compare = _COMPARE[op]
     return compare(reference, literal), expressions.Call(function, (ref, expressions.Literal(literal)), None)
 
 
 def _listed(value: Any, type_: ColumnType, name: str) -> pa.Array:
-    if isinstance(value, pa.Array):
-        return value
+    if isinstance(value, pa.Array | pa.ChunkedArray):
+        check_chunks(value, name)
+        return value if isinstance(value, pa.Array) else pa.concat_arrays(value.chunks)
     cells = list(value)
+    for cell in cells:
+        check_text(cell, f"filter on {name!r}")
     try:
         try:
             return pa.array(cells)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kudu_core._ext import columns as kernel
+from kudu_core.common import foreign
 from kudu_core.common.types import KIND_BOOL, ColumnType
 from kudu_core.common.values import raw_bytes
 
@@ -168,35 +169,36 @@ class ColumnBuffers:
         return pa.Array.from_buffers(type_.arrow, self.length, [validity, pa.py_buffer(values)])
 
     @staticmethod
-    def from_arrow(array: pa.Array, type_: ColumnType) -> ColumnBuffers:
-        """The array's memory as a column (a bool column is unpacked to bytes).
+    def from_arrow(array: pa.Array, type_: ColumnType, name: str = "", first_row: int = 0) -> ColumnBuffers:
+        """The array's memory as a column (a bool column is unpacked to bytes), once it was checked.
 
-        ``array`` has exactly the type ``type_.arrow``; it may be a slice.
+        ``array`` has exactly the type ``type_.arrow``; it may be a slice.  ``name`` and ``first_row`` are
+        for messages.  ``SchemaMismatch``: see ``foreign.py``.
         """
         assert array.type == type_.arrow, f"{array.type} where {type_.arrow} was promised"
         length, first = len(array), array.offset
+        if not length:
+            return ColumnBuffers(type_.width, 0, _EMPTY, None if type_.width else _NO_ROWS)
         buffers = array.buffers()
-        validity = None
-        if length and buffers[0] is not None and array.null_count:
-            bits = np.frombuffer(buffers[0], np.uint8)
-            if first % 8:
-                validity = kernel.bits_slice(bits, first, length)
-            else:
-                validity = bits[first // 8 : (first + length + 7) // 8]
-        values = _bytes_of(buffers[-1])
-        if length and type_.width and not len(values):
-            # An exporter may leave out the values of a column that is null throughout.
+        validity, nulls = foreign.validity_of(array, name, buffers[0])
+        if nulls == length:
+            # An exporter may leave out what a column has that is null throughout.
             return ColumnBuffers.nulls(type_, length)
+        values = _bytes_of(buffers[-1])
         if type_.width == 0:
-            offsets = _NO_ROWS
-            if length:
-                offsets = np.frombuffer(buffers[1], np.int32, length + 1, 4 * first)
-            return ColumnBuffers(0, length, values, offsets, validity)
-        if type_.kind == KIND_BOOL:
+            foreign.check_size(name, "offsets", buffers[1], 4 * (first + length + 1))
+            offsets = np.frombuffer(buffers[1], np.int32, length + 1, 4 * first)
+            column = ColumnBuffers(0, length, values, offsets, validity)
+        elif type_.kind == KIND_BOOL:
+            foreign.check_size(name, "values", buffers[1], (first + length + 7) // 8)
             values = kernel.bits_to_bytes(kernel.bits_slice(values, first, length), length)
+            return ColumnBuffers(1, length, values, None, validity)
         else:
-            values = values[first * type_.width : (first + length) * type_.width]
-        return ColumnBuffers(type_.width, length, values, None, validity)
+            start, end = first * type_.width, (first + length) * type_.width
+            foreign.check_size(name, "values", buffers[1], end)
+            column = ColumnBuffers(type_.width, length, values[start:end], None, validity)
+        foreign.check_cells(type_, column.values, column.offsets, validity, name, first_row)
+        return column
 
     @staticmethod
     def nulls(type_: ColumnType, length: int) -> ColumnBuffers:

@@ -69,7 +69,7 @@ def row_shape(columns: Sequence[StoredColumn]) -> RowShape:
         [c.name for c in columns],
         [c.id for c in columns],
         [tag(c.type) for c in columns],
-        [_decoder(c.type) for c in columns],
+        [_decoder(c) for c in columns],
         [None if c.read_default is None else values.exact(c.type, c.read_default) for c in columns],
     )
 
@@ -91,11 +91,12 @@ def tag(type_: ColumnType) -> int:
     return TAGS["unsigned" if type_.kind == KIND_UNSIGNED else "signed"]
 
 
-def _decoder(type_: ColumnType) -> Callable[[bytes], Any]:
+def _decoder(column: StoredColumn) -> Callable[[bytes], Any]:
     """The general path for one cell."""
+    type_, what = column.type, f"column {column.name!r}"
 
     def decode(raw: bytes) -> Any:
-        return values.python(type_, values.unpack(type_, raw))
+        return values.python(type_, values.unpack(type_, raw), what)
 
     return decode
 

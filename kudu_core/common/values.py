@@ -51,7 +51,7 @@ def physical(type_: ColumnType, value: Any, what: str = "value") -> Physical:
     return converter(type_)(value, what)
 
 
-def python(type_: ColumnType, value: Physical) -> Any:
+def python(type_: ColumnType, value: Physical, what: str = "value") -> Any:
     """The exact Python value; dates and times that Python cannot hold give ``InvalidArgument``."""
     if type_.kind == KIND_BINARY:
         assert isinstance(value, bytes)
@@ -65,8 +65,19 @@ def python(type_: ColumnType, value: Physical) -> Any:
             epoch = _EPOCH if type_.arrow.tz is None else _EPOCH_UTC
             return epoch + dt.timedelta(microseconds=int(value))
     except (OverflowError, ValueError):
-        raise InvalidArgument(f"{value!r} as {type_} lies outside the years 1 to 9999") from None
+        raise InvalidArgument(
+            f"{what}: {value!r} as {type_} lies outside the years 1 to 9999, which is all that Python's "
+            "dates and times hold; read it as Arrow, by scan or get_many"
+        ) from None
     return value
+
+
+def python_or_scalar(type_: ColumnType, value: Physical) -> Any:
+    """The exact Python value; of dates and times that Python cannot hold a ``pa.Scalar`` of the type."""
+    try:
+        return python(type_, value)
+    except InvalidArgument:
+        return pa.scalar(value, pa.int32() if type_.is_date else pa.int64()).cast(type_.arrow)
 
 
 def exact(type_: ColumnType, value: Any, what: str = "value") -> Any:
@@ -242,11 +253,7 @@ def _string(value: Any, what: str) -> Physical:
     try:
         return value.encode()
     except UnicodeEncodeError:
-        # What ``python`` made of stored bytes that are not UTF-8 goes back to the same bytes.
-        try:
-            return value.encode("utf-8", "surrogateescape")
-        except UnicodeEncodeError:
-            raise InvalidArgument(f"{what}: {value!r} cannot be written as UTF-8") from None
+        raise InvalidArgument(f"{what}: {value!r} cannot be written as UTF-8") from None
 
 
 def _binary(value: Any, what: str) -> Physical:

@@ -150,7 +150,7 @@ def _select_range(source: RowsAt, spec: ScanSpec, lower: int, upper: int) -> Sel
         for name in sorted(spec.filter.columns):
             column = spec.schema.by_name[name]
             read[column.id] = source.column(column, lower, upper)
-        passed = _evaluate(spec, read, rows)
+        passed = _evaluate(spec, read, rows, mask)
         mask = passed if mask is None else mask & passed
     if mask is None or mask.all():
         return _finish(spec, {c.id: _have(source, read, c, lower, upper) for c in _wanted(spec)}, rows)
@@ -192,7 +192,9 @@ def _finish(spec: ScanSpec, columns: dict[int, ColumnBuffers], rows: int) -> Sel
     return Selected(rows, columns, encoded_keys_of(spec.schema, columns, rows))
 
 
-def _evaluate(spec: ScanSpec, read: dict[int, ColumnBuffers], rows: int) -> np.ndarray:
+def _evaluate(
+    spec: ScanSpec, read: dict[int, ColumnBuffers], rows: int, live: np.ndarray | None = None
+) -> np.ndarray:
     assert spec.filter is not None
     names = sorted(spec.filter.columns)
     columns = [spec.schema.by_name[name] for name in names]
@@ -200,7 +202,7 @@ def _evaluate(spec: ScanSpec, read: dict[int, ColumnBuffers], rows: int) -> np.n
     fields = [pa.field(c.name, c.type.arrow, c.nullable) for c in columns]
     if not fields:  # a constant predicate
         fields, arrays = [pa.field("", pa.null())], [pa.nulls(rows)]
-    return spec.filter.mask(pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)))
+    return spec.filter.mask(pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)), live)
 
 
 def to_batch(

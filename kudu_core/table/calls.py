@@ -10,9 +10,12 @@ import pyarrow as pa
 
 from kudu_core._ext import decide as rules
 from kudu_core.common.arrow_in import batches
+from kudu_core.common.casts import cast
 from kudu_core.common.conform import conform
-from kudu_core.common.rowblock import RowBlock
+from kudu_core.common.foreign import broken
+from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import Schema
+from kudu_core.common.types import ColumnType
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 from kudu_core.table.decision import Call
 
@@ -27,6 +30,7 @@ _CODES = {
     "delete_ignore": rules.DELETE_IGNORE,
 }
 OPERATIONS = tuple(_CODES)
+_TEXT = ColumnType.parse("string")
 
 
 def conform_calls(schema: Schema, operation: str, data: Any, *, unique: bool = False) -> Iterator[Call]:
@@ -40,8 +44,10 @@ def conform_calls(schema: Schema, operation: str, data: Any, *, unique: bool = F
         if not isinstance(data, list) or not data or not isinstance(data[0], dict | pa.RecordBatch):
             data = {schema.key_names[0]: data}
     given: frozenset[int] | None = None
+    rows = 0
     for batch in batches(data, schema):
-        conformed = conform(schema, batch)
+        conformed = conform(schema, batch, first_row=rows)
+        rows += batch.num_rows
         if is_delete and len(conformed.given) > len(schema.key_ids):
             extra = [schema.by_id[i].name for i in conformed.given if i not in schema.key_ids]
             raise SchemaMismatch(f"delete takes the key columns only; {extra[0]!r} is none of them")
@@ -68,12 +74,16 @@ def apply_calls(schema: Schema, data: Any, op_column: str, *, unique: bool = Fal
     if op_column in schema.by_name:
         raise InvalidArgument(f"op_column {op_column!r} is a column of the table")
     given: frozenset[int] | None = None
+    rows = 0
     for batch in batches(data, schema):
-        conformed = conform(schema, batch, allow_extra=(op_column,))
+        conformed = conform(schema, batch, allow_extra=(op_column,), first_row=rows)
         names = conformed.extra.get(op_column)
         if names is None:
             raise SchemaMismatch(f"column {op_column!r} with the operations is missing")
-        ops = _ops(names, op_column)
+        if len(names) != batch.num_rows:
+            raise broken(op_column, f"{len(names)} rows in a batch of {batch.num_rows}")
+        ops = _ops(names, op_column, rows)
+        rows += batch.num_rows
         has_values = len(conformed.given) > len(schema.key_ids)
         if not has_values and (ops // 2 == rules.UPDATE // 2).any():
             raise InvalidArgument("update needs a column to set beside the key columns")
@@ -95,13 +105,14 @@ def _same_columns(given: frozenset[int] | None, part: Call) -> frozenset[int]:
     return columns
 
 
-def _ops(names: pa.Array, op_column: str) -> np.ndarray:
+def _ops(names: pa.Array, op_column: str, first_row: int) -> np.ndarray:
     """Codes of operation names."""
-    if isinstance(names, pa.DictionaryArray):
-        names = names.dictionary_decode()
-    if not (pa.types.is_string(names.type) or pa.types.is_large_string(names.type) or len(names) == 0):
-        raise SchemaMismatch(f"column {op_column!r} holds names of operations, not {names.type}")
-    encoded = names.cast(pa.string()).dictionary_encode()
+    if not len(names):
+        return np.empty(0, np.uint8)
+    checked = ColumnBuffers.from_arrow(
+        cast(names, _TEXT, op_column, first_row), _TEXT, op_column, first_row
+    )
+    encoded = checked.to_arrow(_TEXT).dictionary_encode()
     codes = []
     for name in encoded.dictionary.to_pylist():
         if name not in _CODES:

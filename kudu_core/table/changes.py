@@ -259,10 +259,11 @@ class Changes(ArrowResult):
         columns = [self._plan.schema.by_name[name] for name in names]
         deleted = piece.ops == DELETED
         masks = []
-        for images in (piece.after, piece.before) if deleted.any() else (piece.after,):
+        both = [(piece.after, ~deleted), (piece.before, deleted)]
+        for images, live in both if deleted.any() else [(piece.after, None)]:
             arrays = [images[c.id].to_arrow(c.type) for c in columns]
             batch = pa.RecordBatch.from_arrays(arrays, names=names) if names else _rows_only(len(piece))
-            masks.append(np.asarray(where.mask(batch)))
+            masks.append(np.asarray(where.mask(batch, live)))
         return piece.take(np.flatnonzero(np.where(deleted, masks[-1], masks[0])))
 
     def _batch(self, piece: Slice, lower: int, upper: int, schema: pa.Schema) -> pa.RecordBatch:

@@ -15,10 +15,11 @@ from kudu_core._ext.status import PageError
 from kudu_core.common import values
 from kudu_core.common.arrow_in import batches
 from kudu_core.common.conform import conform
+from kudu_core.common.foreign import names_of
 from kudu_core.common.keys import EncodedKeys, decode_keys, encode_key, encode_keys
 from kudu_core.common.locks import NOTHING
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
-from kudu_core.common.schema import StoredColumn
+from kudu_core.common.schema import Schema, StoredColumn
 from kudu_core.errors import InvalidArgument, SnapshotTooOld
 from kudu_core.table.engine import NEWEST
 from kudu_core.table.snapshots import resolve
@@ -100,7 +101,8 @@ def _get_general(
 def _cell(column: StoredColumn, cell: ColumnBuffers) -> Any:
     if cell.validity is not None and not cell.validity[0] & 1:
         return None
-    return values.python(column.type, values.unpack(column.type, cell.cell(0)))
+    raw = values.unpack(column.type, cell.cell(0))
+    return values.python(column.type, raw, f"column {column.name!r}")
 
 
 def get_many(engine: Engine, keys: Any, columns: Sequence[StoredColumn], at: Any) -> pa.Table:
@@ -187,6 +189,13 @@ def _assembled(
     return pa.Table.from_arrays(arrays, schema=pa.schema([*fields, pa.field(FOUND, pa.bool_(), False)]))
 
 
+def _encoded(schema: Schema, key: Any, row: int) -> bytes:
+    try:
+        return encode_key(schema, key)
+    except InvalidArgument as error:
+        raise type(error)(f"row {row}: {error}") from None
+
+
 def _key_block(engine: Engine, keys: Any) -> tuple[RowBlock, EncodedKeys]:
     """Keys as columns and encoded: from anything with columns, or a list of scalars, tuples or dicts."""
     schema = engine.schema
@@ -196,8 +205,11 @@ def _key_block(engine: Engine, keys: Any) -> tuple[RowBlock, EncodedKeys]:
         if plain is not None:
             encoded = EncodedKeys(*plain)
         else:
-            fast = [encoder.encode(key) for key in keys]
-            whole = [encode_key(schema, key) if f is None else f for f, key in zip(fast, keys, strict=True)]
+            fast = (encoder.encode(key) for key in keys)
+            whole = (
+                _encoded(schema, key, row) if f is None else f
+                for row, (f, key) in enumerate(zip(fast, keys, strict=True))
+            )
             encoded = EncodedKeys.from_list(whole)
         return decode_keys(schema, encoded), encoded
     if isinstance(keys, pa.Array | pa.ChunkedArray):
@@ -205,12 +217,14 @@ def _key_block(engine: Engine, keys: Any) -> tuple[RowBlock, EncodedKeys]:
             raise InvalidArgument(
                 f"keys of this table have the columns {', '.join(schema.key_names)}; one array is not enough"
             )
-        keys = pa.table({schema.key_names[0]: keys})
+        keys = {schema.key_names[0]: keys}
     blocks = []
+    rows = 0
     for batch in batches(keys, schema):
-        conformed = conform(schema, batch, allow_extra=batch.schema.names)
+        conformed = conform(schema, batch, allow_extra=names_of(batch.schema), first_row=rows)
+        rows += batch.num_rows
         if conformed.status is not None:
-            row = int(np.flatnonzero(conformed.status)[0])
+            row = rows - batch.num_rows + int(np.flatnonzero(conformed.status)[0])
             raise InvalidArgument(f"key {row} has a NULL; key columns take none")
         blocks.append(conformed.block.select(schema.key_ids))
     if not blocks:

@@ -148,7 +148,11 @@ def read_run(fs: FileSystem, directory: str, run: StagedRun, what: str = "staged
         file.close()
     if crc32c(data) != run.crc:
         raise Corruption(path, 0, f"the {what}'s checksum does not match")
-    rows = pa.ipc.open_stream(pa.py_buffer(data)).read_all()
+    try:
+        rows = pa.ipc.open_stream(pa.py_buffer(data)).read_all()
+        rows.validate(full=True)  # before anything reads what the buffers say
+    except (pa.ArrowException, OSError, ValueError) as exc:
+        raise Corruption(path, 0, f"the {what} holds no rows: {exc}") from exc
     if rows.num_rows != run.rows:
         raise Corruption(path, 0, f"the {what} has {rows.num_rows} rows, its writer wrote {run.rows}")
     return rows.combine_chunks()

@@ -15,8 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kudu_core.cfile.container import FileMissing
+from kudu_core.common import values
 from kudu_core.common.predicates import Filter
+from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema, StoredColumn, arrow_schema
+from kudu_core.common.types import KIND_DECIMAL, ColumnType
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 from kudu_core.rowset.diskrowset import DiskRowsAt
 from kudu_core.rowset.reading import RowsAt
@@ -229,8 +232,10 @@ class Scan(ArrowResult):
     def min_max(self, column: str) -> tuple[Any, Any]:
         """The smallest and the largest value that a column has in the scan's rows; NULL and NaN do not count.
 
-        (None, None) where there is none.  Without a predicate, rowsets that nothing has changed answer
-        from their statistics, and no page is read.
+        (None, None) where there is none.  They are Python values, as those of ``get``; a date or time outside
+        the years 1 to 9999, for which Python has none, is a ``pyarrow.Scalar`` of the column's type, which
+        keys and predicates take too.  Without a predicate, rowsets that nothing has changed answer from
+        their statistics, and no page is read.
         """
         plan = self._plan
         if plan.limit is not None:
@@ -252,11 +257,14 @@ class Scan(ArrowResult):
             plan.schema, (chosen,), plan.filter, plan.lower, plan.upper, False, _UNIT_ROWS
         )
         for selected in self._read(left, spec, counts):
-            found = pc.min_max(selected.columns[chosen.id].to_arrow(chosen.type))
-            if found["min"].is_valid:
-                lows.append(found["min"].as_py())
-                highs.append(found["max"].as_py())
-        return (min(lows), max(highs)) if lows else (None, None)
+            ends = _ends(selected.columns[chosen.id], chosen.type)
+            if ends is not None:
+                lows.append(ends[0])
+                highs.append(ends[1])
+        if not lows:
+            return None, None
+        low, high = min(lows), max(highs)
+        return values.python_or_scalar(chosen.type, low), values.python_or_scalar(chosen.type, high)
 
     def explain(self) -> Explained:
         """What would be read and what is pruned at each level, without reading rows."""
@@ -402,8 +410,8 @@ class Scan(ArrowResult):
 
 
 def _known_bounds(source: RowsAt, column: StoredColumn) -> tuple[Any, ...] | None:
-    """(min, max) of a column by the statistics of its rowset, () if it has no value that compares; None
-    where they are not exactly those of the rows that are seen."""
+    """(min, max) of a column, physical, by the statistics of its rowset, () if it has no value that compares;
+    None where they are not exactly those of the rows that are seen."""
     if not isinstance(source, DiskRowsAt) or not source.all_live or source.touches(column.id):
         return None
     if column.id not in source.file.column_ids:
@@ -411,9 +419,25 @@ def _known_bounds(source: RowsAt, column: StoredColumn) -> tuple[Any, ...] | Non
     zone = source.file.zone(column.id)
     if zone.empty:
         return ()
-    low, high = zone.bounds(column.type)
+    low, high = zone.physical_bounds(column.type)
     if low is None or high is None or not (zone.minimum_exact and zone.maximum_exact):
         return None
+    return low, high
+
+
+def _ends(column: ColumnBuffers, type_: ColumnType) -> tuple[Any, Any] | None:
+    """The smallest and the largest value as physical ones, None where there is none that compares."""
+    array = column.to_arrow(type_)
+    if type_.is_date or type_.is_timestamp:  # as numbers: Python has not all of them as dates
+        array = array.view(pa.int32() if type_.is_date else pa.int64())
+    elif type_.is_string:
+        array = array.view(pa.binary())
+    found = pc.min_max(array)
+    if not found["min"].is_valid:
+        return None
+    low, high = found["min"].as_py(), found["max"].as_py()
+    if type_.kind == KIND_DECIMAL:
+        return values.physical(type_, low), values.physical(type_, high)
     return low, high
 
 

@@ -122,7 +122,7 @@ class JobStager:
             if name not in schema.by_name:
                 if batch.num_rows:
                     array = cast(batch.column(place), type_, name)
-                    self._sequences.append(ColumnBuffers.from_arrow(array, type_))
+                    self._sequences.append(ColumnBuffers.from_arrow(array, type_, name))
                 batch = batch.remove_column(place)
         if form.operation == APPLY:
             calls = apply_calls(schema, batch, OP_COLUMN)

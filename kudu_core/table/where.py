@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from kudu_core._ext import decide as rules
 from kudu_core.common import keybounds
 from kudu_core.common.conform import conform
+from kudu_core.common.expressions import check_literals
 from kudu_core.common.fingerprint import Fingerprint, of_predicate
 from kudu_core.common.predicates import Filter, compile_where
 from kudu_core.common.rowblock import RowBlock
@@ -89,10 +90,12 @@ def _checked(schema: Schema, set_: dict[str, Any]) -> dict[str, pc.Expression]:
             raise InvalidArgument(
                 f"{name!r} is a key column; a key does not change: delete and insert the row"
             )
-        if not isinstance(value, pc.Expression):
+        if isinstance(value, pc.Expression):
+            check_literals(value)
+        else:
             try:
                 value = pc.scalar(pa.scalar(value, column.type.arrow))
-            except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as exc:
+            except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError, OverflowError) as exc:
                 raise SchemaMismatch(
                     f"set: {name!r} is {column.type}, which {value!r} is not: {exc}"
                 ) from exc
@@ -117,7 +120,9 @@ def _new_values(schema: Schema, old: pa.RecordBatch, expressions: dict[str, pc.E
             inputs=[source],
         )
         new = project.to_table(use_threads=False).combine_chunks()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError) as exc:
+    except pa.ArrowMemoryError:
+        raise
+    except pa.ArrowException as exc:
         raise InvalidArgument(f"set: {exc}") from exc
     batches = new.to_batches()
     batch = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=new.schema)

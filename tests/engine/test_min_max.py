@@ -80,3 +80,67 @@ def test_statistics_answer_where_they_are_exact(make: Make) -> None:
         table.scan(limit=3).min_max("a")
     with pytest.raises(kc.InvalidArgument, match="nope"):
         table.scan().min_max("nope")
+
+
+EXTREMES: dict[str, tuple[Any, int, int]] = {
+    "int8": (pa.int8(), -(2**7), 2**7 - 1),
+    "int64": (pa.int64(), -(2**63), 2**63 - 1),
+    "uint8": (pa.uint8(), 0, 2**8 - 1),
+    "uint64": (pa.uint64(), 0, 2**64 - 1),
+    "date32": (pa.date32(), -(2**31), 2**31 - 1),
+    "timestamp": (pa.timestamp("us"), -(2**63), 2**63 - 1),
+    "timestamp with zone": (pa.timestamp("us", "UTC"), -(2**63), 2**63 - 1),
+    "decimal": (pa.decimal128(38, 3), 1 - 10**38, 10**38 - 1),
+}
+HOLDS_TIMES = {"date32": pa.int32(), "timestamp": pa.int64(), "timestamp with zone": pa.int64()}
+
+
+def _extremes(name: str) -> pa.Array:
+    type_, low, high = EXTREMES[name]
+    if name in HOLDS_TIMES:
+        return pa.array([low, 7, high], HOLDS_TIMES[name]).cast(type_)
+    if name == "decimal":
+        exact = decimal.Context(prec=60)
+        return pa.array([decimal.Decimal(v).scaleb(-type_.scale, exact) for v in (low, 7, high)], type_)
+    return pa.array([low, 7, high], type_)
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+@pytest.mark.parametrize("layout", ["memory", "flushed", "churned"])
+def test_the_ends_of_every_type(make: Make, name: str, layout: str) -> None:
+    """Also of times that Python does not have: those come as Arrow's scalars, and go back in as they are."""
+    column = _extremes(name)
+    table = make(pa.schema([("k", column.type), ("v", column.type)]))
+    table.insert(pa.table({"k": column, "v": column}))
+    if layout != "memory":
+        table.flush()
+    if layout == "churned":
+        table.update(pa.table({"k": column, "v": column}))
+    for field in ("k", "v"):
+        low, high = table.scan().min_max(field)
+        for got, expected in ((low, column[0]), (high, column[2])):
+            if name in HOLDS_TIMES:
+                assert isinstance(got, pa.Scalar)
+                assert got.equals(expected)
+            else:
+                assert got == expected.as_py()
+        assert table.scan(where=pc.field(field) == low).count() == 1
+    assert table.scan(where=pc.field("k") > column[1]).min_max("v")[0] == high
+    if name in HOLDS_TIMES:
+        assert table.get_many(pa.table({"k": column}))["v"].combine_chunks().equals(column)
+        with pytest.raises(
+            kc.InvalidArgument, match=r"column 'k': .* lies outside the years 1 to 9999.*as Arrow"
+        ):
+            table.get(low)
+        with pytest.raises(kc.InvalidArgument, match="lies outside the years 1 to 9999"):
+            table.get(high, at=table.timestamp)
+    else:
+        assert table.get(low) == {"k": low, "v": low}
+
+
+def test_a_time_that_python_has_is_one_of_pythons(make: Make) -> None:
+    table = make(pa.schema([("k", pa.date32())]))
+    table.insert({"k": pa.array([-(2**31), 5], pa.int32()).cast(pa.date32())})
+    low, high = table.scan().min_max("k")
+    assert isinstance(low, pa.Scalar)
+    assert high == dt.date(1970, 1, 6)

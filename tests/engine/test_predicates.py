@@ -138,9 +138,18 @@ def test_terms_are_read_off_expressions_that_mean_what_pyarrow_means(
     try:
         kept = _selected(BATCH, expression)
     except pa.ArrowInvalid:
-        with pytest.raises(InvalidArgument):
-            found.mask(BATCH)
-        return
+        # Only rows that no term rules out are looked at.
+        rows = [
+            row
+            for row in range(BATCH.num_rows)
+            if all(term.may_match(*_zone(BATCH.slice(row, 1), term)) for term in found.terms)
+        ]
+        try:
+            kept = [row for row in rows if _selected(BATCH.slice(row, 1), expression)]
+        except pa.ArrowInvalid:
+            with pytest.raises(InvalidArgument):
+                found.mask(BATCH)
+            return
     assert np.flatnonzero(found.mask(BATCH)).tolist() == kept
     for row in kept:
         for term in found.terms:

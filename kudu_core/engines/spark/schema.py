@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema, to_arrow_
 from pyspark.sql.types import DataType, StructField, StructType
 
 from kudu_core.common.casts import cast
+from kudu_core.common.foreign import check_layout
 from kudu_core.common.schema import Schema
 from kudu_core.common.types import ColumnType
 from kudu_core.errors import InvalidArgument, SchemaMismatch
@@ -156,12 +157,18 @@ def to_table(batch: pa.RecordBatch, columns: Sequence[tuple[str, str]]) -> pa.Re
     for position, (name, type_name) in enumerate(columns):
         array, type_ = batch.column(position), ColumnType.parse(type_name)
         if type_.arrow == pa.uint64() and pa.types.is_decimal(array.type):
+            check_layout(array, name)
             try:
                 array = pc.cast(array, pa.uint64())
             except pa.ArrowInvalid as exc:
                 raise SchemaMismatch(f"column {name!r}: {array.type} does not fit uint64: {exc}") from None
         arrays.append(cast(array, type_, name))
-    return pa.RecordBatch.from_arrays(arrays, schema=staged_schema(columns))
+    try:
+        return pa.RecordBatch.from_arrays(arrays, schema=staged_schema(columns))
+    except pa.ArrowInvalid as exc:
+        for array, (name, _) in zip(arrays, columns, strict=True):
+            check_layout(array, name)
+        raise SchemaMismatch(f"the columns make no rows: {exc}") from None
 
 
 def staged_schema(columns: Sequence[tuple[str, str]]) -> pa.Schema:

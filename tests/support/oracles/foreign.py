@@ -1,0 +1,40 @@
+"""What ``_ext.foreign`` means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+OFFSETS, TEXT = 1, 2
+BLOCK_ROWS = 4096
+
+
+def variable(
+    data: bytes, offsets: Sequence[int], valid: Sequence[bool] | None, text: bool
+) -> tuple[int, int] | None:
+    """In blocks of rows: first the offsets of each, then its text."""
+    cells = list(pairwise(offsets))
+    for first in range(0, len(cells), BLOCK_ROWS):
+        block = list(enumerate(cells[first : first + BLOCK_ROWS], first))
+        for row, (start, end) in block:
+            if not 0 <= start <= end <= len(data):
+                return row, OFFSETS
+        for row, (start, end) in block:
+            if text and (valid is None or valid[row]) and not is_text(data[start:end]):
+                return row, TEXT
+    return None
+
+
+def is_text(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def digits(values: Sequence[int], precision: int, valid: Sequence[bool] | None) -> int:
+    for row, value in enumerate(values):
+        if (valid is None or valid[row]) and abs(value) >= 10**precision:
+            return row
+    return -1
