@@ -665,8 +665,8 @@ FOREIGN = {"data", "keys", "key", "where", "set", "key_range", "add", "columns",
 """Names of arguments that carry values, names or expressions of the caller's."""
 OWN = {
     "add_range", "at", "batch_rows", "budget_s", "by", "dictionary", "drop", "drop_range", "dst", "full",
-    "images", "limit", "net", "on_conflict", "on_error", "on_missing", "options", "order", "rename", "self",
-    "since", "target_rows", "token", "txn", "until",
+    "images", "limit", "net", "on_conflict", "on_error", "on_missing", "on_repeat", "options", "order",
+    "rename", "self", "since", "target_rows", "token", "txn", "until",
 }  # fmt: skip
 """Names of arguments that carry none: choices, numbers, times, paths, and what the table itself gave out."""
 

@@ -388,7 +388,7 @@ def test_by_format_a_frame_that_does_not_fit_says_so_too(spark: SparkSession, pa
 def test_a_value_that_does_not_fit_fails_the_job(spark: SparkSession, path: str) -> None:
     make(path)
     df = spark.range(1 << 33, (1 << 33) + 2).selectExpr("id as k", "id as v")
-    with pytest.raises(kc.SchemaMismatch, match="column 'v': int64 does not fit int32"):
+    with pytest.raises(kc.SchemaMismatch, match=r"column 'v', row .*: int64 does not fit int32"):
         ks.write(df, path)
     with pytest.raises(PySparkException, match=r"\[KUDU_SCHEMA_MISMATCH\] column 'v'"):
         by_format(df, path, "upsert")
