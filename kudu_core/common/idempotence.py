@@ -187,7 +187,7 @@ class Txn:
         if self.rows is None:
             return None
         if self.rows != stored:
-            what = f"{stored.rows:,} rows then, {self.rows.rows:,} now"
+            what = f"rows: {stored.rows:,} then, {self.rows.rows:,} now"
             if stored.rows == self.rows.rows:
                 what = "as many rows, not the same ones" if stored.rows else "not the same one"
             raise self._mismatch(

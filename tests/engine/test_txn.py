@@ -66,7 +66,7 @@ def test_a_token_counts_though_nothing_changed(any_table: kc.Table) -> None:
     assert again.deduplicated and again.counts == (0, 0, 0, 1)
     assert any_table.upsert([], txn=("j", 2)).counts == (0, 0, 0, 0)
     assert any_table.upsert([], txn=("j", 2)).deduplicated
-    with pytest.raises(TokenMismatch, match="0 rows then, 1 now"):
+    with pytest.raises(TokenMismatch, match="rows: 0 then, 1 now"):
         any_table.upsert({"k": [1]}, txn=("j", 2))
     assert any_table.count() == 0
 

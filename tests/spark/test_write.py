@@ -162,7 +162,7 @@ def test_a_token_is_applied_once(frame: Frame, path: str, write: Write) -> None:
     make(path)
     first = write(frame(columns({1: (1, "x"), 2: (1, "y")})), path, "insert", txn=("load", 7))
     again = write(frame(columns({2: (1, "y"), 1: (1, "x")})), path, "insert", txn=("load", 7))
-    with pytest.raises((TokenMismatch, PySparkException), match="2 rows then, 1 now"):
+    with pytest.raises((TokenMismatch, PySparkException), match="rows: 2 then, 1 now"):
         write(frame(columns({3: (1, "x")})), path, "insert", txn=("load", 7))
     write(frame(columns({3: (1, "x")})), path, "insert", txn=("load", 7), on_repeat="skip")
     with pytest.raises((TokenMismatch, PySparkException), match="cannot be told"):
