@@ -22,6 +22,9 @@ cdef class AppendColumn:
     cdef int _replace_rows(self, int64_t capacity) except -1
     cdef int _replace_data(self, int64_t capacity) except -1
     cdef int _reserve(self, int64_t extra_rows, int64_t extra_bytes) except -1
+    cdef int reserve_cell(self, object cell) except -1
+    cdef int reserve_rows(self, int64_t n) except -1
+    cdef void _put_numbers(self, uint64_t number, uint64_t step, int64_t n) noexcept nogil
     cdef int64_t _append_validity(
         self, const uint8_t* bits, const int64_t* rows, int64_t n
     ) noexcept nogil

@@ -7,6 +7,9 @@ so a view keeps what it looks at alive and nothing under it moves.
 
 The bitmap of NOT nulls is there from the start with every bit set: a row that is not null costs it
 nothing, and ``reserve`` covers it.  It knows neither types nor timestamps.
+
+A log record is written before what it says is appended here, so whoever writes one reserves first: after
+``reserve`` an append of so much allocates nothing and is not refused.
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -19,10 +22,26 @@ from kudu_core._ext.cells cimport kc_copy_cell, kc_take
 import numpy as np
 
 cdef:
-    int64_t MAX_DATA_BYTES = 0x7FFFFFFF     # what an int32 offset can address
+    int64_t OFFSET_BYTES = 0x7FFFFFFF       # what an int32 offset can address
+    int64_t max_data_bytes = OFFSET_BYTES   # what a variable column takes; only tests make it less
     int64_t MAX_ROWS = 0xFFFFFFFF           # ordinals are uint32
     int64_t FIRST_ROWS = 256
     int64_t GENTLE_ROWS = 1 << 22           # from here on grow by half, not by two
+
+
+def data_limit():
+    """How many bytes of data a variable column takes at most."""
+    return max_data_bytes
+
+
+def limit_data(int64_t limit_bytes):
+    """Set ``data_limit`` for all columns of the process, and return what it was: for tests of full columns."""
+    global max_data_bytes
+    cdef int64_t before = max_data_bytes
+    if not 0 < limit_bytes <= OFFSET_BYTES:
+        raise ValueError(f"a limit of {limit_bytes} bytes")
+    max_data_bytes = limit_bytes
+    return before
 
 
 cdef int64_t _larger(int64_t capacity, int64_t needed, int64_t limit) noexcept nogil:
@@ -150,6 +169,11 @@ cdef class AppendColumn:
         return total if self._offsets is None else total + 4 * len(self._offsets)
 
     @property
+    def data_bytes(self):
+        """Bytes of the cells of a variable column."""
+        return self._end
+
+    @property
     def null_count(self):
         if self._first_null < 0:
             return 0
@@ -208,13 +232,57 @@ cdef class AppendColumn:
         if extra_rows > MAX_ROWS - self._count:
             raise OverflowError(f"{self._count} rows and {extra_rows} more exceed {MAX_ROWS}")
         if self.width == 0:
-            if extra_bytes > MAX_DATA_BYTES - self._end:
-                raise OverflowError(f"{self._end} bytes and {extra_bytes} more exceed 2**31 - 1")
+            if extra_bytes > max_data_bytes - self._end:
+                raise OverflowError(f"{self._end} bytes and {extra_bytes} more exceed {max_data_bytes}")
             if self._end + extra_bytes > self._data_capacity:
-                self._replace_data(_larger(self._data_capacity, self._end + extra_bytes, MAX_DATA_BYTES))
+                self._replace_data(_larger(self._data_capacity, self._end + extra_bytes, OFFSET_BYTES))
         if self._count + extra_rows > self._rows_capacity:
             self._replace_rows(_larger(self._rows_capacity, self._count + extra_rows, MAX_ROWS))
         return 0
+
+    cdef int reserve_cell(self, object cell) except -1:
+        """``reserve`` of one cell.  OverflowError: it would be more than half of what the column takes."""
+        cdef int64_t size = 0
+        if self.width == 0:
+            if isinstance(cell, bytes):
+                size = PyBytes_GET_SIZE(cell)
+            elif cell is not None:
+                size = len(cell)
+            if self._end + size > max_data_bytes >> 1:
+                raise OverflowError(f"{self._end} bytes and {size} more exceed half of {max_data_bytes}")
+        if self._count == self._rows_capacity or (self.width == 0 and self._end + size > self._data_capacity):
+            self._reserve(1, size)
+        return 0
+
+    cdef int reserve_rows(self, int64_t n) except -1:
+        """``reserve`` of rows of a fixed column."""
+        if self._count + n > self._rows_capacity:
+            self._reserve(n, 0)
+        return 0
+
+    def append_number(self, uint64_t number, int64_t n, uint64_t step=0):
+        """Append ``n`` numbers to a fixed column of at most 8 bytes: the first, then each ``step`` above
+        the one before."""
+        if self.width == 0 or self.width > 8:
+            raise ValueError(f"numbers in a column of width {self.width}")
+        if n > 0:
+            self.reserve_rows(n)
+            with nogil:
+                self._put_numbers(number, step, n)
+
+    cdef void _put_numbers(self, uint64_t number, uint64_t step, int64_t n) noexcept nogil:
+        """There is room for them."""
+        cdef:
+            int64_t i
+            uint8_t* at = self._values_at + self._count * self.width
+        if self.width == 1 and step == 0:
+            memset(at, <int>(number & 0xFF), n)
+        else:
+            for i in range(n):
+                memcpy(at, &number, <size_t>self.width)
+                number += step
+                at += self.width
+        self._count += n            # last: from here on the rows exist
 
     def append(
         self,

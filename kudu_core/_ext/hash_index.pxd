@@ -31,4 +31,5 @@ cdef class KeyTable:
     cdef readonly Py_ssize_t count
     """How many keys there are: the next ordinal."""
     cdef int64_t find_key(self, const uint8_t* key, int64_t size, uint64_t hash, uint64_t limit) noexcept
+    cdef int reserve_key(self, Py_ssize_t size) except -1
     cdef Py_ssize_t put_key(self, bytes key, uint64_t key_hash) except -1

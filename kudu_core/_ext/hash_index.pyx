@@ -381,20 +381,25 @@ cdef class KeyTable:
             uint64_t key_hash = hash
         return self.put_key(key, key_hash)
 
+    cdef int reserve_key(self, Py_ssize_t size) except -1:
+        """``reserve`` of one key."""
+        cdef Buffers room = self._buffers
+        if (
+            self.count >= room.row_room
+            or room.at.offsets[self.count] + size > room.byte_room
+            or (self.count + 1) * 5 > room.slot_room * 3
+        ):
+            self.reserve(1, size)
+        return 0
+
     cdef Py_ssize_t put_key(self, bytes key, uint64_t key_hash) except -1:
         cdef:
             const uint8_t* at = key
             int64_t size = len(key)
             Py_ssize_t ordinal = self.count
-            Buffers room = self._buffers
-            Memory* m = &room.at
-        if (
-            ordinal >= room.row_room
-            or m.offsets[ordinal] + size > room.byte_room
-            or (ordinal + 1) * 5 > room.slot_room * 3
-        ):
-            self.reserve(1, size)
-            m = &self._buffers.at
+            Memory* m
+        self.reserve_key(size)
+        m = &self._buffers.at
         if size > 0:
             memcpy(m.data + m.offsets[ordinal], at, size)
         m.offsets[ordinal + 1] = m.offsets[ordinal] + size

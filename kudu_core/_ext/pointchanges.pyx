@@ -12,6 +12,7 @@ cimport cython
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 
 from kudu_core._ext.append_column cimport AppendColumn
 from kudu_core._ext.bitmap cimport kc_bit
@@ -181,11 +182,63 @@ cdef class ChangePoints(Store):
         self.columns.append(log)
         self.by_id[column_id] = log
 
+    def reserve(self, int64_t n):
+        """Make room for ``n`` changes, but for what they set columns to: appending them allocates nothing."""
+        self.timestamps.reserve_rows(n)
+        self.rowids.reserve_rows(n)
+        self.ops.reserve_rows(n)
+        self.before.reserve_rows(n)
+        self.last.reserve_rowids(n)
+
+    def append_rows(self, uint64_t ts, uint8_t op, const uint32_t[::1] rowids not None):
+        """Append changes of one operation at one time, of no row twice; what they set columns to is there."""
+        cdef:
+            int64_t n = rowids.shape[0], first = self.timestamps._count
+        if n == 0:
+            return
+        if first + n >= NO_CHANGE:
+            raise ValueError("a store takes fewer than 2**32 - 1 changes")
+        self.reserve(n)
+        with nogil:
+            memcpy(self.rowids._values_at + 4 * first, &rowids[0], 4 * n)
+            self.rowids._count += n
+            self.ops._put_numbers(op, 0, n)
+            # In this order: whoever finds a change finds the one before it.
+            self.last.last_of_rows(&rowids[0], n, <uint32_t*>(self.before._values_at + 4 * first))
+            self.before._count += n
+            if op >= DELETE:
+                self.liveness += n
+            self.last.put_rows(&rowids[0], <uint32_t>first, n)
+            self.timestamps._put_numbers(ts, 0, n)      # last: from here on the changes exist
+
+    def reserve_one(self, tuple ids not None, list cells not None):
+        """Make room for ``append_one`` of this change, which then allocates nothing.
+
+        Returns -1, or the position of a column that has no log yet.  OverflowError: a column is more than half
+        full.
+        """
+        cdef:
+            Py_ssize_t i, n = len(ids)
+            AppendColumn numbers, rowids, values
+        if len(cells) != n:
+            raise ValueError(f"{len(cells)} cells of {n} columns")
+        for i in range(n):
+            if ids[i] is not None and cells[i] is not MISSING:
+                log = self.by_id.get(ids[i])
+                if log is None:
+                    return i
+                _, numbers, rowids, values = <tuple>log
+                values.reserve_cell(cells[i])
+                rowids.reserve_rows(1)
+                numbers.reserve_rows(1)
+        self.reserve(1)
+        return -1
+
     def append_one(self, uint64_t ts, uint8_t op, uint32_t rowid, tuple ids not None, list cells not None):
         """Append one change; ``ts`` is not below any before it.
 
         ``ids``: column ids, None for cells that are not logged; ``cells``: as many, bytes, None for NULL, or
-        ``MISSING``.  Returns -1, or the position of a column that has no log yet: nothing was done then.
+        ``MISSING``.  Every column has a log (``reserve_one``).
         """
         cdef:
             Py_ssize_t i, n = len(ids)
@@ -193,9 +246,6 @@ cdef class ChangePoints(Store):
             uint64_t number = <uint64_t>self.timestamps._count
         if len(cells) != n:
             raise ValueError(f"{len(cells)} cells of {n} columns")
-        for i in range(n):
-            if ids[i] is not None and cells[i] is not MISSING and ids[i] not in self.by_id:
-                return i
         for i in range(n):
             if ids[i] is not None and cells[i] is not MISSING:
                 _, numbers, rowids, values = <tuple>self.by_id[ids[i]]
@@ -210,7 +260,6 @@ cdef class ChangePoints(Store):
         if op >= DELETE:
             self.liveness += 1
         self.timestamps.put_number(ts)      # last: from here on the change exists
-        return -1
 
     def count_liveness(self, int64_t changes):
         """So many more changes remove or revive a row.  Called before they can be seen."""

@@ -50,6 +50,7 @@ cdef class MemoryPoints:
         dict columns
         list _all               # in the order of the schema
         readonly ChangePoints changes
+        list _older             # changes before these, newest first; None: there are none
         RowShape _shape
         list _shape_columns
 
@@ -65,6 +66,28 @@ cdef class MemoryPoints:
                 raise TypeError("a column is missing")
         self.keys, self.inserted, self.columns, self.changes = keys, inserted, columns, changes
         self._all = list(columns.values())
+
+    def continue_in(self, ChangePoints changes not None):
+        """Changes to come go there; what says which of them came first stays."""
+        older = [self.changes] if self._older is None else [self.changes, *self._older]
+        self._older = older     # first: a reader between the two meets a log twice, and never misses one
+        self.changes = changes
+
+    def reserve_one(self, bytes key not None, list cells not None):
+        """Make room for ``insert_one`` of this row, which then allocates nothing.
+
+        OverflowError: a column is more than half full.
+        """
+        cdef:
+            AppendColumn column
+            Py_ssize_t i
+        if len(cells) != len(self._all):
+            raise ValueError(f"{len(cells)} cells of {len(self._all)} columns")
+        self.keys.reserve_key(len(key))
+        for i in range(len(cells)):
+            column = self._all[i]
+            column.reserve_cell(cells[i])
+        self.inserted.reserve_rows(1)
 
     def insert_one(self, uint64_t ts, bytes key not None, uint64_t hash, list cells not None):
         """Append a row whose key is in no entry yet; ``cells``: bytes or None, by column."""
@@ -107,7 +130,15 @@ cdef class MemoryPoints:
         if ordinal < 0:
             return _absent
         overlay = None
-        if self.changes.timestamps._count and self.changes.last.last_of(<uint32_t>ordinal) != NO_CHANGE:
+        if self._older is not None:
+            overlay = overlay_of(shape, snapshot)
+            for store in (self.changes, *self._older):
+                (<ChangePoints>store).collect(ordinal, overlay)
+                if overlay.lives == 0:
+                    return _absent
+                if overlay.settled():
+                    break
+        elif self.changes.timestamps._count and self.changes.last.last_of(<uint32_t>ordinal) != NO_CHANGE:
             overlay = overlay_of(shape, snapshot)
             self.changes.collect(ordinal, overlay)
             if overlay.lives == 0:

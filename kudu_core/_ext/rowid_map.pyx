@@ -163,6 +163,36 @@ cdef class RowidMap:
         self.count += added
         return out
 
+    cdef int reserve_rowids(self, int64_t extra) except -1:
+        if (self.count + extra) * 5 // 3 + 1 > <int64_t>self._table.mask + 1:
+            self.reserve(extra)
+        return 0
+
+    cdef void last_of_rows(self, const uint32_t* rowids, int64_t n, uint32_t* out) noexcept nogil:
+        """``find``, by the writer."""
+        cdef int64_t i
+        for i in range(n):
+            out[i] = self.last_of(rowids[i])
+
+    cdef void put_rows(self, const uint32_t* rowids, uint32_t first, int64_t n) noexcept nogil:
+        """``exchange`` where there is room, but for what was there."""
+        cdef:
+            unsigned long long* slots = self._table.at
+            uint64_t mask = self._table.mask
+            uint64_t at, slot
+            int64_t i
+        for i in range(n):
+            at = _home(rowids[i], self._table.shift)
+            while True:
+                slot = slots[at]
+                if slot == 0:
+                    self.count += 1
+                    break
+                if <uint32_t>slot == rowids[i]:
+                    break
+                at = (at + 1) & mask
+            kc_slot_store(&slots[at], (<uint64_t>(first + <uint32_t>i + 1) << 32) | rowids[i])
+
     def find(self, const uint32_t[::1] rowids not None):
         """Return the last change of each rowid, (n,) uint32, ``NONE`` where there is none."""
         cdef:
@@ -188,8 +218,7 @@ cdef class RowidMap:
             uint64_t at, slot
         if number >= _NONE - 1:
             raise ValueError("a store takes fewer than 2**32 - 1 changes")
-        if (self.count + 1) * 5 // 3 + 1 > <Py_ssize_t>self._table.mask + 1:
-            self.reserve(1)
+        self.reserve_rowids(1)
         table = self._table
         at = _home(rowid, table.shift)
         while True:
@@ -203,14 +232,16 @@ cdef class RowidMap:
         kc_slot_store(&table.at[at], (<uint64_t>(number + 1) << 32) | rowid)
         return 0
 
-    cdef uint32_t last_of(self, uint32_t rowid) noexcept:
+    cdef uint32_t last_of(self, uint32_t rowid) noexcept nogil:
+        """By the writer, or with the GIL."""
         cdef:
-            Slots table = self._table
-            uint64_t at = _home(rowid, table.shift), slot
+            const unsigned long long* slots = self._table.at
+            uint64_t mask = self._table.mask
+            uint64_t at = _home(rowid, self._table.shift), slot
         while True:
-            slot = kc_slot_load(&table.at[at])
+            slot = kc_slot_load(&slots[at])
             if slot == 0:
                 return _NONE
             if <uint32_t>slot == rowid:
                 return <uint32_t>(slot >> 32) - 1
-            at = (at + 1) & table.mask
+            at = (at + 1) & mask

@@ -43,6 +43,11 @@ class EncodedKeys:
             yield data[lower:upper]
 
     @property
+    def data_bytes(self) -> int:
+        """Of the keys, without their offsets."""
+        return int(self.offsets[-1]) - int(self.offsets[0])
+
+    @property
     def nbytes(self) -> int:
         return int(self.offsets[-1]) - int(self.offsets[0]) + self.offsets.nbytes
 

@@ -26,8 +26,9 @@ from kudu_core._ext.pointcolumn import Elsewhere
 from kudu_core._ext.replay import Run, Updates
 from kudu_core._ext.rowid_map import RowidMap
 from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.rowset import growing
 from kudu_core.rowset.deltas import DELETE, REINSERT
-from kudu_core.rowset.growing import GrowingColumn, GrowingNumbers
+from kudu_core.rowset.growing import GrowingColumn, GrowingNumbers, StoreFull
 
 if TYPE_CHECKING:
     from kudu_core._ext.rowcodec import Cell
@@ -165,67 +166,92 @@ class ChangeLog:
             + self.points.nbytes
         )
 
-    def append(self, ts: int, change: Change) -> None:
-        """Add changes at ``ts``, which is not below any before it."""
-        count = len(change.rowids)
-        if count:
-            self.append_many(np.full(count, ts, np.uint64), change)
+    @property
+    def allocated(self) -> int:
+        """Bytes of its buffers, with the room in them: laying what was reserved leaves it as it is."""
+        logs = sum(
+            log.rowids.allocated + log.numbers.allocated + log.values.allocated
+            for log in self._columns.values()
+        )
+        own = (self._timestamps, self._rowids, self._ops, self._before)
+        return logs + sum(numbers.allocated for numbers in own) + self._last.nbytes
 
-    def append_many(self, timestamps: np.ndarray, change: Change) -> None:
-        """Add changes, each with its own timestamp, in ascending order."""
+    def data_bytes(self, column_id: int) -> int:
+        """Of the cells of a column of any length."""
+        log = self._columns.get(column_id)
+        return 0 if log is None else log.values.data_bytes
+
+    def reserve(self, changes: Sequence[Change]) -> None:
+        """Make room for changes, so that appending them allocates nothing and is not refused.
+
+        ``StoreFull``: the log cannot take them.  As after MemoryError, it holds what it held.
+        """
+        count = sum(len(change.rowids) for change in changes)
+        is_empty = not len(self)
+        if len(self) + count > growing.MAX_ROWS:
+            raise StoreFull(f"{len(self)} changes and {count} more", empty=is_empty)
+        needed: dict[int, tuple[int, int, int]] = {}
+        for change in changes:
+            for column_id, values in change.columns.items():
+                _, rows, size = needed.get(column_id, (0, 0, 0))
+                more = 0 if values.offsets is None else int(values.offsets[-1]) - int(values.offsets[0])
+                needed[column_id] = values.width, rows + values.length, size + more
+        for column_id, (width, rows, size) in needed.items():
+            log = self._columns.get(column_id)
+            if log is None:
+                log = self._new_column(column_id, width)
+            try:
+                log.values.reserve(rows, size)
+            except OverflowError as exc:
+                raise StoreFull(f"changes of column {column_id}: {exc}", empty=is_empty) from exc
+            log.rowids.reserve(rows)
+            log.numbers.reserve(rows)
+        self.points.reserve(count)
+
+    def append(self, ts: int, change: Change) -> None:
+        """Add changes at ``ts``, which is not below any before it; of no row twice."""
         count = len(change.rowids)
         if not count:
             return
         assert self.frozen_at is None, "a frozen store takes no changes"
-        assert int(timestamps[0]) >= self.last_ts, "changes arrive in timestamp order"
-        self._newest_ts = int(timestamps[-1])  # first: see ``limit``
+        assert ts >= self.last_ts, "changes arrive in timestamp order"
+        self._newest_ts = ts  # first: see ``limit``
         rowids = np.ascontiguousarray(change.rowids, np.uint32)
         first = len(self._timestamps)
-        numbers = np.arange(first, first + count, dtype=np.uint32)
         for column_id, values in change.columns.items():
             log = self._columns.get(column_id)
             if log is None:
                 log = self._new_column(column_id, values.width)
             log.values.append(values)
             log.rowids.append(rowids)
-            log.numbers.append(numbers)
-        self._rowids.append(rowids)
-        self._ops.append(np.full(count, change.op, np.uint8))
-        if int(timestamps[0]) == int(timestamps[-1]):
-            # No rowid twice.  In this order: whoever finds a change finds the one before it.
-            self._before.append(self._last.find(rowids))
-            self._last.exchange(rowids, first)
-        else:
-            self._before.append(self._last.exchange(rowids, first))
-        if change.op in (DELETE, REINSERT):
-            self.points.count_liveness(count)
+            log.numbers.append_ascending(first, count)
         # Last: a reader finds a change by its timestamp.
-        self._timestamps.append(timestamps)
+        self.points.append_rows(ts, change.op, rowids)
         if self.first_ts is None:
-            self.first_ts = int(timestamps[0])
-        self.last_ts = int(timestamps[-1])
+            self.first_ts = ts
+        self.last_ts = ts
+
+    def reserve_one(
+        self, ids: tuple[int | None, ...], widths: Sequence[int], cells: list[Cell]
+    ) -> None:
+        """``reserve`` for ``append_one``; ``OverflowError``: a column is more than half full."""
+        while (new := self.points.reserve_one(ids, cells)) >= 0:
+            column_id = ids[new]
+            assert column_id is not None
+            self._new_column(column_id, widths[new])
 
     def append_one(
-        self,
-        ts: int,
-        op: int,
-        rowid: int,
-        ids: tuple[int | None, ...],
-        widths: Sequence[int],
-        cells: list[Cell],
+        self, ts: int, op: int, rowid: int, ids: tuple[int | None, ...], cells: list[Cell]
     ) -> None:
-        """``append`` of one change.
+        """``append`` of one change, which was reserved.
 
-        ``ids``, ``widths`` and ``cells`` by column: a cell is bytes, None for NULL, or ``...`` where the
-        change does not set the column; so it is where the id is None.
+        ``ids`` and ``cells`` by column: a cell is bytes, None for NULL, or ``...`` where the change does not
+        set the column; so it is where the id is None.
         """
         assert self.frozen_at is None, "a frozen store takes no changes"
         assert ts >= self.last_ts, "changes arrive in timestamp order"
         self._newest_ts = ts  # first: see ``limit``
-        while (new := self.points.append_one(ts, op, rowid, ids, cells)) >= 0:
-            column_id = ids[new]
-            assert column_id is not None
-            self._new_column(column_id, widths[new])
+        self.points.append_one(ts, op, rowid, ids, cells)
         if self.first_ts is None:
             self.first_ts = ts
         self.last_ts = ts

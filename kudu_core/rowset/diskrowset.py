@@ -194,11 +194,17 @@ class _Newest:
         self.loaded = False
         self.dead: np.ndarray | None = None  # (rows,) bool; None while no row is dead
 
+    def reserve(self, rows: int) -> None:
+        """Make room, so that ``set`` allocates nothing."""
+        if self.dead is None:
+            self.dead = np.zeros(rows, bool)
+
     def set(self, rows: int, rowids: np.ndarray, dead: bool) -> None:
         if self.dead is None:
             if not dead:
                 return
-            self.dead = np.zeros(rows, bool)
+            self.reserve(rows)
+        assert self.dead is not None
         self.dead[rowids] = dead
 
 
@@ -401,6 +407,25 @@ class DiskRowSet:
         self.load_newest()
         self.newest.set(self.meta.rows, deleted, True)
 
+    @property
+    def allocated(self) -> int:
+        """Bytes that the active DeltaMemStore, and which rows are dead, take with the room in them."""
+        dead = 0 if self.newest.dead is None else self.newest.dead.nbytes
+        return dead + (0 if self.active is None else self.active.allocated)
+
+    def reserve(self, changes: Sequence[Change]) -> None:
+        """Make room for changes in the active DeltaMemStore, so that adding them reads and allocates nothing
+        and is not refused.  ``StoreFull``: it cannot take them."""
+        active = self.active
+        assert active is not None
+        active.reserve(changes)
+        if any(change.op == DELETE for change in changes):
+            self._reserve_deletion()
+
+    def _reserve_deletion(self) -> None:
+        self.load_newest()
+        self.newest.reserve(self.meta.rows)
+
     def change(self, ts: int, change: Change) -> None:
         """Add changes to the active DeltaMemStore."""
         assert ts > self.meta.durable, "a change at or below D would be stored twice"
@@ -412,14 +437,18 @@ class DiskRowSet:
         if change.op == DELETE:
             self.newest.set(self.meta.rows, change.rowids, True)
 
+    def reserve_change_one(
+        self, op: int, ids: tuple[int | None, ...], widths: Sequence[int], cells: list[Cell]
+    ) -> None:
+        """``reserve`` for ``change_one``; see ``ChangeLog.reserve_one``."""
+        active = self.active
+        assert active is not None
+        active.reserve_one(ids, widths, cells)
+        if op == DELETE:
+            self._reserve_deletion()
+
     def change_one(
-        self,
-        ts: int,
-        op: int,
-        rowid: int,
-        ids: tuple[int | None, ...],
-        widths: Sequence[int],
-        cells: list[Cell],
+        self, ts: int, op: int, rowid: int, ids: tuple[int | None, ...], cells: list[Cell]
     ) -> None:
         """``change`` of one row; see ``ChangeLog.append_one``."""
         assert ts > self.meta.durable, "a change at or below D would be stored twice"
@@ -427,7 +456,7 @@ class DiskRowSet:
         assert active is not None
         if op == DELETE:
             self.load_newest()
-        active.append_one(ts, op, rowid, ids, widths, cells)
+        active.append_one(ts, op, rowid, ids, cells)
         if op == DELETE:
             self.newest.set(self.meta.rows, np.array([rowid], np.int64), True)
 

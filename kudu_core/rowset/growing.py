@@ -10,6 +10,20 @@ import numpy as np
 from kudu_core._ext.append_column import AppendColumn
 from kudu_core.common.rowblock import ColumnBuffers, U8Array
 
+MAX_ROWS = (1 << 32) - 2
+"""Of rows, and of changes, of one store in memory: what its indexes can number."""
+
+
+class StoreFull(Exception):
+    """A store in memory cannot take what is about to be laid into it; nothing of it was.
+
+    ``empty``: nor could any other store: it is too much by itself.
+    """
+
+    def __init__(self, reason: str, *, empty: bool) -> None:
+        super().__init__(reason)
+        self.empty = empty
+
 
 class GrowingColumn:
     """Append-only values of one column; a prefix, once written, never changes.
@@ -31,12 +45,22 @@ class GrowingColumn:
         return self._column.nbytes
 
     @property
+    def allocated(self) -> int:
+        """Bytes of its buffers, with the room in them."""
+        return self._column.allocated
+
+    @property
+    def data_bytes(self) -> int:
+        """Of a variable column: bytes of its cells."""
+        return int(self._column.data_bytes)
+
+    @property
     def kernel(self) -> AppendColumn:
         """What holds the cells, for kernels that read single ones."""
         return self._column
 
     def reserve(self, rows: int, data_bytes: int) -> None:
-        """Make room, so that the next ``append`` of so much allocates nothing."""
+        """Make room, so that appending so much allocates nothing; ``OverflowError``: it is too much."""
         self._column.reserve(rows, data_bytes)
 
     def append(self, column: ColumnBuffers, rows: np.ndarray | None = None) -> None:
@@ -66,9 +90,26 @@ class GrowingNumbers:
         return self._column.nbytes
 
     @property
+    def allocated(self) -> int:
+        """Bytes of its buffer, with the room in it."""
+        return self._column.allocated
+
+    @property
     def kernel(self) -> AppendColumn:
         """What holds the numbers, for kernels that read single ones."""
         return self._column
+
+    def reserve(self, count: int) -> None:
+        """Make room, so that appending so many allocates nothing."""
+        self._column.reserve(count)
+
+    def append_equal(self, number: int, count: int) -> None:
+        """The same number, so many times."""
+        self._column.append_number(number, count)
+
+    def append_ascending(self, first: int, count: int) -> None:
+        """A number and those that follow it."""
+        self._column.append_number(first, count, 1)
 
     def append(self, numbers: np.ndarray) -> None:
         raw: U8Array = np.ascontiguousarray(numbers, self._dtype).view(np.uint8)
@@ -95,19 +136,22 @@ class GrowingFlags:
     def nbytes(self) -> int:
         return self._flags.nbytes
 
-    def append(self, count: int, flag: int) -> None:
+    def reserve(self, count: int) -> None:
+        """Make room, so that appending so many allocates nothing."""
         need = self._count + count
         if need > len(self._flags):
             grown = np.zeros(max(need, 2 * len(self._flags)), np.uint8)
             grown[: self._count] = self._flags[: self._count]
             self._flags = grown
+
+    def append(self, count: int, flag: int) -> None:
+        self.reserve(count)
+        need = self._count + count
         self._flags[self._count : need] = flag
         self._count = need
 
     def append_one(self, flag: int) -> None:
-        if self._count == len(self._flags):
-            self.append(1, flag)
-            return
+        """There is room for it."""
         self._flags[self._count] = flag
         self._count += 1
 

@@ -177,8 +177,7 @@ class _OfSchema:
 def concerned(store: MemRowSet | DiskRowSet, since: int, until: int) -> bool:
     """False only if no event of the store falls into ``(since, until]``; opens nothing."""
     if isinstance(store, MemRowSet):
-        changes = store.changes
-        return store.rows_at(until) > store.rows_at(since) or changes.limit(until) > changes.limit(since)
+        return store.rows_at(until) > store.rows_at(since) or store.count_changes(since, until) > 0
     meta = store.meta
     if meta.insert_ts is None:
         if meta.max_insert_ts > since:
@@ -219,8 +218,8 @@ class RowSetHistory:
         if isinstance(store, MemRowSet):
             self._end = store.at(until)
             self._start = store.at(since)
-            self._forward = MemRowsAt(store, self._end.rows, (store.changes.at(since),))
-            self._changes.append(_MemoryChanges(store.changes, since, until))
+            self._forward = MemRowsAt(store, self._end.rows, store.changes_at(since))
+            self._changes += [_MemoryChanges(log, since, until) for log in store.logs]
         else:
             end = store.at(until)
             assert end is not None, "the caller asks ``concerned`` first"

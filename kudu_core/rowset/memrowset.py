@@ -16,15 +16,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kudu_core._ext import keys as keys_kernel
+from kudu_core._ext.append_column import data_limit
 from kudu_core._ext.btree import BTree
 from kudu_core._ext.hash_index import KeyTable
 from kudu_core._ext.pointview import MemoryPoints
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import Schema
+from kudu_core.rowset import growing
 from kudu_core.rowset.changelog import Change, ChangeLog
 from kudu_core.rowset.deltas import DELETE, REINSERT, DeltaView
-from kudu_core.rowset.growing import GrowingColumn, GrowingFlags, GrowingNumbers
+from kudu_core.rowset.growing import GrowingColumn, GrowingFlags, GrowingNumbers, StoreFull
 from kudu_core.rowset.reading import RowsAt
 
 if TYPE_CHECKING:
@@ -42,7 +44,9 @@ class MemRowSet:
         self._live = GrowingFlags()
         self._tree = BTree()
         self._last_insert_ts = 0
-        self.changes = ChangeLog()
+        self.logs: tuple[ChangeLog, ...] = (ChangeLog(),)
+        """Changes of its rows, oldest first.  It begins with one; another one follows when that is full and
+        the MemRowSet is frozen, and holds changes after the cut alone."""
         self.points = MemoryPoints(
             self._keys,
             self._inserted.kernel,
@@ -57,6 +61,11 @@ class MemRowSet:
         return len(self._inserted)
 
     @property
+    def changes(self) -> ChangeLog:
+        """The log that takes changes."""
+        return self.logs[-1]
+
+    @property
     def nbytes(self) -> int:
         return (
             self._keys.nbytes
@@ -64,7 +73,18 @@ class MemRowSet:
             + self._inserted.nbytes
             + self._live.nbytes
             + self._tree.nbytes
-            + self.changes.nbytes
+            + sum(log.nbytes for log in self.logs)
+        )
+
+    @property
+    def allocated(self) -> int:
+        """Bytes of its buffers, with the room in them: the same before and after what was reserved."""
+        return (
+            self._keys.nbytes
+            + sum(column.allocated for column in self._columns.values())
+            + self._inserted.allocated
+            + self._live.nbytes
+            + sum(log.allocated for log in self.logs)
         )
 
     @property
@@ -78,10 +98,46 @@ class MemRowSet:
 
     @property
     def first_ts(self) -> int | None:
-        """Timestamp of the oldest insert or change, None when empty."""
+        """Timestamp of the oldest insert, which no change is older than; None when empty."""
         return int(self._inserted.view(0, 1)[0]) if len(self._inserted) else None
 
     # ---- writing, under the tablet's mutex ----
+
+    def reserve(self, block: RowBlock | None, key_bytes: int, changes: Sequence[Change]) -> None:
+        """Make room for the rows of a block, with keys of so many bytes together, and for changes, so that
+        laying them in allocates nothing and is not refused.
+
+        ``StoreFull``: it cannot take them.  As after MemoryError, it holds what it held.
+        """
+        if self.frozen_at is None:
+            self._check_columns(block, changes)
+        if block is not None:
+            if len(self) + block.rows > growing.MAX_ROWS:
+                raise StoreFull(f"{len(self)} rows and {block.rows} more", empty=not len(self))
+            self._keys.reserve(block.rows, key_bytes)
+            for column_id, column in self._columns.items():
+                column.reserve(block.rows, _data_bytes(block.columns[column_id]))
+            self._live.reserve(block.rows)
+            self._inserted.reserve(block.rows)
+        self.changes.reserve(changes)
+
+    def _check_columns(self, block: RowBlock | None, changes: Sequence[Change]) -> None:
+        """A flush reads a column together with its changes: both must fit into one."""
+        for column_id, column in self._columns.items():
+            if column.width:
+                continue
+            held = column.data_bytes + self.changes.data_bytes(column_id)
+            more = 0 if block is None else _data_bytes(block.columns[column_id])
+            more += sum(_data_bytes(c.columns[column_id]) for c in changes if column_id in c.columns)
+            if held + more > data_limit():
+                raise StoreFull(f"column {column_id}: {held} bytes and {more} more", empty=not len(self))
+
+    def continue_changes(self) -> None:
+        """Of a frozen one whose log is full: changes to come go to another log."""
+        assert self.frozen_at is not None, "an active MemRowSet is frozen first"
+        log = ChangeLog()
+        self.points.continue_in(log.points)
+        self.logs = (*self.logs, log)
 
     def insert(self, ts: int, block: RowBlock, keys: EncodedKeys, hashes: np.ndarray) -> None:
         """Append rows whose keys are in no entry yet.  ``block`` has every column of the schema."""
@@ -93,7 +149,7 @@ class MemRowSet:
             column.append(block.columns[column_id])
         self._live.append(count, 1)
         # Last: a reader finds rows by their timestamp.
-        self._inserted.append(np.full(count, ts, np.uint64))
+        self._inserted.append_equal(ts, count)
 
     def change(self, ts: int, change: Change) -> None:
         """Update, delete or revive rows by ordinal."""
@@ -101,6 +157,17 @@ class MemRowSet:
         self.changes.append(ts, change)
         if change.op in (DELETE, REINSERT):
             self._live.flags[change.rowids] = change.op == REINSERT
+
+    def reserve_insert_one(self, key: bytes, cells: list[Cell]) -> None:
+        """``reserve`` for ``insert_one``; ``OverflowError``: a column is more than half full."""
+        self._live.reserve(1)
+        self.points.reserve_one(key, cells)
+
+    def reserve_change_one(
+        self, ids: tuple[int | None, ...], widths: Sequence[int], cells: list[Cell]
+    ) -> None:
+        """``reserve`` for ``change_one``; see ``ChangeLog.reserve_one``."""
+        self.changes.reserve_one(ids, widths, cells)
 
     def insert_one(self, ts: int, key: bytes, key_hash: int, cells: list[Cell]) -> None:
         """``insert`` of one row; ``cells`` in the order of the schema's columns."""
@@ -110,17 +177,11 @@ class MemRowSet:
         self.points.insert_one(ts, key, key_hash, cells)
 
     def change_one(
-        self,
-        ts: int,
-        op: int,
-        rowid: int,
-        ids: tuple[int | None, ...],
-        widths: Sequence[int],
-        cells: list[Cell],
+        self, ts: int, op: int, rowid: int, ids: tuple[int | None, ...], cells: list[Cell]
     ) -> None:
         """``change`` of one row: UPDATE or DELETE; see ``ChangeLog.append_one``."""
         assert op != REINSERT
-        self.changes.append_one(ts, op, rowid, ids, widths, cells)
+        self.changes.append_one(ts, op, rowid, ids, cells)
         if op == DELETE:
             self._live.flags[rowid] = 0
 
@@ -147,7 +208,15 @@ class MemRowSet:
         return int(np.searchsorted(self._inserted.view(), np.uint64(snapshot), side="right"))
 
     def at(self, snapshot: int) -> MemRowsAt:
-        return MemRowsAt(self, self.rows_at(snapshot), (self.changes.at(snapshot),))
+        return MemRowsAt(self, self.rows_at(snapshot), self.changes_at(snapshot))
+
+    def changes_at(self, snapshot: int) -> tuple[DeltaView, ...]:
+        """What a snapshot sees of the changes, oldest first."""
+        return tuple(log.at(snapshot) for log in self.logs)
+
+    def count_changes(self, since: int, until: int) -> int:
+        """How many changes there are in ``(since, until]``."""
+        return sum(log.limit(until) - log.limit(since) for log in self.logs)
 
     def locate_at(self, keys: EncodedKeys, hashes: np.ndarray, rows: int) -> np.ndarray:
         return self._keys.lookup(keys.data, keys.offsets, hashes, rows)
@@ -186,6 +255,11 @@ class MemRowSet:
             # The tree may hold newer ordinals than this reader's: the arena must cover them.
             data, offsets = self._keys.keys(0, max(rows, self._in_tree))
             return self._tree.range(data, offsets, lower, upper, rows)
+
+
+def _data_bytes(column: ColumnBuffers) -> int:
+    """Of the cells of a column of any length."""
+    return 0 if column.offsets is None else int(column.offsets[-1]) - int(column.offsets[0])
 
 
 class MemRowsAt(RowsAt):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kudu_core._ext.append_column import data_limit
 from kudu_core.common.idempotence import Token
+from kudu_core.rowset.growing import StoreFull
+from kudu_core.table.write import no_memory
 from kudu_core.tablet import ingest, records
-from kudu_core.tablet.apply import apply_changes, values_only
+from kudu_core.tablet.apply import Laying, Moved, values_only
 from kudu_core.tablet.view import locate_newest
 from kudu_core.wal import KIND_INGEST
 
@@ -54,10 +58,14 @@ def commit_parts(
     txn: Txn | None,
     job: Committing | None = None,
 ) -> int:
-    """Under the mutexes: link, log, wait until durable, install (G3 to G5); return the timestamp."""
+    """Under the mutexes: link, log, wait until durable, install (G3 to G5); return the timestamp.
+
+    ``StoreFull``: no store in memory can take what changes rows that only memory holds; nothing happened.
+    """
     parts = [part for part in parts if not part.empty]
+    layings = _reserve_by_key(engine, parts)
     flushed = prepare_parts(engine, parts)
-    return log_and_install(engine, parts, flushed, schema_version, counts, txn, job)
+    return log_and_install(engine, parts, flushed, schema_version, counts, txn, job, layings=layings)
 
 
 def prepare_parts(engine: Engine, parts: Sequence[ingest.Part]) -> Flushed:
@@ -82,8 +90,13 @@ def log_and_install(
     txn: Txn | None,
     job: Committing | None,
     overwriting: Overwriting | None = None,
+    layings: Mapping[int, Laying] = MappingProxyType({}),
 ) -> int:
-    """Under the mutexes: one record, durable, and what it says on disk and in memory (G4, G5)."""
+    """Under the mutexes: one record, durable, and what it says on disk and in memory (G4, G5).
+
+    ``layings``: by tablet, the changes by key, with room for them; of an overwrite there are none.
+    """
+    assert layings.keys() >= {part.tablet.id for part in parts if part.by_key}
     payload = records.Payload(
         tuple(p.tablet.id for p in parts),
         [
@@ -113,7 +126,8 @@ def log_and_install(
                 flushed[part.tablet.id],
                 {i: delta.deleted for i, delta in part.deltas.items()},
             )
-            _apply_by_key(engine, part, ts)
+            if part.tablet.id in layings:
+                layings[part.tablet.id].lay(ts)
             part.tablet.newest_applied = ts
         if txn is not None:
             engine.note_token(txn, ts, counts)
@@ -145,19 +159,35 @@ def each_part(engine: Engine, work: Callable[[ingest.Part], None], parts: Sequen
         pass
 
 
-def _apply_by_key(engine: Engine, part: ingest.Part, ts: int) -> None:
-    """Changes of rows that live in a MemRowSet, wherever they live by now."""
+def _reserve_by_key(engine: Engine, parts: Sequence[ingest.Part]) -> dict[int, Laying]:
+    """By tablet: the changes of rows that lived in a MemRowSet, with room for them where they live by now."""
+    by_key = [part for part in parts if part.by_key]
+    size = sum(block.nbytes for part in by_key for _, block, _ in part.by_key)
+    if size > data_limit():  # nor could a record
+        raise StoreFull(f"{size} bytes of changes of rows in memory", empty=True)
+    layings = {}
+    for part in by_key:
+        laying = _laying_by_key(engine, part)
+        while True:
+            try:
+                laying.reserve()
+                break
+            except Moved:
+                laying = _laying_by_key(engine, part)
+            except MemoryError:
+                raise no_memory(size) from None
+        layings[part.tablet.id] = laying
+    engine.count_layings(list(layings.values()), size)
+    return layings
+
+
+def _laying_by_key(engine: Engine, part: ingest.Part) -> Laying:
+    laying = Laying(part.tablet)
     for op, block, batch in part.by_key:
         home = locate_newest(part.tablet.view, batch)
         assert home.live.all(), "a row that an ingest changes by key has gone"
-        apply_changes(
-            part.tablet,
-            ts,
-            op,
-            home.store,
-            home.row,
-            values_only(engine.schema, block),
-        )
+        laying.change(op, home.store, home.row, values_only(engine.schema, block))
+    return laying
 
 
 __all__ = ["Committing", "Overwriting", "commit_parts", "each_part", "log_and_install", "prepare_parts"]

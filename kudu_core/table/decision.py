@@ -20,6 +20,7 @@ from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.pool import Pool
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import Schema
+from kudu_core.common.values import raw_bytes
 from kudu_core.errors import InvalidArgument, RowErrors
 from kudu_core.tablet.view import KeyBatch
 
@@ -397,6 +398,22 @@ def decide_net(prepared: Prepared, live: np.ndarray) -> tuple[Decided, Net]:
         return plain
     decided = decide(prepared, live)
     return decided, net_changes(prepared, decided)
+
+
+def default_bytes(schema: Schema, calls: Sequence[Call]) -> int:
+    """At most so many bytes of defaults come to the rows of calls that may insert: of strings that are not
+    given."""
+    wide = [
+        (column.id, len(raw_bytes(column.type, column.write_default)))
+        for column in schema.value_columns
+        if not column.type.width and column.write_default
+    ]
+    return sum(
+        call.rows * size
+        for call in calls
+        for column_id, size in wide
+        if column_id not in call.block.columns and (not isinstance(call.ops, int) or call.ops in INSERTING)
+    )
 
 
 INSERTING = (rules.INSERT, rules.INSERT_IGNORE, rules.UPSERT)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from kudu_core._ext.append_column import data_limit
 from kudu_core.cfile.page_cache import PageCache
 from kudu_core.common.clock import Clock, hybrid
 from kudu_core.common.gates import Gates, Slots
@@ -24,12 +25,14 @@ from kudu_core.errors import Closed, Fenced, InvalidArgument, KuduError, ReadOnl
 from kudu_core.events import Event, EventListener, TokensDropped, WritersThrottled, tell
 from kudu_core.fs.copies import keep_copy
 from kudu_core.options import Options
+from kudu_core.rowset.growing import StoreFull
 from kudu_core.table import debug
+from kudu_core.table.decision import default_bytes
 from kudu_core.table.journal import Journal
 from kudu_core.table.pins import Pins, SchemaPins
 from kudu_core.table.state import TableState, read_state, replace
 from kudu_core.table.throttle import Throttle
-from kudu_core.table.write import too_much
+from kudu_core.table.write import no_memory, no_store, too_much
 from kudu_core.tablet.compactions import Compactions
 from kudu_core.tablet.flush import work_bytes
 from kudu_core.tablet.maintenance import Maintenance
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem, Lease
     from kudu_core.table.decision import Call
     from kudu_core.table.purge import Purged
+    from kudu_core.tablet.apply import Laying
     from kudu_core.tablet.merge_compaction import Elsewhere
     from kudu_core.wal import Log, LogTail
 
@@ -392,11 +396,12 @@ class Engine:
     # ---- memory ----
 
     def wants_ingest(self, calls: Sequence[Call]) -> bool:
-        """Whether a batch goes straight to files."""
-        return (
-            sum(call.rows for call in calls) >= self.options.ingest_threshold_rows
-            or sum(call.block.nbytes for call in calls) >= self.options.ingest_threshold_bytes
-        )
+        """Whether a batch goes straight to files: also one that would fill a column in memory by itself."""
+        rows = sum(call.rows for call in calls)
+        if rows >= self.options.ingest_threshold_rows:
+            return True
+        most = min(self.options.ingest_threshold_bytes, data_limit() // 2)
+        return sum(call.block.nbytes for call in calls) + default_bytes(self.schema, calls) >= most
 
     @property
     def store_limit_bytes(self) -> int:
@@ -422,27 +427,54 @@ class Engine:
                 break
         self.throttle.note(self.clock.monotonic_s() - started)
 
-    def reserve(self, batch_bytes: int) -> None:
-        """Under the mutexes, before the log record: refuse what cannot fit (W5)."""
+    def reserve(self, layings: Sequence[Laying], record_bytes: int) -> None:
+        """Under the mutexes, before the log record: make room for what it says, or refuse it (W5).
+
+        ``MemoryLimit``: nothing happened.  ``Moved``: nor then, but the keys have other homes.
+        """
+        self.check_batch(max(record_bytes, sum(laying.nbytes for laying in layings)))
+        try:
+            closed = [laying.reserve() for laying in layings]
+        except StoreFull as full:
+            raise no_store(full) from full
+        except MemoryError:
+            raise no_memory(record_bytes) from None
+        if any(closed):
+            self.wake_flushes()
+        self.count_layings(layings, record_bytes)
+
+    def check_batch(self, batch_bytes: int) -> None:
+        """``MemoryLimit`` for a batch that does not fit whatever is flushed."""
         limit = self.options.memory_limit_bytes
         if batch_bytes > limit:
             raise too_much(batch_bytes, limit)
-        self.note_memory(batch_bytes)
 
-    def note_memory(self, batch_bytes: int) -> None:
-        """Count a batch that memory takes in; a large sum wakes the flush lane."""
+    def count_layings(self, layings: Sequence[Laying], record_bytes: int) -> None:
+        """Count what is about to be laid into memory."""
+        self.note_memory(record_bytes, sum(laying.nbytes for laying in layings))
+
+    def wake_flushes(self) -> None:
+        """Have the flush lane look what there is to do."""
+        if self.maintenance is not None:
+            self.maintenance.kick()
+
+    def note_memory(self, batch_bytes: int, store_bytes: int = 0) -> None:
+        """Count a batch that memory takes in; a large sum wakes the flush lane.
+
+        ``store_bytes``: what the rows take there, which of small ones is many times their bytes.
+        """
         step = min(self.options.flush_threshold_bytes // 4, self.store_limit_bytes // 16)
         self.throttle.owe(batch_bytes)
+        added = max(2 * batch_bytes, store_bytes)
         with self._memory_mutex:
-            self._memory_added += 2 * batch_bytes
-            self._memory_unseen += 2 * batch_bytes
+            self._memory_added += added
+            self._memory_unseen += added
             # Not at every write from there on: each call costs a switch to the flush lane.
             if self._memory_unseen < step:
                 return
             self._memory_unseen = 0
         self._make_room_in_cache(self._memory_estimate())
-        if self.maintenance is not None:
-            self.maintenance.kick()
+        self.wake_flushes()
 
     def _memory_estimate(self) -> int:
         with self._memory_mutex:

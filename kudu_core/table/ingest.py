@@ -21,6 +21,7 @@ from kudu_core.common.idempotence import Txn
 from kudu_core.common.locks import Held
 from kudu_core.errors import Fenced, Poisoned, RowErrors
 from kudu_core.events import IngestEnd
+from kudu_core.rowset.growing import StoreFull
 from kudu_core.table import sorted_runs
 from kudu_core.table.building import MAX_BYTES, Sorted, build_parts
 from kudu_core.table.committing import Committing, commit_parts
@@ -28,7 +29,7 @@ from kudu_core.table.decision import Call, fitted, starts_of
 from kudu_core.table.refitting import refitted
 from kudu_core.table.result import WriteResult
 from kudu_core.table.sorted_runs import Piece, Run, pieces, sort_run
-from kudu_core.table.write import newest_of
+from kudu_core.table.write import newest_of, no_store
 from kudu_core.tablet import ingest
 from kudu_core.tablet.recheck import conflicts
 from kudu_core.tablet.tablet import Tablet
@@ -111,11 +112,24 @@ def ingest_sorted(
     """Apply sorted rows; the token's lock, if any, is the caller's.  ``staging``: a folder of the
     caller's, who removes it."""
     started = engine.clock.monotonic_s()
+    flushed = False
     while True:
         try:
             return _told(engine, _ingest(engine, rows, on_error, txn, staging, resolved), started)
         except Overtaken:
             rows, resolved = refitted_rows(engine, rows), None
+        except StoreFull as full:
+            _flush_or_refuse(engine, full, flushed)
+            flushed = True
+
+
+def _flush_or_refuse(engine: Engine, full: StoreFull, flushed: bool) -> None:
+    """Changes of rows that only memory holds are too many for it: in files they are changes like others."""
+    if flushed:
+        raise no_store(full) from full
+    assert engine.maintenance is not None
+    for tablet in engine.tablets:
+        engine.maintenance.flush(tablet)
 
 
 def _ingest(
@@ -158,17 +172,22 @@ def ingest_collected(
 ) -> WriteResult:
     """A ``where=`` write of many rows: collected and applied under every lane and mutex."""
     started = engine.clock.monotonic_s()
+    flushed = False
     while True:
         tablets = engine.tablets
-        with Held([*(t.flush_lane for t in tablets), *(t.mutex for t in tablets)]):
-            engine.check_writable()
-            if engine.tablets is not tablets:
-                continue  # ALTER added a tablet
-            rows = sort_calls(engine, collect())
-            with staging_of(engine) as staging:
-                touched = _tablets(engine, rows)
-                done = _attempt(engine, rows, touched, staging, on_error, txn, {}, locked=True)
-        break
+        try:
+            with Held([*(t.flush_lane for t in tablets), *(t.mutex for t in tablets)]):
+                engine.check_writable()
+                if engine.tablets is not tablets:
+                    continue  # ALTER added a tablet
+                rows = sort_calls(engine, collect())
+                with staging_of(engine) as staging:
+                    touched = _tablets(engine, rows)
+                    done = _attempt(engine, rows, touched, staging, on_error, txn, {}, locked=True)
+            break
+        except StoreFull as full:
+            _flush_or_refuse(engine, full, flushed)
+            flushed = True
     assert done is not None
     engine.wait_visible(max(done.result.timestamp, newest_of(tablets)))
     return _told(engine, done, started)

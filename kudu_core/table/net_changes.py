@@ -173,7 +173,7 @@ def _weight(part: Part, since: int, until: int) -> int:
         return _length(store)
     if isinstance(store, MemRowSet):
         events = store.rows_at(until) - store.rows_at(since)
-        return events + store.changes.limit(until) - store.changes.limit(since)
+        return events + store.count_changes(since, until)
     meta = store.meta
     inserted = meta.max_insert_ts > since if meta.insert_ts is None else since < meta.insert_ts <= until
     events = meta.rows if inserted else 0

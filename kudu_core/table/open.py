@@ -397,6 +397,7 @@ def _lay_out(engine: Engine, tail: LogTail, states: dict[int, TabletState], toke
         tokens=state.tokens,
         tokens_through=tokens_through,
     )
+    context.cut = lambda: replay.position  # of a store that is full, and frozen
     for record in tail.records():
         if record.ts <= tail.through:
             continue

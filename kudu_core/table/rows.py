@@ -16,6 +16,7 @@ from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.memrowset import MemRowSet
 from kudu_core.table.points import tablet_of_key
 from kudu_core.table.result import WriteResult
+from kudu_core.table.write import no_memory
 from kudu_core.tablet import records
 from kudu_core.wal import KIND_WRITE
 
@@ -85,7 +86,10 @@ def write_row(engine: Engine, operation: str, row: dict[Any, Any]) -> WriteResul
         else:
             return None  # refused
         if op:
-            ts = _log_and_apply(engine, schema, tablet, home, rowid, op, key, key_hash, cells)
+            done = _log_and_apply(engine, schema, tablet, home, rowid, op, key, key_hash, cells)
+            if done is None:
+                return None
+            ts = done
             result = WriteResult(
                 ts, int(op == records.INSERT), int(op == records.UPDATE), int(op == records.DELETE)
             )
@@ -107,21 +111,40 @@ def _log_and_apply(
     key: bytes,
     key_hash: int,
     cells: list[Cell],
-) -> int:
-    """Under the tablet's mutex: one record, and what it says in the store.  Returns its timestamp."""
+) -> int | None:
+    """Under the tablet's mutex: room, one record, and what it says in the store.  Returns its timestamp, or
+    None: nothing was done, take the general path."""
     writer = schema.row_codec.writer
     payload = writer.payload(op, tablet.id, cells)
-    engine.reserve(len(payload))
+    engine.check_batch(len(payload))
+    active = tablet.view.active
+    try:
+        if home is None:
+            active.reserve_insert_one(key, cells)
+        elif isinstance(home, MemRowSet):
+            home.reserve_change_one(writer.value_ids, writer.widths, cells)
+        else:
+            if home.active is None:
+                home = home.with_active()
+                tablet.view = tablet.view.with_rowset(home)
+            home.reserve_change_one(op, writer.value_ids, writer.widths, cells)
+    except OverflowError:
+        return None  # a column fills up: the general path counts exactly
+    except MemoryError:
+        raise no_memory(len(payload)) from None
+    engine.note_memory(len(payload))
+    check = tablet.context.check is not None
+    allocated = (active if home is None else home).allocated if check else 0
     log = engine.log
     try:
         ts = log.append(KIND_WRITE, schema.version, (payload,))
         if home is None:
-            tablet.view.active.insert_one(ts, key, key_hash, cells)
+            active.insert_one(ts, key, key_hash, cells)
         else:
-            if isinstance(home, DiskRowSet) and home.active is None:
-                home = home.with_active()
-                tablet.view = tablet.view.with_rowset(home)
-            home.change_one(ts, op, rowid, writer.value_ids, writer.widths, cells)
+            home.change_one(ts, op, rowid, writer.value_ids, cells)
+        if check:
+            took = (active if home is None else home).allocated
+            assert took == allocated, "a row took more than was reserved for it"
         tablet.newest_applied = ts
         log.applied(ts)
     except BaseException as exc:

@@ -151,5 +151,5 @@ def layout(engine: Engine) -> str:
                 ]
             else:
                 frozen = "" if store.frozen_at is None else f", frozen at {store.frozen_at}"
-                lines.append(f"  memrowset: {len(store)} rows, {len(store.changes)} changes{frozen}")
+                lines.append(f"  memrowset: {len(store)} rows, {sum(map(len, store.logs))} changes{frozen}")
     return "\n".join(lines)

@@ -32,7 +32,7 @@ from kudu_core.table.decision import (
 from kudu_core.table.repetition import already_applied, named
 from kudu_core.table.result import WriteResult
 from kudu_core.tablet import records
-from kudu_core.tablet.apply import apply_changes, apply_inserts, values_only
+from kudu_core.tablet.apply import Laying, Moved, values_only
 from kudu_core.tablet.tablet import Tablet
 from kudu_core.tablet.view import ABSENT, Homes, KeyBatch, locate_newest
 from kudu_core.wal import KIND_WRITE
@@ -107,7 +107,25 @@ def _write_locked(
     txn: Txn | None,
     job: Committing | None,
 ) -> tuple[WriteResult, int]:
-    """Under the mutexes of the tablets: decide, log, apply.  Returns the timestamp to wait for."""
+    """Under the mutexes of the tablets: decide, reserve, log, apply.  Returns the timestamp to wait for.
+
+    ``StoreFull``: no store in memory can take the rows; nothing happened.
+    """
+    while True:
+        try:
+            return _write_once(engine, prepared, tablets, on_error, txn, job)
+        except Moved:
+            engine.wake_flushes()  # once more: the keys' homes have moved
+
+
+def _write_once(
+    engine: Engine,
+    prepared: Prepared,
+    tablets: Sequence[Tablet],
+    on_error: str,
+    txn: Txn | None,
+    job: Committing | None,
+) -> tuple[WriteResult, int]:
     engine.check_writable()
     homes = {t.id: (rows, locate_newest(t.view, b)) for t, rows, b in _split(engine, prepared)}
     decided, net = decide_net(prepared, live_of(prepared, homes))
@@ -122,10 +140,12 @@ def _write_locked(
     if job is not None:
         payload.extra |= {"job": job.id, "counts": list(counts_of(decided))}
     parts = records.encode(payload)
-    engine.reserve(sum(len(memoryview(p).cast("B")) for p in parts))
+    layings = lay_net(engine, prepared, net, homes)
+    engine.reserve(layings, sum(len(memoryview(p).cast("B")) for p in parts))
     try:
         ts = engine.log.append(KIND_WRITE, prepared.schema.version, parts)
-        apply_net(engine, prepared, net, homes, ts)
+        for laying in layings:
+            laying.lay(ts)
         if txn is not None:
             engine.note_token(txn, ts, counts_of(decided))
         if job is not None:
@@ -144,11 +164,14 @@ def newest_of(tablets: Sequence[Tablet]) -> int:
     return max((t.newest_applied for t in tablets), default=0)
 
 
-def apply_net(
-    engine: Engine, prepared: Prepared, net: Net, homes: dict[int, tuple[np.ndarray, Homes]], ts: int
-) -> None:
-    """Lay the net changes into the stores of every tablet (W6)."""
+def lay_net(
+    engine: Engine, prepared: Prepared, net: Net, homes: dict[int, tuple[np.ndarray, Homes]]
+) -> list[Laying]:
+    """The net changes as they go into the stores of every tablet (W5)."""
+    layings = []
     for tablet, groups, batch in _split(engine, prepared):
+        laying = Laying(tablet)
+        layings.append(laying)
         home = homes[tablet.id][1]
         place = np.full(prepared.groups, -1, np.int64)
         place[groups] = np.arange(len(groups))
@@ -156,7 +179,7 @@ def apply_net(
         if len(at):
             block = net.inserts if len(mine) == net.inserts.rows else net.inserts.take(mine)
             keys = batch if len(at) == len(batch) else batch.take(at)
-            apply_inserts(tablet, ts, block, keys, home.ghost[at])
+            laying.insert(block, keys, home.ghost[at])
         for op, block, block_groups in (
             *((records.UPDATE, b, g) for b, g in net.updates),
             (records.DELETE, net.deletes, net.delete_groups),
@@ -164,15 +187,8 @@ def apply_net(
             mine, at = _of_tablet(block_groups, place)
             if len(at):
                 some = block if len(mine) == block.rows else block.take(mine)
-                apply_changes(
-                    tablet,
-                    ts,
-                    op,
-                    home.store[at],
-                    home.row[at],
-                    values_only(prepared.schema, some),
-                )
-        tablet.newest_applied = ts
+                laying.change(op, home.store[at], home.row[at], values_only(prepared.schema, some))
+    return layings
 
 
 def _of_tablet(groups: np.ndarray, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -255,5 +271,19 @@ def _payload(engine: Engine, prepared: Prepared, net: Net) -> records.Payload:
 def too_much(batch_bytes: int, limit_bytes: int) -> MemoryLimit:
     return MemoryLimit(
         f"a batch of {batch_bytes:,} bytes does not fit into memory_limit_bytes={limit_bytes:,}; "
-        "write it in smaller pieces or raise the option"
+        "nothing of it was applied: write it in smaller pieces or raise the option"
+    )
+
+
+def no_store(reason: object) -> MemoryLimit:
+    return MemoryLimit(
+        f"no store in memory can take the batch ({reason}); nothing of it was applied: write it in smaller "
+        "pieces"
+    )
+
+
+def no_memory(batch_bytes: int) -> MemoryLimit:
+    return MemoryLimit(
+        f"the system gave no memory for a batch of {batch_bytes:,} bytes; nothing of it was applied: write "
+        "it in smaller pieces, or lower memory_limit_bytes so that memory is flushed before"
     )

@@ -1,10 +1,17 @@
-"""Net changes of one record, laid into a tablet's stores (PROTOCOL W6).
+"""Net changes of one record, laid into a tablet's stores (PROTOCOL W5, W6).
 
-Used by writes, which already know where each key lives, and by replay, which looks it up by the
-rule of PROTOCOL O5.
+In two steps, with the log record between them: ``Laying.reserve`` finds room in the very structures that
+take the rows, and closes a store that is full; ``Laying.lay`` puts them there, and neither reads, nor
+allocates what grows with the rows, nor is refused.  So what is in the log can be applied.  What may still
+fail is what any statement may: an interrupt, or memory for a handful of small objects.
+
+Used by writes and ingests, which know where each key lives, and by replay, which looks it up by the rule
+of PROTOCOL O5.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -14,8 +21,178 @@ from kudu_core.common.schema import Schema
 from kudu_core.rowset.changelog import Change
 from kudu_core.rowset.deltas import DELETE, REINSERT, UPDATE
 from kudu_core.rowset.diskrowset import DiskRowSet
+from kudu_core.rowset.growing import StoreFull
+from kudu_core.rowset.memrowset import MemRowSet
+from kudu_core.tablet.flush import freeze_memrowset
 from kudu_core.tablet.tablet import Tablet
-from kudu_core.tablet.view import KeyBatch
+from kudu_core.tablet.view import KeyBatch, View
+
+ROW_BYTES = 48
+"""What a row of a MemRowSet takes beside key and cells: offset and hash of the key, its slot in the index,
+insert time, flag."""
+
+CHANGE_BYTES = 40
+"""What a change takes beside the new values: time, rowid, operation, the one before, its slot in the map."""
+
+
+class Moved(Exception):
+    """A full MemRowSet was closed: where the keys live must be looked up again.  Nothing was laid."""
+
+
+class Laying:
+    """Net changes of one record in one tablet.  Under the tablet's mutex, from the look-up of the keys on."""
+
+    def __init__(self, tablet: Tablet) -> None:
+        self._tablet = tablet
+        self._view = tablet.view
+        self._block: RowBlock | None = None
+        self._batch: KeyBatch | None = None
+        self._changes: dict[int, list[Change]] = {}
+        """By place in ``view.stores``."""
+        self._allocated: int | None = None
+
+    def insert(self, block: RowBlock, batch: KeyBatch, ghost: np.ndarray) -> None:
+        """New rows: into the active MemRowSet, as REINSERT where a dead entry holds the key."""
+        memory = self._view.active
+        block = complete(memory.schema, block)
+        revived = ghost >= 0
+        if revived.any():
+            old, new = np.flatnonzero(revived), np.flatnonzero(~revived)
+            keys = set(memory.schema.key_ids)
+            values = {i: c.take(old) for i, c in block.columns.items() if i not in keys}
+            self._changes.setdefault(0, []).append(Change(REINSERT, ghost[old].astype(np.uint32), values))
+            if not len(new):
+                return
+            block, batch = block.take(new), batch.take(new)
+        if self._block is not None:  # a record has one section of inserts; whoever writes two is heard
+            assert self._batch is not None
+            block = RowBlock.concat([self._block, block])
+            keys_too = EncodedKeys.concat([self._batch.keys, batch.keys])
+            batch = KeyBatch(keys_too, np.concatenate([self._batch.hashes, batch.hashes]))
+        self._block, self._batch = block, batch
+
+    def change(
+        self, op: int, store: np.ndarray, row: np.ndarray, columns: Mapping[int, ColumnBuffers]
+    ) -> None:
+        """Updates or deletes, each to the one store that holds the row live.
+
+        ``store`` counts in ``tablet.view.stores``; ``columns`` are the new values (no key columns).
+        """
+        assert op in (UPDATE, DELETE)
+        for index in np.unique(store).tolist():
+            mine = np.flatnonzero(store == index)
+            whole = len(mine) == len(store)
+            rowids = row[mine].astype(np.uint32)
+            values = dict(columns) if whole else {i: c.take(mine) for i, c in columns.items()}
+            self._changes.setdefault(index, []).append(Change(op, rowids, values))
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes of memory the rows will take."""
+        total = 0
+        if self._block is not None:
+            assert self._batch is not None
+            total += self._block.nbytes + self._batch.keys.nbytes + ROW_BYTES * self._block.rows
+        for changes in self._changes.values():
+            for change in changes:
+                total += CHANGE_BYTES * len(change.rowids)
+                total += sum(c.nbytes + 8 * c.length for c in change.columns.values())
+        return total
+
+    # ---- before the record ----
+
+    def reserve(self) -> bool:
+        """Make room; whether a store was closed for it, which somebody should flush.
+
+        Raises
+        ------
+        Moved
+            The active MemRowSet was full, and another one is in its place.
+        StoreFull
+            Even an empty store cannot take the rows.
+        MemoryError
+            As after the others, nothing of the record is anywhere.
+        """
+        tablet = self._tablet
+        assert tablet.view is self._view, "the mutex is held since the keys were looked up"
+        closed = False
+        while True:
+            # A store without a change says nothing: it may stay if the record is never written.
+            self._view = tablet.view = self._with_active(tablet.view)
+            try:
+                self._reserve(self._view)
+                break
+            except _Full as full:
+                if full.empty:
+                    raise StoreFull(str(full), empty=True) from full
+                if full.store is tablet.view.active:
+                    freeze_memrowset(tablet)
+                    raise Moved from full
+                _close(tablet, full.store)
+                closed = True
+        if tablet.context.check is not None:
+            self._allocated = self._measured()
+        return closed
+
+    def _with_active(self, view: View) -> View:
+        """The view in which every rowset on disk that changes has a store to take that."""
+        homes = [view.stores[index] for index in self._changes]
+        untouched = [h.with_active() for h in homes if isinstance(h, DiskRowSet) and h.active is None]
+        return view.with_changed(untouched) if untouched else view
+
+    def _reserve(self, view: View) -> None:
+        if self._block is not None or 0 in self._changes:
+            key_bytes = 0 if self._batch is None else self._batch.keys.data_bytes
+            try:
+                view.active.reserve(self._block, key_bytes, self._changes.get(0, ()))
+            except StoreFull as full:
+                raise _Full(full, view.active) from full
+        for index, changes in self._changes.items():
+            store = view.stores[index]
+            try:
+                if isinstance(store, DiskRowSet):
+                    store.reserve(changes)
+                elif index:
+                    store.reserve(None, 0, changes)
+            except StoreFull as full:
+                raise _Full(full, store) from full
+
+    # ---- after it ----
+
+    def lay(self, ts: int) -> None:
+        """Put the rows where room was made for them, at the record's timestamp (W6)."""
+        if self._block is not None:
+            assert self._batch is not None
+            self._view.active.insert(ts, self._block, self._batch.keys, self._batch.hashes)
+        for index, changes in self._changes.items():
+            for change in changes:
+                self._view.stores[index].change(ts, change)
+        if self._allocated is not None:
+            assert self._measured() == self._allocated, "laying a record took more than was reserved for it"
+        self._tablet.newest_applied = ts
+
+    def _measured(self) -> int:
+        """Bytes of the buffers of all stores concerned, room included."""
+        stores = {id(s): s for s in (self._view.active, *(self._view.stores[i] for i in self._changes))}
+        return sum(store.allocated for store in stores.values())
+
+
+class _Full(StoreFull):
+    """Which store it is that is full."""
+
+    def __init__(self, full: StoreFull, store: MemRowSet | DiskRowSet) -> None:
+        super().__init__(str(full), empty=full.empty)
+        self.store = store
+
+
+def _close(tablet: Tablet, store: MemRowSet | DiskRowSet) -> None:
+    """Under the mutex: changes to come go to another log, which ``tablet.view`` gets when it is needed."""
+    if isinstance(store, MemRowSet):
+        store.continue_changes()
+        return
+    for log in store.memory_stores:
+        if log.frozen_at is None:
+            log.frozen_at = tablet.context.cut()
 
 
 def complete(schema: Schema, block: RowBlock) -> RowBlock:
@@ -31,47 +208,6 @@ def complete(schema: Schema, block: RowBlock) -> RowBlock:
         },
         block.rows,
     )
-
-
-def apply_inserts(tablet: Tablet, ts: int, block: RowBlock, batch: KeyBatch, ghost: np.ndarray) -> None:
-    """New rows: into the active MemRowSet, as REINSERT where a dead entry holds the key."""
-    memory = tablet.view.active
-    block = complete(memory.schema, block)
-    revived = ghost >= 0
-    if not revived.any():
-        memory.insert(ts, block, batch.keys, batch.hashes)
-        return
-    old, new = np.flatnonzero(revived), np.flatnonzero(~revived)
-    if len(new):
-        some = batch.take(new)
-        memory.insert(ts, block.take(new), some.keys, some.hashes)
-    keys = set(memory.schema.key_ids)
-    values = {i: c.take(old) for i, c in block.columns.items() if i not in keys}
-    memory.change(ts, Change(REINSERT, ghost[old].astype(np.uint32), values))
-
-
-def apply_changes(
-    tablet: Tablet, ts: int, op: int, store: np.ndarray, row: np.ndarray, columns: dict[int, ColumnBuffers]
-) -> None:
-    """Updates or deletes, each to the one store that holds the row live.
-
-    ``store`` counts in ``tablet.view.stores``; ``columns`` are the new values (no key columns).
-    """
-    assert op in (UPDATE, DELETE)
-    homes = np.unique(store).tolist()
-    untouched = [
-        home.with_active()
-        for home in map(tablet.view.stores.__getitem__, homes)
-        if isinstance(home, DiskRowSet) and home.active is None
-    ]
-    if untouched:
-        tablet.view = tablet.view.with_changed(untouched)
-    for index in homes:
-        mine = np.flatnonzero(store == index)
-        whole = len(mine) == len(store)
-        rowids = row[mine].astype(np.uint32)
-        values = columns if whole else {i: c.take(mine) for i, c in columns.items()}
-        tablet.view.stores[index].change(ts, Change(op, rowids, values))
 
 
 def key_batch(schema: Schema, block: RowBlock) -> KeyBatch:

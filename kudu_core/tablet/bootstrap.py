@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from kudu_core.common.stored import BROKEN, text
 from kudu_core.errors import Corruption
 from kudu_core.rowset.memrowset import MemRowSet
 from kudu_core.tablet import ingest, records
-from kudu_core.tablet.apply import apply_changes, apply_inserts, key_batch, values_only
+from kudu_core.tablet.apply import Laying, Moved, key_batch, values_only
 from kudu_core.tablet.tablet import Tablet
 from kudu_core.tablet.view import locate_newest
 from kudu_core.wal import KIND_INGEST, KIND_WRITE, Record
@@ -61,12 +61,14 @@ class Replay:
         if record.kind == KIND_INGEST:
             self._ingest(payload, record, where)
         else:
-            for position, tablet_id in enumerate(payload.tablets):
-                tablet = self._tablets.get(tablet_id)
-                if tablet is not None:
-                    for op, block in records.split(payload.sections, position):
-                        self._rows(tablet, record.ts, op, block)
-                    tablet.newest_applied = record.ts
+            # All of it has room before any of it is laid: a record that cannot be replayed leaves nothing.
+            layings = [
+                self._reserved(tablet, record.ts, records.split(payload.sections, position))
+                for position, tablet_id in enumerate(payload.tablets)
+                if (tablet := self._tablets.get(tablet_id)) is not None
+            ]
+            for laying in layings:
+                laying.lay(record.ts)
         self.records += 1
         self.position = record.ts
         self._make_room()
@@ -101,7 +103,20 @@ class Replay:
                         where, 0, f"cells of {column.width} bytes in column {column_id}, {known.type}"
                     )
 
-    def _rows(self, tablet: Tablet, ts: int, op: int, block: RowBlock) -> None:
+    def _reserved(self, tablet: Tablet, ts: int, sections: Sequence[tuple[int, RowBlock]]) -> Laying:
+        """The net changes of a record in one tablet, with room made for them: a store that is full, also by
+        the bounds of another build, is closed and another one takes what comes (PROTOCOL O5)."""
+        while True:
+            laying = Laying(tablet)
+            for op, block in sections:
+                self._rows(laying, tablet, ts, op, block)
+            try:
+                laying.reserve()
+            except Moved:
+                continue
+            return laying
+
+    def _rows(self, laying: Laying, tablet: Tablet, ts: int, op: int, block: RowBlock) -> None:
         """Net changes of one operation in one tablet."""
         batch = key_batch(self._schema, block)
         if op == records.INSERT:
@@ -114,7 +129,7 @@ class Replay:
                 for i in np.unique(homes.store[in_memory]).tolist()
             ):
                 raise Corruption(tablet.directory, 0, f"the record of {ts} inserts a key that is there")
-            apply_inserts(tablet, ts, block, batch, homes.ghost)
+            laying.insert(block, batch, homes.ghost)
             return
         homes = locate_newest(tablet.view, batch, durable_below=ts)
         found = np.flatnonzero(homes.live)
@@ -131,7 +146,7 @@ class Replay:
             block = block.take(found)
         known = {c.id for c in self._schema.columns}
         values = {i: c for i, c in values_only(self._schema, block).items() if i in known}
-        apply_changes(tablet, ts, op, homes.store[found], homes.row[found], values)
+        laying.change(op, homes.store[found], homes.row[found], values)
 
     def _ingest(self, payload: records.Payload, record: Record, where: str) -> None:
         for position, tablet_id in enumerate(payload.tablets):
@@ -159,6 +174,4 @@ class Replay:
                 written: list[str] = []
                 flushed = ingest.flush_changed(deltas, tablet, written)
                 ingest.install(tablet, record.ts, rowsets, deltas, flushed)
-            for op, block in records.split(payload.sections, position):
-                self._rows(tablet, record.ts, op, block)
-            tablet.newest_applied = record.ts
+            self._reserved(tablet, record.ts, records.split(payload.sections, position)).lay(record.ts)

@@ -14,6 +14,7 @@ from kudu_core._ext import keys as keys_kernel
 from kudu_core.cfile.delta_file import REDO, UNDO
 from kudu_core.common.memory import release_free
 from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.rowset.changelog import ChangeLog
 from kudu_core.rowset.deltas import DELETE, REINSERT, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.entries import DeltaEntries, write_deltas
@@ -85,7 +86,7 @@ def flush_memrowset(tablet: Tablet) -> Flushed | None:
 def work_bytes(memory: MemRowSet) -> int:
     """About how many bytes a flush holds beside the MemRowSet."""
     widest = max(memory.column_bytes(c.id) for c in memory.schema.columns)
-    return len(memory) * ROW_BYTES + memory.key_bytes + widest + memory.changes.nbytes
+    return len(memory) * ROW_BYTES + memory.key_bytes + widest + sum(log.nbytes for log in memory.logs)
 
 
 def _flush_counted(tablet: Tablet, frozen: MemRowSet) -> Flushed:
@@ -207,7 +208,7 @@ def fold_history(frozen: MemRowSet, cut: int) -> tuple[DeltaEntries, DeltaEntrie
     says that the row was absent before its reinsertion, ALIVE restores the image before a
     deletion that a reinsertion followed.  A trailing deletion stays a REDO entry.
     """
-    log = frozen.changes
+    log = frozen.logs[0]  # what follows it lies above the cut
     limit = log.limit(cut)
     timestamps, rowids, ops = (a.copy() for a in log.changes(0, limit))
     # Changes by (row, time): the change before and after each one of the same row.
@@ -262,7 +263,14 @@ def _move_later_changes(
     frozen: MemRowSet, cut: int, outputs: list[DiskRowSet], home: np.ndarray, rowid: np.ndarray
 ) -> list[DiskRowSet]:
     """Changes above ``cut`` go to the outputs' DeltaMemStores, in their order (F3)."""
-    log = frozen.changes
+    for log in frozen.logs:
+        outputs = _move_later_of(log, cut, outputs, home, rowid)
+    return outputs
+
+
+def _move_later_of(
+    log: ChangeLog, cut: int, outputs: list[DiskRowSet], home: np.ndarray, rowid: np.ndarray
+) -> list[DiskRowSet]:
     lower, upper = log.limit(cut), len(log)
     if lower == upper:
         return outputs
@@ -272,6 +280,8 @@ def _move_later_changes(
     for number, output in enumerate(outputs):
         mine = np.flatnonzero(home[ordinals] == number)
         if len(mine):
+            if output.active is not None:  # of an earlier log: one store each, so that none is too large
+                output.active.frozen_at = output.active.last_ts
             later = log.moved(lower + mine, rowid[ordinals[mine]])
             output = replace(output, redo=(*output.redo, later))
         moved.append(output)

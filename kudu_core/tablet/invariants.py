@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -227,8 +228,8 @@ def _check_memory(tablet: Tablet) -> None:
             )
             newest = memory.frozen_at
         last_ts: dict[int, int] = {}
-        changes = memory.changes
-        for ts, row, op in zip(*(a.tolist() for a in changes.changes(0, len(changes))), strict=True):
+        parts = [zip(*(a.tolist() for a in log.changes(0, len(log))), strict=True) for log in memory.logs]
+        for ts, row, op in chain.from_iterable(parts):
             _hold(row < count, "N7", f"{where}: a change of ordinal {row} of {count}")
             born = int(memory.inserted(row, row + 1)[0])
             _hold(
@@ -282,7 +283,8 @@ def _moments(tablet: Tablet) -> list[int]:
     known = {tablet.newest_applied, tablet.state.mark}
     for memory in (tablet.view.active, *tablet.view.frozen):
         known.update(memory.inserted(0, len(memory)).tolist())
-        known.update(memory.changes.changes(0, len(memory.changes))[0].tolist())
+        for log in memory.logs:
+            known.update(log.changes(0, len(log))[0].tolist())
     for rowset in tablet.view.rowsets:
         known.update((rowset.meta.max_insert_ts, rowset.meta.durable))
         for store in (*rowset.redo, *rowset.undo):

@@ -104,14 +104,14 @@ def conflicts(part: Part) -> bool:
             keys = memory.keys(last)
             if any_known(part, KeyBatch(keys.slice(first, last), memory.inserted_hashes(first, last))):
                 return True
-        changes = memory.changes
-        lower, upper = changes.limit(part.cut), len(changes)
-        if lower < upper:
-            if part.undecided and (changes.changes(lower, upper)[2] >= DELETE).any():
-                return True
-            ordinals = np.unique(changes.changes(lower, upper)[1]).astype(np.int64)
-            if any_known(part, KeyBatch(memory.keys(last).take(ordinals))):
-                return True
+        for changes in memory.logs:
+            lower, upper = changes.limit(part.cut), len(changes)
+            if lower < upper:
+                if part.undecided and (changes.changes(lower, upper)[2] >= DELETE).any():
+                    return True
+                ordinals = np.unique(changes.changes(lower, upper)[1]).astype(np.int64)
+                if any_known(part, KeyBatch(memory.keys(last).take(ordinals))):
+                    return True
     for rowset in view.changed:
         mine = part.deltas.get(rowset.id)
         stores: list[ChangeLog] = list(rowset.memory_stores)

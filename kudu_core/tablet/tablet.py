@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def _no_cut() -> int:
-    raise AssertionError("a table open for reading freezes nothing")
+    raise AssertionError("a table open for reading freezes nothing once it is laid out")
 
 
 _ROWSETS_PER_EPOCH_BITS = 32

@@ -285,10 +285,10 @@ def test_o3_clean_end_names_no_record_that_a_power_cut_may_take(disk: Disk) -> N
     synced, end = threading.Event(), threading.Event()
     reserve, fence = engine.reserve, engine.log._fence_check
 
-    def slow_reserve(count: int) -> None:
+    def slow_reserve(layings: Any, record_bytes: int) -> None:
         decided.set()
         assert go.wait(LATE_S)
-        reserve(count)
+        reserve(layings, record_bytes)
 
     def slow_fence() -> None:
         if threading.current_thread().name == "closing" and not synced.is_set():
