@@ -154,7 +154,14 @@ class Corruption(KuduError):
 
 
 class MemoryLimit(KuduError):
-    """One batch cannot fit into ``memory_limit_bytes``; nothing was applied."""
+    """One batch cannot fit into ``memory_limit_bytes``, or memory ended; nothing was applied."""
+
+
+class UnreplayedWarning(UserWarning):
+    """A table was opened for reading at the state before a record of its log that cannot be replayed.
+
+    ``Table.unreplayed`` says which record.
+    """
 
 
 def without_frames(error: BaseException) -> BaseException:

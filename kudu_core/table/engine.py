@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from kudu_core.table.decision import Call
     from kudu_core.table.purge import Purged
     from kudu_core.tablet.apply import Laying
+    from kudu_core.tablet.bootstrap import Unreplayed
     from kudu_core.tablet.merge_compaction import Elsewhere
     from kudu_core.wal import Log, LogTail
 
@@ -129,6 +130,8 @@ class Engine:
         self.read_oldest_ts = 0
         self.read_settled = False
         """A reader's: nobody held the table for writing when it read the end of the log, and it sees all."""
+        self.unreplayed: Unreplayed | None = None
+        """A reader's: the record of the log before which it ends, as it cannot be replayed."""
         self._by_ordinal: dict[int, Tablet] = {}
         """The newest tablet of each partition."""
         self.altering = mutex()

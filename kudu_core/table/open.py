@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from kudu_core.table.purge import delete_purged, purge
 from kudu_core.table.staged import sweep_staging
 from kudu_core.table.state import TableState, TabletEntry, read_state, replace, tablet_directory
 from kudu_core.tablet import invariants, records
-from kudu_core.tablet.bootstrap import Replay
+from kudu_core.tablet.bootstrap import Replay, Unreplayed, replay_log
 from kudu_core.tablet.compactions import Compactions
 from kudu_core.tablet.maintenance import Maintenance
 from kudu_core.tablet.manifest import Manifest, TabletState, read_manifest
@@ -88,7 +89,7 @@ def _open_locked(
     engine.lease = lease
     wal = f"{path}/wal"
     # O3, reading only.
-    tail = read_log(fs, wal, state.uuid, clean_end=before.clean_end, alters=alters)
+    tail = read_log(fs, wal, state.uuid, clean_end=before.clean_end, alters=_alters)
     try:
         _take_over(engine, before, tail, started)
     except BaseException:
@@ -103,7 +104,9 @@ def _take_over(engine: Engine, before: TableState, tail: LogTail, started: float
     """Begin the new epoch and replay the log."""
     fs, path, clock, epoch_state = engine.fs, engine.path, engine.clock, engine.state
     wal = f"{path}/wal"
-    state = followed(epoch_state, tail.alterations)
+    state, unreplayed = _followed(epoch_state, tail)
+    if unreplayed is not None:
+        raise unreplayed.as_corruption()
     states = _manifests(fs, path, state)
     _check_numbers(path, states, tail)
     _check_age(path, before, states, tail)
@@ -150,7 +153,8 @@ def _take_over(engine: Engine, before: TableState, tail: LogTail, started: float
         delete_purged=lambda: delete_purged(engine) + sweep_staging(engine),
     )
 
-    def make_room() -> None:
+    def count(record: Record) -> None:
+        engine.note_memory(len(record.payload))
         engine.admit()
 
     replay = Replay(
@@ -159,13 +163,16 @@ def _take_over(engine: Engine, before: TableState, tail: LogTail, started: float
         writer=True,
         tokens=epoch_state.tokens,
         tokens_through=epoch_state.applied_ts,
-        make_room=make_room,
     )
     context.cut = lambda: replay.position
-    for record in tail.records():  # O5
-        if record.ts > tail.through:
-            replay.apply(record)
-            engine.note_memory(len(record.payload))
+    unreplayed = replay_log(  # O5
+        replay, tail, lambda found, record: False, done=count, relieve=engine.maintenance.relieve
+    )
+    if unreplayed is not None:
+        # The segment that was the last one has been copied, byte for byte, to one of this epoch.
+        moved = unreplayed.path == tail.last_segment().path
+        where = log.segments[-1].path if moved else unreplayed.path
+        raise dataclasses.replace(unreplayed, path=where).as_corruption()
     context.cut = log.cut
     for tablet in tablets:
         # Else a reader, after a crash of this process, would end before an ingest that replay installed.
@@ -348,7 +355,7 @@ def _read_once(
             first.uuid,
             writer_alive=alive,
             clean_end=0 if alive else first.clean_end,
-            alters=alters,
+            alters=_alters,
         )
     ) as tail:
         state = _state(fs, path)
@@ -364,7 +371,7 @@ def _read_once(
         _check_age(path, state, states, tail)
         tokens_through = state.applied_ts
         # What the writer has altered since is in the log; a tablet that it made there is in TABLE by now.
-        state = followed(state, (r for r in tail.alterations if r.ts <= tail.committed_ts))
+        state, unreplayed = _followed(state, tail)
         if alive and not all(entry.id in states for entry in state.tablets):
             raise _Moved
         states |= _manifests(fs, path, state, known=states)
@@ -372,6 +379,7 @@ def _read_once(
             tail.check_mark(max((s.mark for s in states.values()), default=0))
         engine = Engine(path, fs, state, state.options.overridden(options), clock, listener, writer=False)
         engine.read_settled = not alive
+        engine.unreplayed = unreplayed
         try:
             replayed = _lay_out(engine, tail, states, tokens_through)
         except BaseException:
@@ -390,6 +398,8 @@ def _lay_out(engine: Engine, tail: LogTail, states: dict[int, TabletState], toke
     tablets = [_tablet(engine, context, entry, states[entry.id], None) for entry in state.tablets]
     engine.set_tablets(tablets)
     visible = tail.committed_ts
+    if engine.unreplayed is not None:
+        visible = engine.unreplayed.timestamp - 1
     replay = Replay(
         {t.id: t for t in tablets},
         engine.schema,
@@ -398,12 +408,15 @@ def _lay_out(engine: Engine, tail: LogTail, states: dict[int, TabletState], toke
         tokens_through=tokens_through,
     )
     context.cut = lambda: replay.position  # of a store that is full, and frozen
-    for record in tail.records():
-        if record.ts <= tail.through:
-            continue
+
+    def wanted(record: Record) -> bool:
+        nonlocal visible
         if record.ts > visible:
-            break
-        lacking = _lacking(record, states) if record.kind == KIND_INGEST else None
+            return False
+        try:
+            lacking = _lacking(record, states) if record.kind == KIND_INGEST else None
+        except Corruption:
+            return True  # the replay meets it again, and says which record it is
         if lacking is not None and state.clean_end:
             raise Corruption(
                 f"{tablet_directory(path, lacking)}/MANIFEST",
@@ -413,15 +426,41 @@ def _lay_out(engine: Engine, tail: LogTail, states: dict[int, TabletState], toke
         if lacking is not None:
             visible = record.ts - 1  # R2: stop before an ingest that the manifests do not hold
             engine.read_settled = False  # whoever opens the table for writing installs it
-            break
-        replay.apply(record)
+        return lacking is None
+
+    unreplayed = replay_log(replay, tail, lambda found, record: False, wanted=wanted)
+    if unreplayed is not None:
+        engine.unreplayed, visible = unreplayed, unreplayed.timestamp - 1
+    if engine.unreplayed is not None:
+        engine.read_settled = False
     engine.tokens, engine.jobs = replay.tokens, replay.jobs
     engine.read_visible_ts = visible
     engine.read_oldest_ts = max([state.horizon, *(s.horizon for s in states.values())])
     engine.pins.floor = engine.read_oldest_ts
+    if visible < engine.read_oldest_ts and engine.unreplayed is not None:
+        raise engine.unreplayed.as_corruption()  # the history of the time before it is gone
     if visible < engine.read_oldest_ts:
         raise _Moved
     return replay.records
+
+
+def _alters(record: Record) -> bool:
+    """``alters``; a broken record is met again, and named, when it is replayed."""
+    try:
+        return alters(record)
+    except Corruption:
+        return False
+
+
+def _followed(state: TableState, tail: LogTail) -> tuple[TableState, Unreplayed | None]:
+    """A table as its log alters it, up to a record that says what no table can be."""
+    for record in tail.alterations:
+        if record.ts <= tail.committed_ts:
+            try:
+                state = followed(state, [record])
+            except Corruption as error:
+                return state, Unreplayed.of(tail, record, error)
+    return state, None
 
 
 def _lacking(record: Record, states: dict[int, TabletState]) -> int | None:

@@ -100,6 +100,11 @@ def resolve(engine: Engine, at: Any) -> int:
         # Nothing may be written at or below what was read: the clock is raised first.
         engine.wait_visible(engine.log.raise_last_ts(wanted))
         return wanted
+    if engine.unreplayed is not None:
+        raise SnapshotInFuture(
+            f"{_said(at, wanted)} lies after {readable(engine)}: {engine.unreplayed}; "
+            "kudu_core.repair can put the record aside"
+        )
     if not engine.writer and wanted <= _end_of_now(engine):
         if engine.is_newest():
             return engine.visible_ts  # nobody writes: nothing lies, or will, between the two

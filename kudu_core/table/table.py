@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,7 +20,15 @@ from kudu_core.common.partitions import HashPartition, PartitionSchema, RangePar
 from kudu_core.common.predicates import compile_where
 from kudu_core.common.schema import Column, Schema, StoredColumn, declare
 from kudu_core.common.types import KIND_BINARY
-from kudu_core.errors import ChangesLost, InvalidArgument, KuduError, ReadOnly, TableExists, TableNotFound
+from kudu_core.errors import (
+    ChangesLost,
+    InvalidArgument,
+    KuduError,
+    ReadOnly,
+    TableExists,
+    TableNotFound,
+    UnreplayedWarning,
+)
 from kudu_core.events import EventListener
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.options import Options
@@ -58,6 +67,7 @@ if TYPE_CHECKING:
 
     from kudu_core.fs.api import FileSystem
     from kudu_core.table.engine import Engine
+    from kudu_core.tablet.bootstrap import Unreplayed
 
 T = TypeVar("T")
 
@@ -146,7 +156,13 @@ def open_table(
         Nothing was changed.
     Corruption
         Of TABLE, a manifest or the log: nothing was changed.  Of a data file that the replay of the log
-        reads: a new epoch has begun, nothing is lost.
+        reads, and in mode "rw" of a record of the log that cannot be replayed, though its checksum is good: a
+        new epoch has begun, nothing is lost or deleted, and opening again says the same.
+
+    Warns
+    -----
+    UnreplayedWarning
+        In mode "r", of such a record: the table is read as it was before it (``Table.unreplayed``).
     """
     fs, root, clock = _fs or PosixFileSystem(), folder_path(path), _clock or Clock()
     if mode not in ("r", "rw"):
@@ -158,7 +174,19 @@ def open_table(
 
     if mode == "rw":
         return Table(open_for_writing(fs, root, settings, timeout_s, clock, listener), None)
-    return Table(reader(), reader)
+    table = Table(reader(), reader)
+    _warn_of_unreplayed(table.unreplayed)
+    return table
+
+
+def _warn_of_unreplayed(record: Unreplayed | None) -> None:
+    if record is not None:
+        warnings.warn(
+            f"{record}. What is readable is the table as it was before it; kudu_core.repair can put the "
+            "record aside",
+            UnreplayedWarning,
+            stacklevel=3,
+        )
 
 
 def restore(
@@ -241,6 +269,12 @@ class Table:
         """What is in force for this handle: the options stored with the table, and in place of them those
         that it was opened with."""
         return self._engine.options
+
+    @property
+    def unreplayed(self) -> Unreplayed | None:
+        """The record of the log before which what a handle for reading sees ends, as the record cannot be
+        replayed; None where there is none."""
+        return self._opened().unreplayed
 
     @property
     def timestamp(self) -> int:
@@ -852,7 +886,8 @@ class Table:
         return backup(self, folder_path(dst), since)
 
     def refresh(self) -> None:
-        """Make what was written since the handle was opened readable.
+        """Make what was written since the handle was opened readable, up to a record that cannot be replayed
+        (``unreplayed``), of which it warns.
 
         A writer's handle always sees the newest state; there it does nothing.
         """
@@ -865,10 +900,12 @@ class Table:
             fresh.pool, engine.pool = engine.pool, fresh.pool
             fresh.pins = engine.pins
             fresh.pins.floor = max(fresh.pins.floor, fresh.read_oldest_ts)
+            met = fresh.unreplayed if fresh.unreplayed != engine.unreplayed else None
             self._engine = fresh
             self._watch.detach()  # or it would keep the old engine and its files
             self._watch = watch(self, fresh)
             engine.retire()
+        _warn_of_unreplayed(met)
 
     def stats(self, by: str = "table") -> pa.Table:
         """Sizes and counts by "table", "tablet", "rowset" or "column"."""

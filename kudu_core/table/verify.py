@@ -29,8 +29,9 @@ def verify(engine: Engine) -> Verified:
     Raises
     ------
     Corruption
-        At the first damage, with file and offset.
+        At the first damage, with file and offset.  Of a record of the log that cannot be replayed, too.
     """
+    check_replayed(engine)
     found = [verify_tablet(tablet) for tablet in engine.tablets]
     return Verified(sum(files for files, _ in found), sum(size for _, size in found), verify_log(engine))
 
@@ -48,6 +49,12 @@ def verify_tablet(tablet: Tablet) -> tuple[int, int]:
     return files, size
 
 
+def check_replayed(engine: Engine) -> None:
+    """``Corruption`` if the handle ends before a record of the log that cannot be replayed."""
+    if engine.unreplayed is not None:
+        raise engine.unreplayed.as_corruption()
+
+
 def verify_log(engine: Engine) -> int:
     """Read the log as far as it is durable and still needed; how many records that are."""
     tail = open_log(engine.fs, f"{engine.path}/wal", engine.state.uuid, writer_alive=engine.writer)
@@ -57,4 +64,4 @@ def verify_log(engine: Engine) -> int:
         tail.close()
 
 
-__all__ = ["Verified", "verify", "verify_log", "verify_tablet"]
+__all__ = ["Verified", "check_replayed", "verify", "verify_log", "verify_tablet"]

@@ -1,23 +1,129 @@
-"""Replay of log records into tablets (PROTOCOL O5)."""
+"""Replay of log records into tablets (PROTOCOL O5).
+
+``Replay`` lays one record after the other into tablets; ``replay_log`` is the loop around it, and asks what
+is to become of a record that cannot be replayed: an open for writing refuses the table, one for reading
+ends before the record, a repair leaves it out.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from kudu_core.cfile.container import FileMissing
 from kudu_core.common.idempotence import Token, Txn, stored_counts
 from kudu_core.common.rowblock import RowBlock
 from kudu_core.common.schema import Schema
 from kudu_core.common.stored import BROKEN, text
-from kudu_core.errors import Corruption
+from kudu_core.errors import Closed, Corruption, Fenced, MemoryLimit, Poisoned
 from kudu_core.rowset.memrowset import MemRowSet
 from kudu_core.tablet import ingest, records
 from kudu_core.tablet.apply import Laying, Moved, key_batch, values_only
 from kudu_core.tablet.tablet import Tablet
 from kudu_core.tablet.view import locate_newest
-from kudu_core.wal import KIND_INGEST, KIND_WRITE, Record
+from kudu_core.wal import KIND_INGEST, KIND_WRITE, LogChanged, LogTail, Record
+
+_PASSING = (OSError, FileMissing, LogChanged, Closed, Fenced, MemoryLimit, Poisoned)
+"""Not a record's fault: files that have moved on, the machine, another writer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreplayed:
+    """A record of the log that cannot be replayed, though its checksum is good."""
+
+    path: str
+    """Of the segment."""
+    offset: int
+    """In bytes, of the record's header there."""
+    lsn: int
+    timestamp: int
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"log record {self.lsn}, of timestamp {self.timestamp}, at byte {self.offset} of {self.path} "
+            f"cannot be replayed: {self.reason}"
+        )
+
+    @staticmethod
+    def of(tail: LogTail, record: Record, error: BaseException) -> Unreplayed:
+        """``record`` was read by ``tail`` and has met ``error``."""
+        path, offset = tail.place_of(record.lsn)
+        said = error.reason if isinstance(error, Corruption) else f"{type(error).__name__}: {error}"
+        return Unreplayed(path, offset, record.lsn, record.ts, f"{said:.500}")
+
+    def as_corruption(self) -> Corruption:
+        """For a table that is to be written, which needs every record."""
+        return Corruption(
+            self.path,
+            self.offset,
+            f"log record {self.lsn}, of timestamp {self.timestamp}, cannot be replayed: {self.reason}. "
+            'Nothing was deleted. Opening with mode "r" shows the table as it was before this record; '
+            "kudu_core.repair can put the record aside",
+        )
+
+
+def replay_log(
+    replay: Replay,
+    tail: LogTail,
+    skip: Callable[[Unreplayed, Record], bool],
+    *,
+    wanted: Callable[[Record], bool] = lambda record: True,
+    done: Callable[[Record], None] = lambda record: None,
+    relieve: Callable[[], bool] = lambda: False,
+) -> Unreplayed | None:
+    """Lay the records of the log after its last CHECKPOINT into tablets, one after the other.
+
+    Parameters
+    ----------
+    skip
+        Asked about each record that cannot be replayed, with the record.  True: it is left out, and those
+        after it are replayed.  False: the replay ends before it, and the answer is that record.
+    wanted
+        False ends the replay before a record.
+    done
+        Called after each record that was replayed.
+    relieve
+        Called when there is no memory for a record: whether it was worth trying again.
+
+    None of a WRITE that cannot be replayed is in the tablets: it has room and a place for all its rows before
+    the first is laid.  Of an INGEST, tablets that it could be installed in have it.
+
+    Raises
+    ------
+    OSError, Corruption of a data file, MemoryLimit
+        Not the record's fault; opening again does the same from the beginning.
+    """
+    for record in tail.records():
+        if record.ts <= tail.through:
+            continue
+        if not wanted(record):
+            return None
+        while True:
+            try:
+                replay.apply(record)
+            except _PASSING:
+                raise
+            except MemoryError as error:
+                if replay.began or not relieve():
+                    raise MemoryLimit(
+                        f"the system gave no memory for the replay of log record {record.lsn}; open the "
+                        "table for writing with a lower memory_limit_bytes: what is replayed is flushed then"
+                    ) from error
+                continue
+            except Exception as error:
+                if isinstance(error, Corruption) and replay.is_of_data(error):
+                    raise
+                found = Unreplayed.of(tail, record, error)
+                if not skip(found, record):
+                    return found
+            else:
+                done(record)
+            break
+    return None
 
 
 class Replay:
@@ -31,13 +137,13 @@ class Replay:
         writer: bool,
         tokens: Mapping[str, Token],
         tokens_through: int,
-        make_room: Callable[[], None] = lambda: None,
     ) -> None:
         """``tokens``: TABLE's; of the records up to ``tokens_through`` they are there, or were dropped."""
         self._tablets = tablets
         self._schema = schema
         self._writer = writer
-        self._make_room = make_room
+        self.began = False
+        """Something of the record that is being replayed is in the tablets."""
         self.tokens = dict(tokens)
         """By app_id: those that TABLE has, and then those of the records after ``tokens_through``."""
         self._tokens_through = tokens_through
@@ -49,14 +155,19 @@ class Replay:
         self.position = 0
         """Timestamp of the last record that was replayed whole: the cut of every tablet."""
 
+    def is_of_data(self, error: Corruption) -> bool:
+        """Whether an error is of a file of rows or changes, which a record only asked for a key."""
+        return any(error.path.startswith(f"{tablet.directory}/") for tablet in self._tablets.values())
+
     def apply(self, record: Record) -> None:
-        """Replay one WRITE or INGEST."""
+        """Replay one WRITE or INGEST.  Whatever it raises, none of a WRITE is in the tablets."""
+        self.began = False
         if record.kind not in (KIND_WRITE, KIND_INGEST):
             self.position = record.ts
             return
         where = f"log record {record.lsn}"
         payload = records.decode(memoryview(record.payload), where, 0)
-        self._token(payload.extra, record, where)
+        tokens, jobs = self._token(payload.extra, record, where)
         self._check(payload, where)
         if record.kind == KIND_INGEST:
             self._ingest(payload, record, where)
@@ -67,26 +178,34 @@ class Replay:
                 for position, tablet_id in enumerate(payload.tablets)
                 if (tablet := self._tablets.get(tablet_id)) is not None
             ]
+            self.began = True
             for laying in layings:
                 laying.lay(record.ts)
+        self.tokens |= tokens
+        self.jobs |= jobs
         self.records += 1
         self.position = record.ts
-        self._make_room()
 
-    def _token(self, extra: Mapping[str, Any], record: Record, where: str) -> None:
+    def _token(
+        self, extra: Mapping[str, Any], record: Record, where: str
+    ) -> tuple[dict[str, Token], dict[str, Token]]:
+        """What a record adds to ``tokens`` and ``jobs``."""
         given, job = extra.get("txn"), extra.get("job")
+        tokens: dict[str, Token] = {}
+        jobs: dict[str, Token] = {}
         if given is None and job is None:
-            return
+            return tokens, jobs
         try:
             counts = stored_counts(extra["counts"])
             if given is not None:
                 txn = Txn.from_json(given)
                 if record.ts > self._tokens_through:
-                    self.tokens[txn.app_id] = txn.applied(self.tokens.get(txn.app_id), record.ts, counts)
+                    tokens[txn.app_id] = txn.applied(self.tokens.get(txn.app_id), record.ts, counts)
             if job is not None:
-                self.jobs[text(job)] = Token(0, record.ts, counts)
+                jobs[text(job)] = Token(0, record.ts, counts)
         except BROKEN as exc:
             raise Corruption(where, 0, f"token: {exc!r:.200}") from exc
+        return tokens, jobs
 
     def _check(self, payload: records.Payload, where: str) -> None:
         """Columns must be of the schema's types, and keys whole: kernels trust their widths."""
@@ -171,7 +290,10 @@ class Replay:
                     raise Corruption(
                         tablet.directory, 0, f"a reader met the ingest of {record.ts} before its manifest did"
                     )
+                self.began = True
                 written: list[str] = []
                 flushed = ingest.flush_changed(deltas, tablet, written)
                 ingest.install(tablet, record.ts, rowsets, deltas, flushed)
-            self._reserved(tablet, record.ts, records.split(payload.sections, position)).lay(record.ts)
+            laying = self._reserved(tablet, record.ts, records.split(payload.sections, position))
+            self.began = True
+            laying.lay(record.ts)

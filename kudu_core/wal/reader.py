@@ -446,6 +446,17 @@ class LogTail:
                 self._at -= 1
                 source.file.close()
 
+    def place_of(self, lsn: int) -> tuple[str, int]:
+        """(path of the segment, byte offset) of a record that was read and whose segment is still open."""
+        for source in self._sources:
+            if source.prev_lsn < lsn <= source.last_lsn:
+                for offset, record in self._parse(
+                    source, SEGMENT_HEADER.size, source.prev_lsn + 1, source.end
+                ):
+                    if record.lsn == lsn:
+                        return source.path, offset
+        return self._directory, 0
+
     def _take(self, source: _Source) -> Iterator[Record]:
         for offset, record in self._parse(source, source.taken, source.taken_lsn + 1, source.end):
             source.taken = offset + padded(RECORD_HEADER.size + len(record.payload))

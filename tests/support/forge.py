@@ -13,6 +13,7 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 import kudu_core as kc
 from kudu_core._ext.crc32c import crc32c
@@ -178,7 +179,7 @@ def _log(rng: random.Random, subject: Subject, _path: str, data: bytes) -> tuple
         fields[which] = rng.choice((0, 1, 2**63, 2**64 - 1))
         return f"header field {which} = {fields[which]}", wal.SegmentHeader(*fields).pack() + data[64:]
     at, length = rng.choice(here)
-    _, _, lsn, ts, synced, version, kind = wal.RECORD_HEADER.unpack_from(data, at)
+    _, _, lsn, ts, _, version, kind = wal.RECORD_HEADER.unpack_from(data, at)
     payload = bytearray(data[at + wal.RECORD_HEADER.size : at + length])
     act = rng.random()
     if act < 0.15:
@@ -198,13 +199,30 @@ def _log(rng: random.Random, subject: Subject, _path: str, data: bytes) -> tuple
         what = f"u32 at {where} of the payload"
     else:
         what = "nothing"
-    body = bytes(payload)
+    return f"record {lsn}: {what}", with_record(data, at, bytes(payload), ts=ts, version=version, kind=kind)
+
+
+def with_record(
+    data: bytes,
+    at: int,
+    body: bytes,
+    *,
+    ts: int | None = None,
+    version: int | None = None,
+    kind: int | None = None,
+) -> bytes:
+    """A segment in which the record at a byte has another payload, and a checksum that says it is sound."""
+    header = wal.unpack_segment_header(data[:64])
+    assert header is not None
+    length, _, lsn, ts_before, synced, version_before, kind_before = wal.RECORD_HEADER.unpack_from(data, at)
+    ts = ts_before if ts is None else ts
+    version = version_before if version is None else version
+    kind = kind_before if kind is None else kind
     size = wal.RECORD_HEADER.size + len(body)
     padding = bytes(wal.padded(size) - size)
     crc = wal.payload_crc((body, padding))
     made = wal.record_header(header.salt(), crc, size, lsn, ts, synced, version, kind) + body + padding
-    rest = data[at + wal.padded(length) :]
-    return f"record {lsn}: {what}", data[:at] + made + rest
+    return data[:at] + made + data[at + wal.padded(length) :]
 
 
 def _extra(rng: random.Random, payload: bytearray) -> tuple[str, bytearray]:
@@ -294,7 +312,8 @@ def survive(subject: Subject, damages: list[Damage], mode: str, seed: int) -> st
 
         put(fs, more.path, more.data)
     stage = Stage(fs, subject.history, seed, ManualClock(subject.now_us))
-    with segments_of(TINY), checking(False), within(CPU_SECONDS), at_most(MEMORY):
+    with segments_of(TINY), checking(False), within(CPU_SECONDS), at_most(MEMORY), catch_warnings():
+        simplefilter("ignore", kc.UnreplayedWarning)
         try:
             table = stage.open(mode)
             keys = list(range(45))
