@@ -25,7 +25,6 @@ from kudu_core.errors import (
     SnapshotTooOld,
     TableExists,
     TableNotFound,
-    UnreplayedWarning,
 )
 from kudu_core.options import Options
 from kudu_core.table.backup_format import BackupResult
@@ -37,7 +36,6 @@ from kudu_core.table.scan import Scan
 from kudu_core.table.snapshots import Snapshot
 from kudu_core.table.table import Table, create_table, open_table, restore
 from kudu_core.table.tokens import ScanToken
-from kudu_core.tablet.bootstrap import Unreplayed
 
 __version__ = "0.1.0"
 
@@ -70,8 +68,6 @@ __all__ = [
     "Table",
     "TableExists",
     "TableNotFound",
-    "Unreplayed",
-    "UnreplayedWarning",
     "WriteResult",
     "create_table",
     "open_table",

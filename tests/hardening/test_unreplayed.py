@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
+from kudu_core.errors import UnreplayedWarning
 from kudu_core.table.verify import check_replayed
 from kudu_core.tablet import bootstrap, records
 from kudu_core.tablet.apply import Laying
@@ -172,7 +173,7 @@ def test_the_table_says_which_record_and_reads_what_was_before(
 
 
 def opened(made: Made) -> kc.Table:
-    with pytest.warns(kc.UnreplayedWarning, match="cannot be replayed") as told:
+    with pytest.warns(UnreplayedWarning, match="cannot be replayed") as told:
         table = kc.open_table(made.path, "r")
     assert len(told) == 1
     assert Path(told[0].filename) == Path(__file__), "it points at the caller"
@@ -218,7 +219,7 @@ def test_a_reader_that_is_refreshed_past_such_a_record_is_told(made: Made, tmp_p
     reader = kc.open_table(made.path, "r")
     assert reader.unreplayed is None
     made.forge(4, missing_key)
-    with pytest.warns(kc.UnreplayedWarning):
+    with pytest.warns(UnreplayedWarning):
         reader.refresh()
     assert reader.unreplayed is not None
     assert rows_of(reader) == made.states[3]

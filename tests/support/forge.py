@@ -19,6 +19,7 @@ import kudu_core as kc
 from kudu_core._ext.crc32c import crc32c
 from kudu_core.cfile import container
 from kudu_core.common.clock import ManualClock
+from kudu_core.errors import UnreplayedWarning
 from kudu_core.table import state as table_state
 from kudu_core.tablet import manifest_format as form
 from kudu_core.tablet import records
@@ -313,7 +314,7 @@ def survive(subject: Subject, damages: list[Damage], mode: str, seed: int) -> st
         put(fs, more.path, more.data)
     stage = Stage(fs, subject.history, seed, ManualClock(subject.now_us))
     with segments_of(TINY), checking(False), within(CPU_SECONDS), at_most(MEMORY), catch_warnings():
-        simplefilter("ignore", kc.UnreplayedWarning)
+        simplefilter("ignore", UnreplayedWarning)
         try:
             table = stage.open(mode)
             keys = list(range(45))
