@@ -185,7 +185,9 @@ def files_of(path: Path) -> dict[str, bytes]:
 
 
 def moving(name: str) -> bool:
-    """What a new epoch writes: TABLE, the copy of the last segment, COMMITTED; a manifest may be renewed."""
+    """What a new epoch writes: TABLE, the copy of the last segment, COMMITTED; a manifest may be renewed; and
+    the copies of both that a repair reads."""
+    name = name.removesuffix(".copy")
     return name in ("TABLE", "LOCK") or name.startswith("wal/") or name.endswith("/MANIFEST")
 
 
