@@ -18,6 +18,7 @@
     |- NotSupported      well-formed, but not by this version
     |- Corruption        stored bytes break their format
     |- MemoryLimit       one batch cannot fit into the memory limit
+    |- InternalError     a rule of the package's own does not hold  (AssertionError)
 
 The operating system's ``OSError`` passes through.  Every exception pickles.
 """
@@ -161,6 +162,13 @@ class UnreplayedWarning(UserWarning):
     """A table was opened for reading at the state before a record of its log that cannot be replayed.
 
     ``Table.unreplayed`` says which record.
+    """
+
+
+class InternalError(KuduError, AssertionError):
+    """A rule of ours does not hold: a defect of this package, met before it could do harm.
+
+    Raised where going on could lose data, so that ``python -O`` does not take it away.
     """
 
 

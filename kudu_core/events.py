@@ -120,13 +120,19 @@ class TokensDropped(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOpened(Event):
-    """A table is open; ``records_replayed`` of its log were applied again."""
+    """A table is open; ``records_replayed`` of its log were applied again.
+
+    Of what nothing names, ``orphans_kept`` files and folders went to ``lost/``, and ``orphans_deleted`` had
+    been let go of before; ``brought_back`` files came back from ``lost/``.
+    """
 
     path: str
     mode: str
     tablets: int
     records_replayed: int
     orphans_deleted: int
+    orphans_kept: int = 0
+    brought_back: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,6 +39,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "scan_threads": (1, 1024),
     "file_grace_s": (0, _YEAR_S),
     "staging_grace_s": (0, _YEAR_S),
+    "lost_grace_s": (0, _YEAR_S),
     "lock_timeout_s": (0, _YEAR_S),
 }
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -120,6 +121,10 @@ class Options:
 
     staging_grace_s: float = 86_400.0
     """Seconds, 0 to a year: how long an abandoned staging directory stays."""
+
+    lost_grace_s: float = 259_200.0
+    """Seconds, 0 to a year: how long what an open for writing has found and nothing names stays in ``lost/``,
+    in case that what should name it is damaged."""
 
     lock_timeout_s: float = 60.0
     """Seconds, 0 to a year: how long a distributed commit waits for the writer lease."""

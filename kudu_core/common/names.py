@@ -9,8 +9,12 @@ ASCII.
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+TABLET: Final = "tablet"
+"""In ``lost/``: the folder of a tablet."""
+LOG: Final = "log"
+"""In ``lost/``: what the name of a log segment begins with."""
 INGEST: Final = "ingest-"
 JOB: Final = "job-"
 MERGE: Final = "merge-"
@@ -21,6 +25,8 @@ _DATA_FILE = re.compile(r"[0-9]{6,10}-[0-9]{8,20}\.(?:rows|delta)")
 _STAGED_FILE = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,199}")
 _STAGING = re.compile(r"(?:ingest|job|merge)-[0-9a-f]{32}")
 _TABLET = re.compile(r"[0-9]{8,10}")
+_LOST = re.compile(r"([0-9]{10,12})-([0-9]{8,10})-(.+)")
+_SEGMENT = re.compile(r"log-[0-9]{8,20}-[0-9]{10,20}\.log")
 _BACKUP = re.compile(r"[0-9]{8}")
 
 
@@ -75,6 +81,31 @@ def tablet_of_folder(name: str) -> int | None:
     return int(name) if tablet_folder(int(name)) == name else None
 
 
+class Lost(NamedTuple):
+    """What the name of something in ``lost/`` says."""
+
+    moved_s: int
+    """When, in seconds since 1970."""
+    tablet_id: int
+    """0: it was no tablet's."""
+    name: str
+    """A data file's, ``TABLET``, or ``LOG`` and a segment's."""
+
+
+def lost_name(moved_s: int, tablet_id: int, name: str) -> str:
+    return f"{moved_s:010d}-{tablet_id:08d}-{name}"
+
+
+def parse_lost(name: str) -> Lost | None:
+    """What a name in ``lost/`` says; None: it is not ours."""
+    found = _LOST.fullmatch(name)
+    if found is None:
+        return None
+    moved_s, tablet_id, kept = int(found[1]), int(found[2]), found[3]
+    known = is_data_file(kept) or kept == TABLET or _SEGMENT.fullmatch(kept) is not None
+    return Lost(moved_s, tablet_id, kept) if known else None
+
+
 def backup_of_folder(name: str) -> int | None:
     """The number of the backup whose folder has this name; None: it is none."""
     return int(name) if _BACKUP.fullmatch(name) is not None and int(name) else None
@@ -83,13 +114,18 @@ def backup_of_folder(name: str) -> int | None:
 __all__ = [
     "INGEST",
     "JOB",
+    "LOG",
     "MAX_TABLET",
     "MERGE",
+    "TABLET",
+    "Lost",
     "backup_of_folder",
     "data_file",
     "is_data_file",
     "is_job",
     "is_staging",
+    "lost_name",
+    "parse_lost",
     "staged_file",
     "staged_path",
     "tablet_folder",

@@ -129,7 +129,9 @@ def adopt(
     """Under the mutexes of all tablets, the record durable: what it says into TABLE, then memory."""
 
     def after(state: TableState) -> TableState:
-        return replace(alteration.after(state, ts), tokens=dict(engine.tokens))
+        edits = {t.id: t.manifest.proven_number for t in new if t.manifest is not None}
+        told = {**state.edits, **edits}
+        return replace(alteration.after(state, ts), tokens=dict(engine.tokens), edits=told)
 
     engine.change_state(after)
     # Tablets before partitions before columns: whoever reads beside this and has one has those before it.

@@ -52,6 +52,7 @@ def create(
         schemas=(schema,),
         partitions=partitions,
         tablets=tuple(TabletEntry(i + 1, i, 0) for i in range(len(partitions.partitions))),
+        edits={i + 1: 1 for i in range(len(partitions.partitions))},
     )
     _make_directory(fs, path)
     lease = fs.lease(f"{path}/LOCK")  # makes the file

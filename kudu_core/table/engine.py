@@ -29,6 +29,7 @@ from kudu_core.rowset.growing import StoreFull
 from kudu_core.table import debug
 from kudu_core.table.decision import default_bytes
 from kudu_core.table.journal import Journal
+from kudu_core.table.lost import lost_usage
 from kudu_core.table.pins import Pins, SchemaPins
 from kudu_core.table.state import TableState, read_state, replace
 from kudu_core.table.throttle import Throttle
@@ -105,6 +106,8 @@ class Engine:
         """Those that are being committed by this process."""
         self.swept_s = 0.0
         """When staging was last looked through, on the monotonic clock."""
+        self.lost_swept_s = 0.0
+        """The same of ``lost/``."""
         self.cache = PageCache(options.page_cache_bytes)
         self.pool = Pool(options.scan_threads)
         self.journal = Journal(clock)
@@ -282,6 +285,10 @@ class Engine:
             self._install_state(state)
 
     def _install_state(self, state: TableState) -> None:
+        # What is known to be on disk of the manifests costs nothing to say here.
+        proven = {t.id: t.manifest.proven_number for t in self.tablets if t.manifest is not None}
+        edits = {i: max(number, state.edits.get(i, 0)) for i, number in proven.items()}
+        state = replace(state, edits={**state.edits, **edits})
         data = state.to_bytes()
         self.fs.replace_file(f"{self.path}/TABLE", data)
         self._table_identity = self.fs.identity(f"{self.path}/TABLE")
@@ -541,6 +548,7 @@ class Engine:
     def metrics(self) -> dict[str, float]:
         """See ``Table.metrics``."""
         cache = self.cache.statistics()
+        lost_files, lost_bytes = lost_usage(self.fs, self.path)
         log = self.log if self.writer else None
         return {
             **self.journal.sums(),
@@ -553,6 +561,8 @@ class Engine:
             "tokens_dropped": self._tokens_dropped,
             "log_bytes": 0 if log is None else log.bytes_retained,
             "rowsets": sum(len(tablet.view.rowsets) for tablet in self.tablets),
+            "lost_files": lost_files,
+            "lost_bytes": lost_bytes,
             **{f"page_cache_{field.name}": getattr(cache, field.name) for field in fields(cache)},
         }
 
@@ -609,6 +619,9 @@ class Engine:
         if self._log is None or end is None:
             return
         self.fence()
+        for tablet in self.tablets:
+            if tablet.manifest is not None:
+                tablet.manifest.sync()  # TABLE will say how far they go
         gone, tokens = self._drop_tokens(self._log.durable_ts)
         self.install_state(
             replace(

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
-from contextlib import closing
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.cfile.container import FileMissing
 from kudu_core.common.clock import Clock
-from kudu_core.common.names import is_data_file, tablet_of_folder
+from kudu_core.common.stored import BROKEN, key
 from kudu_core.errors import Corruption, KuduError, NotSupported, SnapshotInFuture, TableNotFound
 from kudu_core.events import EventListener, TableOpened
-from kudu_core.fs.base import temporary_of
-from kudu_core.fs.copies import copy_of
 from kudu_core.options import Options
 from kudu_core.table import debug
 from kudu_core.table.alter import open_manifest
 from kudu_core.table.alteration import alters, followed
 from kudu_core.table.engine import Engine
+from kudu_core.table.lost import (
+    bring_back,
+    keep_segment,
+    missing_files,
+    sizes_of,
+    sort_orphans,
+    sweep_lost,
+)
 from kudu_core.table.purge import delete_purged, purge
 from kudu_core.table.staged import sweep_staging
 from kudu_core.table.state import TableState, TabletEntry, read_state, replace, tablet_directory
 from kudu_core.tablet import invariants, records
 from kudu_core.tablet.bootstrap import Replay, Unreplayed, replay_log
 from kudu_core.tablet.compactions import Compactions
+from kudu_core.tablet.ingest import named_files
 from kudu_core.tablet.maintenance import Maintenance
 from kudu_core.tablet.manifest import Manifest, TabletState, read_manifest
 from kudu_core.tablet.tablet import Tablet, TabletContext
@@ -89,9 +97,17 @@ def _open_locked(
     engine.lease = lease
     wal = f"{path}/wal"
     # O3, reading only.
-    tail = read_log(fs, wal, state.uuid, clean_end=before.clean_end, alters=_alters)
+    named: list[_Named] = []
+
+    def noting(record: Record) -> bool:
+        if record.kind == KIND_INGEST:
+            with suppress(Corruption):  # met again, and named, when it is replayed
+                named.append(_Named.of(record))
+        return _alters(record)
+
+    tail = read_log(fs, wal, state.uuid, clean_end=before.clean_end, alters=noting)
     try:
-        _take_over(engine, before, tail, started)
+        _take_over(engine, before, tail, named, started)
     except BaseException:
         engine.discard()  # its files, also while somebody keeps the exception
         raise
@@ -100,7 +116,9 @@ def _open_locked(
     return engine
 
 
-def _take_over(engine: Engine, before: TableState, tail: LogTail, started: float) -> None:
+def _take_over(
+    engine: Engine, before: TableState, tail: LogTail, named: Sequence[_Named], started: float
+) -> None:
     """Begin the new epoch and replay the log."""
     fs, path, clock, epoch_state = engine.fs, engine.path, engine.clock, engine.state
     wal = f"{path}/wal"
@@ -108,11 +126,13 @@ def _take_over(engine: Engine, before: TableState, tail: LogTail, started: float
     if unreplayed is not None:
         raise unreplayed.as_corruption()
     states = _manifests(fs, path, state)
-    _check_numbers(path, states, tail)
+    _check_numbers(path, before, states, tail)
     _check_age(path, before, states, tail)
     mark = max((s.mark for s in states.values()), default=0)
     tail.check_mark(mark)
+    found = missing_files(fs, path, _named_files(states, named, tail))
     # Only now is anything written: damage leaves the table as it was.
+    bring_back(fs, path, found)
     engine.install_state(epoch_state)
     engine.adopt(state)
     log = Log.resume(
@@ -124,6 +144,7 @@ def _take_over(engine: Engine, before: TableState, tail: LogTail, started: float
         clock=clock,
         options=_log_options(engine.options),
         fence_check=engine.fence,
+        keep_segment=lambda segment: keep_segment(fs, path, segment, clock.now_us() // 1_000_000),
     )
     log.raise_last_ts(mark)  # O4
     context = engine.context(log)
@@ -150,7 +171,7 @@ def _take_over(engine: Engine, before: TableState, tail: LogTail, started: float
         lambda drop: engine.horizon(drop=drop),
         engine.options.maintenance_threads,
         purge=lambda: purge(engine),
-        delete_purged=lambda: delete_purged(engine) + sweep_staging(engine),
+        delete_purged=lambda: delete_purged(engine) + sweep_staging(engine) + sweep_lost(engine),
     )
 
     def count(record: Record) -> None:
@@ -183,8 +204,9 @@ def _take_over(engine: Engine, before: TableState, tail: LogTail, started: float
         engine.change_state(lambda _: replace(state, tokens=dict(engine.tokens)))
     engine.maintenance.may_truncate = True
     engine.pins.floor = max([state.horizon, *(s.horizon for s in states.values())])
-    orphans = _remove_orphans(engine, replay)
+    orphans = sort_orphans(engine, replay.files, before.next_tablet)
     sweep_staging(engine, opening=True)
+    sweep_lost(engine, opening=True)
     if debug.is_on():
         invariants.check_open(tablets, log, floor=engine.pins.floor, through=tail.through)
     engine.tell(
@@ -194,7 +216,9 @@ def _take_over(engine: Engine, before: TableState, tail: LogTail, started: float
             mode="rw",
             tablets=len(tablets),
             records_replayed=replay.records,
-            orphans_deleted=orphans,
+            orphans_deleted=orphans.deleted,
+            orphans_kept=orphans.moved,
+            brought_back=len(found),
         )
     )
     if engine.options.maintenance == "background":
@@ -234,15 +258,61 @@ def _manifests(
     return states
 
 
-def _check_numbers(path: str, states: dict[int, TabletState], tail: LogTail) -> None:
-    """A MANIFEST that ends below the last CHECKPOINT's number has lost edits (O2)."""
-    for tablet_id, number in tail.edit_numbers.items():
-        state = states.get(tablet_id)
-        if state is not None and state.number < number:
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """An ingest's record, without its rows."""
+
+    ts: int
+    files: dict[int, set[str]]
+    """By tablet."""
+
+    @staticmethod
+    def of(record: Record) -> _Named:
+        where = f"log record {record.lsn}"
+        extra = records.decode_extra(record.payload, where, 0)
+        try:
+            parts = {key(tablet): named_files(part) for tablet, part in extra.get("parts", {}).items()}
+        except BROKEN as exc:
+            raise Corruption(where, 0, f"ingest record: {exc!r:.200}") from exc
+        return _Named(record.ts, {tablet: set(names) for tablet, names in parts.items()})
+
+
+def _named_files(
+    states: Mapping[int, TabletState], named: Iterable[_Named], tail: LogTail
+) -> dict[int, dict[str, int | None]]:
+    """By tablet, the files that its manifest names, and those of ingests that replay will install."""
+    files = {tablet_id: sizes_of(state) for tablet_id, state in states.items()}
+    for ingest in named:
+        for tablet_id, names in ingest.files.items():
+            state = states.get(tablet_id)
+            if state is not None and ingest.ts > max(tail.through, state.ingests_durable):
+                files[tablet_id].update(dict.fromkeys(names - files[tablet_id].keys()))
+    return files
+
+
+def _check_numbers(path: str, table: TableState, states: dict[int, TabletState], tail: LogTail) -> None:
+    """A MANIFEST that ends below the number that TABLE or the last CHECKPOINT knows has lost edits (O2); so
+    has one that does not hold what the log was dropped for."""
+    checkpoint = tail.checkpoint
+    for tablet_id, state in states.items():
+        manifest = f"{tablet_directory(path, tablet_id)}/MANIFEST"
+        for who, number in (
+            ("TABLE", table.edits.get(tablet_id, 0)),
+            ("the log's last CHECKPOINT", checkpoint.edits.get(tablet_id, 0)),
+        ):
+            if state.number < number:
+                reason = f"it ends at edit {state.number}; {who} has seen edit {number}"
+                raise Corruption(manifest, 0, reason)
+        if state.mark < (mark := checkpoint.marks.get(tablet_id, 0)):
+            reason = f"it holds records up to {state.mark}; the log's last CHECKPOINT has seen {mark}"
+            raise Corruption(manifest, 0, reason)
+    for entry in table.tablets:
+        if entry.created_ts <= checkpoint.through and checkpoint.through and entry.id not in checkpoint.edits:
             raise Corruption(
-                f"{tablet_directory(path, tablet_id)}/MANIFEST",
+                f"{path}/wal",
                 0,
-                f"it ends at edit {state.number}; the log's last CHECKPOINT has seen edit {number}",
+                f"the log was dropped up to {checkpoint.through} without a word of tablet {entry.id}, "
+                f"which is there since {entry.created_ts}",
             )
 
 
@@ -260,29 +330,6 @@ def _check_age(path: str, state: TableState, states: dict[int, TabletState], tai
             0,
             f"an older copy: it ends at {state.applied_ts}, the log was dropped up to {tail.through}",
         )
-
-
-def _remove_orphans(engine: Engine, replay: Replay) -> int:
-    """Delete files that no manifest and no retained record names (O7), and unfinished copies of TABLE."""
-    removed = 0
-    for name in engine.fs.listdir(engine.path):
-        if temporary_of(name) in ("TABLE", copy_of("TABLE")):
-            engine.fs.unlink(f"{engine.path}/{name}", missing_ok=True)
-            removed += 1
-    listed = {tablet_directory(engine.path, tablet.id) for tablet in engine.tablets}
-    for name in engine.fs.listdir(f"{engine.path}/tablets"):
-        directory = f"{engine.path}/tablets/{name}"
-        if tablet_of_folder(name) is not None and directory not in listed:  # of a tablet that was purged
-            engine.fs.rmtree(directory)
-            removed += 1
-    manifests = ("MANIFEST", copy_of("MANIFEST"))
-    for tablet in engine.tablets:
-        known = tablet.state.files | replay.files.get(tablet.id, set()) | {"MANIFEST"}
-        for name in engine.fs.listdir(tablet.directory):
-            if name not in known and (is_data_file(name) or temporary_of(name) in manifests):
-                engine.fs.unlink(f"{tablet.directory}/{name}", missing_ok=True)
-                removed += 1
-    return removed
 
 
 # ---- reading ----
@@ -362,12 +409,12 @@ def _read_once(
         if state.epoch != first.epoch:
             raise _Moved  # a takeover between TABLE and the log: the segments may be of another life
         states = _manifests(fs, path, state)
-        _check_numbers(path, states, tail)
         alive = fs.lease(f"{path}/LOCK").holder() is not None
         tail.read_on(writer_alive=alive, clean_end=0 if alive else state.clean_end)
         if alive and tail.taken_over:
             raise _Moved  # in a moment it will say that: now nothing would be readable
         _check_moved(state, _state(fs, path), tail)
+        _check_numbers(path, state, states, tail)  # of tablets that are still there
         _check_age(path, state, states, tail)
         tokens_through = state.applied_ts
         # What the writer has altered since is in the log; a tablet that it made there is in TABLE by now.

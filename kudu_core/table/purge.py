@@ -7,9 +7,11 @@ orphan for the next open.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kudu_core.common.locks import Held
 from kudu_core.events import TabletsPurged
 from kudu_core.rowset.deltastore import DeltaStore
 from kudu_core.rowset.memrowset import MemRowSet
@@ -42,18 +44,12 @@ def purge(engine: Engine) -> bool:
     with engine.altering:
         engine.check_writable()
         horizon = engine.horizon(drop=True)
-        gone = [t for t in engine.tablets if _is_behind(t, horizon) and _retire(engine, t)]
+        waiting = [tablet for tablet in engine.tablets if _is_behind(tablet, horizon)]
+        with Held([tablet.flush_lane for tablet in waiting] + [tablet.mutex for tablet in waiting]):
+            gone = _let_go(engine, waiting, horizon)
         if not gone:
             return False
-        ids = {tablet.id for tablet in gone}
-
-        def without(state: TableState) -> TableState:
-            left = tuple(entry for entry in state.tablets if entry.id not in ids)
-            return replace(state, tablets=left, horizon=max(state.horizon, horizon))
-
-        engine.change_state(without)
-        engine.set_tablets([tablet for tablet in engine.tablets if tablet.id not in ids])
-    engine.tell(TabletsPurged(horizon=horizon, tablets=len(gone)))
+    engine.tell(TabletsPurged(horizon=horizon, tablets=gone))
     return True
 
 
@@ -61,21 +57,40 @@ def _is_behind(tablet: Tablet, horizon: int) -> bool:
     return tablet.dropped_ts is not None and tablet.dropped_ts <= horizon
 
 
-def _retire(engine: Engine, tablet: Tablet) -> bool:
-    """Nothing works on the tablet any more; False while a compaction does."""
-    with tablet.flush_lane, tablet.mutex:
-        if tablet.compacting:
-            return False
-        view = tablet.view  # and from now on there is nothing to flush or to compact
-        tablet.view = View(MemRowSet(engine.schema))
-        tablet.close()
+def _let_go(engine: Engine, waiting: Sequence[Tablet], horizon: int) -> int:
+    """Take tablets out of TABLE and of memory, but for those on which a compaction works; how many.
+
+    Under the flush lanes and mutexes of all of them.  Only when TABLE has forgotten a tablet, and knows the
+    horizon, may memory let go of its rows: else the flush lane drops them from the log, and a crash leaves a
+    tablet without rows that is still to be read.
+    """
+    gone = [tablet for tablet in waiting if not tablet.compacting]
+    if not gone:
+        return 0
+    ids = {tablet.id for tablet in gone}
+
+    def without(state: TableState) -> TableState:
+        left = tuple(entry for entry in state.tablets if entry.id not in ids)
+        return replace(state, tablets=left, horizon=max(state.horizon, horizon))
+
+    engine.change_state(without)
+    engine.set_tablets([tablet for tablet in engine.tablets if tablet.id not in ids])
+    for tablet in gone:
+        _retire(engine, tablet)
+    return len(gone)
+
+
+def _retire(engine: Engine, tablet: Tablet) -> None:
+    """Under the tablet's flush lane and mutex: it has nothing to flush or to compact any more."""
+    view = tablet.view
+    tablet.view = View(MemRowSet(engine.schema))
+    tablet.close()
     holders: list[object] = []
     for rowset in view.rowsets:
         holders += [rowset.base, *(s for s in (*rowset.redo, *rowset.undo) if isinstance(s, DeltaStore))]
         rowset.let_go()
     ready_s = engine.clock.monotonic_s() + engine.options.file_grace_s
     engine.purged.append(Purged(tablet.directory, tuple(map(weakref.ref, holders)), ready_s))
-    return True
 
 
 def delete_purged(engine: Engine) -> int:

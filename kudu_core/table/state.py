@@ -66,6 +66,9 @@ class TableState:
     """The id of the next tablet: above every id ever given."""
     horizon: int = 0
     """History at or below it may be gone: that of tablets that were purged."""
+    edits: dict[int, int] = field(default_factory=dict)
+    """By tablet: an edit of its MANIFEST that was on disk when this was written.  A MANIFEST that ends before
+    it is damaged, or is not there."""
 
     def __post_init__(self) -> None:
         if not self.next_tablet:
@@ -92,6 +95,7 @@ class TableState:
                 "clean_end": self.clean_end,
                 "next_tablet": self.next_tablet,
                 "horizon": self.horizon,
+                "edits": [[t.id, self.edits[t.id]] for t in self.tablets if t.id in self.edits],
             },
             separators=(",", ":"),
         ).encode()
@@ -132,6 +136,7 @@ def read_state(fs: FileSystem, path: str) -> TableState:
             clean_end=integer(value["clean_end"]),
             next_tablet=integer(value.get("next_tablet", 0)),
             horizon=integer(value.get("horizon", 0)),
+            edits={integer(i, 1, 1 << 32): integer(number) for i, number in value["edits"]},
         )
         check_tablets(state)
     except (*stored.BROKEN, InvalidArgument) as exc:

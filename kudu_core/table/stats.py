@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from kudu_core.errors import InvalidArgument
 from kudu_core.rowset.diskrowset import DiskRowSet
+from kudu_core.table.lost import lost_usage
 
 if TYPE_CHECKING:
     from kudu_core.table.engine import Engine
@@ -101,6 +102,7 @@ def _table(engine: Engine) -> dict[str, Any]:
         "memory_bytes": sum(t["memory_bytes"] for t in tablets),
         "disk_bytes": sum(t["disk_bytes"] for t in tablets),
         "log_bytes": 0 if log is None else log.bytes_retained,
+        "lost_bytes": lost_usage(engine.fs, engine.path)[1],
         "log_segments": 0 if log is None else len(log.segments),
         "oldest_ts": engine.oldest_ts,
         "newest_ts": engine.visible_ts,
@@ -152,4 +154,7 @@ def layout(engine: Engine) -> str:
             else:
                 frozen = "" if store.frozen_at is None else f", frozen at {store.frozen_at}"
                 lines.append(f"  memrowset: {len(store)} rows, {sum(map(len, store.logs))} changes{frozen}")
+    files, size = lost_usage(engine.fs, engine.path)
+    if files:
+        lines.append(f"lost: {files} files, {size} bytes")
     return "\n".join(lines)

@@ -926,8 +926,9 @@ class Table:
         """Numbers of this handle, by name.
 
         Now: ``memory_store_bytes``, ``memory_work_bytes`` (what flushes and merges under way hold beside the
-        stores), ``memory_limit_bytes``, ``log_bytes``, ``rowsets``, ``tokens`` (writers known by their
-        ``txn``), ``page_cache_bytes``, ``page_cache_kept_bytes`` (of pages used more than once),
+        stores), ``memory_limit_bytes``, ``log_bytes``, ``rowsets``, ``lost_files`` and
+        ``lost_bytes`` (in ``lost/``), ``tokens`` (writers known by their ``txn``), ``page_cache_bytes``,
+        ``page_cache_kept_bytes`` (of pages used more than once),
         ``page_cache_pages``, ``page_cache_limit_bytes``.  Since it was opened: ``page_cache_hits``,
         ``page_cache_misses``, ``page_cache_evicted``, ``throttled_count`` and ``throttled_s`` (writers that
         were made to wait), ``tokens_dropped``, and of each operation of ``history()`` that has happened
@@ -937,7 +938,11 @@ class Table:
         return self._opened().metrics()
 
     def verify(self) -> Verified:
-        """Read and check every byte of the newest state's files and of the log, past the caches.
+        """Read and check TABLE, manifests, the log and every byte of the newest state's files.
+
+        Nothing comes from a cache: the table is opened anew for that, beside this handle.  What it calls
+        sound opens and reads whole.  The answer says what was read, and names what lies in the folders and
+        was not: ``lost/``, ``staging/``, files that nothing names, and names that are none of ours.
 
         Raises
         ------

@@ -63,6 +63,7 @@ class Garbage:
             context.log.raise_if_poisoned()
             context.fence()
             files = freed = 0
+            gone: list[str] = []
             for retired in ready:
                 left = []
                 for name in retired.names:
@@ -74,11 +75,13 @@ class Garbage:
                             files, freed = files + 1, freed + size
                     except OSError:
                         left.append(name)
+                gone += (name for name in retired.names if name not in left)
                 if left:
                     retired.names = tuple(left)
                 else:
                     self._retired.remove(retired)
-            return files, freed
+        tablet.forget(gone)
+        return files, freed
 
     def __len__(self) -> int:
         with self._mutex:

@@ -72,6 +72,8 @@ class Maintenance:
         self._truncating = mutex()
         self._rested: tuple[int, int] = (0, 0)
         """Sequence number and last timestamp of the segment that rest has left behind."""
+        self._noted: dict[int, int] = {}
+        """The edits that the last CHECKPOINT of this life told of."""
         self.may_truncate = False
         """False during replay: records that are not in memory yet must stay in the log."""
         self._relief = mutex()
@@ -258,6 +260,27 @@ class Maintenance:
             for rowset in tablet.view.changed:
                 self.flush_rowset(tablet, rowset.id)
         self.truncate_log()
+        self.note_edits()
+
+    def _durable_edits(self, tablets: Sequence[Tablet]) -> tuple[dict[int, int], dict[int, int]]:
+        """By tablet: the number of the last edit, made durable, and a mark that is not above it."""
+        edits, marks = {}, {}
+        for tablet in tablets:
+            assert tablet.manifest is not None
+            state = tablet.state  # before the fsync: what it says is in the file
+            tablet.manifest.sync()
+            edits[tablet.id], marks[tablet.id] = tablet.manifest.proven_number, state.mark
+        return edits, marks
+
+    def note_edits(self) -> None:
+        """Tell the log how far the manifests go, unless it knows: an edit that is missing is damage then."""
+        with self._truncating:
+            if not self.may_truncate:
+                return
+            edits, marks = self._durable_edits(list(self._tablets()))
+            if edits != self._noted:
+                self._log.note_edits(edits, marks)
+                self._noted = edits
 
     def relieve(self) -> bool:
         """Flush the largest memory store, in the caller's thread; False when there is none."""
@@ -279,8 +302,10 @@ class Maintenance:
         with self._truncating:
             if not self.may_truncate:
                 return []
+            # The watermark first: a tablet that comes after the list was made has nothing below it.
+            committed = self._log.committed_ts
             tablets = list(self._tablets())
-            through = self._droppable(tablets)
+            through = min(committed, self._droppable(tablets))
             spare_bytes = 0
             rolled = False
             if self._is_at_rest():
@@ -291,14 +316,11 @@ class Maintenance:
             sealed = [s for s in self._log.segments[:-1] if s.last_ts <= through]
             if not sealed and not spare_bytes:
                 return []
-            numbers = {}
-            for tablet in tablets:
-                assert tablet.manifest is not None
-                tablet.manifest.sync()
-                numbers[tablet.id] = tablet.manifest.durable_number or tablet.state.number
+            edits, marks = self._durable_edits(tablets)
             tokens = self._save_tokens(through)
             before = self._log.bytes_retained
-            checkpoint_ts = self._log.checkpoint(through, numbers)
+            checkpoint_ts = self._log.checkpoint(through, edits, marks)
+            self._noted = edits
             if rolled:
                 self._rested = (self._log.segments[-1].seq, checkpoint_ts)
             freed = before - self._log.bytes_retained + spare_bytes

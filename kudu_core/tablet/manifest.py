@@ -300,6 +300,12 @@ class Manifest:
         self.state = state
 
     @property
+    def proven_number(self) -> int:
+        """The last edit that is on disk for certain."""
+        # Without a file there was no edit in this life, and those of before are on disk: else ``renew``.
+        return self.durable_number if self._file is not None else self.state.number
+
+    @property
     def is_durable(self) -> bool:
         return self._file is None or self.durable_number >= self.state.number
 

@@ -7,7 +7,7 @@ a ``Tablet``; this file holds the state that they share and the one door by whic
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from kudu_core.common.memory import WorkingMemory
 from kudu_core.common.partitions import Partition
 from kudu_core.common.pool import Pool
 from kudu_core.common.schema import Schema
-from kudu_core.errors import Closed
+from kudu_core.errors import Closed, InternalError
 from kudu_core.options import Options
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.memrowset import MemRowSet
@@ -151,7 +151,11 @@ class Tablet:
         Under the mutex.  The log must be durable through every timestamp that the edit names (E1).
         """
         assert self.manifest is not None and self.context.log is not None
-        assert edit.newest_ts <= self.context.log.durable_ts, "the edit is ahead of the log (E1)"
+        if edit.newest_ts > self.context.log.durable_ts:
+            raise InternalError(
+                f"tablet {self.id}: an edit names {edit.newest_ts}, and the log is on disk up to "
+                f"{self.context.log.durable_ts}; nothing was written"
+            )
         with self._numbers:
             numbered = Edit(
                 remove=edit.remove,
@@ -173,6 +177,13 @@ class Tablet:
             raise
         if self.context.check is not None:
             self.context.check(self)
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Retired files that are deleted: no manifest need tell of them any more."""
+        with self.mutex:
+            if self.manifest is not None:
+                self.manifest.forget(names)
+                self.state = self.manifest.state
 
     def check_open(self) -> None:
         """Under the flush lane: ``Closed`` once the table was closed."""

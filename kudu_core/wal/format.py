@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from kudu_core._ext.crc32c import crc32c
@@ -40,8 +40,8 @@ RECORD_HEADER: Final = struct.Struct("<IIQQQIB3x")
 COMMITTED_SLOT: Final = struct.Struct("<QQQQI4x")
 # through, number of entries; then the entries
 CHECKPOINT_HEAD: Final = struct.Struct("<QII")
-# tablet id, number of the tablet's last durable edit
-CHECKPOINT_ENTRY: Final = struct.Struct("<QQ")
+# tablet id, number of the tablet's last durable edit, the largest mark that its edits name
+CHECKPOINT_ENTRY: Final = struct.Struct("<QQQ")
 # what of a segment goes under its records' CRC
 _SALT: Final = struct.Struct("<16sQQ")
 
@@ -49,7 +49,7 @@ assert SEGMENT_HEADER.size == 64
 assert RECORD_HEADER.size == 40
 assert COMMITTED_SLOT.size == 40
 assert CHECKPOINT_HEAD.size == 16
-assert CHECKPOINT_ENTRY.size == 16
+assert CHECKPOINT_ENTRY.size == 24
 
 ALIGNMENT: Final = 8
 MAX_RECORD: Final = (1 << 32) - ALIGNMENT
@@ -83,6 +83,12 @@ def parse_spare_name(name: str) -> int | None:
     """The number of a spare's file name; None for anything else."""
     match = _SPARE_NAME.fullmatch(name)
     return int(match[1]) if match else None
+
+
+def is_log_name(name: str) -> bool:
+    """Whether a file in ``wal/`` may be the log's: a segment, also an unfinished copy, a spare, COMMITTED."""
+    segment = parse_segment_name(name.removesuffix(".tmp")) is not None
+    return segment or parse_spare_name(name) is not None or name == COMMITTED_NAME
 
 
 def padded(length: int) -> int:
@@ -206,22 +212,32 @@ def unpack_committed(data: Buffer, table_uuid: bytes) -> Committed:
     return newest
 
 
-def pack_checkpoint(through: int, edit_numbers: Mapping[int, int]) -> bytes:
-    """The payload of a CHECKPOINT record."""
-    entries = sorted(edit_numbers.items())
-    return CHECKPOINT_HEAD.pack(through, len(entries), 0) + b"".join(
-        CHECKPOINT_ENTRY.pack(*e) for e in entries
-    )
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a CHECKPOINT record says: replay needs no record <= ``through``; what was on disk by then of each
+    tablet's MANIFEST, by its id: the number of the last edit, and the largest mark."""
+
+    through: int = 0
+    edits: Mapping[int, int] = field(default_factory=dict)
+    marks: Mapping[int, int] = field(default_factory=dict)
+
+    def pack(self) -> bytes:
+        entries = [
+            CHECKPOINT_ENTRY.pack(tablet, edit, self.marks.get(tablet, 0))
+            for tablet, edit in sorted(self.edits.items())
+        ]
+        return CHECKPOINT_HEAD.pack(self.through, len(entries), 0) + b"".join(entries)
 
 
-def unpack_checkpoint(payload: Buffer) -> tuple[int, dict[int, int]] | None:
-    """``(through, edit_numbers)`` of a CHECKPOINT's payload; None if its sizes do not fit."""
+def unpack_checkpoint(payload: Buffer) -> Checkpoint | None:
+    """What a CHECKPOINT's payload says; None if its sizes do not fit."""
     if len(payload) < CHECKPOINT_HEAD.size:
         return None
     through, count, _ = CHECKPOINT_HEAD.unpack_from(payload)
     if len(payload) != CHECKPOINT_HEAD.size + count * CHECKPOINT_ENTRY.size:
         return None
-    return through, dict(CHECKPOINT_ENTRY.iter_unpack(payload[CHECKPOINT_HEAD.size :]))
+    entries = list(CHECKPOINT_ENTRY.iter_unpack(payload[CHECKPOINT_HEAD.size :]))
+    return Checkpoint(through, {t: edit for t, edit, _ in entries}, {t: mark for t, _, mark in entries})
 
 
 def total_size(parts: Sequence[Buffer]) -> int:

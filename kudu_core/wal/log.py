@@ -29,6 +29,7 @@ from kudu_core.common.workers import Worker
 from kudu_core.errors import (
     Closed,
     Fenced,
+    InternalError,
     InvalidArgument,
     KuduError,
     NotSupported,
@@ -44,8 +45,8 @@ from kudu_core.wal.format import (
     RECORD_HEADER,
     SEGMENT_HEADER,
     Buffer,
+    Checkpoint,
     Committed,
-    pack_checkpoint,
     padded,
     payload_crc,
     record_header,
@@ -156,6 +157,8 @@ class Log:
         self._in_flight: dict[int, int] = {}
         self._failure: BaseException | None = None
         self._closed = False
+        self._through = 0
+        """Of the last CHECKPOINT."""
 
         self._thread: Worker | None = None
         self._work = Flag()
@@ -194,20 +197,30 @@ class Log:
 
     @classmethod
     def resume(
-        cls, fs: FileSystem, directory: str, table_uuid: bytes, epoch: int, tail: LogTail, **options: Any
+        cls,
+        fs: FileSystem,
+        directory: str,
+        table_uuid: bytes,
+        epoch: int,
+        tail: LogTail,
+        *,
+        keep_segment: Callable[[str], None] | None = None,
+        **options: Any,
     ) -> Log:
         """Continue the log that ``tail`` has read, under the new ``epoch`` (PROTOCOL O3, O6).
 
         The records of the last segment are copied to a segment of the new epoch, which is durable
         under its name before the old one is removed; ``tail`` stays readable.  What no longer
-        belongs to the log (a stale writer's segments, unfinished copies) is removed.
+        belongs to the log (a stale writer's segments, unfinished copies) is removed.  Where a record that
+        was torn or damaged may follow its last, ``keep_segment`` is given the old one, to put it elsewhere.
         """
         assert tail.epoch < epoch, "an epoch is used once"
         log = cls(fs, directory, table_uuid, epoch, **options)
         log._last_ts = log._last_record_ts = log._durable_ts = log._applied_ts = tail.last_ts
         log._last_lsn = log._durable_lsn = tail.last_lsn
+        log._through = tail.through
         try:
-            log._active = log._files.take_over(tail)
+            log._active = log._files.take_over(tail, keep_segment)
         except SyncFailed as failed:
             raise failed.error from None
         log._open_committed_or_close(tail.committed.counter)
@@ -594,25 +607,34 @@ class Log:
 
     # Checkpoints and segments -----------------------------------------------------------------
 
-    def checkpoint(self, through: int, edit_numbers: Mapping[int, int]) -> int:
+    def checkpoint(
+        self, through: int, edits: Mapping[int, int], marks: Mapping[int, int] | None = None
+    ) -> int:
         """Record that replay needs nothing <= ``through`` (PROTOCOL T2); returns the record's timestamp.
 
-        ``edit_numbers``: tablet id to the number of its last durable edit.  When the record is
-        durable, segments that end at or below ``through`` are dropped, or kept to be recycled.
+        ``edits``, ``marks``: by tablet id, what of its manifest is durable (``Checkpoint``).  When the record
+        is durable, segments that end at or below ``through`` are dropped, or kept to be recycled.
         An ``OSError`` while dropping leaves them for the next checkpoint.
         """
-        assert through <= self._committed.ts, "a checkpoint beyond the committed watermark"
-        ts = self.append(KIND_CHECKPOINT, 0, [pack_checkpoint(through, edit_numbers)])
+        if through > self._committed.ts:
+            raise InternalError(f"a checkpoint at {through}, beyond the committed {self._committed.ts}")
+        through = max(through, self._through)
+        ts = self.append(KIND_CHECKPOINT, 0, [Checkpoint(through, edits, marks or {}).pack()])
         try:
             self.applied(ts)
         except BaseException as error:
             self.poison(error)
             raise
         self.wait_durable(ts)
+        self._through = through
         with self._sync_lock:
             self._drop_segments(through)
         self._syncing.open()
         return ts
+
+    def note_edits(self, edits: Mapping[int, int], marks: Mapping[int, int]) -> int:
+        """A CHECKPOINT that lets go of nothing: from now on the log knows of these edits."""
+        return self.checkpoint(self._through, edits, marks)
 
     def roll(self) -> None:
         """Begin a segment, so that a checkpoint can drop what is in the current one, if that is anything.

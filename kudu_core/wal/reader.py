@@ -29,6 +29,7 @@ from kudu_core.wal.format import (
     NOTHING_COMMITTED,
     RECORD_HEADER,
     SEGMENT_HEADER,
+    Checkpoint,
     Committed,
     SegmentHeader,
     padded,
@@ -111,9 +112,9 @@ class LastSegment:
 class LogTail:
     """The log as far as it has been read.  Not for several threads at once.
 
-    ``through`` and ``edit_numbers`` are of the last CHECKPOINT that the *first* walk met.  Manifests
-    that are read after that walk hold everything that this CHECKPOINT stands for; what later
-    ones stand for they may lack, so both stay when a reader goes on.
+    ``checkpoint`` is the last one that the *first* walk met.  Manifests that are read after that walk hold
+    everything that it stands for; what later ones stand for they may lack, so it stays when a reader
+    goes on.
     """
 
     def __init__(
@@ -131,8 +132,7 @@ class LogTail:
         self._broken: tuple[_Source, int, str] | None = None
         self._latest_through = 0
         self._taken_lsn = 0
-        self.through = 0
-        self.edit_numbers: dict[int, int] = {}
+        self.checkpoint = Checkpoint()
         self.committed: Committed = NOTHING_COMMITTED
         self.taken_over = False
         """A writer has begun an epoch and not yet said how far the log is committed."""
@@ -142,6 +142,11 @@ class LogTail:
         self.alterations: list[Record] = []
         """The records that were read which say what the table is: that must be known before rows are
         replayed."""
+
+    @property
+    def through(self) -> int:
+        """Replay needs no record with a timestamp <= this."""
+        return self.checkpoint.through
 
     # Opening ----------------------------------------------------------------------------------
 
@@ -259,9 +264,9 @@ class LogTail:
                 checkpoint = unpack_checkpoint(record.payload)
                 if checkpoint is None:
                     self._damaged(source, offset, "the sizes of a CHECKPOINT do not fit")
-                self._latest_through = checkpoint[0]
+                self._latest_through = checkpoint.through
                 if not self._walked:
-                    self.through, self.edit_numbers = checkpoint
+                    self.checkpoint = checkpoint
             elif self._alters(record):
                 self.alterations.append(record)
             self.last_lsn = source.last_lsn = record.lsn
@@ -320,6 +325,20 @@ class LogTail:
                 f"the segments before are missing: they end at {first.prev_ts}, the last CHECKPOINT covers "
                 f"{self._latest_through}",
             )
+
+    @property
+    def torn(self) -> bool:
+        """Whether what lies behind the last record looks like the head of the next: a record that a power cut
+        tore before any fsync covered it, or damage that nothing tells from that.
+
+        What an earlier life of the segment left there has other numbers, but for one bit at most.
+        """
+        last = self._sources[-1]
+        head = last.file.pread(RECORD_HEADER.size, last.end)
+        if len(head) < RECORD_HEADER.size:
+            return any(head)
+        length, _, lsn, *_ = RECORD_HEADER.unpack(head)
+        return bool(length) and (lsn ^ (self.last_lsn + 1)).bit_count() <= 1
 
     def check_mark(self, mark: int) -> None:
         """O3: ``mark``, the largest of all manifests, must be a timestamp that the log can prove."""

@@ -347,7 +347,7 @@ def _summed_up(log: SalvagedLog, directory: str) -> None:
             log.records += run.last_lsn - run.first_lsn + 1
             for _, record in sound_records(segment.file, salt, run.start, run.first_lsn, run.end):
                 if record.kind == KIND_CHECKPOINT and (found := unpack_checkpoint(record.payload)):
-                    log.through, log.edit_numbers = found
+                    log.through, log.edit_numbers = found.through, dict(found.edits)
     first = log._segments[0]
     if first.seq == 1:
         return

@@ -6,6 +6,7 @@ Knows names and headers; when a record is durable, and what a failure means for 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
@@ -209,7 +210,9 @@ class SegmentFiles:
             freed += spare.size
         return freed
 
-    def take_over(self, tail: LogTail) -> ActiveSegment:
+    def take_over(
+        self, tail: LogTail, keep_segment: Callable[[str], None] | None = None
+    ) -> ActiveSegment:
         """Copy the records of the last segment to a segment of this epoch, then remove the old one (O3).
 
         The copy gets its name when it is complete and synced: whoever finds both takes the copy.
@@ -227,7 +230,10 @@ class SegmentFiles:
             self._sync_directory()
         finally:
             file.close()
-        self._fs.unlink(last.path)
+        if keep_segment is not None and tail.torn:
+            keep_segment(last.path)
+        else:
+            self._fs.unlink(last.path)
         self.sealed = tail.sealed_segments()
         self._remove_leftovers(path)
         segment = Segment(path, self._epoch, last.seq, end, end, tail.last_ts, tail.last_lsn)

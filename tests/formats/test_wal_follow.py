@@ -147,7 +147,7 @@ def test_a_reader_survives_truncation_of_what_it_has_open(tmp_path: Path) -> Non
     assert tail.through == 0
     fresh = follow(tmp_path)
     assert fresh.through == stamps[40]
-    assert fresh.edit_numbers == {1: 1}
+    assert fresh.checkpoint.edits == {1: 1}
     log.close()
 
 

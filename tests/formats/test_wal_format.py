@@ -74,7 +74,7 @@ def test_a_log_is_what_the_document_says(tmp_path: Path) -> None:
     second = log.append(KIND_WRITE, 9, [b"wor", b"ld"])
     log.applied(second)
     log.wait_visible(second)
-    log.checkpoint(ts, {4: 2, 1: 7})
+    log.checkpoint(ts, {4: 2, 1: 7}, {4: 11})
     log.close()
     (path,) = segments(tmp_path)
     assert path.name == "00000003-0000000001.log"
@@ -91,7 +91,7 @@ def test_a_log_is_what_the_document_says(tmp_path: Path) -> None:
     assert data[16:32] == UUID
     assert field(data, header, "crc") == crc32c(data[:12] + bytes(4) + data[16:64])
     at = 64
-    wanted = [(45, 1, ts, 0, 1, 1), (45, 2, second, 1, 9, 1), (88, 3, second + 1, 2, 0, 4)]
+    wanted = [(45, 1, ts, 0, 1, 1), (45, 2, second, 1, 9, 1), (104, 3, second + 1, 2, 0, 4)]
     names = ("length", "lsn", "ts", "synced_lsn", "schema_version", "kind")
     for values in wanted:
         assert tuple(field(data, record, name, at) for name in names) == values
@@ -102,7 +102,7 @@ def test_a_log_is_what_the_document_says(tmp_path: Path) -> None:
         at = end
     assert not any(data[at:])
     assert ts == 1_600_000_000_000_000 << 12
-    assert data[at - 48 : at] == struct.pack("<QII4Q", ts, 2, 0, 1, 7, 4, 2)
+    assert data[at - 64 : at] == struct.pack("<QII6Q", ts, 2, 0, 1, 7, 0, 4, 2, 11)
     slots = (tmp_path / "COMMITTED").read_bytes()
     newest = max((0, 512), key=lambda base: field(slots, "COMMITTED slot", "counter", base))
     assert field(slots, "COMMITTED slot", "ts", newest) == second + 1
@@ -151,7 +151,8 @@ def test_a_torn_slot_leaves_the_other() -> None:
 
 @pytest.mark.parametrize("edits", [{}, {3: 9}, {5: 1, 2: 2**40, 2**33: 0}])
 def test_checkpoints_round_trip(edits: dict[int, int]) -> None:
-    payload = format.pack_checkpoint(77, edits)
-    assert format.unpack_checkpoint(payload) == (77, edits)
+    told = format.Checkpoint(77, edits, {tablet: 10 * edit for tablet, edit in edits.items()})
+    payload = told.pack()
+    assert format.unpack_checkpoint(payload) == told
     for size in range(len(payload)):
         assert format.unpack_checkpoint(payload[:size]) is None

@@ -287,7 +287,7 @@ def test_checkpoint_drops_what_it_covers_and_nothing_else(tmp_path: Path) -> Non
         assert sorted(map(str, retained)) == [s.path for s in log.segments]
         tail = read(tmp_path)
         assert [r.ts for r in tail.records()] == [ts for ts in stamps if ts > through]
-        assert (tail.through, tail.edit_numbers) == (through, {1: 7, 9: 2})
+        assert (tail.through, tail.checkpoint.edits) == (through, {1: 7, 9: 2})
         assert tail.sealed_segments()[0].last_ts > through
     log.close()
 

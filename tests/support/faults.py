@@ -17,6 +17,7 @@ from typing import Any
 
 import kudu_core as kc
 from kudu_core.common.clock import ManualClock
+from kudu_core.common.names import parse_lost
 from kudu_core.fs.base import is_temporary
 from kudu_core.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
 from kudu_core.fs.memory import MemoryFileSystem
@@ -291,9 +292,11 @@ def check_no_litter(fs: MemoryFileSystem) -> None:
     assert set(fs.listdir(f"{ROOT}/staging")) == jobs
     tablets = {tablet_directory("", entry.id).rpartition("/")[2] for entry in state.tablets}
     assert set(fs.listdir(f"{ROOT}/tablets")) == tablets
-    known = ("LOCK", "TABLE", "TABLE.copy", "staging", "tablets", "wal")
-    root = [name for name in fs.listdir(ROOT) if name not in known]
+    ours = ("LOCK", "TABLE", "TABLE.copy", "lost", "staging", "tablets", "wal")
+    root = [name for name in fs.listdir(ROOT) if name not in ours]
     assert root == [], f"left behind: {root}"
+    kept = fs.listdir(f"{ROOT}/lost") if fs.exists(f"{ROOT}/lost") else []
+    assert all(map(parse_lost, kept)), f"in lost/ without saying whose it was: {kept}"
     assert not [name for name in fs.listdir(f"{ROOT}/wal") if is_temporary(name)]
     tail = read_log(fs, f"{ROOT}/wal", state.uuid)
     named: dict[int, set[str]] = {}

@@ -28,14 +28,14 @@ from kudu_core.table.runs import StagedRun
 from kudu_core.table.snapshots import Snapshot
 from kudu_core.table.table import DEFAULT_TARGET_ROWS, Table, folder_path, open_table
 from kudu_core.table.tokens import ScanToken
-from kudu_core.table.verify import Verified, verify_log, verify_tablet
+from kudu_core.table.verify import Verified, opened_anew, verify_frame, verify_tablet, with_tablets
 
 Path = str | os.PathLike[str]
 MERGES_AT_ONCE = 32
 """Each has a thread of the driver, the files of its inputs open, and four bytes of memory for each row."""
 _TRIES = 5
 _BUILT = StructType([StructField("told", BinaryType(), False)])
-_CHECKED = StructType([StructField("files", LongType(), False), StructField("bytes", LongType(), False)])
+_CHECKED = StructType([StructField(name, LongType(), False) for name in ("files", "bytes", "edits")])
 _RUNS = StructType(
     [StructField("name", StringType(), False)]
     + [
@@ -113,7 +113,7 @@ class TabletShare:
 
 
 def verify(spark: SparkSession, path: Path | Table) -> Verified:
-    """Read and check every byte of the newest state's files, tablets by tasks, and of the log.
+    """``Table.verify``, its tablets by tasks: TABLE, manifests, the log and every byte of the files.
 
     Raises
     ------
@@ -126,10 +126,14 @@ def verify(spark: SparkSession, path: Path | Table) -> Verified:
             TabletShare(engine.path, tablet.id, sum(rowset.meta.rows for rowset in tablet.view.rowsets))
             for tablet in engine.tablets
         ]
-        records = verify_log(engine)
+        fresh = opened_anew(engine)
+        try:
+            frame = verify_frame(fresh)
+        finally:
+            fresh.close()
     tasks = shared_out(shares, DEFAULT_TARGET_ROWS, parallelism(spark))
     found = collected(frame_of(spark, tasks, _CHECKED, _verify))
-    return Verified(sum(row.files for row in found), sum(row.bytes for row in found), records)
+    return with_tablets(frame, [(row.files, row.bytes, row.edits) for row in found])
 
 
 def _verify(shares: Sequence[TabletShare], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -139,12 +143,12 @@ def _verify(shares: Sequence[TabletShare], wanted: pa.Schema) -> Iterator[pa.Rec
             yield pa.RecordBatch.from_arrays([pa.array([n], pa.int64()) for n in found], schema=wanted)
 
 
-def _verified(share: TabletShare) -> tuple[int, int]:
+def _verified(share: TabletShare) -> tuple[int, int, int]:
     for attempt in range(_TRIES):
         with open_table(share.table_path) as table:  # of its own: nothing is to come from a cache
             tablet = next((t for t in table._engine.tablets if t.id == share.tablet_id), None)
             if tablet is None:
-                return 0, 0  # dropped, and its history is gone
+                return 0, 0, 0  # dropped, and its history is gone
             try:
                 return verify_tablet(tablet)
             except FileMissing:  # merged meanwhile; in a state that is not the newest it is no damage
