@@ -40,8 +40,8 @@ def repair_of(table: Subject, *damages: Damage, **given: object) -> Repaired:
     for damage in damages:
         put(fs, damage.path, damage.data)
     try:
-        found = repaired(fs, table.history, table.now_us, **given)
-        check(found, table.history)
+        found = repaired(fs, table.now_us, **given)
+        check(found, table.history.past, table.history.model.state())
     except BaseException as error:
         error.add_note(f"{table.name} table: {'; '.join(map(str, damages))}")
         raise
@@ -54,7 +54,7 @@ def paths_of(table: Subject, kind: str) -> list[str]:
 
 def test_a_sound_table_gives_an_equal_one(table: Subject) -> None:
     found = repair_of(table)
-    check_equal(found, table.history)
+    check_equal(found, table.history.model.state())
     assert found.report.is_sound, found.report.text()
     assert found.report.written and found.report.target == TARGET
 
@@ -70,7 +70,7 @@ def test_one_damaged_file(table: Subject, kind: str, seed: int, long: bool) -> N
     for damage in (*damages, *(one for one in drawn if one is not None)):
         found = repair_of(table, damage)
         if found.report.is_sound:
-            check_equal(found, table.history)
+            check_equal(found, table.history.model.state())
 
 
 def test_two_damaged_files(table: Subject, seed: int, long: bool) -> None:
@@ -94,13 +94,13 @@ def test_a_damaged_TABLE_costs_nothing(table: Subject, what: str) -> None:
     data[len(data) // 2] ^= 1
     left = {"missing": None, "empty": b"", "flipped": bytes(data)}[what]
     found = repair_of(table, Damage(path, what, left))
-    check_equal(found, table.history)
+    check_equal(found, table.history.model.state())
     assert not found.report.is_sound and found.report.assumptions == (f"TABLE is as {path}.copy has it",)
 
 
 def test_TABLE_of_another_table_is_not_believed(table: Subject) -> None:
     path = f"{ROOT}/TABLE"
-    check_equal(repair_of(table, Damage(path, "another's", table.twin[path])), table.history)
+    check_equal(repair_of(table, Damage(path, "another's", table.twin[path])), table.history.model.state())
 
 
 def without_TABLE() -> list[Damage]:
@@ -163,7 +163,7 @@ def test_a_missing_UNDO_file_loses_no_row(closed: Subject) -> None:
         findings = [f for tablet in found.report.tablets for f in tablet.findings]
         past += not findings
         if not findings:
-            check_equal(found, closed.history)
+            check_equal(found, closed.history.model.state())
     assert past, "the table has no UNDO file"
 
 

@@ -6,8 +6,9 @@ than can be read; the damaged table untouched, the repaired one sound.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -16,8 +17,7 @@ from kudu_core.common.clock import ManualClock
 from kudu_core.fs.memory import MemoryFileSystem
 from tests.support.damage import Files, contents, walk
 from tests.support.faults import ROOT, TINY, checking, segments_of
-from tests.support.history import History
-from tests.support.model import State, difference, state_of
+from tests.support.model import State, difference
 
 TARGET = f"{ROOT}.repaired"
 
@@ -34,7 +34,15 @@ class Repaired:
     """Keys of rows that may not be the newest."""
 
 
-def repaired(fs: MemoryFileSystem, history: History, now_us: int, **given: Any) -> Repaired:
+class Past(Protocol):
+    """What a table has held."""
+
+    times: Sequence[int]
+
+    def at(self, timestamp: int) -> State: ...
+
+
+def repaired(fs: MemoryFileSystem, now_us: int, **given: Any) -> Repaired:
     """Repair the table at ``ROOT``; what comes of it, which is checked to be a sound table."""
     before = contents_of(fs)
     with segments_of(TINY), checking(False):
@@ -47,15 +55,17 @@ def repaired(fs: MemoryFileSystem, history: History, now_us: int, **given: Any) 
         assert dry.text().splitlines()[:-1] == report.text().splitlines()[:-1]
         with kc.open_table(TARGET, "rw", _fs=fs, _clock=ManualClock(now_us + 1_000_000)) as table:
             table.verify()
-            rows = state_of(history.model, table.scan().to_pylist())
-            table.upsert({"k": [1]})
+            rows = state_of(table.scan(), table.primary_key)
+            some = table.scan().to_table().slice(0, 3)
+            table.upsert(some)
             table.flush()
-            assert table.get(1) is not None
+            assert table.count() == len(rows)
+            key_names = table.primary_key
     aside: dict[str, set[tuple[Any, ...]]] = {"lost": set(), "older": set(), "doubtful": set()}
     for path in walk(fs, f"{TARGET}/repair"):
         if path.endswith(".arrow"):
             for row in pa.ipc.open_stream(fs.read_bytes(path, 1 << 30)).read_all().to_pylist():
-                aside[row["_status"]].add((row["k"],))
+                aside[row["_status"]].add(tuple(row[name] for name in key_names))
     assert len(rows) == report.rows_kept
     doubtful = aside["older"] | aside["doubtful"]
     assert len(doubtful) == report.rows_doubtful
@@ -66,9 +76,19 @@ def contents_of(fs: MemoryFileSystem) -> Files:
     return contents(fs)
 
 
-def check(found: Repaired, history: History) -> None:
+def state_of(scan: Any, key: Sequence[str]) -> State:
+    """The rows of a scan by key: the other columns in their order."""
+    state: State = {}
+    for row in scan.to_pylist():
+        at = tuple(row.pop(name) for name in key)
+        assert at not in state, f"key {at!r} came twice"
+        state[at] = tuple(row.values())
+    return state
+
+
+def check(found: Repaired, past: Past, newest: State) -> None:
     """Every row is one that its key had, and the newest one unless the report says that it may not be."""
-    past, newest, report = history.past, history.model.state(), found.report
+    report = found.report
     until = report.complete_until
     missing = 0
     for key in {*found.rows, *newest, *(key for time in past.times for key in past.at(time))}:
@@ -91,9 +111,8 @@ def check(found: Repaired, history: History) -> None:
     assert missing <= unreadable, f"{missing} rows are missing, {unreadable} at most are said to be"
 
 
-def check_equal(found: Repaired, history: History) -> None:
+def check_equal(found: Repaired, wanted: State) -> None:
     """Nothing is lost and nothing in doubt."""
-    wanted = history.model.state()
     assert found.rows == wanted, difference(found.rows, wanted)
     report = found.report
     assert (report.rows_lost, report.rows_doubtful, report.changes_aside) == (0, 0, 0), report.text()
