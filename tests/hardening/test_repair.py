@@ -5,15 +5,20 @@ By default a share of the cases, another one with every ``--seed``; ``--long`` d
 
 from __future__ import annotations
 
+import errno
 import random
+from pathlib import Path
 
 import pytest
 
 import kudu_core as kc
 from kudu_core.common.clock import ManualClock
+from kudu_core.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
 from kudu_core.fs.memory import MemoryFileSystem
-from tests.support.damage import Damage, Subject, in_place, kind_of, put, subject, whole_file
-from tests.support.faults import ROOT
+from tests.engine.conftest import Make
+from tests.hardening.conftest import everything
+from tests.support.damage import Damage, Subject, contents, in_place, kind_of, put, subject, whole_file
+from tests.support.faults import ROOT, TINY, checking, segments_of
 from tests.support.history import SCHEMA
 from tests.support.repairing import TARGET, Repaired, check, check_equal, repaired
 
@@ -22,6 +27,7 @@ pytestmark = pytest.mark.timeout(7200)  # --long takes its time
 KINDS = ("TABLE", "COMMITTED", "MANIFEST", "log", "spare", "rows", "delta")
 CASES, LONG_CASES = 3, 400
 PAIRS, LONG_PAIRS = 4, 1500
+FAULTS = 12
 
 
 @pytest.fixture(scope="module", params=["closed", "killed"])
@@ -198,3 +204,62 @@ def test_nothing_to_repair() -> None:
     fs.mkdir(ROOT)
     with pytest.raises(kc.TableNotFound):
         kc.repair(ROOT, _fs=fs)
+
+
+def test_a_repair_that_fails_leaves_nothing(closed: Subject, seed: int, long: bool) -> None:
+    """Whichever call of the file system fails: the damaged table stays, the target is whole or not there."""
+    inner = closed.disk.crash_clone(0, keep="all")
+    counting = FaultyFileSystem(inner, seed=seed)
+    with segments_of(TINY):
+        kc.repair(ROOT, dry_run=False, _fs=counting, _clock=ManualClock(closed.now_us))
+    rng = random.Random(seed)
+    calls = range(1, counting.calls + 1)
+    outcomes = set()
+    for number in calls if long else rng.sample(calls, FAULTS):
+        inner = closed.disk.crash_clone(0, keep="all")
+        before = contents(inner)
+        crash = rng.random() < 0.5
+        fs = FaultyFileSystem(inner, [Rule(nth=number, error="crash" if crash else errno.EIO)], seed=seed)
+        try:
+            with segments_of(TINY), checking(False):
+                kc.repair(ROOT, dry_run=False, _fs=fs, _clock=ManualClock(closed.now_us))
+            outcomes.add("made")
+        except (OSError, kc.KuduError, SimulatedCrash):
+            outcomes.add("failed")
+        after = {path: data for path, data in contents(inner).items() if path.startswith(f"{ROOT}/")}
+        assert after == before, number
+        survivor = inner.crash_clone(seed) if crash else inner
+        if survivor.exists(TARGET):
+            with kc.open_table(TARGET, _fs=survivor, _clock=ManualClock(closed.now_us + 10)) as made:
+                if "made" in outcomes and not made.count():
+                    raise AssertionError(f"call {number}: a table without rows")
+        with segments_of(TINY):  # and it can be done again
+            if not survivor.exists(TARGET):
+                kc.repair(ROOT, dry_run=False, _fs=survivor, _clock=ManualClock(closed.now_us + 20))
+            left = survivor.listdir(ROOT.rsplit("/", 1)[0])
+            assert left == [ROOT.rsplit("/", 1)[1], TARGET.rsplit("/", 1)[1]], f"call {number}: {left}"
+    assert "failed" in outcomes
+
+
+def test_on_a_disk(make: Make, path: Path) -> None:
+    """Not a byte, a time or a name of the damaged table changes; a link in it is not followed."""
+    table = make()
+    table.insert({"k": list(range(100))})
+    table.flush()
+    table.update({"k": [1, 2], "s": ["new", "new"]})
+    wanted = table.scan(order="key").to_table()
+    table.close()
+    outside = path.parent / "outside"
+    outside.mkdir()
+    (outside / "000001-00000009.rows").write_bytes(b"x" * 100)
+    (path / "tablets" / "00000001" / "link").symlink_to(outside)
+    (path / "TABLE").write_bytes(b"nothing")
+    before, around = everything(path), everything(outside)
+    report = kc.repair(path, dry_run=False)
+    assert everything(path) == before and everything(outside) == around
+    told = (*report.files_used, *(name for name, _ in report.files_unused))
+    assert not any("link" in name for name in told)
+    with kc.open_table(f"{path}.repaired") as made:
+        assert made.scan(order="key").to_table().equals(wanted)
+        assert made._engine.state.uuid != table._engine.state.uuid
+    assert (path.parent / f"{path.name}.repaired" / "repair" / "REPORT").read_text() == f"{report}\n"

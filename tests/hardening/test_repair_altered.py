@@ -1,4 +1,4 @@
-"""``kudu_core.repair`` of a table of many types and tablets that was altered, overwritten, merged and ingested."""
+"""``kudu_core.repair`` of a table of many types and tablets that was altered, overwritten and merged."""
 
 from __future__ import annotations
 
@@ -94,14 +94,14 @@ class Life:
         self.call("delete", [{"g": "ab"[k % 2], "k": k} for k in keys])
 
     def play(self) -> None:
-        self.upsert(*range(0, 20), *range(60, 70))
+        self.upsert(*range(20), *range(60, 70))
         self.update("v", 1, 2, 3, 61)
         self.table.flush()
         self.update("s", 1, 5, 7, 62)
         self.delete(4, 63)
         self.table.flush()
         self.table.alter(
-            add=[kc.Column("note", "string", default="old"), kc.Column("w", "int16")], drop=["f"], rename={"v": "v"}
+            add=[kc.Column("note", "string", default="old"), kc.Column("w", "int16")], drop=["f"]
         )
         self.upsert(4, 20, 21, 71)
         self.update("note", 2, 3, 20, 64)
@@ -116,7 +116,7 @@ class Life:
         self.delete(11, 55)
         self.update("b", 12, 13, 81)
         self.clock.advance(us=7)
-        rows = [self.row(k) for k in (*range(0, 36), 51, 90)]
+        rows = [self.row(k) for k in (*range(36), 51, 90)]
         self.times.append(overwrite(self.table, rows, 2).timestamp)
         self.update("d", 0, 1, 2, 51)
         self.table.flush()

@@ -124,6 +124,7 @@ def judge(schema: Schema, parts: Sequence[Facts], limits: Limits) -> Verdicts:
     source = {c.id: np.full(groups, _NONE, np.int64) for c in values}
     partial = {c.id: np.full(groups, _NONE, np.int64) for c in values}
     cutoff = np.full(groups, _EVER, np.uint64)
+    aside = np.zeros(groups, np.int64)
     left = np.ones(groups, bool)
     first_look = True
     while left.any():
@@ -143,11 +144,11 @@ def judge(schema: Schema, parts: Sequence[Facts], limits: Limits) -> Verdicts:
             verdict[orphan & (missing | (look.changed_at > np.uint64(limits.mark)))] = LOST
         else:
             verdict[whole] = OLDER
+            aside[whole] = look.aside[whole]
             verdict[left & ~look.present] = LOST
         left &= look.present & ~known
         cutoff = np.where(left, look.earlier, cutoff)
         first_look = False
-    late = (table.kinds == CHANGE) & (verdict == OLDER)[table.group] & (table.times > cutoff[table.group])
     lost = verdict == LOST
     columns, told = {}, {}
     for column in values:
@@ -155,7 +156,7 @@ def judge(schema: Schema, parts: Sequence[Facts], limits: Limits) -> Verdicts:
         chosen[verdict == GONE] = _NONE
         columns[column.id] = table.gathered(column, chosen)
         told[column.id] = partial[column.id] >= 0
-    return Verdicts(keys, verdict, columns, told, np.bincount(table.group[late], minlength=groups))
+    return Verdicts(keys, verdict, columns, told, aside)
 
 
 class _Ordered:
@@ -237,6 +238,13 @@ class _Look:
         before = np.where(self._barrier > 0, self._barrier, since)
         self.earlier = np.maximum(before, np.uint64(1)) - np.uint64(1)
         """The time to ask for next, of keys whose row is not whole."""
+
+    @property
+    def aside(self) -> np.ndarray:
+        """(keys,) int64: newer changes that are not laid over the row."""
+        table = self._table
+        late = (table.kinds == CHANGE) & (table.numbers > self._base[table.group]) & ~self._after
+        return np.bincount(table.group[late], minlength=len(self._base))
 
     def setter(self, column_id: int) -> tuple[np.ndarray, np.ndarray]:
         """The fact that says last what a column is, and whether nothing may have come after it."""

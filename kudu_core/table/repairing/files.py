@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kudu_core.cfile.container import MAGIC, TRAILER
+from kudu_core.common.names import is_staging, tablet_of_folder
+from kudu_core.errors import Corruption
 from kudu_core.rowset.meta import FileRef
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
 
 SUFFIXES = (".rows", ".delta")
-MAX_DEPTH = 4
-"""Of folders below the table's own in which files are looked for."""
 
 
 @dataclass(slots=True)
@@ -48,28 +48,39 @@ class Files:
         """Path by (size, footer CRC) of every file that ends as one of rows or changes does."""
         if self._by_content is None:
             self._by_content = {}
-            for path in self.below(self.root):
+            for path in self.everywhere():
                 content = self._content(path)
                 if content is not None:
                     self._by_content.setdefault(content, path)
         return self._by_content
 
-    def below(self, directory: str, depth: int = MAX_DEPTH) -> list[str]:
-        """Every file with a suffix of ours below a folder."""
-        found: list[str] = []
-        with suppress(OSError):
-            for name in self.fs.listdir(directory):
-                path = f"{directory}/{name}"
-                if self.fs.is_dir(path):
-                    if depth:
-                        found += self.below(path, depth - 1)
-                elif name.endswith(SUFFIXES):
-                    found.append(path)
+    def everywhere(self) -> list[str]:
+        """Every file of rows or changes in the folders that a table has."""
+        found = self.of(f"{self.root}/lost")
+        for name in self._names(f"{self.root}/tablets"):
+            if tablet_of_folder(name) is not None:
+                found += self.of(f"{self.root}/tablets/{name}")
+        for name in self._names(f"{self.root}/staging"):
+            if is_staging(name):
+                folder = f"{self.root}/staging/{name}"
+                found += self.of(folder)
+                for inner in self._names(folder):
+                    if not inner.endswith(SUFFIXES) and self.fs.is_dir(f"{folder}/{inner}"):
+                        found += self.of(f"{folder}/{inner}")
         return found
+
+    def of(self, directory: str) -> list[str]:
+        """The files of rows or changes in one folder."""
+        return [f"{directory}/{name}" for name in self._names(directory) if name.endswith(SUFFIXES)]
+
+    def _names(self, directory: str) -> list[str]:
+        with suppress(OSError, Corruption):
+            return self.fs.listdir(directory)
+        return []
 
     def _content(self, path: str) -> tuple[int, int] | None:
         """(size, footer CRC) as the end of a file says; None where it cannot be read."""
-        with suppress(OSError):
+        with suppress(OSError, Corruption):
             file = self.fs.open_read(path)
             try:
                 size = file.size()

@@ -124,7 +124,8 @@ def _columns_of_files(fs: FileSystem, path: str) -> tuple[dict[int, ColumnSpec],
     """Columns by id, and the key, as files of rows have them."""
     columns: dict[int, ColumnSpec] = {}
     key_ids: tuple[int, ...] = ()
-    for name in Files(fs, path).below(f"{path}/tablets"):
+    files = Files(fs, path)
+    for name in [name for tablet in _tablets(fs, path) for name in files.of(tablet_directory(path, tablet))]:
         if not name.endswith(".rows"):
             continue
         with suppress(*UNREADABLE), RowsFile(fs, name, None) as file:

@@ -241,7 +241,7 @@ class TabletFacts:
                     known.add(meta.base)
                     metas.append(replace(meta, insert_ts=one.ts, max_insert_ts=one.ts, durable=one.ts))
         contents = {(ref.size, ref.footer_crc) for ref in known}
-        for path in self.files.below(self.directory, 0):
+        for path in self.files.of(self.directory):
             meta_ = _meta_of(self.files.fs, path, contents) if path.endswith(".rows") else None
             if meta_ is not None:
                 metas.append(meta_)

@@ -185,7 +185,7 @@ def _report(walk: _Walk, target: str, *, written: bool) -> RepairReport:
     ]
     lost = [gap.records for gap in log.gaps]
     until = [gap.after_ts for gap in log.gaps] + [record.ts - 1 for record in walk.unusable]
-    unused = sorted(set(walk.files.below(walk.path)) - walk.files.used)
+    unused = sorted(set(walk.files.everywhere()) - walk.files.used)
     return RepairReport(
         path=walk.path,
         target=target,
