@@ -214,12 +214,11 @@ class SalvagedRowSet:
             newest.columns[column.id] = values
         before: RowImages | None = None
         before_ts = 0
-        base_known = dict(newest.known)
         for ref, file in self.redo:
             read = None if file is None else self._entries(ref, file, lower, lower + rows)
             if before is None and (read is None or not read.complete):
-                died, every = newest.died.copy(), np.ones(rows, bool)
-                before = RowImages(keys, dict(newest.columns), base_known, died, every)
+                columns, known = dict(newest.columns), dict(newest.known)
+                before = RowImages(keys, columns, known, newest.died.copy(), newest.doubtful.copy())
                 before_ts = max(ref.min_ts - 1, 0)
             if read is None:
                 self._forget(newest, ref)

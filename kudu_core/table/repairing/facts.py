@@ -44,7 +44,9 @@ class Facts:
     known: dict[int, np.ndarray] = field(default_factory=dict)
     """(n,) bool: which rows have a cell of the column; one that is not here has all."""
     doubtful: np.ndarray | None = None
-    """(n,) bool: of an IMAGE: something after it, or its end, may not be known."""
+    """(n,) bool: of an IMAGE: its end may not be known."""
+    stale: bool = False
+    """Newer IMAGEs of these keys may be missing."""
     closed: bool = False
     """No change is laid over these IMAGEs: others between may be missing."""
     newest: bool = False
@@ -61,6 +63,7 @@ class Facts:
             {i: column.take(rows) for i, column in self.columns.items()},
             {i: mask[rows] for i, mask in self.known.items()},
             None if self.doubtful is None else self.doubtful[rows],
+            self.stale,
             self.closed,
             self.newest,
         )
@@ -180,6 +183,7 @@ class _Ordered:
         self.times = times[self.order]
         self.kinds = np.array([part.kind for part in parts], np.uint8)[self.part_of]
         self.closed = np.array([part.closed for part in parts])[self.part_of]
+        self.stale = np.array([part.stale for part in parts])[self.part_of]
         doubts = [np.zeros(len(p), bool) if p.doubtful is None else p.doubtful for p in parts]
         self.doubts = np.concatenate(doubts)[self.order]
         self.numbers = np.arange(len(times))
@@ -233,8 +237,8 @@ class _Look:
         for gap in sorted(gaps):
             crossed = (np.uint64(gap) <= self.changed_at) & (since + np.uint64(1) < np.uint64(gap))
             self._barrier[crossed] = gap
-        self.doubtful = table.doubts[at] & (changed < 0)
-        """What is changed later is there."""
+        self.doubtful = (table.doubts[at] & (changed < 0)) | table.stale[at]
+        """What is changed later is there; it may have been another's."""
         before = np.where(self._barrier > 0, self._barrier, since)
         self.earlier = np.maximum(before, np.uint64(1)) - np.uint64(1)
         """The time to ask for next, of keys whose row is not whole."""

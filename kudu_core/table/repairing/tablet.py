@@ -91,6 +91,8 @@ class TabletFacts:
     limits: Limits
     through: int
     """Files hold every change up to it."""
+    begins_after: int
+    """The log has every record after it, but for its gaps."""
     files: Files
     directory: str
     stores: list[_Store] = field(default_factory=list)
@@ -107,8 +109,9 @@ class TabletFacts:
         changes: TabletChanges,
         limits: Limits,
         through: int,
+        begins_after: int,
     ) -> TabletFacts:
-        found = TabletFacts(schema, manifest, changes, limits, through, files, directory)
+        found = TabletFacts(schema, manifest, changes, limits, through, begins_after, files, directory)
         try:
             for meta, pending in found._rowsets():
                 found._add(meta, pending)
@@ -196,8 +199,7 @@ class TabletFacts:
     def _inserts(self, facts: Facts, holes: list[Hole]) -> Iterator[Facts]:
         """Inserts of records: those that are in no file; where files are missing, the others too."""
         if not self.is_complete:
-            doubtful = np.ones(len(facts), bool)
-            yield replace(facts, doubtful=doubtful, closed=self.changes.changes_files)
+            yield replace(facts, stale=True, closed=self.changes.changes_files)
             return
         new = facts.times > np.uint64(self.manifest.state.inserts_durable)
         if new.all():
@@ -206,7 +208,7 @@ class TabletFacts:
         yield facts.take(np.flatnonzero(new))
         if holes:
             old = facts.take(np.flatnonzero(~new))
-            yield replace(old, doubtful=np.ones(len(old), bool), closed=self.changes.changes_files)
+            yield replace(old, stale=True, closed=self.changes.changes_files)
 
     def _of_store(
         self, store: _Store, lower: bytes | None, upper: bytes | None, holes: list[Hole]
@@ -216,16 +218,30 @@ class TabletFacts:
             if found is None:
                 holes.append(store.hole(page))
                 continue
-            doubt = not store.proven
+            newest, whole = found.newest, found.newest.whole
+            if found.before is not None and self._tells_all_since(found.before_ts):
+                # What is lost of the files the log still has.
+                newest = newest.take(np.flatnonzero(whole))
+                parts = list(_of_images(found.before, found.before_ts))
+            elif found.before is not None:
+                parts = list(_of_images(found.before, found.before_ts, stale=True, closed=True))
+            else:
+                parts = []
+            if not whole.all():
+                rows = np.flatnonzero(~whole)
+                holes.append((found.newest.keys[int(rows[0])], found.newest.keys[int(rows[-1])]))
             closed = not store.proven and (self.changes.changes_files or not self.is_complete)
-            parts = list(_of_images(found.newest, store.time, newest=True, doubt=doubt, closed=closed))
-            if found.before is not None:
-                parts += _of_images(found.before, found.before_ts, newest=False, doubt=True, closed=True)
+            stale = not store.proven
+            parts += _of_images(newest, store.time, newest=True, stale=stale, closed=closed)
             for ts, changes in found.later:
                 times = np.full(len(changes.keys), ts, np.uint64)
                 parts += _of_changes(changes.op, changes.keys, times, changes.columns)
             for part in parts:
                 yield part.sorted().between(lower, upper)
+
+    def _tells_all_since(self, ts: int) -> bool:
+        """Whether the log has every change after a time, but for what its gaps hide."""
+        return self.is_complete and self.begins_after <= ts and not self.changes.changes_files
 
     def spares(self) -> list[_Store]:
         """Rowsets of which nobody knows that the tablet has them now: it had them once."""
@@ -277,7 +293,11 @@ def _meta_of(fs: FileSystem, path: str, known: set[tuple[int, int]]) -> RowSetMe
     )
 
 
-def _of_images(images: RowImages, time: int, *, newest: bool, doubt: bool, closed: bool) -> Iterator[Facts]:
+def _of_images(
+    images: RowImages, time: int, *, newest: bool = False, stale: bool = False, closed: bool = False
+) -> Iterator[Facts]:
+    if not len(images):
+        return
     dead = images.died > 0
     if dead.any():
         rows = np.flatnonzero(dead)
@@ -286,8 +306,8 @@ def _of_images(images: RowImages, time: int, *, newest: bool, doubt: bool, close
             return
         images = images.take(np.flatnonzero(~dead))
     times = np.full(len(images), max(time, 1), np.uint64)
-    doubtful = images.doubtful | doubt
-    yield Facts(IMAGE, images.keys, times, images.columns, images.known, doubtful, closed, newest)
+    doubts = images.doubtful
+    yield Facts(IMAGE, images.keys, times, images.columns, images.known, doubts, stale, closed, newest)
 
 
 def _of_changes(

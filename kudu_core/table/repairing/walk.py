@@ -63,7 +63,10 @@ class _Walk:
         gaps += [record.ts + 1 for record in self.unusable]
         gaps.append(log.begins_after + 1)
         limits = Limits(tuple(sorted(gaps)), (), manifest.state.mark)
-        facts = TabletFacts.open(self.files, directory, state.schema, manifest, changes, limits, log.through)
+        through, begins = log.through, log.begins_after
+        facts = TabletFacts.open(
+            self.files, directory, state.schema, manifest, changes, limits, through, begins
+        )
         counts = _Counts()
         try:
             for verdicts in facts.verdicts():
