@@ -25,9 +25,9 @@ from tests.support.repairing import TARGET, Repaired, check, check_equal, repair
 pytestmark = pytest.mark.timeout(7200)  # --long takes its time
 
 KINDS = ("TABLE", "COMMITTED", "MANIFEST", "log", "spare", "rows", "delta")
-CASES, LONG_CASES = 3, 400
-PAIRS, LONG_PAIRS = 4, 1500
-FAULTS = 12
+CASES, LONG_CASES = 2, 400
+PAIRS, LONG_PAIRS = 3, 1500
+FAULTS = 8
 
 
 @pytest.fixture(scope="module", params=["closed", "killed"])

@@ -35,7 +35,7 @@ SCHEMA = pa.schema(
 )
 KEY = ("k", "g")
 KINDS = ("TABLE", "MANIFEST", "log", "rows", "delta")
-CASES, LONG_CASES = 3, 400
+CASES, LONG_CASES = 2, 400
 NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
 
 
