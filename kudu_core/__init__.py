@@ -26,6 +26,7 @@ from kudu_core.errors import (
     TableExists,
     TableNotFound,
 )
+from kudu_core.errors import TokenMismatch as TokenMismatch
 from kudu_core.options import Options
 from kudu_core.table.backup_format import BackupResult
 from kudu_core.table.batch import Batch
