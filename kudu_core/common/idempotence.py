@@ -25,7 +25,7 @@ MAX_VERSION = 1 << 63
 """Versions lie below."""
 RECENT_VERSIONS = 16
 """Versions before the last one whose fingerprints are kept."""
-MAX_TOKENS = 65_536
+MAX_TOKENS = 32_768
 """Writers that a table knows at a time."""
 TOKENS_DROPPED = 1024
 """So many go at once, the oldest first, when there are too many."""

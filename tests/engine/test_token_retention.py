@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import Any
 
 import pyarrow as pa
@@ -10,11 +12,13 @@ import pytest
 import kudu_core as kc
 from kudu_core.common import idempotence
 from kudu_core.common.clock import ManualClock
-from kudu_core.common.fingerprint import NO_ROWS
+from kudu_core.common.fingerprint import MAX_ROWS, NO_ROWS, Fingerprint
 from kudu_core.common.idempotence import Token, outdated
+from kudu_core.common.stored import LIMIT
 from kudu_core.events import TokensDropped
 from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.table import engine as engines
+from kudu_core.table import state as states
 from kudu_core.table.state import read_state
 
 SCHEMA = pa.schema([("k", pa.int64())])
@@ -230,3 +234,16 @@ def test_a_write_without_rows_has_its_token_before_an_alter_or_after(where: dict
         table.upsert([], txn=("app", 1))
         table.delete([9], on_missing="ignore", txn=("app", 2))
         assert held == [True, True]
+
+
+def test_the_tokens_that_a_table_keeps_fit_into_it() -> None:
+    """All of the longest, and a third of TABLE is left for what else it says."""
+    rows = Fingerprint(MAX_ROWS - 1, (1 << 64) - 1, (1 << 64) - 1)
+    largest = LIMIT - 1
+    recent = tuple((idempotence.MAX_VERSION - 1, rows) for _ in range(idempotence.RECENT_VERSIONS))
+    source = "\0" * idempotence.MAX_SOURCE_BYTES  # six bytes each in JSON
+    token = Token(idempotence.MAX_VERSION - 1, largest, (largest,) * 4, rows, source, recent)
+    assert Token.from_json(json.loads(json.dumps(token.to_json()))) == token
+    name = base64.b64encode(bytes(idempotence.MAX_APP_ID_BYTES))
+    each = len(name) + len(json.dumps(token.to_json(), separators=(",", ":"))) + len('"":,')
+    assert each * (idempotence.MAX_TOKENS + 100) < states.MAX_BYTES * 2 // 3
