@@ -5,8 +5,8 @@ power cut may take) and ``FaultyFileSystem`` (lets calls fail).  Every file of a
 through one of them.  Nothing here knows what the bytes mean.
 
 Paths are ``str`` and use ``/``.  Errors are the operating system's ``OSError``; the exceptions are
-``Closed`` (a file used after ``close``), ``Corruption`` (``read_bytes`` of a file that is far too long)
-and ``Locked``.
+``Closed`` (a file used after ``close``), ``Locked`` and ``Corruption``: for ``read_bytes`` of a file that is
+far too long, for what is opened as a file and is a link, a folder or a pipe, and for what ``rooted`` says.
 
 Durability is POSIX's at its strictest: ``WriteFile.sync`` saves a file's bytes and length but not its
 name; ``sync_dir`` saves the names in one directory; a rename is atomic but may be lost until then.  A
@@ -133,7 +133,10 @@ class FileSystem(Protocol):
         """A new empty file, for the owner only (0600); ``FileExistsError`` when the name is taken."""
 
     def open_write(self, path: str) -> WriteFile:
-        """An existing file, as it is; ``FileNotFoundError`` when there is none."""
+        """An existing file, as it is; ``FileNotFoundError`` when there is none.
+
+        One that has other names (hard links) is not written to: a copy is put in its place first.
+        """
 
     def read_bytes(self, path: str, limit: int) -> bytes:
         """A whole file; ``Corruption`` when it is longer than ``limit`` bytes."""
@@ -185,3 +188,14 @@ class FileSystem(Protocol):
 
     def lease(self, path: str, *, sleep: Sleep | None = None) -> Lease:
         """The lease of the file at ``path``, not yet taken."""
+
+    def rooted(self, path: str) -> FileSystem:
+        """The same files, and of them only those in the folder ``path``, at any depth, and itself.
+
+        The path of that folder is a user's, so it may be or contain links.  Beneath it none is followed,
+        whatever the call and wherever in the path it stands, also when a folder is exchanged for a link
+        while a call is under way: ``Corruption`` names it.  A path that leads out of the folder is
+        ``InvalidArgument``.
+
+        ``rooted`` of the answer is of the whole file system again.
+        """

@@ -11,11 +11,14 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kudu_core.errors import Corruption
+from kudu_core.errors import Corruption, InvalidArgument
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import Data, FileSystem
 
+COPY_BYTES = 8 << 20
+MAX_DEPTH = 64
+"""Folders in folders that ``rmtree`` goes down; what we make is four deep."""
 _SUFFIX = ".tmp"
 _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{1,32}\.tmp", re.DOTALL)
 
@@ -85,17 +88,78 @@ def read_bytes(fs: FileSystem, path: str, limit: int) -> bytes:
         file.close()
 
 
-def rmtree(fs: FileSystem, path: str) -> None:
-    """``FileSystem.rmtree`` from ``listdir``, ``is_dir``, ``unlink`` and ``rmdir``."""
+def names_beneath(root: str, path: str) -> list[str]:
+    """The names that lead from a folder to ``path``; none for the folder itself.
+
+    ``InvalidArgument``: the path leads elsewhere, or may.
+    """
+    if path == root:
+        return []
+    prefix = root if root.endswith("/") else f"{root}/"
+    names = path[len(prefix) :].split("/")
+    if not path.startswith(prefix) or not _PLAIN.isdisjoint(names) or "\0" in path:
+        raise InvalidArgument(f"{path!r} is no path in {root!r}")
+    return names
+
+
+_PLAIN = frozenset(("", ".", ".."))
+
+
+def refused_link(path: str) -> Corruption:
+    return Corruption(path, 0, "a link stands here; in the folder of a table or of backups none is followed")
+
+
+def no_file(path: str) -> Corruption:
+    return Corruption(path, 0, "something that is no regular file stands in the place of one")
+
+
+def of_opening(error: OSError, path: str) -> Exception:
+    """What is raised where a file could not be opened because it is none."""
+    if error.errno == errno.ELOOP:
+        return refused_link(path)
+    return no_file(path) if error.errno in (errno.EISDIR, errno.ENXIO) else error
+
+
+def detach(fs: FileSystem, path: str, token: str) -> None:
+    """Put a copy in the place of a file that has other names too."""
+    temporary = temporary_name(path, token)
+    reader = fs.open_read(path)
+    try:
+        writer = fs.create(temporary)
+        try:
+            while data := reader.pread(COPY_BYTES, writer.size()):
+                writer.append(data)
+            writer.sync()
+        finally:
+            writer.close()
+        fs.rename(temporary, path)
+    except BaseException:
+        with suppress(Exception):
+            fs.unlink(temporary, missing_ok=True)
+        raise
+    finally:
+        reader.close()
+    fs.sync_dir(parent(path))
+
+
+def rmtree(fs: FileSystem, path: str, depth: int = 0) -> None:
+    """``FileSystem.rmtree`` from ``listdir``, ``is_dir``, ``unlink`` and ``rmdir`` of a rooted one."""
+    if depth == MAX_DEPTH:
+        raise too_deep(path)
     for name in fs.listdir(path):
         child = f"{path}/{name}"
         if fs.is_dir(child):
             with suppress(FileNotFoundError):
-                rmtree(fs, child)
+                rmtree(fs, child, depth + 1)
         else:
             fs.unlink(child, missing_ok=True)
     with suppress(FileNotFoundError):
         fs.rmdir(path)
+
+
+def too_deep(path: str) -> OSError:
+    said = f"more than {MAX_DEPTH} folders in one another: none of them is ours to remove"
+    return OSError(errno.ENAMETOOLONG, said, path)
 
 
 def os_error(number: int, path: str) -> OSError:

@@ -36,8 +36,8 @@ class Descriptor:
             _close(self.fd)
 
 
-def opened(path: str, flags: int) -> Descriptor:
-    """Open a file, for the owner only if that creates it.
+def opened(path: str, flags: int, dir_fd: int | None = None) -> Descriptor:
+    """Open a file, for the owner only if that creates it.  ``dir_fd``: the folder that ``path`` is in.
 
     Where the process has as many as its soft limit allows, the limit is raised to the hard one: a write that
     fails for want of a descriptor would poison the table.
@@ -48,13 +48,13 @@ def opened(path: str, flags: int) -> Descriptor:
         As open(2) does; with EMFILE it says what to raise.
     """
     try:
-        return Descriptor(os.open(path, flags, 0o600))
+        return Descriptor(os.open(path, flags, 0o600, dir_fd=dir_fd))
     except OSError as exc:
         if exc.errno != errno.EMFILE:
             raise
     _raise_limit()
     try:
-        return Descriptor(os.open(path, flags, 0o600))
+        return Descriptor(os.open(path, flags, 0o600, dir_fd=dir_fd))
     except OSError as exc:
         if exc.errno == errno.EMFILE:
             _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -266,7 +266,7 @@ class FaultyFileSystem:
         self.inner.rmdir(path)
 
     def rmtree(self, path: str) -> None:
-        base.rmtree(self, path)
+        base.rmtree(self.rooted(base.parent(path)), path)
 
     def listdir(self, path: str) -> list[str]:
         self._call("listdir", path)
@@ -294,6 +294,32 @@ class FaultyFileSystem:
 
     def lease(self, path: str, *, sleep: Sleep | None = None) -> FaultyLease:
         return FaultyLease(self, self.inner.lease(path, sleep=sleep))
+
+    def rooted(self, path: str) -> FaultyFileSystem:
+        return _Rooted(self, self.inner.rooted(path))
+
+
+class _Rooted(FaultyFileSystem):
+    """A part of the file system.  Rules, counts and the state of the machine are the whole one's."""
+
+    def __init__(self, whole: FaultyFileSystem, inner: FileSystem) -> None:
+        self.inner = inner
+        self._whole = whole
+
+    def rooted(self, path: str) -> FaultyFileSystem:
+        return self._whole.rooted(path)
+
+    def _enter(self, op: str, path: str) -> Fault | None:
+        return self._whole._enter(op, path)
+
+    def _fail(self, fault: Fault, op: str, path: str) -> Exception:
+        return self._whole._fail(fault, op, path)
+
+    def _part(self, total: int) -> int:
+        return self._whole._part(total)
+
+    def rmtree(self, path: str) -> None:
+        base.rmtree(self, path)
 
 
 def _drop(file_system_or_file: Any, *path: str) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import struct
 import threading
 from contextlib import suppress
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from kudu_core.errors import Locked, NotSupported
 from kudu_core.fs.api import Holder
+from kudu_core.fs.base import no_file, of_opening
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,8 +103,7 @@ class PosixLease:
             raise Locked(self.path, pid, host)
 
     def _attempt(self) -> bool:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        fd = os.open(self.path, flags, 0o600)
+        fd = self._opened(os.O_RDWR | os.O_CREAT)
         try:
             if not _lock(fd) or not self._is_current(fd):
                 os.close(fd)
@@ -111,12 +112,30 @@ class PosixLease:
             os.close(fd)
             raise
         self._fd, self._owner_pid = fd, os.getpid()
+        if os.fstat(fd).st_nlink > 1:
+            return True  # a file that has another name too may be anybody's: nothing is written to it
         # A full disk must not keep anybody from opening a table in order to delete from it.
         with suppress(OSError):
             hint = format_hint(self._owner_pid, os.uname().nodename)
             os.pwrite(fd, hint, 0)
             os.ftruncate(fd, len(hint))
         return True
+
+    def _opened(self, flags: int) -> int:
+        """The file, open; ``Corruption`` when it is a link or no regular file."""
+        try:
+            fd = os.open(self.path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        except OSError as exc:
+            raise of_opening(exc, self.path) from None
+        try:
+            regular = stat.S_ISREG(os.fstat(fd).st_mode)
+        except BaseException:
+            os.close(fd)
+            raise
+        if not regular:
+            os.close(fd)
+            raise no_file(self.path)
+        return fd
 
     def _is_current(self, fd: int) -> bool:
         """Whether the locked file is still the one with the name: a stranger may have replaced it."""
@@ -127,7 +146,7 @@ class PosixLease:
 
     def _read_hint(self) -> Holder | None:
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            fd = self._opened(os.O_RDONLY)
         except FileNotFoundError:
             return None
         try:
@@ -137,7 +156,7 @@ class PosixLease:
 
     def holder(self) -> Holder | None:
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            fd = self._opened(os.O_RDONLY)
         except FileNotFoundError:
             return None
         try:

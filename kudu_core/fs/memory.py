@@ -23,11 +23,11 @@ import random
 import threading
 from typing import TYPE_CHECKING
 
-from kudu_core.errors import Closed, Locked
+from kudu_core.errors import Closed, InvalidArgument, Locked
 from kudu_core.fs import base
 from kudu_core.fs.api import FileStat, Holder
 from kudu_core.fs.lease import acquire_within
-from kudu_core.fs.powercut import Cut, Directory, File, holds, walk
+from kudu_core.fs.powercut import Cut, Directory, File, Link, holds, names_of, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kudu_core.fs.powercut import Keep, Node
 
 _DEVICE = 1
+_MAX_LINKS = 40
 # Without a clock every file looks as if it had just been written: nothing is stale.
 _ALWAYS_FRESH_S = float(1 << 40)
 
@@ -51,11 +52,12 @@ class _Handle:
         self._life = fs._life
 
     def _open(self) -> File:
-        if self._node is None:
+        node = self._node  # once: another thread may close it at this moment
+        if node is None:
             raise Closed(f"{self.path} was closed")
         if self._life != self._fs._life:
             raise base.os_error(errno.EIO, self.path)  # the process that opened it was killed
-        return self._node
+        return node
 
     def size(self) -> int:
         with self._lock:
@@ -189,33 +191,53 @@ class MemoryFileSystem:
         self._life = 0
         self._root = Directory(next(self._numbers), self._now_s())
 
+    def rooted(self, path: str) -> MemoryFileSystem:
+        return _Rooted(self, path)
+
+    def _number(self) -> int:
+        return next(self._numbers)
+
     # Names -------------------------------------------------------------------------------------
 
-    def _lookup(self, path: str) -> Node:
+    def _lookup(self, path: str, follow: bool = False) -> Node:
+        """What has this name.  Links on the way are followed; ``follow``: one in the last place too."""
+        return self._found(path, follow, 0)
+
+    def _found(self, path: str, follow: bool, links: int) -> Node:
         if not path:
             raise base.os_error(errno.ENOENT, path)
         node: Node = self._root
-        for name in posixpath.normpath(path).split("/"):
-            if name in ("", "."):
-                continue
-            if not isinstance(node, Directory):
-                raise base.os_error(errno.ENOTDIR, path)
-            child = node.entries.get(name)
-            if child is None:
-                raise base.os_error(errno.ENOENT, path)
+        names = [name for name in posixpath.normpath(path).split("/") if name not in ("", ".")]
+        for place, name in enumerate(names):
+            child = self._child(node, name, path)
+            if isinstance(child, Link) and (follow or place + 1 < len(names)):
+                if links == _MAX_LINKS:
+                    raise base.os_error(errno.ELOOP, path)
+                here = "/" + "/".join(names[:place])
+                child = self._found(posixpath.join(here, child.target), True, links + 1)
             node = child
         return node
 
+    def _child(self, node: Node, name: str, path: str) -> Node:
+        if not isinstance(node, Directory):
+            raise base.os_error(errno.ENOTDIR, path)
+        child = node.entries.get(name)
+        if child is None:
+            raise base.os_error(errno.ENOENT, path)
+        return child
+
     def _directory(self, path: str) -> Directory:
-        node = self._lookup(path)
+        node = self._lookup(path, follow=True)
         if not isinstance(node, Directory):
             raise base.os_error(errno.ENOTDIR, path)
         return node
 
     def _file(self, path: str) -> File:
         node = self._lookup(path)
+        if isinstance(node, Link):
+            raise base.refused_link(path)
         if not isinstance(node, File):
-            raise base.os_error(errno.EISDIR, path)
+            raise base.no_file(path)
         return node
 
     def _place(self, path: str) -> tuple[Directory, str]:
@@ -225,8 +247,16 @@ class MemoryFileSystem:
             raise base.os_error(errno.EINVAL, path)
         return self._directory(parent or "/"), name
 
+    def symlink(self, target: str, path: str) -> None:
+        """For tests: the engine makes no links of this kind."""
+        with self._lock:
+            directory, name = self._place(path)
+            if name in directory.entries:
+                raise base.os_error(errno.EEXIST, path)
+            self._set(directory, {name: Link(self._number(), self._now_s(), target)})
+
     def _set(self, directory: Directory, names: dict[str, Node | None], group: int | None = None) -> None:
-        directory.change(names, next(self._numbers) if group is None else group)
+        directory.change(names, self._number() if group is None else group)
         directory.mtime_s = self._now_s()
 
     # Files -------------------------------------------------------------------------------------
@@ -240,19 +270,21 @@ class MemoryFileSystem:
             directory, name = self._place(path)
             if name in directory.entries:
                 raise base.os_error(errno.EEXIST, path)
-            node = File(next(self._numbers), self._now_s())
+            node = File(self._number(), self._now_s())
             self._set(directory, {name: node})
             return MemoryWriteFile(self, path, node)
 
     def open_write(self, path: str) -> MemoryWriteFile:
         with self._lock:
+            if names_of(self._root, self._file(path)) > 1:
+                base.detach(self, path, str(self._number()))
             return MemoryWriteFile(self, path, self._file(path))
 
     def read_bytes(self, path: str, limit: int) -> bytes:
         return base.read_bytes(self, path, limit)
 
     def replace_file(self, path: str, data: Data) -> None:
-        base.replace_file(self, path, data, str(next(self._numbers)))
+        base.replace_file(self, path, data, str(self._number()))
 
     def link(self, source: str, target: str) -> None:
         with self._lock:
@@ -265,7 +297,8 @@ class MemoryFileSystem:
     def unlink(self, path: str, missing_ok: bool = False) -> None:
         with self._lock:
             try:
-                self._file(path)
+                if isinstance(self._lookup(path), Directory):
+                    raise base.os_error(errno.EISDIR, path)
             except FileNotFoundError:
                 if missing_ok:
                     return
@@ -293,7 +326,7 @@ class MemoryFileSystem:
             if old_directory is new_directory:
                 self._set(old_directory, {old_name: None, new_name: node})
             else:
-                group = next(self._numbers)
+                group = self._number()
                 self._set(old_directory, {old_name: None}, group)
                 self._set(new_directory, {new_name: node}, group)
 
@@ -306,7 +339,7 @@ class MemoryFileSystem:
             directory, name = self._place(path)
             if name in directory.entries:
                 raise base.os_error(errno.EEXIST, path)
-            self._set(directory, {name: Directory(next(self._numbers), self._now_s())})
+            self._set(directory, {name: Directory(self._number(), self._now_s())})
 
     def sync_dir(self, path: str) -> None:
         with self._lock:
@@ -314,14 +347,17 @@ class MemoryFileSystem:
 
     def rmdir(self, path: str) -> None:
         with self._lock:
-            if self._directory(path).entries:
+            node = self._lookup(path)
+            if not isinstance(node, Directory):
+                raise base.os_error(errno.ENOTDIR, path)
+            if node.entries:
                 raise base.os_error(errno.ENOTEMPTY, path)
             directory, name = self._place(path)
             self._set(directory, {name: None})
 
     def rmtree(self, path: str) -> None:
         with self._lock:
-            base.rmtree(self, path)
+            base.rmtree(self.rooted(base.parent(path)), path)
 
     def listdir(self, path: str) -> list[str]:
         with self._lock:
@@ -339,7 +375,10 @@ class MemoryFileSystem:
 
     def is_dir(self, path: str) -> bool:
         with self._lock:
-            return self.exists(path) and isinstance(self._lookup(path), Directory)
+            try:
+                return isinstance(self._lookup(path, follow=True), Directory)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
 
     def stat(self, path: str) -> FileStat:
         with self._lock:
@@ -348,10 +387,10 @@ class MemoryFileSystem:
 
     def identity(self, path: str) -> Identity:
         with self._lock:
-            return (_DEVICE, self._lookup(path).inode)
+            return (_DEVICE, self._file(path).inode)
 
     def free_bytes(self, path: str) -> int:
-        self._lookup(path)
+        self._lookup(path, follow=True)
         return 1 << 40
 
     def lease(self, path: str, *, sleep: Sleep | None = None) -> MemoryLease:
@@ -397,6 +436,58 @@ class MemoryFileSystem:
             Cut(generator, keep).fill(clone._root, self._root)
         return clone
 
+
+class _Rooted(MemoryFileSystem):
+    """See ``api.FileSystem.rooted``.  Has no state of its own but the path."""
+
+    def __init__(self, fs: MemoryFileSystem, root: str) -> None:
+        self._whole = fs
+        self._lock, self._now_s, self._root = fs._lock, fs._now_s, fs._root
+        self._path = root
+
+    @property
+    def _life(self) -> int:  # type: ignore[override]
+        return self._whole._life
+
+    def rooted(self, path: str) -> MemoryFileSystem:
+        return self._whole.rooted(path)
+
+    def _number(self) -> int:
+        return self._whole._number()
+
+    def _lookup(self, path: str, follow: bool = False) -> Node:
+        names = base.names_beneath(self._path, path)
+        if not names:
+            return self._whole._lookup(path, follow)
+        node, at = self._whole._lookup(self._path, follow=True), self._path
+        for place, name in enumerate(names):
+            node, at = self._child(node, name, path), posixpath.join(at, name)
+            if isinstance(node, Link) and place + 1 < len(names):
+                raise base.refused_link(at)
+        return node
+
+    def _directory(self, path: str) -> Directory:
+        node = self._lookup(path, follow=True)
+        if isinstance(node, Link):
+            raise base.refused_link(path)
+        if not isinstance(node, Directory):
+            raise base.os_error(errno.ENOTDIR, path)
+        return node
+
+    def _place(self, path: str) -> tuple[Directory, str]:
+        if not base.names_beneath(self._path, path):
+            return self._whole._place(path)
+        parent, name = posixpath.split(path)
+        return self._directory(parent), name
+
+    def rmtree(self, path: str) -> None:
+        with self._lock:
+            base.rmtree(self, path)
+
+    def lease(self, path: str, *, sleep: Sleep | None = None) -> MemoryLease:
+        if len(base.names_beneath(self._path, path)) != 1:
+            raise InvalidArgument(f"{path} is no lease of {self._path}: that lies directly in it")
+        return super().lease(path, sleep=sleep)
 
 if TYPE_CHECKING:
     _checked: FileSystem = MemoryFileSystem()

@@ -1,24 +1,29 @@
-"""The machine's file system.  Only this module and ``lease`` make system calls on files.
+"""The machine's file system.  Only this room makes system calls on files.
 
 Files are opened with O_CLOEXEC and O_NOFOLLOW and created for the owner only.  Short reads and writes
 are continued; Python repeats calls that a signal interrupts (PEP 475).  Nothing is mapped: a damaged
 or vanished file raises instead of killing the process.
+
+What is deeper than directly in the folder of a rooted file system is reached folder by folder, each opened
+in the one before it and without following links (``places``): a look at the path first would leave a moment
+for an exchange.  That costs two system calls for each folder on the way, of which there are at most three,
+in calls that name a path; reads and writes of open files cost nothing.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kudu_core.errors import Closed
+from kudu_core.errors import Closed, InvalidArgument
 from kudu_core.fs import base
 from kudu_core.fs.api import FileStat
 from kudu_core.fs.descriptors import Descriptor, opened
 from kudu_core.fs.lease import PosixLease
+from kudu_core.fs.places import Place, clear, place_beneath
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +32,6 @@ if TYPE_CHECKING:
 
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
 _IOV_MAX = os.sysconf("SC_IOV_MAX")
-_COPY_BYTES = 8 << 20
 
 # Below this many bytes on average, pieces are cut from one read: a system call costs more than the copy.
 _SMALL_PIECE_BYTES = 8 << 10
@@ -38,10 +42,9 @@ class _File:
 
     __slots__ = ("_descriptor", "path")
 
-    def __init__(self, path: str, flags: int) -> None:
+    def __init__(self, path: str, descriptor: Descriptor) -> None:
         self.path = path
-        self._descriptor: Descriptor | None = None
-        self._descriptor = opened(path, flags | _FLAGS)
+        self._descriptor: Descriptor | None = descriptor
 
     def _open(self) -> Descriptor:
         descriptor = self._descriptor
@@ -64,9 +67,6 @@ class PosixReadFile(_File):
     """See ``api.ReadFile``."""
 
     __slots__ = ()
-
-    def __init__(self, path: str) -> None:
-        super().__init__(path, os.O_RDONLY)
 
     def pread(self, n: int, offset: int) -> bytes:
         descriptor = self._open()
@@ -102,9 +102,9 @@ class PosixWriteFile(_File):
 
     __slots__ = ("_end",)
 
-    def __init__(self, path: str, *, new: bool) -> None:
-        super().__init__(path, os.O_RDWR | (os.O_CREAT | os.O_EXCL if new else 0))
-        self._end = 0 if new else self.size()
+    def __init__(self, path: str, descriptor: Descriptor, end: int) -> None:
+        super().__init__(path, descriptor)
+        self._end = end
 
     def append(self, data: Data) -> int:
         at = self._end
@@ -147,14 +147,40 @@ class PosixWriteFile(_File):
 class PosixFileSystem:
     """See ``api.FileSystem``.  Holds no state: any number may be used side by side."""
 
+    def __init__(self, root: str | None = None) -> None:
+        self._root = root
+
+    def rooted(self, path: str) -> PosixFileSystem:
+        return PosixFileSystem(path)
+
+    def _place(self, path: str) -> Place:
+        return Place(path, path) if self._root is None else place_beneath(self._root, path)
+
+    def _opened(self, path: str, flags: int) -> tuple[Descriptor, os.stat_result]:
+        """A regular file, open.  Not waiting for the other end of a pipe, if it is one."""
+        place = self._place(path)
+        try:
+            descriptor = place.opened(flags | _FLAGS | os.O_NONBLOCK)
+        except OSError as exc:
+            raise base.of_opening(exc, path) from None
+        found = os.fstat(descriptor.fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise base.no_file(path)
+        return descriptor, found
+
     def open_read(self, path: str) -> PosixReadFile:
-        return PosixReadFile(path)
+        return PosixReadFile(path, self._opened(path, os.O_RDONLY)[0])
 
     def create(self, path: str) -> PosixWriteFile:
-        return PosixWriteFile(path, new=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _FLAGS
+        return PosixWriteFile(path, self._place(path).opened(flags), 0)
 
     def open_write(self, path: str) -> PosixWriteFile:
-        return PosixWriteFile(path, new=False)
+        descriptor, found = self._opened(path, os.O_RDWR)
+        if found.st_nlink > 1:
+            base.detach(self, path, os.urandom(6).hex())
+            descriptor, found = self._opened(path, os.O_RDWR)
+        return PosixWriteFile(path, descriptor, found.st_size)
 
     def read_bytes(self, path: str, limit: int) -> bytes:
         return base.read_bytes(self, path, limit)
@@ -165,26 +191,42 @@ class PosixFileSystem:
 
     def mkdir(self, path: str, exist_ok: bool = False) -> None:
         try:
-            os.mkdir(path, 0o700)
+            with self._place(path) as place:
+                os.mkdir(place.name, 0o700, dir_fd=place.dir_fd)
         except FileExistsError:
             if not (exist_ok and self.is_dir(path)):
                 raise
 
+    def _folder(self, path: str) -> Descriptor:
+        """A folder, open."""
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        if self._root is None or path == self._root:
+            # The path that a user gives may be a link to a folder.
+            return opened(path, flags)
+        return self._place(path).folder(flags)
+
     def sync_dir(self, path: str) -> None:
-        # The path a user gives for a table may be a link to a directory, hence no O_NOFOLLOW.
-        descriptor = opened(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        os.fsync(descriptor.fd)
+        folder = self._folder(path)
+        os.fsync(folder.fd)
 
     def rename(self, source: str, target: str) -> None:
-        os.rename(source, target)
+        new = self._place(target)
+        with self._place(source) as old:
+            os.rename(old.name, new.name, src_dir_fd=old.dir_fd, dst_dir_fd=new.dir_fd)
 
     def link(self, source: str, target: str) -> None:
+        new = self._place(target)
         try:
-            os.link(source, target, follow_symlinks=False)
+            with self._place(source) as old:
+                names = {"src_dir_fd": old.dir_fd, "dst_dir_fd": new.dir_fd}
+                os.link(old.name, new.name, follow_symlinks=False, **names)
         except OSError as exc:
             if exc.errno not in base.LINKS_UNSUPPORTED:
                 raise
             self._copy(source, target)
+        if self._root is not None and stat.S_ISLNK(new.lstat().st_mode):
+            new.unlink()
+            raise base.refused_link(source)
 
     def _copy(self, source: str, target: str) -> None:
         reader = self.open_read(source)
@@ -192,13 +234,13 @@ class PosixFileSystem:
             writer = self.create(target)
             try:
                 offset = 0
-                while data := reader.pread(_COPY_BYTES, offset):
+                while data := reader.pread(base.COPY_BYTES, offset):
                     writer.pwrite(data, offset)
                     offset += len(data)
                 writer.sync()
             except BaseException:
                 with suppress(OSError):
-                    os.unlink(target)
+                    self.unlink(target)
                 raise
             finally:
                 writer.close()
@@ -207,47 +249,48 @@ class PosixFileSystem:
 
     def unlink(self, path: str, missing_ok: bool = False) -> None:
         try:
-            os.unlink(path)
+            self._place(path).unlink()
         except FileNotFoundError:
             if not missing_ok:
                 raise
 
     def rmdir(self, path: str) -> None:
-        os.rmdir(path)
+        self._place(path).rmdir()
 
     def rmtree(self, path: str) -> None:
-        def on_error(_function: object, failed: str, info: tuple[type, BaseException, object]) -> None:
-            if not isinstance(info[1], FileNotFoundError) or failed == path:
-                raise info[1]
-
-        shutil.rmtree(path, onerror=on_error)
+        place = self._place(path)
+        clear(place.folder(os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), path)
+        with suppress(FileNotFoundError):
+            place.rmdir()
 
     def listdir(self, path: str) -> list[str]:
-        return sorted(os.listdir(path))
+        folder = self._folder(path)
+        return sorted(os.listdir(folder.fd))
 
     def exists(self, path: str) -> bool:
         # Not os.path.exists, which calls a file absent when the disk fails to tell.
         try:
-            os.lstat(path)
+            self._place(path).lstat()
         except (FileNotFoundError, NotADirectoryError):
             return False
         return True
 
     def is_dir(self, path: str) -> bool:
+        given = self._root is None or path == self._root
         try:
-            return stat.S_ISDIR(os.stat(path).st_mode)
+            found = os.stat(path) if given else self._place(path).lstat()
         except (FileNotFoundError, NotADirectoryError):
             return False
+        return stat.S_ISDIR(found.st_mode)
 
     def stat(self, path: str) -> FileStat:
-        found = os.lstat(path)
+        found = self._place(path).lstat()
         return FileStat(found.st_size, found.st_ino, found.st_mtime)
 
     def identity(self, path: str) -> Identity:
         # Opened, because network file systems look at the server again only then.  The time of the last
         # write is part of it, because a freed inode number is soon given to a new file.
-        descriptor = opened(path, os.O_RDONLY | _FLAGS)
-        found = os.fstat(descriptor.fd)
+        _, found = self._opened(path, os.O_RDONLY)
         return (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
 
     def free_bytes(self, path: str) -> int:
@@ -255,6 +298,8 @@ class PosixFileSystem:
         return found.f_bavail * found.f_frsize
 
     def lease(self, path: str, *, sleep: Sleep | None = None) -> PosixLease:
+        if self._root is not None and len(base.names_beneath(self._root, path)) != 1:
+            raise InvalidArgument(f"{path} is no lease of {self._root}: that lies directly in it")
         return PosixLease(path, sleep=sleep)
 
 

@@ -65,7 +65,20 @@ class Directory:
         self.pending.clear()
 
 
-Node: TypeAlias = File | Directory
+@dataclass(slots=True, eq=False)
+class Link:
+    """A symbolic link.  Durable with its name."""
+
+    inode: int
+    mtime_s: float
+    target: str
+    pending: list[Change] = field(default_factory=list)
+
+    def sync(self) -> None:
+        """There is nothing that a cut may take."""
+
+
+Node: TypeAlias = File | Directory | Link
 
 
 def apply_change(content: bytearray, offset: int, data: bytes | None) -> None:
@@ -96,6 +109,16 @@ def walk(node: Node, found: dict[int, Node]) -> dict[int, Node]:
             for child in node.entries.values():
                 walk(child, found)
     return found
+
+
+def names_of(root: Node, wanted: File) -> int:
+    """How many names lead to a file."""
+    return sum(
+        child is wanted
+        for node in walk(root, {}).values()
+        if isinstance(node, Directory)
+        for child in node.entries.values()
+    )
 
 
 def holds(node: Directory, wanted: Directory) -> bool:
@@ -137,6 +160,8 @@ class Cut:
         if isinstance(node, Directory):
             copy = self._copies[node.inode] = Directory(node.inode, node.mtime_s)
             self.fill(copy, node)
+        elif isinstance(node, Link):
+            copy = self._copies[node.inode] = Link(node.inode, node.mtime_s, node.target)
         else:
             content = bytearray(node.durable)
             for offset, data in self._surviving(node):

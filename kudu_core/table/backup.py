@@ -49,19 +49,20 @@ LAST = "last"
 
 Counts = tuple[int, int, int]
 """Rows that were inserted, updated and deleted."""
-Runs = Callable[["Table", str, Manifest, Snapshot], tuple[list[StagedRun], Counts]]
-"""Writes the rows of a backup, durably, to a directory; they are those of the snapshot, or what changed
-between ``Manifest.since`` and it."""
+Runs = Callable[["Table", "FileSystem", str, Manifest, Snapshot], tuple[list[StagedRun], Counts]]
+"""Writes the rows of a backup, durably, to a directory in the folder of backups; they are those of the
+snapshot, or what changed between ``Manifest.since`` and it."""
 
 
 def backup(table: Table, folder: str, since: Any, runs: Runs | None = None) -> BackupResult:
     """Write one backup; the walk behind ``Table.backup``.  ``runs``: somebody else writes the rows."""
     engine = table._opened()
-    fs = engine.fs
+    fs = engine.fs.rooted(folder)
     _check_folder(fs, engine.path, folder)
     if not fs.exists(folder):
         fs.mkdir(folder, exist_ok=True)
-        fs.sync_dir(folder.rsplit("/", 1)[0] or "/")
+        parent = folder.rsplit("/", 1)[0] or "/"
+        fs.rooted(parent).sync_dir(parent)
     lease = fs.lease(f"{folder}/{LOCK}")
     lease.try_acquire()  # one at a time, so what has a temporary name is nobody's
     try:
@@ -78,7 +79,7 @@ def backup(table: Table, folder: str, since: Any, runs: Runs | None = None) -> B
         with columns, table.snapshot(head.timestamp) as snapshot:
             if before is not None and before.timestamp == head.timestamp:
                 return before.result(folder)  # nothing was written since
-            return _write(table, folder, head, snapshot, runs or _runs_here)
+            return _write(table, fs, folder, head, snapshot, runs or _runs_here)
     finally:
         lease.release()
 
@@ -143,13 +144,13 @@ def _before(fs: FileSystem, folder: str, known: list[Manifest], since: Any) -> M
 
 
 def _write(
-    table: Table, folder: str, head: Manifest, snapshot: Snapshot, write: Runs
+    table: Table, fs: FileSystem, folder: str, head: Manifest, snapshot: Snapshot, write: Runs
 ) -> BackupResult:
-    fs, schema = table._engine.fs, head.schema
+    schema = head.schema
     temporary = temporary_name(head.directory(folder), uuid.uuid4().hex)
     fs.mkdir(temporary)
     try:
-        runs, counts = write(table, temporary, head, snapshot)
+        runs, counts = write(table, fs, temporary, head, snapshot)
         total = counts[0] if head.since is None else table._scan_of(schema, snapshot, []).count()
         manifest = replace(head, counts=counts, total=total, runs=tuple(runs))
         fs.replace_file(f"{temporary}/{MANIFEST}", manifest.to_bytes())  # syncs the names of the runs too
@@ -163,14 +164,14 @@ def _write(
 
 
 def _runs_here(
-    table: Table, directory: str, head: Manifest, snapshot: Snapshot
+    table: Table, fs: FileSystem, directory: str, head: Manifest, snapshot: Snapshot
 ) -> tuple[list[StagedRun], Counts]:
     rows: Iterator[pa.RecordBatch]
     if head.since is None:
         rows = iter(table._scan_of(head.schema, snapshot))
     else:
         rows = iter(table._changes_of(head.schema, head.since, snapshot, net=True))
-    return write_runs(table._engine.fs, directory, head.arrow_schema(), rows)
+    return write_runs(fs, directory, head.arrow_schema(), rows)
 
 
 def write_runs(

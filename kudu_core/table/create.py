@@ -86,7 +86,7 @@ def _make_directory(fs: FileSystem, path: str) -> None:
         said = "the folder that is to hold the table does not exist; make it first"
         raise FileNotFoundError(errno.ENOENT, said, parent) from None
     try:
-        fs.sync_dir(parent)
+        fs.rooted(parent).sync_dir(parent)
     except OSError:
         # The name may never reach the disk, whatever fsync says the next time: a repeated call must make
         # it anew.

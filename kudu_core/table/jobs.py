@@ -233,7 +233,11 @@ def stager(job: Job, name: str, fs: FileSystem | None = None) -> JobStager:
     added = None
     if job.txn is not None:
         added = OVERWRITING_ROWS if job.overwrite else 0
-    return JobStager(fs or PosixFileSystem(), job.directory, form_of(job), name, added)
+    return JobStager(fs or _files_of(job.table_path), job.directory, form_of(job), name, added)
+
+
+def _files_of(table_path: str) -> FileSystem:
+    return PosixFileSystem().rooted(table_path)
 
 
 # ---- committing ----

@@ -31,7 +31,7 @@ from kudu_core.table.runs import StagedRun, read_run
 from kudu_core.table.scan import Scan, ScanPlan
 
 if TYPE_CHECKING:
-    from kudu_core.fs.api import FileSystem
+    from kudu_core.fs.api import FileSystem, Lease
     from kudu_core.table.engine import Engine
 
 BUSY = "BUSY"
@@ -66,22 +66,25 @@ def restore(
     fs: FileSystem, folder: str, path: str, at: Any, clock: Clock, fill: Fill | None = None
 ) -> None:
     """Make the table; the walk behind ``kudu_core.restore``.  ``fill``: somebody else writes the rows."""
+    parent = path.rsplit("/", 1)[0] or "/"
+    fs = fs.rooted(parent)
     check_empty(fs, path)
-    if not fs.exists(folder):
+    backups = fs.rooted(folder)
+    if not backups.exists(folder):
         raise TableNotFound(f"there is no backup at {folder}; make one with Table.backup")
-    manifests = read_manifests(fs, folder)
+    manifests = read_manifests(backups, folder)
     chain = Chain(folder, needed(folder, manifests, chosen(folder, manifests, at)))
     for manifest in chain.manifests:
-        check_runs(fs, folder, manifest)
+        check_runs(backups, folder, manifest)
     remove_leftovers(fs, path)
     place = temporary_name(path, uuid.uuid4().hex)
     fs.mkdir(place)
-    busy = fs.lease(f"{place}/{BUSY}")
+    busy = _busy(fs, place)
     try:
         busy.try_acquire()
         fs.sync_dir(place)
         try:
-            _build(fs, f"{place}/table", chain, clock, fill or _fill_here)
+            _build(fs.rooted(place), f"{place}/table", chain, clock, fill or _fill_here)
             check_empty(fs, path)
             fs.rename(f"{place}/table", path)
         finally:
@@ -90,8 +93,12 @@ def restore(
         with suppress(OSError):
             remove(fs, place)
         raise
-    fs.sync_dir(path.rsplit("/", 1)[0] or "/")
+    fs.sync_dir(parent)
     remove(fs, place)
+
+
+def _busy(fs: FileSystem, place: str) -> Lease:
+    return fs.rooted(place).lease(f"{place}/{BUSY}")
 
 
 def check_empty(fs: FileSystem, path: str) -> None:
@@ -110,7 +117,7 @@ def remove_leftovers(fs: FileSystem, path: str) -> None:
         if not fs.listdir(place):
             with suppress(OSError):
                 fs.rmdir(place)
-        elif fs.exists(f"{place}/{BUSY}") and fs.lease(f"{place}/{BUSY}").holder() is None:
+        elif fs.exists(f"{place}/{BUSY}") and _busy(fs, place).holder() is None:
             try:
                 remove(fs, place)
             except OSError as exc:
@@ -132,7 +139,7 @@ def _build(fs: FileSystem, path: str, chain: Chain, clock: Clock, fill: Fill) ->
     schema = replace(newest.schema, version=1)
     live = tuple(r for r in newest.partitions.ranges if not r.dropped)
     partitions = PartitionSchema(schema, newest.partitions.hashes, newest.partitions.range_ids, live)
-    create(fs, path, schema, partitions, newest.options, clock)
+    create(fs.rooted(path), path, schema, partitions, newest.options, clock)
     try:
         fill(fs, path, chain, clock)
     except RowErrors as exc:
@@ -140,9 +147,10 @@ def _build(fs: FileSystem, path: str, chain: Chain, clock: Clock, fill: Fill) ->
 
 
 def _fill_here(fs: FileSystem, path: str, chain: Chain, clock: Clock) -> None:
-    engine = open_for_writing(fs, path, {"maintenance": "manual"}, 0.0, clock, None)
+    engine = open_for_writing(fs.rooted(path), path, {"maintenance": "manual"}, 0.0, clock, None)
     try:
-        calls = apply_calls(engine.schema, _batches(fs, chain, engine.schema), OP_COLUMN)
+        batches = _batches(fs.rooted(chain.folder), chain, engine.schema)
+        calls = apply_calls(engine.schema, batches, OP_COLUMN)
         write_parts(engine, _within(calls, chain, engine.partitions))
         check_total(engine, chain)
     finally:

@@ -84,15 +84,16 @@ def shares_of(chain: Chain) -> list[RunShare]:
 
 def stage_shares(job: Job, shares: Sequence[RunShare], name: str) -> list[Staged]:
     """Stage the rows of runs, neighbours together; ``name``: what the names of the files begin with."""
-    fs, form = PosixFileSystem(), jobs.form_of(job)
+    form = jobs.form_of(job)
     staged: list[Staged] = []
     for place, of_backup in groupby(shares, key=lambda share: share.place):
         some = list(of_backup)
+        fs = PosixFileSystem().rooted(some[0].folder)
         manifest = read_manifest(fs, some[0].folder, some[0].number)
         is_full = manifest.since is None
         # Rows of a full backup are new ones: what is staged of them may be a rowset as it is.
         own = replace(form, operation="insert") if is_full else form
-        stager = JobStager(fs, job.directory, own, f"{name}-b{place}")
+        stager = JobStager(fs.rooted(job.table_path), job.directory, own, f"{name}-b{place}")
         for share in some:
             for batch in batches_of(fs, share.folder, manifest, share.run, form.schema):
                 stager.append(batch.drop_columns([OP_COLUMN]) if is_full else batch)

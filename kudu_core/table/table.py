@@ -110,7 +110,8 @@ def create_table(
     InvalidArgument
         The schema, the key, a partition or an option breaks a rule; nothing was made.
     """
-    fs, root = _fs or PosixFileSystem(), folder_path(path)
+    root = folder_path(path)
+    fs = (_fs or PosixFileSystem()).rooted(root)
     wanted = declare(schema, primary_key)
     partitions = (
         [partition_by] if isinstance(partition_by, HashPartition | RangePartition) else list(partition_by)
@@ -164,7 +165,8 @@ def open_table(
     UnreplayedWarning
         In mode "r", of such a record: the table is read as it was before it (``Table.unreplayed``).
     """
-    fs, root, clock = _fs or PosixFileSystem(), folder_path(path), _clock or Clock()
+    root, clock = folder_path(path), _clock or Clock()
+    fs = (_fs or PosixFileSystem()).rooted(root)
     if mode not in ("r", "rw"):
         raise InvalidArgument(f'mode is "r" or "rw", not {mode!r}')
     settings = None if options is None else Options().overridden(options)

@@ -19,6 +19,7 @@ from kudu_core.engines.spark.codes import coded
 from kudu_core.engines.spark.scan import collected, frame_of, parallelism, shared_out
 from kudu_core.engines.spark.staging import attempt_name
 from kudu_core.errors import SchemaMismatch
+from kudu_core.fs.api import FileSystem
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table import backup as backups
 from kudu_core.table.backup_format import BackupResult, Manifest
@@ -191,7 +192,7 @@ def backup(
     """
 
     def runs(
-        table: Table, directory: str, head: Manifest, snapshot: Snapshot
+        table: Table, fs: FileSystem, directory: str, head: Manifest, snapshot: Snapshot
     ) -> tuple[list[StagedRun], tuple[int, int, int]]:
         shares: list[ScanToken | ChangeToken] = []
         if head.since is None:
@@ -204,7 +205,8 @@ def backup(
 
         def write(some: Sequence[ScanToken | ChangeToken], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
             with coded():
-                told, counts = backups.write_runs(PosixFileSystem(), directory, schema, _rows(some), _name)
+                there = PosixFileSystem().rooted(folder)
+                told, counts = backups.write_runs(there, directory, schema, _rows(some), _name)
                 for place, run in enumerate(told):
                     numbers = [run.rows, run.size, run.crc, *(counts if place == 0 else (0, 0, 0))]
                     arrays = [pa.array([run.name]), *(pa.array([n], pa.int64()) for n in numbers)]
@@ -213,16 +215,17 @@ def backup(
         tasks = shared_out(shares, target_rows_per_task, parallelism(spark))
         found = collected(frame_of(spark, tasks, _RUNS, write))
         known = {row.name for row in found}
-        for name in table._engine.fs.listdir(directory):
+        for name in fs.listdir(directory):
             if name not in known:  # of an attempt that failed
-                table._engine.fs.unlink(f"{directory}/{name}")
+                fs.unlink(f"{directory}/{name}")
         counts = tuple(sum(int(row[name]) for row in found) for name in ("inserted", "updated", "deleted"))
         inserted, updated, deleted = counts
         told = [StagedRun(row.name, row.rows, row.size, row.crc) for row in found]
         return told, (inserted, updated, deleted)
 
+    folder = folder_path(dst)
     with nullcontext(path) if isinstance(path, Table) else open_table(path) as table:
-        return backups.backup(table, folder_path(dst), since, runs)
+        return backups.backup(table, folder, since, runs)
 
 
 def _rows(shares: Sequence[ScanToken | ChangeToken]) -> Iterator[pa.RecordBatch]:
