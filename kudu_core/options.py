@@ -120,7 +120,8 @@ class Options:
     """Seconds, 0 to a year: how long a file that nothing names stays, for readers elsewhere."""
 
     staging_grace_s: float = 86_400.0
-    """Seconds, 0 to a year: how long an abandoned staging directory stays."""
+    """Seconds, 0 to a year: how long an abandoned staging directory stays, and it is known of a distributed
+    write that it was committed.  Ten minutes at least: somebody may be at work there."""
 
     lost_grace_s: float = 259_200.0
     """Seconds, 0 to a year: how long what an open for writing has found and nothing names stays in ``lost/``,

@@ -18,6 +18,7 @@ LOG: Final = "log"
 INGEST: Final = "ingest-"
 JOB: Final = "job-"
 MERGE: Final = "merge-"
+MARK: Final = ".committed"
 MAX_TABLET: Final = 1 << 32
 """Ids of tablets lie below."""
 
@@ -68,6 +69,23 @@ def is_staging(value: object) -> bool:
 
 def is_job(value: object) -> bool:
     return is_staging(value) and str(value).startswith(JOB)
+
+
+def mark_of_job(job: str) -> str:
+    """The file of ``staging/`` that says when a job was committed."""
+    return job_id(job) + MARK
+
+
+def job_of_mark(name: str) -> str | None:
+    job = name.removesuffix(MARK)
+    return job if job != name and is_job(job) else None
+
+
+def job_id(value: Any) -> str:
+    """The id of a distributed write, which is its folder's name; ``ValueError`` for anything else."""
+    if not is_job(value):
+        raise ValueError(f"{value!r:.80} is no id of a distributed write")
+    return str(value)
 
 
 def tablet_folder(tablet_id: int) -> str:
@@ -124,7 +142,10 @@ __all__ = [
     "is_data_file",
     "is_job",
     "is_staging",
+    "job_id",
+    "job_of_mark",
     "lost_name",
+    "mark_of_job",
     "parse_lost",
     "staged_file",
     "staged_path",

@@ -46,8 +46,6 @@ class Committing:
     """A distributed write whose record is about to be written."""
 
     id: str
-    durable: Callable[[int, tuple[int, int, int, int]], None]
-    """Called with timestamp and counts when the record is durable, before the log may forget it."""
 
 
 def commit_parts(
@@ -133,7 +131,6 @@ def log_and_install(
             engine.note_token(txn, ts, counts)
         if job is not None:
             engine.jobs[job.id] = Token(0, ts, counts)
-            job.durable(ts, counts)
         if overwriting is not None:
             overwriting.adopt(ts)
         log.applied(ts)

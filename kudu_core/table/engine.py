@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from kudu_core._ext.append_column import data_limit
 from kudu_core.cfile.page_cache import PageCache
@@ -31,6 +32,7 @@ from kudu_core.table.decision import default_bytes
 from kudu_core.table.journal import Journal
 from kudu_core.table.lost import lost_usage
 from kudu_core.table.pins import Pins, SchemaPins
+from kudu_core.table.staged import note_jobs
 from kudu_core.table.state import TableState, read_state, replace
 from kudu_core.table.throttle import Throttle
 from kudu_core.table.write import no_memory, no_store, too_much
@@ -101,9 +103,10 @@ class Engine:
         self.partitions: PartitionSchema = state.partitions
         self.tokens: dict[str, Token] = dict(state.tokens)
         self.jobs: dict[str, Token] = {}
-        """Distributed writes whose record this handle has seen and whose staging may still be there."""
+        """Distributed writes whose record this handle has seen and whose mark may not be there yet."""
         self.committing: set[str] = set()
-        """Those that are being committed by this process."""
+        """Those, and the merges built elsewhere, that this process is at work on."""
+        self._job_locks: WeakValueDictionary[str, Reentrant] = WeakValueDictionary()
         self.swept_s = 0.0
         """When staging was last looked through, on the monotonic clock."""
         self.lost_swept_s = 0.0
@@ -306,10 +309,12 @@ class Engine:
             raise
 
     def save_tokens(self, applied_ts: int, more: int = 0) -> int:
-        """Write the tokens into TABLE: the log up to ``applied_ts``, at most W, is not needed for them then.
+        """Write the tokens into TABLE, and the marks of jobs into staging: the log up to ``applied_ts``, at
+        most W, is not needed for them then.
 
         Those that are out of date go, and room is made for ``more``; how many went.
         """
+        note_jobs(self, applied_ts)
         with self._saving_tokens:
             gone, tokens = self._drop_tokens(applied_ts, more)
             if tokens == self.state.tokens and self.state.applied_ts >= applied_ts:
@@ -363,6 +368,14 @@ class Engine:
     def token_lock(self, app_id: str) -> Reentrant:
         """``with`` it: one write of an idempotent writer at a time (W1); a few writers share a lock."""
         return self._token_locks[hash(app_id) % TOKEN_LOCKS]
+
+    def job_lock(self, job_id: str) -> Reentrant:
+        """Held over a commit: of two of one job, the second is told what came of the first.
+
+        Taken before a token's lock.  It lives as long as somebody has it.
+        """
+        with self._token_mutex:
+            return self._job_locks.setdefault(job_id, reentrant())
 
     # ---- time ----
 

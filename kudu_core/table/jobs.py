@@ -10,13 +10,11 @@ tablets, links or copies of staged ones, so staging may go at any time afterward
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from contextlib import closing, suppress
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -25,20 +23,20 @@ import numpy as np
 from kudu_core.common.cycles import cycles_left
 from kudu_core.common.fingerprint import NO_ROWS
 from kudu_core.common.fingerprint import OVERWRITING as OVERWRITING_ROWS
-from kudu_core.common.idempotence import CHECK, Token, Txn, check_txn
+from kudu_core.common.idempotence import Token, Txn
 from kudu_core.common.keys import encode_keys
 from kudu_core.common.locks import NOTHING, Claim
+from kudu_core.common.names import is_job
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
-from kudu_core.common.stored import BROKEN, flag, parsed
 from kudu_core.common.types import KIND_BOOL, KIND_FLOAT, ColumnType
 from kudu_core.errors import Corruption, InvalidArgument, Locked, RowErrors, SchemaMismatch
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table.building import Sorted
 from kudu_core.table.bulk import write_parts
-from kudu_core.table.calls import OPERATIONS
 from kudu_core.table.committing import Committing
 from kudu_core.table.decision import ON_ERROR_HINT, Call, joined
 from kudu_core.table.ingest import ingest_sorted
+from kudu_core.table.job import JOB_OPERATIONS, Job, check_job, form_of, sealed, unsealed
 from kudu_core.table.job_runs import JobRun, StagedRows, check_run
 from kudu_core.table.overwrite import overwrite_sorted
 from kudu_core.table.repeats import last_rows
@@ -47,10 +45,10 @@ from kudu_core.table.resolving import Resolution, accept, sorted_rows
 from kudu_core.table.result import WriteResult
 from kudu_core.table.spilled_runs import OpenRuns
 from kudu_core.table.staged import (
-    MAX_SEALED_BYTES,
     SEALED,
-    note_committed,
-    read_committed,
+    conclude,
+    job_directory,
+    read_mark,
     remove,
 )
 from kudu_core.table.staging import APPLY, OP_COLUMN, Form, JobStager
@@ -63,83 +61,11 @@ if TYPE_CHECKING:
     from kudu_core.tablet.ingest import Part
     from kudu_core.tablet.tablet import Tablet
 
-JOB_OPERATIONS = (*OPERATIONS, APPLY)
-OVERWRITING = ("insert", "upsert")
-"""Operations of a job that overwrites the table: in new tablets, both insert."""
-ON_DUPLICATE = ("error", "last", "any")
 IGNORE_HINT = "insert_ignore, update_ignore and delete_ignore leave out rows that are there or missing."
 """A distributed write has no ``on_error``."""
 LAST_HINT = 'on_duplicate="last" with sequence_by= takes one of several rows of a key.'
 CHECKED_AT_ONCE = 64
 """Staged files that one call of a worker looks at: handing over each for itself costs more than the look."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """One distributed write, in plain values.  Picklable."""
-
-    id: str
-    table_path: str
-    table_uuid: str
-    form: str
-    """JSON: columns, partitions and options of the table when the job began."""
-    operation: str
-    """One of ``JOB_OPERATIONS``; with "apply" each row names its own in the column ``_op``."""
-    columns: tuple[tuple[str, str], ...]
-    """Name and canonical type of every column that attempts are given."""
-    txn: Txn | None
-    on_duplicate: str
-    """"error": rows that repeat a key are refused.  "last": the one counts whose ``sequence`` is the largest,
-    and rows that share that are refused.  "any": they are applied one after another, in no order that
-    anybody promises."""
-    lock_timeout_s: float
-    """How long the commit waits for another writer to let go of the table."""
-    overwrite: bool = False
-    """The rows take the place of all that are there."""
-
-    @property
-    def directory(self) -> str:
-        return f"{self.table_path}/staging/{self.id}"
-
-
-def check_job(
-    operation: object,
-    txn: object,
-    on_duplicate: object,
-    sequence_by: object = None,
-    ignore_null: object = False,
-    *,
-    overwrite: bool = False,
-    on_repeat: object = CHECK,
-) -> Txn | None:
-    """Check what a job is asked to do, before anything is looked at; what it says of its token."""
-    if operation not in JOB_OPERATIONS:
-        raise InvalidArgument(f"operation {operation!r} is none of {', '.join(JOB_OPERATIONS)}")
-    if overwrite and operation not in OVERWRITING:
-        raise InvalidArgument(
-            f'mode "overwrite" puts new rows in the place of all that are there: operation is "insert" or '
-            f'"upsert", not {operation!r}; mode "append" takes every operation'
-        )
-    if on_duplicate not in ON_DUPLICATE:
-        raise InvalidArgument(
-            f'on_duplicate is "error" (rows that repeat a key are refused), "last" (the one with the largest '
-            f'sequence_by wins) or "any" (one of them wins), not {on_duplicate!r}'
-        )
-    if (on_duplicate == "last") != (sequence_by is not None):
-        raise InvalidArgument(
-            'on_duplicate="last" and sequence_by go together: the name of the column whose largest value '
-            "makes a row the last of its key"
-        )
-    if sequence_by is not None and not isinstance(sequence_by, str):
-        raise InvalidArgument(f"sequence_by is the name of a column, not {sequence_by!r}")
-    if not isinstance(ignore_null, bool):
-        raise InvalidArgument(f"ignore_null is True or False, not {ignore_null!r}")
-    if ignore_null and on_duplicate == "any":
-        raise InvalidArgument(
-            'ignore_null needs on_duplicate="error" or "last": of rows applied one after another the cells '
-            "that are not NULL would mix"
-        )
-    return check_txn(txn, on_repeat)
 
 
 def applied(table: Table, txn: Txn | None) -> WriteResult | None:
@@ -218,16 +144,6 @@ def begin(
     return job
 
 
-def form_of(job: Job) -> Form:
-    """How the job's rows are stored."""
-    return _form(job.form)
-
-
-@lru_cache(16)
-def _form(text: str) -> Form:
-    return Form.from_json(json.loads(text))
-
-
 def stager(job: Job, name: str, fs: FileSystem | None = None) -> JobStager:
     """For one attempt, whose files' names begin with ``name``, as no other attempt's do."""
     added = None
@@ -256,21 +172,25 @@ def commit_job(
     Raises
     ------
     RowErrors, SchemaMismatch, TokenMismatch, InvalidArgument, Corruption
-        Nothing was applied and the runs are gone.
+        Nothing was applied and the runs are gone.  ``InvalidArgument`` also where nothing is known of the
+        job; the message says what that may mean.
     Locked
         Another writer kept the table for ``lock_timeout_s``.
     OSError, Poisoned, ...
         The write may have been applied or not.  After these and ``Locked`` the runs are kept: ``resume``
         commits them, unless they are committed already, until they are older than ``staging_grace_s``.
     """
-    fs = PosixFileSystem() if table is None else table._engine.fs
-    known = read_committed(fs, job.directory)
+    if table is not None:
+        engine = table._opened_for_writing()
+        if engine.state.uuid.hex() != job.table_uuid:
+            raise another_table(engine.path)
+        return _commit(engine, replace(job, table_path=engine.path), runs, resolutions, is_sealed=False)
+    fs = _files_of(job.table_path)
+    known = read_mark(fs, job.table_path, job.id)
     if known is not None:
         remove(fs, job.directory)
         return _repeated(known)
-    fs.replace_file(f"{job.directory}/{SEALED}", _sealed(job, runs))
-    if table is not None:
-        return _commit(table._opened_for_writing(), job, runs, resolutions)
+    is_sealed = _seal(fs, job, runs)
     try:
         opened = open_table(job.table_path, "rw", timeout_s=job.lock_timeout_s)
     except Locked as exc:
@@ -280,47 +200,82 @@ def commit_job(
         )
         raise
     with opened:
-        return _commit(opened._engine, job, runs, resolutions)
+        return _commit(opened._engine, job, runs, resolutions, is_sealed=is_sealed)
+
+
+def _seal(fs: FileSystem, job: Job, runs: Sequence[JobRun]) -> bool:
+    """Note what is to be committed; False where nothing is left of the job's folder."""
+    try:
+        fs.replace_file(f"{job.directory}/{SEALED}", sealed(job, runs))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def _commit(
-    engine: Engine, job: Job, runs: Sequence[JobRun], resolutions: Sequence[Resolution]
+    engine: Engine, job: Job, runs: Sequence[JobRun], resolutions: Sequence[Resolution], *, is_sealed: bool
 ) -> WriteResult:
-    """Apply all rows of the runs as one record, or none; then remove the job's staging."""
-    fs = engine.fs
+    """Apply all rows of the runs as one record, or none, unless that was done; then leave the job's mark."""
+    with engine.job_lock(job.id):
+        known = engine.jobs.get(job.id) or read_mark(engine.fs, engine.path, job.id)
+        if known is not None:
+            engine.wait_visible(known.ts)
+            if job.id not in engine.jobs:
+                remove(engine.fs, job.directory)
+            return _repeated(known)
+        with Claim(engine.committing, job.id):
+            result = _apply_or_remove(engine, job, runs, resolutions, is_sealed)
+            engine.log.wait_durable(engine.log.cut())
+            counts = (result.inserted, result.updated, result.deleted, result.ignored)
+            known = engine.jobs.get(job.id) or Token(0, result.timestamp, counts)
+            with suppress(OSError, Corruption):  # the next sweep does it, or whoever would drop the record
+                conclude(engine, job.id, known)
+    return result
+
+
+def _apply_or_remove(
+    engine: Engine, job: Job, runs: Sequence[JobRun], resolutions: Sequence[Resolution], is_sealed: bool
+) -> WriteResult:
+    """``_apply``; what is refused is removed."""
     try:
-        with Claim(engine.committing, job.id), cycles_left(len(runs)):
-            result = _apply(engine, job, runs, resolutions)
+        with cycles_left(len(runs)):
+            return _apply(engine, job, runs, resolutions, is_sealed)
     except (InvalidArgument, RowErrors, Corruption) as exc:
         if job.id not in engine.jobs:
-            remove(fs, job.directory)
+            remove(engine.fs, job.directory)
         if isinstance(exc, RowErrors):
             hint = LAST_HINT if job.overwrite else IGNORE_HINT
             raise RowErrors(str(exc).replace(ON_ERROR_HINT, hint), exc.errors) from None
         raise
-    remove(fs, job.directory)
-    engine.jobs.pop(job.id, None)
-    return result
+
+
+def another_table(path: str) -> InvalidArgument:
+    return InvalidArgument(f"the table at {path} is another one than when the job began; run the job again")
+
+
+def unknown_job(path: str, job_id: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"{path} knows nothing of a job {job_id!r}. Either it was never begun there, or it was refused or "
+        "abandoned, or its rows waited for longer than staging_grace_s: then none of them is in the table. "
+        "Or it was committed, longer ago than staging_grace_s: then all of them are. Look for one of them. "
+        "A write with txn= may be run again at any time: it is not applied twice"
+    )
 
 
 def _apply(
-    engine: Engine, job: Job, runs: Sequence[JobRun], resolutions: Sequence[Resolution]
+    engine: Engine, job: Job, runs: Sequence[JobRun], resolutions: Sequence[Resolution], is_sealed: bool
 ) -> WriteResult:
-    known = engine.jobs.get(job.id) or read_committed(engine.fs, job.directory)
-    if known is not None:
-        engine.wait_visible(known.ts)
-        return _repeated(known)
     txn = _named(job, runs)
     repeated = None if txn is None else already_applied(engine, txn)
     if repeated is not None:
         return repeated
     if engine.state.uuid.hex() != job.table_uuid:
-        raise InvalidArgument(
-            f"the table at {engine.path} is another one than when the job began; run the job again"
-        )
+        raise another_table(engine.path)
+    if not is_sealed and not _seal(engine.fs, job, runs):
+        raise unknown_job(engine.path, job.id)
     form = form_of(job)
     _check_columns(engine, form, runs)
-    committing = Committing(job.id, lambda ts, counts: note_committed(engine.fs, job.directory, ts, counts))
+    committing = Committing(job.id)
     with closing(OpenRuns(engine.fs)) as files:
         rows = sorted_rows(job, form, runs, files)
         if engine.schema.version == form.schema.version and engine.partitions == form.partitions:
@@ -433,50 +388,46 @@ def abandon(job: Job) -> bool:
     Looks for the record first.  Where a commit has begun and none is to be seen, the runs are kept: that
     commit removes them itself, or ``resume`` needs them, or they go after ``staging_grace_s``.
     """
-    fs = PosixFileSystem()
+    fs = _files_of(job.table_path)
+    if read_mark(fs, job.table_path, job.id) is not None:
+        remove(fs, job.directory)
+        return True
     if not fs.exists(f"{job.directory}/{SEALED}"):
         remove(fs, job.directory)
         return False
-    committed = read_committed(fs, job.directory) is not None
-    if not committed:
-        with open_table(job.table_path) as table:
-            committed = job.id in table._engine.jobs
-    if committed:
-        remove(fs, job.directory)
-    return committed
+    return _in_log(job.table_path, job.id) is not None
+
+
+def _in_log(path: str, job_id: str) -> Token | None:
+    """What the log still says of a committed job."""
+    with open_table(path) as table:
+        return table._engine.jobs.get(job_id)
 
 
 def resume(path: str, job_id: str, table: Table | None = None) -> WriteResult:
-    """Commit a job whose commit found the table locked, or of which nobody knows whether it ended."""
-    fs = PosixFileSystem() if table is None else table._engine.fs
-    sealed = f"{path}/staging/{job_id}/{SEALED}"
-    if "/" in job_id or not fs.exists(sealed):
-        raise InvalidArgument(f"{path} has no job {job_id!r} that waits for its commit")
-    try:
-        stored = parsed(fs.read_bytes(sealed, MAX_SEALED_BYTES))
-        runs = [JobRun.from_json(run) for run in stored.pop("runs")]
-        stored["columns"] = tuple((name, type_) for name, type_ in stored["columns"])
-        stored["txn"] = None if stored["txn"] is None else _stored_txn(*stored["txn"])
-        stored["overwrite"] = flag(stored.get("overwrite", False))
-        # The directory may have been moved with its table.
-        job = Job(**{**stored, "table_path": path})
-        form_of(job)
-    except (*BROKEN, InvalidArgument) as exc:
-        raise Corruption(sealed, 0, f"{exc!r:.200}") from exc
-    return commit_job(job, runs, table)
+    """Commit a job whose commit found the table locked, or of which nobody knows whether it ended.
 
-
-def _sealed(job: Job, runs: Sequence[JobRun]) -> bytes:
-    with cycles_left(len(runs)):
-        txn = None
-        if job.txn is not None:
-            txn = [job.txn.app_id, job.txn.version, job.txn.source, job.txn.on_repeat]
-        told = {**dataclasses.asdict(job), "txn": txn, "runs": [run.to_json() for run in runs]}
-        return json.dumps(told).encode()
-
-
-def _stored_txn(app_id: object, version: object, source: object, on_repeat: object) -> Txn | None:
-    return check_txn((app_id, version, source), on_repeat)
+    Raises
+    ------
+    InvalidArgument
+        Nothing is known of the job; the message says what that may mean.
+    """
+    if not is_job(job_id):
+        raise InvalidArgument(f"{job_id!r} is no id of a job; that is job- and 32 hex digits")
+    if table is not None:
+        path = table._opened_for_writing().path
+    fs = _files_of(path) if table is None else table._engine.fs
+    directory = job_directory(path, job_id)
+    known = read_mark(fs, path, job_id)
+    if known is not None:
+        remove(fs, directory)
+    elif not fs.exists(f"{directory}/{SEALED}"):
+        known = _in_log(path, job_id) if table is None else table._engine.jobs.get(job_id)
+        if known is None:
+            raise unknown_job(path, job_id)
+    if known is not None:
+        return _repeated(known)
+    return commit_job(*unsealed(fs, path, job_id), table)
 
 
 __all__ = [

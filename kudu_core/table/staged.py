@@ -1,14 +1,25 @@
-"""The folders of ``staging/``: who may still need one, and who removes it (PROTOCOL G6)."""
+"""The folders of ``staging/``: who may still need one, and who removes it (PROTOCOL G6).
+
+A distributed write that is committed leaves a mark, a file in ``staging/`` of its id and ``MARK``, so that
+whoever asks again within ``staging_grace_s`` is told when it was.  The record in the log says the same, and
+the mark is written before the log may forget it: by the commit, by the next open for writing if the commit
+died between, or by whoever is about to drop the record.  The job's folder goes after that, and an attempt of
+a task that still writes there ends.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from kudu_core.common import names
 from kudu_core.common.idempotence import Token, stored_counts
 from kudu_core.common.stored import BROKEN, integer, parsed
 from kudu_core.errors import Corruption
+from kudu_core.fs.base import temporary_of
+from kudu_core.table.runs import HEARTBEAT_S
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
@@ -16,73 +27,133 @@ if TYPE_CHECKING:
 
 SEALED = "JOB"
 """A job's file that lists its runs, written when the commit begins."""
-COMMITTED = "COMMITTED"
-"""A job's file that says when it was committed, written when its record is durable."""
 MAX_SEALED_BYTES = 256 << 20
-OWN = ("ingest-", "merge-")
-"""What names of folders of the lease holder's own work begin with: once another has the lease, nobody's."""
+MARKS_KEPT = 1000
+"""Of committed jobs, the newest: a stream that commits every second leaves no more behind."""
+FRESH_S = 10 * HEARTBEAT_S
+"""Somebody may be at work in a folder that changed so short a time ago, whatever ``staging_grace_s`` is."""
 SWEEP_S = 60.0
 """So often, at most, maintenance looks for what dead jobs have left."""
 
 
-def note_committed(fs: FileSystem, directory: str, ts: int, counts: tuple[int, int, int, int]) -> None:
-    """A job's record is durable: whoever commits it again finds this, also when the log forgot it."""
-    fs.replace_file(f"{directory}/{COMMITTED}", json.dumps([ts, *counts]).encode())
+def job_directory(path: str, job_id: str) -> str:
+    return f"{path}/staging/{job_id}"
 
 
-def read_committed(fs: FileSystem, directory: str) -> Token | None:
-    """What ``note_committed`` has noted."""
-    path = f"{directory}/{COMMITTED}"
+def read_mark(fs: FileSystem, path: str, job_id: str) -> Token | None:
+    """What a table knows of a job that was committed."""
+    mark = f"{path}/staging/{names.mark_of_job(job_id)}"
     try:
-        data = fs.read_bytes(path, 4096)
-    except FileNotFoundError:
+        data = fs.read_bytes(mark, 4096)
+    except (FileNotFoundError, NotADirectoryError):
         return None
     try:
         ts, *counts = parsed(b'{"is":' + data + b"}")["is"]
         return Token(0, integer(ts), stored_counts(counts))
     except BROKEN as exc:
-        raise Corruption(path, 0, f"{exc!r:.200}") from exc
+        raise Corruption(mark, 0, f"{exc!r:.200}") from exc
+
+
+def _mark(engine: Engine, job_id: str, known: Token) -> None:
+    """The record of ``known`` is durable: leave the mark, unless it is there."""
+    mark = f"{engine.path}/staging/{names.mark_of_job(job_id)}"
+    if not engine.fs.exists(mark):
+        engine.fs.replace_file(mark, json.dumps([known.ts, *known.counts]).encode())
+
+
+def conclude(engine: Engine, job_id: str, known: Token) -> None:
+    """A job's record is durable: leave the mark of it, and nothing else."""
+    _mark(engine, job_id, known)
+    remove(engine.fs, job_directory(engine.path, job_id))
+    engine.jobs.pop(job_id, None)
+
+
+def note_jobs(engine: Engine, through: int) -> None:
+    """Before the log forgets the records up to ``through``: what they say of jobs is marked in staging.
+
+    Not of those whose folder is gone: they had their mark, and its grace is over.
+    """
+    for job_id, known in list(engine.jobs.items()):
+        if known.ts <= through and engine.fs.is_dir(job_directory(engine.path, job_id)):
+            _mark(engine, job_id, known)
 
 
 def remove(fs: FileSystem, directory: str) -> None:
     """What cannot be removed now, because a late attempt still writes there, goes after its grace."""
-    with suppress(OSError):
+    with suppress(OSError, Corruption):
         fs.rmtree(directory)
 
 
 def sweep_staging(engine: Engine, *, opening: bool = False) -> int:
-    """Remove staging of jobs that are committed or whose heartbeat is too old; of how many.
+    """Remove staging that nobody can need any more; of how many ingests, jobs and merges.
 
-    ``opening``: ingests and merges too, whose writer held the lease, and is gone.
+    Those are what has the names that we give; all else that is there is left alone, and so is what this
+    process is at work on.  Jobs, their marks and merges go when they have not changed for
+    ``staging_grace_s``, and for ``FRESH_S``.  ``opening``: ingests and merges go at once, as their writer
+    held the lease, and is gone.
     """
     now_s = engine.clock.monotonic_s()
     if not opening and now_s < engine.swept_s + min(SWEEP_S, engine.options.staging_grace_s / 4):
         return 0
     engine.swept_s = now_s
-    root = f"{engine.path}/staging"
-    if not engine.fs.exists(root):
+    fs, root = engine.fs, f"{engine.path}/staging"
+    if not fs.is_dir(root):
         return 0
-    oldest = engine.clock.now_us() / 1e6 - engine.options.staging_grace_s
+    found = fs.listdir(root)
+    marks = {name for name in found if names.job_of_mark(temporary_of(name) or name)}
+    _sweep_marks(engine, marks, opening)
+    oldest_s = _oldest_s(engine)
     removed = 0
-    for name in engine.fs.listdir(root):
-        if name in engine.committing or (name.startswith("ingest-") and not opening):
+    for name in filter(names.is_staging, found):
+        if name in engine.committing or (name.startswith(names.INGEST) and not opening):
             continue
-        with suppress(OSError):  # somebody may write or remove it at this moment: another time, then
-            at_once = (opening and name.startswith(OWN)) or name in engine.jobs
-            if at_once or engine.fs.stat(f"{root}/{name}").mtime_s < oldest:
-                engine.fs.rmtree(f"{root}/{name}")
-                if not opening:  # else whoever opens the table may be about to commit it again
-                    engine.jobs.pop(name, None)
+        path = f"{root}/{name}"
+        # Somebody may write or remove it at this moment, or has put a link into it: another time, then.
+        with suppress(OSError, Corruption):
+            known = engine.jobs.get(name)
+            if known is not None:
+                if known.ts <= engine.committed_ts:
+                    conclude(engine, name, known)
+                    removed += 1
+            elif (
+                (names.is_job(name) and names.mark_of_job(name) in marks)
+                or (opening and not names.is_job(name))
+                or fs.stat(path).mtime_s < oldest_s
+            ):
+                fs.rmtree(path)
                 removed += 1
     return removed
 
 
+def _oldest_s(engine: Engine) -> float:
+    return engine.clock.now_us() / 1e6 - max(engine.options.staging_grace_s, FRESH_S)
+
+
+def _sweep_marks(engine: Engine, marks: Collection[str], opening: bool) -> None:
+    """Remove marks whose grace is over, the oldest where there are too many, and unfinished ones."""
+    fs, root = engine.fs, f"{engine.path}/staging"
+    oldest_s = _oldest_s(engine)
+    kept = []
+    for name in marks:
+        with suppress(OSError):
+            unfinished = names.job_of_mark(name) is None
+            written_s = fs.stat(f"{root}/{name}").mtime_s
+            if written_s < oldest_s or (unfinished and opening):
+                fs.unlink(f"{root}/{name}", missing_ok=True)
+            elif not unfinished:
+                kept.append((written_s, name))
+    for _, name in sorted(kept)[:-MARKS_KEPT]:
+        with suppress(OSError):
+            fs.unlink(f"{root}/{name}", missing_ok=True)
+
+
 __all__ = [
-    "COMMITTED",
     "MAX_SEALED_BYTES",
     "SEALED",
-    "note_committed",
-    "read_committed",
+    "conclude",
+    "job_directory",
+    "note_jobs",
+    "read_mark",
     "remove",
     "sweep_staging",
 ]

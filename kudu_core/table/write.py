@@ -149,9 +149,7 @@ def _write_once(
         if txn is not None:
             engine.note_token(txn, ts, counts_of(decided))
         if job is not None:
-            engine.log.wait_durable(ts)
             engine.jobs[job.id] = Token(0, ts, counts_of(decided))
-            job.durable(ts, counts_of(decided))
         engine.log.applied(ts)
     except BaseException as exc:
         engine.poison_if_owing(exc)

@@ -15,9 +15,10 @@ import numpy as np
 
 from kudu_core.cfile.container import FileMissing
 from kudu_core.common.idempotence import Token, Txn, stored_counts
+from kudu_core.common.names import job_id
 from kudu_core.common.rowblock import RowBlock
 from kudu_core.common.schema import Schema
-from kudu_core.common.stored import BROKEN, text
+from kudu_core.common.stored import BROKEN
 from kudu_core.errors import Closed, Corruption, Fenced, MemoryLimit, Poisoned
 from kudu_core.rowset.memrowset import MemRowSet
 from kudu_core.tablet import ingest, records
@@ -202,7 +203,7 @@ class Replay:
                 if record.ts > self._tokens_through:
                     tokens[txn.app_id] = txn.applied(self.tokens.get(txn.app_id), record.ts, counts)
             if job is not None:
-                jobs[text(job)] = Token(0, record.ts, counts)
+                jobs[job_id(job)] = Token(0, record.ts, counts)
         except BROKEN as exc:
             raise Corruption(where, 0, f"token: {exc!r:.200}") from exc
         return tokens, jobs

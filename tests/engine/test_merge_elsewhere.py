@@ -331,17 +331,21 @@ def test_staging_is_swept_beside_a_merge(tmp_path: Path) -> None:
     m = Merging(tmp_path / "t", staging_grace_s=0)
     m.put(*range(50), a=1)
     m.flush()
-    os.mkdir(m.path / "staging/merge-of-nobody")
+    left = f"merge-{0:032x}"
+    os.mkdir(m.path / "staging" / left)
+    os.utime(m.path / "staging" / left, (0, 0))
     elsewhere = Elsewhere(m.table)
     swept: list[list[str]] = []
 
     def sweep() -> None:
+        for name in staging(m):
+            os.utime(m.path / "staging" / name, (0, 0))
         m.table.gc()
         swept.append(staging(m))
 
     elsewhere.between = sweep
     m.merge(elsewhere=elsewhere)
-    assert len(swept) > 1 and all(len(names) == 1 and "merge-of-nobody" not in names for names in swept)
+    assert len(swept) > 1 and all(len(names) == 1 and left not in names for names in swept)
     assert elsewhere.answers and staging(m) == []
     m.check()
 

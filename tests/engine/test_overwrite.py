@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +31,7 @@ from tests.support.overwriting import (
     staged,
     with_old_rows,
 )
+from tests.support.staged import waiting
 
 
 @pytest.fixture(params=CUT)
@@ -182,7 +182,7 @@ def test_rows_that_are_refused_leave_everything_as_it_was(table: kc.Table) -> No
         with pytest.raises(kc.RowErrors, match="no_partition"):
             overwrite(table, data({-1: "nowhere"}))
     assert (table.timestamp, directories(table)) == (before, there)
-    assert os.listdir(f"{table.path}/staging") == []
+    assert waiting(table.path) == []
     result = overwrite(table, twice, attempts=2, on_duplicate="last", sequence_by="v")
     assert result.inserted == len(NEW) and found(table.scan()) == NEW | {4: "twice"}
     for operation in ("insert_ignore", "update", "delete", "apply"):

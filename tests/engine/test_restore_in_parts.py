@@ -26,6 +26,7 @@ from kudu_core.table.restore import restore
 from kudu_core.table.restore_job import RunShare, Staged, filling, stage_shares
 from tests.engine.conftest import Make
 from tests.support.history import SCHEMA, History, random_batch
+from tests.support.staged import waiting
 
 
 def stage(job: Job, shares: Sequence[RunShare]) -> list[Staged]:
@@ -59,7 +60,7 @@ def same(found: kc.Table, wanted: kc.Table) -> None:
     changes = found.changes().to_pylist()
     assert {(row["_op"]) for row in changes} <= {"insert"} and len(changes) == wanted.count()
     assert len({row["_timestamp"] for row in changes}) <= 1
-    assert not found._engine.tokens and os.listdir(f"{found.path}/staging") == []
+    assert not found._engine.tokens and waiting(found.path) == []
     found.verify()
 
 

@@ -15,10 +15,12 @@ import pytest
 import kudu_core as kc
 from kudu_core.errors import TokenMismatch
 from kudu_core.table import committing, jobs, overwrite
+from kudu_core.table import staged as staged_room
 from kudu_core.table.job_runs import JobRun
 from kudu_core.table.jobs import Job
 from kudu_core.table.resolving import Resolution, resolve
 from kudu_core.wal import Log
+from tests.support.staged import marks, waiting
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 BEFORE = dict.fromkeys(range(60), "before")
@@ -105,9 +107,9 @@ STEPS: dict[str, tuple[Any, str, Callable[[Any], Any], bool]] = {
     "after the record": (Log, "append", die_after, True),
     "installed 0 of 4": (committing.ingest, "install", lambda real: dies, True),
     "installed 2 of 4": (committing.ingest, "install", lambda real: at_call(3, real), True),
-    "installed 4 of 4": (jobs, "note_committed", lambda real: dies, True),
-    "noted": (jobs, "note_committed", die_after, True),
-    "applied": (jobs, "remove", lambda real: dies, True),
+    "installed 4 of 4": (staged_room, "_mark", lambda real: dies, True),
+    "marked": (staged_room, "_mark", die_after, True),
+    "removed": (staged_room, "remove", die_after, True),
 }
 
 
@@ -127,23 +129,30 @@ def test_a_driver_that_is_killed_leaves_all_or_nothing(
         jobs.commit_job(job, runs, resolutions=resolutions)
 
     assert in_fork(commit) == -signal.SIGKILL
-    assert rows_of(path) in ([AFTER] if step in ("noted", "applied", "installed 4 of 4") else [BEFORE, AFTER])
+    settled = ("marked", "removed", "installed 4 of 4")
+    assert rows_of(path) in ([AFTER] if step in settled else [BEFORE, AFTER])
     if step == "before the commit":
         assert not jobs.abandon(job)
     with kc.open_table(path, "rw") as table:
         assert {r["k"]: r["v"] for r in table.scan().to_pylist()} == (AFTER if done else BEFORE)
         table.verify()
     # Where the record is durable the staging has gone; else it waits for whoever commits it, once.
-    waiting = os.listdir(f"{path}/staging")
-    assert waiting == ([] if done or step == "before the commit" else [job.id])
-    if waiting:
+    left = waiting(path)
+    assert left == ([] if done or step == "before the commit" else [job.id])
+    if left:
         assert not jobs.abandon(job)
         result = jobs.resume(path, job.id)
         assert result.counts == (80, 20, 0, 0) and not result.deduplicated
         assert rows_of(path) == AFTER
-    with pytest.raises(kc.InvalidArgument, match="no job"):
-        jobs.resume(path, job.id)
-    assert os.listdir(f"{path}/staging") == []
+    if step == "before the commit":
+        with pytest.raises(kc.InvalidArgument, match="knows nothing of a job"):
+            jobs.resume(path, job.id)
+    else:
+        for again in (jobs.resume(path, job.id), jobs.commit_job(job, runs)):
+            assert again.deduplicated and again.counts == (80, 20, 0, 0)
+        assert jobs.abandon(job) and rows_of(path) == AFTER
+        assert marks(path) == [job.id]
+    assert waiting(path) == []
 
 
 OVER = dict.fromkeys(range(40, 140), "job")
@@ -177,7 +186,7 @@ def test_a_driver_that_is_killed_has_overwritten_all_or_nothing(
         assert {r["k"]: r["v"] for r in table.scan().to_pylist()} == (OVER if done else BEFORE)
         table.verify()
         assert len(os.listdir(f"{path}/tablets")) == len(table._engine.tablets) == (8 if done else 4)
-    assert os.listdir(f"{path}/staging") == ([] if done else [job.id])
+    assert waiting(path) == ([] if done else [job.id])
     if not done:
         result = jobs.resume(path, job.id)
         assert result.counts == (100, 0, 0, 0) and not result.deduplicated
@@ -189,10 +198,10 @@ def test_a_driver_that_is_killed_has_overwritten_all_or_nothing(
     with pytest.raises(TokenMismatch, match="as many rows"):
         jobs.commit_job(job, runs)
     assert rows_of(path) == OVER
-    assert os.listdir(f"{path}/staging") == []
+    assert waiting(path) == []
 
 
-@pytest.mark.parametrize("step", ["after the record", "installed 2 of 4", "noted", "applied"])
+@pytest.mark.parametrize("step", ["after the record", "installed 2 of 4", "marked", "removed"])
 def test_a_commit_repeated_by_another_driver_is_not_applied_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -210,7 +219,7 @@ def test_a_commit_repeated_by_another_driver_is_not_applied_again(
     again = jobs.commit_job(job, runs)
     assert again.deduplicated and again.counts == (80, 20, 0, 0)
     assert rows_of(path) == AFTER
-    assert os.listdir(f"{path}/staging") == []
+    assert waiting(path) == []
 
 
 def test_a_commit_that_failed_after_its_record_is_neither_undone_nor_repeated(
@@ -224,14 +233,14 @@ def test_a_commit_that_failed_after_its_record_is_neither_undone_nor_repeated(
         raise OSError(errno.EIO, "the disk is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(jobs, "note_committed", fails)
+        patch.setattr(committing, "_sync", fails)
         with kc.open_table(path, "rw") as table, pytest.raises((OSError, kc.Poisoned)):
             jobs.commit_job(job, runs, table)
     jobs.abandon(job)  # as Spark does when a commit raises
-    assert jobs.resume(path, job.id).deduplicated if os.path.exists(job.directory) else True
+    assert jobs.resume(path, job.id).deduplicated
     kc.open_table(path, "rw").close()
     assert rows_of(path) == AFTER
-    assert os.listdir(f"{path}/staging") == []
+    assert waiting(path) == []
 
 
 def test_abort_finds_the_record_of_a_commit_that_reported_an_error(
@@ -241,12 +250,13 @@ def test_abort_finds_the_record_of_a_commit_that_reported_an_error(
     make(path)
     job, runs = staged(path)
     with monkeypatch.context() as patch:
-        patch.setattr(jobs, "remove", lambda fs, directory: None)
+        patch.setattr(jobs, "conclude", lambda engine, job_id, known: None)
         jobs.commit_job(job, runs)
-    os.unlink(f"{job.directory}/COMMITTED")  # and not even that was seen
+    assert marks(path) == [] and waiting(path) == [job.id]
     assert jobs.abandon(job)
     assert rows_of(path) == AFTER
-    assert os.listdir(f"{path}/staging") == []
+    kc.open_table(path, "rw").close()
+    assert waiting(path) == []
 
 
 def test_two_drivers_at_once(tmp_path: Path) -> None:
@@ -270,7 +280,7 @@ def test_two_drivers_at_once(tmp_path: Path) -> None:
     [last] = {rows[k] for k in range(40, 140)}
     assert last in ("one", "two")
     assert rows == BEFORE | dict.fromkeys(range(40, 140), last)
-    assert os.listdir(f"{path}/staging") == []
+    assert waiting(path) == []
 
 
 def test_an_attempt_that_outlives_its_job_changes_nothing(tmp_path: Path) -> None:
@@ -290,7 +300,7 @@ def test_an_attempt_that_outlives_its_job_changes_nothing(tmp_path: Path) -> Non
     with pytest.raises(FileNotFoundError):
         resolved(job, runs)
     assert rows_of(path) == AFTER
-    assert os.listdir(f"{path}/staging") == []
+    assert waiting(path) == []
 
 
 def test_staging_of_dead_jobs_goes_at_an_open_and_in_maintenance(tmp_path: Path) -> None:
@@ -299,12 +309,12 @@ def test_staging_of_dead_jobs_goes_at_an_open_and_in_maintenance(tmp_path: Path)
     dead, young = staged(path)[0], staged(path)[0]
     os.utime(dead.directory, (0, 0))
     with kc.open_table(path, "rw", options={"staging_grace_s": 3600.0}) as table:
-        assert os.listdir(f"{path}/staging") == [young.id]
+        assert waiting(path) == [young.id]
         late = staged(path)[0]
         os.utime(late.directory, (0, 0))
         table._engine.swept_s = -1e9
         table.maintain()
-        assert os.listdir(f"{path}/staging") == [young.id]
+        assert waiting(path) == [young.id]
         os.utime(young.directory, (0, 0))
         table.maintain()  # not at every turn
-        assert os.listdir(f"{path}/staging") == [young.id]
+        assert waiting(path) == [young.id]

@@ -20,6 +20,7 @@ from kudu_core.table import jobs, staging
 from kudu_core.table.job_runs import JobRun
 from kudu_core.table.jobs import Job
 from kudu_core.table.resolving import Resolution, resolve
+from tests.support.staged import waiting
 
 COLUMNS = [("k", "int64"), ("v", "string")]
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
@@ -90,7 +91,7 @@ def test_only_the_runs_that_the_commit_is_told_of_count(path: str) -> None:
     stage(job, "zombie", [100])
     assert jobs.commit_job(pickle.loads(pickle.dumps(job)), runs).inserted == 4
     assert keys_of(path) == [1, 2, 3, 7]
-    assert os.listdir(f"{path}/staging") == []
+    assert waiting(path) == []
 
 
 @pytest.mark.parametrize("small", [True, False])
@@ -120,7 +121,7 @@ def test_a_run_that_is_not_what_was_staged_is_refused(path: str, tmp_path: Path,
     with pytest.raises(ValueError, match="no file name"):
         JobRun.from_json({**run.to_json(), "file": ["../a", 1, 1]})
     assert keys_of(path) == []
-    assert os.listdir(f"{path}/staging") == []
+    assert waiting(path) == []
 
 
 def test_a_job_of_another_table_is_refused(path: str, tmp_path: Path) -> None:
@@ -202,7 +203,7 @@ def test_runs_of_new_keys_are_taken_in_as_they_are(tmp_path: Path, early: bool) 
     assert len(files_of(path)) == len(inodes) + 2
     there = [*range(100), *range(200, 900), *range(1000, 1100), *range(2000, 2100), *range(3000, 4000)]
     assert keys_of(path) == there
-    assert os.listdir(f"{path}/staging") == []
+    assert waiting(path) == []
 
 
 def test_what_tasks_resolved_is_not_resolved_again(
@@ -315,7 +316,7 @@ def test_of_several_rows_of_a_key_the_last_counts(tmp_path: Path, small: bool, r
              "m": pa.array([1, None, None, 5], pa.int8()), "seq": [1, 2, 1, 2]}  # fmt: skip
     result = write(path, mixed, "apply", runs=runs, on_duplicate="last", sequence_by="seq")
     assert result.counts == (1, 0, 1, 0) and sorted(cells(path)) == [2, 5, 6, 7]
-    assert os.listdir(f"{path}/staging") == []
+    assert waiting(path) == []
 
 
 @pytest.mark.parametrize("runs", [1, 2])
@@ -364,7 +365,7 @@ def test_what_makes_no_sense_together_is_refused(path: str) -> None:
             begin(path, **more)  # type: ignore[arg-type]
     with kc.open_table(path) as table, pytest.raises(kc.SchemaMismatch, match="no order"):
         jobs.begin(table, "upsert", [*COLUMNS, ("f", "float64")], on_duplicate="last", sequence_by="f")
-    assert os.listdir(f"{path}/staging") == []
+    assert waiting(path) == []
 
 
 SINCE = {
@@ -435,4 +436,4 @@ def decided_again(path: str, operation: str, since: str, then: str) -> None:
         after = {k: v for k, v in before.items() if k not in keys}
     assert result.counts == counts[operation]
     assert rows_of(path) == after
-    assert os.listdir(f"{path}/staging") == []
+    assert waiting(path) == []

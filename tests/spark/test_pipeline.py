@@ -23,6 +23,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import kudu_core as kc
+from tests.support.staged import waiting
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "examples" / "pipeline.py"
@@ -127,7 +128,7 @@ def test_a_day_twice_in_one_process(
     before = [newest(path) for path in tables]
     assert pipeline.run(spark, places, told.append) == noon
     assert [newest(path) for path in tables] == before, "written again"
-    assert [os.listdir(f"{path}/staging") for path in tables] == [[], []]
+    assert [waiting(path) for path in tables] == [[], []]
     check(places, noon)
     # A check that finds nothing wrong would find something.
     with kc.open_table(places.customers, "rw") as table:

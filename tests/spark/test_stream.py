@@ -23,6 +23,7 @@ from kudu_core import spark as ks
 from kudu_core.engines.spark import source
 from kudu_core.engines.spark.stream_sink import KuduStreamWriter
 from kudu_core.engines.spark.stream_source import KuduStreamReader, Shares
+from tests.support.staged import waiting
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int32()), ("u", pa.uint16())])
 STEPS = 4
@@ -343,7 +344,7 @@ def test_a_table_follows_another_batch_by_batch(spark: SparkSession, path: str, 
     with kc.open_table(copy) as table:
         told = table.changes(before).to_pylist()
         assert sorted((r["_op"], r["k"]) for r in told) == [("delete", 5), ("delete", 6), ("insert", 7000)]
-    assert os.listdir(f"{copy}/staging") == []
+    assert waiting(copy) == []
 
 
 def test_foreach_batch_writes_each_batch_once(spark: SparkSession, path: str, tmp_path: Path) -> None:
@@ -383,7 +384,7 @@ def test_a_sink_refuses_what_it_cannot_do(spark: SparkSession, path: str) -> Non
     with pytest.raises(kc.KuduError, match="no option 'oepration'"):
         KuduStreamWriter({"path": path, "oepration": "insert"}, schema, overwrite=False)
     writer = KuduStreamWriter({"path": path, "checkpointLocation": "x"}, schema, overwrite=False)
-    assert not os.path.exists(f"{path}/staging") or os.listdir(f"{path}/staging") == []
+    assert not os.path.exists(f"{path}/staging") or waiting(path) == []
     first, second = pickle.loads(pickle.dumps((writer, writer)))
     assert first._job == second._job == writer._job
     with pytest.raises(kc.InvalidArgument, match="operation"):

@@ -17,6 +17,7 @@ import kudu_core as kc
 from kudu_core import spark as ks
 from kudu_core.engines.spark import upkeep
 from kudu_core.table import merge_job
+from tests.support.staged import waiting
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int32()), ("u", pa.uint64())])
 
@@ -94,7 +95,7 @@ def test_a_restore_by_tasks_makes_the_same_table(spark: SparkSession, tmp_path: 
             assert found.scan(order="key").to_table() == wanted.scan(order="key").to_table()
             assert found.changes().to_table()["_timestamp"].unique().to_pylist() == [found.timestamp]
             found.verify()
-            assert os.listdir(f"{found.path}/staging") == []
+            assert waiting(found.path) == []
     assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
 
 
@@ -214,7 +215,7 @@ def test_merges_are_built_by_tasks(spark: SparkSession, tmp_path: Path, marks: P
         assert changes[0] == changes[1] and len(changes[0]) > 3000
         assert rows(there) == rows(here)
         found.verify()
-    assert os.listdir(f"{there}/staging") == []
+    assert waiting(there) == []
     assert ks.maintain(spark, there) == 0
 
 
@@ -253,7 +254,7 @@ def test_a_merge_whose_task_fails_did_not_happen(
         with pytest.raises(PySparkException, match="no room in the worker"):
             ks.maintain(spark, table)
         assert (layout(table), rows_of(table)) == before
-        assert os.listdir(f"{path}/staging") == [] and os.listdir(marks)
+        assert waiting(path) == [] and os.listdir(marks)
         table.verify()
 
 

@@ -21,6 +21,7 @@ from kudu_core.engines.spark import write as write_module
 from kudu_core.engines.spark.source import KuduWriter, Staged
 from kudu_core.errors import TokenMismatch
 from pyspark_kudu_core import DefaultSource
+from tests.support.staged import waiting
 
 Frame = Callable[..., DataFrame]
 Write = Callable[..., Any]
@@ -68,7 +69,7 @@ def rows_of(path: str) -> dict[int, tuple[int | None, str | None]]:
 
 
 def staging(path: str) -> list[str]:
-    return os.listdir(f"{path}/staging")
+    return waiting(path)
 
 
 PARTITIONS = [

@@ -1,0 +1,501 @@
+"""Commits of distributed writes: applied once and answered always, whatever dies or is written beside."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import kudu_core as kc
+from kudu_core.common import names
+from kudu_core.common.clock import ManualClock
+from kudu_core.fs import CHANGES, FaultyFileSystem, MemoryFileSystem, Rule, SimulatedCrash
+from kudu_core.table import committing, jobs, staged
+from kudu_core.table.job_runs import JobRun
+from kudu_core.table.jobs import Job
+from kudu_core.table.resolving import Resolution, resolve
+from tests.support.faults import TINY, drop, segments_of
+from tests.support.staged import marks, waiting
+
+PATH = "/d/t"
+SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
+COLUMNS = [("k", "int64"), ("v", "string")]
+FILES = {"ingest_threshold_rows": 1, "maintenance": "manual", "file_grace_s": 0}
+"""Every job goes through files, however small."""
+LOG = {"maintenance": "manual", "file_grace_s": 0}
+
+
+def batch(keys: Sequence[int], v: str) -> pa.RecordBatch:
+    return pa.record_batch({"k": pa.array(keys, pa.int64()), "v": [v] * len(keys)}, SCHEMA)
+
+
+def stage(
+    table: kc.Table, keys: Sequence[int], operation: str = "insert", v: str = "job", **more: Any
+) -> tuple[Job, list[JobRun]]:
+    job = jobs.begin(table, operation, COLUMNS, **more)
+    stager = jobs.stager(job, "p0-a0", table._engine.fs)
+    stager.append(batch(keys, v))
+    return job, stager.finish()
+
+
+def resolved(path: str | Path, job: Job, runs: Sequence[JobRun]) -> list[Resolution]:
+    with kc.open_table(path) as reader:
+        found = resolve(reader, job, jobs.form_of(job), runs)
+    assert found
+    return found
+
+
+def rows_of(table: kc.Table) -> dict[int, str]:
+    rows = table.scan(order="key").to_pylist()
+    assert len({row["k"] for row in rows}) == len(rows), "a key is there twice"
+    return {row["k"]: row["v"] for row in rows}
+
+
+def forget(table: kc.Table) -> None:
+    """Write and flush until the log has dropped all that was in it."""
+    first = table._engine.log.segments[0].seq
+    for number in count():
+        assert number < 100, "the log drops nothing"
+        table.upsert(batch(range(1000, 1020), "other").to_pylist())
+        table.flush()
+        table.gc()
+        if table._engine.log.segments[0].seq > first + 1:
+            return
+
+
+# ---- every point at which the process may die ----
+
+STORIES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "log": (LOG, {}),
+    "log, none": ({**LOG, "durability": "none"}, {}),
+    "files": (FILES, {}),
+    "files, none": ({**FILES, "durability": "none"}, {}),
+    "token": (FILES, {"txn": ("app", 1)}),
+    "overwrite": (FILES, {"overwrite": True}),
+}
+BEFORE = dict.fromkeys(range(10), "before")
+KEYS = range(20, 50)
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_a_commit_is_applied_once_and_answered_always(story: str, seed: int, long: bool) -> None:
+    """The process dies at each call that changes a file, and the machine may go with it; others open the
+    table before somebody asks again, and what they write may push the record out of the log."""
+    options, more = STORIES[story]
+    clock = ManualClock()
+    disk = MemoryFileSystem()
+    disk.mkdir("/d")
+    table = kc.create_table(PATH, SCHEMA, "k", options=options, _fs=disk, _clock=clock)
+    table.upsert(batch(range(10), "before").to_pylist())
+    job, runs = stage(table, KEYS, **more)
+    table.close()
+    disk.sync_all()
+    after = dict.fromkeys(KEYS, "job") | ({} if more.get("overwrite") else BEFORE)
+    outcomes = set()
+    for number in count(1):
+        there = disk.crash_clone(seed, keep="all")
+        faulty = FaultyFileSystem(there, [Rule(CHANGES, nth=number, error="crash")], seed=seed + number)
+        died = False
+        opened = None
+        try:
+            opened = kc.open_table(PATH, "rw", _fs=faulty, _clock=clock)
+            first = jobs.commit_job(job, runs, opened)
+            assert first.counts == (30, 0, 0, 0) and not first.deduplicated
+        except SimulatedCrash:
+            died = True
+        drop(opened)
+        for case in range(9 if long else 1):
+            keep = ("none", "random", "all")[(case + number) % 3]
+            cut = there.crash_clone(seed + number + case, keep=keep)
+            outcomes.add(_asked_again(cut, clock, job, runs, after, (case + number) // 3 % 3, seed))
+        if not died:
+            break
+    assert outcomes == {True, False}, "not every end was met"
+
+
+def _asked_again(
+    disk: MemoryFileSystem,
+    clock: ManualClock,
+    job: Job,
+    runs: Sequence[JobRun],
+    after: dict[int, str],
+    opens: int,
+    seed: int,
+) -> bool:
+    """Whether the job had been applied."""
+
+    def opened() -> kc.Table:
+        return kc.open_table(PATH, "rw", _fs=disk, _clock=clock)
+
+    expected = dict(after)
+    with segments_of(TINY):
+        for number in range(opens):
+            with opened() as table:
+                applied = 20 in rows_of(table)
+                if number and applied:
+                    forget(table)
+                    expected |= dict.fromkeys(range(1000, 1020), "other")
+        with opened() as table:
+            applied = 20 in rows_of(table)
+            if not applied and not disk.exists(f"{job.directory}/JOB"):
+                with pytest.raises(kc.InvalidArgument, match="knows nothing of a job"):
+                    jobs.resume(PATH, job.id, table)
+                first = jobs.commit_job(job, runs, table)
+            else:
+                first = jobs.resume(PATH, job.id, table)
+            assert (first.counts, first.deduplicated) == ((30, 0, 0, 0), applied)
+            for again in (jobs.resume(PATH, job.id, table), jobs.commit_job(job, runs, table)):
+                assert again.deduplicated
+                assert (again.counts, again.timestamp) == (first.counts, first.timestamp)
+            assert rows_of(table) == expected
+        with opened() as table:
+            assert jobs.resume(PATH, job.id, table).timestamp == first.timestamp
+            assert rows_of(table) == expected
+            table.verify()
+    assert disk.listdir(f"{PATH}/staging") == [names.mark_of_job(job.id)]
+    return applied
+
+
+def test_the_log_forgets_no_job_that_has_no_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit that fails behind its record leaves no mark; the process goes on, and drops the record."""
+    with segments_of(TINY):
+        table = kc.create_table(tmp_path / "t", SCHEMA, "k", options=FILES)
+        job, runs = stage(table, KEYS)
+
+        def fails(*_: object) -> None:
+            raise OSError(errno.EIO, "the disk is gone for a moment")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(committing, "_sync", fails)
+            with pytest.raises(OSError, match="for a moment"):
+                jobs.commit_job(job, runs, table)
+        assert marks(table.path) == [] and waiting(table.path) == [job.id]
+        table._engine.swept_s = table._engine.clock.monotonic_s() + 1e9  # no sweep comes to its help
+        forget(table)
+        assert marks(table.path) == [job.id]
+        table.close()
+        with kc.open_table(table.path, "rw") as again:
+            assert again._engine.jobs == {}, "the log still has the record"
+            known = jobs.resume(table.path, job.id, again)
+            assert known.deduplicated and known.inserted == 30
+            assert len(rows_of(again)) == 50
+
+
+def test_a_mark_that_cannot_be_written_is_written_before_the_log_forgets(tmp_path: Path) -> None:
+    faulty = FaultyFileSystem(kc.fs.PosixFileSystem())
+    with segments_of(TINY):
+        table = kc.create_table(tmp_path / "t", SCHEMA, "k", options=FILES, _fs=faulty)
+        job, runs = stage(table, KEYS)
+        full = Rule(frozenset({"create"}), path_glob="*.committed.*", error=errno.ENOSPC, sticky=True)
+        faulty.rules.append(full)
+        assert jobs.commit_job(job, runs, table).inserted == 30
+        table._engine.swept_s = -1e9
+        table.gc()
+        assert full.fired and marks(table.path) == [] and job.id in table._engine.jobs
+        assert jobs.resume(table.path, job.id, table).deduplicated
+        with pytest.raises(OSError, match="space"):
+            forget(table)
+        faulty.rules.clear()
+        forget(table)
+        assert marks(table.path) == [job.id]
+        table.close()
+
+
+def test_no_mark_says_what_a_power_cut_can_take_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, clock = MemoryFileSystem(), ManualClock()
+    disk.mkdir("/d")
+    disk.sync_all()
+    table = kc.create_table(PATH, SCHEMA, "k", options={**LOG, "durability": "none"}, _fs=disk, _clock=clock)
+    job, runs = stage(table, KEYS)
+    engine = table._engine
+
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "wait_visible", dies)
+        with pytest.raises(KeyboardInterrupt):
+            jobs.commit_job(job, runs, table)
+    known = engine.jobs[job.id]
+    assert len(rows_of(table)) == 30 and known.ts > engine.committed_ts
+    staged.sweep_staging(engine, opening=True)
+    staged.note_jobs(engine, engine.committed_ts)
+    assert disk.listdir(f"{PATH}/staging") == [job.id]
+    cut = disk.crash_clone(keep="none")
+    drop(table)
+    with kc.open_table(PATH, "rw", _fs=cut, _clock=clock) as again:
+        assert rows_of(again) == {}
+        assert not jobs.resume(PATH, job.id, again).deduplicated
+        assert len(rows_of(again)) == 30
+
+
+@pytest.mark.parametrize("options", [FILES, LOG], ids=["files", "log"])
+def test_two_commits_of_one_job_at_once(tmp_path: Path, options: dict[str, Any]) -> None:
+    """By two threads with one table: the second is told what came of the first."""
+    with kc.create_table(tmp_path / "t", SCHEMA, "k", options=options) as table:
+        for number in range(5):
+            job, runs = stage(table, range(100 * number, 100 * number + 9), "upsert")
+            found: list[Any] = []
+            start = threading.Barrier(3)
+
+            def commit(
+                job: Job = job, runs: list[JobRun] = runs, start: Any = start, found: list[Any] = found
+            ) -> None:
+                start.wait()
+                found.append(jobs.commit_job(job, runs, table))
+
+            threads = [threading.Thread(target=commit) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert {result.counts for result in found} == {(9, 0, 0, 0)}
+            assert sorted(result.deduplicated for result in found) == [False, True, True]
+        assert len(rows_of(table)) == 45 and not table._engine._job_locks
+
+
+# ---- what is known, and for how long ----
+
+
+def make_old(*paths: str | Path) -> None:
+    for path in paths:
+        os.utime(path, (0, 0))
+
+
+def test_after_the_grace_nothing_is_known_and_the_error_says_what_that_means(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    with kc.create_table(path, SCHEMA, "k", options=FILES) as table:
+        job, runs = stage(table, KEYS)
+        jobs.commit_job(job, runs, table)
+        make_old(path / "staging" / names.mark_of_job(job.id))
+    with segments_of(TINY), kc.open_table(path, "rw") as table:
+        assert marks(path) == [], "its grace is over"
+        assert jobs.resume(table.path, job.id, table).deduplicated, "the log still has the record"
+        forget(table)
+    with kc.open_table(path, "rw") as table:
+        assert marks(path) == [] == waiting(path)
+        asks = (partial(jobs.resume, table.path, job.id, table), partial(jobs.commit_job, job, runs, table))
+        for ask in asks:
+            with pytest.raises(kc.InvalidArgument, match="staging_grace_s") as caught:
+                ask()
+            assert job.id in str(caught.value) and "txn=" in str(caught.value)
+        assert len(rows_of(table)) == 50
+
+
+@pytest.mark.parametrize("job_id", ["../../x", "", "job-1", "job-" + "0" * 32 + "\n", f"merge-{0:032x}"])
+def test_what_is_no_id_of_a_job_is_refused(tmp_path: Path, job_id: str) -> None:
+    kc.create_table(tmp_path / "t", SCHEMA, "k").close()
+    with pytest.raises(kc.InvalidArgument, match="no id of a job"):
+        jobs.resume(str(tmp_path / "t"), job_id)
+
+
+def test_a_retried_commit_whose_folder_is_gone(tmp_path: Path) -> None:
+    """Never an error of the system's: the token knows, or the log does, or ours says that nothing does."""
+    path = tmp_path / "t"
+    with kc.create_table(path, SCHEMA, "k", options=FILES) as table:
+        job, runs = stage(table, KEYS, txn=("app", 1))
+        jobs.commit_job(job, runs, table)
+        os.unlink(path / "staging" / names.mark_of_job(job.id))
+        assert jobs.commit_job(job, runs, table).deduplicated
+        lost, runs = stage(table, [1])
+        os.rename(lost.directory, tmp_path / "lost")
+        asks = (partial(jobs.commit_job, lost, runs, table), partial(jobs.resume, table.path, lost.id, table))
+        for ask in asks:
+            with pytest.raises(kc.InvalidArgument, match="knows nothing of a job"):
+                ask()
+    with pytest.raises(kc.InvalidArgument, match="knows nothing of a job"):
+        jobs.commit_job(lost, runs)
+    with pytest.raises(kc.InvalidArgument, match="knows nothing of a job"):
+        jobs.resume(str(path), lost.id)
+
+
+def test_not_more_marks_are_kept_than_can_be_looked_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staged, "MARKS_KEPT", 3)
+    path = tmp_path / "t"
+    with kc.create_table(path, SCHEMA, "k", options=FILES) as table:
+        done = []
+        for number in range(6):
+            job, runs = stage(table, [number])
+            jobs.commit_job(job, runs, table)
+            os.utime(path / "staging" / names.mark_of_job(job.id), (2e9 + number, 2e9 + number))
+            done.append(job.id)
+        table._engine.swept_s = -1e9
+        table.gc()
+        assert marks(path) == sorted(done[3:])
+
+
+# ---- sweeps ----
+
+
+def test_a_grace_of_nothing_takes_nothing_that_is_under_way(tmp_path: Path) -> None:
+    """``staging_grace_s=0`` means: as soon as nobody can be at work there."""
+    path = tmp_path / "t"
+    options = {**FILES, "staging_grace_s": 0.0}
+    kc.create_table(path, SCHEMA, "k", options=options).close()
+    with kc.open_table(path) as reader:
+        job, runs = stage(reader, KEYS)
+    with kc.open_table(path, "rw") as table:
+        assert waiting(path) == [job.id], "its heartbeat is fresh"
+        table._engine.swept_s = -1e9
+        table.gc()
+        assert waiting(path) == [job.id]
+
+        swept = [0]
+
+        def sweep(call: Any) -> None:
+            """At each call of the commit, with all that is in staging made old."""
+            if swept[0] < 0 or call.op not in CHANGES:
+                return
+            number, swept[0] = swept[0], -1
+            for name in os.listdir(path / "staging"):
+                make_old(path / "staging" / name)
+            table._engine.swept_s = -1e9
+            staged.sweep_staging(table._engine)
+            swept[0] = number + 1
+
+        table._engine.fs = FaultyFileSystem(table._engine.fs, before=sweep)
+        assert jobs.commit_job(job, runs, table).inserted == 30
+        assert swept[0] > 5
+        table._engine.fs = table._engine.fs.inner
+        assert len(rows_of(table)) == 30
+        abandoned, _ = stage(table, [1])
+        make_old(abandoned.directory)
+        table._engine.swept_s = -1e9
+        table.gc()
+        assert waiting(path) == []
+
+
+def test_sweeps_touch_only_names_that_we_give(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    kc.create_table(path, SCHEMA, "k", options={**FILES, "staging_grace_s": 0.0}).close()
+    ours = [f"{kind}-{7:032x}" for kind in ("job", "ingest", "merge")]
+    mark = names.mark_of_job(ours[0])
+    foreign = [
+        "notes", "job-1", "JOB", "ingest-", f"merge-{7:032x}x", f"Job-{7:032x}", f"job-{7:032x}\n", "x" * 200,
+        f"merge-{7:032x}.committed", ".notes.tmp", f".{ours[1]}.0123.tmp", "back\\slash", "new\nline",
+    ]  # fmt: skip
+    for name in (*ours, *foreign):
+        (path / "staging" / name).mkdir()
+        (path / "staging" / name / "file").write_text("x")
+    (path / "staging" / mark).write_text("[5,0,0,0,0]")
+    (path / "staging" / f".{mark}.0123.tmp").write_text("[5,")
+    raw = os.fsencode(path / "staging") + b"/\xff\xfe"
+    os.mkdir(raw)
+    link = f"job-{8:032x}"
+    (path / "staging" / link).symlink_to(tmp_path)
+    file = f"merge-{8:032x}"
+    (path / "staging" / file).write_text("a file with the name of a folder")
+    done = f"job-{9:032x}"
+    (path / "staging" / done).mkdir()
+    (path / "staging" / names.mark_of_job(done)).write_text("[5,0,0,0,0]")
+    at_once = (*ours[1:], done, names.mark_of_job(done), f".{mark}.0123.tmp")
+    for name in set(os.listdir(path / "staging")) - set(at_once):
+        os.utime(path / "staging" / name, (0, 0), follow_symlinks=False)
+    for _ in range(2):
+        with kc.open_table(path, "rw") as table:
+            table._engine.swept_s = -1e9
+            table.gc()
+    left = [*foreign, os.fsdecode(b"\xff\xfe"), link, file, names.mark_of_job(done)]
+    assert sorted(os.listdir(path / "staging")) == sorted(left)
+    assert all(os.listdir(path / "staging" / name) == ["file"] for name in foreign)
+
+
+# ---- what was written since the cut that a resolution rests on ----
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "t"
+
+
+def test_a_token_is_asked_again_under_its_lock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two jobs of one token, the second one applied while the first one looks at its files."""
+    with kc.create_table(path, SCHEMA, "k", options=FILES) as table:
+        slow, slow_runs = stage(table, [1], txn=("app", 1), v="slow")
+        fast, fast_runs = stage(table, [2], txn=("app", 1), v="fast")
+        real = jobs._check_files
+
+        def meanwhile(engine: Any, job: Job, *rest: Any) -> None:
+            if job.id == slow.id:
+                assert not jobs.commit_job(fast, fast_runs, table).deduplicated
+            real(engine, job, *rest)
+
+        monkeypatch.setattr(jobs, "_check_files", meanwhile)
+        assert jobs.commit_job(slow, slow_runs, table).deduplicated
+        assert rows_of(table) == {2: "fast"}
+
+
+def test_what_was_deleted_and_forgotten_since_the_cut_is_inserted(path: Path) -> None:
+    """insert_ignore leaves out a row that is there; it is deleted, and every trace of it collected, before
+    the commit: what a resolution rests on may be history, and that may be gone."""
+    options = {**FILES, "history_retention_s": 0.0}
+    with kc.create_table(path, SCHEMA, "k", options=options) as table:
+        table.upsert({"k": list(range(10)), "v": ["before"] * 10})
+        job, runs = stage(table, [5, 50], "insert_ignore")
+        found = resolved(path, job, runs)
+        table.delete([5])
+        table.flush()
+        table.compact(full=True)
+        table.maintain()
+        assert table._engine.tablets[0].state.horizon > found[0].cut, "nothing was forgotten"
+        assert jobs.commit_job(job, runs, table, found).counts == (2, 0, 0, 0)
+        assert rows_of(table) == {**dict.fromkeys(range(10), "before"), 5: "job", 50: "job"}
+
+
+Act = Callable[[kc.Table], object]
+IN_MEMORY: dict[str, tuple[str, Act, Act, dict[int, str]]] = {
+    "deleted": (
+        "upsert",
+        lambda table: table.upsert({"k": [1, 7], "v": ["before"] * 2}),
+        lambda table: table.delete([7]),
+        {1: "before", 7: "job", 8: "job"},
+    ),
+    "inserted again": (
+        "upsert",
+        lambda table: [table.upsert({"k": [1, 7], "v": ["before"] * 2}), table.delete([7])],
+        lambda table: table.upsert({"k": [7], "v": ["meanwhile"]}),
+        {1: "before", 7: "job", 8: "job"},
+    ),
+    "inserted again, ignored": (
+        "insert_ignore",
+        lambda table: [table.upsert({"k": [1, 7], "v": ["before"] * 2}), table.delete([7])],
+        lambda table: table.upsert({"k": [7], "v": ["meanwhile"]}),
+        {1: "before", 7: "meanwhile", 8: "job"},
+    ),
+    "deleted, ignored": (
+        "insert_ignore",
+        lambda table: table.upsert({"k": [1, 7], "v": ["before"] * 2}),
+        lambda table: table.delete([7]),
+        {1: "before", 7: "job", 8: "job"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", IN_MEMORY)
+def test_changes_in_memory_since_the_cut_are_decided_again(path: Path, case: str) -> None:
+    operation, before, meanwhile, expected = IN_MEMORY[case]
+    with kc.create_table(path, SCHEMA, "k", options={**FILES, "ingest_threshold_rows": 1 << 20}) as table:
+        before(table)
+        table._engine.options = table.options.replace(ingest_threshold_rows=1)
+        job, runs = stage(table, [7, 8], operation)
+        found = resolved(path, job, runs)
+        table._engine.options = table.options.replace(ingest_threshold_rows=1 << 20)
+        meanwhile(table)
+        table._engine.options = table.options.replace(ingest_threshold_rows=1)
+        jobs.commit_job(job, runs, table, found)
+        assert rows_of(table) == expected
+        table.verify()
+    with kc.open_table(path) as reader:
+        assert rows_of(reader) == expected
+
+
