@@ -421,8 +421,8 @@ def path(tmp_path: Path) -> Path:
 def test_a_token_is_asked_again_under_its_lock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two jobs of one token, the second one applied while the first one looks at its files."""
     with kc.create_table(path, SCHEMA, "k", options=FILES) as table:
-        slow, slow_runs = stage(table, [1], txn=("app", 1), v="slow")
-        fast, fast_runs = stage(table, [2], txn=("app", 1), v="fast")
+        slow, slow_runs = stage(table, [1], "upsert", txn=("app", 1))
+        fast, fast_runs = stage(table, [1], "upsert", txn=("app", 1))
         real = jobs._check_files
 
         def meanwhile(engine: Any, job: Job, *rest: Any) -> None:
@@ -432,7 +432,7 @@ def test_a_token_is_asked_again_under_its_lock(path: Path, monkeypatch: pytest.M
 
         monkeypatch.setattr(jobs, "_check_files", meanwhile)
         assert jobs.commit_job(slow, slow_runs, table).deduplicated
-        assert rows_of(table) == {2: "fast"}
+        assert rows_of(table) == {1: "job"}
 
 
 def test_what_was_deleted_and_forgotten_since_the_cut_is_inserted(path: Path) -> None:
