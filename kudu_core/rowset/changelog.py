@@ -26,6 +26,7 @@ from kudu_core._ext.pointcolumn import Elsewhere
 from kudu_core._ext.replay import Run, Updates
 from kudu_core._ext.rowid_map import RowidMap
 from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.errors import InternalError
 from kudu_core.rowset import growing
 from kudu_core.rowset.deltas import DELETE, REINSERT
 from kudu_core.rowset.growing import GrowingColumn, GrowingNumbers, StoreFull
@@ -213,8 +214,13 @@ class ChangeLog:
         count = len(change.rowids)
         if not count:
             return
-        assert self.frozen_at is None, "a frozen store takes no changes"
-        assert ts >= self.last_ts, "changes arrive in timestamp order"
+        if self.frozen_at is not None:
+            raise InternalError("a frozen store takes no changes")
+        if ts < self.last_ts:
+            raise InternalError(
+                f"a change of {ts} after one of {self.last_ts}: changes "
+                "arrive in the order of their times"
+            )
         self._newest_ts = ts  # first: see ``limit``
         rowids = np.ascontiguousarray(change.rowids, np.uint32)
         first = len(self._timestamps)
@@ -248,8 +254,13 @@ class ChangeLog:
         ``ids`` and ``cells`` by column: a cell is bytes, None for NULL, or ``...`` where the change does not
         set the column; so it is where the id is None.
         """
-        assert self.frozen_at is None, "a frozen store takes no changes"
-        assert ts >= self.last_ts, "changes arrive in timestamp order"
+        if self.frozen_at is not None:
+            raise InternalError("a frozen store takes no changes")
+        if ts < self.last_ts:
+            raise InternalError(
+                f"a change of {ts} after one of {self.last_ts}: changes "
+                "arrive in the order of their times"
+            )
         self._newest_ts = ts  # first: see ``limit``
         self.points.append_one(ts, op, rowid, ids, cells)
         if self.first_ts is None:

@@ -28,7 +28,7 @@ from kudu_core.common.locks import mutex
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import StoredColumn
 from kudu_core.common.types import ColumnType
-from kudu_core.errors import Corruption
+from kudu_core.errors import Corruption, InternalError
 from kudu_core.rowset.changelog import Change, ChangeLog
 from kudu_core.rowset.deltas import DELETE, DeltaView
 from kudu_core.rowset.deltastore import DeltaStore
@@ -295,7 +295,8 @@ class DiskRowSet:
     def with_flushed(self, log: ChangeLog, ref: DeltaRef | None, durable: int) -> DiskRowSet:
         """A frozen DeltaMemStore replaced by its file (or by nothing when it was empty)."""
         at = next(i for i, store in enumerate(self.redo) if store is log)
-        assert not any(isinstance(store, ChangeLog) for store in self.redo[:at]), "out of freeze order"
+        if any(isinstance(store, ChangeLog) for store in self.redo[:at]):
+            raise InternalError("a store of changes was flushed before an older one")
         files: tuple[DeltaStore, ...] = ()
         if ref is not None:
             files = (DeltaStore(self.base.fs, self.base.directory, ref, self.base.cache),)
@@ -323,7 +324,8 @@ class DiskRowSet:
         ``columns``: those it has written anew; they supersede older ones.
         """
         count = len(inputs)
-        assert all(mine is given for mine, given in zip(self.redo, inputs, strict=False))
+        if any(mine is not given for mine, given in zip(self.redo, inputs, strict=False)):
+            raise InternalError("a compaction of deltas that are not the first of their rowset")
         base, meta = self.base, self.meta
         if columns is not None:
             rewritten = set(columns.column_ids)
@@ -428,7 +430,11 @@ class DiskRowSet:
 
     def change(self, ts: int, change: Change) -> None:
         """Add changes to the active DeltaMemStore."""
-        assert ts > self.meta.durable, "a change at or below D would be stored twice"
+        if ts <= self.meta.durable:
+            raise InternalError(
+                f"a change of {ts}, and files hold all up to "
+                f"{self.meta.durable}: it would be stored twice"
+            )
         active = self.active
         assert active is not None
         if change.op == DELETE:
@@ -451,7 +457,11 @@ class DiskRowSet:
         self, ts: int, op: int, rowid: int, ids: tuple[int | None, ...], cells: list[Cell]
     ) -> None:
         """``change`` of one row; see ``ChangeLog.append_one``."""
-        assert ts > self.meta.durable, "a change at or below D would be stored twice"
+        if ts <= self.meta.durable:
+            raise InternalError(
+                f"a change of {ts}, and files hold all up to "
+                f"{self.meta.durable}: it would be stored twice"
+            )
         active = self.active
         assert active is not None
         if op == DELETE:

@@ -23,6 +23,7 @@ from kudu_core._ext.pointview import MemoryPoints
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import Schema
+from kudu_core.errors import InternalError
 from kudu_core.rowset import growing
 from kudu_core.rowset.changelog import Change, ChangeLog
 from kudu_core.rowset.deltas import DELETE, REINSERT, DeltaView
@@ -141,7 +142,8 @@ class MemRowSet:
 
     def insert(self, ts: int, block: RowBlock, keys: EncodedKeys, hashes: np.ndarray) -> None:
         """Append rows whose keys are in no entry yet.  ``block`` has every column of the schema."""
-        assert self.frozen_at is None, "a frozen MemRowSet takes no inserts"
+        if self.frozen_at is not None:
+            raise InternalError("a frozen MemRowSet takes no inserts")
         count = block.rows
         self._last_insert_ts = ts  # first: see ``rows_at``
         self._keys.append(keys.data, keys.offsets, hashes)
@@ -153,7 +155,8 @@ class MemRowSet:
 
     def change(self, ts: int, change: Change) -> None:
         """Update, delete or revive rows by ordinal."""
-        assert self.frozen_at is None or change.op != REINSERT, "a frozen MemRowSet revives no row"
+        if self.frozen_at is not None and change.op == REINSERT:
+            raise InternalError("a frozen MemRowSet revives no row")
         self.changes.append(ts, change)
         if change.op in (DELETE, REINSERT):
             self._live.flags[change.rowids] = change.op == REINSERT
@@ -171,7 +174,8 @@ class MemRowSet:
 
     def insert_one(self, ts: int, key: bytes, key_hash: int, cells: list[Cell]) -> None:
         """``insert`` of one row; ``cells`` in the order of the schema's columns."""
-        assert self.frozen_at is None, "a frozen MemRowSet takes no inserts"
+        if self.frozen_at is not None:
+            raise InternalError("a frozen MemRowSet takes no inserts")
         self._last_insert_ts = ts
         self._live.append_one(1)
         self.points.insert_one(ts, key, key_hash, cells)

@@ -54,6 +54,10 @@ _PLAIN_IDS = 64
 """Runs that come to no more are a dict: looked up on the way of every scan."""
 
 
+_MOST_DELTA_BYTES, _MOST_RUN_BYTES, _MOST_COLUMNS_BYTES = 400, 40, 4000
+"""As JSON: a delta file without its columns, a run of columns, statistics and what is beside."""
+
+
 class Runs(Mapping[int, int]):
     """Numbers by column id, equal for neighbours: a change of a thousand columns is one run."""
 
@@ -258,6 +262,14 @@ class RowSetMeta:
         """The columns of which statistics tell."""
         found = frozenset(() if self.statistics is None else self.statistics.column_ids)
         return found.union(*(c.column_ids for c in self.replaced if c.statistics is not None))
+
+    @property
+    def most_bytes(self) -> int:
+        """More than its line in a manifest can take."""
+        deltas = sum(_MOST_DELTA_BYTES + _MOST_RUN_BYTES * len(d.updates) for d in (*self.redo, *self.undo))
+        columns = sum(_MOST_COLUMNS_BYTES + _MOST_RUN_BYTES * len(c.column_ids) for c in self.replaced)
+        keys = 2 * (len(self.min_key) + len(self.max_key))
+        return _MOST_COLUMNS_BYTES + _MOST_RUN_BYTES * len(self.column_ids) + keys + deltas + columns
 
     def without_statistics(self) -> RowSetMeta:
         replaced = tuple(replace(columns, statistics=None) for columns in self.replaced)

@@ -11,6 +11,7 @@ import numpy as np
 
 from kudu_core._ext.append_column import data_limit
 from kudu_core.common.idempotence import Token
+from kudu_core.errors import InternalError
 from kudu_core.rowset.growing import StoreFull
 from kudu_core.table.write import no_memory
 from kudu_core.tablet import ingest, records
@@ -68,6 +69,8 @@ def commit_parts(
 
 def prepare_parts(engine: Engine, parts: Sequence[ingest.Part]) -> Flushed:
     """Under the mutexes of their tablets: make durable what a record of these parts rests on (G3)."""
+    for part in parts:
+        ingest.check_entries(part)
     flushed = {p.tablet.id: ingest.flush_changed(p.deltas, p.tablet, []) for p in parts}
 
     def prepare(part: ingest.Part) -> None:
@@ -182,7 +185,8 @@ def _laying_by_key(engine: Engine, part: ingest.Part) -> Laying:
     laying = Laying(part.tablet)
     for op, block, batch in part.by_key:
         home = locate_newest(part.tablet.view, batch)
-        assert home.live.all(), "a row that an ingest changes by key has gone"
+        if not home.live.all():
+            raise InternalError("a row that an ingest changes by key has gone")
         laying.change(op, home.store, home.row, values_only(engine.schema, block))
     return laying
 

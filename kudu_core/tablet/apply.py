@@ -18,6 +18,7 @@ import numpy as np
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import Schema
+from kudu_core.errors import InternalError
 from kudu_core.rowset.changelog import Change
 from kudu_core.rowset.deltas import DELETE, REINSERT, UPDATE
 from kudu_core.rowset.diskrowset import DiskRowSet
@@ -114,7 +115,8 @@ class Laying:
             As after the others, nothing of the record is anywhere.
         """
         tablet = self._tablet
-        assert tablet.view is self._view, "the mutex is held since the keys were looked up"
+        if tablet.view is not self._view:
+            raise InternalError("the view of a tablet changed after the keys were looked up in it")
         closed = False
         while True:
             # A store without a change says nothing: it may stay if the record is never written.
@@ -168,7 +170,8 @@ class Laying:
             for change in changes:
                 self._view.stores[index].change(ts, change)
         if self._allocated is not None:
-            assert self._measured() == self._allocated, "laying a record took more than was reserved for it"
+            if self._measured() != self._allocated:
+                raise InternalError("laying a record took more than was reserved for it")
         self._tablet.newest_applied = ts
 
     def _measured(self) -> int:

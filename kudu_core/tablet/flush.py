@@ -14,6 +14,7 @@ from kudu_core._ext import keys as keys_kernel
 from kudu_core.cfile.delta_file import REDO, UNDO
 from kudu_core.common.memory import release_free
 from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.errors import InternalError
 from kudu_core.rowset.changelog import ChangeLog
 from kudu_core.rowset.deltas import DELETE, REINSERT, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE
 from kudu_core.rowset.diskrowset import DiskRowSet
@@ -139,7 +140,8 @@ def _write(
     schema = replace(frozen.schema, columns=columns)
     rows = len(frozen)
     source = frozen.at(cut)
-    assert source.rows == rows, "a frozen MemRowSet holds nothing above its cut"
+    if source.rows != rows:
+        raise InternalError("a frozen MemRowSet holds rows above its cut")
     keys = frozen.keys(rows)
     order: np.ndarray = keys_kernel.sort(keys.data, keys.offsets)
     ordered = OrderedRows(

@@ -20,7 +20,7 @@ from kudu_core.common.pool import Pool
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import Schema
 from kudu_core.common.stored import BROKEN, key
-from kudu_core.errors import Corruption
+from kudu_core.errors import Corruption, NotSupported
 from kudu_core.rowset.changelog import ChangeLog
 from kudu_core.rowset.deltas import DELETE, UPDATE
 from kudu_core.rowset.diskrowset import DiskRowSet
@@ -31,6 +31,7 @@ from kudu_core.rowset.writing import OrderedRows, rowset_meta, write_rows
 from kudu_core.tablet.apply import values_only
 from kudu_core.tablet.deltas import freeze_and_write
 from kudu_core.tablet.manifest import Edit
+from kudu_core.tablet.manifest_format import MAX_LINE_BYTES
 from kudu_core.tablet.tablet import Tablet
 from kudu_core.tablet.view import Homes, KeyBatch, View
 
@@ -242,6 +243,25 @@ def _entries(pieces: list[_Piece]) -> DeltaEntries:
     )
 
 
+def check_entries(part: Part) -> None:
+    """Under the mutex, before the record: the manifest will take what the part puts into it.
+
+    ``NotSupported``: a rowset would have more delta files than an entry can name; nothing has changed.
+    """
+    columns = len(part.tablet.context.schema().columns)
+    for rowset_id, delta in part.deltas.items():
+        rowset = part.tablet.view.rowset(rowset_id)
+        if rowset is None:
+            continue  # the recheck has its word on that
+        # The file of the ingest, and that of what memory holds of the rowset.
+        meta = replace(rowset.meta, redo=(*rowset.meta.redo, delta.ref))
+        if meta.most_bytes + 1000 + 40 * columns >= MAX_LINE_BYTES:
+            raise NotSupported(
+                f"tablet {part.tablet.id}, rowset {rowset_id}: {len(meta.redo) + len(meta.undo)} files of "
+                "changes are more than a manifest takes; nothing was written: compact the table first"
+            )
+
+
 def link(part: Part) -> None:
     """Give the staged files their names in the tablet, durably."""
     fs = part.tablet.context.fs
@@ -332,6 +352,7 @@ __all__ = [
     "Part",
     "StagedDelta",
     "build",
+    "check_entries",
     "flush_changed",
     "install",
     "link",

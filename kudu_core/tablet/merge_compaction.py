@@ -22,7 +22,7 @@ from kudu_core.cfile.delta_file import REDO
 from kudu_core.common.locks import Claim
 from kudu_core.common.memory import release_free
 from kudu_core.common.pool import Pool
-from kudu_core.errors import Corruption
+from kudu_core.errors import Corruption, InternalError
 from kudu_core.rowset.changelog import ChangeLog
 from kudu_core.rowset.deltastore import DeltaStore
 from kudu_core.rowset.diskrowset import DiskRowSet
@@ -324,7 +324,8 @@ class _Walk:
     def prepare(self) -> tuple[list[DiskRowSet], list[DiskRowSet]]:
         """Under the mutex: (inputs as they are, outputs with all changes)."""
         inputs = self._now()
-        assert all(r.meta.durable <= self.through for r in inputs), "the flush lane keeps D where it is"
+        if any(r.meta.durable > self.through for r in inputs):
+            raise InternalError("an input of a merge was flushed beyond the cut of its outputs")
         for number, changes in self._missed(inputs, self.through, FOREVER):
             self._added[number] = self._added[number].with_changes(_log_of(changes))
             self._changes += len(changes)

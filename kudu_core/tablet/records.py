@@ -17,7 +17,7 @@ import numpy as np
 
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.stored import parsed
-from kudu_core.errors import Corruption
+from kudu_core.errors import Corruption, InvalidArgument
 from kudu_core.rowset import deltas
 
 UPDATE = deltas.UPDATE
@@ -31,6 +31,9 @@ SECTION = struct.Struct("<BBHIII")
 COLUMN = struct.Struct("<IBBHQQ")
 """Column id, width, flags (bit 0: nulls), zero, bytes of values, bytes of offsets."""
 assert (PAYLOAD.size, SECTION.size, COLUMN.size) == (16, 16, 24)
+
+MAX_EXTRA_BYTES = 256 << 20
+"""Of a record's JSON, for writer and reader: some 300,000 files of an ingest."""
 
 _PAD = bytes(8)
 
@@ -55,8 +58,17 @@ class Payload:
 
 
 def encode(payload: Payload) -> list[Any]:
-    """The payload as buffers to be written one after the other."""
+    """The payload as buffers to be written one after the other.
+
+    ``InvalidArgument``: it names more than a reader takes.
+    """
     extra = json.dumps(payload.extra, separators=(",", ":")).encode() if payload.extra else b""
+    if len(extra) > MAX_EXTRA_BYTES:
+        raise InvalidArgument(
+            f"what one write would name takes {len(extra)} bytes in the log, {MAX_EXTRA_BYTES} are the "
+            "most; nothing was written: give the rows in several calls, or let rowsets be larger "
+            "(rowset_target_bytes)"
+        )
     head = [
         PAYLOAD.pack(len(payload.sections), len(payload.tablets), len(extra), 0),
         struct.pack(f"<{len(payload.tablets)}I", *payload.tablets),
@@ -153,6 +165,8 @@ def decode_extra(data: memoryview, path: str, offset: int) -> dict[str, Any]:
 def _head(cursor: _Cursor) -> tuple[int, tuple[int, ...], dict[str, Any]]:
     """(sections, tablets, extra) of a payload."""
     section_count, tablet_count, extra_bytes, _ = cursor.unpack(PAYLOAD)
+    if extra_bytes > MAX_EXTRA_BYTES:
+        raise cursor.fail(f"{extra_bytes} bytes of JSON, {MAX_EXTRA_BYTES} are the most")
     tablets = struct.unpack(f"<{tablet_count}I", cursor.take(4 * tablet_count))
     raw = bytes(cursor.take(extra_bytes))
     try:

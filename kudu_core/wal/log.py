@@ -214,7 +214,8 @@ class Log:
         belongs to the log (a stale writer's segments, unfinished copies) is removed.  Where a record that
         was torn or damaged may follow its last, ``keep_segment`` is given the old one, to put it elsewhere.
         """
-        assert tail.epoch < epoch, "an epoch is used once"
+        if tail.epoch >= epoch:
+            raise InternalError(f"epoch {epoch} of a log that has seen {tail.epoch}: an epoch is used once")
         log = cls(fs, directory, table_uuid, epoch, **options)
         log._last_ts = log._last_record_ts = log._durable_ts = log._applied_ts = tail.last_ts
         log._last_lsn = log._durable_lsn = tail.last_lsn
