@@ -19,7 +19,13 @@ from kudu_core.table import ingest, sorted_runs
 from kudu_core.table.building import MAX_BYTES, Sorted
 from kudu_core.table.committing import Committing
 from kudu_core.table.decision import Call, fitted
-from kudu_core.table.repetition import already_applied, fingerprint_of, fingerprint_of_rows, is_known
+from kudu_core.table.repetition import (
+    already_applied,
+    answered,
+    fingerprint_of,
+    fingerprint_of_rows,
+    known_before,
+)
 from kudu_core.table.result import WriteResult
 from kudu_core.table.sorted_runs import Piece, pieces, sort_run
 from kudu_core.table.spilled_runs import OpenRuns, SpilledRun, spill_run
@@ -96,10 +102,13 @@ def _write_spilled(
     run_bytes = engine.options.memory_limit_bytes // (RUN_SHARE * engine.pool.threads)
     with NOTHING if txn is None else engine.token_lock(txn.app_id):
         if txn is not None:
-            if is_known(engine, txn) and txn.rows is None:
-                already_applied(engine, txn)  # what no rows can mend is told before they are read
-                txn = txn.of(total(fingerprint_of([part], engine.pool) for part in parts))
-            repeated = already_applied(engine, txn)
+            known = known_before(engine, txn)
+            if known is None:
+                repeated = already_applied(engine, txn)
+            else:
+                given = total(fingerprint_of([part], engine.pool) for part in parts)
+                repeated = answered(engine, txn.of(given), known)
+                assert repeated is not None, "of a version that is known, rows are the same or refused"
             if repeated is not None:
                 return repeated
         engine.admit()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kudu_core.common.fingerprint import IGNORING_NULL, Fingerprint, U64Array, of_hashes, row_hashes, total
-from kudu_core.common.idempotence import CHECK, Txn
+from kudu_core.common.idempotence import CHECK, Token, Txn
 from kudu_core.common.pool import Pool
 from kudu_core.errors import TokenMismatch
 from kudu_core.table.decision import Call
@@ -25,8 +25,6 @@ HASHED_ROWS = 1 << 17
 def already_applied(engine: Engine, txn: Txn) -> WriteResult | None:
     """Under the token's lock: the answer to a write that was applied before; None: it was not.
 
-    Of a write whose rows are not known yet, None with ``is_known`` leaves that open.
-
     Raises
     ------
     TokenMismatch
@@ -38,6 +36,11 @@ def already_applied(engine: Engine, txn: Txn) -> WriteResult | None:
     if known is None:
         engine.make_room_for_token()
         return None
+    return answered(engine, txn, known)
+
+
+def answered(engine: Engine, txn: Txn, known: Token) -> WriteResult | None:
+    """``already_applied`` of a writer that was known when it was asked."""
     try:
         counts = txn.repeats(known, engine.path)
     except TokenMismatch:
@@ -49,10 +52,17 @@ def already_applied(engine: Engine, txn: Txn) -> WriteResult | None:
     return WriteResult(known.ts, *counts, deduplicated=True)
 
 
-def is_known(engine: Engine, txn: Txn) -> bool:
-    """Whether only the rows of a write say if it is a repetition."""
+def known_before(engine: Engine, txn: Txn) -> Token | None:
+    """Under the token's lock: what is known of the writer, where the rows say if a write is a repetition.
+
+    They are read for that and for nothing else: the answer is to be made with this token, which may be out
+    of date, and gone, when they have been.
+    """
     known = engine.tokens.get(txn.app_id)
-    return txn.on_repeat == CHECK and known is not None and txn.version <= known.version
+    if txn.on_repeat != CHECK or txn.rows is not None or known is None or txn.version > known.version:
+        return None
+    answered(engine, txn, known)  # what no rows can mend is told before they are read
+    return known
 
 
 def call_hashes(call: Call, added: int = 0, sequence: tuple[int, ColumnBuffers] | None = None) -> U64Array:
@@ -103,9 +113,10 @@ def named(txn: Txn | None, calls: Sequence[Call], pool: Pool) -> Txn | None:
 
 __all__ = [
     "already_applied",
+    "answered",
     "call_hashes",
     "fingerprint_of",
     "fingerprint_of_rows",
-    "is_known",
+    "known_before",
     "named",
 ]

@@ -450,10 +450,13 @@ def test_what_no_rows_can_mend_is_told_before_they_are_read(tmp_path: Path) -> N
     with create(tmp_path, **SMALL) as table:
         table.upsert(rows([1]), txn=("app", 5))
         given: list[int] = []
+        read: list[Any] = []
 
         def batches() -> Any:
             for key in range(100):
                 given.append(key)
+                if key == 50 and read:
+                    read.pop()()
                 yield rows([key]).to_batches()[0]
 
         def write(version: int) -> Any:
@@ -468,6 +471,10 @@ def test_what_no_rows_can_mend_is_told_before_they_are_read(tmp_path: Path) -> N
         with pytest.raises(TokenMismatch, match="rows: 1 then, 100 now"):
             write(5)
         assert len(given) == 100, "these had to be read"
+        # A token that goes while they are read is asked all the same: then they are not there to be written.
+        read.append(lambda: table._engine.tokens.clear())
+        with pytest.raises(TokenMismatch, match="rows: 1 then, 100 now"):
+            write(5)
         assert table.count() == 1
 
 

@@ -8,6 +8,7 @@ import pickle
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from pyspark.sql.types import StructType
 import kudu_core as kc
 from kudu_core import spark as ks
 from kudu_core.engines.spark import source
-from kudu_core.engines.spark.stream_sink import KuduStreamWriter
+from kudu_core.engines.spark.stream_sink import KuduStreamWriter, query_of
 from kudu_core.engines.spark.stream_source import KuduStreamReader, Shares
 from tests.support.staged import waiting
 
@@ -371,6 +372,18 @@ def test_foreach_batch_writes_each_batch_once(spark: SparkSession, path: str, tm
     run(counts, checkpoint, start)
     with pytest.raises(PySparkException, match="knows 'sums' as the name of the writes of"):
         run(counts, tmp_path / "another", start)
+
+
+def test_a_query_that_does_not_tell_its_id_has_none(spark: SparkSession) -> None:
+    """Outside of a query, and with Spark Connect, where there is no context to ask."""
+    assert query_of(spark.range(1)) is None
+
+    class Connected:
+        @property
+        def sparkContext(self) -> None:
+            raise PySparkException("there is no context")
+
+    assert query_of(SimpleNamespace(sparkSession=Connected())) is None  # type: ignore[arg-type]
 
 
 def test_a_sink_refuses_what_it_cannot_do(spark: SparkSession, path: str) -> None:

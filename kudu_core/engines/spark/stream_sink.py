@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
@@ -175,9 +176,12 @@ def foreach_batch(
 def query_of(df: DataFrame) -> str | None:
     """The id, kept by its checkpoint, of the query whose batch a function of ``foreachBatch`` is given.
 
-    None where it runs outside of a query.
+    None where it runs outside of a query, and where nobody says: batches are then known by their rows alone.
     """
-    found: str | None = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+    try:
+        found: str | None = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+    except PySparkException:  # Spark Connect has no context here
+        return None
     return found
 
 
