@@ -26,6 +26,15 @@ def test_variable(benchmark: Any, kind: str) -> None:
     assert benchmark(foreign.variable, raw * ROWS, offsets, None, kind != "binary") is None
 
 
+@pytest.mark.benchmark(group="kernel: foreign views")
+def test_views(benchmark: Any) -> None:
+    cells = np.zeros((ROWS, 4), np.int32)
+    cells[:, 0] = 20
+    cells[:, 3] = 20 * np.arange(ROWS)
+    benchmark.extra_info |= {"rows": ROWS}
+    assert benchmark(foreign.views, cells.view(np.uint8).reshape(-1), (bytes(20 * ROWS),), None) == -1
+
+
 @pytest.mark.benchmark(group="kernel: foreign decimals")
 def test_digits(benchmark: Any) -> None:
     values = np.zeros((ROWS, 2), np.int64)

@@ -9,9 +9,11 @@ states.  Sources: RFC 3629, section 4 (the syntax); Keiser and Lemire, "Validati
 Instruction Per Byte" (2020), for the first; a table with the next state of every state in one word for each
 byte, of which a shift takes one (Vognsen), for the other.
 """
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 
 from kudu_core._ext.bitmap cimport kc_bit
+
+import numpy as np
 
 cdef extern from *:
     """
@@ -54,17 +56,19 @@ cdef extern from *:
     }
 
     static int kc_ascii(const uint8_t *data, int64_t n) {
-        uint64_t any[8] = {0, 0, 0, 0, 0, 0, 0, 0}, word;
         int64_t i = 0;
         uint8_t rest = 0;
-        for (; i + 64 <= n; i += 64) {
-            uint64_t words[8];
-            memcpy(words, data + i, 64);
-            for (int k = 0; k < 8; k++) any[k] |= words[k];
+        while (i + 512 <= n) {      /* a text that is none is found out soon */
+            uint64_t any[8] = {0, 0, 0, 0, 0, 0, 0, 0}, words[8];
+            for (int k = 0; k < 512; k += 64, i += 64) {
+                memcpy(words, data + i, 64);
+                for (int j = 0; j < 8; j++) any[j] |= words[j];
+            }
+            for (int j = 1; j < 8; j++) any[0] |= any[j];
+            if (any[0] & 0x8080808080808080ULL) return 0;
         }
         for (; i < n; i++) rest |= data[i];
-        word = any[0] | any[1] | any[2] | any[3] | any[4] | any[5] | any[6] | any[7];
-        return !(word & 0x8080808080808080ULL) && !(rest & 0x80);
+        return !(rest & 0x80);
     }
 
     static int kc_utf8_portable(const uint8_t *data, int64_t n) {
@@ -171,6 +175,21 @@ cdef extern from *:
         return !inside;
     }
 
+    /* The first of n views that is not null and does not lie in its part; -1: none. */
+    static int64_t kc_bad_view(const uint8_t *views, int64_t n, const uintptr_t *parts, const int64_t *sizes,
+                               int64_t part_count, const uint8_t *valid) {
+        for (int64_t i = 0; i < n; i++) {
+            int32_t words[4];
+            memcpy(words, views + 16 * i, 16);
+            if (words[0] >= 0 && words[0] <= 12) continue;     /* the text is in the view */
+            if (valid && !((valid[i >> 3] >> (i & 7)) & 1)) continue;
+            if (words[0] < 0 || words[2] < 0 || words[2] >= part_count || words[3] < 0) return i;
+            if ((int64_t)words[3] + words[0] > sizes[words[2]]) return i;
+            if (memcmp((const uint8_t *)parts[words[2]] + words[3], words + 1, 4)) return i;
+        }
+        return -1;
+    }
+
     /* The first of n values that has more digits and is not null; -1: none. */
     static int64_t kc_too_long(const uint8_t *values, int64_t n, int digits, const uint8_t *valid) {
         unsigned __int128 limit = 1, low, high, value;
@@ -197,6 +216,10 @@ cdef extern from *:
     int kc_utf8(const uint8_t* data, int64_t n) noexcept nogil
     int kc_ascend(const int32_t* offsets, int64_t n, int64_t size) noexcept nogil
     int kc_cut_well(const uint8_t* data, const int32_t* offsets, int64_t n) noexcept nogil
+    int64_t kc_bad_view(
+        const uint8_t* views, int64_t n, const uintptr_t* parts, const int64_t* sizes, int64_t part_count,
+        const uint8_t* valid
+    ) noexcept nogil
     int64_t kc_too_long(const uint8_t* values, int64_t n, int digits, const uint8_t* valid) noexcept nogil
 
 kc_text_begin()
@@ -235,7 +258,8 @@ cdef int64_t _bad_text(
 
 
 cdef int64_t _variable(
-    const uint8_t* data, int64_t size, const int32_t* offsets, int64_t n, const uint8_t* valid, bint text, int* what
+    const uint8_t* data, int64_t size, const int32_t* offsets, int64_t n, const uint8_t* valid, bint text,
+    int* what
 ) noexcept nogil:
     cdef int64_t lower = 0, upper, bytes_, row
     while lower < n:
@@ -293,6 +317,37 @@ def variable(
     with nogil:
         row = _variable(first, data.shape[0], &offsets[0], n, bits, text, &what)
     return None if row < 0 else (row, what)
+
+
+def views(const uint8_t[::1] cells not None, parts not None, const uint8_t[::1] valid):
+    """The first row of a column of views that lies outside its part, or begins otherwise than the view says.
+
+    ``cells``: 16 bytes a row, as in Arrow; ``parts``: the buffers that they point into.  Null rows may hold
+    anything; -1 where there is no such row.  ValueError for lengths that do not fit.
+    """
+    cdef:
+        Py_ssize_t n = cells.shape[0] // 16, count = len(parts), i
+        int64_t row
+        const uint8_t[::1] part
+        const uint8_t* bits = NULL
+        uintptr_t[::1] first
+        int64_t[::1] sizes
+    if cells.shape[0] % 16:
+        raise ValueError(f"{cells.shape[0]} bytes are no whole number of views")
+    if n == 0:
+        return -1
+    _check_valid(valid, n)
+    if valid is not None:
+        bits = &valid[0]
+    first, sizes = np.zeros(count + 1, np.uintp), np.zeros(count + 1, np.int64)
+    for i in range(count):
+        part = parts[i]
+        sizes[i] = part.shape[0]
+        if part.shape[0]:
+            first[i] = <uintptr_t>&part[0]
+    with nogil:
+        row = kc_bad_view(&cells[0], n, &first[0], &sizes[0], count, bits)
+    return row
 
 
 def digits(const uint8_t[::1] values not None, int precision, const uint8_t[::1] valid):

@@ -29,10 +29,11 @@ def cast(array: pa.Array, type_: ColumnType, name: str, first_row: int = 0) -> p
     source = _value_type(array.type)
     if not _t.is_null(source) and not _permitted(source, type_):
         raise SchemaMismatch(f"column {name!r} is {type_}; data of type {array.type} does not fit")
+    foreign.extent_of(array, name)
     if foreign.is_null_throughout(array, name):
         return pa.nulls(len(array), type_.arrow)
     try:
-        foreign.check_layout(_unread(array), name, first_row)
+        foreign.check_bytes(array, name, first_row)
     except SchemaMismatch as error:
         raise SchemaMismatch(f"{error} (data of type {array.type} for {type_})") from None
     try:
@@ -48,11 +49,6 @@ def cast(array: pa.Array, type_: ColumnType, name: str, first_row: int = 0) -> p
 def _brought(array: pa.Array, type_: ColumnType) -> pa.Array:
     plain = _decoded(array)
     return pa.nulls(len(plain), type_.arrow) if _t.is_null(plain.type) else _cast(plain, type_)
-
-
-def _unread(array: pa.Array) -> pa.Array:
-    """Large strings as bytes: that they are UTF-8 is looked at when they lie as the column's cells do."""
-    return array.view(pa.large_binary()) if _t.is_large_string(array.type) else array
 
 
 def _value_type(type_: pa.DataType) -> pa.DataType:

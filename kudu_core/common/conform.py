@@ -11,7 +11,7 @@ import pyarrow as pa
 from kudu_core._ext import columns as kernel
 from kudu_core._ext.decide import NULL_IN_REQUIRED
 from kudu_core.common.casts import cast
-from kudu_core.common.foreign import broken, names_of
+from kudu_core.common.foreign import broken, extent_of, names_of
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock, U8Array
 from kudu_core.common.schema import Schema
 from kudu_core.errors import SchemaMismatch
@@ -62,9 +62,11 @@ def conform(
         position = positions.get(column.name)
         if position is None:
             continue
-        array = cast(batch.column(position), column.type, column.name, first_row)
-        if len(array) != batch.num_rows:
-            raise broken(column.name, f"{len(array)} rows in a batch of {batch.num_rows}")
+        given = batch.column(position)
+        rows, _ = extent_of(given, column.name)
+        if rows != batch.num_rows:
+            raise broken(column.name, f"{rows} rows in a batch of {batch.num_rows}")
+        array = cast(given, column.type, column.name, first_row)
         buffers = ColumnBuffers.from_arrow(array, column.type, column.name, first_row)
         columns[column.id] = buffers
         if not column.nullable and buffers.validity is not None:

@@ -26,6 +26,8 @@ from kudu_core.common.types import KIND_BINARY, KIND_DECIMAL, ColumnType
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 
 _SHOWN_BYTES = 40
+_MOST_BYTES = 1 << 47
+"""What a process can address."""
 
 
 def place(name: str, row: int | None = None) -> str:
@@ -42,11 +44,31 @@ def broken(name: str, why: object, row: int | None = None) -> SchemaMismatch:
 # ------------------------------------------------------------------------ arrays of a column's type
 
 
+def bytes_of(buffer: pa.Buffer | None) -> npt.NDArray[np.uint8]:
+    """A buffer as numbers; one that is not there has none."""
+    return np.empty(0, np.uint8) if buffer is None or buffer.size == 0 else np.frombuffer(buffer, np.uint8)
+
+
 def check_size(name: str, what: str, buffer: pa.Buffer | None, needed: int) -> None:
-    """Refuse a buffer that is shorter than the rows need."""
+    """Refuse a buffer that is shorter than the rows need, or than any memory is.
+
+    What comes through Arrow's C interface has whatever sizes its offset and length ask for.
+    """
     size = 0 if buffer is None else buffer.size
-    if size < needed:
+    if size < needed or needed > _MOST_BYTES:
         raise broken(name, f"{what} of {size} bytes, where the rows need {needed}")
+
+
+def extent_of(array: pa.Array, name: str = "") -> tuple[int, int]:
+    """How many rows an array has, and which of its buffers' is the first.  Arrow's C interface lets both
+    be negative."""
+    try:
+        length = len(array)
+    except SystemError:
+        raise broken(name, "a negative number of rows") from None
+    if array.offset < 0:
+        raise broken(name, f"the first row is {array.offset}")
+    return length, array.offset
 
 
 def validity_of(
@@ -58,7 +80,7 @@ def validity_of(
     """
     if buffer is None:
         buffer = array.buffers()[0]
-    length, first = len(array), array.offset
+    length, first = extent_of(array, name)
     if buffer is None or not length:
         return None, 0
     check_size(name, "a validity bitmap", buffer, (first + length + 7) // 8)
@@ -114,6 +136,30 @@ def check_layout(array: pa.Array, name: str = "", first_row: int = 0) -> None:
         array.validate(full=True)
     except (pa.ArrowException, ValueError) as error:
         raise _where(array, name, first_row, error) from None
+
+
+def check_bytes(array: pa.Array, name: str, first_row: int) -> None:
+    """As ``check_layout``, but of text not whether it is UTF-8: that is looked at when the cells lie as the
+    column's do.  Faster than pyarrow by as much as it looks at less."""
+    if not _is_view(array.type):
+        check_layout(
+            array.view(pa.large_binary()) if pa.types.is_large_string(array.type) else array, name, first_row
+        )
+        return
+    try:
+        array.validate()
+    except pa.ArrowException as error:
+        raise broken(name, error) from None
+    valid, views, *parts = array.buffers()
+    bits, _ = validity_of(array, name, valid)
+    cells = bytes_of(views)[16 * array.offset : 16 * (array.offset + len(array))]
+    row = kernel.views(cells, [bytes_of(part) for part in parts], bits)
+    if row >= 0:
+        raise broken(name, "a view leaves its buffers, or begins otherwise than it says", first_row + row)
+
+
+def _is_view(type_: pa.DataType) -> bool:
+    return bool(type_ == pa.string_view() or type_ == pa.binary_view())
 
 
 def check_chunks(array: pa.Array | pa.ChunkedArray, name: str = "") -> None:
@@ -180,11 +226,14 @@ def check_text(value: Any, what: str) -> None:
 
 __all__ = [
     "broken",
+    "bytes_of",
+    "check_bytes",
     "check_cells",
     "check_chunks",
     "check_layout",
     "check_size",
     "check_text",
+    "extent_of",
     "first_refused",
     "is_null_throughout",
     "names_of",

@@ -303,7 +303,7 @@ def _comparison(name: Any, op: Any, value: Any, schema: Schema) -> _Part:
 def _listed(value: Any, type_: ColumnType, name: str) -> pa.Array:
     if isinstance(value, pa.Array | pa.ChunkedArray):
         check_chunks(value, name)
-        return value if isinstance(value, pa.Array) else pa.concat_arrays(value.chunks)
+        return value if isinstance(value, pa.Array) else value.combine_chunks()
     cells = list(value)
     for cell in cells:
         check_text(cell, f"filter on {name!r}")

@@ -176,7 +176,7 @@ class ColumnBuffers:
         for messages.  ``SchemaMismatch``: see ``foreign.py``.
         """
         assert array.type == type_.arrow, f"{array.type} where {type_.arrow} was promised"
-        length, first = len(array), array.offset
+        length, first = foreign.extent_of(array, name)
         if not length:
             return ColumnBuffers(type_.width, 0, _EMPTY, None if type_.width else _NO_ROWS)
         buffers = array.buffers()
@@ -184,7 +184,7 @@ class ColumnBuffers:
         if nulls == length:
             # An exporter may leave out what a column has that is null throughout.
             return ColumnBuffers.nulls(type_, length)
-        values = _bytes_of(buffers[-1])
+        values = foreign.bytes_of(buffers[-1])
         if type_.width == 0:
             foreign.check_size(name, "offsets", buffers[1], 4 * (first + length + 1))
             offsets = np.frombuffer(buffers[1], np.int32, length + 1, 4 * first)
@@ -265,10 +265,6 @@ class RowBlock:
         if not fields:
             return pa.RecordBatch.from_struct_array(pa.array([{}] * self.rows, pa.struct([])))
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
-
-
-def _bytes_of(buffer: pa.Buffer | None) -> U8Array:
-    return _EMPTY if buffer is None or buffer.size == 0 else np.frombuffer(buffer, np.uint8)
 
 
 def _copied(bits: U8Array | None) -> U8Array | None:

@@ -12,7 +12,7 @@ from kudu_core._ext import decide as rules
 from kudu_core.common.arrow_in import batches
 from kudu_core.common.casts import cast
 from kudu_core.common.conform import conform
-from kudu_core.common.foreign import broken
+from kudu_core.common.foreign import broken, extent_of
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import Schema
 from kudu_core.common.types import ColumnType
@@ -80,8 +80,9 @@ def apply_calls(schema: Schema, data: Any, op_column: str, *, unique: bool = Fal
         names = conformed.extra.get(op_column)
         if names is None:
             raise SchemaMismatch(f"column {op_column!r} with the operations is missing")
-        if len(names) != batch.num_rows:
-            raise broken(op_column, f"{len(names)} rows in a batch of {batch.num_rows}")
+        named, _ = extent_of(names, op_column)
+        if named != batch.num_rows:
+            raise broken(op_column, f"{named} rows in a batch of {batch.num_rows}")
         ops = _ops(names, op_column, rows)
         rows += batch.num_rows
         has_values = len(conformed.given) > len(schema.key_ids)

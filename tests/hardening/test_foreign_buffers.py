@@ -7,6 +7,7 @@ the column; nothing has changed, the table is not poisoned, the next write works
 
 from __future__ import annotations
 
+import ctypes
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -75,6 +76,38 @@ class _Column:
 
     def __arrow_c_array__(self, requested_schema: object = None) -> object:
         return self.array.__arrow_c_array__(requested_schema)
+
+
+class _CArray(ctypes.Structure):
+    """The first fields of the C data interface's struct."""
+
+
+_CArray._fields_ = [
+    ("length", ctypes.c_int64),
+    ("null_count", ctypes.c_int64),
+    ("offset", ctypes.c_int64),
+    ("n_buffers", ctypes.c_int64),
+    ("n_children", ctypes.c_int64),
+    ("buffers", ctypes.POINTER(ctypes.c_void_p)),
+    ("children", ctypes.POINTER(ctypes.POINTER(_CArray))),
+]
+_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer_of.restype = ctypes.c_void_p
+_pointer_of.argtypes = (ctypes.py_object, ctypes.c_char_p)
+
+
+class _Edited(_Array):
+    """A producer that fills in the struct of the protocol wrongly: its second column, or all of it."""
+
+    def __init__(self, batch: pa.RecordBatch, edit: Callable[[Any, Any], None]) -> None:
+        super().__init__(batch)
+        self.edit = edit
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> object:
+        schema, array = self.batch.__arrow_c_array__(requested_schema)
+        whole = _CArray.from_address(_pointer_of(array, b"arrow_array"))
+        self.edit(whole, whole.children[1].contents)
+        return schema, array
 
 
 # ---- the forms in which an array is handed over; each breaks it at the last moment
@@ -335,6 +368,49 @@ def test_broken_keys(tmp_path: Path, column: str) -> None:
             assert table.get(VALUES[column][0]) == {"k": VALUES[column][0], "v": 7}
 
 
+# ---- producers of the C data interface
+
+
+def _put(field: str, value: int) -> Callable[[Any, Any], None]:
+    return lambda whole, column: setattr(column, field, value)
+
+
+def _no_values(whole: Any, column: Any) -> None:
+    column.buffers[1] = None
+
+
+EDITS: dict[str, Callable[[Any, Any], None]] = {
+    "a column shorter than its batch": _put("length", 2),
+    "a column without rows": _put("length", 0),
+    "a negative length": _put("length", -1),
+    "a negative offset": _put("offset", -1),
+    "an offset beyond everything": _put("offset", 2**62),
+    "too few buffers": _put("n_buffers", 1),
+    "too many buffers": _put("n_buffers", 5),
+    "more nulls than rows": _put("null_count", 7),
+    "a child too few": lambda whole, column: setattr(whole, "n_children", 1),
+    "a negative length of all": lambda whole, column: setattr(whole, "length", -3),
+    "nulls of rows": lambda whole, column: setattr(whole, "null_count", 3),
+    "no values": _no_values,
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+@pytest.mark.parametrize("column", ["int64", "string", "decimal128(5,2)", "bool"])
+def test_producers_that_fill_in_the_struct_wrongly(tmp_path: Path, column: str, edit: str) -> None:
+    if (edit, column) == ("no values", "string"):
+        pytest.skip("the second buffer of a string is its offsets, which pyarrow reads when it takes it in")
+    with make(tmp_path / "t") as table:
+        before = state(table)
+        cells = pa.array(VALUES[column], ColumnType.parse(column).arrow)
+        batch = pa.RecordBatch.from_arrays([pa.array(NEW), cells], names=["k", column])
+        with pytest.raises(kc.InvalidArgument):
+            table.upsert(_Edited(batch, EDITS[edit]))
+        assert state(table) == before
+        table.upsert(_Edited(batch, lambda whole, column: None))
+        assert table.count() == 6
+
+
 # ---- names of operations, names of columns
 
 
@@ -414,6 +490,15 @@ TEXT_DOORS: dict[str, tuple[str, Callable[[kc.Table], object]]] = {
     "a default": ("column 'w', default", lambda t: t.alter(add=[kc.Column("w", "string", default=LONE)])),
     "a name that is asked for": ("no column", lambda t: t.scan([LONE])),
     "min_max": ("no column", lambda t: t.scan().min_max(LONE)),
+    "a set with a token": (
+        "'v' is string",
+        lambda t: t.update(where=pc.field("k") == "a", set={"v": LONE}, txn=("app", 1)),
+    ),
+    "a filter with a token": (
+        "filter on 'v'",
+        lambda t: t.delete(where=[("v", "==", LONE)], txn=("app", 1)),
+    ),
+    "rows with a token": ("column 'v', row 0", lambda t: t.upsert([{"k": "n", "v": LONE}], txn=("app", 1))),
     "a token": ("txn", lambda t: t.upsert([{"k": "n"}], txn=(LONE, 1))),
 }
 

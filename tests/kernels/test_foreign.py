@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import struct
 from collections.abc import Iterator
 from itertools import product
 
@@ -181,6 +182,76 @@ def test_a_bitmap_that_is_too_short_is_refused() -> None:
         kernel.variable(b"", np.zeros(10, np.int32), b"\0", True)
     with pytest.raises(ValueError, match="a bitmap of 1 bytes has no 9 bits"):
         kernel.digits(bytes(9 * 16), 5, b"\0")
+
+
+# ---- views
+
+
+def view(size: int, begin: bytes, part: int, at: int) -> bytes:
+    return struct.pack("<i4sii", size, begin, part, at)
+
+
+PARTS = (b"the first of the parts", b"", b"the third of the parts is longer")
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        view(13, PARTS[0][:4], 0, 0),
+        view(22, PARTS[0][:4], 0, 0),
+        view(23, PARTS[0][:4], 0, 0),
+        view(13, PARTS[0][9:13], 0, 9),
+        view(13, PARTS[0][10:14], 0, 10),
+        view(13, PARTS[2][:4], 2, 0),
+        view(13, b"else", 2, 0),
+        view(13, PARTS[2][:4], 3, 0),
+        view(13, PARTS[2][:4], -1, 0),
+        view(13, PARTS[2][:4], 2, -1),
+        view(13, PARTS[2][:4], 1, 0),
+        view(-1, PARTS[2][:4], 2, 0),
+        view(-(2**31), PARTS[2][:4], 2, 0),
+        view(2**31 - 1, PARTS[2][:4], 2, 2**31 - 1),
+        view(12, b"else", 77, 77),
+        view(0, b"else", -1, -1),
+    ],
+)
+def test_a_view_and_its_part(cell: bytes) -> None:
+    good = view(13, PARTS[0][:4], 0, 0)
+    cells = good + cell + good
+    found = kernel.views(cells, PARTS, None)
+    assert found == oracle.views(cells, PARTS, None)
+    assert found in (-1, 1)
+    assert kernel.views(cells, PARTS, bits([True, False, True])) == -1
+    assert kernel.views(cells[16:], PARTS, bits([True, True])) == (found if found < 0 else 0)
+    assert kernel.views(view(5, b"", 0, 0), (), None) == -1
+
+
+def test_random_views(seed: int) -> None:
+    rng = random.Random(seed)
+    found = 0
+    for _ in range(500):
+        cells = []
+        for _ in range(rng.randrange(1, 20)):
+            part = rng.choice((0, 2))
+            at = rng.randrange(0, 9)
+            size = rng.choice((0, 12, 13, len(PARTS[part]) - at))
+            made = bytearray(view(size, PARTS[part][at : at + 4], part, at))
+            if rng.random() < 0.1:
+                made[rng.randrange(16)] ^= 1 << rng.randrange(8)
+            cells.append(bytes(made))
+        valid = None if rng.random() < 0.5 else [rng.random() < 0.8 for _ in cells]
+        got = kernel.views(b"".join(cells), PARTS, bits(valid))
+        assert got == oracle.views(b"".join(cells), PARTS, valid)
+        found += got >= 0
+    assert found
+
+
+def test_sizes_that_are_no_views_are_refused() -> None:
+    with pytest.raises(ValueError, match="17 bytes"):
+        kernel.views(bytes(17), (), None)
+    with pytest.raises(ValueError, match="a bitmap of 1 bytes has no 9 bits"):
+        kernel.views(bytes(16 * 9), (), b"\0")
+    assert kernel.views(b"", (), None) == -1
 
 
 # ---- digits

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -31,6 +32,17 @@ def is_text(raw: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def views(cells: bytes, parts: Sequence[bytes], valid: Sequence[bool] | None) -> int:
+    for row in range(len(cells) // 16):
+        size, _, part, at = struct.unpack_from("<i4sii", cells, 16 * row)
+        if 0 <= size <= 12 or (valid is not None and not valid[row]):
+            continue
+        inside = size > 0 and 0 <= part < len(parts) and 0 <= at <= at + size <= len(parts[part])
+        if not inside or parts[part][at : at + 4] != cells[16 * row + 4 : 16 * row + 8]:
+            return row
+    return -1
 
 
 def digits(values: Sequence[int], precision: int, valid: Sequence[bool] | None) -> int:

@@ -1,0 +1,91 @@
+"""Foreign memory is read in one place: what reads an array's buffers, or has pyarrow read them, stands here.
+
+``common/foreign.py`` checks, ``casts.cast`` and ``ColumnBuffers.from_arrow`` ask it; a function elsewhere that
+reads the memory of an array from outside would go around them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "kudu_core"
+
+# What reads an array's memory -> the files that may call it, and why.
+READING: dict[str, dict[str, str]] = {
+    "buffers": {
+        "common/foreign.py": "checks them",
+        "common/rowblock.py": "from_arrow takes them over, checked",
+    },
+    "dictionary_decode": {"common/casts.py": "after check_bytes"},
+    "run_end_decode": {"common/casts.py": "after check_bytes"},
+    "combine_chunks": {
+        "common/arrow_in.py": "of what pa.array has made of Python's values",
+        "common/predicates.py": "after check_chunks",
+        "table/runs.py": "after validate(full=True)",
+        "table/where.py": "of what pyarrow has computed",
+    },
+    "concat_arrays": {},
+    "_import_from_c": {},
+    "from_arrow": {
+        "common/conform.py": "columns of a write or of keys",
+        "table/calls.py": "names of operations",
+        "table/staging.py": "the column by which the last row of a key is known",
+        "common/schema.py": "ColumnType's, of a type alone",
+        "engines/spark/": "ColumnType's, of a type alone",
+        "table/arrow_out.py": "polars', of our own rows",
+    },
+}
+
+
+def calls(tree: ast.Module) -> Iterator[tuple[int, str, ast.Call]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
+            yield node.lineno, name, node
+
+
+def sources() -> list[tuple[str, ast.Module]]:
+    return [
+        (path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text()))
+        for path in sorted(PACKAGE.rglob("*.py"))
+    ]
+
+
+def test_foreign_memory_is_read_at_the_doors_alone() -> None:
+    found, used = [], set()
+    for file, tree in sources():
+        for line, name, _ in calls(tree):
+            if name not in READING:
+                continue
+            allowed = [where for where in READING[name] if file.startswith(where)]
+            used.update((name, where) for where in allowed)
+            if not allowed:
+                found.append(f"{file}:{line}: {name}")
+    assert not found, f"reads foreign memory unchecked (or give the reason in READING): {found}"
+    assert used == {(name, where) for name, files in READING.items() for where in files}, "no longer used"
+
+
+@pytest.mark.parametrize("file", ["common/conform.py", "table/calls.py", "table/staging.py"])
+def test_what_is_taken_over_was_cast(file: str) -> None:
+    """``from_arrow`` asserts the type, ``cast`` sees to it: who calls one calls the other, and says the name."""
+    tree = ast.parse((PACKAGE / file).read_text())
+    taken = [node for _, name, node in calls(tree) if name == "from_arrow"]
+    assert taken
+    assert any(name == "cast" for _, name, _ in calls(tree))
+    for node in taken:
+        assert len(node.args) >= 3, f"{file}:{node.lineno}: an error could not name the column"
+
+
+def test_the_two_doors_ask() -> None:
+    """Each of the checks is asked for where memory is read."""
+    asked = {
+        "common/rowblock.py": {"extent_of", "validity_of", "check_size", "check_cells"},
+        "common/casts.py": {"extent_of", "is_null_throughout", "check_bytes"},
+    }
+    for file, wanted in asked.items():
+        names = {name for _, name, _ in calls(ast.parse((PACKAGE / file).read_text()))}
+        assert wanted <= names, file
