@@ -114,9 +114,10 @@ PREDICATES: dict[str, tuple[Any, Meaning]] = {
 FAILS = "fails"
 
 
-def expected(rows: dict[int, Row], meaning: Meaning) -> Any:
+def expected(rows: dict[int, Row] | list[Row], meaning: Meaning) -> Any:
     try:
-        return sorted(row["k"] for row in rows.values() if meaning(row))
+        given = rows.values() if isinstance(rows, dict) else rows
+        return sorted(row["k"] for row in given if meaning(row))
     except (ArithmeticError, ValueError):
         return FAILS
 
@@ -184,7 +185,7 @@ LAYOUTS: dict[str, Callable[[kc.Table, int], object]] = {
 def made(
     request: pytest.FixtureRequest, seed: int, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Any]:
-    """(tables by layout, the states: rows by key and the time of each, by layout)."""
+    """(tables by layout, the states by layout: the time of each, rows by key, the step that led to it)."""
     rng = random.Random(seed)
     steps = list(history(rng))
     tables, states = {}, {}
@@ -198,7 +199,7 @@ def made(
         for number, step in enumerate(steps):
             ts = table.apply([{**row, "_op": step[0]} for row in step[1]]).timestamp
             rows = applied(rows, step)
-            states[name].append((ts, rows))
+            states[name].append((ts, rows, step))
             settle(table, number)
         assert len(steps) == STEPS
         tables[name] = table
@@ -244,7 +245,7 @@ def test_what_fails_is_a_matter_of_rows(made: Any, name: str, long: bool) -> Non
     where, meaning = PREDICATES[name]
     seen = set()
     for layout, table in tables.items():
-        for at, rows in states[layout] if long else states[layout][3::4]:
+        for at, rows, _ in states[layout] if long else states[layout][3::4]:
             wanted = expected(rows, meaning)
             seen.add(wanted == FAILS)
             for call, found in calls(table, where, at):
@@ -262,7 +263,7 @@ def test_a_range_of_keys_hides_what_lies_beside_it(made: Any, name: str) -> None
     tables, states = made
     where, meaning = PREDICATES[name]
     for layout, table in tables.items():
-        at, rows = states[layout][4]
+        at, rows, _ = states[layout][4]
         for lower, upper in ((0, 7), (13, 29), (45, 100)):
             some = {k: r for k, r in rows.items() if lower <= k < upper}
             scan = table.scan(["k"], where, at=at, key_range=(lower, upper))
@@ -270,26 +271,34 @@ def test_a_range_of_keys_hides_what_lies_beside_it(made: Any, name: str) -> None
             assert found == expected(some, meaning), (layout, lower)
 
 
+@pytest.mark.parametrize("span", [1, 2])
 @pytest.mark.parametrize("name", PREDICATES)
-def test_changes_are_of_rows_that_changed(made: Any, name: str) -> None:
-    """The row after, or of a deletion the row before: nothing else of the two is looked at."""
+def test_changes_are_of_rows_that_changed(made: Any, name: str, span: int) -> None:
+    """The row after, or of a deletion the row before: nothing else of the two is looked at.
+
+    Windows of two calls have updates and deletions at once."""
     tables, states = made
     where, meaning = PREDICATES[name]
     for layout, table in tables.items():
-        for (since, before), (until, after) in pairwise(states[layout]):
-            looked_at = {
-                key: after.get(key, before.get(key, {}))
+        moments = [(0, {}, ("", [])), *states[layout]]
+        for first in range(1, len(moments) - span):
+            window = moments[first : first + span + 1]
+            before, after = window[0][1], window[-1][1]
+            net = [
+                after.get(key, before.get(key, {}))
                 for key in {*before, *after}
                 if before.get(key) != after.get(key)
-            }
-            wanted = expected(looked_at, meaning)
-            for net in (True, False):
-                changes = table.changes(since, until, columns=["k"], where=where, net=net)
+            ]
+            told = [
+                new.get(row["k"], old.get(row["k"], {}))
+                for (_, old, _), (_, new, (_, given)) in pairwise(window)
+                for row in given
+                if row["k"] in old or row["k"] in new
+            ]
+            for rows, is_net in ((net, True), (told, False)):
+                changes = table.changes(window[0][0], window[-1][0], columns=["k"], where=where, net=is_net)
                 found = outcome(lambda: sorted(changes.to_table()["k"].to_pylist()))  # noqa: B023
-                if net:
-                    assert found == wanted, (layout, since)
-                elif wanted != FAILS and found != FAILS:
-                    assert set(wanted) <= set(found), (layout, since)
+                assert found == expected(rows, meaning), (layout, first, is_net)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from kudu_core.table.batch import Batch
 from kudu_core.table.scan import Scan
 from kudu_core.table.snapshots import Snapshot
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
-from tests.support.foreign_cases import HOSTILE, ODD, ROWS, VALUES, Hostile, Odd, spoiled
+from tests.support.foreign_cases import HOSTILE, ODD, ROWS, VALUES, Hostile, Odd, i32, spoiled
 
 OLD, NEW = [0, 1, 2], [100, 101, 102]
 """Keys that are there, and keys that are not."""
@@ -411,6 +411,31 @@ def test_producers_that_fill_in_the_struct_wrongly(tmp_path: Path, column: str, 
         assert table.count() == 6
 
 
+def test_names_of_operations_shorter_than_their_batch(tmp_path: Path) -> None:
+    with make(tmp_path / "t") as table:
+        before = state(table)
+        batch = pa.RecordBatch.from_arrays([pa.array(NEW), pa.array(["insert"] * ROWS)], names=["k", "_op"])
+        for length in (0, 2):
+            with pytest.raises(kc.InvalidArgument, match="column '_op'"):
+                table.apply(_Edited(batch, _put("length", length)))
+        assert state(table) == before
+
+
+def test_a_pandas_frame_over_broken_arrow_data(tmp_path: Path) -> None:
+    """Also where whole floats stand for the integers of a column."""
+    with make(tmp_path / "t") as table:
+        before = state(table)
+        for name in ("int64", "float64", "string"):
+            type_ = pa.float64() if name == "int64" else ColumnType.parse(name).arrow
+            data = [i32(0, 0, 0, 0), b""] if name == "string" else [bytes(24)]
+            array, spoil = spoiled(type_, [b"\x05", *data], [b"\x01", *[None] * len(data)], null_count=1)
+            frame = pd.DataFrame({"k": NEW, name: pd.Series(pd.arrays.ArrowExtensionArray(array))})
+            spoil()
+            with pytest.raises(kc.InvalidArgument, match=f"column '{name}'"):
+                table.upsert(frame)
+        assert state(table) == before
+
+
 # ---- names of operations, names of columns
 
 
@@ -435,6 +460,32 @@ def test_a_name_of_a_column_that_is_no_text(tmp_path: Path) -> None:
                 table.upsert(data)
         with pytest.raises(kc.InvalidArgument, match="name"):
             table.upsert(pd.DataFrame({"k": [5], "\udc80": [1]}))
+
+
+def test_rows_are_numbered_through_the_call(tmp_path: Path) -> None:
+    """Not from the beginning of their batch."""
+    no_text = pa.Array.from_buffers(
+        pa.string(), 3, [None, pa.py_buffer(i32(0, 1, 2, 3)), pa.py_buffer(b"a\xffc")]
+    )
+    too_far = pa.DictionaryArray.from_arrays(pa.array([0, 5, 0]), pa.array(["a"]), safe=False)
+    cases = {"string": (no_text, too_far), "int8": (pa.array([1, 200, 3]),)}
+    with make(tmp_path / "t") as table:
+        for column, arrays in cases.items():
+            for array in arrays:
+                names = ["k", column, "_op"]
+                ops = pa.array(["upsert"] * ROWS)
+                good = pa.RecordBatch.from_arrays(
+                    [pa.array(OLD), pa.nulls(ROWS, array.type), ops], names=names
+                )
+                bad = pa.RecordBatch.from_arrays([pa.array(NEW), array, ops], names=names)
+                with pytest.raises(kc.InvalidArgument, match=f"column '{column}', row 4:"):
+                    table.apply(iter([good, bad]))
+                with pytest.raises(kc.InvalidArgument, match=f"column '{column}', row 4:"):
+                    table.upsert(iter([good.drop_columns(["_op"]), bad.drop_columns(["_op"])]))
+        with pytest.raises(kc.InvalidArgument, match="column '_op', row 4:"):
+            ops = pa.RecordBatch.from_arrays([pa.array(NEW), no_text], names=["k", "_op"])
+            table.apply(iter([pa.RecordBatch.from_pydict({"k": OLD, "_op": ["delete_ignore"] * 3}), ops]))
+        assert table.count() == ROWS
 
 
 # ---- strings of Python's that are no text
@@ -603,8 +654,9 @@ def test_broken_values_in_predicates(tmp_path: Path) -> None:
                 if name != "dataset" or isinstance(where, pc.Expression):
                     with pytest.raises(kc.InvalidArgument):
                         door(table, where)
-        with pytest.raises(kc.InvalidArgument):
-            table.update(where=pc.field("k") == "a", set={"v": pc.scalar(broken)})
+        for key in ("a", "nobody"):
+            with pytest.raises(kc.InvalidArgument):
+                table.update(where=pc.field("k") == key, set={"v": pc.scalar(broken)})
         with pytest.raises(kc.InvalidArgument):
             table.update(where=pc.field("k") == "a", set={"v": broken})
         assert state(table) == before

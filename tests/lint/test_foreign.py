@@ -1,7 +1,7 @@
-"""Foreign memory is read in one place: what reads an array's buffers, or has pyarrow read them, stands here.
+"""Foreign memory is read in one place: what reads an array's buffers, or has pyarrow do so, stands here.
 
-``common/foreign.py`` checks, ``casts.cast`` and ``ColumnBuffers.from_arrow`` ask it; a function elsewhere that
-reads the memory of an array from outside would go around them.
+``common/foreign.py`` checks, ``casts.cast`` and ``ColumnBuffers.from_arrow`` ask it; a function elsewhere
+that reads the memory of an array from outside would go around them.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def test_foreign_memory_is_read_at_the_doors_alone() -> None:
 
 @pytest.mark.parametrize("file", ["common/conform.py", "table/calls.py", "table/staging.py"])
 def test_what_is_taken_over_was_cast(file: str) -> None:
-    """``from_arrow`` asserts the type, ``cast`` sees to it: who calls one calls the other, and says the name."""
+    """``from_arrow`` asserts the type, which ``cast`` sees to: who calls one calls both, and names it."""
     tree = ast.parse((PACKAGE / file).read_text())
     taken = [node for _, name, node in calls(tree) if name == "from_arrow"]
     assert taken

@@ -227,6 +227,11 @@ def _views(name: str, arrow: pa.DataType) -> Iterator[Hostile]:
 
         yield Hostile(name, f"{arrow} with {what}", made)
 
+    def short() -> tuple[pa.Array, Spoil]:
+        return spoiled(arrow, [None, good, data], [None, good[:32], None])
+
+    yield Hostile(name, f"{arrow} with too few views", short, True)
+
     def no_text() -> tuple[pa.Array, Spoil]:
         return spoiled(arrow, [None, good, data], [None, None, b"the \xff" + data[5:]])
 
@@ -406,6 +411,18 @@ def _odd() -> Iterator[Odd]:
         yield Odd(
             name, "a dictionary with a null place", lambda n=name: _words(n), [cells[1], None, cells[0]]
         )
+    for arrow, buffers, name in (
+        (pa.large_string(), 2, "string"),
+        (pa.large_binary(), 2, "binary"),
+        (pa.int16(), 1, "int64"),
+        (pa.timestamp("s"), 1, "timestamp[us]"),
+    ):
+
+        def left_out(arrow: Any = arrow, buffers: int = buffers) -> tuple[pa.Array, Spoil]:
+            good = [b"\0", bytes(64), b""][: buffers + 1]
+            return spoiled(arrow, good, [None, b"", None][: buffers + 1])
+
+        yield Odd(name, f"{arrow}, null throughout, without values or offsets", left_out, [None] * ROWS)
     yield Odd("string", "null type", lambda: pa.nulls(ROWS), [None] * ROWS)
     for arrow, name in (
         (pa.large_string(), "string"),
