@@ -496,7 +496,8 @@ class Table:
             Names, in the order wanted; None: all.
         where
             A ``pyarrow.compute`` expression, or filter lists ``[("k", ">", 5), ...]``.  NULL and NaN
-            compare as in Arrow: a comparison with NULL is not true.
+            compare as in Arrow: a comparison with NULL is not true.  Conditions on one column come first:
+            ``(b != 0) & (10 / b > 5)`` does not divide by zero.
         at
             A timestamp, an aware datetime or a ``Snapshot``; None: now.
         key_range
