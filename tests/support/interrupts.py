@@ -1,0 +1,222 @@
+"""``KeyboardInterrupt`` at every place where CPython may run a signal handler, and what must hold after it.
+
+A handler runs in the main thread: when a function begins or a generator goes on, after a call, and when a
+loop goes back (``_PyEval`` looks at its *eval breaker* there and nowhere else; never between a C
+``__enter__`` and the body of its ``with``).  ``Interruption`` traces the package's frames by opcode and
+raises at the k-th of these places: so all of them can be tried, where real signals meet a few.
+
+After a call of a Python function returns CPython does not look; it is interrupted there all the same, which
+asks for more than is needed.  Where the last call of a ``try`` is followed by an opcode outside of it, the
+place is left out: the interrupt belongs to the call, inside, and the places in the call stand for it.
+"""
+
+from __future__ import annotations
+
+import dis
+import gc
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import CodeType, FrameType, ModuleType
+from typing import Any
+
+import kudu_core as kc
+from kudu_core.common.gates import Gates
+from kudu_core.common.pool import Task
+from kudu_core.errors import Poisoned
+
+CALLS = ("CALL", "CALL_FUNCTION_EX", "CALL_KW", "CALL_INTRINSIC_1")
+TRACED = ("/kudu_core/", "/contextlib.py", "/threading.py", "/weakref.py")
+LATEST_S = 60.0
+"""So long what other threads are at may take on a machine that has much else to do."""
+
+
+class _Places:
+    """Of one function: the opcodes before which a handler may run."""
+
+    def __init__(self, code: CodeType) -> None:
+        self.handlers: dict[int, int | None] = {}
+        entries = dis._parse_exception_table(code)  # type: ignore[attr-defined]
+        self.after: dict[int, str] = {}
+        """Opcode after which it may, by offset."""
+        self.before: set[int] = set()
+        """Opcodes that follow the beginning of a function or the resumption of a generator."""
+        instructions = list(dis.get_instructions(code))
+        for place, instruction in enumerate(instructions):
+            offset = instruction.offset
+            inner = [entry for entry in entries if entry.start <= offset < entry.end]
+            self.handlers[offset] = inner[-1].target if inner else None
+            if instruction.opname in CALLS or "JUMP_BACKWARD" in instruction.opname:
+                self.after[offset] = instruction.opname
+            if instruction.opname == "RESUME" and instruction.arg is not None and instruction.arg < 2:
+                if place + 1 < len(instructions):
+                    self.before.add(instructions[place + 1].offset)
+
+
+_places: dict[CodeType, _Places] = {}
+
+
+class Interruption:
+    """Raises at the k-th place of what runs in ``with`` it; counts them with ``at=None``."""
+
+    def __init__(self, at: int | None, error: type[BaseException] = KeyboardInterrupt) -> None:
+        self.at = at
+        self.error = error
+        self.count = 0
+        self.where = ""
+        self._last: dict[FrameType, int] = {}
+
+    def __enter__(self) -> Interruption:
+        sys.settrace(self._enter)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+        self._last.clear()
+
+    def _enter(self, frame: FrameType, event: str, _arg: Any) -> Any:
+        code = frame.f_code
+        if not any(part in code.co_filename for part in TRACED) or "/tests/" in code.co_filename:
+            return None
+        if code not in _places:
+            _places[code] = _Places(code)
+        frame.f_trace_opcodes = True
+        frame.f_trace_lines = False
+        return self._step
+
+    def _step(self, frame: FrameType, event: str, _arg: Any) -> Any:
+        if event == "return":
+            self._last.pop(frame, None)
+        if event != "opcode":
+            return self._step
+        offset = frame.f_lasti
+        last, self._last[frame] = self._last.get(frame), offset
+        places = _places[frame.f_code]
+        if offset in places.before:
+            self._place(frame)
+        elif last is not None and last in places.after:
+            if places.handlers[last] == places.handlers[offset]:
+                self._place(frame)
+        return self._step
+
+    def _place(self, frame: FrameType) -> None:
+        self.count += 1
+        if self.count == self.at:
+            code = frame.f_code
+            self.where = f"{code.co_filename.rsplit('/', 2)[-1]}:{frame.f_lineno} {code.co_qualname}"
+            self._last.clear()
+            raise self.error("injected")
+
+
+# ---- what must hold after it ----
+
+
+def _reachable(root: object) -> Iterator[object]:
+    """The objects of a table, without what threads wait at: such locks are held while they wait."""
+    seen: set[int] = set()
+    left = [root]
+    plain = (str, bytes, int, float, type, ModuleType, CodeType, FrameType, threading.Thread, Gates, Task)
+    while left:
+        one = left.pop()
+        if id(one) in seen or isinstance(one, plain):
+            continue
+        seen.add(id(one))
+        yield one
+        name = type(one).__module__ or ""
+        if name.startswith("kudu_core") or isinstance(one, dict | list | tuple | set) or callable(one):
+            if getattr(one, "__globals__", None) is None:
+                left.extend(gc.get_referents(one))
+            else:
+                left.extend(cell.cell_contents for cell in getattr(one, "__closure__", None) or ())
+
+
+_LOCKS = (type(threading.Lock()), type(threading.RLock()))
+
+
+def held_locks(engine: Any) -> list[object]:
+    """Locks of a table that somebody holds, by their owner."""
+    found: list[object] = []
+    for one in _reachable(engine):
+        if isinstance(one, _LOCKS) or type(one).__name__ == "Turns":
+            if "unlocked" not in repr(one) and (not hasattr(one, "locked") or one.locked()):
+                owners = [type(o).__name__ for o in gc.get_referrers(one) if not isinstance(o, list)]
+                found.append((one, owners))
+    return found
+
+
+def under_way(engine: Any) -> dict[str, Any]:
+    """What is recorded as being under way, by name, where it is anything."""
+    tablets = engine.tablets
+    compactions = engine.compactions
+    poisoned = engine.poisoned is not None
+    stated = {
+        "locks": held_locks(engine),
+        "compacting": {t.id: set(t.compacting) for t in tablets if t.compacting},
+        "committing": set(engine.committing),
+        "closing": set(engine._closing),
+        "held_bytes": engine.tablet_context.work.held_bytes,
+        "building": set(engine.tablet_context.building._taken),
+        "pool": set() if engine._ended else {t for t in engine.pool._open if t._calls or not t._finished},
+        "in flight": {} if poisoned or engine._log is None else dict(engine._log._in_flight),
+    }
+    if compactions is not None:
+        stated |= {
+            "working": set(compactions._working),
+            "paused": set(compactions._paused),
+            "apart": set(compactions._apart),
+        }
+    return {name: value for name, value in stated.items() if value}
+
+
+def assert_at_rest(table: kc.Table, pins: int = 0) -> None:
+    """Nothing that a call has begun is left: no lock held, no claim, no pin."""
+    engine = table._engine
+    until = time.monotonic() + LATEST_S
+    while left := under_way(engine):
+        if time.monotonic() > until:
+            raise AssertionError(f"left behind: {left}")
+        time.sleep(0.002)
+    gc.collect(0)
+    if len(engine.pins) != pins:
+        gc.collect()
+        assert len(engine.pins) == pins, f"{len(engine.pins)} pins, {pins} wanted"
+
+
+def staging_left(table: kc.Table) -> list[str]:
+    """Folders of ingests and merges that nobody is at."""
+    engine = table._engine
+    names: list[str] = engine.fs.listdir(f"{engine.path}/staging")
+    return names
+
+
+def poisoned(table: kc.Table) -> bool:
+    return table._engine.poisoned is not None
+
+
+def interrupted(call: Callable[[], object], at: int) -> tuple[bool, Interruption]:
+    """Make the call with an interrupt at its k-th place: whether it came to its end, and where it was."""
+    with Interruption(at) as interruption:
+        try:
+            call()
+        except (KeyboardInterrupt, Poisoned):
+            return False, interruption
+    return True, interruption
+
+
+def places_of(call: Callable[[], object]) -> int:
+    with Interruption(None) as interruption:
+        call()
+    return interruption.count
+
+
+__all__ = [
+    "Interruption",
+    "assert_at_rest",
+    "held_locks",
+    "interrupted",
+    "places_of",
+    "poisoned",
+    "staging_left",
+    "under_way",
+]
