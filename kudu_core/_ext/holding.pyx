@@ -11,6 +11,9 @@ cimport cython
 
 from _thread import allocate_lock
 
+cdef extern from "unistd.h" nogil:
+    int close(int fd)
+
 
 @cython.final
 @cython.no_gc_clear
@@ -94,6 +97,25 @@ cdef class Claim:
     def __dealloc__(self):
         if self._taken is not None:
             self.release()
+
+
+@cython.final
+cdef class Descriptor:
+    """The file descriptor that ``opened(...)`` returns, closed when the last user drops this object.
+
+    A call holds the object while it is in the system, so ``close`` in another thread cannot give the number
+    to another file under its feet.  What closing says is not told: what had to be durable was synced before.
+    """
+    cdef readonly int fd
+
+    def __cinit__(self, opened, *args, **keywords):
+        self.fd = -1
+        self.fd = opened(*args, **keywords)
+
+    def __dealloc__(self):
+        if self.fd >= 0:
+            with nogil:
+                close(self.fd)
 
 
 @cython.final

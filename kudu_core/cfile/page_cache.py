@@ -83,6 +83,14 @@ class PageCache:
         self._misses = 0
         self._evicted = 0
 
+    def _damaged(self) -> None:
+        """An interrupt has cut a step in two: forget every page, rather than count some for ever."""
+        for _, _, offsets in self._files.values():
+            offsets.clear()
+        self._new, self._kept, self._gone = OrderedDict(), OrderedDict(), OrderedDict()
+        self._used.clear()
+        self._bytes = self._kept_bytes = 0
+
     def attach(self, file_id: bytes) -> int:
         """Register a reader of the file; return the token its pages are keyed by."""
         with self._mutex:
@@ -108,9 +116,13 @@ class PageCache:
                 self._files[token] = (file_id, readers - 1, offsets)
                 return
             del self._files[token], self._tokens[file_id]
-            self._holders.pop(token, None)
-            for offset in offsets:
-                self._remove((token, offset))
+            try:
+                self._holders.pop(token, None)
+                for offset in offsets:
+                    self._remove((token, offset))
+            except BaseException:
+                self._damaged()
+                raise
 
     def watch(self, token: int, holder: Holder) -> bool:
         """Ask ``holder`` too before a page of the file is dropped; False where the file is closed."""
@@ -153,15 +165,19 @@ class PageCache:
             file = self._files.get(token)
             if size > self.limit_bytes // 4 or file is None or key in self._new or key in self._kept:
                 return  # or closed meanwhile, or read twice at once
-            if key in self._gone:
-                del self._gone[key]
-                self._kept[key] = page
-                self._kept_bytes += size
-            else:
-                self._new[key] = page
-            file[2].add(offset)
-            self._bytes += size
-            self._shrink()
+            try:
+                if key in self._gone:
+                    del self._gone[key]
+                    self._kept[key] = page
+                    self._kept_bytes += size
+                else:
+                    self._new[key] = page
+                file[2].add(offset)
+                self._bytes += size
+                self._shrink()
+            except BaseException:
+                self._damaged()
+                raise
 
     def set_limit(self, limit_bytes: int) -> None:
         """Another limit from now on."""
@@ -169,7 +185,11 @@ class PageCache:
             return
         with self._mutex:
             self.limit_bytes = limit_bytes
-            self._shrink()
+            try:
+                self._shrink()
+            except BaseException:
+                self._damaged()
+                raise
 
     def _shrink(self) -> None:
         while self._bytes > self.limit_bytes:

@@ -11,29 +11,8 @@ import errno
 import os
 import resource
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-class Descriptor:
-    """Owns a file descriptor and closes it when the last user drops it.
-
-    A call holds the ``Descriptor`` while it is in the system, so ``close`` in another thread cannot
-    give the number to another file under its feet.
-    """
-
-    __slots__ = ("fd",)
-
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
-
-    def __del__(self, _close: Callable[[int], None] = os.close, _quietly: Any = suppress) -> None:
-        # Nothing is lost with the error: what had to be durable was synced before.  Bound as defaults,
-        # because at the end of the interpreter the module's names may be gone.
-        with _quietly(OSError):
-            _close(self.fd)
+from kudu_core._ext.holding import Descriptor
 
 
 def opened(path: str, flags: int, dir_fd: int | None = None) -> Descriptor:
@@ -48,13 +27,13 @@ def opened(path: str, flags: int, dir_fd: int | None = None) -> Descriptor:
         As open(2) does; with EMFILE it says what to raise.
     """
     try:
-        return Descriptor(os.open(path, flags, 0o600, dir_fd=dir_fd))
+        return Descriptor(os.open, path, flags, 0o600, dir_fd=dir_fd)
     except OSError as exc:
         if exc.errno != errno.EMFILE:
             raise
     _raise_limit()
     try:
-        return Descriptor(os.open(path, flags, 0o600, dir_fd=dir_fd))
+        return Descriptor(os.open, path, flags, 0o600, dir_fd=dir_fd)
     except OSError as exc:
         if exc.errno == errno.EMFILE:
             _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

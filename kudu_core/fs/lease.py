@@ -16,13 +16,14 @@ import fcntl
 import os
 import stat
 import struct
-import threading
+from _thread import allocate_lock
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kudu_core.errors import Locked, NotSupported
 from kudu_core.fs.api import Holder
 from kudu_core.fs.base import no_file, of_opening
+from kudu_core.fs.descriptors import Descriptor, opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +47,7 @@ def acquire_within(attempt: Callable[[], bool], wait_s: float, sleep: Sleep | No
 
     The time is the sum of the pauses asked for: nothing here reads a clock.
     """
-    pause = sleep if sleep is not None else threading.Event().wait
+    pause = sleep if sleep is not None else _pause
     waited, pause_s = 0.0, _FIRST_PAUSE_S
     while not attempt():
         if waited >= wait_s:
@@ -56,6 +57,13 @@ def acquire_within(attempt: Callable[[], bool], wait_s: float, sleep: Sleep | No
         waited += step
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
     return True
+
+
+def _pause(seconds: float) -> None:
+    """Nobody waits at this lock but the one caller; a signal handler may cut the pause short."""
+    gate = allocate_lock()
+    gate.acquire()
+    gate.acquire(timeout=seconds)
 
 
 def same_file(fs: FileSystem, path: str, identity: Identity) -> bool:
@@ -89,53 +97,49 @@ class PosixLease:
     def __init__(self, path: str, *, sleep: Sleep | None = None) -> None:
         self.path = path
         self._sleep = sleep
-        self._fd = -1
-        self._owner_pid = 0
+        self._descriptor: Descriptor | None = None
+        """Of the locked file.  Not in a variable of a function, which a traceback may keep."""
+        self._owner_pid = os.getpid()
 
     @property
     def held(self) -> bool:
-        return self._fd >= 0 and self._owner_pid == os.getpid()
+        return self._descriptor is not None and self._owner_pid == os.getpid()
 
     def try_acquire(self, wait_s: float = 0.0) -> None:
-        assert self._fd < 0, "a lease is taken once"
+        assert self._descriptor is None, "a lease is taken once"
+        self._owner_pid = os.getpid()
         if not acquire_within(self._attempt, wait_s, self._sleep):
             pid, host = self._read_hint() or Holder(None, None)
             raise Locked(self.path, pid, host)
 
     def _attempt(self) -> bool:
-        fd = self._opened(os.O_RDWR | os.O_CREAT)
+        self._descriptor = self._opened(os.O_RDWR | os.O_CREAT)
         try:
+            fd = self._descriptor.fd
             if not _lock(fd) or not self._is_current(fd):
-                os.close(fd)
+                self._descriptor = None
                 return False
+            if os.fstat(fd).st_nlink > 1:
+                return True  # a file that has another name too may be anybody's: nothing is written to it
+            # A full disk must not keep anybody from opening a table in order to delete from it.
+            with suppress(OSError):
+                hint = format_hint(self._owner_pid, os.uname().nodename)
+                os.pwrite(fd, hint, 0)
+                os.ftruncate(fd, len(hint))
         except BaseException:
-            os.close(fd)
+            self._descriptor = None
             raise
-        self._fd, self._owner_pid = fd, os.getpid()
-        if os.fstat(fd).st_nlink > 1:
-            return True  # a file that has another name too may be anybody's: nothing is written to it
-        # A full disk must not keep anybody from opening a table in order to delete from it.
-        with suppress(OSError):
-            hint = format_hint(self._owner_pid, os.uname().nodename)
-            os.pwrite(fd, hint, 0)
-            os.ftruncate(fd, len(hint))
         return True
 
-    def _opened(self, flags: int) -> int:
+    def _opened(self, flags: int) -> Descriptor:
         """The file, open; ``Corruption`` when it is a link or no regular file."""
         try:
-            fd = os.open(self.path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+            descriptor = opened(self.path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as exc:
             raise of_opening(exc, self.path) from None
-        try:
-            regular = stat.S_ISREG(os.fstat(fd).st_mode)
-        except BaseException:
-            os.close(fd)
-            raise
-        if not regular:
-            os.close(fd)
+        if not stat.S_ISREG(os.fstat(descriptor.fd).st_mode):
             raise no_file(self.path)
-        return fd
+        return descriptor
 
     def _is_current(self, fd: int) -> bool:
         """Whether the locked file is still the one with the name: a stranger may have replaced it."""
@@ -146,43 +150,32 @@ class PosixLease:
 
     def _read_hint(self) -> Holder | None:
         try:
-            fd = self._opened(os.O_RDONLY)
+            descriptor = self._opened(os.O_RDONLY)
         except FileNotFoundError:
             return None
-        try:
-            return parse_hint(os.pread(fd, _HINT_BYTES, 0))
-        finally:
-            os.close(fd)
+        return parse_hint(os.pread(descriptor.fd, _HINT_BYTES, 0))
 
     def holder(self) -> Holder | None:
         try:
-            fd = self._opened(os.O_RDONLY)
+            descriptor = self._opened(os.O_RDONLY)
         except FileNotFoundError:
             return None
-        try:
-            if not _is_locked(fd):
-                return None
-            return parse_hint(os.pread(fd, _HINT_BYTES, 0))
-        finally:
-            os.close(fd)
+        if not _is_locked(descriptor.fd):
+            return None
+        return parse_hint(os.pread(descriptor.fd, _HINT_BYTES, 0))
 
     def release(self) -> None:
-        if self._fd < 0:
+        if self._descriptor is None:
             return
         if self._owner_pid == os.getpid():
             # Unlocked by hand: a child that still has the descriptor must not keep the lock alive.
             with suppress(OSError):
-                fcntl.fcntl(self._fd, _OFD_SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0))
+                unlocked = _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0)
+                fcntl.fcntl(self._descriptor.fd, _OFD_SETLK, unlocked)
         self.abandon()
 
     def abandon(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            with suppress(OSError):
-                os.close(fd)
-
-    def __del__(self) -> None:
-        self.abandon()
+        self._descriptor = None
 
 
 def _lock(fd: int) -> bool:

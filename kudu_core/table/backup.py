@@ -64,8 +64,8 @@ def backup(table: Table, folder: str, since: Any, runs: Runs | None = None) -> B
         parent = folder.rsplit("/", 1)[0] or "/"
         fs.rooted(parent).sync_dir(parent)
     lease = fs.lease(f"{folder}/{LOCK}")
-    lease.try_acquire()  # one at a time, so what has a temporary name is nobody's
     try:
+        lease.try_acquire()  # one at a time, so what has a temporary name is nobody's
         for name in fs.listdir(folder):
             if is_unfinished(name):
                 fs.rmtree(f"{folder}/{name}")

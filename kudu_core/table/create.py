@@ -56,8 +56,8 @@ def create(
     )
     _make_directory(fs, path)
     lease = fs.lease(f"{path}/LOCK")  # makes the file
-    lease.try_acquire()
     try:
+        lease.try_acquire()
         check_free(fs, path)  # again: another process may have made the table meanwhile, and written to it
         for name in PARTS[1:]:
             if fs.exists(f"{path}/{name}"):

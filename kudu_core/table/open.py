@@ -74,8 +74,8 @@ def open_for_writing(
     started = clock.monotonic_s()
     _state(fs, path)
     lease = fs.lease(f"{path}/LOCK")
-    lease.try_acquire(timeout_s)
     try:
+        lease.try_acquire(timeout_s)
         return _open_locked(fs, path, options, clock, listener, lease, started)
     except BaseException:
         lease.release()

@@ -211,7 +211,12 @@ CALLS: dict[str, Call] = {
     "close": lambda w: w.table.close(),
     "open": lambda w: w.made.append(kc.open_table(w.path / "t", "rw")),
 }
-DURABILITY = {"upsert": ("sync", "group", "none"), "row": ("group", "none"), "flush": ("group",), "close": ("none",)}
+DURABILITY = {
+    "upsert": ("sync", "group", "none"),
+    "row": ("group", "none"),
+    "flush": ("group",),
+    "close": ("none",),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -259,6 +264,7 @@ def _go_on(w: World, before: int, name: str, where: str) -> None:
     assert w.seen() == {w.number}, where
 
 
+@pytest.mark.filterwarnings("default::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("durability", ["sync", "group", "none"])
 @pytest.mark.parametrize("name", CALLS)
 def test_every_place(tmp_path: Path, name: str, durability: str, long: bool, seed: int) -> None:
