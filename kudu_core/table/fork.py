@@ -27,12 +27,12 @@ def watch(handle: Any, engine: Engine) -> weakref.finalize[Any, Any]:
 
 def _close(engine: Engine) -> None:
     """Close what nobody holds any more."""
-    if is_worker():
-        # The collector ran on a worker, which may hold the very locks that a close waits for.
-        Worker(engine.close, "close").start()
-        return
     try:
-        engine.close()
+        if is_worker():
+            # The collector ran on a worker, which may hold the very locks that a close waits for.
+            Worker(engine.close, "close").start()
+        else:
+            engine.close()
     except (OSError, KuduError):
         raise
     except BaseException:

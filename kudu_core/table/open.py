@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kudu_core.cfile.container import FileMissing
 from kudu_core.common.clock import Clock
@@ -41,6 +41,8 @@ from kudu_core.wal import KIND_INGEST, Log, LogChanged, LogOptions, LogTail, Rec
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
 
+T = TypeVar("T")
+
 READ_TRIES = 20
 READ_PAUSE_S = 0.05
 
@@ -69,17 +71,36 @@ def open_for_writing(
     timeout_s: float,
     clock: Clock,
     listener: EventListener | None,
-) -> Engine:
-    """Take the lease, read manifests, replay the log, remove orphans, start maintenance."""
+    handle: Callable[[Engine], T],
+) -> T:
+    """Take the lease, read manifests, replay the log, remove orphans, start maintenance.
+
+    ``handle`` makes of the engine what is returned: something that closes it when it is dropped, as by an
+    interrupt on the way to the caller.  It is made before any thread is started.
+    """
     started = clock.monotonic_s()
     _state(fs, path)
     lease = fs.lease(f"{path}/LOCK")
+    opened: list[Engine] = []
     try:
         lease.try_acquire(timeout_s)
-        return _open_locked(fs, path, options, clock, listener, lease, started)
+        return _open_locked(fs, path, options, clock, listener, lease, started, opened, handle)
     except BaseException:
+        for engine in opened:
+            engine.discard()  # its files, also while somebody keeps the exception
         lease.release()
         raise
+
+
+def open_engine(
+    fs: FileSystem, path: str, options: Options | Mapping[str, Any] | None, clock: Clock
+) -> Engine:
+    """As ``open_for_writing``, for one who closes the engine by himself."""
+
+    def itself(engine: Engine) -> Engine:
+        return engine
+
+    return open_for_writing(fs, path, options, 0.0, clock, None, itself)
 
 
 def _open_locked(
@@ -90,10 +111,14 @@ def _open_locked(
     listener: EventListener | None,
     lease: Any,
     started: float,
-) -> Engine:
+    opened: list[Engine],
+    handle: Callable[[Engine], T],
+) -> T:
+    """``opened``: where the engine is put, for whoever has to discard it."""
     before = _state(fs, path)
     state = replace(before, epoch=before.epoch + 1, clean_end=0)
     engine = Engine(path, fs, state, state.options.overridden(options), clock, listener, writer=True)
+    opened.append(engine)
     engine.lease = lease
     wal = f"{path}/wal"
     # O3, reading only.
@@ -105,15 +130,15 @@ def _open_locked(
                 named.append(_Named.of(record))
         return _alters(record)
 
-    tail = read_log(fs, wal, state.uuid, clean_end=before.clean_end, alters=noting)
-    try:
+    with closing(read_log(fs, wal, state.uuid, clean_end=before.clean_end, alters=noting)) as tail:
         _take_over(engine, before, tail, named, started)
-    except BaseException:
-        engine.discard()  # its files, also while somebody keeps the exception
-        raise
-    finally:
-        tail.close()
-    return engine
+    made = handle(engine)
+    if engine.options.maintenance == "background":
+        # Last: whatever fails before leaves no thread that writes.
+        assert engine.maintenance is not None and engine.compactions is not None
+        engine.maintenance.start()
+        engine.compactions.start()
+    return made
 
 
 def _take_over(
@@ -221,10 +246,6 @@ def _take_over(
             brought_back=len(found),
         )
     )
-    if engine.options.maintenance == "background":
-        # Last: whatever fails before leaves no thread that writes.
-        engine.maintenance.start()
-        engine.compactions.start()
 
 
 def _tablet(
@@ -516,4 +537,4 @@ def _lacking(record: Record, states: dict[int, TabletState]) -> int | None:
     return next((t for t in named if t in states and record.ts > states[t].ingests_durable), None)
 
 
-__all__ = ["NotSupported", "SnapshotInFuture", "open_for_reading", "open_for_writing"]
+__all__ = ["NotSupported", "SnapshotInFuture", "open_engine", "open_for_reading", "open_for_writing"]

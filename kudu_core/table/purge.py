@@ -104,7 +104,8 @@ def delete_purged(engine: Engine) -> int:
             if purged.ready_s <= now and all(holder() is None for holder in purged.holders):
                 engine.check_writable()
                 engine.fence()
-                engine.fs.rmtree(purged.directory)
+                if engine.fs.exists(purged.directory):  # not where an interrupt came after it went
+                    engine.fs.rmtree(purged.directory)
                 engine.purged.remove(purged)
                 deleted += 1
     return deleted

@@ -26,7 +26,7 @@ from kudu_core.table.bulk import write_parts
 from kudu_core.table.calls import apply_calls
 from kudu_core.table.create import check_free, create
 from kudu_core.table.decision import Call
-from kudu_core.table.open import open_for_writing
+from kudu_core.table.open import open_engine
 from kudu_core.table.runs import StagedRun, read_run
 from kudu_core.table.scan import Scan, ScanPlan
 
@@ -147,7 +147,7 @@ def _build(fs: FileSystem, path: str, chain: Chain, clock: Clock, fill: Fill) ->
 
 
 def _fill_here(fs: FileSystem, path: str, chain: Chain, clock: Clock) -> None:
-    engine = open_for_writing(fs.rooted(path), path, {"maintenance": "manual"}, 0.0, clock, None)
+    engine = open_engine(fs.rooted(path), path, {"maintenance": "manual"}, clock)
     try:
         batches = _batches(fs.rooted(chain.folder), chain, engine.schema)
         calls = apply_calls(engine.schema, batches, OP_COLUMN)

@@ -175,7 +175,11 @@ def open_table(
         return open_for_reading(fs, root, settings, clock, listener)
 
     if mode == "rw":
-        return Table(open_for_writing(fs, root, settings, timeout_s, clock, listener), None)
+
+        def handle(engine: Engine) -> Table:
+            return Table(engine, None)
+
+        return open_for_writing(fs, root, settings, timeout_s, clock, listener, handle)
     table = Table(reader(), reader)
     _warn_of_unreplayed(table.unreplayed)
     return table
@@ -900,13 +904,15 @@ class Table:
         with self._refreshing:  # two at once would leave one engine behind, or go back in time
             engine = self._opened()
             fresh = self._reopen()
+            before, after = self._watch, watch(self, fresh)
+            floor = max(engine.pins.floor, fresh.read_oldest_ts)
+            met = fresh.unreplayed if fresh.unreplayed != engine.unreplayed else None
+            # Plain stores: an interrupt comes before all of them or after.
+            engine.pins.floor = floor
             fresh.pool, engine.pool = engine.pool, fresh.pool
             fresh.pins = engine.pins
-            fresh.pins.floor = max(fresh.pins.floor, fresh.read_oldest_ts)
-            met = fresh.unreplayed if fresh.unreplayed != engine.unreplayed else None
-            self._engine = fresh
-            self._watch.detach()  # or it would keep the old engine and its files
-            self._watch = watch(self, fresh)
+            self._engine, self._watch = fresh, after
+            before.detach()  # or it would keep the old engine and its files
             engine.retire()
         _warn_of_unreplayed(met)
 

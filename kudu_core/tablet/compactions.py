@@ -151,16 +151,19 @@ class Compactions:
     def _run(self) -> None:
         while not self._stop.wait(POLL_S):
             try:
-                while not self._stop.is_set() and self._run_one_beside():
-                    self.collect_garbage()
-                self._purge()
-                self.collect_garbage()
+                self._work_through()
             except (Poisoned, Fenced):
                 return  # nothing is written any more; readers go on
             except Exception as exc:  # noqa: BLE001  a thread has nobody to raise to: it tells
                 if isinstance(exc, Closed) and self._stop.is_set():
                     return
                 self._tell(MaintenanceError(error=repr(exc), tablet_id="", operation="compaction"))
+
+    def _work_through(self) -> None:
+        while not self._stop.is_set() and self._run_one_beside():
+            self.collect_garbage()
+        self._purge()
+        self.collect_garbage()
 
     # ---- what is worth doing ----
 
@@ -174,8 +177,8 @@ class Compactions:
         stop = Flag()
 
         def work() -> int:
-            done = 0
             try:
+                done = 0
                 while not stop.is_set() and may_go_on():
                     if not self.run_one(patient=False, elsewhere=elsewhere, apart=threads > 1):
                         break
@@ -294,23 +297,9 @@ class Compactions:
         self, tablet: Tablet, rowset_id: int, kind: str, column_ids: Sequence[int] | None = None
     ) -> bool:
         """One delta compaction; False when there was nothing to do or another one is at it."""
-        with self._operation():
-            return self._compact(tablet, rowset_id, kind, column_ids)
-
-    def _compact(
-        self, tablet: Tablet, rowset_id: int, kind: str, column_ids: Sequence[int] | None
-    ) -> bool:
         started = self._clock.monotonic_s()
-        done: Compacted | None
-        if kind == MINOR:
-            done = compact_minor(tablet, rowset_id)
-        else:
-            rowset = tablet.view.rowset(rowset_id)
-            if rowset is None:
-                return False
-            if column_ids is None:
-                column_ids = major_columns(rowset.meta, live_refs(tablet, rowset))
-            done = compact_major(tablet, rowset_id, column_ids)
+        with self._operation():
+            done = self._compact(tablet, rowset_id, kind, column_ids)
         if done is None:
             return False
         self._tell(
@@ -326,6 +315,19 @@ class Compactions:
             )
         )
         return True
+
+    @staticmethod
+    def _compact(
+        tablet: Tablet, rowset_id: int, kind: str, column_ids: Sequence[int] | None
+    ) -> Compacted | None:
+        if kind == MINOR:
+            return compact_minor(tablet, rowset_id)
+        rowset = tablet.view.rowset(rowset_id)
+        if rowset is None:
+            return None
+        if column_ids is None:
+            column_ids = major_columns(rowset.meta, live_refs(tablet, rowset))
+        return compact_major(tablet, rowset_id, column_ids)
 
     def merge(
         self,
@@ -379,11 +381,6 @@ class Compactions:
 
     def collect_history(self) -> bool:
         """Drop the history that retention and pins no longer keep; whether there was any."""
-        with self._operation():
-            self._check_going_on()
-            return self._collect_all_history()
-
-    def _collect_all_history(self) -> bool:
         found = self._purge()
         wanted = self._horizon(False)
         for tablet in self._tablets():
@@ -393,8 +390,10 @@ class Compactions:
 
     def _collect_history(self, tablet: Tablet) -> bool:
         started = self._clock.monotonic_s()
-        horizon = self._horizon(True)
-        done = history_gc.collect(tablet, horizon)
+        with self._operation():
+            self._check_going_on()
+            horizon = self._horizon(True)
+            done = history_gc.collect(tablet, horizon)
         if not done.undo_files and not done.rowsets:
             return False
         self._tell(
@@ -411,16 +410,19 @@ class Compactions:
 
     def collect_garbage(self) -> int:
         """Delete retired files that nobody can read any more; how many, a purged tablet's counted as one."""
+        total = 0
         with self._operation():
-            if self._stop.is_set():
-                return 0
-            total = self._delete_purged()
-            for tablet in self._tablets():
+            if not self._stop.is_set():
+                total += self._delete_purged()
+        for tablet in self._tablets():
+            with self._operation():
+                if self._stop.is_set():
+                    break
                 files, freed = tablet.garbage.collect(tablet)
-                if files:
-                    total += files
-                    self._tell(FilesDeleted(tablet_id=str(tablet.id), files=files, freed_bytes=freed))
-            return total
+            if files:
+                total += files
+                self._tell(FilesDeleted(tablet_id=str(tablet.id), files=files, freed_bytes=freed))
+        return total
 
 
 __all__ = ["Compactions"]

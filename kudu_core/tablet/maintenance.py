@@ -165,11 +165,11 @@ class Maintenance:
     def _leave_alone(self, op: Operation) -> None:
         self._failed[op.tablet_id, op.rowsets] = self._clock.monotonic_s() + RETRY_S
 
-    def _perform(self, op: Operation) -> bool:
+    def _perform(self, op: Operation, tell: Callable[[Event], None] | None = None) -> bool:
         tablet = next((t for t in self._tablets() if t.id == op.tablet_id), None)
         if tablet is None:
             return False  # it was purged
-        return self.flush_rowset(tablet, op.rowsets[0]) if op.rowsets else self.flush(tablet)
+        return self.flush_rowset(tablet, op.rowsets[0], tell) if op.rowsets else self.flush(tablet, tell)
 
     def _log_operations(self) -> list[Operation]:
         """Dropping what the log no longer needs, where that is something."""
@@ -210,8 +210,8 @@ class Maintenance:
 
     # ---- single pieces of work ----
 
-    def flush(self, tablet: Tablet) -> bool:
-        """Flush a tablet's MemRowSets."""
+    def flush(self, tablet: Tablet, tell: Callable[[Event], None] | None = None) -> bool:
+        """Flush a tablet's MemRowSets; ``tell``: another who is told than the listener."""
         started = self._clock.monotonic_s()
         view = tablet.view
         memory_bytes = sum(m.nbytes for m in (view.active, *view.frozen))
@@ -220,7 +220,7 @@ class Maintenance:
             return False
         if memory_bytes >= PACE_BYTES:
             self.flush_pace_s = max(0.0, self._clock.monotonic_s() - started) / memory_bytes
-        self._tell(
+        (tell or self._tell)(
             FlushEnd(
                 elapsed_s=self._clock.monotonic_s() - started,
                 tablet_id=str(tablet.id),
@@ -231,8 +231,10 @@ class Maintenance:
         )
         return True
 
-    def flush_rowset(self, tablet: Tablet, rowset_id: int) -> bool:
-        """Flush a rowset's DeltaMemStores."""
+    def flush_rowset(
+        self, tablet: Tablet, rowset_id: int, tell: Callable[[Event], None] | None = None
+    ) -> bool:
+        """Flush a rowset's DeltaMemStores; ``tell`` as for ``flush``."""
         started = self._clock.monotonic_s()
         rowset = tablet.view.rowset(rowset_id)
         if rowset is None:
@@ -242,7 +244,7 @@ class Maintenance:
         if not flush_deltas(tablet, rowset_id):
             return False
         after = tablet.view.rowset(rowset_id)
-        self._tell(
+        (tell or self._tell)(
             DeltaFlushEnd(
                 elapsed_s=self._clock.monotonic_s() - started,
                 tablet_id=str(tablet.id),
@@ -284,14 +286,17 @@ class Maintenance:
 
     def relieve(self) -> bool:
         """Flush the largest memory store, in the caller's thread; False when there is none."""
+        told: list[Event] = []
         with self._relief:
             found = [op for op in self._operations() if op.memory_bytes]
             if not found:
                 return False
-            done = self._perform(max(found, key=lambda op: op.memory_bytes))
-            if done:
-                self.truncate_log()
-            return done
+            done = self._perform(max(found, key=lambda op: op.memory_bytes), told.append)
+        for event in told:
+            self._tell(event)  # without the lock: the listener may write
+        if done:
+            self.truncate_log()
+        return done
 
     def truncate_log(self) -> None:
         """Drop log segments that nothing needs (PROTOCOL T1, T2)."""

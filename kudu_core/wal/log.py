@@ -429,21 +429,23 @@ class Log:
         if self._durable_ts >= ts:
             return
         self.raise_if_poisoned()
-        ts = min(ts, self._last_record_ts)
         try:
-            while self._durable_ts < ts:
-                if self._sync_lock.locked():
-                    self._syncing.wait(lambda: self._sync_lock.locked() and self._durable_ts < ts)
-                    continue
-                with self._sync_lock:
-                    if self._durable_ts < ts:
-                        self._sync_now()
-                self._syncing.open()
+            self._wait_or_sync(min(ts, self._last_record_ts))
         except (Poisoned, Fenced, Closed):
             raise
         except BaseException:
             self._ask_log_thread()
             raise
+
+    def _wait_or_sync(self, ts: int) -> None:
+        while self._durable_ts < ts:
+            if self._sync_lock.locked():
+                self._syncing.wait(lambda: self._sync_lock.locked() and self._durable_ts < ts)
+                continue
+            with self._sync_lock:
+                if self._durable_ts < ts:
+                    self._sync_now()
+            self._syncing.open()
 
     def _sync_now(self) -> None:
         """Under the sync lock, not the mutex: one fsync of all that is appended, then the

@@ -22,7 +22,7 @@ from kudu_core.table.backup import write_runs
 from kudu_core.table.bulk import write_parts
 from kudu_core.table.create import create
 from kudu_core.table.decision import Call
-from kudu_core.table.open import open_for_writing
+from kudu_core.table.open import open_engine
 from kudu_core.table.repairing.facts import OLDER
 from kudu_core.table.repairing.finding import Found
 from kudu_core.table.repairing.report import RepairReport
@@ -111,7 +111,7 @@ def _build(
     folder = f"{path}/{FOLDER}"
     fs.mkdir(folder)
     aside = _AsideFiles(fs, folder, schema)
-    engine = open_for_writing(fs, path, {"maintenance": "manual"}, 0.0, clock, None)
+    engine = open_engine(fs, path, {"maintenance": "manual"}, clock)
     try:
         write_parts(engine, _calls(outputs, aside, rules.INSERT if found.is_told else rules.UPSERT))
         aside.finish()

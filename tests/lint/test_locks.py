@@ -1,0 +1,166 @@
+"""How locks are taken, threads wait and things under way are counted: so that no interrupt leaves them so.
+
+The rules and their reasons are in ``kudu_core/common/locks.py``.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "kudu_core"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+MADE = {"Lock", "RLock", "allocate_lock"}
+WAITED = {"Condition", "Event", "Semaphore", "BoundedSemaphore", "Barrier", "Timer"}
+ENTERED = {"enter_context", "push", "_push_cm_exit"}
+TAKEN = {"acquire", "try_lock"}
+# File -> what it may do of this, and why.
+ALLOWED: dict[str, dict[str, str]] = {
+    "common/locks.py": {"Lock": "makes them", "RLock": "makes them"},
+    "common/gates.py": {
+        "allocate_lock": "gates, of which nothing is guarded",
+        "acquire": "at a gate one waits; who is interrupted looks again",
+    },
+    "common/conditions.py": {"Condition": "of a predicate"},
+    "fs/lease.py": {
+        "allocate_lock": "a pause; nobody else knows the lock",
+        "acquire": "a pause; nobody else knows the lock",
+    },
+    "fs/memory.py": {"RLock": "a file system for tests; taken by ``with`` alone"},
+    "fs/faulty.py": {"Lock": "a file system for tests; taken by ``with`` alone"},
+    "engines/spark/write.py": {"enter_context": "writers of files, which a task drops when it fails"},
+}
+# Functions that wait for a lock, or that other threads' locks hang on: under them no foreign code is called.
+FOREIGN = {"listener", "_tell", "tell"}
+
+
+def named(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def last(node: ast.expr) -> str:
+    """The last name of a dotted one."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def is_lock(node: ast.expr) -> bool:
+    """Whether a ``with`` on it takes a lock, by its name: what ``mutex()`` or ``reentrant()`` made."""
+    name = last(node.func) if isinstance(node, ast.Call) else last(node)
+    words = name.strip("_").split("_")
+    return bool(
+        {"mutex", "lock", "lane", "short", "altering", "Held", "opening", "choosing", "relief"} & set(words)
+    )
+
+
+def found(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """(line, name) of what the rules speak of."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = last(node.func)
+            if name in MADE | WAITED | TAKEN:
+                yield node.lineno, name
+            if name in ENTERED and isinstance(node.func, ast.Attribute):
+                yield node.lineno, name
+        elif isinstance(node, ast.ImportFrom) and node.module == "functools":
+            for alias in node.names:
+                if alias.name == "cached_property":
+                    yield node.lineno, alias.name
+        elif isinstance(node, ast.Attribute) and ast.unparse(node) == "functools.cached_property":
+            yield node.lineno, "cached_property"
+        elif isinstance(node, ast.FunctionDef) and any(
+            last(d) in ("contextmanager", "asynccontextmanager") for d in node.decorator_list
+        ):
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.With) and any(is_lock(item.context_expr) for item in inner.items):
+                    if any(isinstance(deep, ast.Yield | ast.YieldFrom) for deep in ast.walk(inner)):
+                        yield inner.lineno, "a contextmanager that yields under a lock"
+
+
+def unallowed(path: Path, tree: ast.AST) -> list[str]:
+    allowed = ALLOWED.get(named(path), {})
+    return [f"{named(path)}:{line}: {name}" for line, name in found(tree) if name not in allowed]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=named)
+def test_locks_are_taken_by_with_alone(path: Path) -> None:
+    wrong = unallowed(path, ast.parse(path.read_text()))
+    assert not wrong, "see kudu_core/common/locks.py (or give the reason in ALLOWED):\n" + "\n".join(wrong)
+
+
+def test_what_is_allowed_is_done() -> None:
+    for name, allowed in ALLOWED.items():
+        done = {what for _, what in found(ast.parse((PACKAGE / name).read_text()))}
+        assert set(allowed) <= done, f"{name}: no longer needed: {set(allowed) - done}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import threading\nlock = threading.Lock()",
+        "from threading import Event\nflag = Event()",
+        "stack.enter_context(self._mutex)",
+        "self._mutex.acquire()",
+        "from functools import cached_property",
+        "import functools\nclass A:\n @functools.cached_property\n def b(self): ...",
+        "@contextmanager\ndef held(self):\n with self._mutex:\n  yield",
+    ],
+)
+def test_the_rules_find_what_they_are_for(text: str) -> None:
+    assert unallowed(PACKAGE / "table/new.py", ast.parse(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["with self._mutex:\n pass", "@contextmanager\ndef used(self):\n with self._mutex:\n  a = 1\n yield a"],
+)
+def test_the_rules_leave_the_rest(text: str) -> None:
+    assert not unallowed(PACKAGE / "table/new.py", ast.parse(text))
+
+
+# ---- a loop at the beginning of a try ----
+
+
+def first_loops(tree: ast.AST) -> Iterator[int]:
+    """Lines of ``try:`` that begin with ``while``.  Where a loop goes back, CPython looks for signals as if
+    it were before the loop's first opcode: in 3.13 before the ``try``, whose handlers are passed by."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Try) and node.body and isinstance(node.body[0], ast.While):
+            yield node.lineno
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=named)
+def test_no_try_begins_with_a_while(path: Path) -> None:
+    assert not list(first_loops(ast.parse(path.read_text())))
+
+
+def test_the_rule_finds_such_a_loop() -> None:
+    assert list(first_loops(ast.parse("try:\n while a():\n  b()\nfinally:\n c()")))
+
+
+# ---- events are told under no lock ----
+
+
+def told_under_locks(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """(line, function) where a listener is called in the body of a ``with`` on a lock."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.With) and any(is_lock(item.context_expr) for item in node.items):
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.Call) and last(inner.func) in FOREIGN:
+                    yield inner.lineno, last(inner.func)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=named)
+def test_listeners_are_called_under_no_lock(path: Path) -> None:
+    wrong = [f"{named(path)}:{line}: {name}" for line, name in told_under_locks(ast.parse(path.read_text()))]
+    assert not wrong, wrong
+
+
+def test_the_rule_finds_such_a_call() -> None:
+    assert list(told_under_locks(ast.parse("with self._mutex:\n self._tell(event)")))
