@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from kudu_core.errors import Corruption, InvalidArgument
@@ -125,13 +125,10 @@ def detach(fs: FileSystem, path: str, token: str) -> None:
     temporary = temporary_name(path, token)
     reader = fs.open_read(path)
     try:
-        writer = fs.create(temporary)
-        try:
+        with closing(fs.create(temporary)) as writer:
             while data := reader.pread(COPY_BYTES, writer.size()):
                 writer.append(data)
             writer.sync()
-        finally:
-            writer.close()
         fs.rename(temporary, path)
     except BaseException:
         with suppress(Exception):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -152,6 +153,8 @@ class Engine:
         self._table_mutex = mutex()
         """Guards the replacement of TABLE and ``_table_identity``."""
         self._table_identity: Any = None
+        self._replacing: tuple[TableState, bytes] | None = None
+        """What TABLE is being replaced by: an interrupt may leave it replaced, and nobody knowing."""
         self._token_mutex = mutex()
         """Guards changes of ``tokens``."""
         self._tokens_dropped = 0
@@ -271,6 +274,7 @@ class Engine:
         with self._table_mutex:
             if self._table_identity is None:
                 return
+            self._settle_replacement()
             try:
                 now = self.fs.identity(f"{self.path}/TABLE")
             except FileNotFoundError:
@@ -287,15 +291,34 @@ class Engine:
         with self._table_mutex:
             self._install_state(state)
 
+    def _settle_replacement(self) -> None:
+        """After a replacement that was interrupted: TABLE is what it was, or what it was to be."""
+        if self._replacing is None:
+            return
+        state, data = self._replacing
+        path = f"{self.path}/TABLE"
+        with suppress(FileNotFoundError):
+            identity = self.fs.identity(path)
+            if self.fs.stat(path).size == len(data) and self.fs.read_bytes(path, len(data)) == data:
+                self.fs.sync_dir(self.path)  # its name may not be durable yet
+                self._table_identity, self.state = identity, state
+        self._replacing = None
+
     def _install_state(self, state: TableState) -> None:
         # What is known to be on disk of the manifests costs nothing to say here.
         proven = {t.id: t.manifest.proven_number for t in self.tablets if t.manifest is not None}
         edits = {i: max(number, state.edits.get(i, 0)) for i, number in proven.items()}
         state = replace(state, edits={**state.edits, **edits})
         data = state.to_bytes()
-        self.fs.replace_file(f"{self.path}/TABLE", data)
+        self._replacing = state, data
+        try:
+            self.fs.replace_file(f"{self.path}/TABLE", data)
+        except OSError:
+            self._replacing = None  # final: what was not durable once may not be at a second try
+            raise
         self._table_identity = self.fs.identity(f"{self.path}/TABLE")
         self.state = state
+        self._replacing = None
         keep_copy(self.fs, f"{self.path}/TABLE", data)
 
     def change_state(self, change: Callable[[TableState], TableState]) -> None:
@@ -303,6 +326,7 @@ class Engine:
         self.fence()
         try:
             with self._table_mutex:
+                self._settle_replacement()
                 self._install_state(change(self.state))
         except OSError as exc:
             self.log.poison(exc)
