@@ -49,11 +49,17 @@ class _File:
 
 
 def salvage_manifest(
-    fs: FileSystem, directory: str, table_uuid: bytes | None, tablet_id: int, known: int
+    fs: FileSystem,
+    directory: str,
+    table_uuid: bytes | None,
+    tablet_id: int,
+    known: int,
+    *,
+    closed: bool = False,
 ) -> SalvagedManifest:
     """Add up what is left of a manifest.
 
-    ``known``: the number of an edit that is known to have been durable.
+    ``known``: the number of an edit that is known to have been durable.  ``closed``: none came after it.
     """
     found = SalvagedManifest()
     path = f"{directory}/MANIFEST"
@@ -69,7 +75,7 @@ def salvage_manifest(
     _add_up(found, path, [edits[number] for number in sorted(edits)])
     newest = max(files, key=lambda file: (_last(file), file.ends))
     seen = [file.size <= newest.size or 0 < _epoch(file) < _epoch(newest) for file in files]
-    if not (newest.ends and all(seen)):
+    if not (newest.ends and all(seen)) and not (closed and found.state.number == known):
         found.missing = True  # nobody knows where the edits ended
     if found.state.number < known:
         found.missing = True

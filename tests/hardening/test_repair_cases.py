@@ -341,3 +341,36 @@ def test_ingests_whose_files_were_merged_since(make: Make, path: Path) -> None:
     found = Repaired(path)
     assert found.rows == wanted
     assert found.report.is_sound and not found.report.rows_doubtful, found.report.text()
+
+
+def test_a_file_in_lost(table: kc.Table, path: Path) -> None:
+    """A file that an open has moved there is used where something names it, and where something is missing."""
+    wanted = closed(table)
+    (path / "lost").mkdir(exist_ok=True)
+    file = file_of(path, "rows")
+    moved = path / "lost" / f"{1_700_000_000:010d}-{1:08d}-{file.name}"
+    file.rename(moved)
+    found = Repaired(path)
+    assert found.rows == wanted and str(moved) in found.report.files_used
+    assert not found.report.rows_doubtful and not found.report.rows_lost
+
+
+def test_a_file_in_lost_that_nothing_names(table: kc.Table, path: Path) -> None:
+    wanted = closed(table)
+    (path / "lost").mkdir(exist_ok=True)
+    file = file_of(path, "rows")
+    file.rename(path / "lost" / f"{1_700_000_000:010d}-{1:08d}-{file.name}")
+    for name in ("MANIFEST", "MANIFEST.copy"):
+        (path / "tablets" / "00000001" / name).unlink()
+    found = Repaired(path)
+    assert found.rows == wanted and found.aside["doubtful"].keys() == wanted.keys()
+
+
+def test_a_manifest_of_a_closed_table_that_is_too_long(table: kc.Table, path: Path) -> None:
+    """TABLE says which edit was the last: what follows it is nothing that is missing."""
+    wanted = closed(table)
+    file = path / "tablets" / "00000001" / "MANIFEST"
+    file.write_bytes(file.read_bytes() + b"x" * 100)
+    found = Repaired(path)
+    assert found.rows == wanted and not found.report.rows_doubtful
+    assert not found.report.is_sound

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kudu_core.cfile.container import MAGIC, TRAILER
-from kudu_core.common.names import is_staging, tablet_of_folder
+from kudu_core.common.names import is_staging, parse_lost, tablet_of_folder
 from kudu_core.errors import Corruption
 from kudu_core.rowset.meta import FileRef
 
@@ -57,6 +57,9 @@ class Files:
     def everywhere(self) -> list[str]:
         """Every file of rows or changes in the folders that a table has."""
         found = self.of(f"{self.root}/lost")
+        for name in self._names(f"{self.root}/lost"):
+            if self.fs.is_dir(f"{self.root}/lost/{name}"):
+                found += self.of(f"{self.root}/lost/{name}")
         for name in self._names(f"{self.root}/tablets"):
             if tablet_of_folder(name) is not None:
                 found += self.of(f"{self.root}/tablets/{name}")
@@ -68,6 +71,16 @@ class Files:
                     if not inner.endswith(SUFFIXES) and self.fs.is_dir(f"{folder}/{inner}"):
                         found += self.of(f"{folder}/{inner}")
         return found
+
+    def of_tablet(self, directory: str) -> list[str]:
+        """Those of one tablet, and those that were moved out of its folder."""
+        tablet = tablet_of_folder(directory.rsplit("/", 1)[1])
+        moved = [
+            f"{self.root}/lost/{name}"
+            for name in self._names(f"{self.root}/lost")
+            if name.endswith(SUFFIXES) and (told := parse_lost(name)) and told.tablet_id == tablet
+        ]
+        return [*self.of(directory), *moved]
 
     def of(self, directory: str) -> list[str]:
         """The files of rows or changes in one folder."""

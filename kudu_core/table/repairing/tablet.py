@@ -257,7 +257,7 @@ class TabletFacts:
                     known.add(meta.base)
                     metas.append(replace(meta, insert_ts=one.ts, max_insert_ts=one.ts, durable=one.ts))
         contents = {(ref.size, ref.footer_crc) for ref in known}
-        for path in self.files.of(self.directory):
+        for path in self.files.of_tablet(self.directory):
             meta_ = _meta_of(self.files.fs, path, contents) if path.endswith(".rows") else None
             if meta_ is not None:
                 metas.append(meta_)

@@ -57,7 +57,8 @@ class _Walk:
             directory,
             state.uuid,
             entry.id,
-            log.edit_numbers.get(entry.id, 0),
+            max(log.edit_numbers.get(entry.id, 0), state.edits.get(entry.id, 0)),
+            closed=state.clean_end > 0 and entry.id in state.edits,
         )
         gaps = [gap.before_ts for gap in log.gaps if gap.before_ts is not None]
         gaps += [record.ts + 1 for record in self.unusable]
@@ -146,8 +147,9 @@ def repair(
     The walk behind ``kudu_core.repair``.
     """
     _check(fs, path)
-    found = find(fs, path, given)
-    walk = _Walk(fs, path, found, Files(fs, path))
+    inside = fs.rooted(path)  # a damaged table may be a hostile one
+    found = find(inside, path, given)
+    walk = _Walk(inside, path, found, Files(inside, path))
     try:
         if dry_run:
             for _ in walk.outputs():
