@@ -344,7 +344,7 @@ def test_ingests_whose_files_were_merged_since(make: Make, path: Path) -> None:
 
 
 def test_a_file_in_lost(table: kc.Table, path: Path) -> None:
-    """A file that an open has moved there is used where something names it, and where something is missing."""
+    """A file that an open has moved there is used where something names it."""
     wanted = closed(table)
     (path / "lost").mkdir(exist_ok=True)
     file = file_of(path, "rows")
@@ -374,3 +374,33 @@ def test_a_manifest_of_a_closed_table_that_is_too_long(table: kc.Table, path: Pa
     found = Repaired(path)
     assert found.rows == wanted and not found.report.rows_doubtful
     assert not found.report.is_sound
+
+
+def test_a_lost_file_of_deletions(table: kc.Table, path: Path) -> None:
+    """Any row may be among them, but for one that is changed later."""
+    before = rows_of(table.scan().to_table())
+    gone = list(range(2 * INGEST_ROWS))
+    table.delete({"k": gone})
+    table.flush()
+    table.update({"k": [ROWS - 1], "a": [-1]})
+    wanted = closed(table)
+    file_of(path, "delta").unlink()
+    found = Repaired(path)
+    assert found.rows == {**before, ROWS - 1: wanted[ROWS - 1]}
+    assert found.aside["doubtful"].keys() | found.aside["older"].keys() == before.keys() - {ROWS - 1}
+
+
+def test_an_insert_that_is_gone_for_good(make: Make, path: Path) -> None:
+    """The log still has the insert; the deletion was an ingest's, and a merge has dropped both."""
+    made = make(schema=SCHEMA, ingest_threshold_rows=INGEST_ROWS, history_retention_s=0, file_grace_s=0)
+    few = INGEST_ROWS // 2
+    for first in range(0, 4 * few, few):
+        made.insert({"k": list(range(first, first + few)), "a": [0] * few, "s": ["x"] * few})
+    made.flush()
+    made.delete({"k": list(range(2 * few))})
+    made.compact(full=True)
+    made.gc()
+    wanted = closed(made)
+    found = Repaired(path)
+    assert found.rows == wanted and len(wanted) == 2 * few
+    assert found.report.is_sound, found.report.text()
