@@ -287,8 +287,17 @@ class LogTail:
     def _check_end(self, clean_end: int) -> None:
         """O3: only records that no fsync covered may be missing at the end."""
         last = self._sources[-1]
-        if last.header is None and self._search(last, SEGMENT_HEADER.size, self.last_lsn, 0) is not None:
-            self._damaged(last, 0, "the header of a segment that holds records is damaged")
+        if last.header is None:
+            self._check_empty(last)
+        elif self._mode == "r":
+            # One that was on its way when the segments were opened; without a writer nobody makes it ready.
+            for seq, (epoch, name) in self._list_segments(last.seq + 1).items():
+                headless = self._open_segment(f"{self._directory}/{name}", epoch, seq)
+                try:
+                    if headless.header is None and epoch >= last.epoch:
+                        self._check_empty(headless)
+                finally:
+                    headless.file.close()
         source = self._sources[-2] if last.header is None else last
         known = max(clean_end, self.committed.lsn)
         if self.last_lsn < known:
@@ -306,6 +315,11 @@ class LogTail:
                 source.end,
                 f"record {self.last_lsn + 1} is damaged: that at byte {later} was written after its fsync",
             )
+
+    def _check_empty(self, source: _Source) -> None:
+        """Nothing of this life of a segment without a sound header is in it."""
+        if self._search(source, SEGMENT_HEADER.size, self.last_lsn, 0) is not None:
+            self._damaged(source, 0, "the header of a segment that holds records is damaged")
 
     def _search(self, source: _Source, start: int, above_lsn: int, synced_lsn: int) -> int | None:
         """See ``find_record``; earlier lives of the segment have smaller lsn, so hardly any candidate needs

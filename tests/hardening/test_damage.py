@@ -16,6 +16,7 @@ from tests.support.damage import (
     Damage,
     Subject,
     check_reader,
+    check_verify,
     check_writer,
     contents,
     in_place,
@@ -50,7 +51,7 @@ def test_damage(table: Subject, kind: str, seed: int, long: bool) -> None:
     rng = random.Random(seed * 1_000 + KINDS.index(kind))
     outcomes = set()
     for damage in damages(table, kind, rng, long):
-        for check in (check_reader, check_writer):
+        for check in (check_reader, check_writer, check_verify):
             try:
                 outcomes.add(check(table, table.damaged(damage), damage, seed))
             except BaseException as error:

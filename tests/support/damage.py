@@ -297,6 +297,21 @@ def check_reader(subject: Subject, fs: MemoryFileSystem, damage: Damage, seed: i
     return outcome[0]
 
 
+def check_verify(subject: Subject, fs: MemoryFileSystem, damage: Damage, seed: int) -> str:
+    """What ``verify`` calls sound, of a table damaged beside an open handle, opens and reads whole."""
+    disk = subject.disk.crash_clone(0, keep="all")
+    stage = Stage(disk, subject.history.copy(), seed, ManualClock(subject.now_us))
+    outcome: list[str] = []
+    with segments_of(TINY), checking(False), stage.open("r") as reader:
+        put(disk, damage.path, damage.data)
+        with refusing(outcome):
+            reader.verify()
+    if outcome[0] == "right":
+        assert check_reader(subject, fs.crash_clone(0, keep="all"), damage, seed) == "right"
+        assert check_writer(subject, fs, damage, seed) == "right"
+    return outcome[0]
+
+
 def check_writer(subject: Subject, fs: MemoryFileSystem, damage: Damage, seed: int) -> str:
     """Open, read, write on, and read that; after a refusal the mended file brings everything back."""
     stage = Stage(fs, subject.history.copy(), seed, ManualClock(subject.now_us))
