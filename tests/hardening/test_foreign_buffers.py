@@ -488,6 +488,28 @@ def test_rows_are_numbered_through_the_call(tmp_path: Path) -> None:
         assert table.count() == ROWS
 
 
+def test_a_name_of_a_producer_that_is_no_text(tmp_path: Path) -> None:
+    class Producer(_Array):
+        def __arrow_c_array__(self, requested_schema: object = None) -> object:
+            schema, array = self.batch.__arrow_c_array__(requested_schema)
+            whole = _pointer_of(schema, b"arrow_schema")
+            children = ctypes.c_void_p.from_address(
+                whole + 5 * 8
+            ).value  # behind format, name, metadata, flags
+            second = ctypes.cast(children, ctypes.POINTER(ctypes.c_void_p))[1]
+            name = ctypes.c_void_p.from_address(second + 8).value
+            ctypes.memset(name, 0xFF, 1)
+            return schema, array
+
+    with make(tmp_path / "t") as table:
+        before = state(table)
+        batch = pa.RecordBatch.from_arrays([pa.array(NEW), pa.array(NEW)], names=["k", "int64"])
+        for act in (table.upsert, table.delete, table.get_many):
+            with pytest.raises(kc.InvalidArgument, match="name is not UTF-8"):
+                act(Producer(batch))
+        assert state(table) == before
+
+
 # ---- strings of Python's that are no text
 
 LONE = "caf\udce9"
