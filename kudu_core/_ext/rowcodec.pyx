@@ -491,6 +491,8 @@ cdef class RowWriter:
             uint8_t[::1] room
             Py_ssize_t i
         self.count = len(columns)
+        if self.count > 0xFFFF:
+            raise ValueError(f"{self.count} columns; a record's section counts them in 16 bits")
         self._names = tuple(column[0] for column in columns)
         self.keys = tuple(keys)
         self.defaults = tuple(defaults)

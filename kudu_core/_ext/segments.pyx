@@ -9,7 +9,7 @@ import numpy as np
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef enum:
-    MAX_COLUMNS = 64
+    MAX_COLUMNS = 64        # ``schema.MAX_KEY_COLUMNS``
 
 
 cdef struct Column:

@@ -27,8 +27,8 @@ from kudu_core.cfile.specs import (
     DICTIONARY_WORDS,
     INDEX_ENTRY,
     INDEX_HEAD,
+    MAX_ROWS,
     ROLES,
-    ROWS_LIMIT,
     ZONE_FLAGS,
     ZONE_HIGH_CUT,
     ZONE_HIGH_OPEN,
@@ -87,7 +87,7 @@ class ColumnPages:
         footer_at = file.footer_extent.offset
         if not isinstance(entry, dict):
             file.damaged(footer_at, "footer: a column is not an object")
-        self.rows = need(file, entry.get("rows"), "rows of a column", 0, ROWS_LIMIT)
+        self.rows = need(file, entry.get("rows"), "rows of a column", 0, MAX_ROWS)
         role, nullable = entry.get("role"), entry.get("nullable")
         if role not in ROLES or type(nullable) is not bool or type(entry.get("type")) is not str:
             file.damaged(footer_at, "footer: role, type or nullability of a column")

@@ -57,7 +57,8 @@ assert SECTION_FRAME.size == 16
 assert TRAILER.size == 24
 assert CRC_PLACE.size == 10
 
-FOOTER_LIMIT_BYTES = 16 << 20
+FOOTER_LIMIT_BYTES = 32 << 20
+"""A footer of as many columns as a table may have, each with its changes, comes to a third of it."""
 _TAIL_GUESS_BYTES = 16 << 10
 _FLUSH_BYTES = 4 << 20
 
@@ -147,7 +148,9 @@ class FileWriter:
         assert self._file is not None
         body = json.dumps(footer, separators=(",", ":"), allow_nan=False).encode()
         if len(body) > FOOTER_LIMIT_BYTES:
-            raise NotSupported(f"{self.path}: a footer of {len(body)} bytes")
+            raise NotSupported(
+                f"{self.path}: a footer of {len(body):,} bytes; it has at most {FOOTER_LIMIT_BYTES:,}"
+            )
         offset = self.offset
         rest = SECTION_FRAME.pack(0, SECTION_FOOTER, 0, len(body))[4:]
         crc = crc32c(body, crc32c(rest, self.place_crc(SECTION_FOOTER)))

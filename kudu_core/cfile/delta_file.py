@@ -28,7 +28,7 @@ from kudu_core.cfile.column_writer import write_column
 from kudu_core.cfile.container import KIND_DELTA, Extent, FileReader, FileWriter
 from kudu_core.cfile.page import PAGE_BITS, PAGE_ROWS
 from kudu_core.cfile.point_reader import open_delta_points
-from kudu_core.cfile.specs import ColumnSpec
+from kudu_core.cfile.specs import MAX_ROWS, ColumnSpec, check_rows
 from kudu_core.cfile.zone import Zone
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.types import ColumnType
@@ -108,6 +108,7 @@ def write_delta_file(
     """
     entries = len(rowids)
     assert kind in (REDO, UNDO) and entries and len(ops) == entries
+    check_rows(path, entries)
     assert in_order(kind, rowids, ts), "entries are not sorted by rowid and time"
     delete_count = int(np.count_nonzero(ops == OP_DELETE))
     reinsert_count = int(np.count_nonzero(ops == OP_ALIVE))
@@ -206,7 +207,7 @@ class DeltaFile:
         self.kind: str = footer.get("kind", "")
         if self.kind not in (REDO, UNDO):
             file.damaged(at, f"footer: a delta file of kind {self.kind!r}")
-        self.entry_count = need(file, footer.get("entries"), "entries", 1, 1 << 40)
+        self.entry_count = need(file, footer.get("entries"), "entries", 1, MAX_ROWS)
         self.delete_count = need(file, footer.get("delete_count"), "deletes", 0, self.entry_count)
         self.reinsert_count = need(file, footer.get("reinsert_count"), "reinserts", 0, self.entry_count)
         own: dict[int, ColumnReader] = {}

@@ -44,7 +44,7 @@ from kudu_core.cfile.key_search import KeySearch
 from kudu_core.cfile.page import BLOCK_ROWS, PAGE_ROWS
 from kudu_core.cfile.point_reader import open_points
 from kudu_core.cfile.scan_reader import ScanReader
-from kudu_core.cfile.specs import KEY_INDEX_HEAD, ColumnSpec
+from kudu_core.cfile.specs import KEY_INDEX_HEAD, MAX_ROWS, ColumnSpec, check_rows
 from kudu_core.cfile.statistics import (
     INLINE_BYTES,
     FileStatistics,
@@ -150,6 +150,7 @@ def write_rows_file(
         for spec, column in columns:
             rows = column.length if rows < 0 else rows
             assert column.length == rows
+            check_rows(path, rows)
             delta = spec.id not in key_ids or spec.id == key_ids[-1]
             entries.append(write_column(writer, spec, column, allow_delta=delta))
         by_id = {entry["id"]: entry for entry in entries}
@@ -301,7 +302,7 @@ class RowsFile:
     def _open(self) -> None:
         file, footer = self.file, self.file.footer
         at = file.footer_extent.offset
-        self.rows = need(file, footer.get("rows"), "rows", 0, (1 << 32) - 1)
+        self.rows = need(file, footer.get("rows"), "rows", 0, MAX_ROWS)
         self.columns: dict[int, ColumnReader] = {}
         for entry in column_entries(file):
             column = ColumnReader(file, entry)

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from kudu_core.cfile.zone import STRING_ZONE_BYTES
 from kudu_core.common.types import ColumnType
+from kudu_core.errors import NotSupported
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -42,7 +43,8 @@ ZONE_FLAGS = 15
 
 DICTIONARY_WORDS = 65_536
 ROLES = ("key", "value", "keys", "insert_time", "rowid", "timestamp", "op", "entry")
-ROWS_LIMIT = 1 << 32
+MAX_ROWS = (1 << 32) - 1
+"""Rows of a file, and entries of a delta file: rowids and ordinals of entries are uint32."""
 
 _ARROW_POOL_FROM_BYTES = 1 << 16
 
@@ -68,6 +70,12 @@ class ColumnSpec:
     def of(column: StoredColumn, role: str = "value") -> ColumnSpec:
         """How a column of a schema is stored."""
         return ColumnSpec(column.id, column.type, column.nullable, role, column.encoding, column.compression)
+
+
+def check_rows(path: str, rows: int) -> None:
+    """``NotSupported`` for more rows, or entries, than a file can number."""
+    if rows > MAX_ROWS:
+        raise NotSupported(f"{path}: {rows:,} rows in one file; it has at most {MAX_ROWS:,}")
 
 
 def allocate(nbytes: int) -> npt.NDArray[np.uint8]:

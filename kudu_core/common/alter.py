@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from kudu_core.common.schema import Column, Schema, StoredColumn, _column, check_name, store
-from kudu_core.errors import InvalidArgument
+from kudu_core.common.schema import Column, Schema, StoredColumn, _column, check_size, checked_name, store
+from kudu_core.errors import InvalidArgument, shown
 
 
 def altered(
@@ -24,27 +24,34 @@ def altered(
     A column dropped and added again under its name is a new column with a new id.  Raises
     ``InvalidArgument`` that names the column.
     """
+    if not isinstance(drop, Iterable):
+        raise InvalidArgument(f"drop is a list of names of columns, not {shown(drop)}")
     drop = (drop,) if isinstance(drop, str) else tuple(drop)
     for name in drop:
         if not isinstance(name, str):
-            raise InvalidArgument(f"drop is a list of names of columns, not {name!r}")
+            raise InvalidArgument(f"drop is a list of names of columns, not {shown(name)}")
         column = schema.column(name)
         if column.id in schema.key_ids:
             raise InvalidArgument(f"column {name!r} is in the primary key and cannot be dropped")
-    columns = [c for c in schema.columns if c.name not in drop]
+    gone = frozenset(drop)
+    columns = [c for c in schema.columns if c.name not in gone]
     columns = _renamed(schema, columns, rename or {})
     next_id = schema.next_id
+    names = {c.name for c in columns}
     for declared in _declared(add):
         column = store(_column(declared), next_id, is_key=False)
-        if any(c.name == column.name for c in columns):
+        if column.name in names:
             raise InvalidArgument(f"column {column.name!r} exists already")
+        names.add(column.name)
         if not column.nullable and column.read_default is None:
             raise InvalidArgument(
                 f"column {column.name!r}: rows that exist need a value; give a default, or make it nullable"
             )
         columns.append(column)
         next_id += 1
-    return Schema(schema.version + 1, tuple(columns), schema.key_ids, next_id)
+    after = Schema(schema.version + 1, tuple(columns), schema.key_ids, next_id)
+    check_size(after)
+    return after
 
 
 def _declared(add: Sequence[Column | pa.Field]) -> Sequence[Any]:
@@ -66,7 +73,7 @@ def _renamed(schema: Schema, columns: list[StoredColumn], rename: Mapping[str, s
             raise InvalidArgument(f"no column {old!r} to rename; there are {', '.join(sorted(have))}")
         if have[old].id in schema.key_ids:
             raise InvalidArgument(f"column {old!r} is in the primary key and cannot be renamed")
-        check_name(new)
+        checked_name(new)
     result = [replace(column, name=rename.get(column.name, column.name)) for column in columns]
     seen: set[str] = set()
     for column in result:

@@ -25,7 +25,7 @@ from kudu_core._ext.route import KeyRouter
 from kudu_core.common import keybounds
 from kudu_core.common.cached import cached_property
 from kudu_core.common.keybounds import Bounds
-from kudu_core.common.keycodec import KeyCodec
+from kudu_core.common.keycodec import MAX_KEY_BYTES, KeyCodec
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import Schema, StoredColumn
@@ -34,13 +34,17 @@ from kudu_core.common.stored import flag, integer
 from kudu_core.common.terms import Term
 from kudu_core.common.types import ColumnType
 from kudu_core.common.values import Physical, pack
-from kudu_core.errors import InvalidArgument
+from kudu_core.errors import InvalidArgument, shown
 
 I32Array = npt.NDArray[np.int32]
 
 DEFAULT_SEED = 42
 MIN_BUCKETS, MAX_BUCKETS = 2, 4096
 MAX_PARTITIONS = 65_536
+"""With those of ranges that were dropped, whose ordinals are not used again."""
+MAX_RANGES_BYTES = 32 << 20
+"""What the bounds of all ranges take as JSON."""
+RANGES_SHOWN = 100
 MAX_ROUTED_COLUMNS = 32
 # More combinations of values than this are not worth hashing to skip some buckets.
 _MAX_ENUMERATED = 65_536
@@ -147,7 +151,7 @@ class PartitionSchema:
                 hashes.append(made)
             elif not isinstance(dimension, RangePartition):
                 raise InvalidArgument(
-                    f"partition_by takes HashPartition and RangePartition, not {dimension!r}"
+                    f"partition_by takes HashPartition and RangePartition, not {shown(dimension)}"
                 )
             elif declared is not None:
                 raise InvalidArgument("a table has at most one range dimension")
@@ -157,24 +161,27 @@ class PartitionSchema:
         if declared is not None:
             ids = _column_ids(schema, declared.columns, "range")
             result = PartitionSchema(schema, tuple(hashes), ids)
-            if isinstance(declared.bounds, str | Mapping) or not list(declared.bounds):
+            given = declared.bounds
+            bounds = (
+                [] if isinstance(given, str | Mapping) or not isinstance(given, Iterable) else list(given)
+            )
+            if not bounds:
                 raise InvalidArgument("a range dimension has at least one range: bounds=[(None, None)]")
-            for bounds in declared.bounds:
-                result = result.with_range(schema, bounds)
+            result = result._with_ranges(schema, bounds)
             # In order of keys at first, whatever order they were written in.
-            ordered = tuple(sorted(result.ranges, key=lambda r: r.lower or b""))
-            result = PartitionSchema(schema, result.hashes, ids, ordered)
-        result._check_count()
+            result = PartitionSchema(schema, result.hashes, ids, tuple(_in_order(result.ranges)))
+        result._check_size()
         return result
 
     def with_range(self, schema: Schema, bounds: tuple[Any, Any]) -> PartitionSchema:
         """With one more range, whose partitions are numbered after all others."""
-        new = self._range_of(bounds)
-        for old in self.ranges:
-            if not old.dropped and new.overlaps(old):
-                raise InvalidArgument(f"range {self._show(new)} overlaps {self._show(old)}")
-        result = PartitionSchema(schema, self.hashes, self.range_ids, (*self.ranges, new))
-        result._check_count()
+        return self._with_ranges(schema, (bounds,))
+
+    def _with_ranges(self, schema: Schema, bounds: Iterable[tuple[Any, Any]]) -> PartitionSchema:
+        new = [self._range_of(some) for some in bounds]
+        result = PartitionSchema(schema, self.hashes, self.range_ids, (*self.ranges, *new))
+        result._check_apart()
+        result._check_size()
         return result
 
     def without_range(self, schema: Schema, bounds: tuple[Any, Any]) -> PartitionSchema:
@@ -190,15 +197,17 @@ class PartitionSchema:
     ) -> PartitionSchema:
         """With ranges dropped, then others added: a range in both lists becomes a new, empty one."""
         ranges = list(self.ranges)
+        live = {held: place for place, held in enumerate(ranges) if not held.dropped}
         for bounds in drop:
             gone = self._range_of(bounds)
-            if gone not in ranges:
-                there = ", ".join(self._show(r) for r in ranges if not r.dropped)
-                raise InvalidArgument(f"no range {self._show(gone)}; there are {there}")
-            ranges[ranges.index(gone)] = replace(gone, dropped=True)
+            place = live.pop(gone, None)
+            if place is None:
+                there = ", ".join(self._show(held) for held in itertools.islice(live, RANGES_SHOWN))
+                more = ", ..." if len(live) > RANGES_SHOWN else ""
+                raise InvalidArgument(f"no range {self._show(gone)}; there are {there}{more}")
+            ranges[place] = replace(gone, dropped=True)
         result = PartitionSchema(schema, self.hashes, self.range_ids, tuple(ranges))
-        for bounds in add:
-            result = result.with_range(schema, bounds)
+        result = result._with_ranges(schema, add)
         if all(r.dropped for r in result.ranges):
             raise InvalidArgument("a table keeps at least one range")
         return result
@@ -247,7 +256,8 @@ class PartitionSchema:
         if any(not h.column_ids for h in hashes):
             raise ValueError("a hash dimension without columns")
         made = PartitionSchema(schema, hashes, range_ids, ranges)
-        made._check_count()
+        made._check_apart()
+        made._check_size()
         return made
 
     def __eq__(self, other: object) -> bool:
@@ -331,9 +341,10 @@ class PartitionSchema:
         live = [(r, i) for i, r in enumerate(self.ranges) if not r.dropped]
         cuts = sorted({b for r, _ in live for b in (r.lower, r.upper) if b is not None})
         owner = np.full(len(cuts) + 1, -1, np.int32)
+        place = {cut: at for at, cut in enumerate(cuts)}
         for held, number in live:
-            first = 0 if held.lower is None else cuts.index(held.lower) + 1
-            last = len(cuts) if held.upper is None else cuts.index(held.upper)
+            first = 0 if held.lower is None else place[held.lower] + 1
+            last = len(cuts) if held.upper is None else place[held.upper]
             owner[first : last + 1] = number
         return EncodedKeys.from_list(cuts), owner
 
@@ -452,17 +463,40 @@ class PartitionSchema:
         if self._range_codec is None:
             raise InvalidArgument("the table has no range dimension")
         if isinstance(bounds, str | bytes | Mapping) or not isinstance(bounds, Sequence) or len(bounds) != 2:
-            raise InvalidArgument(f"a range is (lower, upper), None for an open end, not {bounds!r}")
+            raise InvalidArgument(f"a range is (lower, upper), None for an open end, not {shown(bounds)}")
         lower, upper = (None if bound is None else self._range_codec.encode_prefix(bound) for bound in bounds)
         made = Range(lower, upper)
+        for bound in (lower, upper):
+            if bound is not None and len(bound) > MAX_KEY_BYTES:
+                raise InvalidArgument(
+                    f"a bound of a range has {len(bound):,} bytes as a key; a key has at most "
+                    f"{MAX_KEY_BYTES:,}"
+                )
         if upper is not None and (lower or b"") >= upper:
             raise InvalidArgument(f"range {self._show(made)} is empty")
         return made
 
-    def _check_count(self) -> None:
+    def _check_apart(self) -> None:
+        """``InvalidArgument`` where two ranges that are there overlap."""
+        place = {id(held): number for number, held in enumerate(self.ranges)}
+        for one, other in itertools.pairwise(_in_order(held for held in self.ranges if not held.dropped)):
+            if one.overlaps(other):
+                new, old = (one, other) if place[id(one)] > place[id(other)] else (other, one)
+                raise InvalidArgument(f"range {self._show(new)} overlaps {self._show(old)}")
+
+    def _check_size(self) -> None:
+        """``InvalidArgument`` for more than TABLE and the log take."""
         count = self._buckets * max(1, len(self.ranges))
         if count > MAX_PARTITIONS:
-            raise InvalidArgument(f"{count} partitions; a table has at most {MAX_PARTITIONS}")
+            raise InvalidArgument(
+                f"{count:,} partitions; a table has at most {MAX_PARTITIONS:,}, dropped ones counted"
+            )
+        size = sum(2 * len(held.lower or b"") + 2 * len(held.upper or b"") + 20 for held in self.ranges)
+        if size > MAX_RANGES_BYTES:
+            raise InvalidArgument(
+                f"the bounds of {len(self.ranges):,} ranges take {size:,} bytes; at most "
+                f"{MAX_RANGES_BYTES:,} are stored: make fewer ranges, or give shorter bounds"
+            )
 
 
 def _hash_dimension(schema: Schema, declared: HashPartition) -> HashDimension:
@@ -470,14 +504,16 @@ def _hash_dimension(schema: Schema, declared: HashPartition) -> HashDimension:
     buckets, seed = declared.buckets, declared.seed
     if isinstance(buckets, bool) or not isinstance(buckets, int) or not MIN_BUCKETS <= buckets <= MAX_BUCKETS:
         raise InvalidArgument(
-            f"buckets is a whole number of {MIN_BUCKETS} to {MAX_BUCKETS:,}, not {buckets!r}"
+            f"buckets is a whole number of {MIN_BUCKETS} to {MAX_BUCKETS:,}, not {shown(buckets)}"
         )
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 64:
-        raise InvalidArgument(f"seed is a whole number of 0 to 2**64 - 1, not {seed!r}")
+        raise InvalidArgument(f"seed is a whole number of 0 to 2**64 - 1, not {shown(seed)}")
     return HashDimension(ids, buckets, seed)
 
 
 def _column_ids(schema: Schema, columns: str | Sequence[str], dimension: str) -> tuple[int, ...]:
+    if not isinstance(columns, Iterable):
+        raise InvalidArgument(f"a {dimension} dimension names columns, not {shown(columns)}")
     names = (columns,) if isinstance(columns, str) else tuple(columns)
     if not names:
         raise InvalidArgument(f"a {dimension} dimension has at least one column")
@@ -507,4 +543,12 @@ def _hex(bound: bytes | None) -> str | None:
 
 
 def _unhex(stored: str | None) -> bytes | None:
-    return None if stored is None else bytes.fromhex(stored)
+    bound = None if stored is None else bytes.fromhex(stored)
+    if bound is not None and len(bound) > MAX_KEY_BYTES:
+        raise ValueError(f"a bound of {len(bound)} bytes; keys have at most {MAX_KEY_BYTES}")
+    return bound
+
+
+def _in_order(ranges: Iterable[Range]) -> list[Range]:
+    """By the keys that they hold."""
+    return sorted(ranges, key=lambda held: (held.lower is not None, held.lower or b""))

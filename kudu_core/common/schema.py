@@ -8,6 +8,7 @@ outlive renames.  Changes of a schema are in ``alter.py``; bringing data into it
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,7 +29,7 @@ from kudu_core.common.types import (
     KIND_UNSIGNED,
     ColumnType,
 )
-from kudu_core.errors import InvalidArgument
+from kudu_core.errors import InvalidArgument, shown
 
 RESERVED_PREFIXES = ("_op", "_timestamp", "_before")
 ENCODINGS = ("auto", "plain", "rle", "delta", "bitshuffle", "dictionary", "prefix")
@@ -41,9 +42,24 @@ _ENCODINGS_OF = {
     KIND_BINARY: ("auto", "plain", "dictionary", "prefix"),
 }
 COMPRESSIONS = ("auto", "none", "lz4", "zstd")
+_LISTED = 100
+
+# Limits of what is stored.  ``store``, ``declare`` and ``altered`` refuse what lies beyond before anything is
+# written, ``from_json`` whatever lies there all the same.
+MAX_COLUMNS = 10_000
+"""Of one version: footers, records (16 bits) and TABLE carry so many."""
+MAX_KEY_COLUMNS = 64
+"""What the kernels that search key columns compare."""
 MAX_NAME_BYTES = 256
-MAX_COLUMN_ID = (1 << 31) - 1
 MAX_COMMENT_CHARACTERS = 256
+MAX_DEFAULT_BYTES = 64 << 10
+"""Of a string's or binary's default, in UTF-8: each of the two is in every version of the schema."""
+MAX_COLUMN_ID = (1 << 31) - 16
+"""Ids of columns lie below; those from there on name columns of staged runs beside the table's."""
+MAX_VERSION = 1 << 32
+"""Versions lie below."""
+MAX_SCHEMA_BYTES = 32 << 20
+"""Of a version as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +78,9 @@ class Column:
     compression : "auto" (LZ4, of pages that are not packed), "none", "lz4", "zstd"; a codec stays where it
         saves a tenth
     comment : up to 256 characters
+
+    A table has up to 10,000 columns, up to 64 of them in its key; a name has up to 256 bytes of UTF-8, a
+    default up to 64 KiB.
     """
 
     name: str
@@ -111,7 +130,7 @@ class StoredColumn:
         type_ = ColumnType.parse(stored["type"])
         column = StoredColumn(
             integer(stored["id"], 0, MAX_COLUMN_ID),
-            text(stored["name"]),
+            checked_name(stored["name"]),
             type_,
             flag(stored["nullable"]),
             values.from_json(type_, stored["read_default"]),
@@ -120,8 +139,7 @@ class StoredColumn:
             text(stored["compression"]),
             text(stored["comment"]),
         )
-        if column.encoding not in ENCODINGS or column.compression not in COMPRESSIONS:
-            raise ValueError(f"unknown encoding {column.encoding!r} or compression {column.compression!r}")
+        _check_stored(column)
         return column
 
 
@@ -188,7 +206,7 @@ class Schema:
         """The column of that name; ``InvalidArgument`` lists the table's columns otherwise."""
         found = self.by_name.get(name)
         if found is None:
-            raise InvalidArgument(f"no column {name!r}; the table has {', '.join(self.names)}")
+            raise InvalidArgument(f"no column {shown(name)}; the table has {_listed(self.names)}")
         return found
 
     def project(self, names: Sequence[str] | None) -> tuple[StoredColumn, ...]:
@@ -203,6 +221,11 @@ class Schema:
             raise InvalidArgument(f"column {repeated!r} is asked for twice")
         return picked
 
+    @cached_property
+    def json_bytes(self) -> int:
+        """What ``to_json`` takes in a file."""
+        return len(json.dumps(self.to_json(), separators=(",", ":")))
+
     def to_json(self) -> dict[str, Any]:
         return {
             "version": self.version,
@@ -214,9 +237,10 @@ class Schema:
     @staticmethod
     def from_json(stored: Mapping[str, Any]) -> Schema:
         """Raises ``KeyError``, ``TypeError`` or ``ValueError`` for what ``to_json`` never writes."""
+        _check_counts(len(stored["columns"]), len(stored["key"]))
         columns = tuple(StoredColumn.from_json(column) for column in stored["columns"])
         schema = Schema(
-            integer(stored["version"], 1, 1 << 32),
+            integer(stored["version"], 1, MAX_VERSION),
             columns,
             tuple(map(integer, stored["key"])),
             integer(stored["next_id"], 1, MAX_COLUMN_ID + 1),
@@ -255,18 +279,47 @@ def declare(schema: pa.Schema | Sequence[Column | pa.Field], primary_key: str | 
     columns = [_column(declared) for declared in _declared(schema)]
     if not columns:
         raise InvalidArgument("a table has at least one column")
+    for column in columns:
+        checked_name(column.name)
     repeated = _first_repeated(c.name for c in columns)
     if repeated is not None:
         raise InvalidArgument(f"column {repeated!r} is declared twice")
     key = _key_names(primary_key, [c.name for c in columns])
+    _check_counts(len(columns), len(key))
     stored = tuple(
         store(column, column_id, is_key=column.name in key) for column_id, column in enumerate(columns, 1)
     )
+    by_name = {column.name: column for column in stored}
     for name in key[:-1]:
-        if next(column for column in stored if column.name == name).encoding == "delta":
+        if by_name[name].encoding == "delta":
             raise InvalidArgument(f"column {name!r}: of key columns, only the last may have encoding 'delta'")
-    ids = {column.name: column.id for column in stored}
-    return Schema(1, stored, tuple(ids[name] for name in key))
+    declared = Schema(1, stored, tuple(by_name[name].id for name in key))
+    check_size(declared)
+    return declared
+
+
+def _check_counts(columns: int, key_columns: int) -> None:
+    if columns > MAX_COLUMNS:
+        raise InvalidArgument(
+            f"{columns:,} columns; a table has at most {MAX_COLUMNS:,}: put further ones into another"
+        )
+    if key_columns > MAX_KEY_COLUMNS:
+        raise InvalidArgument(f"a key of {key_columns} columns; at most {MAX_KEY_COLUMNS} make a key")
+
+
+def check_size(schema: Schema) -> None:
+    """``InvalidArgument`` for a new version that the files of a table do not take."""
+    _check_counts(len(schema.columns), len(schema.key_ids))
+    if schema.version >= MAX_VERSION or schema.next_id > MAX_COLUMN_ID:
+        raise InvalidArgument(
+            f"schema version {schema.version}, next column id {schema.next_id}: versions end below "
+            f"{MAX_VERSION}, ids of columns below {MAX_COLUMN_ID}; make another table"
+        )
+    if schema.json_bytes > MAX_SCHEMA_BYTES:
+        raise InvalidArgument(
+            f"{len(schema.columns):,} columns with their names, comments and defaults take "
+            f"{schema.json_bytes:,} bytes; at most {MAX_SCHEMA_BYTES:,} are stored: make some of them shorter"
+        )
 
 
 def _declared(schema: Any) -> list[Any]:
@@ -284,17 +337,22 @@ def _column(declared: Any) -> Column:
         return declared
     if isinstance(declared, pa.Field):
         comment = (declared.metadata or {}).get(b"comment", b"").decode("utf-8", "replace")
-        return Column(declared.name, declared.type, declared.nullable, comment=comment)
+        try:
+            return Column(declared.name, declared.type, declared.nullable, comment=comment)
+        except UnicodeDecodeError as exc:
+            raise InvalidArgument(f"the name of a field is no UTF-8: {shown(exc.object)}") from None
     raise InvalidArgument(f"a column is declared by a Column or a pa.Field, not {declared!r}")
 
 
 def _key_names(primary_key: str | Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    if not isinstance(primary_key, Iterable):
+        raise InvalidArgument(f"a primary key is a name, or names in their order, not {shown(primary_key)}")
     key = (primary_key,) if isinstance(primary_key, str) else tuple(primary_key)
     if not key:
         raise InvalidArgument("a primary key has at least one column")
     for name in key:
-        if name not in names:
-            raise InvalidArgument(f"key column {name!r} is not a column; there are {', '.join(names)}")
+        if not isinstance(name, str) or name not in names:
+            raise InvalidArgument(f"key column {shown(name)} is not a column; there are {_listed(names)}")
     repeated = _first_repeated(key)
     if repeated is not None:
         raise InvalidArgument(f"column {repeated!r} is twice in the key")
@@ -311,7 +369,7 @@ def encodings_of(type_: ColumnType) -> tuple[str, ...]:
 
 def store(column: Column, column_id: int, *, is_key: bool) -> StoredColumn:
     """Check one declared column and give it an id."""
-    check_name(column.name)
+    checked_name(column.name)
     type_ = column_type(column)
     if is_key and not type_.is_key_type:
         raise InvalidArgument(f"column {column.name!r}: a key cannot hold {type_}")
@@ -332,13 +390,11 @@ def store(column: Column, column_id: int, *, is_key: bool) -> StoredColumn:
             f"column {column.name!r}: no compression {column.compression!r}; "
             f"there are {', '.join(COMPRESSIONS)}"
         )
-    if not isinstance(column.comment, str) or len(column.comment) > MAX_COMMENT_CHARACTERS:
-        raise InvalidArgument(f"column {column.name!r}: a comment is text of up to 256 characters")
     default = None
     if column.default is not None:
         default = values.exact(type_, column.default, f"column {column.name!r}, default")
     nullable = bool(column.nullable) and not is_key
-    return StoredColumn(
+    stored = StoredColumn(
         column_id,
         column.name,
         type_,
@@ -349,6 +405,46 @@ def store(column: Column, column_id: int, *, is_key: bool) -> StoredColumn:
         column.compression,
         column.comment,
     )
+    _check_stored(stored)
+    return stored
+
+
+def _check_stored(column: StoredColumn) -> None:
+    """``InvalidArgument`` for what no file holds, or no reader takes."""
+    if column.encoding not in encodings_of(column.type) or column.compression not in COMPRESSIONS:
+        raise InvalidArgument(
+            f"column {column.name!r}: encoding {shown(column.encoding)} or compression "
+            f"{shown(column.compression)} is not of {column.type}"
+        )
+    comment = column.comment
+    if not isinstance(comment, str) or len(comment) > MAX_COMMENT_CHARACTERS or not _is_unicode(comment):
+        raise InvalidArgument(
+            f"column {column.name!r}: a comment is text of up to {MAX_COMMENT_CHARACTERS} characters that "
+            f"UTF-8 can hold, not {shown(comment)}"
+        )
+    if column.type.kind != KIND_BINARY:
+        return
+    for default in (column.read_default, column.write_default):
+        if default is None:
+            continue
+        if column.type.is_string and not _is_unicode(default):
+            raise InvalidArgument(
+                f"column {column.name!r}: default {shown(default)} cannot be written as UTF-8"
+            )
+        size = len(default.encode() if column.type.is_string else default)
+        if size > MAX_DEFAULT_BYTES:
+            raise InvalidArgument(
+                f"column {column.name!r}: a default of {size:,} bytes; at most {MAX_DEFAULT_BYTES:,} are kept"
+            )
+
+
+def _is_unicode(value: str) -> bool:
+    """Whether UTF-8 can hold a text: it has no lone surrogates."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def column_type(column: Column) -> ColumnType:
@@ -363,19 +459,26 @@ def column_type(column: Column) -> ColumnType:
         raise InvalidArgument(f"column {column.name!r}: {error}") from None
 
 
-def check_name(name: Any) -> None:
-    """``InvalidArgument`` unless a column may have that name."""
+def checked_name(name: Any) -> str:
+    """The name; ``InvalidArgument`` unless a column may have it."""
     if not isinstance(name, str) or not name or "\0" in name:
-        raise InvalidArgument(f"a column's name is text that is not empty, not {name!r}")
-    try:
-        size = len(name.encode())
-    except UnicodeEncodeError:
-        raise InvalidArgument(f"column name {name!r} cannot be written as UTF-8") from None
+        raise InvalidArgument(f"a column's name is text that is not empty, without NUL, not {shown(name)}")
+    if not _is_unicode(name):
+        raise InvalidArgument(f"column name {shown(name)} cannot be written as UTF-8")
+    size = len(name.encode())
     if size > MAX_NAME_BYTES:
-        raise InvalidArgument(f"column name {name[:40]!r}... is longer than {MAX_NAME_BYTES} bytes")
+        raise InvalidArgument(
+            f"column name {shown(name)} has {size} bytes; at most {MAX_NAME_BYTES} are stored"
+        )
     for prefix in RESERVED_PREFIXES:
         if name.startswith(prefix):
-            raise InvalidArgument(f"column {name!r}: names that begin with {prefix} are reserved")
+            raise InvalidArgument(f"column {shown(name)}: names that begin with {prefix} are reserved")
+    return name
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names for a message."""
+    return ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
 
 
 def _first_repeated(names: Iterable[str]) -> str | None:

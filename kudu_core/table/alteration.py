@@ -12,11 +12,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kudu_core.common.names import MAX_TABLET
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.schema import Schema
 from kudu_core.common.stored import BROKEN, integer, parsed
 from kudu_core.errors import Corruption, InvalidArgument
-from kudu_core.table.state import SCHEMAS_KEPT, TableState, TabletEntry, check_tablets, replace
+from kudu_core.table.state import (
+    TableState,
+    TabletEntry,
+    check_new_tablets,
+    check_tablets,
+    replace,
+    schemas_kept,
+)
 from kudu_core.tablet import records
 from kudu_core.wal import KIND_ALTER, KIND_INGEST, Record
 
@@ -42,6 +50,7 @@ class Alteration:
         known = {tablet.partition for tablet in state.tablets}
         live = {p.ordinal for p in partitions.partitions if not p.dropped}
         new = sorted(live - known)
+        check_new_tablets(state, len(new))
         return Alteration(
             None if schema is state.schema else schema,
             partitions,
@@ -53,6 +62,7 @@ class Alteration:
     def overwriting(state: TableState) -> Alteration:
         """A new tablet in the place of each one that there is."""
         old = [tablet for tablet in state.tablets if tablet.dropped_ts is None]
+        check_new_tablets(state, len(old))
         return Alteration(
             None,
             None,
@@ -98,7 +108,7 @@ class Alteration:
             raise ValueError(f"tablets {self.dropped} are not all there")
         tablets = [replace(t, dropped_ts=ts) if t.id in dropped else t for t in state.tablets]
         tablets += [TabletEntry(i, ordinal, ts) for i, ordinal in self.created]
-        schemas = state.schemas if self.schema is None else (*state.schemas, self.schema)[-SCHEMAS_KEPT:]
+        schemas = state.schemas if self.schema is None else schemas_kept((*state.schemas, self.schema))
         return replace(
             state,
             schemas=schemas,
@@ -110,8 +120,8 @@ class Alteration:
 
 
 def _tablets(value: Mapping[str, Any]) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
-    created = tuple((integer(i, 1, 1 << 32), integer(ordinal)) for i, ordinal in value["created"])
-    return created, tuple(integer(i, 1, 1 << 32) for i in value["dropped"])
+    created = tuple((integer(i, 1, MAX_TABLET), integer(ordinal)) for i, ordinal in value["created"])
+    return created, tuple(integer(i, 1, MAX_TABLET) for i in value["dropped"])
 
 
 def _extra(record: Record) -> dict[str, Any]:

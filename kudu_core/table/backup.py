@@ -22,6 +22,7 @@ from kudu_core.fs.base import temporary_name
 from kudu_core.table.backup_format import (
     LOCK,
     MANIFEST,
+    MAX_NUMBER,
     OP_COLUMN,
     OPERATIONS,
     BackupResult,
@@ -75,6 +76,8 @@ def backup(table: Table, folder: str, since: Any, runs: Runs | None = None) -> B
             raise InvalidArgument(f"{folder} holds backups of another table; give each a folder of its own")
         before = _before(fs, folder, known, since)
         number = known[-1].number + 1 if known else 1
+        if number > MAX_NUMBER:
+            raise InvalidArgument(f"{folder} holds backup {MAX_NUMBER:,}, the last one; begin another folder")
         head, columns = _head(engine, before, number)
         with columns, table.snapshot(head.timestamp) as snapshot:
             if before is not None and before.timestamp == head.timestamp:

@@ -38,6 +38,9 @@ LOCK = "LOCK"
 OP_COLUMN = "_op"
 OPERATIONS = ("insert", "update", "delete")
 MAX_BYTES = 256 << 20
+"""Of a manifest."""
+MAX_NUMBER = 99_999_999
+"""Of a backup in its folder, whose name has eight digits."""
 _POINTS_SHOWN = 10
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -97,6 +100,11 @@ class Manifest:
             },
             separators=(",", ":"),
         ).encode()
+        if HEADER.size + len(body) > MAX_BYTES:
+            raise NotSupported(
+                f"a backup of {len(self.runs):,} files: its manifest would have {HEADER.size + len(body):,} "
+                f"bytes, and has at most {MAX_BYTES:,}; copy the table's folder instead"
+            )
         return HEADER.pack(MAGIC, VERSION, 0, len(body), _crc(VERSION, 0, body), 0) + body
 
     def arrow_schema(self) -> pa.Schema:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kudu_core.common.cycles import cycles_left
 from kudu_core.common.idempotence import CHECK, Txn, check_txn
 from kudu_core.common.stored import BROKEN, flag, parsed, text
-from kudu_core.errors import Corruption, InvalidArgument
+from kudu_core.errors import Corruption, InvalidArgument, NotSupported
 from kudu_core.table.calls import OPERATIONS
 from kudu_core.table.job_runs import JobRun
 from kudu_core.table.staged import MAX_SEALED_BYTES, SEALED, job_directory
@@ -106,13 +106,19 @@ def _form(text: str) -> Form:
 
 
 def sealed(job: Job, runs: Sequence[JobRun]) -> bytes:
-    """The contents of JOB."""
+    """The contents of JOB; ``NotSupported`` for more than ``unsealed`` reads."""
     with cycles_left(len(runs)):
         txn = None
         if job.txn is not None:
             txn = [job.txn.app_id, job.txn.version, job.txn.source, job.txn.on_repeat]
         told = {**dataclasses.asdict(job), "txn": txn, "runs": [run.to_json() for run in runs]}
-        return json.dumps(told).encode()
+        data = json.dumps(told).encode()
+    if len(data) > MAX_SEALED_BYTES:
+        raise NotSupported(
+            f"a job of {len(runs):,} staged files is {len(data):,} bytes to describe, and may be "
+            f"{MAX_SEALED_BYTES:,}: nothing was written; write it in several jobs, or in fewer tasks"
+        )
+    return data
 
 
 def unsealed(fs: FileSystem, path: str, job_id: str) -> tuple[Job, list[JobRun]]:

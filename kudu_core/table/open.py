@@ -28,7 +28,14 @@ from kudu_core.table.lost import (
 )
 from kudu_core.table.purge import delete_purged, purge
 from kudu_core.table.staged import sweep_staging
-from kudu_core.table.state import TableState, TabletEntry, read_state, replace, tablet_directory
+from kudu_core.table.state import (
+    MAX_EPOCH,
+    TableState,
+    TabletEntry,
+    read_state,
+    replace,
+    tablet_directory,
+)
 from kudu_core.tablet import invariants, records
 from kudu_core.tablet.bootstrap import Replay, Unreplayed, replay_log
 from kudu_core.tablet.compactions import Compactions
@@ -116,6 +123,11 @@ def _open_locked(
 ) -> T:
     """``opened``: where the engine is put, for whoever has to discard it."""
     before = _state(fs, path)
+    if before.epoch + 1 >= MAX_EPOCH:
+        raise NotSupported(
+            f"{path} was opened for writing {before.epoch:,} times, the most there may be; restore a backup "
+            "of it into another folder"
+        )
     state = replace(before, epoch=before.epoch + 1, clean_end=0)
     engine = Engine(path, fs, state, state.options.overridden(options), clock, listener, writer=True)
     opened.append(engine)

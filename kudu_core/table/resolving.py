@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kudu_core.tablet.tablet import Tablet
 
 MAX_BY_KEY_BYTES = 4 << 30
+"""Of what one tablet's resolution leaves as a list of changes by key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +158,9 @@ def resolve(table: Table, job: Job, form: Form, runs: Sequence[JobRun]) -> list[
         for ordinal in sorted({run.ordinal for run in runs if run.ordinal >= 0}):
             mine = [run for run in runs if run.ordinal == ordinal]
             part = _part(engine, job, form, ordinal, mine, files, directory)
-            if part is not None:
-                found.append(_resolution(engine.fs, job, form, part, mine, name))
+            resolution = None if part is None else _resolution(engine.fs, job, form, part, mine, name)
+            if resolution is not None:
+                found.append(resolution)
     engine.fs.sync_dir(directory)
     return found
 
@@ -187,11 +189,14 @@ def _part(
 
 def _resolution(
     fs: FileSystem, job: Job, form: Form, part: ingest.Part, runs: Sequence[JobRun], folder: str
-) -> Resolution:
+) -> Resolution | None:
+    """None where it would be more than a commit reads: it decides these rows itself."""
     paths = {name: path.removeprefix(f"{job.directory}/") for path, name in part.staged}
     by_key = None
     if part.by_key:
         by_key = _write_by_key(fs, part, f"{folder}/{part.tablet.id}-by-key", job.directory)
+        if by_key is None:
+            return None
     inserted, updated, deleted, ignored = part.counts.tolist()
     return Resolution(
         tablet_id=0 if job.overwrite else part.tablet.id,
@@ -208,13 +213,18 @@ def _resolution(
     )
 
 
-def _write_by_key(fs: FileSystem, part: ingest.Part, path: str, directory: str) -> tuple[str, int, int]:
+def _write_by_key(
+    fs: FileSystem, part: ingest.Part, path: str, directory: str
+) -> tuple[str, int, int] | None:
     sections = [records.Section(op, block, np.zeros(block.rows, np.int32)) for op, block, _ in part.by_key]
+    pieces = records.encode(records.Payload((part.tablet.id,), sections, {}))
+    views = [memoryview(piece).cast("B") for piece in pieces]
+    if sum(view.nbytes for view in views) > MAX_BY_KEY_BYTES:
+        return None
     size = crc = 0
     file = fs.create(f"{directory}/{path}")
     try:
-        for piece in records.encode(records.Payload((part.tablet.id,), sections, {})):
-            view = memoryview(piece).cast("B")
+        for view in views:
             file.append(view)
             size, crc = size + view.nbytes, crc32c(view, crc)
         file.sync()

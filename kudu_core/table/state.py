@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from kudu_core._ext.crc32c import crc32c
 from kudu_core.common import stored
 from kudu_core.common.idempotence import Token, stored_app_id
-from kudu_core.common.names import tablet_folder
+from kudu_core.common.names import MAX_TABLET, tablet_folder
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.schema import Schema
 from kudu_core.common.stored import integer
@@ -29,10 +30,15 @@ MAGIC = b"KUDUTBL\x01"
 VERSION = 1
 HEADER = struct.Struct("<8sHHIII")
 assert HEADER.size == 24
-MAX_BYTES = 256 << 20
+MAX_BYTES = 512 << 20
+"""The parts have limits of their own, which together come to less."""
 MAX_EPOCH = 1 << 31
 SCHEMAS_KEPT = 64
 """Versions of the schema that TABLE remembers, for distributed writes that began with one of them."""
+OLD_SCHEMAS_BYTES = 16 << 20
+"""What all but the newest of them take at most as JSON: of a wide table fewer are remembered."""
+MAX_TABLETS = 1 << 20
+"""Those that are there and those that have ended and are not purged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,7 @@ class TableState:
         return self.schemas[-1]
 
     def to_bytes(self) -> bytes:
+        """``NotSupported`` for more than a reader takes, which its parts never come to."""
         body = json.dumps(
             {
                 "uuid": self.uuid.hex(),
@@ -99,7 +106,37 @@ class TableState:
             },
             separators=(",", ":"),
         ).encode()
+        if HEADER.size + len(body) > MAX_BYTES:
+            raise NotSupported(
+                f"TABLE would have {HEADER.size + len(body):,} bytes; it has at most {MAX_BYTES:,}"
+            )
         return HEADER.pack(MAGIC, VERSION, 0, len(body), _crc(VERSION, 0, body), 0) + body
+
+
+def schemas_kept(schemas: Sequence[Schema]) -> tuple[Schema, ...]:
+    """Of all versions, oldest first, those that TABLE remembers: the newest, and some before it."""
+    kept, left = [schemas[-1]], OLD_SCHEMAS_BYTES
+    for schema in reversed(schemas[:-1]):
+        left -= schema.json_bytes
+        if left < 0 or len(kept) == SCHEMAS_KEPT:
+            break
+        kept.append(schema)
+    return tuple(reversed(kept))
+
+
+def check_new_tablets(state: TableState, count: int) -> None:
+    """``NotSupported`` where a table cannot have so many more tablets."""
+    listed = len(state.tablets) + count
+    if listed > MAX_TABLETS:
+        raise NotSupported(
+            f"{count:,} new tablets beside {len(state.tablets):,}, of which some have ended: at most "
+            f"{MAX_TABLETS:,} are listed; gc() takes out those that ended before history_retention_s"
+        )
+    if state.next_tablet + count > MAX_TABLET:
+        raise NotSupported(
+            f"{count:,} new tablets from id {state.next_tablet:,} on: ids end below {MAX_TABLET:,}; "
+            "make another table"
+        )
 
 
 def read_state(fs: FileSystem, path: str) -> TableState:
@@ -125,7 +162,7 @@ def read_state(fs: FileSystem, path: str) -> TableState:
             schemas=schemas,
             partitions=PartitionSchema.from_json(value["partitions"], schemas[-1]),
             tablets=tuple(
-                TabletEntry(integer(i, 1, 1 << 32), integer(p), integer(c), stored.integer_or_none(d))
+                TabletEntry(integer(i, 1, MAX_TABLET), integer(p), integer(c), stored.integer_or_none(d))
                 for i, p, c, d in value["tablets"]
             ),
             tokens={
@@ -134,7 +171,7 @@ def read_state(fs: FileSystem, path: str) -> TableState:
             },
             applied_ts=integer(value["applied_ts"]),
             clean_end=integer(value["clean_end"]),
-            next_tablet=integer(value.get("next_tablet", 0)),
+            next_tablet=integer(value.get("next_tablet", 0), 0, MAX_TABLET + 1),
             horizon=integer(value.get("horizon", 0)),
             edits={integer(i, 1, 1 << 32): integer(number) for i, number in value["edits"]},
         )
@@ -154,6 +191,8 @@ def _uuid(value: Any) -> bytes:
 def check_tablets(state: TableState) -> None:
     """Every live partition has one live tablet.  Beside it there may be those that have ended, by an
     overwrite or the drop of their range, and are not purged yet: of one partition, one after the other."""
+    if len(state.tablets) > MAX_TABLETS:
+        raise ValueError(f"{len(state.tablets)} tablets; at most {MAX_TABLETS} are listed")
     ids = {tablet.id for tablet in state.tablets}
     known = {p.ordinal for p in state.partitions.partitions}
     live = {p.ordinal for p in state.partitions.partitions if not p.dropped}
@@ -190,8 +229,10 @@ __all__ = [
     "TableState",
     "TabletEntry",
     "Token",
+    "check_new_tablets",
     "check_tablets",
     "read_state",
     "replace",
+    "schemas_kept",
     "tablet_directory",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,6 +28,7 @@ from kudu_core.errors import (
     TableExists,
     TableNotFound,
     UnreplayedWarning,
+    shown,
 )
 from kudu_core.events import EventListener
 from kudu_core.fs.posix import PosixFileSystem
@@ -113,9 +114,11 @@ def create_table(
     root = folder_path(path)
     fs = (_fs or PosixFileSystem()).rooted(root)
     wanted = declare(schema, primary_key)
-    partitions = (
-        [partition_by] if isinstance(partition_by, HashPartition | RangePartition) else list(partition_by)
-    )
+    if isinstance(partition_by, HashPartition | RangePartition):
+        partition_by = (partition_by,)
+    elif not isinstance(partition_by, Iterable):
+        raise InvalidArgument(f"partition_by is a partition or a list of them, not {shown(partition_by)}")
+    partitions = list(partition_by)
     settings = Options().overridden(options)
     if exist_ok and fs.exists(f"{root}/TABLE"):
         table = open_table(root, "rw", options=options, _fs=fs, _clock=_clock)
