@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 SEALED = "JOB"
 """A job's file that lists its runs, written when the commit begins."""
 MAX_SEALED_BYTES = 256 << 20
+"""Of JOB."""
+MAX_MARK_BYTES = 4096
+"""Of the mark that a committed job leaves."""
 MARKS_KEPT = 1000
 """Of committed jobs, the newest: a stream that commits every second leaves no more behind."""
 FRESH_S = 10 * HEARTBEAT_S
@@ -44,7 +47,10 @@ def read_mark(fs: FileSystem, path: str, job_id: str) -> Token | None:
     """What a table knows of a job that was committed."""
     mark = f"{path}/staging/{names.mark_of_job(job_id)}"
     try:
-        data = fs.read_bytes(mark, 4096)
+"""Of JOB."""
+MAX_MARK_BYTES = 4096
+"""Of the mark that a committed job leaves."""
+        data = fs.read_bytes(mark, MAX_MARK_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
