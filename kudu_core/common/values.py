@@ -34,7 +34,7 @@ from kudu_core.common.types import (
     KIND_UNSIGNED,
     ColumnType,
 )
-from kudu_core.errors import InvalidArgument
+from kudu_core.errors import InvalidArgument, shown
 
 Physical = int | float | bool | bytes
 
@@ -184,7 +184,7 @@ def converter(type_: ColumnType) -> Converter:
             pass
         if value is not None and isinstance(value, pa.Scalar):
             return _scalar(type_, value, what)
-        raise InvalidArgument(f"{what}: {value!r} ({type(value).__name__}) is not a {type_}")
+        raise InvalidArgument(f"{what}: {shown(value)} ({type(value).__name__}) is not a {type_}")
 
     return convert
 
@@ -210,17 +210,17 @@ def _integer(type_: ColumnType) -> Converter:
             raise TypeError
         number = operator.index(value)
         if not low <= number <= high:
-            raise InvalidArgument(f"{what}: {number} is outside the range of {type_}, {low} to {high}")
+            raise InvalidArgument(f"{what}: {shown(number)} is outside the range of {type_}, {low} to {high}")
         return number
 
     return convert
 
 
-def _in_range(type_: ColumnType, number: int, what: str, shown: Any) -> int:
+def _in_range(type_: ColumnType, number: int, what: str, given: Any) -> int:
     signed = type_.kind != KIND_UNSIGNED
     bits = 8 * type_.width - signed
     if not (-(1 << bits) if signed else 0) <= number < 1 << bits:
-        raise InvalidArgument(f"{what}: {shown} is outside the range of {type_}")
+        raise InvalidArgument(f"{what}: {given} is outside the range of {type_}")
     return number
 
 
@@ -239,9 +239,9 @@ def _float(type_: ColumnType) -> Converter:
             try:
                 number = struct.unpack("<f", struct.pack("<f", number))[0]
             except OverflowError:
-                raise InvalidArgument(f"{what}: {value!r} is outside the range of float32") from None
+                raise InvalidArgument(f"{what}: {shown(value)} is outside the range of float32") from None
         if not isinstance(value, _FLOATS) and number != value:
-            raise InvalidArgument(f"{what}: {value!r} is not exact as {type_}")
+            raise InvalidArgument(f"{what}: {shown(value)} is not exact as {type_}")
         return number
 
     return convert
@@ -253,7 +253,7 @@ def _string(value: Any, what: str) -> Physical:
     try:
         return value.encode()
     except UnicodeEncodeError:
-        raise InvalidArgument(f"{what}: {value!r} cannot be written as UTF-8") from None
+        raise InvalidArgument(f"{what}: {shown(value)} cannot be written as UTF-8") from None
 
 
 def _binary(value: Any, what: str) -> Physical:
@@ -276,21 +276,21 @@ def _timestamp(type_: ColumnType) -> Converter:
     def convert(value: Any, what: str) -> Physical:
         if isinstance(value, np.datetime64):
             if aware:
-                raise InvalidArgument(f"{what}: a {type_} needs a time with a zone; {value!r} has none")
+                raise InvalidArgument(f"{what}: a {type_} needs a time with a zone; {shown(value)} has none")
             exact_us = value.astype("datetime64[us]")
             if np.isnat(value) or exact_us != value:
-                raise InvalidArgument(f"{what}: {value!r} is not a whole number of microseconds")
+                raise InvalidArgument(f"{what}: {shown(value)} is not a whole number of microseconds")
             return int(exact_us.astype(np.int64))
         if not isinstance(value, dt.datetime) or not isinstance(value.year, int):
             raise TypeError  # pandas' NaT is a datetime whose year is NaN
         if getattr(value, "nanosecond", 0):
-            raise InvalidArgument(f"{what}: {value!r} is not a whole number of microseconds")
+            raise InvalidArgument(f"{what}: {shown(value)} is not a whole number of microseconds")
         if aware:
             if value.utcoffset() is None:
-                raise InvalidArgument(f"{what}: a {type_} needs a time with a zone; {value!r} has none")
+                raise InvalidArgument(f"{what}: a {type_} needs a time with a zone; {shown(value)} has none")
             return (value - _EPOCH_UTC) // _MICROSECOND
         if value.tzinfo is not None:
-            raise InvalidArgument(f"{what}: a {type_} has no zone; {value!r} has one")
+            raise InvalidArgument(f"{what}: a {type_} has no zone; {shown(value)} has one")
         return (value - _EPOCH) // _MICROSECOND
 
     return convert
@@ -316,11 +316,13 @@ def _decimal(type_: ColumnType) -> Converter:
             scaled = value.scaleb(scale, _EXACT)
             number = int(scaled)
             if number != scaled:
-                raise InvalidArgument(f"{what}: {value} has more than {scale} places, those of {type_}")
+                raise InvalidArgument(
+                    f"{what}: {shown(value)} has more than {scale} places, those of {type_}"
+                )
         except decimal.DecimalException:
-            raise InvalidArgument(f"{what}: {value} is outside the range of {type_}") from None
+            raise InvalidArgument(f"{what}: {shown(value)} is outside the range of {type_}") from None
         if abs(number) >= 10**precision:
-            raise InvalidArgument(f"{what}: {value} has more digits than {type_}")
+            raise InvalidArgument(f"{what}: {shown(value)} has more digits than {type_}")
         return number
 
     return convert
