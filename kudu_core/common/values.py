@@ -195,7 +195,11 @@ def _scalar(type_: ColumnType, value: pa.Scalar, what: str) -> Physical:
         return int(value.value)
     if not value.is_valid:
         raise InvalidArgument(f"{what}: NULL is not a {type_}")
-    return converter(type_)(value.as_py(), what)
+    try:
+        held = value.as_py()
+    except (OverflowError, ValueError):  # a time that Python's own types cannot hold, of another unit
+        raise InvalidArgument(f"{what}: {value.type} {shown(value)} is not a {type_}") from None
+    return converter(type_)(held, what)
 
 
 def _integer(type_: ColumnType) -> Converter:
