@@ -182,9 +182,10 @@ def without_frames(error: BaseException) -> BaseException:
 
 
 def shown(value: object, characters: int = 60) -> str:
-    """A value for a message: its ``repr``, cut; Python writes no whole number of thousands of digits."""
+    """A value for a message: its ``repr``, cut.  Python writes no whole number of thousands of digits, and no
+    time of Arrow's that its own cannot hold."""
     try:
         text = repr(value)
-    except ValueError:
-        return f"a {type(value).__name__} of very many digits"
+    except (ValueError, OverflowError):
+        return f"a {type(value).__name__} that cannot be written out"
     return text if len(text) <= characters else f"{text[:characters]}..."

@@ -15,7 +15,7 @@ from typing import Any
 from kudu_core.common.clock import hybrid
 from kudu_core.common.fingerprint import NO_ROWS, Fingerprint
 from kudu_core.common.stored import integer, text
-from kudu_core.errors import InvalidArgument, TokenMismatch
+from kudu_core.errors import InvalidArgument, TokenMismatch, shown
 
 MAX_APP_ID_BYTES = 1024
 """Of UTF-8: the longest name of a writer."""
@@ -246,7 +246,7 @@ def check_txn(txn: object, on_repeat: object = CHECK) -> Txn | None:
 def _shape(txn: object) -> str:
     return (
         "txn is (app_id, version) or (app_id, version, source): a name, a whole number from 0 to 2**63 - 1, "
-        f"and the id of what the rows come from, not {txn!r:.200}"
+        f"and the id of what the rows come from, not {shown(txn, 200)}"
     )
 
 

@@ -318,15 +318,16 @@ def _decimal(type_: ColumnType) -> Converter:
             raise TypeError
         try:
             scaled = value.scaleb(scale, _EXACT)
-            number = int(scaled)
+            # Before it is written out: a number of a million digits takes minutes.
+            if scaled and scaled.adjusted() >= precision:
+                raise InvalidArgument(f"{what}: {shown(value)} has more digits than {type_}")
+            number = int(scaled) if scaled else 0
             if number != scaled:
                 raise InvalidArgument(
                     f"{what}: {shown(value)} has more than {scale} places, those of {type_}"
                 )
         except decimal.DecimalException:
             raise InvalidArgument(f"{what}: {shown(value)} is outside the range of {type_}") from None
-        if abs(number) >= 10**precision:
-            raise InvalidArgument(f"{what}: {shown(value)} has more digits than {type_}")
         return number
 
     return convert
