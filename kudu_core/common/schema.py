@@ -285,7 +285,6 @@ def declare(schema: pa.Schema | Sequence[Column | pa.Field], primary_key: str | 
     if repeated is not None:
         raise InvalidArgument(f"column {repeated!r} is declared twice")
     key = _key_names(primary_key, [c.name for c in columns])
-    _check_counts(len(columns), len(key))
     stored = tuple(
         store(column, column_id, is_key=column.name in key) for column_id, column in enumerate(columns, 1)
     )

@@ -47,9 +47,6 @@ def read_mark(fs: FileSystem, path: str, job_id: str) -> Token | None:
     """What a table knows of a job that was committed."""
     mark = f"{path}/staging/{names.mark_of_job(job_id)}"
     try:
-"""Of JOB."""
-MAX_MARK_BYTES = 4096
-"""Of the mark that a committed job leaves."""
         data = fs.read_bytes(mark, MAX_MARK_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return None

@@ -31,6 +31,7 @@ from kudu_core.common.types import ColumnType
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported
 from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.table import alteration, backup, backup_format, jobs, resolving, staged, state
+from kudu_core.table import job as job_module
 from kudu_core.wal import log
 from tests.support.overwriting import overwrite
 from tests.support.overwriting import staged as staged_job
@@ -626,13 +627,13 @@ def test_what_describes_a_job(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPa
     with make(fs) as table:
         table.insert({"k": [100]})
         job, runs = staged_job(table, ROWS, 3, overwrite=False)
-        size = len(jobs._sealed(job, runs))
-        monkeypatch.setattr(jobs, "MAX_SEALED_BYTES", size - 1)
+        size = len(job_module.sealed(job, runs))
+        monkeypatch.setattr(job_module, "MAX_SEALED_BYTES", size - 1)
         refused(
             fs, lambda: jobs.commit_job(job, runs, table), f"3 staged files is {size:,} bytes", NotSupported
         )
         assert table.count() == 1
-        monkeypatch.setattr(jobs, "MAX_SEALED_BYTES", size)
+        monkeypatch.setattr(job_module, "MAX_SEALED_BYTES", size)
         assert jobs.commit_job(job, runs, table).inserted == 30
         comes_back(fs, table)
 
@@ -658,7 +659,7 @@ def test_a_list_of_changes_that_no_commit_reads_is_not_written(
 
 
 def test_what_says_of_a_job_that_it_is_committed() -> None:
-    assert len(json.dumps([LIMIT] * 5)) < staged.MAX_COMMITTED_BYTES
+    assert len(json.dumps([LIMIT] * 5)) < staged.MAX_MARK_BYTES
 
 
 def test_the_manifest_of_a_backup(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
