@@ -18,6 +18,7 @@
     |- NotSupported      well-formed, but not by this version
     |- Corruption        stored bytes break their format
     |- MemoryLimit       one batch cannot fit into the memory limit
+    |- ColumnTooLarge    cells of one column at once are more than Arrow takes (OverflowError)
     |- InternalError     a rule of the package's own does not hold  (AssertionError)
 
 The operating system's ``OSError`` passes through.  Every exception pickles.
@@ -156,6 +157,17 @@ class Corruption(KuduError):
 
 class MemoryLimit(KuduError):
     """One batch cannot fit into ``memory_limit_bytes``, or memory ended; nothing was applied."""
+
+
+class ColumnTooLarge(KuduError, OverflowError):
+    """The cells of one column that are asked for at once come to more than 2 GiB, which Arrow's offsets
+    cannot address; nothing was changed.  Reads of many rows go on in smaller pieces instead of raising it."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.args[0]}; ask for fewer rows at a time (fewer keys, a smaller window, batch_rows=), or "
+            "leave the column out"
+        )
 
 
 class UnreplayedWarning(UserWarning):

@@ -21,6 +21,7 @@ from kudu_core._ext import columns as kernel
 from kudu_core.common import foreign
 from kudu_core.common.types import KIND_BOOL, ColumnType
 from kudu_core.common.values import raw_bytes
+from kudu_core.errors import ColumnTooLarge
 
 U8Array = npt.NDArray[np.uint8]
 I32Array = npt.NDArray[np.int32]
@@ -28,7 +29,8 @@ I64Array = npt.NDArray[np.int64]
 
 _EMPTY = np.empty(0, np.uint8)
 _NO_ROWS = np.zeros(1, np.int32)
-_MAX_DATA_BYTES = 0x7FFF_FFFF
+MAX_DATA_BYTES = 0x7FFF_FFFF
+"""Of the cells of a variable column: what int32 offsets address."""
 
 
 @dataclass(slots=True, eq=False)
@@ -64,7 +66,11 @@ class ColumnBuffers:
         rows = np.ascontiguousarray(rows, np.int64)
         validity = None if self.validity is None else kernel.bits_take(self.validity, self.length, rows)
         if self.offsets is not None:
-            offsets, values = kernel.take_var(self.values, self.offsets, rows)
+            try:
+                offsets, values = kernel.take_var(self.values, self.offsets, rows)
+            except OverflowError as error:
+                raise too_large(len(rows), error) from error
+            check_size(len(rows), len(values))
             return ColumnBuffers(0, len(rows), values, offsets, validity)
         return ColumnBuffers(
             self.width, len(rows), kernel.take_fixed(self.values, self.width, rows), None, validity
@@ -74,7 +80,7 @@ class ColumnBuffers:
     def concat(parts: Sequence[ColumnBuffers]) -> ColumnBuffers:
         """All rows of the parts (at least one, all of one type), in order.
 
-        ``OverflowError`` when a variable column outgrows what int32 offsets can address.
+        ``ColumnTooLarge`` when a variable column outgrows what int32 offsets can address.
         """
         assert parts, "nothing says which type an empty list of columns has"
         if len(parts) == 1:
@@ -84,9 +90,8 @@ class ColumnBuffers:
         if parts[0].offsets is None:
             values = np.concatenate([part.values for part in parts])
             return ColumnBuffers(parts[0].width, length, values, None, validity)
+        check_size(length, sum(len(part.data) for part in parts))
         values = np.concatenate([part.data for part in parts])
-        if len(values) > _MAX_DATA_BYTES:
-            raise OverflowError(f"{len(values)} bytes in one column exceed 2**31 - 1")
         offsets = np.empty(length + 1, np.int32)
         offsets[0] = row = end = 0
         for part in parts:
@@ -98,7 +103,10 @@ class ColumnBuffers:
 
     @staticmethod
     def interleave(parts: Sequence[ColumnBuffers], source: I32Array, position: I64Array) -> ColumnBuffers:
-        """Row i is row ``position[i]`` of ``parts[source[i]]`` (at least one part, all of one type)."""
+        """Row i is row ``position[i]`` of ``parts[source[i]]`` (at least one part, all of one type).
+
+        ``ColumnTooLarge`` when a variable column outgrows what int32 offsets can address.
+        """
         validity = None
         if any(part.validity is not None for part in parts):
             bits = [(part.validity, part.length) for part in parts]
@@ -107,7 +115,11 @@ class ColumnBuffers:
             values = kernel.interleave_fixed([p.values for p in parts], parts[0].width, source, position)
             return ColumnBuffers(parts[0].width, len(source), values, None, validity)
         cells = [(p.offsets, p.values) for p in parts if p.offsets is not None]
-        offsets, values = kernel.interleave_var(cells, source, position)
+        try:
+            offsets, values = kernel.interleave_var(cells, source, position)
+        except OverflowError as error:
+            raise too_large(len(source), error) from error
+        check_size(len(source), len(values))
         return ColumnBuffers(0, len(source), values, offsets, validity)
 
     @property
@@ -210,14 +222,16 @@ class ColumnBuffers:
 
     @staticmethod
     def constant(type_: ColumnType, value: Any, length: int) -> ColumnBuffers:
-        """``length`` equal cells: ``value`` as ``values.physical`` takes it, None for nulls."""
+        """``length`` equal cells: ``value`` as ``values.physical`` takes it, None for nulls.
+
+        ``ColumnTooLarge`` where they outgrow what int32 offsets can address.
+        """
         if value is None:
             return ColumnBuffers.nulls(type_, length)
         raw = np.frombuffer(raw_bytes(type_, value), np.uint8)
         if type_.width:
             return ColumnBuffers(type_.width, length, np.tile(raw, length), None, None)
-        if len(raw) * length > _MAX_DATA_BYTES:
-            raise OverflowError(f"{length} cells of {len(raw)} bytes exceed 2**31 - 1 bytes")
+        check_size(length, len(raw) * length)
         offsets = np.arange(length + 1, dtype=np.int32) * np.int32(len(raw))
         return ColumnBuffers(0, length, np.tile(raw, length), offsets, None)
 
@@ -265,6 +279,16 @@ class RowBlock:
         if not fields:
             return pa.RecordBatch.from_struct_array(pa.array([{}] * self.rows, pa.struct([])))
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def check_size(rows: int, size_bytes: int) -> None:
+    """``ColumnTooLarge`` for cells of one column that int32 offsets cannot address."""
+    if size_bytes > MAX_DATA_BYTES:
+        raise too_large(rows, f"{size_bytes:,} bytes exceed {MAX_DATA_BYTES:,}")
+
+
+def too_large(rows: int, why: object) -> ColumnTooLarge:
+    return ColumnTooLarge(f"{rows:,} cells of one column at once: {why}")
 
 
 def _copied(bits: U8Array | None) -> U8Array | None:

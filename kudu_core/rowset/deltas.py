@@ -13,7 +13,7 @@ import numpy as np
 
 from kudu_core._ext import delta
 from kudu_core._ext.replay import Updates, replay, replay_at
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rowblock import ColumnBuffers, check_size, too_large
 
 UPDATE = 1
 DELETE = 2
@@ -72,6 +72,7 @@ def patch(
     """Lay updates over the values of rows ``first_row .. first_row + base.length``.
 
     ``owned`` says that ``base`` may be written.  Returns the patched column, which is owned.
+    ``ColumnTooLarge``: ask for fewer rows.
     """
     validity = base.validity
     if validity is not None or new.validity is not None:
@@ -85,7 +86,13 @@ def patch(
         delta.apply_fixed(values, base.width, first_row, rowids, new.values)
         return ColumnBuffers(base.width, base.length, values, None, validity)
     assert base.offsets is not None and new.offsets is not None
-    offsets, data = delta.overlay_var(base.offsets, base.values, first_row, rowids, new.offsets, new.values)
+    try:
+        offsets, data = delta.overlay_var(
+            base.offsets, base.values, first_row, rowids, new.offsets, new.values
+        )
+    except OverflowError as error:
+        raise too_large(base.length, error) from error
+    check_size(base.length, len(data))
     return ColumnBuffers(0, base.length, data, offsets, validity)
 
 

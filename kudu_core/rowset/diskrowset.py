@@ -562,6 +562,9 @@ class DiskRowsAt(RowsAt):
             return None, True
         return self.file.read(column_id, lower, upper), True
 
+    def has(self, column_id: int) -> bool:
+        return column_id in self.file.column_ids
+
     def base_ranges(self, column_id: int, ranges: np.ndarray) -> ColumnBuffers | None:
         """Values before changes of several ranges of rows, (m, 2), one after the other."""
         if column_id not in self.file.column_ids:

@@ -25,6 +25,7 @@ from kudu_core.common.predicates import Filter
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema, StoredColumn
 from kudu_core.common.types import KIND_BOOL
+from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.deltas import lay_over
 
 if TYPE_CHECKING:
@@ -162,8 +163,13 @@ class Chosen:
         return self._rowids
 
     def _general(self, column: StoredColumn) -> ColumnBuffers:
-        """A column with its changes laid over, or one that the kernel does not read."""
+        """A column with its changes laid over, or one that the kernel does not read.
+
+        ``ColumnTooLarge``: choose fewer rows.
+        """
         source, ranges = self._scan.source, self._ranges
+        if not source.has(column.id) and not source.touches(column.id):
+            return ColumnBuffers.constant(column.type, column.read_default, self.rows)
         if len(ranges) == 1 and self.rows == ranges[0, 1] - ranges[0, 0]:
             return source.column(column, int(ranges[0, 0]), int(ranges[0, 1]))
         rows = self.rowids
@@ -244,8 +250,10 @@ class FileScan:
             if chosen is None:
                 return
             made = use(chosen)
-        except TooLarge:
-            for half in _halves(ranges):
+        except (TooLarge, ColumnTooLarge):
+            if int((ranges[:, 1] - ranges[:, 0]).sum()) < 2:
+                raise
+            for half in halves(ranges):
                 yield from self.pieces(half, use)
             return
         yield made
@@ -270,7 +278,7 @@ class FileScan:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _halves(ranges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def halves(ranges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The ranges as two lists with half of the rows each; there are at least two rows."""
     ends = np.cumsum(ranges[:, 1] - ranges[:, 0])
     half = int(ends[-1]) // 2

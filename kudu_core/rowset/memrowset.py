@@ -282,6 +282,9 @@ class MemRowsAt(RowsAt):
         column = self.store.read(column_id, 0, self.rows)
         return None if column is None else column.take(rows)
 
+    def has(self, column_id: int) -> bool:
+        return column_id in self.store.schema.by_id
+
     def inserted_later(self, lower: int, upper: int) -> np.ndarray | None:
         return None  # the prefix ends at the snapshot
 

@@ -124,7 +124,7 @@ def row_bytes(schema: Schema, source: Source) -> tuple[float, float]:
     for column in schema.columns:
         pages = file.columns.get(column.id)
         if pages is None:
-            decoded += column.type.width or 4
+            decoded += column.type.width or 4 + source.at.default_bytes([column])
             continue
         stored += pages.stored_bytes
         if column.type.width:
@@ -221,6 +221,8 @@ class MergedRows:
         TooMuch
             More than one file can take.
         """
+        if sum(len(part) * part.source.at.default_bytes([column]) for part in self.slices) > MAX_COLUMN_BYTES:
+            raise TooMuch  # before it is made
         parts = [part.source.at.column(column, part.lower, part.upper) for part in self.slices]
         if not column.type.width and sum(len(part.data) for part in parts) > MAX_COLUMN_BYTES:
             raise TooMuch

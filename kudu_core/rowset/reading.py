@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from kudu_core._ext.replay import Updates, replay
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema, StoredColumn
+from kudu_core.common.values import raw_bytes
 from kudu_core.rowset.deltas import DeltaView, lay_over, patch
 
 _BLOCK_BITS = 18
@@ -60,6 +61,18 @@ class RowsAt(ABC):
     def find(self, keys: EncodedKeys, hashes: np.ndarray) -> np.ndarray:
         """Row that holds each key, live or not, (n,) int64, -1 where none does."""
 
+    @abstractmethod
+    def has(self, column_id: int) -> bool:
+        """Whether the column was there when the rows were written; else they hold its default."""
+
+    def default_bytes(self, columns: Iterable[StoredColumn]) -> int:
+        """What defaults of strings take in a row, of those columns that are not stored."""
+        return sum(
+            len(raw_bytes(column.type, column.read_default))
+            for column in columns
+            if not column.type.width and column.read_default is not None and not self.has(column.id)
+        )
+
     def touches(self, column_id: int) -> bool:
         """False only if no change that this snapshot sees sets the column."""
         return any(view.touches(column_id) for view in self.views)
@@ -93,7 +106,10 @@ class RowsAt(ABC):
         return found
 
     def column(self, column: StoredColumn, lower: int, upper: int) -> ColumnBuffers:
-        """Values of rows ``[lower, upper)`` at the snapshot; dead rows hold anything."""
+        """Values of rows ``[lower, upper)`` at the snapshot; dead rows hold anything.
+
+        ``ColumnTooLarge``: ask for fewer rows.
+        """
         values, owned = self.base(column.id, lower, upper)
         if values is None:
             values, owned = _default(column, upper - lower), True

@@ -8,6 +8,7 @@ in key order when asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,11 +19,15 @@ from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.predicates import Filter
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema, StoredColumn
+from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.diskrowset import DiskRowsAt
-from kudu_core.rowset.filescan import CELLS_SHARE, Chosen, FileScan
+from kudu_core.rowset.filescan import CELLS_SHARE, MOST_BYTES, Chosen, FileScan, halves
 from kudu_core.rowset.memrowset import MemRowsAt
 from kudu_core.rowset.ranges import Candidates, Pruning, choose, pages_of
 from kudu_core.rowset.reading import RowsAt, encoded_keys_of
+
+ALL_ROWS = 1 << 32
+"""No fewer than a rowset has."""
 
 UNIT_PAGES = 512
 """Rows of one piece of work lie no further apart: so many pages of a column are held at once."""
@@ -107,8 +112,11 @@ def by_ordinal(source: RowsAt, spec: ScanSpec) -> bool:
 
 def selector(source: RowsAt, spec: ScanSpec, where: Filter | None) -> Select:
     """What evaluates ``where`` over units of work and fetches what it selected."""
+    most = _most_rows(source, spec, where)
     if not isinstance(source, DiskRowsAt):
-        return lambda ranges: list(_select_in_memory(source, spec, ranges))
+        return lambda ranges: [
+            selected for some in smaller(ranges, most) for selected in _select_in_memory(source, spec, some)
+        ]
     scan = FileScan(source, spec.schema, where)
 
     def use(chosen: Chosen) -> Selected:
@@ -117,26 +125,61 @@ def selector(source: RowsAt, spec: ScanSpec, where: Filter | None) -> Select:
             return Selected(chosen.rows, {}, batch=batch)
         return _finish(spec, chosen.columns(_wanted(spec)), chosen.rows)
 
-    return lambda ranges: list(scan.pieces(ranges, use))
+    return lambda ranges: [made for some in smaller(ranges, most) for made in scan.pieces(some, use)]
+
+
+def _most_rows(source: RowsAt, spec: ScanSpec, where: Filter | None) -> int:
+    """How many rows may be read at once: defaults of rows that are older than their column take memory that
+    no page has."""
+    tested = () if where is None else [spec.schema.by_name[name] for name in where.columns]
+    row_bytes = source.default_bytes({column.id: column for column in (*_wanted(spec), *tested)}.values())
+    return ALL_ROWS if not row_bytes else max(1, MOST_BYTES // row_bytes)
+
+
+def smaller(ranges: np.ndarray, most: int) -> Iterator[np.ndarray]:
+    """The ranges in pieces of at most so many rows."""
+    if rows_of(ranges) <= most:
+        yield ranges
+        return
+    for half in halves(ranges):
+        yield from smaller(half, most)
 
 
 def counter(source: RowsAt, spec: ScanSpec, where: Filter | None) -> Callable[[np.ndarray], int]:
     """What counts the rows of a unit of work that pass, reading nothing but what the predicate needs."""
+    most = _most_rows(source, spec, where)
     if not isinstance(source, DiskRowsAt):
-        return lambda ranges: sum(selected.rows for selected in _select_in_memory(source, spec, ranges))
+        return lambda ranges: sum(
+            selected.rows
+            for some in smaller(ranges, most)
+            for selected in _select_in_memory(source, spec, some)
+        )
     if where is None and source.all_live:
         return rows_of
     scan = FileScan(source, spec.schema, where)
     if where is None:
         return scan.count_live
-    return lambda ranges: sum(scan.pieces(ranges, lambda chosen: chosen.rows))
+    return lambda ranges: sum(
+        rows for some in smaller(ranges, most) for rows in scan.pieces(some, lambda chosen: chosen.rows)
+    )
 
 
 def _select_in_memory(source: RowsAt, spec: ScanSpec, ranges: np.ndarray) -> Iterator[Selected]:
     for lower, upper in ranges.tolist():
-        selected = _select_range(source, spec, lower, upper)
+        try:
+            selected = _select_range(source, spec, lower, upper)
+        except ColumnTooLarge:
+            if upper - lower < 2:
+                raise
+            yield from _select_in_memory(source, spec, np.array(_halved(lower, upper)))
+            continue
         if selected is not None:
             yield selected
+
+
+def _halved(lower: int, upper: int) -> list[list[int]]:
+    middle = (lower + upper) // 2
+    return [[lower, middle], [middle, upper]]
 
 
 def _select_range(source: RowsAt, spec: ScanSpec, lower: int, upper: int) -> Selected | None:
@@ -293,11 +336,29 @@ def _scan_ordinals(source: MemRowsAt, spec: ScanSpec, counts: ScanCounts) -> Ite
     if spec.filter is not None:
         needed |= {spec.schema.by_name[name].id: spec.schema.by_name[name] for name in spec.filter.columns}
     few = len(ordinals) * CELLS_SHARE <= source.rows
-    patched = {} if few else {i: source.column(c, 0, source.rows) for i, c in needed.items()}
-    for start in range(0, len(ordinals), spec.batch_rows):
-        some = ordinals[start : start + spec.batch_rows]
-        columns = {i: source.cells(c, some) if few else patched[i].take(some) for i, c in needed.items()}
+    patched: dict[int, ColumnBuffers] = {}
+    if not few and not source.default_bytes(needed.values()):
+        # A column whose changes make it too large is left out: its cells are looked for.
+        with suppress(ColumnTooLarge):
+            for id_, column in needed.items():
+                patched[id_] = source.column(column, 0, source.rows)
+
+    def cells(column: StoredColumn, some: np.ndarray) -> ColumnBuffers:
+        known = patched.get(column.id)
+        return source.cells(column, some) if known is None else known.take(some)
+
+    most = min(spec.batch_rows, _most_rows(source, spec, spec.filter))
+    waiting = [ordinals[start : start + most] for start in range(0, len(ordinals), most)][::-1]
+    while waiting:
+        some = waiting.pop()
         rows = len(some)
+        try:
+            columns = {i: cells(c, some) for i, c in needed.items()}
+        except ColumnTooLarge:
+            if rows < 2:
+                raise
+            waiting += [some[rows // 2 :], some[: rows // 2]]
+            continue
         if spec.filter is not None:
             picked = np.flatnonzero(_evaluate(spec, columns, rows))
             if not len(picked):

@@ -14,13 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from kudu_core.common.gates import Flag
+from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.writing import DECODED_SHARE
 from kudu_core.table.committing import Committing
-from kudu_core.table.decision import Refused, error_table, row_errors
+from kudu_core.table.decision import Refused, error_table, row_default_bytes, row_errors
 from kudu_core.table.job_runs import ranges_of
 from kudu_core.table.ranges import Resolved, resolve
 from kudu_core.table.repeats import NO_RULES, RowRules
-from kudu_core.table.sorted_runs import KeyRange, Run
+from kudu_core.table.sorted_runs import KeyRange, Run, halved
 from kudu_core.tablet import ingest
 
 if TYPE_CHECKING:
@@ -101,7 +102,17 @@ def build_parts(
     by_ordinal = {part.tablet.partition.ordinal: part for part in parts}
     failed = Flag()
 
-    def work(range_: KeyRange) -> tuple[Resolved, ingest.Built | None]:
+    def work(range_: KeyRange) -> list[tuple[Resolved, ingest.Built | None]]:
+        """A range; as several where one column of it is too large."""
+        try:
+            return [one(range_)]
+        except ColumnTooLarge:
+            halves = halved(rows.schema, range_)
+            if halves is None:
+                raise
+        return [done for half in halves for done in work(half)]
+
+    def one(range_: KeyRange) -> tuple[Resolved, ingest.Built | None]:
         part = by_ordinal.get(range_.ordinal)
         view = None if part is None else part.view
         cut = None if part is None or newest else part.cut
@@ -118,17 +129,19 @@ def build_parts(
     errors = Errors(rows.errors_kept)
     waiting_limit = engine.options.memory_limit_bytes // MEMORY_SHARE
     window = engine.pool.threads + 1
-    for range_, (resolved, built) in zip(ranges, engine.pool.map(work, ranges, window=window), strict=True):
-        if resolved.refused is not None:
-            errors.add(resolved.refused)
+    for range_, results in zip(ranges, engine.pool.map(work, ranges, window=window), strict=True):
         part = by_ordinal.get(range_.ordinal)
-        if part is None:
+        for resolved, built in results:
+            if resolved.refused is not None:
+                errors.add(resolved.refused)
+            if part is None:
+                continue
+            part.counts += resolved.counts
+            part.undecided |= resolved.undecided
+            if built is not None and not failed.is_set():
+                part.add(built)
+        if part is None or failed.is_set():
             continue
-        part.counts += resolved.counts
-        part.undecided |= resolved.undecided
-        if built is None or failed.is_set():
-            continue
-        part.add(built)
         if part.waiting_bytes > waiting_limit and range_.end is not None:
             part.write_deltas(part.passed(range_.end))
     if not failed.is_set():
@@ -148,7 +161,21 @@ def _ranges(engine: Engine, rows: Sorted, wanted: set[int]) -> list[KeyRange]:
             if ordinal in wanted:
                 runs.setdefault(ordinal, []).append(run)
     evenly = threads if len(runs) == 1 else 1  # with several tablets there is work for all anyway
-    return [r for o in sorted(runs) for r in ranges_of(rows.schema, runs[o], o, target, evenly)]
+    return [
+        r
+        for o in sorted(runs)
+        for r in ranges_of(rows.schema, runs[o], o, _given_bytes(rows.schema, runs[o], target), evenly)
+    ]
+
+
+def _given_bytes(schema: Schema, runs: Sequence[Run], target_bytes: int) -> int:
+    """How many bytes of what a call gives come to a target, with the defaults of what it does not give."""
+    given = sum(run.nbytes for run in runs)
+    added = 0
+    for run in runs:
+        rows = sum(part.upper - part.lower for part in run.segments.values())
+        added += rows * row_default_bytes(schema, run.column_ids, run.op)
+    return max(1, target_bytes * given // (given + added)) if added else target_bytes
 
 
 __all__ = ["MAX_BYTES", "MEMORY_SHARE", "Errors", "Sorted", "build_parts"]

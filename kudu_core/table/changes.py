@@ -19,7 +19,7 @@ from kudu_core.common.ordering import stable_order
 from kudu_core.common.predicates import Filter
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema, StoredColumn, arrow_schema
-from kudu_core.errors import ChangesLost, InvalidArgument, SnapshotTooOld
+from kudu_core.errors import ChangesLost, ColumnTooLarge, InvalidArgument, SnapshotTooOld
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.history import DELETED, INSERTED, Events, RowSetHistory, concerned
 from kudu_core.rowset.memrowset import MemRowSet
@@ -184,11 +184,33 @@ class Changes(ArrowResult):
                 stamps += [_counted(*some) for told in whole for some in told.timestamps()]
                 whole.clear()
         if events <= SLICE_EVENTS:
-            yield from self._pieces(whole)
+            yield from self._of_slice(stores, since, until, whole)
             return
         for first, last in windows(*_summed(stamps), since, until, SLICE_EVENTS):
-            mine = [s for s in stores if concerned(s, first, last)]
-            yield from self._pieces([self._history(store, first, last) for store in mine])
+            yield from self._of_slice(stores, first, last)
+
+    def _of_slice(
+        self,
+        stores: Sequence[MemRowSet | DiskRowSet],
+        since: int,
+        until: int,
+        histories: list[RowSetHistory] | None = None,
+    ) -> Iterator[Slice]:
+        """The changes of one slice of time; of shorter ones where a column is too large."""
+        if histories is None:
+            concerns = [store for store in stores if concerned(store, since, until)]
+            histories = [self._history(store, since, until) for store in concerns]
+        try:
+            yield from self._pieces(histories)
+            return
+        except ColumnTooLarge:
+            stamps = [_counted(*some) for history in histories for some in history.timestamps()]
+            times = _summed(stamps)[0]
+            if len(times) < 2:
+                raise
+        middle = int(times[(len(times) - 1) // 2])
+        yield from self._of_slice(stores, since, middle)
+        yield from self._of_slice(stores, middle, until)
 
     def _of_end(self, found: Sequence[tuple[Tablet, MemRowSet | DiskRowSet]], drop: int) -> Iterator[Slice]:
         """What tablets had that ended at a time, as deleted.  Where the table was overwritten, one change for
@@ -214,15 +236,34 @@ class Changes(ArrowResult):
     def _pieces(self, histories: list[RowSetHistory]) -> Iterator[Slice]:
         """The changes of one slice of time."""
         parts = [(history, events) for history in histories if len(events := history.events())]
+        if not parts:
+            return
+        count = SLICE_EVENTS // 4
         if sum(len(events) for _, events in parts) <= 2 * SLICE_EVENTS:
-            if parts:
+            try:
                 gone = any(bool((events.ops == DELETED).any()) for _, events in parts)
                 yield _by_time(Slice.concat([self._images(*part, gone=gone) for part in parts]))
-            return
-        # One timestamp with very many changes: their order is nobody's.
+                return
+            except ColumnTooLarge:
+                first = parts[0][1].timestamps[0]
+                if any(bool((events.timestamps != first).any()) for _, events in parts):
+                    raise
+                count = max(len(events) for _, events in parts) // 2
+        # One timestamp with very many changes, or large ones: their order is nobody's.
         for history, events in parts:
-            for lower, upper in events.cuts(SLICE_EVENTS // 4):
-                yield self._images(history, events.part(lower, upper), gone=True)
+            for lower, upper in events.cuts(max(1, count)):
+                yield from self._images_of(history, events.part(lower, upper))
+
+    def _images_of(self, history: RowSetHistory, events: Events) -> Iterator[Slice]:
+        """Changes of one timestamp; in pieces where a column is too large."""
+        try:
+            yield self._images(history, events, gone=True)
+            return
+        except ColumnTooLarge:
+            if len(events) < 2:
+                raise
+        for lower, upper in events.cuts(len(events) // 2):
+            yield from self._images_of(history, events.part(lower, upper))
 
     def _images(self, history: RowSetHistory, events: Events, *, gone: bool) -> Slice:
         """``gone``: some row may have been deleted."""

@@ -7,7 +7,7 @@ keys live where, and ``net_changes`` gathers what is left as columns.  Nothing h
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 
 import numpy as np
@@ -401,18 +401,25 @@ def decide_net(prepared: Prepared, live: np.ndarray) -> tuple[Decided, Net]:
 
 
 def default_bytes(schema: Schema, calls: Sequence[Call]) -> int:
-    """At most so many bytes of defaults come to the rows of calls that may insert: of strings that are not
-    given."""
-    wide = [
-        (column.id, len(raw_bytes(column.type, column.write_default)))
-        for column in schema.value_columns
-        if not column.type.width and column.write_default
-    ]
+    """At most so many bytes of defaults come to the rows of calls: of strings that are not given."""
+    total = 0
+    for call in calls:
+        op = call.ops if isinstance(call.ops, int) else None
+        total += call.rows * row_default_bytes(schema, call.block.columns, op)
+    return total
+
+
+def row_default_bytes(schema: Schema, given: Container[int], op: int | None) -> int:
+    """What defaults of strings take in a row that is inserted with the columns given, and no others.
+
+    ``op``: the operation of the rows, None for several.
+    """
+    if op is not None and op not in INSERTING:
+        return 0
     return sum(
-        call.rows * size
-        for call in calls
-        for column_id, size in wide
-        if column_id not in call.block.columns and (not isinstance(call.ops, int) or call.ops in INSERTING)
+        len(raw_bytes(column.type, column.write_default))
+        for column in schema.value_columns
+        if not column.type.width and column.write_default and column.id not in given
     )
 
 

@@ -7,7 +7,7 @@ Where there are many changes they are gone through in ranges of keys, so that me
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -17,8 +17,10 @@ from kudu_core._ext import keys as keys_kernel
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema, StoredColumn
+from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.changelog import ChangeLog
 from kudu_core.rowset.diskrowset import DiskRowSet
+from kudu_core.rowset.filescan import MOST_BYTES
 from kudu_core.rowset.history import DELETED, INSERTED, UPDATED, Events, RowSetHistory, concerned
 from kudu_core.rowset.memrowset import MemRowSet
 
@@ -100,8 +102,11 @@ def _state(
     source = store.at(at)
     if source is None:
         return
-    for lower in range(0, source.rows, chunk):
-        upper = min(lower + chunk, source.rows)
+    row_bytes = source.default_bytes(needed)
+    chunk = chunk if not row_bytes else max(1, min(chunk, MOST_BYTES // row_bytes))
+    waiting = [(lower, min(lower + chunk, source.rows)) for lower in range(0, source.rows, chunk)][::-1]
+    while waiting:
+        lower, upper = waiting.pop()
         kept = np.ones(upper - lower, bool) if without is None else ~without[lower:upper]
         live = source.live(lower, upper)
         if live is not None:
@@ -109,7 +114,14 @@ def _state(
         rows = np.flatnonzero(kept)
         if not len(rows):
             continue
-        columns = {c.id: source.column(c, lower, upper) for c in needed}
+        try:
+            columns = {c.id: source.column(c, lower, upper) for c in needed}
+        except ColumnTooLarge:
+            if upper - lower < 2:
+                raise
+            middle = (lower + upper) // 2
+            waiting += [(middle, upper), (lower, middle)]
+            continue
         if len(rows) < upper - lower:
             columns = {i: c.take(rows) for i, c in columns.items()}
         ops = np.full(len(rows), op, np.uint8)
@@ -131,11 +143,32 @@ def net_changes(
     ``unchanged``: also rows that something is told of and that are what they were, as updated.
     """
     parts = [p for p in parts if p.dropped_ts is not None or concerned(p.store, since, until)]
-    for bounds in pairwise((None, *_cuts(schema, parts, since, until), None)):
-        found = _rows_of_range(schema, parts, since, until, bounds)
-        piece = _joined(schema, found, present=present, unchanged=unchanged) if found else None
+    waiting = list(pairwise((None, *_cuts(schema, parts, since, until), None)))[::-1]
+    while waiting:
+        bounds = waiting.pop()
+        try:
+            found = _rows_of_range(schema, parts, since, until, bounds)
+            piece = _joined(schema, found, present=present, unchanged=unchanged) if found else None
+        except ColumnTooLarge:
+            middle = _middle(schema, parts, since, until, bounds)
+            if middle is None:
+                raise
+            waiting += [(middle, bounds[1]), (bounds[0], middle)]
+            continue
         if piece is not None and len(piece):
             yield piece
+
+
+def _middle(
+    schema: Schema, parts: Sequence[Part], since: int, until: int, bounds: Bounds
+) -> bytes | None:
+    """A key that cuts the rows of a range of keys; None where they all have one key."""
+    keys_alone = replace(schema, columns=schema.key_columns)
+    found = _rows_of_range(keys_alone, parts, since, until, bounds)
+    keys = EncodedKeys.concat([rows.keys for rows in found])
+    ordered = keys.take(keys.sort())
+    at = len(ordered) // 2
+    return next((ordered[i] for i in range(at, len(ordered)) if ordered[i] != ordered[0]), None)
 
 
 def from_nothing(schema: Schema, parts: Sequence[Part], since: int, until: int) -> Iterator[Slice]:

@@ -37,6 +37,7 @@ from kudu_core.table.state import (
     tablet_directory,
 )
 from kudu_core.tablet import invariants, records
+from kudu_core.tablet.apply import renew_active
 from kudu_core.tablet.bootstrap import Replay, Unreplayed, replay_log
 from kudu_core.tablet.compactions import Compactions
 from kudu_core.tablet.ingest import named_files
@@ -231,6 +232,8 @@ def _take_over(
         moved = unreplayed.path == tail.last_segment().path
         where = log.segments[-1].path if moved else unreplayed.path
         raise dataclasses.replace(unreplayed, path=where).as_corruption()
+    for tablet in tablets:
+        renew_active(tablet)
     context.cut = log.cut
     for tablet in tablets:
         # Else a reader, after a crash of this process, would end before an ingest that replay installed.

@@ -281,6 +281,31 @@ def key_ranges(
     return ranges
 
 
+def halved(schema: Schema, range_: KeyRange) -> tuple[KeyRange, KeyRange] | None:
+    """A range cut at the middle of its rows; None where they all have one key."""
+    keys = [
+        encode_keys(
+            schema, RowBlock({i: run.column(i, lower, upper) for i in schema.key_ids}, upper - lower)
+        )
+        for run, lower, upper in range_.slices
+    ]
+    every = EncodedKeys.concat(keys)
+    ordered = every.take(every.sort())
+    later = (ordered[i] for i in range(len(ordered) // 2, len(ordered)))
+    middle = next((key for key in later if key != ordered[0]), None)
+    if middle is None:
+        return None
+    cut = EncodedKeys.from_list([middle])
+    below, above = [], []
+    for (run, lower, upper), mine in zip(range_.slices, keys, strict=True):
+        at = lower + int(mine.lower_bound(cut)[0])
+        if lower < at:
+            below.append((run, lower, at))
+        if at < upper:
+            above.append((run, at, upper))
+    return KeyRange(range_.ordinal, below, middle), KeyRange(range_.ordinal, above, range_.end)
+
+
 def _splitters(samples: Sequence[EncodedKeys], pieces: int) -> EncodedKeys:
     """Keys that cut what the samples stand for into equal pieces, strictly ascending."""
     every = EncodedKeys.concat(samples)

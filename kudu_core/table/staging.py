@@ -28,8 +28,9 @@ from kudu_core.errors import SchemaMismatch
 from kudu_core.options import Options
 from kudu_core.rowset.meta import FileRef
 from kudu_core.rowset.writing import DECODED_SHARE, OrderedRows, write_rows
+from kudu_core.table.building import MAX_BYTES
 from kudu_core.table.calls import apply_calls, conform_calls
-from kudu_core.table.decision import INSERTING, Call, joined, oversized_rows
+from kudu_core.table.decision import INSERTING, Call, joined, oversized_rows, row_default_bytes
 from kudu_core.table.job_runs import SEQUENCE_ID, JobRun
 from kudu_core.table.repeats import RowRules
 from kudu_core.table.repetition import call_hashes
@@ -186,6 +187,7 @@ class JobStager:
             and call.ops in INSERTING
             and keys.order() == 2
             and all(self._can_insert(c.id, call.block) for c in form.schema.columns)
+            and rows.count * row_default_bytes(form.schema, given, call.ops) <= MAX_BYTES
         )
         if adoptable:
             meta = write_rows(

@@ -19,7 +19,7 @@ from kudu_core.common.fingerprint import Fingerprint, of_predicate
 from kudu_core.common.predicates import Filter, compile_where
 from kudu_core.common.rowblock import RowBlock
 from kudu_core.common.schema import Schema, arrow_schema
-from kudu_core.errors import InvalidArgument, SchemaMismatch
+from kudu_core.errors import ColumnTooLarge, InvalidArgument, SchemaMismatch
 from kudu_core.rowset.scan import ScanCounts, ScanSpec, scan_rowset, to_batch
 from kudu_core.table.decision import Call
 from kudu_core.table.engine import NEWEST
@@ -67,8 +67,11 @@ def where_calls(
         if not blocks:
             return ()
         op = rules.DELETE if expressions is None else rules.UPDATE
-        block = RowBlock.concat([b.select([*schema.key_ids, *_ids(schema, expressions)]) for b in blocks])
-        return (Call(op, block),)
+        blocks = [block.select([*schema.key_ids, *_ids(schema, expressions)]) for block in blocks]
+        try:
+            return (Call(op, RowBlock.concat(blocks)),)
+        except ColumnTooLarge:  # too much for memory anyway: it goes to files, which take it in pieces
+            return [Call(op, block, continues=at > 0) for at, block in enumerate(blocks)]
 
     def says() -> Fingerprint:
         predicate, expressions = checked

@@ -12,6 +12,7 @@ of PROTOCOL O5.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -53,9 +54,13 @@ class Laying:
         self._allocated: int | None = None
 
     def insert(self, block: RowBlock, batch: KeyBatch, ghost: np.ndarray) -> None:
-        """New rows: into the active MemRowSet, as REINSERT where a dead entry holds the key."""
-        memory = self._view.active
-        block = complete(memory.schema, block)
+        """New rows: into the active MemRowSet, as REINSERT where a dead entry holds the key.
+
+        ``Moved``: the MemRowSet had other columns.  Rows that a replayed record inserted before a column was
+        added lie in one without it, and have its default without holding it.
+        """
+        memory = self._fitting(block)
+        block = block.select([column.id for column in memory.schema.columns])
         revived = ghost >= 0
         if revived.any():
             old, new = np.flatnonzero(revived), np.flatnonzero(~revived)
@@ -72,6 +77,18 @@ class Laying:
             batch = KeyBatch(keys_too, np.concatenate([self._batch.hashes, batch.hashes]))
         self._block, self._batch = block, batch
 
+    def _fitting(self, block: RowBlock) -> MemRowSet:
+        """The active MemRowSet, if its columns are those of the block that are the table's."""
+        tablet = self._tablet
+        columns = tuple(c for c in tablet.context.schema().columns if c.id in block.columns)
+        memory = self._view.active
+        if [c.id for c in memory.schema.columns] == [c.id for c in columns]:
+            return memory
+        freeze_memrowset(tablet)
+        schema = replace(tablet.context.schema(), columns=columns)
+        tablet.view = replace(tablet.view, active=MemRowSet(schema))
+        raise Moved
+
     def change(
         self, op: int, store: np.ndarray, row: np.ndarray, columns: Mapping[int, ColumnBuffers]
     ) -> None:
@@ -85,6 +102,10 @@ class Laying:
             whole = len(mine) == len(store)
             rowids = row[mine].astype(np.uint32)
             values = dict(columns) if whole else {i: c.take(mine) for i, c in columns.items()}
+            if index == 0 and not values.keys() <= self._view.active.schema.by_id.keys():
+                # Of a replayed record: a column came after these rows, and their MemRowSet was frozen then.
+                freeze_memrowset(self._tablet)
+                raise Moved
             self._changes.setdefault(index, []).append(Change(op, rowids, values))
 
     @property
@@ -196,6 +217,15 @@ def _close(tablet: Tablet, store: MemRowSet | DiskRowSet) -> None:
     for log in store.memory_stores:
         if log.frozen_at is None:
             log.frozen_at = tablet.context.cut()
+
+
+def renew_active(tablet: Tablet) -> None:
+    """After a replay: new rows go to a MemRowSet of all columns of today."""
+    with tablet.mutex:
+        schema = tablet.context.schema()
+        if [c.id for c in tablet.view.active.schema.columns] != [c.id for c in schema.columns]:
+            freeze_memrowset(tablet)
+            tablet.view = replace(tablet.view, active=MemRowSet(schema))
 
 
 def complete(schema: Schema, block: RowBlock) -> RowBlock:

@@ -228,9 +228,9 @@ class Replay:
         the bounds of another build, is closed and another one takes what comes (PROTOCOL O5)."""
         while True:
             laying = Laying(tablet)
-            for op, block in sections:
-                self._rows(laying, tablet, ts, op, block)
             try:
+                for op, block in sections:
+                    self._rows(laying, tablet, ts, op, block)
                 laying.reserve()
             except Moved:
                 continue

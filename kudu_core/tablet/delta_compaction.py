@@ -18,6 +18,7 @@ from kudu_core.cfile.rows_file import write_rows_file
 from kudu_core.common.locks import Claim
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema
+from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.deltas import UNDO_UPDATE, UPDATE, patch
 from kudu_core.rowset.deltastore import DeltaStore
 from kudu_core.rowset.diskrowset import DiskRowSet
@@ -79,7 +80,10 @@ def compact_minor(tablet: Tablet, rowset_id: int) -> Compacted | None:
             return None
         written: list[str] = []
         try:
-            entries = DeltaEntries.concat([entries_of_file(store) for store in inputs])
+            fitting = _fitting(inputs)
+            if fitting is None:
+                return None
+            inputs, entries = fitting
             rest = entries.within(tablet.context.stored())
             ref = _write(tablet, REDO, rest, written) if len(rest) else None
             tablet.sync_directory()
@@ -88,6 +92,16 @@ def compact_minor(tablet: Tablet, rowset_id: int) -> Compacted | None:
             raise
         _install(tablet, rowset_id, inputs, ref, None, None, written)
         return Compacted(len(inputs), len(entries), 0, ref.file.size if ref else 0)
+
+
+def _fitting(inputs: tuple[DeltaStore, ...]) -> tuple[tuple[DeltaStore, ...], DeltaEntries] | None:
+    """As many of the first files as fit into one, and what they say; None: not even two do."""
+    while len(inputs) > 1:
+        try:
+            return inputs, DeltaEntries.concat([entries_of_file(store) for store in inputs])
+        except ColumnTooLarge:
+            inputs = inputs[: max(1, len(inputs) // 2)]
+    return None
 
 
 def compact_major(
@@ -114,8 +128,13 @@ def compact_major(
             return None
         written: list[str] = []
         try:
-            entries = DeltaEntries.concat([entries_of_file(store) for store in inputs]).in_order(REDO)
-            columns, undo = _fold(tablet, schema, rowset, entries, chosen, written)
+            try:
+                entries = DeltaEntries.concat([entries_of_file(store) for store in inputs]).in_order(REDO)
+                columns, undo = _fold(tablet, schema, rowset, entries, chosen, written)
+            except ColumnTooLarge:
+                # A column of the rowset does not fit into memory's offsets whole: a merge cuts the rowset.
+                discard(tablet.context.fs, written)
+                return None
             rest = _without(entries, set(chosen)).within(schema)
             redo_ref = _write(tablet, REDO, rest, written) if len(rest) else None
             undo_ref = _write(tablet, UNDO, undo, written)

@@ -20,7 +20,7 @@ from kudu_core.common.pool import Pool
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import Schema
 from kudu_core.common.stored import BROKEN, key
-from kudu_core.errors import Corruption, NotSupported
+from kudu_core.errors import ColumnTooLarge, Corruption, MemoryLimit, NotSupported
 from kudu_core.rowset.changelog import ChangeLog
 from kudu_core.rowset.deltas import DELETE, UPDATE
 from kudu_core.rowset.diskrowset import DiskRowSet
@@ -166,8 +166,14 @@ class Part:
             outputs.append((rowset_id, pieces, name))
 
         def write(output: tuple[int, list[_Piece], str]) -> StagedDelta:
-            _, pieces, name = output
-            entries = _entries(pieces)
+            rowset_id, pieces, name = output
+            try:
+                entries = _entries(pieces)
+            except ColumnTooLarge as error:  # an ingest has one delta file for a rowset
+                raise MemoryLimit(
+                    f"the call changes too much of rowset {rowset_id} at once ({error.args[0]}); nothing of "
+                    "it was applied: write it in smaller pieces"
+                ) from error
             context = tablet.context
             staged = f"{tablet.id}-{name}"
             ref = write_deltas(context.fs, context.stored(), self.staging, staged, REDO, entries)

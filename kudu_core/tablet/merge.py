@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from kudu_core._ext.merge import merge
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.scan import Selected
 
 
@@ -80,20 +79,32 @@ def merge_runs(runs: list[Run]) -> Iterator[Selected]:
             continue
         probe = EncodedKeys.from_list([bound])
         pieces = [p for p in (cursor.take_through(probe, bound) for cursor in active) if p is not None]
-        yield pieces[0] if len(pieces) == 1 else _interleave(pieces)
+        if len(pieces) == 1:
+            yield pieces[0]
+        else:
+            yield from _interleave(pieces)
 
 
-def _interleave(pieces: list[Selected]) -> Selected:
-    """Blocks whose keys interleave, as one block in key order."""
+def _interleave(pieces: list[Selected]) -> Iterator[Selected]:
+    """Blocks whose keys interleave, as one block in key order; as several where one column is too large."""
     keys = []
     for piece in pieces:
         assert piece.keys is not None
         keys.append(piece.keys)
     source, position = merge([(k.data, k.offsets) for k in keys])
-    starts = np.cumsum([0, *(piece.rows for piece in pieces)])[:-1]
-    order = starts[source] + position
-    return Selected(
-        len(order),
-        {i: ColumnBuffers.concat([p.columns[i] for p in pieces]).take(order) for i in pieces[0].columns},
-        EncodedKeys.concat(keys).take(order),
-    )
+    waiting = [(0, len(source))]
+    while waiting:
+        lower, upper = waiting.pop()
+        which, rows = source[lower:upper], position[lower:upper]
+        try:
+            columns = {
+                i: ColumnBuffers.interleave([piece.columns[i] for piece in pieces], which, rows)
+                for i in pieces[0].columns
+            }
+        except ColumnTooLarge:
+            if upper - lower < 2:
+                raise
+            middle = (lower + upper) // 2
+            waiting += [(middle, upper), (lower, middle)]
+            continue
+        yield Selected(upper - lower, columns, EncodedKeys.interleave(keys, which, rows))

@@ -17,7 +17,7 @@ import numpy as np
 from kudu_core.cfile.delta_file import REDO, UNDO
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema
-from kudu_core.errors import Corruption
+from kudu_core.errors import ColumnTooLarge, Corruption
 from kudu_core.rowset.deltas import DELETE, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE, UPDATE
 from kudu_core.rowset.entries import DeltaEntries, changes_between, replaced_values, write_deltas
 from kudu_core.rowset.joining import NEVER, Copies, Joined, Turns, Unjoinable, join
@@ -117,13 +117,15 @@ def build(job: Job, lower: np.ndarray, upper: np.ndarray) -> list[Output]:
     merged = MergedRows(job.schema, job.sources, lower, upper)
     try:
         return [_build(job, merged, lower)]
-    except TooMuch:
+    except (TooMuch, ColumnTooLarge):
         if len(merged) < 2:
             raise
         middle = merged.keys[len(merged) // 2]
     files = [source.at.file for source in job.sources]
     between = np.array([file.lower_bound(middle) for file in files], np.int64).clip(lower, upper)
     del merged
+    if (between == lower).all():
+        raise ColumnTooLarge("copies of one key that a merge would join")
     return [*build(job, lower, between), *build(job, between, upper)]
 
 
