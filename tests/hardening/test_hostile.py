@@ -17,8 +17,9 @@ from kudu_core.table import jobs
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 OPTIONS = {"maintenance": "manual", "file_grace_s": 0, "staging_grace_s": 0.0}
-KINDS = ("link", "hard link", "pipe", "other")
-"""What stands in the place of a file or a folder; "other": a folder for a file, a file for a folder."""
+KINDS = ("link", "twin", "hard link", "pipe", "other")
+"""What stands in the place of a file or a folder; "twin": a link to what it was, which now lies outside;
+"other": a folder for a file, a file for a folder."""
 
 
 def world(root: Path) -> list[Any]:
@@ -89,6 +90,10 @@ def replace(entry: Path, kind: str, outside: Path) -> bool:
     folder = entry.is_dir()
     if kind == "hard link" and folder:
         return False
+    if kind == "twin":
+        shutil.move(entry, outside / "twin")
+        entry.symlink_to(outside / "twin")
+        return True
     shutil.rmtree(entry) if folder else entry.unlink()
     if kind == "link":
         entry.symlink_to(outside if folder else outside / "letter")
