@@ -128,7 +128,7 @@ class Merging:
         """Files in the tablet's folder that its manifest does not name."""
         folder = self.path / "tablets/00000001"
         named = {file.name for meta in self.tablet.rowset_metas for file in meta.files}
-        return {p.name for p in folder.iterdir()} - named - {"MANIFEST"}
+        return {p.name for p in folder.iterdir()} - named - {"MANIFEST", "MANIFEST.copy"}
 
 
 def undo_of(rowset: DiskRowSet, row: int) -> list[tuple[int, int]]:
