@@ -25,8 +25,8 @@ from kudu_core.errors import (
     SnapshotTooOld,
     TableExists,
     TableNotFound,
+    TokenMismatch,
 )
-from kudu_core.errors import TokenMismatch as TokenMismatch
 from kudu_core.options import Options
 from kudu_core.table.backup_format import BackupResult
 from kudu_core.table.batch import Batch
@@ -69,6 +69,7 @@ __all__ = [
     "Table",
     "TableExists",
     "TableNotFound",
+    "TokenMismatch",
     "WriteResult",
     "create_table",
     "open_table",
