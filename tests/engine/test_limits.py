@@ -18,8 +18,9 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.cfile import container, specs
+from kudu_core.cfile import page as pages
 from kudu_core.cfile.column_writer import write_column
-from kudu_core.cfile.container import FileWriter
+from kudu_core.cfile.container import FileReader, FileWriter
 from kudu_core.cfile.specs import ColumnSpec
 from kudu_core.common import idempotence, partitions, schema
 from kudu_core.common.fingerprint import Fingerprint
@@ -688,3 +689,57 @@ def test_backups_of_a_folder(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPat
         refused(fs, lambda: table.backup("/saved"), "holds backup 2, the last one; begin another folder")
     assert backup_format.backup_of_folder(f"{backup_format.MAX_NUMBER:08d}") == backup_format.MAX_NUMBER
     assert backup_format.backup_of_folder(f"{backup_format.MAX_NUMBER + 1:08d}") is None
+
+
+# ---- pages and dictionaries
+
+
+def test_a_page_that_is_stored_with_a_codec(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A larger one is stored without: a reader takes no codec's word for more."""
+    monkeypatch.setattr(pages, "RAW_LIMIT_BYTES", 1000)
+    assert pages.compress(bytes(1000), "zstd")[0] == pages.CODEC_ZSTD
+    assert pages.compress(bytes(1001), "zstd") == (pages.CODEC_NONE, bytes(1001))
+    columns = [Column("k", "int64"), Column("s", "string", encoding="plain", compression="zstd")]
+
+    def stored(cell: str) -> int:
+        """The codec of the page that holds the cell."""
+        with make(fs, columns, exist_ok=True) as table:
+            table.insert({"k": [len(cell)], "s": [cell]})
+            table.flush()
+            [rowset] = [r for r in table._engine.tablets[0].view.rowsets if r.meta.min_key == key(len(cell))]
+            path = f"{table._engine.tablets[0].directory}/{rowset.meta.base.name}"
+            entry = next(
+                c for c in FileReader(fs, path, container.KIND_ROWS).footer["columns"] if c["id"] == 2
+            )
+            comes_back(fs, table)
+        frame = fs.read_bytes(path, 1 << 20)[entry["pages"][0] :]
+        return int(pages.PAGE_FRAME.unpack_from(frame)[4])
+
+    found = {size: stored("x" * size) for size in (900, *range(960, 1001, 4), 1001)}
+    largest = max(size for size, codec in found.items() if codec == pages.CODEC_ZSTD)
+    assert all((codec == pages.CODEC_ZSTD) == (size <= largest) for size, codec in found.items())
+    assert 900 < largest < 1000, "what is counted is the page, not its cells"
+    monkeypatch.setattr(pages, "RAW_LIMIT_BYTES", 900)
+    with (
+        kc.open_table(PATH, _fs=fs) as reader,
+        pytest.raises(Corruption, match="after decompression exceed 900"),
+    ):
+        reader.scan().to_table()
+
+
+def key(number: int) -> bytes:
+    return (number + (1 << 63)).to_bytes(8, "big")
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_words_of_a_dictionary(fs: MemoryFileSystem, more: int) -> None:
+    count = specs.DICTIONARY_WORDS + more
+    columns = [Column("k", "int64"), Column("s", "string", encoding="dictionary")]
+    words = [f"{i:06d}" for i in range(count)]
+    with make(fs, columns, options=MANUAL | {"ingest_threshold_rows": 10}) as table:
+        table.insert(pa.table({"k": pa.array(range(count), pa.int64()), "s": words}))
+        [rowset] = table._engine.tablets[0].view.rowsets
+        path = f"{table._engine.tablets[0].directory}/{rowset.meta.base.name}"
+        entry = next(c for c in FileReader(fs, path, container.KIND_ROWS).footer["columns"] if c["id"] == 2)
+        assert entry["words"] == (None if more else specs.DICTIONARY_WORDS)
+        comes_back(fs, table)

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import LongType, StructField, StructType
 
 import kudu_core as kc
 from kudu_core import spark as ks
@@ -246,3 +247,13 @@ def test_times_of_the_frame_mean_the_same_instants(spark: SparkSession, path: st
     assert row is not None
     assert row["at"].isoformat() == "2026-01-01T05:00:00+00:00"
     assert row["local"] == datetime(2026, 1, 1)
+
+
+@pytest.mark.parametrize("durability", ["sync", "group", "none"])
+@pytest.mark.parametrize("form", [dict, lambda **named: kc.Options(**named)])
+def test_a_table_is_made_with_the_options_that_are_given(tmp_path: Path, form: Any, durability: str) -> None:
+    path, schema = tmp_path / "t", StructType([StructField("k", LongType())])
+    for given in (form(durability=durability, scan_threads=None), form(durability="group")):
+        ks.create(path, schema, "k", options=given, exist_ok=True)
+        with kc.open_table(path) as table:
+            assert (table.options.durability, table.options.scan_threads) == (durability, None), "the first's"
