@@ -56,9 +56,9 @@ class Options:
     """
 
     given: frozenset[str] = field(default=frozenset(), compare=False)
-    """Names of those that were given, to whom it may concern: the others have their defaults, and override
-    nothing.  Not to be passed; it is first so that ``dataclasses.replace`` passes it behind what it changes
-    and before what it copies."""
+    """Names of the options that were given.  The others have their defaults, and override nothing.  Not to be
+    passed: it is the first field, so that ``dataclasses.replace`` passes it after what it changes and before
+    what it copies, which is how the two are told apart."""
 
     durability: str = "sync"
     """"sync": a write returns after its fsync.  "group": within ``group_interval_s`` of it, so a
@@ -190,8 +190,6 @@ def _given_by(other: Any) -> dict[str, Any]:
     if not isinstance(other, Options):
         raise InvalidArgument(f"options are Options, or a mapping of names to values, not {shown(other)}")
     return {name: getattr(other, name) for name in other.given}
-
-
 
 
 def _check_names(given: Iterable[Any]) -> None:

@@ -200,6 +200,7 @@ BAD_NAMES = [
     ("_before", "reserved"),
     (None, "text"),
     (10**5000, "text"),
+    (["a"], "text"),
 ]
 GOOD_NAMES = ["x" * 256, "\u00e9" * 128, "\U0001f600" * 64, "a\nb\t\x7f\x01", "'\"\\", " ", "_", "K", "k "]
 BAD_COLUMNS = [

@@ -22,33 +22,22 @@ import kudu_core as kc
 from kudu_core.errors import InvalidArgument
 from kudu_core.fs.faulty import FaultyFileSystem
 from kudu_core.fs.memory import MemoryFileSystem
-from kudu_core.options import DEFAULTS, NAMES, Options
+from kudu_core.options import _CHOICES, _RANGES, DEFAULTS, NAMES, Options
 from tests.engine.conftest import SCHEMA
 
 WRITES = 10
 DURABILITIES = ("sync", "group", "none")
 QUICK = {"maintenance": "manual", "group_interval_s": 0.001}
-ANOTHER: dict[str, Any] = {
-    "durability": "none",
-    "group_interval_s": 1.5,
-    "maintenance": "manual",
-    "maintenance_threads": 3,
-    "memory_limit_bytes": 1 << 29,
-    "page_cache_bytes": 1 << 20,
-    "flush_threshold_bytes": 1 << 20,
-    "flush_age_s": 7.0,
-    "rowset_target_bytes": 1 << 20,
-    "compaction_budget_bytes": 1 << 22,
-    "bloom_false_positive_rate": 0.01,
-    "history_retention_s": None,
-    "ingest_threshold_rows": 5,
-    "ingest_threshold_bytes": 1 << 20,
-    "scan_threads": 2,
-    "file_grace_s": 1.0,
-    "staging_grace_s": 2.0,
-    "token_retention_s": 4.0,
-    "lock_timeout_s": 3.0,
-}
+
+
+def another(name: str) -> Any:
+    if name in _CHOICES:
+        return next(choice for choice in _CHOICES[name] if choice != DEFAULTS[name])
+    low, high = _RANGES[name]
+    return low if low != DEFAULTS[name] else high
+
+
+ANOTHER = Options(**{name: another(name) for name in NAMES}).to_json()
 """Of every option a value that is not the default."""
 
 Given = Options | Mapping[str, Any]
@@ -163,7 +152,7 @@ def test_the_options_of_one_table_are_in_force_in_another(fs: FaultyFileSystem, 
     make(fs, {**QUICK, "durability": asked}).close()
     with kc.open_table("/t", _fs=fs) as reader:
         options = reader.options
-    kc.create_table("/u", SCHEMA, "k", options=ANOTHER, _fs=fs).close()
+    kc.create_table("/u", SCHEMA, "k", options=ANOTHER | {"maintenance": "manual"}, _fs=fs).close()
     with kc.open_table("/u", "rw", options=options, _fs=fs) as table:
         assert table.options == options
         check_fsyncs(fs, table, asked)
@@ -189,9 +178,10 @@ def test_a_default_that_is_named_wins_over_what_is_stored(name: str, way: str) -
 
 
 def test_a_reader_that_looks_again_keeps_what_was_asked(fs: FaultyFileSystem) -> None:
-    with make(fs, {"scan_threads": 7}) as table, kc.open_table(
-        "/t", options=Options(scan_threads=None), _fs=fs
-    ) as reader:
+    with (
+        make(fs, {"scan_threads": 7}) as table,
+        kc.open_table("/t", options=Options(scan_threads=None), _fs=fs) as reader,
+    ):
         table.upsert({"k": [1]})
         reader.refresh()
         assert reader.options.scan_threads is None and table.options.scan_threads == 7
