@@ -23,6 +23,11 @@ def is_worker() -> bool:
     return threading.get_ident() in _idents
 
 
+def forget_workers() -> None:
+    """In the child of a fork, which has none of them."""
+    _idents.clear()
+
+
 class Worker:
     """A daemon thread that makes one call; started once.  Thread safe.
 
@@ -80,4 +85,4 @@ class Worker:
             self._changed.open()
 
 
-__all__ = ["Worker", "is_worker"]
+__all__ = ["Worker", "forget_workers", "is_worker"]

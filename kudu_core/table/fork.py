@@ -10,7 +10,8 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from kudu_core.common.workers import Worker, is_worker
+from kudu_core.common.cycles import forget_others
+from kudu_core.common.workers import Worker, forget_workers, is_worker
 from kudu_core.errors import KuduError
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def _close(engine: Engine) -> None:
 
 
 def _after_fork_in_child() -> None:
+    forget_workers()
+    forget_others()
     for engine in list(_open):
         engine.abandon()
 

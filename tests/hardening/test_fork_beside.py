@@ -1,0 +1,139 @@
+"""A fork beside threads that write: the child has none of them, nor waits for what they held."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import kudu_core as kc
+from kudu_core.common import cycles, workers
+from kudu_core.common.cached import cached_property
+
+SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+LATE_S = 60.0
+
+
+def child(work: Callable[[], None]) -> int:
+    """The exit status of a child that does the work; -1: it hung, and was killed."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        except BaseException:  # noqa: BLE001  the status tells
+            os._exit(1)
+        os._exit(0)
+    until = time.monotonic() + LATE_S
+    while time.monotonic() < until:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.002)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return -1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_children_use_tables_of_their_own(tmp_path: Path, long: bool) -> None:
+    """They write, read and close while the parent's threads sort, flush, compact and scan."""
+    forks = 200 if long else 8
+    keys = np.random.default_rng(1).permutation(60_000)
+    data = pa.table({"k": keys, "v": keys})
+    options = {"durability": "none", "ingest_threshold_rows": 1 << 30}
+    with kc.create_table(tmp_path / "warm", SCHEMA, "k") as warm:  # what is made once is made
+        warm.upsert({"k": [1], "v": [1]})
+        warm.flush()
+    with kc.create_table(tmp_path / "t", SCHEMA, "k", options=options) as table:
+        stop = threading.Event()
+        rounds = [0]
+
+        def busy(work: Callable[[], object]) -> None:
+            while not stop.is_set():
+                work()
+                rounds[0] += 1
+
+        def merge() -> None:
+            table.flush()
+            table.compact(full=True)
+
+        works = (lambda: table.upsert(data), merge, lambda: table.scan().to_table())
+        threads = [threading.Thread(target=busy, args=(work,)) for work in works]
+        for thread in threads:
+            thread.start()
+        try:
+            for number in range(forks):
+                path = tmp_path / str(number)
+
+                def work(path: Path = path) -> None:
+                    with pytest.raises(kc.Closed):
+                        table.count()
+                    with kc.create_table(path, SCHEMA, "k", options={"durability": "group"}) as mine:
+                        mine.upsert({"k": list(range(500)), "v": list(range(500))})
+                        mine.flush()
+                        mine.update({"k": [3], "v": [33]})
+                        assert mine.get_many([5, 3, 999])["_found"].to_pylist() == [True, True, False]
+                        mine.compact(full=True)
+                        assert mine.count() == 500
+                    assert gc.isenabled()
+
+                status = child(work)
+                assert status == 0, f"child {number} of {forks}: {'hung' if status < 0 else 'failed'}"
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+        assert rounds[0]
+
+
+def test_a_child_goes_on_collecting_cycles() -> None:
+    """A thread of the parent may hold the collector back, and mark its threads, at the moment of the fork."""
+
+    def work() -> None:
+        assert gc.isenabled() and not cycles._holders and not workers._idents
+
+    marks = workers._idents
+    with cycles.cycles_left(cycles.MANY):
+        assert not gc.isenabled()
+        marks.add(-1)
+        try:
+            assert child(work) == 0
+        finally:
+            marks.discard(-1)
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_cached_properties_have_no_lock() -> None:
+    """Of several threads that compute a value at once each gets one, all equal, and one is kept."""
+    barrier = threading.Barrier(4, timeout=LATE_S)
+    computed: list[int] = []
+
+    class Thing:
+        @cached_property
+        def value(self) -> list[int]:
+            """Its value."""
+            barrier.wait()  # with a lock the others would never come
+            computed.append(1)
+            return [7]
+
+    thing = Thing()
+    found: list[list[int]] = []
+    threads = [threading.Thread(target=lambda: found.append(thing.value)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [[7]] * 4 and len(computed) == 4
+    assert any(thing.value is value for value in found) and len(computed) == 4
+    assert Thing.value.__doc__ == "Its value."
+    assert isinstance(Thing.value, cached_property)
