@@ -16,15 +16,17 @@ ROOT = Path(__file__).resolve().parents[2]
 NOBODY = 65_534
 
 
-def python(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run a program in a process of its own."""
+def python(
+    code: str, *arguments: object, within_s: float = 60, warnings: str = "error"
+) -> subprocess.CompletedProcess[str]:
+    """Run a program in a process of its own.  ``warnings``: what becomes of them there."""
     return subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(code), *map(str, arguments)],
+        [sys.executable, "-W", warnings, "-c", textwrap.dedent(code), *map(str, arguments)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=within_s,
         check=False,
     )
 
