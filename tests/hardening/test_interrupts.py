@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from tests.support.interrupts import assert_at_rest, interrupted, places_of, poisoned, staging_left
+from tests.support.interrupts import assert_at_rest, interrupted, places_of, poisoned, settle, staging_left
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("s", pa.string())])
 ROWS = 40
@@ -257,6 +257,7 @@ def _go_on(w: World, before: int, name: str, where: str) -> None:
         assert not staging_left(w.table), where
     if poisoned(w.table):
         w.reopen()
+    settle(w.table)
     seen = w.seen()
     assert seen <= {before, w.number} and len(seen) == 1, f"{seen} after {where}; {before} before it"
     w.number = max(seen)

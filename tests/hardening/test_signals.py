@@ -19,7 +19,7 @@ DRIVER = """
     import faulthandler, random, shutil, signal, sys, time
     import pyarrow as pa, pyarrow.compute as pc
     import kudu_core as kc
-    from tests.support.interrupts import assert_at_rest, poisoned
+    from tests.support.interrupts import assert_at_rest, poisoned, settle
 
     path, durability, maintenance = sys.argv[1:4]
     wanted, seed = map(int, sys.argv[4:])
@@ -118,6 +118,7 @@ DRIVER = """
             reopen()
         elif poisoned(table):
             reopen()
+        settle(table)
         found = set(table.scan(["v"], [("k", "<", ROWS)]).to_table()["v"].to_pylist())
         assert len(found) == 1 and found <= {before, number}, (found, before, number)
         number = max(found)

@@ -183,6 +183,12 @@ def assert_at_rest(table: kc.Table, pins: int = 0) -> None:
         assert len(engine.pins) == pins, f"{len(engine.pins)} pins, {pins} wanted"
 
 
+def settle(table: kc.Table) -> None:
+    """What an interrupted write has put into the log becomes visible in a moment, by the log's thread."""
+    if not poisoned(table):
+        table._engine.wait_visible(table._engine.log.cut())
+
+
 def staging_left(table: kc.Table) -> list[str]:
     """Folders of ingests and merges that nobody is at."""
     engine = table._engine
@@ -217,6 +223,7 @@ __all__ = [
     "interrupted",
     "places_of",
     "poisoned",
+    "settle",
     "staging_left",
     "under_way",
 ]
