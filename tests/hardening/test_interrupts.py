@@ -8,9 +8,12 @@ the table goes on, or, where the log holds what memory does not, says that it is
 from __future__ import annotations
 
 import faulthandler
+import gc
 import random
 import shutil
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +23,20 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from tests.support.interrupts import assert_at_rest, interrupted, places_of, poisoned, settle, staging_left
+from kudu_core._ext.holding import Held
+from tests.support import interrupts
+from tests.support.interrupts import (
+    Interruption,
+    assert_at_rest,
+    chosen,
+    interrupted,
+    is_held,
+    locks_of,
+    places_of,
+    poisoned,
+    settle,
+    staging_left,
+)
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("s", pa.string())])
 ROWS = 40
@@ -116,7 +132,7 @@ def _spilled(w: World) -> object:
     wide = "x" * 40_000
     batches = (
         pa.record_batch([pa.array([k]), pa.array([number]), pa.array([wide])], schema=SCHEMA)
-        for k in range(2 * INGEST_ROWS)
+        for k in range(INGEST_ROWS + 20)
     )
     return w.table.upsert(pa.RecordBatchReader.from_batches(SCHEMA, batches))
 
@@ -277,10 +293,9 @@ def test_every_place(tmp_path: Path, name: str, durability: str, long: bool, see
         options["memory_limit_bytes"] = 32 << 20
     w = World(tmp_path, options)
     _prepare(w, name)
-    places = places_of(lambda: call(w))
-    rng = random.Random(seed)
-    tried = range(1, places + 1) if long else sorted(rng.sample(range(1, places + 1), min(places, 5)))
-    for at in tried:
+    places, turns = places_of(lambda: call(w), locks_of(w.table._engine))
+    most = len(turns) if (name, durability) == ("upsert", "sync") else 3
+    for at in chosen(places, turns, long, random.Random(seed), most):
         if name in ("close", "open"):
             w.table = w.made.pop() if w.made else kc.open_table(w.path / "t", "rw")
             w.made.clear()
@@ -299,3 +314,65 @@ def test_every_place(tmp_path: Path, name: str, durability: str, long: bool, see
         w.table.close()
     with kc.open_table(tmp_path / "t") as table:
         table.verify()
+
+
+# ---- the tool ----
+
+
+def _by_stack(lock: Any) -> None:
+    with ExitStack() as stack:
+        stack.enter_context(lock)
+
+
+def _by_condition(lock: Any) -> None:
+    with threading.Condition(lock):  # noqa: PLW2101
+        pass
+
+
+def _plainly(lock: Any) -> None:
+    with lock:
+        pass
+
+
+def _by_helper(lock: Any) -> None:
+    with Held([lock]):
+        pass
+
+
+def _left_held(take: Callable[[Any], None]) -> list[str]:
+    """Where an interrupt leaves the lock held."""
+    found = []
+    at = 0
+    while True:
+        at += 1
+        lock = threading.Lock()
+        with Interruption(at) as interruption:
+            try:  # noqa: SIM105  contextlib would be interrupted too
+                take(lock)
+            except KeyboardInterrupt:
+                pass
+        if interruption.count < at:
+            return found
+        gc.collect(0)
+        if is_held(lock):
+            found.append(interruption.where)
+
+
+def test_the_tool_finds_locks_that_are_left_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the ways of taking a lock that the package does without, and in no other."""
+    monkeypatch.setattr(interrupts, "TRACED", (*interrupts.TRACED, "/tests/hardening/"))
+    monkeypatch.setattr(interrupts, "UNTRACED", "/tests/support/")
+    for take in (_by_stack, _by_condition):
+        assert _left_held(take), take
+    for take in (_plainly, _by_helper):
+        assert not _left_held(take), take
+
+
+def test_places_after_a_lock_was_taken_are_found(tmp_path: Path) -> None:
+    with kc.create_table(tmp_path / "t", SCHEMA, "k", options={"maintenance": "manual"}) as table:
+        engine = table._engine
+        locks = locks_of(engine)
+        assert engine.altering in locks and engine.log._mutex in locks
+        assert all(t.mutex in locks and t.flush_lane in locks for t in engine.tablets)
+        places, turns = places_of(lambda: table.upsert({"k": [1], "v": [1], "s": ["a"]}), locks)
+        assert 5 < len(turns) < places

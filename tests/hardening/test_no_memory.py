@@ -17,7 +17,16 @@ import pytest
 
 import kudu_core as kc
 from tests.hardening.test_interrupts import CALLS, ROWS, World, _prepare
-from tests.support.interrupts import Interruption, assert_at_rest, places_of, poisoned, settle, staging_left
+from tests.support.interrupts import (
+    Interruption,
+    assert_at_rest,
+    chosen,
+    locks_of,
+    places_of,
+    poisoned,
+    settle,
+    staging_left,
+)
 from tests.support.processes import python
 
 WRITES = ("upsert", "row", "batch", "where", "bulk", "txn", "alter", "flush", "full compact")
@@ -65,11 +74,6 @@ def go_on(w: World, before: int, where: str) -> None:
     assert w.seen() == {w.number}, where
 
 
-def chosen(count: int, long: bool, seed: int) -> list[int]:
-    every = range(1, count + 1)
-    return list(every) if long else sorted(random.Random(seed).sample(every, min(count, 6)))
-
-
 def tries(w: World, name: str, at: int, attempt: Callable[[], object], where: str) -> None:
     before = w.number
     with suppress(MemoryError, kc.KuduError):
@@ -82,8 +86,8 @@ def tries(w: World, name: str, at: int, attempt: Callable[[], object], where: st
 def test_at_every_place(tmp_path: Path, name: str, long: bool, seed: int) -> None:
     w = World(tmp_path, {"durability": "none"})
     _prepare(w, name)
-    places = places_of(lambda: CALLS[name](w))
-    for at in chosen(places, long, seed):
+    places, turns = places_of(lambda: CALLS[name](w), locks_of(w.table._engine))
+    for at in chosen(places, turns, long, random.Random(seed)):
         _prepare(w, name)
 
         def attempt(at: int = at) -> None:
@@ -107,7 +111,7 @@ def test_at_every_array(
         CALLS[name](w)
     count = scarce.count
     assert count or name in ("row", "alter")
-    for at in chosen(count, long, seed):
+    for at in chosen(count, (), long, random.Random(seed)):
         _prepare(w, name)
 
         def attempt(at: int = at) -> None:

@@ -145,7 +145,7 @@ DRIVER = """
     ],
 )
 def test_signals(tmp_path: Path, durability: str, maintenance: str, long: bool, seed: int) -> None:
-    wanted = 4000 if long else 60
+    wanted = 4000 if long else 30
     done = python(
         DRIVER, tmp_path / "t", durability, maintenance, wanted, seed, within_s=3600, warnings="default"
     )

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import dis
 import gc
+import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
@@ -28,6 +29,7 @@ from kudu_core.errors import Poisoned
 
 CALLS = ("CALL", "CALL_FUNCTION_EX", "CALL_KW", "CALL_INTRINSIC_1")
 TRACED = ("/kudu_core/", "/contextlib.py", "/threading.py", "/weakref.py")
+UNTRACED = "/tests/"
 LATEST_S = 60.0
 """So long what other threads are at may take on a machine that has much else to do."""
 
@@ -60,11 +62,21 @@ _places: dict[CodeType, _Places] = {}
 class Interruption:
     """Raises at the k-th place of what runs in ``with`` it; counts them with ``at=None``."""
 
-    def __init__(self, at: int | None, error: type[BaseException] = KeyboardInterrupt) -> None:
+    def __init__(
+        self,
+        at: int | None,
+        error: type[BaseException] = KeyboardInterrupt,
+        locks: Sequence[Any] = (),
+    ) -> None:
+        """``locks``: those at whose changes of hands ``turns`` are noted."""
         self.at = at
         self.error = error
         self.count = 0
         self.where = ""
+        self.turns: list[int] = []
+        """Places that are the first after a lock was taken or let go."""
+        self._locks = locks
+        self._held: list[bool] = []
         self._last: dict[FrameType, int] = {}
 
     def __enter__(self) -> Interruption:
@@ -77,7 +89,7 @@ class Interruption:
 
     def _enter(self, frame: FrameType, event: str, _arg: Any) -> Any:
         code = frame.f_code
-        if not any(part in code.co_filename for part in TRACED) or "/tests/" in code.co_filename:
+        if not any(part in code.co_filename for part in TRACED) or UNTRACED in code.co_filename:
             return None
         if code not in _places:
             _places[code] = _Places(code)
@@ -102,6 +114,11 @@ class Interruption:
 
     def _place(self, frame: FrameType) -> None:
         self.count += 1
+        if self._locks:
+            held = [is_held(lock) for lock in self._locks]
+            if held != self._held:
+                self.turns.append(self.count)
+                self._held = held
         if self.count == self.at:
             code = frame.f_code
             self.where = f"{code.co_filename.rsplit('/', 2)[-1]}:{frame.f_lineno} {code.co_qualname}"
@@ -132,6 +149,17 @@ def _reachable(root: object) -> Iterator[object]:
 
 
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
+
+
+def is_held(lock: Any) -> bool:
+    """By this thread, where it can be told; else by anybody."""
+    owned = getattr(lock, "_is_owned", None)
+    return bool(lock.locked() if owned is None else owned())
+
+
+def locks_of(engine: Any) -> list[Any]:
+    """The locks of a table that guard something."""
+    return [o for o in _reachable(engine) if isinstance(o, _LOCKS) or type(o).__name__ == "Turns"]
 
 
 def held_locks(engine: Any) -> list[object]:
@@ -210,17 +238,31 @@ def interrupted(call: Callable[[], object], at: int) -> tuple[bool, Interruption
     return True, interruption
 
 
-def places_of(call: Callable[[], object]) -> int:
-    with Interruption(None) as interruption:
+def places_of(call: Callable[[], object], locks: Sequence[Any] = ()) -> tuple[int, list[int]]:
+    """How many places a call has, and which of them follow a change of hands of one of the locks."""
+    with Interruption(None, locks=locks) as interruption:
         call()
-    return interruption.count
+    return interruption.count, interruption.turns
+
+
+def chosen(
+    places: int, turns: Sequence[int], long: bool, rng: random.Random, most_turns: int = 3
+) -> list[int]:
+    """The places to try: all, or some of each kind."""
+    every = range(1, places + 1)
+    if long:
+        return list(every)
+    return sorted({*rng.sample(every, min(places, 1)), *rng.sample(turns, min(len(turns), most_turns))})
 
 
 __all__ = [
     "Interruption",
     "assert_at_rest",
+    "chosen",
     "held_locks",
     "interrupted",
+    "is_held",
+    "locks_of",
     "places_of",
     "poisoned",
     "settle",
