@@ -261,6 +261,20 @@ def test_rows_older_than_a_column_are_replayed_without_its_default(make: Make, p
         assert {k: row for k, row in found.items() if k < 9000} == expected
 
 
+def test_a_memrowset_is_closed_when_its_rows_and_their_changes_fill_a_column(make: Make) -> None:
+    """A flush reads both together: each alone fits into a column, and both do not."""
+    table = make([kc.Column("k", pa.int64()), kc.Column("note", pa.string())])
+    for first in range(0, 16, 8):
+        table.insert({"k": list(range(first, first + 8)), "note": ["a" * WIDE] * 8})
+    for _ in range(2):
+        table.update({"k": list(range(8)), "note": ["b" * WIDE] * 8})
+    assert len(table._engine.tablets[0].view.frozen) == 1
+    table.flush()
+    assert {k: row["note"][0] for k, row in by_key(table.scan().to_table()).items()} == {
+        k: "b" if k < 8 else "a" for k in range(16)
+    }
+
+
 def test_raw_overflows_do_not_leave_the_buffers() -> None:
     """Whatever puts cells together says that it is too much by an error of ours."""
     rows = np.zeros(100, np.int64)

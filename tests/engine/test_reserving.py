@@ -212,6 +212,34 @@ def test_a_bulk_write_of_rows_in_memory_that_no_store_takes(
         assert {k: row["s"] for k, row in rows_of(reader).items()} == wanted
 
 
+def test_one_record_holds_no_more_changes_by_key_than_one_store(
+    make: Make, limit_columns: Callable[[int], None]
+) -> None:
+    """Of several tablets each part fits; together they would be a record without a bound."""
+    table = make(SCHEMA, partition_by=kc.HashPartition(["k"], 4), ingest_threshold_rows=40)
+    for first in (0, 30):
+        table.insert([{"k": k, "s": "a"} for k in range(first, first + 30)])
+    limit_columns(30 << 10)
+    table.update({"k": list(range(60)), "s": ["b" * 1000] * 60})
+    assert not any(len(tablet.view.active) for tablet in table._engine.tablets), "flushed before"
+    assert {row["s"] for row in rows_of(table).values()} == {"b" * 1000}
+
+
+def test_rows_are_written_one_by_one_past_every_first_buffer(make: Make) -> None:
+    """The debug switch looks after each row whether anything has grown."""
+    table = make(SCHEMA)
+    for k in range(1100):
+        table.insert([{"k": k, "s": "a", "n": 1, "b": b""}])
+    for k in range(600):
+        table.update([{"k": k, "s": "b"}])
+    assert len(table._engine.tablets[0].view.active) == 1100
+    table.flush()
+    for k in range(600):
+        table.update([{"k": k, "n": 2}])
+    assert table.get(599) == {"k": 599, "s": "b", "n": 2, "b": b""}
+    assert table.count() == 1100
+
+
 def test_a_call_too_large_for_a_store_goes_to_files(
     make: Make, limit_columns: Callable[[int], None]
 ) -> None:
