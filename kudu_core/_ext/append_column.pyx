@@ -35,7 +35,7 @@ def data_limit():
 
 
 def limit_data(int64_t limit_bytes):
-    """Set ``data_limit`` for all columns of the process, and return what it was: for tests of full columns."""
+    """Set ``data_limit`` for all columns of the process and return the one before: for tests of full ones."""
     global max_data_bytes
     cdef int64_t before = max_data_bytes
     if not 0 < limit_bytes <= OFFSET_BYTES:
@@ -273,12 +273,12 @@ cdef class AppendColumn:
     cdef void _put_numbers(self, uint64_t number, uint64_t step, int64_t n) noexcept nogil:
         """There is room for them."""
         cdef:
-            int64_t i
+            int64_t _i
             uint8_t* at = self._values_at + self._count * self.width
         if self.width == 1 and step == 0:
             memset(at, <int>(number & 0xFF), n)
         else:
-            for i in range(n):
+            for _i in range(n):
                 memcpy(at, &number, <size_t>self.width)
                 number += step
                 at += self.width

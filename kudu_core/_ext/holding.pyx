@@ -18,7 +18,7 @@ cdef extern from "unistd.h" nogil:
 @cython.final
 @cython.no_gc_clear
 cdef class Held:
-    """``with Held(locks)``: holds all of them, taken in order; what has ``acquire`` and ``release`` is one."""
+    """``with Held(locks)``: all of them, taken in order; what has ``acquire`` and ``release`` is one."""
     cdef:
         tuple _locks
         Py_ssize_t _taken

@@ -214,8 +214,8 @@ cdef class ChangePoints(Store):
     def reserve_one(self, tuple ids not None, list cells not None):
         """Make room for ``append_one`` of this change, which then allocates nothing.
 
-        Returns -1, or the position of a column that has no log yet.  OverflowError: a column is more than half
-        full.
+        Returns -1, or the position of a column that has no log yet.  OverflowError: a column is more than
+        half full.
         """
         cdef:
             Py_ssize_t i, n = len(ids)

@@ -118,7 +118,8 @@ def chain_column(
             raise ValueError(f"offsets of row {bad} descend or leave the {values.shape[0]} bytes of data")
         return
     if width not in (1, 2, 4, 8, 16) or offsets is not None:
-        raise ValueError(f"no cells of width {width}" if offsets is None else f"offsets of cells of width {width}")
+        reason = "no cells" if offsets is None else "offsets of cells"
+        raise ValueError(f"{reason} of width {width}")
     if values.shape[0] < n * width:
         raise ValueError(f"{values.shape[0]} bytes are not {n} cells of {width} bytes")
     with nogil:
