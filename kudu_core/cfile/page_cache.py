@@ -11,7 +11,7 @@ Yang et al., SOSP 2023.)
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -76,6 +76,8 @@ class PageCache:
         self._tokens: dict[bytes, int] = {}
         self._files: dict[int, tuple[bytes, int, set[int]]] = {}  # token: file id, readers, offsets
         self._holders: dict[int, tuple[Holder, ...]] = {}
+        self._leaving: deque[tuple[int, tuple[Holder, ...]]] = deque()
+        """Readers that have detached and are still counted."""
         self._next_token = 0
         self._bytes = 0
         self._kept_bytes = 0
@@ -94,6 +96,7 @@ class PageCache:
     def attach(self, file_id: bytes) -> int:
         """Register a reader of the file; return the token its pages are keyed by."""
         with self._mutex:
+            self._see_off()
             token = self._tokens.get(file_id)
             if token is None:
                 token = self._next_token
@@ -106,15 +109,26 @@ class PageCache:
             return token
 
     def detach(self, token: int, holders: Sequence[Holder] = ()) -> None:
-        """Undo one ``attach``; the last one drops the file's pages.  ``holders``: that reader's own."""
-        with self._mutex:
+        """Undo one ``attach``; the last one drops the file's pages.  ``holders``: that reader's own.
+
+        Finalizers call this, so the collector may in the middle of any step of this class, on the thread
+        that holds the mutex: then whoever comes next does what is to be done.
+        """
+        self._leaving.append((token, tuple(holders)))
+        if not self._mutex.locked():
+            with self._mutex:
+                self._see_off()
+
+    def _see_off(self) -> None:
+        while self._leaving:
+            token, holders = self._leaving.popleft()
             file_id, readers, offsets = self._files[token]
             if holders and token in self._holders:
                 mine = set(map(id, holders))
                 self._holders[token] = tuple(h for h in self._holders[token] if id(h) not in mine)
             if readers > 1:
                 self._files[token] = (file_id, readers - 1, offsets)
-                return
+                continue
             del self._files[token], self._tokens[file_id]
             try:
                 self._holders.pop(token, None)
@@ -127,6 +141,7 @@ class PageCache:
     def watch(self, token: int, holder: Holder) -> bool:
         """Ask ``holder`` too before a page of the file is dropped; False where the file is closed."""
         with self._mutex:
+            self._see_off()
             if token not in self._files:
                 return False
             others = tuple(other for other in self._holders.get(token, ()) if not other.closed)
@@ -162,6 +177,7 @@ class PageCache:
         size = len(page) + _ENTRY_BYTES
         key = (token, offset)
         with self._mutex:
+            self._see_off()
             file = self._files.get(token)
             if size > self.limit_bytes // 4 or file is None or key in self._new or key in self._kept:
                 return  # or closed meanwhile, or read twice at once
@@ -185,6 +201,7 @@ class PageCache:
             return
         with self._mutex:
             self.limit_bytes = limit_bytes
+            self._see_off()
             try:
                 self._shrink()
             except BaseException:
@@ -241,6 +258,7 @@ class PageCache:
 
     def statistics(self) -> CacheStatistics:
         with self._mutex:
+            self._see_off()
             return CacheStatistics(
                 self._hits,
                 self._misses,

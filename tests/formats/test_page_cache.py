@@ -151,6 +151,48 @@ def test_limits_change() -> None:
     assert all(read(cache, token, offset) for offset in range(90))
 
 
+@pytest.mark.parametrize("step", ["watch", "put"])
+def test_the_collector_may_end_readers_in_the_middle_of_a_step(step: str) -> None:
+    """Finalizers detach, and the collector calls them wherever memory is taken: also where this thread holds
+    the cache's mutex."""
+    cache, token = filled(2)
+    gone = cache.attach(b"another")
+    cache.put(gone, 0, PAGE)
+    ended: list[int] = []
+
+    class Collecting(Holder):
+        """Whatever is asked of it, the collector runs then."""
+
+        def _collect(self) -> None:
+            if not ended:
+                ended.append(1)
+                cache.detach(gone)
+
+        @property
+        def closed(self) -> bool:  # type: ignore[override]
+            self._collect()
+            return False
+
+        def forget(self, offset: int) -> bool:
+            self._collect()
+            return True
+
+    def run() -> None:
+        cache.watch(token, Collecting())
+        if step == "watch":
+            cache.watch(token, Collecting())
+        for offset in range(8):  # pages go, and whoever holds them is asked
+            cache.put(token, offset, PAGE)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive(), "it waits for itself"
+    assert ended
+    cache.attach(b"a third")
+    assert cache.statistics().pages <= 2 and gone not in cache._files
+
+
 def test_pages_go_with_their_file() -> None:
     cache, token = filled(100)
     other = cache.attach(b"other")

@@ -164,3 +164,20 @@ def test_listeners_are_called_under_no_lock(path: Path) -> None:
 
 def test_the_rule_finds_such_a_call() -> None:
     assert list(told_under_locks(ast.parse("with self._mutex:\n self._tell(event)")))
+
+
+# ---- finalizers ----
+
+FINALIZERS = {
+    "rowset/diskrowset.py": "takes the lock of an object that nobody has any more; PageCache.detach",
+    "rowset/deltastore.py": "the same",
+}
+"""The collector runs where memory is taken, on a thread that may hold any lock: a ``__del__`` that takes a
+lock of something else waits for itself."""
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=named)
+def test_finalizers_are_known(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    made = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "__del__"]
+    assert not made or named(path) in FINALIZERS, f"say in FINALIZERS why no lock can be held: {named(path)}"
