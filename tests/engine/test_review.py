@@ -535,7 +535,7 @@ def test_a_token_that_cannot_be_stored_is_refused(disk: Disk) -> None:
 def test_staging_that_cannot_be_removed_keeps_nobody_from_opening(disk: Disk) -> None:
     create(disk).close()
     disk.memory.mkdir(f"{PATH}/staging", exist_ok=True)
-    disk.memory.mkdir(f"{PATH}/staging/ingest-x")
+    disk.memory.mkdir(f"{PATH}/staging/ingest-{0:032x}")
     disk.rules = [Rule(ops={"rmdir"}, error=errno.ENOTEMPTY)]
     reopen(disk).close()
     assert disk.fired == 1
