@@ -104,13 +104,17 @@ def build_parts(
 
     def work(range_: KeyRange) -> list[tuple[Resolved, ingest.Built | None]]:
         """A range; as several where one column of it is too large."""
-        try:
-            return [one(range_)]
-        except ColumnTooLarge:
-            halves = halved(rows.schema, range_)
-            if halves is None:
-                raise
-        return [done for half in halves for done in work(half)]
+        done, waiting = [], [range_]
+        while waiting:
+            some = waiting.pop()
+            try:
+                done.append(one(some))
+            except ColumnTooLarge:
+                halves = halved(rows.schema, some)
+                if halves is None:
+                    raise
+                waiting.extend(reversed(halves))
+        return done
 
     def one(range_: KeyRange) -> tuple[Resolved, ingest.Built | None]:
         part = by_ordinal.get(range_.ordinal)

@@ -181,3 +181,16 @@ def test_finalizers_are_known(path: Path) -> None:
     tree = ast.parse(path.read_text())
     made = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "__del__"]
     assert not made or named(path) in FINALIZERS, f"say in FINALIZERS why no lock can be held: {named(path)}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=named)
+def test_no_function_inside_another_calls_itself(path: Path) -> None:
+    """It would be held by its own closure, and with it whatever the closure holds, until the collector comes:
+    views, and so the files of rowsets that were replaced."""
+    for outer in ast.walk(ast.parse(path.read_text())):
+        if isinstance(outer, ast.FunctionDef):
+            for inner in ast.walk(outer):
+                if isinstance(inner, ast.FunctionDef) and inner is not outer:
+                    called = [n.func for n in ast.walk(inner) if isinstance(n, ast.Call)]
+                    names = {f.id for f in called if isinstance(f, ast.Name)}
+                    assert inner.name not in names, f"{named(path)}:{inner.lineno}: {inner.name}"
