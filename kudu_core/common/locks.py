@@ -15,6 +15,10 @@ bytecodes: after a call, at the beginning of a function, when a loop goes back. 
   held.
 * A thread is a ``Worker`` (``common/workers.py``): ``Thread.start`` waits at an ``Event``.
 
+CPython 3.14 may run a handler after ``__enter__`` and before the body all the same (its issue 148874, mended
+in 3.15): what is ``Held`` or claimed is given back there too, because the object goes; a plain ``with lock:``
+is not safe on such a 3.14.
+
 ``tests/lint/test_locks.py`` holds the package to this.
 """
 
