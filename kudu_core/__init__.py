@@ -10,8 +10,10 @@ from kudu_core.common.schema import Column
 from kudu_core.errors import (
     ChangesLost,
     Closed,
+    ColumnTooLarge,
     Corruption,
     Fenced,
+    InternalError,
     InvalidArgument,
     KuduError,
     Locked,
@@ -26,6 +28,7 @@ from kudu_core.errors import (
     TableExists,
     TableNotFound,
     TokenMismatch,
+    UnreplayedWarning,
 )
 from kudu_core.options import Options
 from kudu_core.table.backup_format import BackupResult
@@ -46,9 +49,11 @@ __all__ = [
     "ChangesLost",
     "Closed",
     "Column",
+    "ColumnTooLarge",
     "Corruption",
     "Fenced",
     "HashPartition",
+    "InternalError",
     "InvalidArgument",
     "KuduError",
     "Locked",
@@ -70,6 +75,7 @@ __all__ = [
     "TableExists",
     "TableNotFound",
     "TokenMismatch",
+    "UnreplayedWarning",
     "WriteResult",
     "create_table",
     "open_table",
