@@ -1,4 +1,4 @@
-"""Locks, claims and turns that an interrupt cannot leave half taken.
+"""Locks, claims, turns and descriptors that an interrupt cannot leave half taken.
 
 CPython runs signal handlers between the bytecodes of the main thread, and in a C function that waits, before
 it has what it waits for.  A method here is one C function, without bytecodes: whatever it takes is recorded
@@ -9,10 +9,20 @@ This is no arithmetic: it is compiled because only compiled code cannot be inter
 """
 cimport cython
 
+import os
 from _thread import allocate_lock
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.errno cimport EINTR, errno
 
 cdef extern from "unistd.h" nogil:
     int close(int fd)
+
+cdef extern from "fcntl.h" nogil:
+    int openat(int folder, const char* name, int flags, ...)
+    int AT_FDCWD
+
+cdef int FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @cython.final
@@ -116,6 +126,46 @@ cdef class Descriptor:
         if self.fd >= 0:
             with nogil:
                 close(self.fd)
+
+
+def folder_beneath(str path not None, list names not None):
+    """The folder to which ``names`` lead from ``path``, open (O_PATH): the number of its descriptor.
+
+    Each is opened in the one before it, and none is followed where it is a link, nor is the last name of
+    ``path``.  ``OSError`` names the folder that could not be opened.
+    """
+    cdef:
+        int fd = AT_FDCWD
+        int below
+        int failed
+        const char* name
+    cdef list encoded = [os.fsencode(path)]
+    for given in names:
+        encoded.append(os.fsencode(given))
+    for index, piece in enumerate(encoded):
+        if b"\0" in piece:
+            if fd != AT_FDCWD:
+                close(fd)
+            raise ValueError(f"a name with a zero byte: {piece!r}")
+        name = piece
+        while True:
+            with nogil:
+                below = openat(fd, name, FOLDER)
+                failed = errno if below < 0 else 0
+            if failed != EINTR:
+                break
+            try:
+                PyErr_CheckSignals()
+            except BaseException:
+                if fd != AT_FDCWD:
+                    close(fd)
+                raise
+        if fd != AT_FDCWD:
+            close(fd)
+        if failed:
+            raise OSError(failed, os.strerror(failed), "/".join([path, *names[:index]]))
+        fd = below
+    return fd
 
 
 @cython.final

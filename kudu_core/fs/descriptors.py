@@ -11,8 +11,12 @@ import errno
 import os
 import resource
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from kudu_core._ext.holding import Descriptor
+from kudu_core._ext.holding import Descriptor, folder_beneath
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def opened(path: str, flags: int, dir_fd: int | None = None) -> Descriptor:
@@ -26,14 +30,23 @@ def opened(path: str, flags: int, dir_fd: int | None = None) -> Descriptor:
     OSError
         As open(2) does; with EMFILE it says what to raise.
     """
+    return _within_limits(path, os.open, path, flags, 0o600, dir_fd=dir_fd)
+
+
+def opened_beneath(path: str, names: list[str]) -> Descriptor:
+    """The folder to which ``names`` lead from ``path``, none of them a link (``folder_beneath``)."""
+    return _within_limits(path, folder_beneath, path, names)
+
+
+def _within_limits(path: str, call: Callable[..., int], *args: object, **keywords: object) -> Descriptor:
     try:
-        return Descriptor(os.open, path, flags, 0o600, dir_fd=dir_fd)
+        return Descriptor(call, *args, **keywords)
     except OSError as exc:
         if exc.errno != errno.EMFILE:
             raise
     _raise_limit()
     try:
-        return Descriptor(os.open, path, flags, 0o600, dir_fd=dir_fd)
+        return Descriptor(call, *args, **keywords)
     except OSError as exc:
         if exc.errno == errno.EMFILE:
             _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -49,4 +62,4 @@ def _raise_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-__all__ = ["Descriptor", "opened"]
+__all__ = ["Descriptor", "opened", "opened_beneath"]

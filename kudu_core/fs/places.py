@@ -12,9 +12,8 @@ import stat
 from contextlib import suppress
 
 from kudu_core.fs import base
-from kudu_core.fs.descriptors import Descriptor, opened
+from kudu_core.fs.descriptors import Descriptor, opened, opened_beneath
 
-_WAY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NOT_A_FOLDER = (errno.ENOTDIR, errno.ELOOP)
 
 
@@ -82,13 +81,13 @@ def place_beneath(root: str, path: str) -> Place:
     names = base.names_beneath(root, path)
     if len(names) < 2:
         return Place(path, path)  # the system looks at all but the last name as the user gave them
-    at = f"{root.rstrip('/')}/{names[0]}"
-    place = Place(at, at)
-    for name in names[1:]:
-        held = place.folder(_WAY)
-        at = f"{at}/{name}"
-        place = Place(at, name, held)
-    return place
+    try:
+        held = opened_beneath(f"{root.rstrip('/')}/{names[0]}", names[1:-1])
+    except OSError as exc:
+        if exc.errno in _NOT_A_FOLDER and place_beneath(root, exc.filename).is_link():
+            raise base.refused_link(exc.filename) from None
+        raise
+    return Place(path, names[-1], held)
 
 
 def clear(folder: Descriptor, path: str, depth: int = 0) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kudu_core._ext.holding import Claim, Held
+from kudu_core._ext.holding import Claim, Descriptor, Held, folder_beneath
 
 
 class Lock:
@@ -118,3 +121,44 @@ def test_an_entry_that_cannot_be_claimed_leaves_those_before_to_the_claim() -> N
     assert claimed == {1}
     claim.release()
     assert not claimed
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_a_folder_is_reached_name_by_name(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b" / "c\u00e9").mkdir(parents=True)
+    before = descriptors()
+    for names in ([], ["b"], ["b", "c\u00e9"]):
+        folder = Descriptor(folder_beneath, str(tmp_path / "a"), names)
+        assert os.fstat(folder.fd).st_ino == tmp_path.joinpath("a", *names).stat().st_ino
+        assert not os.get_inheritable(folder.fd)
+        del folder
+    assert descriptors() == before
+
+
+@pytest.mark.parametrize("at", range(4))
+@pytest.mark.parametrize("kind", ["link", "file", "missing"])
+def test_the_folder_that_cannot_be_opened_is_named(tmp_path: Path, at: int, kind: str) -> None:
+    names = ["a", "b", "c", "d"]
+    (tmp_path / "out" / "b" / "c" / "d").mkdir(parents=True)
+    refused = tmp_path.joinpath(*names[: at + 1])
+    refused.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "link":
+        refused.symlink_to(tmp_path / "out")
+    elif kind == "file":
+        refused.write_bytes(b"")
+    before = descriptors()
+    with pytest.raises(OSError) as met:
+        folder_beneath(str(tmp_path / "a"), names[1:])
+    assert met.value.filename == str(refused)
+    assert met.value.errno in ((errno.ENOENT,) if kind == "missing" else (errno.ENOTDIR, errno.ELOOP))
+    assert descriptors() == before
+
+
+def test_a_name_with_a_zero_byte_is_refused(tmp_path: Path) -> None:
+    before = descriptors()
+    with pytest.raises(ValueError, match="zero byte"):
+        folder_beneath(str(tmp_path), ["a\0b"])
+    assert descriptors() == before
