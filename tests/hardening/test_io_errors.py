@@ -43,7 +43,7 @@ from tests.support.faults import (
 
 pytestmark = pytest.mark.timeout(7200)  # --long takes its time
 
-CALLS = 6
+CALLS = 4
 """Calls of each story that the short run tries."""
 NEED_SPACE = frozenset({"create", "append", "pwrite", "mkdir", "link"})
 
