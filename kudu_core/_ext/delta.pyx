@@ -22,7 +22,7 @@ cdef:
     int64_t MAX_DATA_BYTES = 0x7FFFFFFF     # what an int32 offset can address
     int64_t MAX_ROWS = 0xFFFFFFFF           # of a block; rowids are uint32
     int64_t MAX_BUCKETS = 1 << 24
-    int DIGIT_BITS = 12                     # of the radix sort: 4,096 counters, 16 KiB, stay in L1
+    int DIGIT_BITS = 12                     # of the radix sort: 4,096 counters, 16 KiB, for the first cache
 
 cdef extern from *:
     """

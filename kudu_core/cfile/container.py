@@ -68,7 +68,7 @@ Bytes = bytes | bytearray | memoryview
 class FileMissing(Corruption):
     """A file that a manifest names is not there: removed since by the writer, or lost.
 
-    A reader looks at the newest manifests before it believes the latter (PROTOCOL R4).
+    A reader looks at the newest manifests before it believes the latter (protocol R4).
     """
 
 

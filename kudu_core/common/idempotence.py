@@ -94,7 +94,7 @@ def outdated(
 
     Those older than ``retention_s`` go, and where there are more than ``MAX_TOKENS``, with ``more`` that are
     to come, the oldest of those that are not young.  None goes whose record lies after ``through``: replay
-    would bring it back.
+    would bring it back (protocol K4).
     """
 
     def older_than(seconds: float) -> dict[str, Token]:

@@ -1,4 +1,4 @@
-"""Second copies of the small files on which a table depends: for a repair, and never read by an open.
+"""Second copies of the small files on which a table depends: a repair reads them, no open (protocol S3).
 
 Not synced: a copy is there to outlive damage to the file, and what a power cut may take is not damage.  One
 that cannot be written stays as it was, or is missing: nothing depends on it.

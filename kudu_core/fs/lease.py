@@ -67,7 +67,7 @@ def _pause(seconds: float) -> None:
 
 
 def same_file(fs: FileSystem, path: str, identity: Identity) -> bool:
-    """Whether ``path`` is still the file of which ``identity`` was taken (PROTOCOL P2)."""
+    """Whether ``path`` is still the file of which ``identity`` was taken (protocol P2)."""
     try:
         return fs.identity(path) == identity
     except FileNotFoundError:

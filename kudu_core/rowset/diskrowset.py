@@ -307,7 +307,7 @@ class DiskRowSet:
         )
 
     def with_ingested(self, ref: DeltaRef, durable: int) -> DiskRowSet:
-        """An ingest's delta file at the end; no change in memory may be older (PROTOCOL G3)."""
+        """An ingest's delta file at the end; no change in memory may be older (protocol G3)."""
         assert not self.memory_stores
         file = DeltaStore(self.base.fs, self.base.directory, ref, self.base.cache)
         return dataclasses.replace(self, meta=self._meta_with((file,), durable), redo=(*self.redo, file))
@@ -319,7 +319,7 @@ class DiskRowSet:
         undo: DeltaRef | None = None,
         columns: ColumnsRef | None = None,
     ) -> DiskRowSet:
-        """The first REDO files replaced by what a compaction made of them (PROTOCOL M1).
+        """The first REDO files replaced by what a compaction made of them (protocol M1).
 
         ``columns``: those it has written anew; they supersede older ones.
         """
@@ -525,7 +525,7 @@ class DiskRowSet:
         return tuple(views)
 
     def open_for(self, snapshot: int, column_ids: Collection[int]) -> None:
-        """Open every file that a scan of these columns at the snapshot may need (PROTOCOL R4); no other."""
+        """Open every file that a scan of these columns at the snapshot may need (protocol R4); no other."""
         self.base.open()
         views = [(undo, undo.undo_at(snapshot)) for undo in self.undo]
         views += [(s, s.redo_at(snapshot)) for s in self.redo if isinstance(s, DeltaStore)]

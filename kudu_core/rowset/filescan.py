@@ -2,7 +2,7 @@
 
 The conditions of the predicate are tested on stored values, page by page and mini-block by mini-block;
 what they leave decides what is read of the other columns.  Columns that a visible change touches take
-the general way: their values are patched first (PROTOCOL N15), whole or cell by cell.
+the general way: their values are patched first (protocol N15), whole or cell by cell.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ def _overlaps(first: int, last: int, since: int, until: int) -> bool:
 class RowSetHistory:
     """The events of one rowset in ``(since, until]``, and its rows' images around them.
 
-    Both states, at ``since`` and at ``until``, must be readable (PROTOCOL H2).
+    Both states, at ``since`` and at ``until``, must be readable (protocol H2).
     """
 
     def __init__(self, schema: Schema, store: MemRowSet | DiskRowSet, since: int, until: int) -> None:
@@ -404,7 +404,7 @@ def _choose(rows: np.ndarray, known: np.ndarray, became: np.ndarray, *, before: 
 
     What a row had been before a later event stands for all the time since the event before it; else
     the last event that says what it became counts.  For one row and column all events of the
-    first kind come before those of the second (PROTOCOL M2), so with neither at hand the value
+    first kind come before those of the second (protocol M2), so with neither at hand the value
     is that of the window's end, or of its start when the row is yet to become something else.
     """
     count = len(rows)

@@ -1,4 +1,4 @@
-"""One history out of the copies of a key in several rowsets (PROTOCOL C2).
+"""One history out of the copies of a key in several rowsets (protocol C2).
 
 A key that was deleted and inserted anew has a dead copy in one rowset and a younger one in another;
 lifetimes may interleave, since a copy that was dead may live again within its own rowset.  At any time

@@ -3,7 +3,7 @@
 Three things rule rows out before anything is decoded: the statistics of the whole rowset, a search in
 the key columns (which gives exactly the rows that satisfy the terms on them), and the zone maps of
 pages.  Key columns never change, so what they say holds under any changes; what is said of another column
-holds only where no visible change touches it (PROTOCOL N15).
+holds only where no visible change touches it (protocol N15).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The walk of a schema change (PROTOCOL A1 to A3).
+"""The walk of a schema change (protocol A1 to A3).
 
 next version -> all mutexes -> one log record, durable -> directories of new tablets -> TABLE -> memory.
 Nothing stored is rewritten: files and records name columns by ids, which are never used again.
@@ -149,7 +149,7 @@ def adopt(
         return
     engine.schema = schema
     for tablet in engine.tablets:
-        # What was inserted before keeps the columns of its time (A2).
+        # What was inserted before keeps the columns of its time (protocol A2).
         if not freeze_memrowset(tablet):
             tablet.view = replace(tablet.view, active=MemRowSet(schema))
 

@@ -1,4 +1,4 @@
-"""What sorted rows come to in each tablet, written to staging (PROTOCOL G2).
+"""What sorted rows come to in each tablet, written to staging (protocol G2).
 
 Reads the tablets' views and writes new files only, so any process may do it: the holder of the lease, or
 one that has the table open for reading.

@@ -338,7 +338,7 @@ class Changes(ArrowResult):
         return self._plan.schema.columns if self._plan.net else self._plan.needed
 
     def _stores(self) -> list[tuple[Tablet, MemRowSet | DiskRowSet]]:
-        """The stores that say something of the window, every file of them open (PROTOCOL R4)."""
+        """The stores that say something of the window, every file of them open (protocol R4)."""
         for attempt in range(REFRESH_TRIES):
             engine = self._engine()
             engine.check_open()

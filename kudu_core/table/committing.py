@@ -1,4 +1,4 @@
-"""The critical section of an ingest (PROTOCOL G3 to G5, G7): link the files, append the record, install."""
+"""The critical section of an ingest (protocol G3 to G5, G7): link the files, append the record, install."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Flushed = dict[int, dict[int, list[Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Overwriting:
-    """That the rows of an ingest take the place of all that are there (PROTOCOL G7)."""
+    """That the rows of an ingest take the place of all that are there (protocol G7)."""
 
     alteration: Alteration
     adopt: Callable[[int], None]
@@ -57,7 +57,7 @@ def commit_parts(
     txn: Txn | None,
     job: Committing | None = None,
 ) -> int:
-    """Under the mutexes: link, log, wait until durable, install (G3 to G5); return the timestamp.
+    """Under the mutexes: link, log, wait until durable, install (protocol G3 to G5); return the timestamp.
 
     ``StoreFull``: no store in memory can take what changes rows that only memory holds; nothing happened.
     """
@@ -68,7 +68,7 @@ def commit_parts(
 
 
 def prepare_parts(engine: Engine, parts: Sequence[ingest.Part]) -> Flushed:
-    """Under the mutexes of their tablets: make durable what a record of these parts rests on (G3)."""
+    """Under the mutexes of the tablets: make durable what a record of these parts rests on (protocol G3)."""
     for part in parts:
         ingest.check_entries(part)
     flushed = {p.tablet.id: ingest.flush_changed(p.deltas, p.tablet, []) for p in parts}
@@ -93,7 +93,7 @@ def log_and_install(
     overwriting: Overwriting | None = None,
     layings: Mapping[int, Laying] = MappingProxyType({}),
 ) -> int:
-    """Under the mutexes: one record, durable, and what it says on disk and in memory (G4, G5).
+    """Under the mutexes: one record, durable, and what it says on disk and in memory (protocol G4, G5).
 
     ``layings``: by tablet, the changes by key, with room for them; of an overwrite there are none.
     """

@@ -1,6 +1,6 @@
 """The debug switch: with ``KUDU_CORE_CHECK=1`` in the environment the engine checks itself.
 
-After every install, and at every open, the invariants of PROTOCOL are asserted over the tablet, its
+After every install, and at every open, the invariants of docs/protocol.md are asserted over the tablet, its
 files and the log (``tablet.invariants``).  Read at each open; costs far more than the work itself.
 """
 

@@ -1,4 +1,4 @@
-"""From the rows of write calls to one net change per key (PROTOCOL W1, W3).
+"""From the rows of write calls to one net change per key (protocol W1, W3).
 
 ``Prepared`` is what can be known without the tablets: encoded keys, groups of equal keys, routes,
 rows that are refused as they are.  ``decide`` then applies the row rules in call order, given which

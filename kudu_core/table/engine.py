@@ -270,7 +270,7 @@ class Engine:
         self.log.raise_if_poisoned()
 
     def fence(self) -> None:
-        """TABLE must still be the file that this writer installed (PROTOCOL P2)."""
+        """TABLE must still be the file that this writer installed (protocol P2)."""
         with self._table_mutex:
             if self._table_identity is None:
                 return
@@ -322,7 +322,7 @@ class Engine:
         keep_copy(self.fs, f"{self.path}/TABLE", data)
 
     def change_state(self, change: Callable[[TableState], TableState]) -> None:
-        """Replace TABLE by what ``change`` makes of it; a failure poisons (PROTOCOL W8)."""
+        """Replace TABLE by what ``change`` makes of it; a failure poisons (protocol W8)."""
         self.fence()
         try:
             with self._table_mutex:
@@ -344,7 +344,7 @@ class Engine:
             if tokens == self.state.tokens and self.state.applied_ts >= applied_ts:
                 return 0
             if tokens:
-                # What TABLE says was applied must be in the log for good.
+                # What TABLE says was applied must be in the log for good (protocol K3).
                 self.log.wait_durable(max(token.ts for token in tokens.values()))
 
             def saved(state: TableState) -> TableState:
@@ -390,7 +390,7 @@ class Engine:
             )
 
     def token_lock(self, app_id: str) -> Reentrant:
-        """``with`` it: one write of an idempotent writer at a time (W1); a few writers share a lock."""
+        """``with`` it: one write of an idempotent writer at a time (protocol W1).  Writers share locks."""
         return self._token_locks[hash(app_id) % TOKEN_LOCKS]
 
     def job_lock(self, job_id: str) -> Reentrant:
@@ -409,7 +409,7 @@ class Engine:
         return self.log.visible_ts if self.writer else self.read_visible_ts
 
     def horizon(self, *, drop: bool = False) -> int:
-        """How far back history may be dropped now (PROTOCOL H2).
+        """How far back history may be dropped now (protocol H2).
 
         ``drop``: it will be, so nothing up to there is readable from now on.
         """
@@ -475,7 +475,7 @@ class Engine:
         self.throttle.note(self.clock.monotonic_s() - started)
 
     def reserve(self, layings: Sequence[Laying], record_bytes: int) -> None:
-        """Under the mutexes, before the log record: make room for what it says, or refuse it (W5).
+        """Under the mutexes, before the log record: make room for what it says, or refuse it (protocol W5).
 
         ``MemoryLimit``: nothing happened.  ``Moved``: nor then, but the keys have other homes.
         """
@@ -714,7 +714,7 @@ class Engine:
         self._ended = True
 
     def abandon(self) -> None:
-        """In the child of a fork: let go of the parent's files without touching anything (P1)."""
+        """In the child of a fork: let go of the parent's files without touching anything (protocol P1)."""
         self._closed = (
             f"{self.path} was opened before a fork; open it again in the child process, "
             "or send a ScanToken instead of the table"

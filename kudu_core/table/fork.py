@@ -1,6 +1,6 @@
 """What becomes of open tables in a forked child, at interpreter exit and on garbage collection.
 
-A child closes its copies of the files without unlocking or writing (PROTOCOL P1).  A table that
+A child closes its copies of the files without unlocking or writing (protocol P1).  A table that
 nobody holds any more, or that is open when the interpreter ends, is closed cleanly.
 """
 

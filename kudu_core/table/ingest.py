@@ -1,4 +1,4 @@
-"""The walk of a bulk ingest (PROTOCOL G): files first, then one record that names them.
+"""The walk of a bulk ingest (protocol G1 to G6): files first, then one record that names them.
 
 Calls above a threshold are decided like any others, but against views at a cut and without the mutexes.
 Their rows are sorted in runs (``sorted_runs.py``), the runs cut into ranges of keys, and range by range, on
@@ -43,7 +43,7 @@ OPTIMISTIC_TRIES = 2
 
 class Overtaken(Exception):
     """An ALTER or an overwrite was faster: the rows are to be brought into the form of today and built
-    again (G3)."""
+    again (protocol G3)."""
 
 
 @dataclass(slots=True)
@@ -157,7 +157,7 @@ def _ingest(
                 done = _attempt(engine, rows, tablets, folder, on_error, txn, kept, locked=True)
             assert done is not None
     except RowErrors:
-        engine.wait_visible(newest_of(tablets))  # as every answer (W4)
+        engine.wait_visible(newest_of(tablets))  # as every answer (protocol W4)
         raise
     engine.wait_visible(done.result.timestamp)
     return done
@@ -197,7 +197,7 @@ def ingest_collected(
 def staging_of(engine: Engine) -> Iterator[str]:
     """A folder of its own for one ingest, removed at the end.
 
-    What is left of it is collected at a later open (G6).
+    What is left of it is collected at a later open (protocol G6).
     """
     engine.check_writable()
     staging = f"{engine.path}/staging/ingest-{uuid.uuid4().hex}"
@@ -287,7 +287,7 @@ def counts_of_parts(parts: Iterable[ingest.Part]) -> tuple[int, int, int, int]:
 def _build(
     engine: Engine, rows: Sorted, tablets: list[Tablet], staging: str, on_error: str, *, locked: bool
 ) -> _Built:
-    """Resolve against views at a cut of each tablet and write the files (G2)."""
+    """Resolve against views at a cut of each tablet and write the files (protocol G2)."""
     parts = []
     for tablet in tablets:
         with tablet.mutex:

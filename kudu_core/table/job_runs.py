@@ -229,7 +229,7 @@ def ranges_of(
 
 
 def check_run(fs: FileSystem, directory: str, file: FileRef) -> None:
-    """Whether a staged file is the one that its writer told of (PROTOCOL G3); ``Corruption`` if not."""
+    """Whether a staged file is the one that its writer told of (protocol G3); ``Corruption`` if not."""
     path = f"{directory}/{file.name}"
     try:
         opened = fs.open_read(path)

@@ -3,8 +3,8 @@
     begin -> (tasks: JobStager -> JobRun) -> (tasks: resolve -> Resolution) -> commit_job    or    abandon
 
 Staging touches no tablet and takes no lock, so an attempt may fail, be repeated or outlive its job: what
-the commit is not told of stays an unreferenced file.  ``resolve`` (``resolving.py``) asks a table that is
-open for reading; who skips it has the commit do that work, on threads.  The record names files of the
+the commit is not told of stays an unreferenced file (protocol J1).  ``resolve`` (``resolving.py``)
+asks a table that is open for reading; who skips it has the commit do that work, on threads.  The record names files of the
 tablets, links or copies of staged ones, so staging may go at any time afterwards.
 """
 
@@ -215,7 +215,8 @@ def _seal(fs: FileSystem, job: Job, runs: Sequence[JobRun]) -> bool:
 def _commit(
     engine: Engine, job: Job, runs: Sequence[JobRun], resolutions: Sequence[Resolution], *, is_sealed: bool
 ) -> WriteResult:
-    """Apply all rows of the runs as one record, or none, unless that was done; then leave the job's mark."""
+    """Apply all rows of the runs as one record, or none, unless that was done; then leave the job's mark
+    (protocol J2)."""
     with engine.job_lock(job.id):
         known = engine.jobs.get(job.id) or read_mark(engine.fs, engine.path, job.id)
         if known is not None:
@@ -367,7 +368,7 @@ def _check_columns(engine: Engine, form: Form, runs: Sequence[JobRun]) -> None:
 
 
 def _check_files(engine: Engine, job: Job, runs: Sequence[JobRun], resolutions: Sequence[Resolution]) -> None:
-    """Staged files must be those that their writers told of (G3)."""
+    """Staged files must be those that their writers told of (protocol G3)."""
     told = chain((run.files for run in runs), (resolution.files for resolution in resolutions))
     wanted = list(dict.fromkeys(chain.from_iterable(told)))  # what is adopted is told of twice
 

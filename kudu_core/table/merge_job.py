@@ -1,4 +1,4 @@
-"""Merges of a table whose outputs other processes build (PROTOCOL C2).
+"""Merges of a table whose outputs other processes build (protocol C2).
 
 Everything else of a merge, the choice, what is written meanwhile and the install, is the lease holder's.
 

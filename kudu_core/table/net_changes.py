@@ -80,7 +80,7 @@ class Part:
 def dropped_rows(
     store: Store, dropped_ts: int, needed: Sequence[StoredColumn], chunk: int
 ) -> Iterator[Slice]:
-    """A store's rows as deleted by the drop of their range (PROTOCOL A3), so many at a time."""
+    """A store's rows as deleted by the drop of their range (protocol A3), so many at a time."""
     yield from _state(store, dropped_ts - 1, dropped_ts, DELETED, needed, chunk)
 
 

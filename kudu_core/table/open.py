@@ -1,4 +1,4 @@
-"""Opening a table: for writing (PROTOCOL O1 to O8), and for reading beside a writer (R1 to R3)."""
+"""Opening a table: for writing (protocol O1 to O8), and for reading beside a writer (protocol R1 to R3)."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _open_locked(
     opened.append(engine)
     engine.lease = lease
     wal = f"{path}/wal"
-    # O3, reading only.
+    # Protocol O3, reading only.
     named: list[_Named] = []
 
     def noting(record: Record) -> bool:
@@ -184,7 +184,7 @@ def _take_over(
         fence_check=engine.fence,
         keep_segment=lambda segment: keep_segment(fs, path, segment, clock.now_us() // 1_000_000),
     )
-    log.raise_last_ts(mark)  # O4
+    log.raise_last_ts(mark)  # protocol O4
     context = engine.context(log)
     tablets = engine.tablets  # one after the other, so that a failure finds those that have files open
     for entry in state.tablets:
@@ -224,7 +224,7 @@ def _take_over(
         tokens_through=epoch_state.applied_ts,
     )
     context.cut = lambda: replay.position
-    unreplayed = replay_log(  # O5
+    unreplayed = replay_log(  # protocol O5
         replay, tail, lambda found, record: False, done=count, relieve=engine.maintenance.relieve
     )
     if unreplayed is not None:
@@ -281,7 +281,7 @@ def _tablet(
 def _manifests(
     fs: FileSystem, path: str, state: TableState, known: Collection[int] = ()
 ) -> dict[int, TabletState]:
-    """The state of every tablet that is not ``known``; one without a MANIFEST is empty (A1)."""
+    """The state of every tablet that is not ``known``; one without a MANIFEST is empty (protocol A1)."""
     states = {}
     for entry in state.tablets:
         if entry.id in known:
@@ -327,8 +327,8 @@ def _named_files(
 
 
 def _check_numbers(path: str, table: TableState, states: dict[int, TabletState], tail: LogTail) -> None:
-    """A MANIFEST that ends below the number that TABLE or the last CHECKPOINT knows has lost edits (O2); so
-    has one that does not hold what the log was dropped for."""
+    """A MANIFEST that ends below the number that TABLE or the last CHECKPOINT knows has lost edits (protocol
+    O2); so has one that does not hold what the log was dropped for."""
     checkpoint = tail.checkpoint
     for tablet_id, state in states.items():
         manifest = f"{tablet_directory(path, tablet_id)}/MANIFEST"
@@ -428,7 +428,7 @@ def _read_once(
     clock: Clock,
     listener: EventListener | None,
 ) -> tuple[Engine, int]:
-    # R1: the log's segments first, then TABLE, then manifests; so nothing can fall between.
+    # Protocol R1: the log's segments first, then TABLE, then manifests; so nothing can fall between.
     alive = fs.lease(f"{path}/LOCK").holder() is not None
     first = _state(fs, path)
     with closing(
@@ -507,7 +507,7 @@ def _lay_out(engine: Engine, tail: LogTail, states: dict[int, TabletState], toke
                 f"the table was closed after the ingest of {record.ts}, which is not in it",
             )
         if lacking is not None:
-            visible = record.ts - 1  # R2: stop before an ingest that the manifests do not hold
+            visible = record.ts - 1  # protocol R2: stop before an ingest that the manifests do not hold
             engine.read_settled = False  # whoever opens the table for writing installs it
         return lacking is None
 

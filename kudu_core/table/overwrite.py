@@ -1,4 +1,4 @@
-"""The walk of an overwrite (PROTOCOL G7): new tablets with the rows, then one record that puts them in the
+"""The walk of an overwrite (protocol G7): new tablets with the rows, then one record that puts them in the
 place of all that are there.
 
 The tablets are built and made durable beside the table, where nobody looks; the record ends the lives of the

@@ -1,5 +1,5 @@
-"""What reads in progress hold back: history that snapshots need (PROTOCOL H1, H2), and the data of dropped
-columns that scans ask for which were made before (A3)."""
+"""What reads in progress hold back: history that snapshots need (protocol H1, H2), and the data of dropped
+columns that scans ask for which were made before (protocol A3)."""
 
 from __future__ import annotations
 

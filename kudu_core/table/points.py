@@ -42,9 +42,9 @@ def get(engine: Engine, key: Any, columns: Sequence[StoredColumn], at: Any) -> d
         if encoded is not None:
             try:
                 tablet = tablet_of_key(engine, encoded, snapshot)
-                view = None if tablet is None else tablet.view  # and with it the files of its rowsets (E4)
+                view = None if tablet is None else tablet.view  # and with it its rowsets' files (protocol E4)
                 # The view has the history since the floor of before it was captured: an operation that drops
-                # more raises the floor first (PROTOCOL H2).  So this look stands for a pin.
+                # more raises the floor first (protocol H2).  So this look stands for a pin.
                 if snapshot >= engine.pins.floor or not engine.writer:
                     return None if view is None else view.points.get(encoded, snapshot, codec.shape(columns))
             except (Elsewhere, PageError, SnapshotTooOld):

@@ -1,4 +1,4 @@
-"""Tablets of dropped ranges, and of before an overwrite, whose history nobody may read (PROTOCOL H3).
+"""Tablets of dropped ranges, and of before an overwrite, whose history nobody may read (protocol H3).
 
 TABLE first, then, when no view holds them, their files.  What is left at the end of the process is an
 orphan for the next open.

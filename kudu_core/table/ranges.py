@@ -1,4 +1,4 @@
-"""The rows of one range of keys, decided (PROTOCOL G2).
+"""The rows of one range of keys, decided (protocol G2).
 
 Rules speak of one key at a time, so ranges of keys are decided and built one beside the other.  Most
 are plain: the rows of one call, of which no key repeats and none is there.  Then only the keys are

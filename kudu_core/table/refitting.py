@@ -1,4 +1,4 @@
-"""Sorted rows of a call that an ALTER has overtaken (PROTOCOL G3): without the columns that were dropped
+"""Sorted rows of a call that an ALTER has overtaken (protocol G3): without the columns that were dropped
 since, and by the partitions of today.  Runs stay as they lie; only the order in which they are read changes.
 """
 

@@ -1,4 +1,5 @@
-"""Whether a write that names itself was applied before, and the fingerprint by which that is known."""
+"""Whether a write that names itself was applied before, and the fingerprint by which that is known
+(protocol K1)."""
 
 from __future__ import annotations
 

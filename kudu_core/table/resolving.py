@@ -1,4 +1,4 @@
-"""What the runs of a distributed write come to in each tablet, found before the commit (PROTOCOL G2).
+"""What the runs of a distributed write come to in each tablet, found before the commit (protocol G2).
 
 ``resolve`` runs anywhere, on a table that is open for reading: its cut P is what that reader sees.  The
 holder of the lease takes a ``Resolution`` in with ``accept`` when nothing that it rests on has changed
@@ -47,7 +47,7 @@ class Resolution:
     """What the runs of one tablet come to, in files of the job's folder.  Picklable."""
 
     tablet_id: int
-    """0: of one that the commit will make (G7)."""
+    """0: of one that the commit will make (protocol G7)."""
     ordinal: int
     """Of the tablet's partition."""
     schema_version: int
@@ -245,7 +245,7 @@ def accept(
     *,
     new: bool = False,
 ) -> dict[int, ingest.Part]:
-    """Parts, by ordinal, of the tablets whose resolutions still hold.  Under the flush lanes (G3).
+    """Parts, by ordinal, of the tablets whose resolutions still hold.  Under the flush lanes (protocol G3).
 
     ``new``: the tablets are those of an overwrite.
     """

@@ -94,7 +94,7 @@ def write_row(engine: Engine, operation: str, row: dict[Any, Any]) -> WriteResul
                 ts, int(op == records.INSERT), int(op == records.UPDATE), int(op == records.DELETE)
             )
         else:
-            # W4: nothing to log; the answer may rest on records that are not visible yet.
+            # Protocol W4: nothing to log; the answer may rest on records that are not visible yet.
             ts = tablet.newest_applied
             result = WriteResult(max(ts, engine.visible_ts), ignored=1)
     engine.wait_visible(ts)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 HEARTBEAT = "HEARTBEAT"
 HEARTBEAT_S = 60.0
-"""How often a long run renews its directory's time, by which abandoned staging is told (PROTOCOL G6)."""
+"""How often a long run renews its directory's time, by which abandoned staging is told (protocol G6)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -307,7 +307,7 @@ class Scan(ArrowResult):
         return [*plan.columns, *(plan.schema.by_name[name] for name in tested)]
 
     def _sources(self, counts: ScanCounts) -> list[RowsAt]:
-        """The rowsets to read, every file of them open (PROTOCOL R4)."""
+        """The rowsets to read, every file of them open (protocol R4)."""
         plan = self._plan
         for attempt in range(REFRESH_TRIES):
             engine = self._engine()
@@ -451,8 +451,8 @@ def prune_tablets(
 
 
 def check_columns(engine: Engine, schema: Schema, columns: Iterable[StoredColumn]) -> None:
-    """A reader that was refreshed past a drop cannot tell whether the column's data is still there (R4); the
-    writing process keeps it while something is alive that asks for it."""
+    """A reader that was refreshed past a drop cannot tell whether the column's data is still there (protocol
+    R4); the writing process keeps it while something is alive that asks for it."""
     if engine.writer or engine.schema.version == schema.version:
         return
     for column in columns:

@@ -73,7 +73,7 @@ class Snapshot:
 
 
 def resolve(engine: Engine, at: Any) -> int:
-    """The timestamp to read for an ``at=`` argument, checked to be readable (PROTOCOL H2)."""
+    """The timestamp to read for an ``at=`` argument, checked to be readable (protocol H2)."""
     if at is None:
         return engine.visible_ts
     if isinstance(at, Snapshot):

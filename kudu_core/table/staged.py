@@ -1,4 +1,4 @@
-"""The folders of ``staging/``: who may still need one, and who removes it (PROTOCOL G6).
+"""The folders of ``staging/``: who may still need one, and who removes it (protocol G6).
 
 A distributed write that is committed leaves a mark, a file in ``staging/`` of its id and ``MARK``, so that
 whoever asks again within ``staging_grace_s`` is told when it was.  The record in the log says the same, and
@@ -72,7 +72,8 @@ def conclude(engine: Engine, job_id: str, known: Token) -> None:
 
 
 def note_jobs(engine: Engine, through: int) -> None:
-    """Before the log forgets the records up to ``through``: what they say of jobs is marked in staging.
+    """Before the log forgets the records up to ``through``: what they say of jobs is marked in staging
+    (protocol J3).
 
     Not of those whose folder is gone: they had their mark, and its grace is over.
     """

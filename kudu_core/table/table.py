@@ -476,7 +476,7 @@ class Table:
         return points.get_many(engine, keys, _project(engine.schema, columns), at)
 
     def _newer(self, engine: Engine, missing: FileMissing) -> Engine:
-        """For a reader under which the writer has replaced a file (R4): what is there now."""
+        """For a reader under which the writer has replaced a file (protocol R4): what is there now."""
         if self._reopen is None:
             raise missing
         if self._engine is engine:
@@ -653,7 +653,7 @@ class Table:
         return self._planned(lambda engine: list(make_tokens(engine, plan, snapshot, target_rows)))
 
     def _planned(self, work: Callable[[Engine], T]) -> T:
-        """Plan from key indexes; once more where the writer has meanwhile replaced a file (R4)."""
+        """Plan from key indexes; once more where the writer has meanwhile replaced a file (protocol R4)."""
         engine = self._opened()
         try:
             return work(engine)

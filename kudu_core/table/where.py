@@ -1,6 +1,6 @@
 """Writes by predicate: ``delete(where=)`` and ``update(where=, set=)``.
 
-The predicate is evaluated under the mutexes, against the newest applied state (PROTOCOL W3).
+The predicate is evaluated under the mutexes, against the newest applied state (protocol W3).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The walk of a write (PROTOCOL W1 to W7).
+"""The walk of a write (protocol W1 to W7).
 
 encode and route -> mutexes in tablet order -> decide -> log record -> apply -> release -> wait.
 """
@@ -79,10 +79,10 @@ def write_calls(
                     prepared = Prepared(schema, engine.partitions, fitted(schema, calls), engine.pool)
                     tablets = engine.tablets if collect is not None else _touched(engine, prepared)
                     if txn is not None and not tablets:
-                        tablets = engine.tablets[:1]  # so that its token is there before or after an ALTER's
+                        tablets = engine.tablets[:1]  # its token comes before or after an ALTER (protocol K2)
                     with Held([tablet.mutex for tablet in tablets]):
                         if engine.schema is not schema or engine.partitions is not prepared.partitions:
-                            continue  # ALTER was faster: the rows must be encoded and routed anew (W2)
+                            continue  # ALTER was faster: encode and route the rows anew (protocol W2)
                         if collect is not None:
                             collected = collect()
                             if engine.wants_ingest(collected):
@@ -90,7 +90,7 @@ def write_calls(
                             prepared = Prepared(engine.schema, engine.partitions, collected)
                         result, ts = _write_locked(engine, prepared, tablets, on_error, txn, job)
             except RowErrors:
-                # W4: a refusal, too, may rest on records that are not durable yet.
+                # Protocol W4: a refusal, too, may rest on records that are not durable yet.
                 engine.wait_visible(newest_of(tablets))
                 raise
             engine.wait_visible(ts)
@@ -131,7 +131,7 @@ def _write_once(
     decided, net = decide_net(prepared, live_of(prepared, homes))
     errors = refused(prepared.schema, Refused.of(prepared, decided), starts_of(prepared.calls), on_error)
     if net.empty and txn is None:
-        # W4: nothing to log; the answer may rest on records that are not visible yet.
+        # Protocol W4: nothing to log; the answer may rest on records that are not visible yet.
         ts = newest_of(tablets)
         return result_of(decided, errors, max(ts, engine.visible_ts)), ts
     payload = _payload(engine, prepared, net)
@@ -165,7 +165,7 @@ def newest_of(tablets: Sequence[Tablet]) -> int:
 def lay_net(
     engine: Engine, prepared: Prepared, net: Net, homes: dict[int, tuple[np.ndarray, Homes]]
 ) -> list[Laying]:
-    """The net changes as they go into the stores of every tablet (W5)."""
+    """The net changes as they go into the stores of every tablet (protocol W5)."""
     layings = []
     for tablet, groups, batch in _split(engine, prepared):
         laying = Laying(tablet)

@@ -1,4 +1,4 @@
-"""Net changes of one record, laid into a tablet's stores (PROTOCOL W5, W6).
+"""Net changes of one record, laid into a tablet's stores (protocol W5, W6).
 
 In two steps, with the log record between them: ``Laying.reserve`` finds room in the very structures that
 take the rows, and closes a store that is full; ``Laying.lay`` puts them there, and neither reads, nor
@@ -6,7 +6,7 @@ allocates what grows with the rows, nor is refused.  So what is in the log can b
 fail is what any statement may: an interrupt, or memory for a handful of small objects.
 
 Used by writes and ingests, which know where each key lives, and by replay, which looks it up by the rule
-of PROTOCOL O5.
+of protocol O5.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class Laying:
     # ---- after it ----
 
     def lay(self, ts: int) -> None:
-        """Put the rows where room was made for them, at the record's timestamp (W6)."""
+        """Put the rows where room was made for them, at the record's timestamp (protocol W6)."""
         if self._block is not None:
             assert self._batch is not None
             self._view.active.insert(ts, self._block, self._batch.keys, self._batch.hashes)

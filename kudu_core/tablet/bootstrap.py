@@ -1,4 +1,4 @@
-"""Replay of log records into tablets (PROTOCOL O5).
+"""Replay of log records into tablets (protocol O5).
 
 ``Replay`` lays one record after the other into tablets; ``replay_log`` is the loop around it, and asks what
 is to become of a record that cannot be replayed: an open for writing refuses the table, one for reading
@@ -225,7 +225,7 @@ class Replay:
 
     def _reserved(self, tablet: Tablet, ts: int, sections: Sequence[tuple[int, RowBlock]]) -> Laying:
         """The net changes of a record in one tablet, with room made for them: a store that is full, also by
-        the bounds of another build, is closed and another one takes what comes (PROTOCOL O5)."""
+        the bounds of another build, is closed and another one takes what comes (protocol O5)."""
         while True:
             laying = Laying(tablet)
             try:
@@ -254,7 +254,7 @@ class Replay:
         homes = locate_newest(tablet.view, batch, durable_below=ts)
         found = np.flatnonzero(homes.live)
         if len(found) < block.rows:
-            # Durable already, unless the record is newer than anything that files can hold (N16).
+            # Durable already, unless the record is newer than anything that files can hold (protocol N16).
             if ts > tablet.state.mark:
                 raise Corruption(
                     tablet.directory,

@@ -1,4 +1,6 @@
-"""The walk of a delta compaction: REDO files of one rowset become fewer, or new base columns (PROTOCOL M).
+"""The walk of a delta compaction: REDO files of one rowset become fewer, or new base columns.
+
+The rules are protocol M1 to M3.
 
 Minor merges the first REDO files into one and keeps every version.  Major folds the updates of chosen
 columns into columns written anew and puts what they held before into an UNDO file; deletions and the
@@ -41,7 +43,7 @@ class Compacted:
 
 
 def claimed(tablet: Tablet, rowset_id: int, claim: Claim) -> DiskRowSet | None:
-    """At most one compaction works on a rowset (M3); None when another does, or it has left the view.
+    """At most one compaction works on a rowset (protocol M3); None: another does, or it has left the view.
 
     ``claim``: of ``tablet.compacting``, taken until the caller lets go of it.
     """

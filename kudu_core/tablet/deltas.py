@@ -1,4 +1,4 @@
-"""The walk of a delta flush: DeltaMemStores of one rowset become REDO files (PROTOCOL D1 to D3)."""
+"""The walk of a delta flush: DeltaMemStores of one rowset become REDO files (protocol D1 to D3)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def flush_deltas(tablet: Tablet, rowset_id: int) -> int:
 
 
 def _freeze(tablet: Tablet, rowset: DiskRowSet) -> None:
-    """Under the mutex: no change goes to the active store any more; it keeps its place (D1)."""
+    """Under the mutex: no change goes to the active store any more; it keeps its place (protocol D1)."""
     if rowset.active is not None:
         rowset.active.frozen_at = tablet.context.cut()
 
@@ -77,7 +77,7 @@ def _flush(tablet: Tablet, rowset_id: int, frozen: ChangeLog) -> None:
     with tablet.mutex:
         rowset = tablet.view.rowset(rowset_id)
         if rowset is None or not any(s is frozen for s in rowset.redo):
-            discard(context.fs, written)  # the rowset left the view, or an ingest was faster (D3)
+            discard(context.fs, written)  # the rowset left the view, or an ingest was faster (protocol D3)
             return
         rowset = rowset.with_flushed(frozen, ref, cut)
         tablet.install(tablet.view.with_rowset(rowset), Edit(add=(rowset.meta,)))
@@ -88,6 +88,6 @@ def _flush(tablet: Tablet, rowset_id: int, frozen: ChangeLog) -> None:
 def freeze_and_write(
     tablet: Tablet, rowset: DiskRowSet, written: list[str]
 ) -> list[tuple[ChangeLog, DeltaRef | None]]:
-    """Under the mutex: every DeltaMemStore of a rowset, closed and written (PROTOCOL G3)."""
+    """Under the mutex: every DeltaMemStore of a rowset, closed and written (protocol G3)."""
     _freeze(tablet, rowset)
     return [(store, write_store(tablet, store, written)) for store in rowset.memory_stores]

@@ -1,4 +1,4 @@
-"""The walk of a flush: a MemRowSet becomes DiskRowSets (PROTOCOL F1 to F3).
+"""The walk of a flush: a MemRowSet becomes DiskRowSets (protocol F1 to F3).
 
 Scans and writes go on: until the install they use the frozen MemRowSet, after it the new rowsets,
 and both hold the same rows.
@@ -40,7 +40,7 @@ class Flushed:
 
 
 def freeze_memrowset(tablet: Tablet) -> bool:
-    """Close the active MemRowSet for inserts; False when there is nothing to flush (F1)."""
+    """Close the active MemRowSet for inserts; False when there is nothing to flush (protocol F1)."""
     with tablet.mutex:
         active = tablet.view.active
         if not len(active):
@@ -129,7 +129,7 @@ def _flush(tablet: Tablet, frozen: MemRowSet) -> Flushed:
 def _write(
     tablet: Tablet, frozen: MemRowSet, cut: int, written: list[str]
 ) -> tuple[list[RowSetMeta], np.ndarray, np.ndarray]:
-    """Fold the changes through ``cut`` into rows and write them (F2).
+    """Fold the changes through ``cut`` into rows and write them (protocol F2).
 
     Returns the new rowsets and, by ordinal, the output (int32) and the rowid (uint32) there.
     """
@@ -264,7 +264,7 @@ def fold_history(frozen: MemRowSet, cut: int) -> tuple[DeltaEntries, DeltaEntrie
 def _move_later_changes(
     frozen: MemRowSet, cut: int, outputs: list[DiskRowSet], home: np.ndarray, rowid: np.ndarray
 ) -> list[DiskRowSet]:
-    """Changes above ``cut`` go to the outputs' DeltaMemStores, in their order (F3)."""
+    """Changes above ``cut`` go to the outputs' DeltaMemStores, in their order (protocol F3)."""
     for log in frozen.logs:
         outputs = _move_later_of(log, cut, outputs, home, rowid)
     return outputs

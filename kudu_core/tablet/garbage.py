@@ -1,4 +1,4 @@
-"""Files that no edit names any more: kept while somebody may read them, then deleted (PROTOCOL E4)."""
+"""Files that no edit names any more: kept while somebody may read them, then deleted (protocol E4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The walk of history GC: what no legal snapshot needs goes (PROTOCOL H2).
+"""The walk of history GC: what no legal snapshot needs goes (protocol H2).
 
 UNDO files whose records all lie at or below the horizon are dropped without being read, and so are
 rowsets whose rows are all dead since before it.  Single dead rows go when their rowset is merged.

@@ -1,4 +1,4 @@
-"""One tablet's part of a bulk ingest: built beside the tablet, then installed (PROTOCOL G).
+"""One tablet's part of a bulk ingest: built beside the tablet, then installed (protocol G2 to G5).
 
 ``build`` writes the net changes of a range of keys, resolved against a view at a cut, to files in the
 staging folder, with no lock but the flush lane, which keeps the set of rowsets still; a ``Part`` collects
@@ -277,7 +277,7 @@ def link(part: Part) -> None:
 
 
 def flush_changed(part_deltas: Mapping[int, Any], tablet: Tablet, written: list[str]) -> dict[int, list[Any]]:
-    """Under the mutex: close and write the DeltaMemStores of rowsets that get a delta file (G3)."""
+    """Under the mutex: close and write the DeltaMemStores of rowsets that get a delta file (protocol G3)."""
     flushed: dict[int, list[Any]] = {}
     for rowset_id in part_deltas:
         rowset = tablet.view.rowset(rowset_id)
@@ -296,7 +296,7 @@ def install(
     flushed: Mapping[int, list[tuple[ChangeLog, DeltaRef | None]]],
     deleted: Mapping[int, np.ndarray | None] | None = None,
 ) -> None:
-    """Under the mutex, the record durable: new rowsets and delta files into the view, one edit (G5)."""
+    """Under the mutex, the record durable: rowsets and delta files into the view, one edit (protocol G5)."""
     context = tablet.context
     view = tablet.view
     metas: list[RowSetMeta] = []
@@ -342,7 +342,7 @@ def parse_part(value: Any, path: str, offset: int) -> tuple[list[RowSetMeta], di
 
 
 def named_files(value: Any) -> set[str]:
-    """Names of the files of a part, for the sweep of orphans (PROTOCOL O7)."""
+    """Names of the files of a part, for the sweep of orphans (protocol O7)."""
     names: set[str] = set()
     for rowset in value.get("rowsets", ()):
         names.add(FileRef.from_json(rowset["base"]).name)

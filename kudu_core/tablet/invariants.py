@@ -1,13 +1,13 @@
-"""The invariants of PROTOCOL as assertions over a live tablet, its log and its files.
+"""The invariants of docs/protocol.md as assertions over a live tablet, its log and its files.
 
 A debug switch: ``check_install`` is what ``TabletContext.check`` may be set to, called under the
 tablet's mutex after every install; ``check_open`` looks at a table that has just been opened.  The
 functions read files, so they are for tests and for the search for a fault, not for use in service.
 Broken invariants raise ``BrokenInvariant``, which names the one.
 
-Not here, because one process at one moment cannot show it: N12 to N14 (states compared over time
-and between processes) and N15 (statistics against contents); tests compare those.  N16 is
-``Corruption`` in replay.
+Not here, because one process at one moment cannot show it: protocol N12 to N14 (states compared over time
+and between processes) and protocol N15 (statistics against contents); tests compare those.  Protocol N16 is
+``Corruption`` in replay; protocol N17 is the log reader's.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 SNAPSHOTS_SAMPLED = 6
 ROWS_READ = 200_000
-"""A store with more rows than this is not read for N3; its order and its files still are."""
+"""A store with more rows than this is not read for protocol N3; its order and its files still are."""
 
 
 class BrokenInvariant(AssertionError):
-    """An invariant of PROTOCOL does not hold."""
+    """An invariant of docs/protocol.md does not hold."""
 
 
 def _hold(truth: object, name: str, what: str) -> None:
@@ -71,7 +71,7 @@ def check_install(tablet: Tablet) -> None:
 
 
 def _check_state(tablet: Tablet) -> None:
-    """N5, N6 and N9 over the manifest; what it says and what the view holds are one."""
+    """Protocol N5, N6 and N9 over the manifest; what it says and what the view holds are one."""
     state, log = tablet.state, tablet.context.log
     where = f"tablet {tablet.id}"
     before = _before.get(tablet)
@@ -106,7 +106,7 @@ def _check_state(tablet: Tablet) -> None:
 
 
 def _check_rowset(tablet: Tablet, rowset: DiskRowSet) -> None:
-    """N2 and N7: the stores of one rowset, their order and their distance from D."""
+    """Protocol N2 and N7: the stores of one rowset, their order and their distance from D."""
     where = f"tablet {tablet.id}, rowset {rowset.id}"
     meta, state = rowset.meta, tablet.state
     _hold(
@@ -208,7 +208,7 @@ def _entries(store: DeltaStore, *, undo: bool) -> tuple[np.ndarray, np.ndarray, 
 
 
 def _check_memory(tablet: Tablet) -> None:
-    """N2 and N8 over the MemRowSets."""
+    """Protocol N2 and N8 over the MemRowSets."""
     where = f"tablet {tablet.id}"
     newest = tablet.state.inserts_durable
     for memory in (*tablet.view.frozen, tablet.view.active):
@@ -246,7 +246,7 @@ def _check_memory(tablet: Tablet) -> None:
 
 
 def check_one_copy(tablet: Tablet, snapshots: Iterable[int] = ()) -> None:
-    """N3: at every sampled snapshot at most one store holds a key live."""
+    """Protocol N3: at every sampled snapshot at most one store holds a key live."""
     view = tablet.view
     stores: list[MemRowSet | DiskRowSet] = [
         s for s in view.stores if (len(s) if isinstance(s, MemRowSet) else s.meta.rows) <= ROWS_READ
@@ -315,7 +315,7 @@ def _live_keys(store: MemRowSet | DiskRowSet, rows_at: RowsAt) -> list[bytes]:
 
 
 def check_files(fs: FileSystem, directory: str, state: TabletState) -> None:
-    """N11: every file that the manifest names is there, with its size and its footer's checksum."""
+    """Protocol N11: every file that the manifest names is there, with its size and its footer's checksum."""
     for meta in state.rowsets.values():
         path = f"{directory}/{meta.base.name}"
         with RowsFile(fs, path, size=meta.base.size, footer_crc=meta.base.footer_crc) as rows:
@@ -327,7 +327,7 @@ def check_files(fs: FileSystem, directory: str, state: TabletState) -> None:
 
 
 def check_log(log: Log) -> None:
-    """N10 as far as the log alone shows it."""
+    """Protocol N10 as far as the log alone shows it."""
     # Read before the others, which only grow.
     committed = log.committed_ts
     _hold(committed <= log.applied_ts, "N10", f"W {committed} > A {log.applied_ts}")
@@ -337,7 +337,7 @@ def check_log(log: Log) -> None:
 def check_records(
     taken: Sequence[Record], states: dict[int, TabletState], *, through: int, fs: FileSystem, root: str
 ) -> None:
-    """N1, N9 and N11 over retained records, and manifests as they were read with them.
+    """Protocol N1, N9 and N11 over retained records, and manifests as they were read with them.
 
     ``root`` is the folder of the tablets' directories, named by their ids with eight digits.
     """
@@ -393,7 +393,7 @@ def check_open(tablets: Sequence[Tablet], log: Log | None, *, floor: int, throug
 
 
 def check_pins(floor: int, committed: int, oldest_pin: int | None) -> None:
-    """N10: the horizon lies below the committed watermark and below every pin."""
+    """Protocol N10: the horizon lies below the committed watermark and below every pin."""
     _hold(floor <= committed, "N10", f"floor {floor} > W {committed}")
     _hold(oldest_pin is None or floor <= oldest_pin, "N10", f"floor {floor} > pin {oldest_pin}")
 

@@ -200,7 +200,7 @@ class Maintenance:
         return newest.last_ts <= through and newest.size >= REST_BYTES
 
     def _droppable(self, tablets: Sequence[Tablet]) -> int:
-        """Records at or below it are in files (T1)."""
+        """Records at or below it are in files (protocol T1)."""
         through = self._log.committed_ts
         for tablet in tablets:
             oldest = tablet.first_ts
@@ -299,7 +299,7 @@ class Maintenance:
         return done
 
     def truncate_log(self) -> None:
-        """Drop log segments that nothing needs (PROTOCOL T1, T2)."""
+        """Drop log segments that nothing needs (protocol T1, T2)."""
         for event in self._truncate_log():
             self._tell(event)  # without the lock: the listener may close the table
 

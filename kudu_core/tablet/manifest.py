@@ -88,7 +88,7 @@ class Edit:
 
     @property
     def newest_ts(self) -> int:
-        """The largest timestamp that the edit names: the log must be durable through it (E1)."""
+        """The largest timestamp that the edit names: the log must be durable through it (protocol E1)."""
         return max(
             self.inserts_durable,
             self.ingests_durable,
@@ -209,7 +209,7 @@ class Manifest:
     """The manifest of one tablet, open for writing.
 
     ``append`` is called under the tablet's mutex, in the order of installs; ``sync`` may follow
-    outside of it (PROTOCOL E3).  ``fence`` is asked before every edit; ``poison`` is told when a
+    outside of it (protocol E3).  ``fence`` is asked before every edit; ``poison`` is told when a
     write or an fsync failed, after which no edit is taken.
     """
 

@@ -1,4 +1,4 @@
-"""The walk of a merging compaction: rowsets become others that overlap nowhere (PROTOCOL C).
+"""The walk of a merging compaction: rowsets become others that overlap nowhere (protocol C1 to C4).
 
 The outputs are written at a cut, a range of keys at a time, without any lock and past the page cache, by
 this process or by others (``merge_elsewhere``): who writes them is one step.  Meanwhile rows are changed
@@ -132,7 +132,7 @@ def merge_rowsets(
 
 
 def _claimed(tablet: Tablet, rowset_ids: Sequence[int], claim: Claim) -> _Inputs | None:
-    """C1: no other compaction on any of them; all that was changed up to the cut is in their stores."""
+    """Protocol C1: no other compaction on any of them; all changes up to the cut are in their stores."""
     wanted = set(rowset_ids)
     assert wanted and len(wanted) == len(rowset_ids)
     with tablet.mutex:
@@ -187,7 +187,7 @@ class _Walk:
         self._rounds = self._changes = 0
         self._input_bytes = 0
 
-    # ---- C2 ----
+    # ---- protocol C2 ----
 
     def write(self, horizon: Callable[[bool], int], elsewhere: Elsewhere | None) -> None:
         """Have the outputs written at the cut."""
@@ -226,7 +226,7 @@ class _Walk:
             done = list(pool.map(built, range(len(edges) - 1), window=self.threads))
         return [output for outputs in done for output in outputs]
 
-    # ---- C3 ----
+    # ---- protocol C3 ----
 
     def catch_up(self) -> None:
         """Rounds, until few changes are left."""
@@ -240,7 +240,7 @@ class _Walk:
         self._round()
         context = self.tablet.context
         assert context.log is not None
-        context.log.wait_durable(self.through)  # E1
+        context.log.wait_durable(self.through)  # protocol E1
         for number, output in enumerate(self.outputs):
             if output.meta is None:
                 continue
@@ -296,7 +296,7 @@ class _Walk:
         Raises
         ------
         Corruption
-            A row that was dropped has changed (C4).
+            A row that was dropped has changed (protocol C4).
         """
         parts: dict[int, list[DeltaEntries]] = {}
         for number, rowset in enumerate(inputs):
@@ -319,7 +319,7 @@ class _Walk:
         for output in sorted(parts):
             yield output, DeltaEntries.concat(parts[output])
 
-    # ---- C4 ----
+    # ---- protocol C4 ----
 
     def prepare(self) -> tuple[list[DiskRowSet], list[DiskRowSet]]:
         """Under the mutex: (inputs as they are, outputs with all changes)."""

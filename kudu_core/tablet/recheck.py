@@ -1,4 +1,4 @@
-"""Whether what an ingest was decided on still stands (PROTOCOL G3).
+"""Whether what an ingest was decided on still stands (protocol G3).
 
 ``conflicts`` asks what memory has taken in since the cut, under the tablet's mutex; that is all there is
 when the flush lane was held meanwhile.  Of a part that was built elsewhere, without the lane,
@@ -24,7 +24,8 @@ PROBED_ROWS = 1 << 16
 
 
 def still_holds(part: Part) -> bool:
-    """Under the flush lane: whether no rowset has come, gone or changed so that the part is wrong.
+    """Under the flush lane: whether no rowset has come, gone or changed so that the part is wrong (protocol
+    J4).
 
     Whatever history holds of the time since the cut is evidence; so none of it may be forgotten.
     """
@@ -94,7 +95,7 @@ def _holds_known(part: Part, rowset: DiskRowSet) -> bool:
 
 
 def conflicts(part: Part) -> bool:
-    """Under the mutex: whether a record after the cut changed one of the part's keys (G3)."""
+    """Under the mutex: whether a record after the cut changed one of the part's keys (protocol G3)."""
     view = part.tablet.view
     for memory in (view.active, *view.frozen):
         first, last = memory.rows_at(part.cut), len(memory)

@@ -63,9 +63,9 @@ class TabletContext:
     """Under a tablet's mutex: a timestamp such that every record at or below it is applied there and
     every later record has a larger one.  The log's last record; in replay, the last one replayed."""
     check: Callable[[Tablet], None] | None = None
-    """Asserts the invariants of PROTOCOL after each install (the debug switch)."""
+    """Asserts the invariants of docs/protocol.md after each install (the debug switch)."""
     fence: Callable[[], None] = lambda: None
-    """Raises ``Fenced`` when another writer has the table (PROTOCOL P2)."""
+    """Raises ``Fenced`` when another writer has the table (protocol P2)."""
     work: WorkingMemory = field(default_factory=WorkingMemory)
     """What flushes and merges hold while they run."""
     building: Slots = field(default_factory=lambda: Slots(1))
@@ -93,16 +93,16 @@ class Tablet:
         self.created_ts = created_ts
         self.dropped_ts = dropped_ts
         """When its range was dropped, or the table overwritten: snapshots from then on do not see it
-        (PROTOCOL A3, G7)."""
+        (protocol A3, G7)."""
         self.directory = directory
         self.manifest = manifest
         self.mutex = reentrant()
         """Guards writes of this tablet and installs into its view.  Taken in tablet order, before
         the log's mutex, never after it."""
         self.flush_lane = mutex()
-        """One flush of this tablet at a time, so that installs follow the freeze order (F3)."""
+        """One flush of this tablet at a time, so that installs follow the freeze order (protocol F3)."""
         self.compacting: set[int] = set()
-        """Rowsets on which a compaction works (M3).  Under the mutex."""
+        """Rowsets on which a compaction works (protocol M3).  Under the mutex."""
         self.garbage = Garbage()
         self.state = state
         self._numbers = mutex()
@@ -148,7 +148,7 @@ class Tablet:
     def install(self, view: View, edit: Edit) -> None:
         """Replace the view and append the edit that says so; durable after ``manifest.sync()``.
 
-        Under the mutex.  The log must be durable through every timestamp that the edit names (E1).
+        Under the mutex.  The log must be durable through every timestamp that the edit names (protocol E1).
         """
         assert self.manifest is not None and self.context.log is not None
         if edit.newest_ts > self.context.log.durable_ts:
@@ -191,7 +191,7 @@ class Tablet:
             raise Closed(f"the table of {self.directory} was closed")
 
     def sync_directory(self) -> None:
-        """Make the names of new files durable.  A failed fsync is final (PROTOCOL W8): a second one may
+        """Make the names of new files durable.  A failed fsync is final (protocol W8): a second one may
         succeed without the names that the first one lost."""
         try:
             self.context.fs.sync_dir(self.directory)

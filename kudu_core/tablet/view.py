@@ -147,7 +147,7 @@ class Homes:
 def locate_newest(view: View, batch: KeyBatch, *, durable_below: int | None = None) -> Homes:
     """Find the one store in which each key is live in its newest applied state.
 
-    Called under the tablet's mutex.  ``durable_below`` is the rule of replay (PROTOCOL O5): only
+    Called under the tablet's mutex.  ``durable_below`` is the rule of replay (protocol O5): only
     rowsets whose D lies below it are asked.
     """
     homes = Homes(
@@ -180,7 +180,7 @@ def locate_newest(view: View, batch: KeyBatch, *, durable_below: int | None = No
         if len(found):
             found = found[rowset.is_live(rows[found])]
             at = found + lower if order is None else order[found + lower]
-            if (homes.store[at] >= 0).any():  # N3
+            if (homes.store[at] >= 0).any():  # protocol N3
                 raise Corruption(rowset.base.path, 0, "a key of this rowset lives in another store too")
             homes.store[at], homes.row[at] = first_rowset + index, rows[found]
     return homes
@@ -208,7 +208,7 @@ class Look:
 
 
 def looks_at(view: View, batch: KeyBatch, snapshot: int) -> list[Look]:
-    """The stores that may hold keys of a batch at a snapshot; a key is live in one of them at most (N3)."""
+    """The stores that may hold keys of a batch at a snapshot; a key is live in at most one (protocol N3)."""
     looks = [
         Look(index, memory.at(snapshot), batch.keys, batch.hashes, None)
         for index, memory in enumerate((view.active, *view.frozen))

@@ -1,4 +1,4 @@
-"""The writer's log: one order for everything that happens to a table (PROTOCOL W5 to W8, L1 to L3).
+"""The writer's log: one order for everything that happens to a table (protocol W5 to W8, L1 to L3).
 
 ``append`` assigns the timestamp and writes the record; ``applied`` says that the stores have it;
 ``wait_visible`` returns when the caller may answer.  Whoever waits first runs the fsync itself, for
@@ -207,7 +207,7 @@ class Log:
         keep_segment: Callable[[str], None] | None = None,
         **options: Any,
     ) -> Log:
-        """Continue the log that ``tail`` has read, under the new ``epoch`` (PROTOCOL O3, O6).
+        """Continue the log that ``tail`` has read, under the new ``epoch`` (protocol O3, O6).
 
         The records of the last segment are copied to a segment of the new epoch, which is durable
         under its name before the old one is removed; ``tail`` stays readable.  What no longer
@@ -469,7 +469,7 @@ class Log:
         self._check_fence()
 
     def _check_fence(self) -> None:
-        """P2, without the mutex: before anything is acknowledged or deleted."""
+        """Protocol P2, without the mutex: before anything is acknowledged or deleted."""
         try:
             self._fence_check()
         except (OSError, KuduError) as error:
@@ -613,7 +613,7 @@ class Log:
     def checkpoint(
         self, through: int, edits: Mapping[int, int], marks: Mapping[int, int] | None = None
     ) -> int:
-        """Record that replay needs nothing <= ``through`` (PROTOCOL T2); returns the record's timestamp.
+        """Record that replay needs nothing <= ``through`` (protocol T2); returns the record's timestamp.
 
         ``edits``, ``marks``: by tablet id, what of its manifest is durable (``Checkpoint``).  When the record
         is durable, segments that end at or below ``through`` are dropped, or kept to be recycled.
@@ -687,7 +687,7 @@ class Log:
                 return self._append(kind, schema_version, length, body_crc, buffers)
 
     def _roll(self, size: int) -> None:
-        """Under both locks: the current segment is durable before the next one exists (L2)."""
+        """Under both locks: the current segment is durable before the next one exists (protocol L2)."""
         old = self._active
         try:
             if self._last_lsn > self._durable_lsn:

@@ -1,4 +1,4 @@
-"""Reading the log: for the writer's open (PROTOCOL O3) and for another process (R1, R2).
+"""Reading the log: for the writer's open (protocol O3) and for another process (protocol R1, R2).
 
 One walk serves both.  It follows the segments record by record, ends at the first record that is
 not sound, and then asks whether that end is legal: a power cut may take back what no fsync covered,
@@ -285,7 +285,7 @@ class LogTail:
     # Is the end legal? ------------------------------------------------------------------------
 
     def _check_end(self, clean_end: int) -> None:
-        """O3: only records that no fsync covered may be missing at the end."""
+        """Protocol O3: only records that no fsync covered may be missing at the end."""
         last = self._sources[-1]
         if last.header is None:
             self._check_empty(last)
@@ -355,7 +355,7 @@ class LogTail:
         return bool(length) and (lsn ^ (self.last_lsn + 1)).bit_count() <= 1
 
     def check_mark(self, mark: int) -> None:
-        """O3: ``mark``, the largest of all manifests, must be a timestamp that the log can prove."""
+        """Protocol O3: ``mark``, the largest of all manifests, must be a timestamp that the log can prove."""
         if mark > max(self.last_ts, self.through):
             raise Corruption(
                 self._sources[-1].path,
@@ -378,7 +378,7 @@ class LogTail:
         """Read what has become durable since; returns the number of new records.
 
         ``writer_alive``: somebody held the lease when the caller looked.  Without a writer the log is
-        read to its end.  ``committed_ts`` is then R2's bound from the log: what this reader may see.
+        read to its end.  ``committed_ts`` is then the log's bound of protocol R2: what this reader may see.
 
         Raises ``LogChanged`` if segments were removed or recycled meanwhile: open again.
         """
@@ -453,7 +453,7 @@ class LogTail:
             raise LogChanged(source.path)
 
     def _check_headers(self) -> None:
-        """R1: a header that changed belongs to a recycled segment, and so may any byte read from it."""
+        """Protocol R1: a header that changed is a recycled segment's, and so may any byte read from it be."""
         for source in self._sources:
             if source.file.pread(SEGMENT_HEADER.size, 0) != source.raw_header:
                 raise LogChanged(source.path)
@@ -618,7 +618,7 @@ def read_log(
     clean_end: int = 0,
     alters: Alters = _is_alter,
 ) -> LogTail:
-    """Read and check the whole log, for the process that holds the lease (PROTOCOL O3).
+    """Read and check the whole log, for the process that holds the lease (protocol O3).
 
     ``clean_end``: TABLE's last lsn after a clean close, else 0.  Nothing is changed: that is
     ``Log.resume``.  Raises ``Corruption`` when a record is missing that had been synced.
@@ -641,9 +641,9 @@ def open_log(
     clean_end: int = 0,
     alters: Alters = _is_alter,
 ) -> LogTail:
-    """Open and read the log beside a writer in another process, or without one (PROTOCOL R1, R2).
+    """Open and read the log beside a writer in another process, or without one (protocol R1, R2).
 
-    The handles stay open.  R1's order: this call, then TABLE and the manifests, then ``read_on``.
+    The handles stay open.  By protocol R1 this call is first, then TABLE and the manifests, then ``read_on``.
     Tries again by itself when segments change meanwhile; ``LogChanged`` if that does not end.
     """
     for attempt in range(MAX_RESTARTS):

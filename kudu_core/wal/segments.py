@@ -213,7 +213,7 @@ class SegmentFiles:
     def take_over(
         self, tail: LogTail, keep_segment: Callable[[str], None] | None = None
     ) -> ActiveSegment:
-        """Copy the records of the last segment to a segment of this epoch, then remove the old one (O3).
+        """Copy the records of the last segment to one of this epoch, then remove the old one (protocol O3).
 
         The copy gets its name when it is complete and synced: whoever finds both takes the copy.
         """

@@ -161,7 +161,7 @@ def check_survivor(fs: MemoryFileSystem, model: Altering, rng: random.Random, cl
     assert told.schema == table._engine.schema
     assert [t.id for t in told.tablets] == [t.id for t in table._engine.tablets]
     model.settle(table)
-    # A reader ends before an ingest that is not installed yet (R2); what it saw is never taken back.
+    # A reader ends before an ingest that is not installed yet (protocol R2); what it saw is never taken back.
     assert seen.now in (before, model.now)
     model.check(rng, table)
     for step in (stage.write, stage.alter, stage.write):

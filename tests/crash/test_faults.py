@@ -223,7 +223,7 @@ def test_error_in_create(seed: int, long: bool) -> None:
 
 @pytest.mark.parametrize("target", ["*/MANIFEST", "*/wal/*", "*/tablets/*", "*/TABLE*", "*.rows", "*.delta"])
 def test_failed_fsync_then_the_same_machine(target: str, seed: int, long: bool) -> None:
-    """The page cache shows what the disk has not got: nothing may be built on it (W8)."""
+    """The page cache shows what the disk has not got: nothing may be built on it (protocol W8)."""
     for run in range(30 if long else 3):
         case = seed * 100_000 + run
         rng = random.Random(case)

@@ -1,4 +1,4 @@
-"""Replay in its corners (PROTOCOL O5, N12): flushes between two records, crashes inside it, twice over."""
+"""Replay in its corners (protocol O5, N12): flushes between two records, crashes inside it, twice over."""
 
 from __future__ import annotations
 

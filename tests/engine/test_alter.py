@@ -180,6 +180,7 @@ def test_old_rows_read_the_default_in_every_way(
     """Defaults and NULLs under every kind of predicate: what is absent from a file rules nothing out."""
     place(table)
     before = table.timestamp
+    # Rows that are older than a column read its fixed default (protocol A2).
     table.alter(add=[kc.Column("d", type_, False, default=default), kc.Column("u", type_)])
     value = pa.scalar(default, table.schema.field("d").type)
     d, u = pc.field("d"), pc.field("u")

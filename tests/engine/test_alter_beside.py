@@ -89,7 +89,7 @@ def test_a_batch_may_span_an_alter(table: kc.Table) -> None:
 def test_a_write_that_an_alter_overtakes_starts_again(
     table: kc.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """W2: encoded and routed by what the table had been."""
+    """Protocol W2: encoded and routed by what the table had been."""
     when_first(monkeypatch, Prepared, "_refused", lambda: table.alter(drop=["v"], add=[N]))
     assert table.upsert({"k": [1, 4], "v": [11, 40], "s": ["aa", "d"]}).inserted == 1
     when_first(monkeypatch, Prepared, "_refused", lambda: table.alter(drop_range=(0, 100)))
@@ -116,7 +116,7 @@ def test_a_write_that_an_alter_overtakes_starts_again(
 def test_an_ingest_that_an_alter_overtakes_is_built_again(
     table: kc.Table, monkeypatch: pytest.MonkeyPatch, spill: bool, operation: str
 ) -> None:
-    """G3, also of runs in files: columns that go, names that move, ranges that come and go and come again."""
+    """Protocol G3, also of runs in files: columns that go, names that move, ranges that come and go."""
     table.alter(drop_range=(100, 200))
     if operation == "update":
         table.insert({"k": list(range(4, 100))})
@@ -288,7 +288,7 @@ def test_a_reader_beside_a_process_that_alters(table: kc.Table) -> None:
                 assert values.pop() >= last
                 row = reader.get(7)
                 assert row is not None
-                if set(row) != names:  # a file was gone meanwhile, so the handle has refreshed itself (R4)
+                if set(row) != names:  # a file was gone, so the handle has refreshed itself (protocol R4)
                     assert set(row) == set(reader.schema.names)
                     [name] = set(row) & {"v", "w"}
                 assert row[name] >= last

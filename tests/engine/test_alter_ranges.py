@@ -234,7 +234,7 @@ def test_changes_tell_the_rows_of_a_dropped_range_as_deleted(
 
 
 def test_state_plus_changes_is_the_later_state(table: kc.Table) -> None:
-    """N14 over drops, refills and cuts of ranges."""
+    """Protocol N14 over drops, refills and cuts of ranges."""
     times = [table.timestamp]
     for step in (
         lambda: table.alter(drop_range=(0, 10)),

@@ -172,7 +172,7 @@ def test_a_rowset_of_dead_rows_goes(tmp_path: Path) -> None:
 def test_files_stay_until_the_edit_that_drops_them_is_durable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PROTOCOL E4: until then a power cut leads back to them."""
+    """Protocol E3, E4: until then a power cut leads back to them."""
     from kudu_core.tablet.manifest import Manifest
 
     table, times = updated(tmp_path)

@@ -161,6 +161,7 @@ def test_waiting_for_the_writer(table: kc.Table, path: Path) -> None:
 
 
 def test_a_forked_child_cannot_use_the_handle(make: Make, path: Path) -> None:
+    """Protocol P1."""
     table = make(durability="sync", maintenance="background")
     table.insert({"k": [1]})
     snapshot, scan = table.snapshot(), table.scan()

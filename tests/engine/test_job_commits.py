@@ -87,7 +87,7 @@ KEYS = range(20, 50)
 
 @pytest.mark.parametrize("story", STORIES)
 def test_a_commit_is_applied_once_and_answered_always(story: str, seed: int, long: bool) -> None:
-    """The process dies at each call that changes a file, and the machine may go with it; others open the
+    """Protocol J2: the process dies at each call that changes a file, maybe with the machine; others open the
     table before somebody asks again, and what they write may push the record out of the log."""
     options, more = STORIES[story]
     clock = ManualClock()
@@ -165,7 +165,7 @@ def _asked_again(
 
 
 def test_the_log_forgets_no_job_that_has_no_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A commit that fails behind its record leaves no mark; the process goes on, and drops the record."""
+    """Protocol J3: a commit fails behind its record, without a mark; then the process drops the record."""
     with segments_of(TINY):
         table = kc.create_table(tmp_path / "t", SCHEMA, "k", options=FILES)
         job, runs = stage(table, KEYS)
@@ -376,6 +376,7 @@ def test_a_grace_of_nothing_takes_nothing_that_is_under_way(tmp_path: Path) -> N
 
 
 def test_sweeps_touch_only_names_that_we_give(tmp_path: Path) -> None:
+    """Protocol G6: what is ours goes after its grace, what is not is left alone."""
     path = tmp_path / "t"
     kc.create_table(path, SCHEMA, "k", options={**FILES, "staging_grace_s": 0.0}).close()
     ours = [f"{kind}-{7:032x}" for kind in ("job", "ingest", "merge")]

@@ -1,7 +1,7 @@
 """The corner cases of a merge, each by name; most are Kudu's (docs of tablet/compaction-test.cc).
 
 Kudu's DuplicatingRowSet makes races of its own; here they are those between the rounds that carry changes
-over and the install (PROTOCOL C3, C4).
+over and the install (protocol C3, C4).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STEPS = ("begun", "written", "round", "ready")
 
 @pytest.fixture(autouse=True)
 def checked() -> Iterator[None]:
-    """The invariants of PROTOCOL after every install."""
+    """The invariants of docs/protocol.md after every install."""
     with checking(True):
         yield
 
@@ -427,7 +427,7 @@ def test_an_install_while_an_ingest_is_being_built(m: Merging, monkeypatch: pyte
 
 @pytest.mark.parametrize("step", STEPS[:3])
 def test_flushes_meanwhile(m: Merging, step: str) -> None:
-    """Of a MemRowSet, and of the inputs' changes: D rises, and another round follows (C4)."""
+    """Of a MemRowSet, and of the inputs' changes: D rises, and another round follows (protocol C4)."""
     ids = inputs(m)
 
     def flush() -> None:
@@ -457,6 +457,7 @@ def test_flush_and_compactions_of_other_rowsets(m: Merging) -> None:
     def meanwhile() -> None:
         assert compactions.compact(m.tablet, other, "minor")
         assert compactions.compact(m.tablet, other, "major")
+        # Protocol M3.
         assert not compactions.compact(m.tablet, ids[0], "minor"), "claimed"
         assert compactions.merge(m.tablet, [ids[1], other]) is None, "claimed"
         assert m.merge([other]).rowsets_added == 1
@@ -484,7 +485,7 @@ def test_rounds_go_on_while_many_changes_come(m: Merging, monkeypatch: pytest.Mo
 
 
 def test_changes_of_several_inputs_move_in_order_of_time(m: Merging) -> None:
-    """C4: from memory to memory, of inputs that were changed in turns."""
+    """Protocol C4: from memory to memory, of inputs that were changed in turns."""
     ids = inputs(m)
 
     def busy() -> None:
@@ -501,7 +502,7 @@ def test_changes_of_several_inputs_move_in_order_of_time(m: Merging) -> None:
 
 
 def test_a_change_of_a_dropped_row_is_corruption(m: Merging, monkeypatch: pytest.MonkeyPatch) -> None:
-    """C4: it can only come from a fault of ours, and nothing is installed then."""
+    """Protocol C4: it can only come from a fault of ours, and nothing is installed then."""
     import numpy as np
 
     from kudu_core.rowset.changelog import Change

@@ -28,7 +28,7 @@ OPTIONS = {"maintenance": "manual", "durability": "none", "file_grace_s": 0, "in
 
 @pytest.fixture(autouse=True)
 def checked() -> Iterator[None]:
-    """The invariants of PROTOCOL after every install."""
+    """The invariants of docs/protocol.md after every install."""
     with checking(True):
         yield
 

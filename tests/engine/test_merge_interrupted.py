@@ -20,7 +20,7 @@ from tests.support.merging import Merging
 
 @pytest.fixture(autouse=True)
 def checked() -> Iterator[None]:
-    """The invariants of PROTOCOL after every install."""
+    """The invariants of docs/protocol.md after every install."""
     with checking(True):
         yield
 

@@ -1,4 +1,4 @@
-"""All rows replaced at once (PROTOCOL G7): what is there after it and before it, and what is refused."""
+"""All rows replaced at once (protocol G7): what is there after it and before it, and what is refused."""
 
 from __future__ import annotations
 

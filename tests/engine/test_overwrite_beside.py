@@ -1,4 +1,4 @@
-"""All rows replaced at once (PROTOCOL G7) beside writers, readers and maintenance, and what is left of it."""
+"""All rows replaced at once (protocol G7) beside writers, readers and maintenance, and what is left of it."""
 
 from __future__ import annotations
 
@@ -325,7 +325,7 @@ def test_a_record_that_is_all_there_is(monkeypatch: pytest.MonkeyPatch, step: st
     drop(table)
     where["_fs"] = disk.crash_clone(0, keep=keep)
     with kc.open_table(mode="r", **where) as reader:
-        # It ends before an ingest that some manifest lacks (R2).
+        # It ends before an ingest that some manifest lacks (protocol R2).
         whole = step != "install" and keep == "all"
         assert found(reader.scan()) == (NEW if whole else OLD)
         reader.verify()

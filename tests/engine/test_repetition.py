@@ -172,6 +172,7 @@ def state(table: kc.Table) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("door", DOORS)
 def test_equal_rows_are_a_repetition_and_others_are_refused(tmp_path: Path, door: str) -> None:
+    """Protocol K1."""
     write, options = DOORS[door]
     with create(tmp_path, **options) as table:
         table.insert(rows([1, 2, 3]))

@@ -1,6 +1,6 @@
 """Promises that a review found broken, each by the case that broke it.
 
-What a call may rest on (PROTOCOL W4), interrupts between two steps, a close beside other calls, readers
+What a call may rest on (protocol W4), interrupts between two steps, a close beside other calls, readers
 that meet a writer in the middle of a step, names and edits that a failed fsync may have lost.
 """
 
@@ -114,7 +114,7 @@ def log_sync(call: Call) -> bool:
     return call.op == "sync" and "/wal/" in call.path
 
 
-# ---- W4: an answer rests on nothing that a crash may take back ----
+# ---- protocol W4: an answer rests on nothing that a crash may take back ----
 
 
 @pytest.mark.parametrize("ingest", [False, True])
@@ -231,6 +231,7 @@ def test_e2_an_interrupt_between_edit_and_view_poisons(disk: Disk) -> None:
 
 
 def test_an_interrupt_at_the_end_of_open_leaves_no_thread(disk: Disk) -> None:
+    """Protocol O8: maintenance starts when nothing is left that could fail."""
     create(disk).close()
 
     def listener(_: object) -> None:

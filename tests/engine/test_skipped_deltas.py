@@ -1,4 +1,5 @@
-"""Delta files that cannot matter to a read are not opened: their time range and statistics say so.
+"""Delta files that cannot matter to a read are not opened: their time range and statistics say so
+(protocol N15).
 
 Counted at the file system, over handles that have read nothing before.
 """

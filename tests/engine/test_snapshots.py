@@ -106,7 +106,7 @@ def test_the_future_cannot_be_read(table: kc.Table, path: Path) -> None:
 
 
 def test_a_reader_alone_reads_any_moment_up_to_now(table: kc.Table, path: Path) -> None:
-    """Nobody writes, so the newest state is that of every moment since (PROTOCOL H2)."""
+    """Nobody writes, so the newest state is that of every moment since (protocol H2)."""
     last = table.insert({"k": [1]}).timestamp
     table.close()
     soon = dt.datetime.now(dt.UTC)

@@ -74,7 +74,7 @@ def test_a_token_goes_by_its_age_at_a_close(where: dict[str, Any]) -> None:
 
 @pytest.mark.usefixtures("small_segments")
 def test_a_token_goes_when_the_log_is_truncated_and_does_not_come_back(where: dict[str, Any]) -> None:
-    """Its record may be in the log still: what TABLE has dropped replay leaves out, for a reader as well."""
+    """Protocol K4: its record may be in the log still, and replay leaves it out, for a reader as well."""
     told: list[TokensDropped] = []
     table = create(where, token_retention_s=1.0)
     table.close()
@@ -172,7 +172,8 @@ def test_a_new_writer_is_refused_when_too_many_are_young(
 def test_table_never_knows_a_write_that_a_power_cut_takes_back(
     where: dict[str, Any], durability: str
 ) -> None:
-    """By a token in TABLE whose record is lost a repetition would be skipped, its rows missing for ever."""
+    """Protocol K3: by a token in TABLE whose record is lost a repetition would be skipped, its rows missing
+    for ever."""
     table = create(where, durability=durability, group_interval_s=60.0)
     table.upsert({"k": [1]})
     table.flush()
@@ -220,7 +221,7 @@ def test_tokens_written_beside_an_alter_are_all_kept(
 
 
 def test_a_write_without_rows_has_its_token_before_an_alter_or_after(where: dict[str, Any]) -> None:
-    """It touches no tablet; still it waits for an ALTER, which writes the tokens down."""
+    """Protocol K2: it touches no tablet; still it waits for an ALTER, which writes the tokens down."""
     with create(where) as table:
         engine = table._engine
         held: list[bool] = []

@@ -198,7 +198,7 @@ def test_versions_lie_where_the_design_puts_them(name: str, between: tuple[str, 
 
 
 def test_changes_of_one_batch_are_one_net_change(tmp_path: Path) -> None:
-    """UPDATE, DELETE, INSERT, UPDATE of one row under one timestamp (PROTOCOL W3)."""
+    """UPDATE, DELETE, INSERT, UPDATE of one row under one timestamp (protocol W3)."""
     for flushed in (False, True):
         with kc.create_table(tmp_path / f"t{flushed}", SCHEMA, "key", options=OPTIONS) as table:
             first = table.insert([{"key": "row", "val": 0}]).timestamp

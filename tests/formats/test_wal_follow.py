@@ -1,4 +1,4 @@
-"""PROTOCOL R1, R2 for the log: reading it beside a writer in another thread or process."""
+"""Protocol R1, R2 for the log: reading it beside a writer in another thread or process."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_reader_goes_on_through_new_segments(tmp_path: Path) -> None:
 
 
 def test_a_reader_survives_truncation_of_what_it_has_open(tmp_path: Path) -> None:
-    """R1: handles first.  Removed segments stay readable; their records are in the manifests too."""
+    """Protocol R1: handles first.  Removed segments stay readable; their records are in the manifests too."""
     clock = ManualClock()
     log = create(tmp_path, clock=clock)
     stamps = [commit(log, content(n)) for n in range(60)]
@@ -152,7 +152,7 @@ def test_a_reader_survives_truncation_of_what_it_has_open(tmp_path: Path) -> Non
 
 
 def test_a_recycled_segment_is_noticed(tmp_path: Path) -> None:
-    """R1: after the last record every header is read again."""
+    """Protocol R1: after the last record every header is read again."""
     clock = ManualClock()
     log = create(tmp_path, clock=clock, options=replace(SMALL, first_fill_bytes=8 << 10))
     for number in range(40):

@@ -63,7 +63,7 @@ def test_parts_may_be_any_contiguous_buffer(tmp_path: Path) -> None:
 
 
 def test_timestamps_strictly_increase_though_the_clock_goes_back(tmp_path: Path) -> None:
-    """N1, also over reopening and a takeover."""
+    """Protocol L1 and N1, also over reopening and a takeover."""
     clock = ManualClock()
     log = create(tmp_path, clock=clock)
     seen = [write(log, b"a"), write(log, b"b")]
@@ -100,7 +100,7 @@ def test_a_reserved_timestamp_is_not_given_to_a_record_and_is_no_cut(tmp_path: P
 
 
 def test_watermarks_stop_before_the_oldest_record_in_flight(tmp_path: Path) -> None:
-    """N10: W <= A and W <= durable."""
+    """Protocol N10: W <= A and W <= durable."""
     log = create(tmp_path)
     zero = commit(log, b"0")
     one = log.append(KIND_WRITE, 1, [b"1"])
@@ -208,7 +208,7 @@ def test_threads_commit_in_log_order(tmp_path: Path) -> None:
 
 
 def test_a_full_segment_is_durable_before_the_next_gets_a_record(tmp_path: Path) -> None:
-    """L2: fsync of the old one, then header, fsync and directory of the new one, then the record."""
+    """Protocol L2: fsync of the old one, then header, fsync and directory of the new one, then the record."""
     order: list[tuple[str, str]] = []
     fs = Tapped(PosixFileSystem(), lambda operation, path: order.append((operation, os.path.basename(path))))
     log = create(tmp_path, fs=fs, options=NONE)
@@ -230,7 +230,7 @@ def test_a_full_segment_is_durable_before_the_next_gets_a_record(tmp_path: Path)
 
 
 def test_what_slips_in_while_a_full_segment_is_synced_is_synced_too(tmp_path: Path) -> None:
-    """L2: the fsync that others may append beside does not count for what they append."""
+    """Protocol L2: the fsync that others may append beside does not count for what they append."""
     fs = Tapped(PosixFileSystem())
     log = create(tmp_path, fs=fs, options=NONE)
     while log.segments[-1].end < 7000:
@@ -277,7 +277,7 @@ def test_a_small_log_is_a_small_file(tmp_path: Path) -> None:
 
 
 def test_checkpoint_drops_what_it_covers_and_nothing_else(tmp_path: Path) -> None:
-    """N4, as far as the log sees it: every record above `through` is retained."""
+    """Protocol N4, as far as the log sees it: every record above `through` is retained."""
     log = create(tmp_path)
     stamps = [commit(log, b"x" * 1000) for _ in range(60)]
     assert len(log.segments) > 5
@@ -375,7 +375,7 @@ class Trouble:
 
 
 def test_a_failed_fsync_is_final(tmp_path: Path) -> None:
-    """D3, W8: one failure, no retry, no further record; what is visible stays visible."""
+    """Protocol W8: one failure, no retry, no further record; what is visible stays visible."""
     fs = Tapped(PosixFileSystem())
     log = create(tmp_path, fs=fs)
     good = commit(log, b"good")
@@ -423,7 +423,7 @@ def test_a_failed_fsync_of_the_group_thread_is_seen(tmp_path: Path) -> None:
 @pytest.mark.parametrize("partly", [0, 1, 39, 41, 300])
 @pytest.mark.parametrize("room", [0, 4 << 10])
 def test_a_failed_write_never_was(tmp_path: Path, partly: int, room: int) -> None:
-    """W5: cut back, also when part of the record had reached the file."""
+    """Protocol W5: cut back, also when part of the record had reached the file."""
     fs = Tapped(PosixFileSystem())
     options = replace(SMALL, first_fill_bytes=max(room, 1), fill_bytes=max(room, 1), fill_record_bytes=room)
     log = create(tmp_path, fs=fs, options=options)
@@ -503,7 +503,7 @@ def test_an_exception_while_applying_poisons_and_wakes_waiters(tmp_path: Path) -
 
 
 def test_a_fenced_writer_acknowledges_nothing(tmp_path: Path) -> None:
-    """P2: asked after each fsync, before COMMITTED and before anybody returns."""
+    """Protocol P2: asked after each fsync, before COMMITTED and before anybody returns."""
     fenced = False
 
     def check() -> None:
@@ -525,7 +525,7 @@ def test_a_fenced_writer_acknowledges_nothing(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_wait_leaves_the_record_to_the_log_thread(tmp_path: Path) -> None:
-    """W7: the watermarks advance whatever happens to the waiting thread."""
+    """Protocol W7: the watermarks advance whatever happens to the waiting thread."""
     fs = Tapped(PosixFileSystem())
     log = create(tmp_path, fs=fs)
 

@@ -1,4 +1,4 @@
-"""N17: the power may go at any step of the log's life, and take any un-synced bytes and names."""
+"""Protocol N17: the power may go at any step of the log's life, and take any un-synced bytes and names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PROTOCOL O3: which ends of a log are legal, and what a writer does with them (N17)."""
+"""Protocol O3: which ends of a log are legal, and what a writer does with them (protocol N17)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def restore(path: Path, data: bytes) -> None:
 
 @pytest.mark.parametrize("how", ["zeros", "garbage", "end of file", "flip", "zero from the middle"])
 def test_a_torn_tail_opens_at_every_byte(tmp_path: Path, how: str) -> None:
-    """N17: whatever a power cut leaves of the last record, the records before it are there."""
+    """Protocol N17: whatever a power cut leaves of the last record, the records before it are there."""
     rng = random.Random(how)
     stamps, (start, end) = unsynced_tail(tmp_path, [os.urandom(121)])
     path = segments(tmp_path)[0]
@@ -128,7 +128,7 @@ def test_any_subset_of_unsynced_sectors_may_be_lost(tmp_path: Path, seed: int) -
 
 
 def test_a_flip_in_any_synced_byte_refuses(tmp_path: Path) -> None:
-    """N17, without COMMITTED: each record says how far the log was synced when it was written."""
+    """Protocol N17, without COMMITTED: each record says how far the log was synced when it was written."""
     rng = random.Random(5)
     log = create(tmp_path)
     stamps = [commit(log, rng.randbytes(40 + i)) for i in range(4)]

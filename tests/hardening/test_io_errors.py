@@ -256,7 +256,7 @@ def test_an_open_that_fails_leaves_nothing_open(mode: str, seed: int, long: bool
 
 
 def test_a_lost_column_leaves_the_others(make: Make, path: Path) -> None:
-    """EIO in one page: other columns and other tablets can still be read (E2)."""
+    """EIO in one page: other columns and other tablets can still be read."""
     table = make(partition_by=kc.HashPartition("k", 2), page_cache_bytes=0)
     rng = random.Random(1)
     keys = rng.sample(range(1 << 60), 12_000)

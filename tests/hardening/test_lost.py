@@ -83,7 +83,7 @@ def without_lock(files: Files) -> Files:
     return {path: data for path, data in files.items() if not path.endswith("/LOCK")}
 
 
-# ---- B1
+# ---- a manifest or TABLE that has lost edits
 
 
 @pytest.mark.parametrize("which", [0, 2, -2, -1])

@@ -1,5 +1,6 @@
 """``kudu_core.repair`` of damaged tables: nothing invented, nothing readable lost, nothing unsaid.
 
+The rules are protocol S1 and S2; the copies of TABLE and of manifests are protocol S3.
 By default a share of the cases, another one with every ``--seed``; ``--long`` does thousands.
 """
 

@@ -41,7 +41,7 @@ def free_rowsets(tablet: Tablet) -> list[RowSet]:
 
 
 def begin_deltas(writer: Writer, tablet: Tablet) -> None:
-    """M1, M2: a prefix of the REDO files is merged, or folded into new base columns."""
+    """Protocol M1, M2: a prefix of the REDO files is merged, or folded into new base columns."""
     candidates = [rowset for rowset in free_rowsets(tablet) if rowset.leading_files()]
     if not candidates:
         return
@@ -95,7 +95,7 @@ def install_deltas(writer: Writer, tablet: Tablet, job: Job) -> None:
 
 
 def begin_merge(writer: Writer, tablet: Tablet) -> None:
-    """C1, C2."""
+    """Protocol C1, C2."""
     free = free_rowsets(tablet)
     if not free:
         return
@@ -125,7 +125,7 @@ def missed(job: Job, above: int, through: int) -> tuple[Change, ...]:
 
 
 def continue_merge(writer: Writer, tablet: Tablet, job: Job) -> None:
-    """C3: a round; C4: the install."""
+    """Protocol C3: a round; protocol C4: the install."""
     how = writer.rules.merge_catch_up
     again = max(rowset.d for rowset in job.inputs) > job.q or writer.rng.random() < 0.2
     if how != "memory" and (not job.rounds or (how == "rounds" and again)):

@@ -130,7 +130,7 @@ class ManifestState:
 
     def add(self, edit: Edit) -> None:
         if edit.epoch < self.epoch:
-            return  # O2: a stale writer's
+            return  # protocol O2: a stale writer's
         if edit.number != self.number + 1 and self.number:
             raise Violation(f"O2: edit {edit.number} follows {self.number}")
         for removed in edit.remove:
@@ -246,7 +246,7 @@ class LogTail:
 
 
 def read_log(disk: Disk, rules: Rules, *, trust_committed: bool = True) -> LogTail:
-    """O3.  Raises Corruption where something is missing that was durable."""
+    """Protocol O3.  Raises Corruption where something is missing that was durable."""
     chain = _chain(disk, rules)
     records: list[Record] = []
     evidence = max(disk.table.clean_end, disk.committed[-1][1] if trust_committed else 0)

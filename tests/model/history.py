@@ -1,4 +1,4 @@
-"""The history of a key: its states in time order, folded into a row, joined over rowsets (F2, C2)."""
+"""The history of a key: its states by time, folded into a row, joined over rowsets (protocol F2, C2)."""
 
 from __future__ import annotations
 

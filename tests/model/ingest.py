@@ -1,4 +1,4 @@
-"""Bulk ingest: build, record, install per tablet (G1 to G5).  Steps of a writer; replay installs, too."""
+"""Bulk ingest: build, record, install per tablet (protocol G1 to G5).  Replay installs, too."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Build:
-    """G2's answer: where each key lived at ``p``: absent (None), in memory (-1, 0), (rowset, rowid)."""
+    """Protocol G2: where each key lived at ``p``: absent (None), in memory (-1, 0), (rowset, rowid)."""
 
     p: int
     values: dict[int, int]
@@ -46,7 +46,7 @@ def step(writer: Writer, builds: list[Build]) -> None:
 
 
 def record_ingest(writer: Writer, builds: list[Build]) -> None:
-    """G3, G4."""
+    """Protocol G3, G4."""
     build = builds[-1]
     homes = {key: writer.tablet_of(key) for key in sorted(build.found)}
     if any(tablet.holder for tablet in homes.values()):
@@ -55,7 +55,7 @@ def record_ingest(writer: Writer, builds: list[Build]) -> None:
     columns = range(writer.environment.columns)
     touched: dict[int, dict[int, tuple[int, int] | None]] = {}
     for key, tablet in homes.items():
-        # Deciding every key again is what G3 asks of those that changed; the others answer as before.
+        # Deciding every key again is what protocol G3 asks of those that changed; others answer as before.
         found = locate(tablet, key) if writer.rules.ingest_decides_again else build.found[key]
         touched.setdefault(tablet.id, {})[key] = found
     parts = {}
@@ -91,7 +91,7 @@ def record_ingest(writer: Writer, builds: list[Build]) -> None:
 
 
 def install(writer: Writer) -> None:
-    """G5 for one tablet, once the record is durable."""
+    """Protocol G5 for one tablet, once the record is durable."""
     held = [t for t in writer.tablets.values() if t.holder and t.holder.kind == "INGEST"]
     if not held:
         return
@@ -137,7 +137,7 @@ def dated(file: int, changes: tuple[Change, ...], ts: int) -> DeltaFile:
 
 
 def flush_memory(writer: Writer, rowset: RowSet) -> None:
-    """G3: what is in the rowset's memory stores becomes files in front of the ingest's."""
+    """Protocol G3: what is in the rowset's memory stores becomes files in front of the ingest's."""
     stores: list[DeltaFile | DeltaMemStore] = []
     for store in rowset.deltas:
         if isinstance(store, DeltaFile):

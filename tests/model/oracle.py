@@ -1,4 +1,4 @@
-"""What must be true: the state at every time by folding the records, and the invariants N1 to N17."""
+"""What must be true: the state at every time by folding the records, and the invariants."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Oracle:
     # -- states --------------------------------------------------------------------------------------------
 
     def verify(self, tablets: dict[int, Tablet], low: int, high: int, who: str) -> None:
-        """Every state in [low, high]: N3, N12, N13.  Only partitions with a change since the last look."""
+        """Every state in [low, high]: protocol N3, N12, N13.  Only partitions changed since the last look."""
         if low > high:
             return
         first = bisect_right(self.times, low) - 1

@@ -86,11 +86,11 @@ class Writer:
         return self.last_ts if raised else self.record_ts
 
     def durable_through(self, ts: int) -> bool:
-        """E1."""
+        """Protocol E1."""
         return not self.rules.edit_waits_for_log or not self.pending or self.pending[0].ts > ts
 
     def horizon(self) -> int:
-        """H2: the h of an operation that drops history; 0 where it may drop nothing."""
+        """Protocol H2: the h of an operation that drops history; 0 where it may drop nothing."""
         if self.replaying:
             return self.floor
         now = self.committed_ts if self.rules.horizon_at_most_w else self.record_ts
@@ -112,7 +112,7 @@ class Writer:
     # -- fencing -------------------------------------------------------------------------------------------
 
     def check_fence(self, *, racing: bool = False) -> None:
-        """P2.  ``racing``: the check may have been made just before the other writer came."""
+        """Protocol P2.  ``racing``: the check may have been made just before the other writer came."""
         if racing and self.unchecked:
             self.unchecked -= 1
         elif self.rules.fencing and self.disk.table is not self.table:
@@ -125,7 +125,7 @@ class Writer:
     # -- log -----------------------------------------------------------------------------------------------
 
     def append(self, kind: str, **fields: Any) -> Record:
-        """W5: the next timestamp and the write of the record."""
+        """Protocol W5: the next timestamp and the write of the record."""
         if self.segment is None or self.segment_end == len(self.segment.slots):
             self.next_segment()
         assert self.segment is not None and self.segment.header is not None
@@ -151,7 +151,7 @@ class Writer:
         return record
 
     def next_segment(self) -> None:
-        """L2; recycled by T2 where there is one to recycle.  A new name, too, is a matter of P2."""
+        """Protocol L2; of a spare where there is one (protocol T2).  A new name asks for protocol P2 too."""
         self.sync_log()
         if self.rules.fence_before_segment:
             self.check_fence()
@@ -191,7 +191,7 @@ class Writer:
         return Entry(rowset.id, rowset.base, rowset.base_ts, files, rowset.d)
 
     def edit(self, tablet: Tablet, put: list[RowSet], **fields: Any) -> None:
-        """Append an edit; the caller has changed the view and holds the mutex (E2)."""
+        """Append an edit; the caller has changed the view and holds the mutex (protocol E2)."""
         self.check_fence(racing=True)
         tablet.number += 1
         edit = Edit(tablet.number, self.epoch, put=tuple(self.entry(rowset) for rowset in put), **fields)
@@ -219,6 +219,7 @@ class Writer:
         self.manifests[tablet.id] = self.disk.manifests[tablet.id] = Manifest([whole], 1)
 
     def sync_manifest(self, tablet_id: int | None = None) -> None:
+        """Protocol E3: the fsync of an edit, in a later step than its install."""
         if tablet_id is None:
             waiting = [i for i, m in self.manifests.items() if m.synced < len(m.edits)]
             if not waiting:
@@ -241,7 +242,7 @@ class Writer:
         return [tablet for tablet in self.tablets.values() if tablet.holder is None]
 
     def write(self) -> None:
-        """W1 to W7.  Sometimes another step comes between the record and its application."""
+        """Protocol W1 to W7.  Sometimes another step comes between the record and its application."""
         keys = self.rng.sample(
             range(self.environment.keys), min(self.environment.keys, self.rng.choice((1, 1, 2, 3)))
         )
@@ -277,7 +278,7 @@ class Writer:
         return app, max(1, self.oracle.version(app) + self.rng.choice((1, 1, 0)))
 
     def decide(self, tablet: Tablet, key: int) -> tuple[str, Any] | None:
-        """W3: one net change of a key, against the newest state."""
+        """Protocol W3: one net change of a key, against the newest state."""
         store, _ = tablet.home(key)
         value = self.oracle.next_value()
         columns = range(self.environment.columns)
@@ -291,7 +292,7 @@ class Writer:
         return "D", None
 
     def apply_held(self, tablet: Tablet) -> None:
-        """W6, W7 for one tablet of a WRITE."""
+        """Protocol W6, W7 for one tablet of a WRITE."""
         record = tablet.holder
         assert record is not None
         for key, (op, value) in record.parts[tablet.id].items():
@@ -323,7 +324,7 @@ class Writer:
     # -- flush of a MemRowSet ------------------------------------------------------------------------------
 
     def freeze(self) -> None:
-        """F1."""
+        """Protocol F1."""
         candidates = [t for t in self.free_tablets() if len(t.frozen) < 2 and t.active.rows]
         if not candidates:
             return
@@ -335,7 +336,7 @@ class Writer:
         self.note("freeze", tablet.id, self.cut())
 
     def flush(self) -> None:
-        """F2, then F3."""
+        """Protocol F2, then protocol F3."""
         candidates = [t for t in self.free_tablets() if t.frozen]
         if not candidates:
             return
@@ -384,7 +385,7 @@ class Writer:
     # -- delta flush ---------------------------------------------------------------------------------------
 
     def flush_deltas(self) -> None:
-        """D1, then D2 and D3."""
+        """Protocol D1, then protocol D2 and D3."""
         candidates = [(t, r) for t in self.free_tablets() for r in t.rowsets if r.in_memory()]
         if not candidates:
             return
@@ -417,7 +418,7 @@ class Writer:
         self.replace_table(applied_ts=max(applied, self.table.applied_ts), tokens=tokens)
 
     def truncate(self) -> None:
-        """T1, T2: first the CHECKPOINT, in a later step what it makes superfluous."""
+        """Protocol T1, T2: first the CHECKPOINT, in a later step what it makes superfluous."""
         if self.resting:
             self.drop_segments()
             return
@@ -458,7 +459,7 @@ class Writer:
         self.deletable.append((tablet.id, tablet.number, files))
 
     def delete_files(self) -> None:
-        """E4."""
+        """Protocol E4."""
         for item in list(self.deletable):
             tablet_id, number, files = item
             manifest = self.manifests.get(tablet_id)
@@ -472,14 +473,14 @@ class Writer:
     # -- reads ---------------------------------------------------------------------------------------------
 
     def pin(self) -> None:
-        """H1, and the end of an older pin."""
+        """Protocol H1, and the end of an older pin."""
         if self.pins and self.rng.random() < 0.5:
             self.pins.pop(self.rng.randrange(len(self.pins)))
         elif self.lowest_read() <= self.committed_ts:
             self.pins.append(self.rng.randint(self.lowest_read(), self.committed_ts))
 
     def ask_ahead(self) -> None:
-        """H1: a read at S in (V, wall clock]; answered once V covers every record <= S."""
+        """Protocol H1: a read at S in (V, wall clock]; answered once V covers every record <= S."""
         s = self.last_ts + self.rng.choice((1, 2, 4))
         if self.rules.read_ahead_raises:
             self.last_ts = s
@@ -494,7 +495,7 @@ class Writer:
     # -- schema and partitions -----------------------------------------------------------------------------
 
     def alter(self) -> None:
-        """A1 and A3 for one case: a range is dropped and the same range added again."""
+        """Protocol A1 and A3 for one case: a range is dropped and the same range added again."""
         if any(t.holder for t in self.tablets.values()):
             return
         if len(self.tablets) >= self.environment.partitions + 2:
@@ -507,7 +508,7 @@ class Writer:
             tablet.holder = record
 
     def finish_alter(self, record: Record) -> None:
-        """The part of A1 behind the record; replay repeats it."""
+        """The part of protocol A1 behind the record; replay repeats it."""
         old, new = record.replaced
         known = dict(self.table.tablets)
         if self.table.altered_ts < record.ts:
@@ -527,7 +528,7 @@ class Writer:
             tablet.dirty = True
 
     def purge(self) -> None:
-        """H3."""
+        """Protocol H3."""
         for tablet in list(self.tablets.values()):
             if tablet.dropped_ts <= self.lowest_read() and tablet.holder is None:
                 known = {

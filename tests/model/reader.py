@@ -1,4 +1,4 @@
-"""A process that reads while another one writes, or while nobody does (R1 to R3).  It changes nothing."""
+"""A process that reads while another one writes, or nobody does (protocol R1 to R3).  It changes nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Reader:
-    """An open in steps; whatever happens meanwhile, what it accepts must be the writer's state (N13)."""
+    """An open in steps; whatever happens meanwhile, what it accepts is the writer's state (protocol N13)."""
 
     def __init__(self, disk: Disk, rules: Rules, rng: random.Random, oracle: Oracle) -> None:
         self.disk, self.rules, self.rng, self.oracle = disk, rules, rng, oracle

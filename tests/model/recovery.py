@@ -1,4 +1,4 @@
-"""Opening for writing (O1 to O7), and the replay of one record, which a reader shares."""
+"""Opening for writing (protocol O1 to O7), and the replay of one record, which a reader shares."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def open_table(
 ) -> Writer | None:
     """A writer, or None when the process has died inside replay.  Raises Corruption."""
     disk.locked = True
-    disk.table = replace(disk.table, epoch=disk.table.epoch + 1)  # O1
+    disk.table = replace(disk.table, epoch=disk.table.epoch + 1)  # protocol O1
     states = read_manifests(disk)
     if rules.orphans == "before_log":
         named = {file for state in states.values() for file in state.files()}
@@ -49,10 +49,11 @@ def open_table(
             writer.rewrite_manifest(tablet)
     if rules.horizon_persisted:
         writer.floor = max([disk.table.floor, *(state.h for state in states.values())])
-    writer.last_ts = max([tail.last_ts, *(state.mark for state in states.values())])  # O4
+    writer.last_ts = max([tail.last_ts, *(state.mark for state in states.values())])  # protocol O4
     if not replay_all(writer, tail):
         return None
-    keep = {file for t in writer.tablets.values() for rowset in t.rowsets for file in rowset.files()}  # O7
+    # Protocol O7.
+    keep = {file for t in writer.tablets.values() for rowset in t.rowsets for file in rowset.files()}
     for record in tail.records:
         if record.kind == "INGEST" and record.ts > tail.through:
             keep |= {file for part in record.parts.values() for file in names_of(part)}
@@ -61,7 +62,7 @@ def open_table(
 
 
 def read_manifests(disk: Disk) -> dict[int, ManifestState]:
-    """O2.  A tablet without a MANIFEST is empty (A1)."""
+    """Protocol O2.  A tablet without a MANIFEST is empty (protocol A1)."""
     return {
         tablet_id: disk.manifests[tablet_id].state() if tablet_id in disk.manifests else ManifestState()
         for tablet_id in disk.table.tablets
@@ -69,7 +70,7 @@ def read_manifests(disk: Disk) -> dict[int, ManifestState]:
 
 
 def check_manifests(states: dict[int, ManifestState], tail: LogTail, rules: Rules) -> None:
-    """What manifests and log must say of one another (O2, O3)."""
+    """What manifests and log must say of one another (protocol O2, O3)."""
     if rules.edit_numbers:
         for tablet_id, number in tail.numbers.items():
             if tablet_id in states and states[tablet_id].number < number:
@@ -112,7 +113,7 @@ def load(disk: Disk, tablet_id: int, entry: TabletEntry, state: ManifestState) -
 
 
 def adopt(writer: Writer, tail: LogTail) -> None:
-    """The end of O3: the writer goes on in a segment of its own epoch that holds a copy of the last one.
+    """The end of protocol O3: the writer goes on in a segment of its own epoch, a copy of the last one.
 
     The copy gets its name when it is complete and synced; only then the old one goes.
     """
@@ -148,7 +149,7 @@ def adopt(writer: Writer, tail: LogTail) -> None:
 
 
 def replay_all(writer: Writer, tail: LogTail) -> bool:
-    """O5, with flushes and crashes between two records.  False: the process has died."""
+    """Protocol O5, with flushes and crashes between two records.  False: the process has died."""
     rng = writer.rng
     writer.replaying = True
     writer.tokens = dict(writer.table.tokens)
@@ -216,7 +217,7 @@ def replay_change(tablet: Tablet, key: int, ts: int, op: str, value: object, rul
 
 
 def memory_first(tablet: Tablet, key: int, ts: int) -> tuple[MemRowSet | RowSet | None, int]:
-    """A shortcut for O5's rule."""
+    """A shortcut for protocol O5's rule."""
     if key in tablet.active.rows:
         return tablet.active, -1
     for rowset in tablet.rowsets:
@@ -226,7 +227,7 @@ def memory_first(tablet: Tablet, key: int, ts: int) -> tuple[MemRowSet | RowSet 
 
 
 def latest_inserted(tablet: Tablet, key: int, ts: int) -> tuple[MemRowSet | RowSet | None, int]:
-    """A shortcut for O5's rule."""
+    """A shortcut for protocol O5's rule."""
     found: list[tuple[int, MemRowSet | RowSet, int]] = []
     for rowset in tablet.rowsets:
         if key in rowset.index:

@@ -22,46 +22,46 @@ class Corruption(Exception):
 
 
 class Fenced(Exception):
-    """A writer has found that TABLE is no longer the one it installed (P2)."""
+    """A writer has found that TABLE is no longer the one it installed (protocol P2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
     """The protocol as specified; the comment gives the rule and, after the bar, the shortcuts."""
 
-    replay_home: str = "newest_state_below_d"  # O5 | any_live, largest_insert_time, memory_first
-    orphans: str = "after_log"  # O7 | before_log
-    edit_waits_for_log: bool = True  # E1
-    merge_stamp: str = "last_round"  # C4 | install
-    merge_catch_up: str = "rounds"  # C3, C4 | memory, once
-    merge_stops_flushes: bool = False  # C3 wants it; C4's look at D is enough
-    ingest_deltas: str = "flush_first"  # G3 | over_memory
-    ingest_edits_first: bool = True  # G3: manifests durable before the record
-    ingest_decides_again: bool = True  # G3: keys changed and rowsets replaced since the build
-    horizon_persisted: bool = True  # H2
-    horizon_at_most_w: bool = True  # H2
-    reinsert_into_frozen: bool = False  # F1
-    flush_in_order: bool = True  # F3
-    reader_log_first: bool = True  # R1
+    replay_home: str = "newest_state_below_d"  # protocol O5 | any_live, largest_insert_time, memory_first
+    orphans: str = "after_log"  # protocol O7 | before_log
+    edit_waits_for_log: bool = True  # protocol E1
+    merge_stamp: str = "last_round"  # protocol C4 | install
+    merge_catch_up: str = "rounds"  # protocol C3, C4 | memory, once
+    merge_stops_flushes: bool = False  # protocol C3 wants it; protocol C4's look at D is enough
+    ingest_deltas: str = "flush_first"  # protocol G3 | over_memory
+    ingest_edits_first: bool = True  # protocol G3: manifests durable before the record
+    ingest_decides_again: bool = True  # protocol G3: keys changed and rowsets replaced since the build
+    horizon_persisted: bool = True  # protocol H2
+    horizon_at_most_w: bool = True  # protocol H2
+    reinsert_into_frozen: bool = False  # protocol F1
+    flush_in_order: bool = True  # protocol F3
+    reader_log_first: bool = True  # protocol R1
     reader_table_before_log: bool = True  # decision 0001
     reader_skips_through: bool = False  # decision 0001
-    join_writes_absent: bool = True  # C2
-    join_by_time: bool = True  # C2
-    torn_tail: str = "evidence"  # O3 | any_valid_after
+    join_writes_absent: bool = True  # protocol C2
+    join_by_time: bool = True  # protocol C2
+    torn_tail: str = "evidence"  # protocol O3 | any_valid_after
     segment_under_crc: bool = True  # recycled segments: epoch, seq and lsn of a record are checked
-    tail_copied: bool = True  # O3: the last segment is copied into one of the new epoch
-    larger_epoch_wins: bool = True  # O3: of two segments with one seq
+    tail_copied: bool = True  # protocol O3: the last segment is copied into one of the new epoch
+    larger_epoch_wins: bool = True  # protocol O3: of two segments with one seq
     manifests_at_open: str = "rewritten"  # decision 0001 | first_edit
-    edit_numbers: bool = True  # O2, T2
-    mark_checked: bool = True  # O3
-    table_before_truncation: bool = True  # T1: TABLE.applied_ts >= X
-    truncation_waits_for_edits: bool = True  # T1
-    deletion_waits_for_edit: bool = True  # E4
+    edit_numbers: bool = True  # protocol O2, T2
+    mark_checked: bool = True  # protocol O3
+    table_before_truncation: bool = True  # protocol T1: TABLE.applied_ts >= X
+    truncation_waits_for_edits: bool = True  # protocol T1
+    deletion_waits_for_edit: bool = True  # protocol E4
     table_at_most_w: bool = True  # TABLE names nothing that the log may lose
-    fencing: bool = True  # P2
-    fence_before_committed: bool = True  # decision 0001: P2's check precedes COMMITTED
+    fencing: bool = True  # protocol P2
+    fence_before_committed: bool = True  # decision 0001: protocol P2's check precedes COMMITTED
     fence_before_segment: bool = True  # decision 0001: and a new segment
-    read_ahead_raises: bool = True  # H1: a read in (V, now]
+    read_ahead_raises: bool = True  # protocol H1: a read in (V, now]
     cut: str = "last_record"  # decision 0001 | last_ts (the raised one)
     purge_persists_floor: bool = True  # decision 0001
     offline_reader_syncs: bool = True  # decision 0001
@@ -84,7 +84,7 @@ class Environment:
 
 AS_SPECIFIED = Rules()
 
-#: name -> (the fields changed, what is wrong, whether the table of PROTOCOL lists it)
+#: name -> (the fields changed, what is wrong, whether the first model found it)
 SHORTCUTS: dict[str, tuple[dict[str, Any], str, bool]] = {
     "home-any-live": ({"replay_home": "any_live"}, "replay: the rowset that holds k live, then its D", True),
     "home-insert-time": (

@@ -161,7 +161,7 @@ class Simulation:
     # -- damage --------------------------------------------------------------------------------------------
 
     def damage(self) -> None:
-        """N17, on a copy of what a kill left: without something that was synced it must not open.
+        """Protocol N17, on a copy of what a kill left: without something that was synced it must not open.
 
         COMMITTED has survived here.  After a power cut that took it, nothing on disk can tell a damaged
         last record from one that was never synced.

@@ -77,7 +77,7 @@ class MemRow:
 class MemRowSet:
     rows: dict[int, MemRow] = field(default_factory=dict)
     frozen_at: int | None = None
-    keys_at_freeze: int = 0  # for N8
+    keys_at_freeze: int = 0  # for protocol N8
 
     def at(self, key: int, ts: int) -> Image | None:
         row = self.rows.get(key)
@@ -213,7 +213,7 @@ class Tablet:
     h: int = 0
     mark: int = 0
     number: int = 0  # of the last edit
-    recorded: dict[int, int] = field(default_factory=dict)  # rowset -> D in the last edit, for N6
+    recorded: dict[int, int] = field(default_factory=dict)  # rowset -> D in the last edit, for protocol N6
     holder: Record | None = None  # who holds the mutex between two steps
     flushing: FlushJob | None = None
     jobs: list[Job] = field(default_factory=list)
@@ -223,7 +223,7 @@ class Tablet:
         return [self.active, *self.frozen]
 
     def copies(self, key: int, ts: int) -> list[Image]:
-        """The image of ``key`` at ``ts`` in every store that holds it live: N3 wants at most one."""
+        """The image of ``key`` at ``ts`` in every store that holds it live: protocol N3 wants at most one."""
         found = [store.at(key, ts) for store in self.memory() if key in store.rows]
         found += [r.at(r.index[key], ts) for r in self.rowsets if key in r.index]
         return [image for image in found if image is not None]
@@ -241,7 +241,7 @@ class Tablet:
         return None, -1
 
     def insert(self, key: int, ts: int, image: Image, *, into_frozen: bool = False) -> None:
-        """W6: a new entry of the active MemRowSet, or a REINSERT where the key is dead in it."""
+        """Protocol W6: a new entry of the active MemRowSet, or a REINSERT where the key is dead in it."""
         store = self.active
         if into_frozen:
             store = next((frozen for frozen in self.frozen if key in frozen.rows), store)
@@ -256,7 +256,7 @@ class Tablet:
     def change(
         self, home: tuple[MemRowSet | RowSet | None, int], key: int, ts: int, op: str, value: Any
     ) -> None:
-        """W6: an UPDATE or DELETE goes to the store where the key is live."""
+        """Protocol W6: an UPDATE or DELETE goes to the store where the key is live."""
         store, rowid = home
         if store is None:
             raise Violation(f"W6: the change of {key} at {ts} has no home")

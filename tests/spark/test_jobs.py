@@ -86,6 +86,7 @@ def files_of(path: str) -> dict[int, str]:
 
 
 def test_only_the_runs_that_the_commit_is_told_of_count(path: str) -> None:
+    """Protocol J1: the files of an attempt that lost stay out."""
     job = begin(path)
     runs = [*stage(job, "a", [1, 3, 2], parts=2), *stage(job, "b", [7])]
     stage(job, "zombie", [100])
@@ -395,7 +396,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", range(len(CASES)), ids=[" ".join(case) for case in CASES])
 def test_what_changed_since_the_resolution_is_decided_again(tmp_path: Path, case: int, long: bool) -> None:
-    """The outcome is that of the same call made at the time of the commit, in whatever form the change is."""
+    """Protocol J4: the outcome is that of the same call made at the time of the commit."""
     for number, then in enumerate(THEN):
         if long or case % len(THEN) == number:
             decided_again(str(tmp_path / f"{number}"), *CASES[case], then)

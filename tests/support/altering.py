@@ -284,7 +284,7 @@ class Altering:
             assert now == end, (a, b, net)
 
     def _followed(self, table: kc.Table, a: int, b: int, first: Rows, last: Rows, net: bool) -> None:
-        """N14: a state and the changes since are the later state."""
+        """Protocol N14: a state and the changes since are the later state."""
         columns = self.now.columns
         now = World(columns, first, []).state(columns)
         names = [c.name for c in columns]

@@ -1,4 +1,4 @@
-"""N14: a state and the changes since it give every later state."""
+"""Protocol N14: a state and the changes since it give every later state."""
 
 from __future__ import annotations
 

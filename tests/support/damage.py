@@ -286,7 +286,7 @@ def check_reader(subject: Subject, fs: MemoryFileSystem, damage: Damage, seed: i
     with refusing(outcome), stage.open("r") as table:
         if kind_of(damage.path) == "MANIFEST" and subject.name == "killed":
             # The last edits of a table that was not closed may be gone with a power cut: a reader
-            # ends before an ingest that no manifest has (R2), and says so.
+            # ends before an ingest that no manifest has (protocol R2), and says so.
             _go_back(stage.history, table.timestamp)
         stage.history.settle(table)
         stage.history.check(table, random.Random(seed))

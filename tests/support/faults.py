@@ -266,7 +266,7 @@ def void(_: object) -> None:
 
 
 def check_disk(fs: MemoryFileSystem) -> None:
-    """N1, N9, N11: log, manifests and files belong together before anybody has repaired anything."""
+    """Protocol N1, N9, N11: log, manifests and files belong together before anybody has repaired anything."""
     state = read_state(fs, f"{ROOT}/TABLE")
     tail = read_log(fs, f"{ROOT}/wal", state.uuid, clean_end=state.clean_end)
     try:
@@ -333,7 +333,7 @@ def check_survivor(fs: MemoryFileSystem, history: History, rng: random.Random, c
     legal = [time for time in history.writes if time >= oldest]
     for since in rng.sample(legal[:-1], min(2, len(legal[:-1]))):
         check_changes(table, history, since, legal[-1])
-    # A reader ends before an ingest that is not installed yet (R2); what it saw is never taken back.
+    # A reader ends before an ingest that is not installed yet (protocol R2); what it saw is never taken back.
     assert seen.model.state() in (before, history.model.state())
     history.check(table, rng, past=len(history.writes))
     stage.write(5)

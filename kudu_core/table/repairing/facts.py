@@ -1,4 +1,4 @@
-"""Facts about keys, and what follows from them: the rule by which a repair decides (docs/repair.md).
+"""Facts about keys, and what follows from them: the rule of a repair (docs/repair.md, protocol S2).
 
 Whatever can be read of a damaged table says of some key what was true at some time: a file of rows that
 holds every change up to D says what the key's row was at D, a deletion says that there was none, an update

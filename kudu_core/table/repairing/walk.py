@@ -1,4 +1,4 @@
-"""The walk of a repair: find, read, judge, write beside, rename (docs/repair.md)."""
+"""The walk of a repair: find, read, judge, write beside, rename (docs/repair.md, protocol S1)."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Floor:
 
 
 def horizon(pair: Pair) -> int:
-    """PROTOCOL H2 with what the model knows: the last commit, its own pin, the clock."""
+    """Protocol H2 with what the model knows: the last commit, its own pin, the clock."""
     retention = pair.case.options.get("history_retention_s", 86_400)
     if retention is None:
         return 0
