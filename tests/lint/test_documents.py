@@ -15,7 +15,21 @@ import kudu_core as kc
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
-DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "tests").rglob("README.md")),
+]
+MOST_COLUMNS, MOST_LINES = 100, 5
+"""Of a line, and of a paragraph."""
+WIDE = {
+    "README.md", "CHANGELOG.md", "docs/ARCHITECTURE.md", "docs/format.md", "docs/repair.md", "docs/spark.md",
+    "docs/decisions/0001-protocol-model.md", "docs/decisions/0002-merges-and-the-flush-lane.md",
+    "docs/decisions/0003-manifests-of-many-rowsets.md", "docs/decisions/README.md", "tests/model/README.md",
+}  # fmt: skip
+"""Documents that were written before this was asked.  The list may only shrink."""
 
 
 @pytest.mark.parametrize("name", kc.__all__)
@@ -51,10 +65,40 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_files_that_documents_name_are_there(path: Path) -> None:
-    folders, suffixes = "ci|docs|tests|bench|examples|kudu_core", "py|pyx|sh|md|txt"
+    folders, suffixes = "ci|docs|tests|bench|examples|kudu_core", "py|pyx|pyi|pxd|sh|md|txt|json"
     pattern = rf"`((?:{folders})/[\w./-]+?\.(?:{suffixes}))(?:::\w+)?`"
     named = re.findall(pattern, path.read_text())
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_lines_and_paragraphs_are_short(path: Path) -> None:
+    name = path.relative_to(ROOT).as_posix()
+    lines = path.read_text().splitlines()
+    found = [f"{name}:{n}: {len(line)} columns" for n, line in enumerate(lines, 1) if len(line) > MOST_COLUMNS]
+    length, in_code = 0, False
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        in_code ^= text.startswith("```")
+        goes_on = text and not in_code and not text.startswith(("|", "#", "```"))
+        begins = length == 0 or re.match(r"[*-] |\d+\. ", text)  # a point of a list is a paragraph
+        length = 0 if not goes_on else 1 if begins else length + 1
+        if length == MOST_LINES + 1:
+            found.append(f"{name}:{number}: a paragraph of more than {MOST_LINES} lines")
+    assert (found == []) == (name not in WIDE), "\n".join(found) or f"{name} is short: take it from WIDE"
+
+
+def test_every_switch_is_explained() -> None:
+    """What is read from the environment, by the package, its build or its tests."""
+    told = set(re.findall(r"`(KUDU_CORE_[A-Z_]+)`", (ROOT / "CONTRIBUTING.md").read_text()))
+    found = set()
+    for folder in ("kudu_core", "tests", "bench", "ci", "."):
+        files = (ROOT / folder).glob("*.*") if folder == "." else (ROOT / folder).rglob("*.*")
+        for path in files:
+            if path.suffix in (".py", ".sh"):
+                found |= set(re.findall(r'(?:environ(?:\.get\()?\W|^SWITCH = "|^export |\$\{)'
+                                        r'"?(KUDU_CORE_[A-Z_]+)', path.read_text(), re.M))  # fmt: skip
+    assert found == told
 
 
 def test_one_version() -> None:
