@@ -3,9 +3,9 @@
     begin -> (tasks: JobStager -> JobRun) -> (tasks: resolve -> Resolution) -> commit_job    or    abandon
 
 Staging touches no tablet and takes no lock, so an attempt may fail, be repeated or outlive its job: what
-the commit is not told of stays an unreferenced file (protocol J1).  ``resolve`` (``resolving.py``)
-asks a table that is open for reading; who skips it has the commit do that work, on threads.  The record names files of the
-tablets, links or copies of staged ones, so staging may go at any time afterwards.
+the commit is not told of stays an unreferenced file (protocol J1).  ``resolve`` (``resolving.py``) asks a
+table that is open for reading; who skips it has the commit do that work, on threads.  The record names
+files of the tablets, links or copies of staged ones, so staging may go at any time afterwards.
 """
 
 from __future__ import annotations

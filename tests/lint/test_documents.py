@@ -75,7 +75,8 @@ def test_files_that_documents_name_are_there(path: Path) -> None:
 def test_lines_and_paragraphs_are_short(path: Path) -> None:
     name = path.relative_to(ROOT).as_posix()
     lines = path.read_text().splitlines()
-    found = [f"{name}:{n}: {len(line)} columns" for n, line in enumerate(lines, 1) if len(line) > MOST_COLUMNS]
+    wide = [n for n, line in enumerate(lines, 1) if len(line) > MOST_COLUMNS]
+    found = [f"{name}:{n}: {len(lines[n - 1])} columns" for n in wide]
     length, in_code = 0, False
     for number, line in enumerate(lines, 1):
         text = line.strip()

@@ -1,7 +1,7 @@
 """Rules of docs/protocol.md and the comments that cite them belong together.
 
-A citation is the word "protocol" and a code, or several: "protocol W4", "protocol G3 to G5, G7".  What a check
-reports may begin with a bare code, as in "N6: D decreased".
+A citation is the word "protocol" and a code, or several: "protocol W4", "protocol G3 to G5, G7".  What a
+check reports may begin with a bare code, as in "N6: D decreased".
 """
 
 from __future__ import annotations
