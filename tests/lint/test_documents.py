@@ -25,9 +25,7 @@ DOCUMENTS = [
 MOST_COLUMNS, MOST_LINES = 100, 5
 """Of a line, and of a paragraph."""
 WIDE = {
-    "README.md", "CHANGELOG.md", "docs/ARCHITECTURE.md", "docs/format.md", "docs/repair.md", "docs/spark.md",
-    "docs/decisions/0001-protocol-model.md", "docs/decisions/0002-merges-and-the-flush-lane.md",
-    "docs/decisions/0003-manifests-of-many-rowsets.md", "docs/decisions/README.md", "tests/model/README.md",
+    "README.md", "CHANGELOG.md", "docs/ARCHITECTURE.md", "docs/format.md", "docs/spark.md",
 }  # fmt: skip
 """Documents that were written before this was asked.  The list may only shrink."""
 
@@ -75,7 +73,8 @@ def test_files_that_documents_name_are_there(path: Path) -> None:
 def test_lines_and_paragraphs_are_short(path: Path) -> None:
     name = path.relative_to(ROOT).as_posix()
     lines = path.read_text().splitlines()
-    wide = [n for n, line in enumerate(lines, 1) if len(line) > MOST_COLUMNS]
+    # A row of a table cannot be cut.
+    wide = [n for n, line in enumerate(lines, 1) if len(line) > MOST_COLUMNS and not line.startswith("|")]
     found = [f"{name}:{n}: {len(lines[n - 1])} columns" for n in wide]
     length, in_code = 0, False
     for number, line in enumerate(lines, 1):
