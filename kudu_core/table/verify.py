@@ -6,23 +6,23 @@ each other is asked by the code that opens tables.  Then every file is read and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kudu_core.cfile.container import FileMissing
 from kudu_core.cfile.delta_file import DeltaFile
 from kudu_core.cfile.rows_file import RowsFile, RowsMeta
 from kudu_core.cfile.statistics import FileStatistics
-from kudu_core.common.names import is_data_file, is_staging, parse_lost, tablet_of_folder
+from kudu_core.common.names import is_data_file, is_staging, job_of_mark, parse_lost, tablet_of_folder
 from kudu_core.errors import Corruption
 from kudu_core.fs.base import is_temporary
 from kudu_core.fs.copies import copy_of
 from kudu_core.rowset.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta
 from kudu_core.table.lost import FOLDER, lost_usage
 from kudu_core.table.open import open_for_reading
-from kudu_core.table.state import tablet_directory
 from kudu_core.tablet import records
+from kudu_core.tablet.ingest import part_of
 from kudu_core.wal import KIND_INGEST, KIND_WRITE, is_log_name, open_log
 
 if TYPE_CHECKING:
@@ -32,14 +32,16 @@ if TYPE_CHECKING:
 
 TRIES = 5
 """Beside a writer: files that are gone were merged meanwhile, and in a newer state it is no damage."""
-_PARTS = frozenset(("LOCK", "TABLE", copy_of("TABLE"), FOLDER, "staging", "tablets", "wal"))
+_PARTS = frozenset(("LOCK", "TABLE", copy_of("TABLE"), FOLDER, "repair", "staging", "tablets", "wal"))
+"""``repair/`` is what ``kudu_core.repair`` has put aside."""
 _MANIFESTS = frozenset(("MANIFEST", copy_of("MANIFEST")))
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
     """What ``Table.verify`` has read and found sound: TABLE, every MANIFEST, the log, and every file that
-    they name, against what they say of it."""
+    they name, against what they say of it.  Records behind an ingest that a crash has left to the next open
+    for writing are taken apart, and not replayed."""
 
     files: int
     bytes: int
@@ -88,7 +90,8 @@ def verify(engine: Engine) -> Verified:
 
 def with_tablets(found: Verified, checked: list[tuple[int, int, int]]) -> Verified:
     """``verify_frame``'s answer with those of ``verify_tablet``."""
-    files, size, edits = (sum(numbers) for numbers in zip((0, 0, 0), *checked, strict=True))
+    before = found.files, found.bytes, 0
+    files, size, edits = (sum(numbers) for numbers in zip(before, *checked, strict=True))
     return replace(found, files=files, bytes=size, edits=edits)
 
 
@@ -115,18 +118,19 @@ def is_written(engine: Engine) -> bool:
 
 
 def verify_frame(engine: Engine) -> Verified:
-    """What is not of one tablet, of a table that was just opened for reading: the log, record by record, and
-    what lies in the folders."""
+    """What is not of one tablet, of a table that was just opened for reading: the log, record by record, with
+    the files that it alone names, and what lies in the folders."""
     check_replayed(engine)
     fs, path = engine.fs, engine.path
+    records_read, waiting = verify_log(engine)
     lost_files, lost_bytes = lost_usage(fs, path)
     folders = fs.listdir(f"{path}/staging") if fs.exists(f"{path}/staging") else []
     return Verified(
-        files=0,
-        bytes=0,
-        records=verify_log(engine),
+        files=sum(map(len, waiting.values())),
+        bytes=sum(file.size for files in waiting.values() for file in files),
+        records=records_read,
         segments=sum(map(is_log_name, fs.listdir(f"{path}/wal"))),
-        unnamed=tuple(name for tablet in engine.tablets for name in _unnamed(fs, path, tablet)),
+        unnamed=tuple(name for tablet in engine.tablets for name in _unnamed(fs, path, tablet, waiting)),
         lost_files=lost_files,
         lost_bytes=lost_bytes,
         staging=tuple(name for name in folders if is_staging(name)),
@@ -140,27 +144,54 @@ def check_replayed(engine: Engine) -> None:
         raise engine.unreplayed.as_corruption()
 
 
-def verify_log(engine: Engine) -> int:
+def verify_log(engine: Engine) -> tuple[int, dict[int, list[FileRef]]]:
     """Read the log as far as it is durable and still needed, and take every record apart; how many those
-    are."""
+    are.  And, by tablet, files that the manifests do not name yet, as a crash has left their ingest to the
+    next open for writing: read, and sound."""
     alive = is_written(engine)
+    tablets = {} if alive else {tablet.id: tablet for tablet in engine.tablets}  # a writer has installed it
     clean_end = 0 if alive else engine.state.clean_end
     tail = open_log(
         engine.fs, f"{engine.path}/wal", engine.state.uuid, writer_alive=alive, clean_end=clean_end
     )
     count = 0
+    waiting: dict[int, list[FileRef]] = {}
     try:
         for record in tail.records():
             if record.kind in (KIND_WRITE, KIND_INGEST):
-                records.decode(record.payload, f"log record {record.lsn}", 0)
+                where = f"log record {record.lsn}"
+                payload = records.decode(record.payload, where, 0)
+                for tablet_id in payload.tablets if record.kind == KIND_INGEST else ():
+                    tablet = tablets.get(tablet_id)
+                    if tablet is not None and record.ts > tablet.state.ingests_durable:
+                        files = _verify_ingested(tablet, payload.extra, record.ts, where)
+                        waiting.setdefault(tablet_id, []).extend(files)
             count += 1
     finally:
         tail.close()
-    return count
+    return count, waiting
 
 
-def _unnamed(fs: FileSystem, path: str, tablet: Tablet) -> Iterator[str]:
-    names = tablet.state.files
+def _verify_ingested(tablet: Tablet, extra: Mapping[str, Any], ts: int, where: str) -> Iterator[FileRef]:
+    """Read the files that an ingest's record names, as they will be of the tablet."""
+    rowsets, deltas = part_of(extra, tablet, ts, where)
+    for meta in rowsets:
+        _verify_rowset(tablet, replace(meta, insert_ts=ts, max_insert_ts=ts, durable=ts))
+        yield from meta.files
+    for rowset_id, ref in deltas.items():
+        rowset = tablet.view.rowset(rowset_id)
+        assert rowset is not None, "or it could not be parsed"
+        stamped = replace(ref, min_ts=ts, max_ts=ts, record_ts=ts)
+        _verify_delta(
+            tablet.context.fs, tablet.directory, replace(rowset.meta, durable=ts), stamped, "redo"
+        )
+        yield ref.file
+
+
+def _unnamed(
+    fs: FileSystem, path: str, tablet: Tablet, waiting: Mapping[int, Iterable[FileRef]]
+) -> Iterator[str]:
+    names = tablet.state.files.union(file.name for file in waiting.get(tablet.id, ()))
     for name in fs.listdir(tablet.directory):
         if is_data_file(name) and name not in names:
             yield f"{tablet.directory.removeprefix(path + '/')}/{name}"
@@ -178,7 +209,7 @@ def _foreign(engine: Engine) -> Iterator[str]:
 
     yield from (name for name in fs.listdir(path) if name not in _PARTS and not is_temporary(name))
     yield from others("wal", is_log_name)
-    yield from others("staging", is_staging)
+    yield from others("staging", lambda name: is_staging(name) or job_of_mark(name) is not None)
     yield from others(FOLDER, lambda name: parse_lost(name) is not None)
     yield from others("tablets", lambda name: tablet_of_folder(name) is not None)
     for tablet in engine.tablets:
@@ -192,22 +223,25 @@ def _foreign(engine: Engine) -> Iterator[str]:
 def verify_tablet(tablet: Tablet) -> tuple[int, int, int]:
     """Read every data file of a tablet's newest state, and hold it against its manifest; how many there are,
     their bytes, and the number of the manifest's last edit."""
-    fs = tablet.context.fs
-    directory = tablet_directory(tablet.directory.rsplit("/", 2)[0], tablet.id)
     files = size = 0
     for meta in tablet.state.rowsets.values():
-        rows = _verify_rows(fs, directory, meta.base, meta.statistics)
-        told = meta.rows, meta.min_key, meta.max_key
-        if (rows.rows, rows.min_key, rows.max_key) != told:
-            raise Corruption(f"{directory}/{meta.base.name}", 0, "other rows than its manifest says")
-        _check_insert_times(directory, meta, rows)
-        for columns in meta.replaced:
-            _verify_columns(fs, directory, meta, columns)
-        for ref in (*meta.redo, *meta.undo):
-            _verify_delta(fs, directory, meta, ref, "redo" if ref in meta.redo else "undo")
+        _verify_rowset(tablet, meta)
         files += len(meta.files)
         size += meta.size_bytes
     return files, size, tablet.state.number
+
+
+def _verify_rowset(tablet: Tablet, meta: RowSetMeta) -> None:
+    fs, directory = tablet.context.fs, tablet.directory
+    rows = _verify_rows(fs, directory, meta.base, meta.statistics)
+    told = meta.rows, meta.min_key, meta.max_key
+    if (rows.rows, rows.min_key, rows.max_key) != told:
+        raise Corruption(f"{directory}/{meta.base.name}", 0, "other rows than its manifest says")
+    _check_insert_times(directory, meta, rows)
+    for columns in meta.replaced:
+        _verify_columns(fs, directory, meta, columns)
+    for ref in (*meta.redo, *meta.undo):
+        _verify_delta(fs, directory, meta, ref, "redo" if ref in meta.redo else "undo")
 
 
 def _verify_rows(

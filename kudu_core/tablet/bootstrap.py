@@ -273,19 +273,11 @@ class Replay:
             tablet = self._tablets.get(tablet_id)
             if tablet is None:
                 continue
-            try:
-                value = {
-                    "rowsets": [],
-                    "deltas": {},
-                    **payload.extra.get("parts", {}).get(str(tablet_id), {}),
-                }
-            except BROKEN as exc:
-                raise Corruption(where, 0, f"ingest record: {exc!r:.200}") from exc
-            rowsets, deltas = ingest.parse_part(value, where, 0)
-            for rowset_id in deltas:
-                if tablet.view.rowset(rowset_id) is None and record.ts > tablet.state.ingests_durable:
-                    raise Corruption(where, 0, f"an ingest changes rowset {rowset_id}, which is not there")
-            self.files.setdefault(tablet_id, set()).update(ingest.named_files(value))
+            rowsets, deltas = ingest.part_of(payload.extra, tablet, record.ts, where)
+            names = {file.name for meta in rowsets for file in meta.files}
+            self.files.setdefault(tablet_id, set()).update(
+                names, (ref.file.name for ref in deltas.values())
+            )
             if record.ts > tablet.state.ingests_durable:
                 if not self._writer:
                     raise Corruption(

@@ -341,6 +341,21 @@ def parse_part(value: Any, path: str, offset: int) -> tuple[list[RowSetMeta], di
     return rowsets, deltas
 
 
+def part_of(
+    extra: Mapping[str, Any], tablet: Tablet, ts: int, where: str
+) -> tuple[list[RowSetMeta], dict[int, DeltaRef]]:
+    """A tablet's part of the INGEST record of ``ts``; ``extra``: what that says beside its rows."""
+    try:
+        value = {"rowsets": [], "deltas": {}, **extra.get("parts", {}).get(str(tablet.id), {})}
+    except BROKEN as exc:
+        raise Corruption(where, 0, f"ingest record: {exc!r:.200}") from exc
+    rowsets, deltas = parse_part(value, where, 0)
+    for rowset_id in deltas:
+        if tablet.view.rowset(rowset_id) is None and ts > tablet.state.ingests_durable:
+            raise Corruption(where, 0, f"an ingest changes rowset {rowset_id}, which is not there")
+    return rowsets, deltas
+
+
 def named_files(value: Any) -> set[str]:
     """Names of the files of a part, for the sweep of orphans (protocol O7)."""
     names: set[str] = set()
@@ -364,4 +379,5 @@ __all__ = [
     "link",
     "named_files",
     "parse_part",
+    "part_of",
 ]

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from typing import Any, NoReturn
 
+import pyarrow as pa
 import pytest
 
 import kudu_core as kc
+from kudu_core.table import jobs
+from kudu_core.tablet import ingest
 from tests.engine.conftest import Make
+from tests.support.staged import marks
 
 
 def filled(make: Make) -> kc.Table:
@@ -52,3 +58,61 @@ def test_damage_is_found(make: Make, path: Path, suffix: str) -> None:
         file.write_bytes(sound)
     with kc.open_table(path) as reader:
         reader.verify()
+
+
+def test_what_is_ours_is_not_foreign(make: Make, path: Path) -> None:
+    """Jobs that wait, marks of those that are committed, ``lost/``, what a repair has put aside."""
+    table = filled(make)
+    columns = [("k", "int64"), ("a", "int64")]
+    done, _ = (jobs.begin(table, "upsert", columns) for _ in range(2))
+    stager = jobs.stager(done, "p0")
+    stager.append(pa.record_batch({"k": [1], "a": [1]}))
+    jobs.commit_job(done, stager.finish(), table)
+    table.close()
+    (path / "tablets" / "00000001" / "000001-00000001.rows").write_bytes(b"an orphan")
+    with kc.open_table(path, "rw") as table:
+        found = table.verify()
+    assert marks(path) == [done.id] and len(found.staging) == 1 and found.lost_files == 1
+    assert found.foreign == ()
+    kc.repair(path, dry_run=False)
+    with kc.open_table(f"{path}.repaired") as repaired:
+        assert repaired.verify().foreign == ()
+    strange = ["notes", "staging/notes.committed", "tablets/00000001/notes", "wal/notes"]
+    for name in strange:
+        (path / name).write_bytes(b"")
+    with kc.open_table(path) as reader:
+        assert sorted(reader.verify().foreign) == strange
+
+
+def test_an_ingest_that_only_the_log_has(make: Make, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash came between its record and the edit: the next open for writing installs it, if it can."""
+    table = make(ingest_threshold_rows=10)
+    table.insert([{"k": k, "a": k} for k in range(0, 40, 2)])
+
+    def killed(*_: Any) -> NoReturn:
+        raise InterruptedError
+
+    with monkeypatch.context() as patched, pytest.raises(InterruptedError):
+        patched.setattr(ingest, "install", killed)
+        table.upsert([{"k": k, "a": -k} for k in range(40)])
+    left = path.parent / "left"
+    shutil.copytree(path, left)
+    with kc.open_table(left) as reader:
+        assert reader.count() == 20, "a reader installs nothing"
+        found = reader.verify()
+    named = sorted(left.rglob("tablets/*/*.rows")) + sorted(left.rglob("tablets/*/*.delta"))
+    assert len(named) == 3 and found.files == 3 and found.unnamed == ()
+    assert found.bytes == sum(file.stat().st_size for file in named)
+    for file in named:
+        sound = file.read_bytes()
+        for data in (None, sound[:-1], sound[:100] + bytes([sound[100] ^ 1]) + sound[101:]):
+            file.unlink()
+            if data is not None:
+                file.write_bytes(data)
+            with kc.open_table(left) as reader, pytest.raises(kc.Corruption, match=file.name):
+                reader.verify()
+            file.write_bytes(sound)
+    with kc.open_table(left, "rw") as table:
+        assert table.count() == 40
+        again = table.verify()
+    assert (again.files, again.bytes) == (found.files, found.bytes)

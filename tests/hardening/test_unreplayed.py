@@ -213,6 +213,8 @@ def test_an_ingest_that_cannot_be_installed(made: Made) -> None:
         assert caught.value.offset == offset
         with kc.open_table(made.path, "r") as reader:
             assert rows_of(reader) == made.states[3]
+            with pytest.raises(kc.Corruption, match="ingest record"):
+                reader.verify()
 
 
 def test_a_reader_that_is_refreshed_past_such_a_record_is_told(made: Made, tmp_path: Path) -> None:
