@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kudu_core.common.clock import Clock
+from kudu_core.common.names import is_data_file
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.schema import Schema
 from kudu_core.errors import TableExists
@@ -15,7 +16,7 @@ from kudu_core.fs.copies import copy_of, keep_copy
 from kudu_core.options import Options
 from kudu_core.table.state import TableState, TabletEntry, tablet_directory
 from kudu_core.tablet.manifest import Manifest, TabletState
-from kudu_core.wal import Log
+from kudu_core.wal import Log, holds_records
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
@@ -40,7 +41,8 @@ def create(
     Raises
     ------
     TableExists
-        There is a table, a file, or a directory with anything else in it; nothing was changed.
+        There is a table, also one that has lost its TABLE, a file, or a directory with anything else in it;
+        nothing was changed.
     Locked
         Another process makes a table there at this moment.
     """
@@ -59,6 +61,7 @@ def create(
     try:
         lease.try_acquire()
         check_free(fs, path)  # again: another process may have made the table meanwhile, and written to it
+        _check_no_rows(fs, path)
         for name in PARTS[1:]:
             if fs.exists(f"{path}/{name}"):
                 fs.rmtree(f"{path}/{name}")
@@ -133,3 +136,25 @@ def check_free(fs: FileSystem, path: str) -> None:
     foreign = [n for n in names if n not in PARTS and not n.startswith(".")]
     if foreign:
         raise TableExists(f"{path} is not empty: {foreign[0]!r} does not belong to a table")
+
+
+def _check_no_rows(fs: FileSystem, path: str) -> None:
+    """``TableExists`` where no interrupted create has left what lies there, but a table that has lost its
+    TABLE.  Under the lease: nobody makes a table there at this moment."""
+    held = _rows_in(fs, path)
+    if held is not None:
+        raise TableExists(
+            f"{path} holds rows of a table ({held}) that has lost its file TABLE; kudu_core.repair makes a "
+            "table of them; remove the folder to have none of them"
+        )
+
+
+def _rows_in(fs: FileSystem, path: str) -> str | None:
+    """Something that has rows, or may have."""
+    if fs.is_dir(f"{path}/tablets"):
+        for folder in fs.listdir(f"{path}/tablets"):
+            directory = f"{path}/tablets/{folder}"
+            for name in fs.listdir(directory) if fs.is_dir(directory) else ():
+                if is_data_file(name):
+                    return f"tablets/{folder}/{name}"
+    return "wal" if fs.is_dir(f"{path}/wal") and holds_records(fs, f"{path}/wal") else None

@@ -6,7 +6,7 @@ Knows timestamps, durability and segments; what a payload means is the tablet's 
 from kudu_core.wal.format import KIND_ALTER, KIND_CHECKPOINT, KIND_INGEST, KIND_WRITE, is_log_name
 from kudu_core.wal.log import Durability, Log, LogOptions
 from kudu_core.wal.reader import LogChanged, LogTail, Record, open_log, read_log
-from kudu_core.wal.segments import Segment
+from kudu_core.wal.segments import Segment, holds_records
 
 __all__ = [
     "KIND_ALTER",
@@ -20,6 +20,7 @@ __all__ = [
     "LogTail",
     "Record",
     "Segment",
+    "holds_records",
     "is_log_name",
     "open_log",
     "read_log",

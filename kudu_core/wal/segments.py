@@ -284,6 +284,12 @@ class SegmentFiles:
             raise SyncFailed(error) from error
 
 
+def holds_records(fs: FileSystem, directory: str) -> bool:
+    """Whether the log in a folder may have more in it than one that was just made.  Reads no record."""
+    names = [name for name in fs.listdir(directory) if parse_segment_name(name) is not None]
+    return any(fs.stat(f"{directory}/{name}").size > SEGMENT_HEADER.size for name in names)
+
+
 def _sync(file: WriteFile) -> None:
     try:
         file.sync()

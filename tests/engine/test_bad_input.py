@@ -335,6 +335,26 @@ def test_a_path_with_nothing_or_something_else(tmp_path: Path) -> None:
             kc.open_table(path)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("exist_ok", [False, True])
+@pytest.mark.parametrize("flushed", [False, True])
+def test_create_over_a_table_that_has_lost_its_TABLE(
+    make: Make, path: Path, flushed: bool, exist_ok: bool
+) -> None:
+    """As ``open_table`` finds none there, a caller may try to make one: the rows stay for a repair."""
+    table = make()
+    table.insert({"k": [1, 2]})
+    schema = table.schema
+    if flushed:
+        table.flush()
+    table.close()
+    for name in ("TABLE", "TABLE.copy"):
+        (path / name).unlink()
+        before = {p: p.read_bytes() for p in path.rglob("*") if p.is_file()}
+        with pytest.raises(kc.TableExists, match="repair"):
+            kc.create_table(path, schema, "k", exist_ok=exist_ok)
+        assert {p: p.read_bytes() for p in path.rglob("*") if p.is_file()} == before
+
+
 def test_create_over_a_table(table: kc.Table, path: Path) -> None:
     table.insert({"k": [1]})
     with pytest.raises(kc.TableExists, match="open_table"):
