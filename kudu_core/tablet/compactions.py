@@ -299,6 +299,7 @@ class Compactions:
         """One delta compaction; False when there was nothing to do or another one is at it."""
         started = self._clock.monotonic_s()
         with self._operation():
+            self._check_going_on()  # after the claim: a close waits for it, or has set the flag
             done = self._compact(tablet, rowset_id, kind, column_ids)
         if done is None:
             return False

@@ -115,7 +115,7 @@ class Tablet:
         )
         self.view = View(MemRowSet(context.schema())).with_rowsets(rowsets)
         self.is_closed = False
-        """Set under the flush lane and the mutex: nothing is flushed any more."""
+        """Set under the flush lane and the mutex: nothing is flushed or installed any more."""
         self.newest_applied = 0
         """Timestamp of the newest record applied here; writers that have nothing to log wait for it."""
 
@@ -151,6 +151,7 @@ class Tablet:
         Under the mutex.  The log must be durable through every timestamp that the edit names (protocol E1).
         """
         assert self.manifest is not None and self.context.log is not None
+        self.check_open()
         if edit.newest_ts > self.context.log.durable_ts:
             raise InternalError(
                 f"tablet {self.id}: an edit names {edit.newest_ts}, and the log is on disk up to "
@@ -186,7 +187,7 @@ class Tablet:
                 self.state = self.manifest.state
 
     def check_open(self) -> None:
-        """Under the flush lane: ``Closed`` once the table was closed."""
+        """Under the flush lane or the mutex: ``Closed`` once the table was closed."""
         if self.is_closed:
             raise Closed(f"the table of {self.directory} was closed")
 

@@ -15,6 +15,7 @@ import kudu_core as kc
 from kudu_core.common.gates import Gates
 from kudu_core.table.fork import _close as finalize
 from kudu_core.tablet import compactions, merge_compaction
+from kudu_core.tablet.manifest import Edit
 from kudu_core.tablet.tablet import Tablet
 from tests.support.interrupts import Interruption, under_way
 from tests.support.processes import python
@@ -305,3 +306,45 @@ def test_a_call_beside_a_close_leaves_nothing_under_way(tmp_path: Path) -> None:
     layers(table)
     table.close()
     assert not under_way(table._engine)
+
+
+def test_no_compaction_begins_after_a_close(tmp_path: Path) -> None:
+    """Of several that one call does: the listener closes the table after the first of them."""
+    path = tmp_path / "t"
+    table = make(path)
+    for value in range(3):
+        table.upsert({"k": list(range(200)), "v": [value] * 200})
+        table.flush()
+    table.close()
+    done: list[kc.events.Event] = []
+
+    def listen(event: kc.events.Event) -> None:
+        if isinstance(event, kc.events.DeltaCompactionEnd):
+            done.append(event)
+            table.close()
+
+    table = kc.open_table(path, "rw", listener=listen)
+    files = {p: p.read_bytes() for p in path.rglob("MANIFEST*")}
+    with pytest.raises(kc.Closed):
+        table.compact(full=True)
+    assert len(done) == 1
+    changed = [p for p, data in files.items() if p.name == "MANIFEST" and p.read_bytes() != data]
+    assert len(changed) == 1, "of the tablet that was compacted before the close"
+    with kc.open_table(path, "rw") as again:
+        assert again.count() == 200
+        again.verify()
+        assert again.metrics()["lost_files"] == 0, "files of a compaction that was not installed"
+
+
+def test_a_closed_tablet_takes_no_edit(tmp_path: Path) -> None:
+    """Whatever operation a close has overlooked: the lease is another's by then."""
+    table = make(tmp_path / "t")
+    layers(table)
+    [tablet, _] = table._engine.tablets
+    table.close()
+    before = (tmp_path / "t" / "tablets" / "00000001" / "MANIFEST").read_bytes()
+    [rowset, *_] = tablet.view.rowsets
+    assert tablet.manifest is not None
+    with pytest.raises(kc.Closed):
+        tablet.install(tablet.view, Edit(remove=(rowset.id,)))
+    assert (tmp_path / "t" / "tablets" / "00000001" / "MANIFEST").read_bytes() == before
