@@ -8,7 +8,7 @@ is what they add up to, and the writer.  Knows nothing of rowsets in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from kudu_core.common.locks import mutex
 from kudu_core.common.names import data_file
 from kudu_core.common.stored import BROKEN, integer, parsed
 from kudu_core.errors import Corruption
-from kudu_core.fs.copies import copy_of, keep_copy
+from kudu_core.fs.copies import extend_copy, keep_copy
 from kudu_core.rowset.meta import FileRef, RowSetMeta, parse
 from kudu_core.tablet import manifest_format as form
 
@@ -261,7 +261,7 @@ class Manifest:
                 at = self._size
                 file.append(frames)
                 self._size += sum(map(len, frames))
-                self._copy_append(frames, at)
+                extend_copy(self._fs, self._path, frames, at)
         except BaseException as exc:
             self._poison(exc)
             raise
@@ -328,12 +328,6 @@ class Manifest:
             self._size = self._checkpoint_size = sum(map(len, frames))
             self.durable_number = state.number
         keep_copy(self._fs, self._path, frames)
-
-    def _copy_append(self, frames: list[bytes], at: int) -> None:
-        """The same edit at the same place of the copy; one that lacks an earlier one stays as it is."""
-        with suppress(OSError), closing(self._fs.open_write(copy_of(self._path))) as file:
-            if file.size() == at:
-                file.append(frames)
 
     def forget(self, names: Iterable[str]) -> None:
         """These retired files are gone: the next checkpoint need not name them."""

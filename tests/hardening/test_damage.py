@@ -5,8 +5,11 @@ By default a share of the cases, another one with every ``--seed``; ``--long`` d
 
 from __future__ import annotations
 
+import os
 import random
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import kudu_core as kc
@@ -144,3 +147,30 @@ def test_unknown_flags_of_a_manifest(closed: Subject) -> None:
         with pytest.raises(kc.NotSupported, match="flags 1"):
             Stage(fs, closed.history, 0, ManualClock(closed.now_us)).open(mode)
     assert contents(fs) == before
+
+
+@pytest.mark.parametrize("what", ["folder", "link", "pipe"])
+def test_something_else_in_the_place_of_a_copy(tmp_path: Path, what: str) -> None:
+    """Nothing depends on the copies of TABLE and manifests: where they cannot be written, nothing happens."""
+    path = tmp_path / "t"
+    schema = pa.schema([("k", pa.int64())])
+    kc.create_table(path, schema, "k").close()
+    copies = [path / "TABLE.copy", path / "tablets" / "00000001" / "MANIFEST.copy"]
+    table = kc.open_table(path, "rw", options={"maintenance": "manual"})
+    with table:
+        for number in range(3):  # the first edit of an epoch makes the copy anew, the others extend it
+            for copy in copies:
+                copy.rmdir() if copy.is_dir() else copy.unlink(missing_ok=True)
+                if what == "folder":
+                    copy.mkdir()
+                elif what == "link":
+                    copy.symlink_to(tmp_path / "elsewhere")
+                else:
+                    os.mkfifo(copy)
+            table.insert([{"k": number}])
+            table.flush()
+            table.alter(add=[kc.Column(f"c{number}", pa.int64())])
+    with kc.open_table(path, "rw") as table:
+        assert table.count() == 3
+        table.verify()
+    assert not (tmp_path / "elsewhere").exists()
