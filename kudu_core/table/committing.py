@@ -13,6 +13,7 @@ from kudu_core._ext.append_column import data_limit
 from kudu_core.common.idempotence import Token
 from kudu_core.errors import InternalError
 from kudu_core.rowset.growing import StoreFull
+from kudu_core.rowset.writing import discard
 from kudu_core.table.write import no_memory
 from kudu_core.tablet import ingest, records
 from kudu_core.tablet.apply import Laying, Moved, values_only
@@ -63,15 +64,23 @@ def commit_parts(
     """
     parts = [part for part in parts if not part.empty]
     layings = _reserve_by_key(engine, parts)
-    flushed = prepare_parts(engine, parts)
-    return log_and_install(engine, parts, flushed, schema_version, counts, txn, job, layings=layings)
+    written: list[str] = []
+    try:
+        flushed = prepare_parts(engine, parts, written)
+        return log_and_install(engine, parts, flushed, schema_version, counts, txn, job, layings=layings)
+    except Exception:  # not an interrupt: a second one may leave the log in doubt
+        _discard(engine, parts, written)
+        raise
 
 
-def prepare_parts(engine: Engine, parts: Sequence[ingest.Part]) -> Flushed:
-    """Under the mutexes of the tablets: make durable what a record of these parts rests on (protocol G3)."""
+def prepare_parts(engine: Engine, parts: Sequence[ingest.Part], written: list[str]) -> Flushed:
+    """Under the mutexes of the tablets: make durable what a record of these parts rests on (protocol G3).
+
+    ``written``: where the files are told of that were written of what memory held.
+    """
     for part in parts:
         ingest.check_entries(part)
-    flushed = {p.tablet.id: ingest.flush_changed(p.deltas, p.tablet, []) for p in parts}
+    flushed = {p.tablet.id: ingest.flush_changed(p.deltas, p.tablet, written) for p in parts}
 
     def prepare(part: ingest.Part) -> None:
         assert part.tablet.manifest is not None
@@ -142,6 +151,16 @@ def log_and_install(
         raise
     each_part(engine, _sync, parts)
     return ts
+
+
+def _discard(engine: Engine, parts: Sequence[ingest.Part], written: Sequence[str]) -> None:
+    """Remove the files that tablets were given for a record that was not written: on a full disk they would
+    take its room until the next open, and longer.  Not where the record may be there: it names them."""
+    if engine.poisoned is not None:
+        return
+    named = {f"{p.tablet.directory}/{name}" for p in parts for name in p.tablet.state.files}
+    linked = [f"{p.tablet.directory}/{name}" for p in parts for _, name in p.staged]
+    discard(engine.fs, [path for path in (*linked, *written) if path not in named])
 
 
 def _sync(part: ingest.Part) -> None:

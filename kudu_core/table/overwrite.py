@@ -74,7 +74,7 @@ def overwrite_sorted(
         try:
             each_part(engine, lambda part: make_directory(engine, part.tablet), parts)
             engine.fs.sync_dir(f"{engine.path}/tablets")
-            flushed = prepare_parts(engine, filled)
+            flushed = prepare_parts(engine, filled, [])
             # The new ones too: whoever finds them in memory waits until all is as the record says.
             with Held([tablet.mutex for tablet in (*engine.tablets, *new)]):
                 engine.check_writable()

@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -348,6 +349,36 @@ def test_a_disk_that_fills_while_runs_are_spilled(tmp_path: Path) -> None:
         assert table.count() == 0 and not list((tmp_path / "t" / "staging").iterdir())
         fs.rules = []
         assert table.insert(numbers(0, 100)).inserted == 100
+
+
+RECORD = Rule(ops={"pwrite"}, path_glob="*/wal/*.log", error=errno.ENOSPC)
+LINKS = Rule(ops={"link"}, path_glob="*/tablets/*", nth=2, error=errno.ENOSPC)
+
+
+@pytest.mark.parametrize("spill", [False, True])
+@pytest.mark.parametrize("fault", [RECORD, LINKS], ids=["record", "links"])
+def test_an_ingest_without_a_record_leaves_no_file(tmp_path: Path, fault: Rule, spill: bool) -> None:
+    """New rows, changes of rows in files and in memory: their files would keep a full disk full."""
+    path = tmp_path / "t"
+    fs = FaultyFileSystem(PosixFileSystem())
+    table = kc.create_table(path, SIMPLE, "k", options=options(ingest_threshold_rows=2), _fs=fs)
+    with table, small_runs(spill=spill):
+        table.insert(numbers(0, 100))
+        table.update([{"k": 5, "a": -1}])  # a store in memory that the ingest has to write
+        files = {p.name for p in path.rglob("tablets/*/*")}
+        rows = table.scan(order="key").to_table()
+        fs.rules = [replace(fault)]
+        with pytest.raises(OSError) as caught:
+            table.upsert(numbers(50, 200))
+        assert caught.value.errno == errno.ENOSPC
+        fs.rules = []
+        assert {p.name for p in path.rglob("tablets/*/*")} == files
+        assert table.scan(order="key").to_table() == rows
+        done = table.upsert(numbers(0, 200))
+        assert (done.inserted, done.updated) == (100, 100)
+        assert table.verify().unnamed == ()
+    with kc.open_table(path, "rw") as table:
+        assert table.count() == 200 and table.metrics()["lost_files"] == 0
 
 
 @pytest.mark.parametrize("spill", [False, True])
