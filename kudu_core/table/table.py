@@ -653,7 +653,8 @@ class Table:
         return self._planned(lambda engine: list(make_tokens(engine, plan, snapshot, target_rows)))
 
     def _planned(self, work: Callable[[Engine], T]) -> T:
-        """Plan from key indexes; once more where the writer has meanwhile replaced a file (protocol R4)."""
+        """Plan from key indexes, or tell of statistics; once more where the writer has meanwhile replaced a
+        file (protocol R4)."""
         engine = self._opened()
         try:
             return work(engine)
@@ -921,7 +922,7 @@ class Table:
 
     def stats(self, by: str = "table") -> pa.Table:
         """Sizes and counts by "table", "tablet", "rowset" or "column"."""
-        return stats(self._opened(), by)
+        return self._planned(lambda engine: stats(engine, by))
 
     def history(self) -> pa.Table:
         """What maintenance has done since this handle was opened, oldest first: the last 1,000 operations.

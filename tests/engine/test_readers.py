@@ -28,6 +28,22 @@ def everything(path: Path) -> dict[str, tuple[bool, int, int]]:
     return found
 
 
+def test_statistics_of_files_that_were_merged_meanwhile(path: Path) -> None:
+    """Those of a wide table are in its files, of which a reader may know some that are gone."""
+    names = [f"c{i}" for i in range(100)]
+    schema = pa.schema([("k", pa.int64()), *((name, pa.int64()) for name in names)])
+    manual = {"maintenance": "manual", "file_grace_s": 0}
+    with kc.create_table(path, schema, "k", options=manual) as table:
+        for part in range(3):
+            table.insert({"k": list(range(part, 30, 3)), **{name: [part] * 10 for name in names}})
+            table.flush()
+        with kc.open_table(path) as reader:
+            table.compact(full=True)
+            table.gc()
+            assert reader.stats("column")["column"].to_pylist() == ["k", *names]
+            assert reader.stats("rowset").num_rows == 1
+
+
 @pytest.mark.parametrize("state", ["closed", "open", "not closed"])
 def test_reading_changes_nothing(make: Make, path: Path, state: str) -> None:
     table = make(partition_by=kc.HashPartition("k", 3), durability="sync")
