@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from kudu_core.tablet.apply import Laying
     from kudu_core.tablet.bootstrap import Unreplayed
     from kudu_core.tablet.merge_compaction import Elsewhere
-    from kudu_core.wal import Log, LogTail
+    from kudu_core.wal import Log
 
 NEWEST = 2**64 - 1
 """A snapshot that sees everything that is applied."""
@@ -130,8 +130,6 @@ class Engine:
         self.maintenance: Maintenance | None = None
         self.compactions: Compactions | None = None
         self._log: Log | None = None
-        self.tail: LogTail | None = None
-        """A reader's place in the log."""
         self.read_visible_ts = 0
         """A reader's W_r."""
         self.read_oldest_ts = 0
@@ -676,8 +674,6 @@ class Engine:
         self.pool.close()
         for tablet in self.tablets:
             tablet.close()
-        if self.tail is not None:
-            self.tail.close()
         if self.lease is not None:
             self.lease.release()
         self._ended = True
@@ -696,8 +692,6 @@ class Engine:
         """A reader's engine after ``refresh``: scans that hold its files read on, nothing else does."""
         self._closed = f"{self.path} was refreshed"
         self._ended = True
-        if self.tail is not None:
-            self.tail.close()
 
     def discard(self) -> None:
         """After an open that failed: close what it has opened, write nothing."""

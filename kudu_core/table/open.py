@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kudu_core.cfile.container import FileMissing
 from kudu_core.common.clock import Clock
 from kudu_core.common.stored import BROKEN, key
-from kudu_core.errors import Corruption, KuduError, NotSupported, SnapshotInFuture, TableNotFound
+from kudu_core.errors import Corruption, KuduError, NotSupported, TableNotFound
 from kudu_core.events import EventListener, TableOpened
 from kudu_core.options import Options
 from kudu_core.table import debug
@@ -552,4 +552,4 @@ def _lacking(record: Record, states: dict[int, TabletState]) -> int | None:
     return next((t for t in named if t in states and record.ts > states[t].ingests_durable), None)
 
 
-__all__ = ["NotSupported", "SnapshotInFuture", "open_engine", "open_for_reading", "open_for_writing"]
+__all__ = ["open_engine", "open_for_reading", "open_for_writing"]
