@@ -9,9 +9,9 @@ were handed over.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from kudu_core.common.types import KIND_BOOL, ColumnType
 from kudu_core.common.values import raw_bytes
 from kudu_core.errors import ColumnTooLarge
 
+T = TypeVar("T")
 U8Array = npt.NDArray[np.uint8]
 I32Array = npt.NDArray[np.int32]
 I64Array = npt.NDArray[np.int64]
@@ -289,6 +290,23 @@ def check_size(rows: int, size_bytes: int) -> None:
 
 def too_large(rows: int, why: object) -> ColumnTooLarge:
     return ColumnTooLarge(f"{rows:,} cells of one column at once: {why}")
+
+
+def in_pieces(lower: int, upper: int, make: Callable[[int, int], T]) -> Iterator[tuple[int, int, T]]:
+    """``make(lower, upper)`` of rows, of halves of them where a column is too large: (lower, upper, what was
+    made), in order."""
+    waiting = [(lower, upper)]
+    while waiting:
+        lower, upper = waiting.pop()
+        try:
+            made = make(lower, upper)
+        except ColumnTooLarge:
+            if upper - lower < 2:
+                raise
+            middle = (lower + upper) // 2
+            waiting += [(middle, upper), (lower, middle)]
+            continue
+        yield lower, upper, made
 
 
 def _copied(bits: U8Array | None) -> U8Array | None:

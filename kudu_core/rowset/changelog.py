@@ -214,14 +214,7 @@ class ChangeLog:
         count = len(change.rowids)
         if not count:
             return
-        if self.frozen_at is not None:
-            raise InternalError("a frozen store takes no changes")
-        if ts < self.last_ts:
-            raise InternalError(
-                f"a change of {ts} after one of {self.last_ts}: changes "
-                "arrive in the order of their times"
-            )
-        self._newest_ts = ts  # first: see ``limit``
+        self._begin(ts)
         rowids = np.ascontiguousarray(change.rowids, np.uint32)
         first = len(self._timestamps)
         for column_id, values in change.columns.items():
@@ -254,18 +247,21 @@ class ChangeLog:
         ``ids`` and ``cells`` by column: a cell is bytes, None for NULL, or ``...`` where the change does not
         set the column; so it is where the id is None.
         """
-        if self.frozen_at is not None:
-            raise InternalError("a frozen store takes no changes")
-        if ts < self.last_ts:
-            raise InternalError(
-                f"a change of {ts} after one of {self.last_ts}: changes "
-                "arrive in the order of their times"
-            )
-        self._newest_ts = ts  # first: see ``limit``
+        self._begin(ts)
         self.points.append_one(ts, op, rowid, ids, cells)
         if self.first_ts is None:
             self.first_ts = ts
         self.last_ts = ts
+
+    def _begin(self, ts: int) -> None:
+        """Before changes at ``ts`` are laid: whether they may be."""
+        if self.frozen_at is not None:
+            raise InternalError("a frozen store takes no changes")
+        if ts < self.last_ts:
+            raise InternalError(
+                f"a change of {ts} after one of {self.last_ts}: changes arrive in the order of their times"
+            )
+        self._newest_ts = ts  # first: see ``limit``
 
     @property
     def liveness_changes(self) -> int:

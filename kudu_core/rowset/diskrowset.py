@@ -430,13 +430,7 @@ class DiskRowSet:
 
     def change(self, ts: int, change: Change) -> None:
         """Add changes to the active DeltaMemStore."""
-        if ts <= self.meta.durable:
-            raise InternalError(
-                f"a change of {ts}, and files hold all up to "
-                f"{self.meta.durable}: it would be stored twice"
-            )
-        active = self.active
-        assert active is not None
+        active = self._taking(ts)
         if change.op == DELETE:
             self.load_newest()
         active.append(ts, change)
@@ -457,18 +451,22 @@ class DiskRowSet:
         self, ts: int, op: int, rowid: int, ids: tuple[int | None, ...], cells: list[Cell]
     ) -> None:
         """``change`` of one row; see ``ChangeLog.append_one``."""
-        if ts <= self.meta.durable:
-            raise InternalError(
-                f"a change of {ts}, and files hold all up to "
-                f"{self.meta.durable}: it would be stored twice"
-            )
-        active = self.active
-        assert active is not None
+        active = self._taking(ts)
         if op == DELETE:
             self.load_newest()
         active.append_one(ts, op, rowid, ids, cells)
         if op == DELETE:
             self.newest.set(self.meta.rows, np.array([rowid], np.int64), True)
+
+    def _taking(self, ts: int) -> ChangeLog:
+        """The active DeltaMemStore, which is there and may take changes at ``ts``."""
+        if ts <= self.meta.durable:
+            raise InternalError(
+                f"a change of {ts}, and files hold all up to {self.meta.durable}: it would be stored twice"
+            )
+        active = self.active
+        assert active is not None
+        return active
 
     # ---- reading at a snapshot ----
 

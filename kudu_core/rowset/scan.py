@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ import pyarrow as pa
 from kudu_core.cfile.rows_file import PAGE_ROWS
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.predicates import Filter
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rowblock import ColumnBuffers, in_pieces
 from kudu_core.common.schema import Schema, StoredColumn
 from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.diskrowset import DiskRowsAt
@@ -165,21 +166,12 @@ def counter(source: RowsAt, spec: ScanSpec, where: Filter | None) -> Callable[[n
 
 
 def _select_in_memory(source: RowsAt, spec: ScanSpec, ranges: np.ndarray) -> Iterator[Selected]:
-    for lower, upper in ranges.tolist():
-        try:
-            selected = _select_range(source, spec, lower, upper)
-        except ColumnTooLarge:
-            if upper - lower < 2:
-                raise
-            yield from _select_in_memory(source, spec, np.array(_halved(lower, upper)))
-            continue
-        if selected is not None:
-            yield selected
-
-
-def _halved(lower: int, upper: int) -> list[list[int]]:
-    middle = (lower + upper) // 2
-    return [[lower, middle], [middle, upper]]
+    for first, end in ranges.tolist():
+        for _, _, selected in in_pieces(
+            first, end, lambda lower, upper: _select_range(source, spec, lower, upper)
+        ):
+            if selected is not None:
+                yield selected
 
 
 def _select_range(source: RowsAt, spec: ScanSpec, lower: int, upper: int) -> Selected | None:
@@ -343,22 +335,17 @@ def _scan_ordinals(source: MemRowsAt, spec: ScanSpec, counts: ScanCounts) -> Ite
             for id_, column in needed.items():
                 patched[id_] = source.column(column, 0, source.rows)
 
-    def cells(column: StoredColumn, some: np.ndarray) -> ColumnBuffers:
-        known = patched.get(column.id)
-        return source.cells(column, some) if known is None else known.take(some)
+    def cells(lower: int, upper: int) -> dict[int, ColumnBuffers]:
+        some = ordinals[lower:upper]
+        return {
+            i: source.cells(c, some) if i not in patched else patched[i].take(some) for i, c in needed.items()
+        }
 
     most = min(spec.batch_rows, _most_rows(source, spec, spec.filter))
-    waiting = [ordinals[start : start + most] for start in range(0, len(ordinals), most)][::-1]
-    while waiting:
-        some = waiting.pop()
-        rows = len(some)
-        try:
-            columns = {i: cells(c, some) for i, c in needed.items()}
-        except ColumnTooLarge:
-            if rows < 2:
-                raise
-            waiting += [some[rows // 2 :], some[: rows // 2]]
-            continue
+    starts = range(0, len(ordinals), most)
+    pieces = (in_pieces(start, min(start + most, len(ordinals)), cells) for start in starts)
+    for lower, upper, columns in chain.from_iterable(pieces):
+        rows = upper - lower
         if spec.filter is not None:
             picked = np.flatnonzero(_evaluate(spec, columns, rows))
             if not len(picked):

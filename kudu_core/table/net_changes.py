@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from kudu_core._ext import keys as keys_kernel
 from kudu_core.common.keys import EncodedKeys
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rowblock import ColumnBuffers, in_pieces
 from kudu_core.common.schema import Schema, StoredColumn
 from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.changelog import ChangeLog
@@ -104,28 +104,25 @@ def _state(
         return
     row_bytes = source.default_bytes(needed)
     chunk = chunk if not row_bytes else max(1, min(chunk, MOST_BYTES // row_bytes))
-    waiting = [(lower, min(lower + chunk, source.rows)) for lower in range(0, source.rows, chunk)][::-1]
-    while waiting:
-        lower, upper = waiting.pop()
+
+    def rows_of(lower: int, upper: int) -> Slice | None:
         kept = np.ones(upper - lower, bool) if without is None else ~without[lower:upper]
         live = source.live(lower, upper)
         if live is not None:
             kept &= live.astype(bool)
         rows = np.flatnonzero(kept)
         if not len(rows):
-            continue
-        try:
-            columns = {c.id: source.column(c, lower, upper) for c in needed}
-        except ColumnTooLarge:
-            if upper - lower < 2:
-                raise
-            middle = (lower + upper) // 2
-            waiting += [(middle, upper), (lower, middle)]
-            continue
+            return None
+        columns = {c.id: source.column(c, lower, upper) for c in needed}
         if len(rows) < upper - lower:
             columns = {i: c.take(rows) for i, c in columns.items()}
         ops = np.full(len(rows), op, np.uint8)
-        yield Slice(np.full(len(rows), told, np.uint64), ops, columns, columns)
+        return Slice(np.full(len(rows), told, np.uint64), ops, columns, columns)
+
+    for first in range(0, source.rows, chunk):
+        for _, _, found in in_pieces(first, min(first + chunk, source.rows), rows_of):
+            if found is not None:
+                yield found
 
 
 def net_changes(

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from kudu_core._ext.merge import merge
 from kudu_core.common.keys import EncodedKeys
-from kudu_core.common.rowblock import ColumnBuffers
-from kudu_core.errors import ColumnTooLarge
+from kudu_core.common.rowblock import ColumnBuffers, in_pieces
 from kudu_core.rowset.scan import Selected
 
 
@@ -92,19 +91,14 @@ def _interleave(pieces: list[Selected]) -> Iterator[Selected]:
         assert piece.keys is not None
         keys.append(piece.keys)
     source, position = merge([(k.data, k.offsets) for k in keys])
-    waiting = [(0, len(source))]
-    while waiting:
-        lower, upper = waiting.pop()
+
+    def block(lower: int, upper: int) -> Selected:
         which, rows = source[lower:upper], position[lower:upper]
-        try:
-            columns = {
-                i: ColumnBuffers.interleave([piece.columns[i] for piece in pieces], which, rows)
-                for i in pieces[0].columns
-            }
-        except ColumnTooLarge:
-            if upper - lower < 2:
-                raise
-            middle = (lower + upper) // 2
-            waiting += [(middle, upper), (lower, middle)]
-            continue
-        yield Selected(upper - lower, columns, EncodedKeys.interleave(keys, which, rows))
+        columns = {
+            i: ColumnBuffers.interleave([piece.columns[i] for piece in pieces], which, rows)
+            for i in pieces[0].columns
+        }
+        return Selected(upper - lower, columns, EncodedKeys.interleave(keys, which, rows))
+
+    for _, _, made in in_pieces(0, len(source), block):
+        yield made
