@@ -22,7 +22,7 @@ from kudu_core._ext.crc32c import crc32c
 from kudu_core.errors import Closed, Corruption, NotSupported
 
 if TYPE_CHECKING:
-    from kudu_core.cfile.page_cache import Holder, PageCache
+    from kudu_core.cfile.page_cache import Holder, PageCache, Reader
     from kudu_core.fs.api import FileSystem, ReadFile, WriteFile
 
 MAGIC = b"KUCFILE\n"
@@ -214,8 +214,7 @@ class FileReader:
         except FileNotFoundError:
             raise FileMissing(path, 0, "the file is missing") from None
         self._cache_token = -1
-        self._holders: list[Holder] = []
-        """Those who watch the cache on this reader's account."""
+        self._attached: Reader | None = None
         try:
             self.size = self._file.size()
             if size is not None and self.size != size:
@@ -231,7 +230,8 @@ class FileReader:
             self._file.close()
             raise
         if cache is not None:
-            self._cache_token = cache.attach(self.file_id)
+            self._attached = cache.attach(self.file_id)
+            self._cache_token = self._attached.token
 
     def damaged(self, offset: int, reason: str) -> NoReturn:
         raise Corruption(self.path, offset, reason)
@@ -290,10 +290,9 @@ class FileReader:
 
     def watch(self, holder: Holder) -> bool:
         """Whether the cache asks ``holder`` before it drops a page of this file."""
-        if self.cache is None or not self.cache.watch(self._cache_token, holder):
+        if self.cache is None or self._attached is None:
             return False
-        self._holders.append(holder)
-        return True
+        return self.cache.watch(self._attached, holder)
 
     def verify_layout(self, extents: Sequence[Extent]) -> None:
         """Header, the given pieces, footer and trailer cover the file without gap or overlap."""
@@ -309,17 +308,16 @@ class FileReader:
         """Close the descriptor and drop the file's pages from the cache.  Idempotent."""
         if self.closed:
             return
+        self.let_go()
         self.closed = True
         self._file.close()
-        self.let_go()
 
     def let_go(self) -> None:
         """Drop the file's pages from the cache, which holds the file no longer: the descriptor closes with
         the last reader.  Idempotent."""
-        token, self._cache_token = self._cache_token, -1
-        holders, self._holders = self._holders, []
-        if self.cache is not None and token >= 0:
-            self.cache.detach(token, holders)
+        self._cache_token = -1
+        if self.cache is not None and self._attached is not None:
+            self.cache.detach(self._attached)
 
     def __enter__(self) -> Self:
         return self

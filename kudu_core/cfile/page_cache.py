@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
+from weakref import ref
 
-from kudu_core.common.locks import mutex
+from kudu_core.common.locks import Claim, mutex
 
 NEW_SHARE = 0.2
 """Of the limit that new pages have for themselves when kept pages would fill it."""
@@ -58,6 +60,32 @@ class Holder(Protocol):
         ...
 
 
+class Reader:
+    """A reader of a file, counted as long as this object lives, or until ``PageCache.detach``.
+
+    The claim, which is compiled, says that it leaves: no interrupt comes between.
+    """
+
+    __slots__ = ("__weakref__", "claim", "holders", "token")
+
+    def __init__(self, token: int, claim: Claim) -> None:
+        self.token = token
+        """By which the pages of its file are found."""
+        self.claim = claim
+        self.holders: tuple[Holder, ...] = ()
+        """Those who watch the cache on this reader's account."""
+
+
+@dataclass(slots=True)
+class _File:
+    """A file that somebody reads."""
+
+    file_id: bytes
+    readers: dict[int, ref[Reader]] = field(default_factory=dict)
+    offsets: set[int] = field(default_factory=set)
+    """Of its pages that the cache has."""
+
+
 class PageCache:
     """Shared by all files of a table.  Thread safe: one mutex, held for dictionary steps only.
 
@@ -74,11 +102,10 @@ class PageCache:
         self._gone: OrderedDict[Key, None] = OrderedDict()
         """Names of new pages that went, the last one last; no more than there are pages."""
         self._tokens: dict[bytes, int] = {}
-        self._files: dict[int, tuple[bytes, int, set[int]]] = {}  # token: file id, readers, offsets
-        self._holders: dict[int, tuple[Holder, ...]] = {}
-        self._leaving: deque[tuple[int, tuple[Holder, ...]]] = deque()
-        """Readers that have detached and are still counted."""
-        self._next_token = 0
+        self._files: dict[int, _File] = {}
+        self._leaving: deque[tuple[int, int]] = deque()
+        """Readers, by token and number, that have left and are still counted."""
+        self._next_number = 0
         self._bytes = 0
         self._kept_bytes = 0
         self._hits = 0
@@ -87,65 +114,75 @@ class PageCache:
 
     def _damaged(self) -> None:
         """An interrupt has cut a step in two: forget every page, rather than count some for ever."""
-        for _, _, offsets in self._files.values():
-            offsets.clear()
-        self._new, self._kept, self._gone = OrderedDict(), OrderedDict(), OrderedDict()
-        self._used.clear()
+        nothing: tuple[OrderedDict[Key, Any], ...] = (OrderedDict(), OrderedDict(), OrderedDict())
+        self._new, self._kept, self._gone = nothing
         self._bytes = self._kept_bytes = 0
+        self._used.clear()
+        for file in self._files.values():
+            file.offsets.clear()
 
-    def attach(self, file_id: bytes) -> int:
-        """Register a reader of the file; return the token its pages are keyed by."""
+    def attach(self, file_id: bytes) -> Reader:
+        """Register a reader of the file."""
         with self._mutex:
             self._see_off()
-            token = self._tokens.get(file_id)
-            if token is None:
-                token = self._next_token
-                self._next_token += 1
-                self._tokens[file_id] = token
-                self._files[token] = (file_id, 1, set())
-            else:
-                _, readers, offsets = self._files[token]
-                self._files[token] = (file_id, readers + 1, offsets)
-            return token
+            number = self._next_number
+            self._next_number += 1
+            token = self._tokens.get(file_id, number)
+            leave = partial(self._leaving.append, (token, number))
+            # From here on it leaves when it goes, whatever comes between.
+            reader = Reader(token, Claim(set(), number, emptied=leave))
+            file, found = self._files.get(token) or _File(file_id), ref(reader)
+            file.readers[number] = found
+            self._files[token], self._tokens[file_id] = file, token
+            return reader
 
-    def detach(self, token: int, holders: Sequence[Holder] = ()) -> None:
-        """Undo one ``attach``; the last one drops the file's pages.  ``holders``: that reader's own.
+    def detach(self, reader: Reader) -> None:
+        """Count the reader no longer; with the last one the file's pages go.  Idempotent.
 
         Finalizers call this, so the collector may in the middle of any step of this class, on the thread
         that holds the mutex: then whoever comes next does what is to be done.
         """
-        self._leaving.append((token, tuple(holders)))
+        reader.claim.release()
         if not self._mutex.locked():
             with self._mutex:
                 self._see_off()
 
     def _see_off(self) -> None:
-        while self._leaving:
-            token, holders = self._leaving.popleft()
-            file_id, readers, offsets = self._files[token]
-            if holders and token in self._holders:
-                mine = set(map(id, holders))
-                self._holders[token] = tuple(h for h in self._holders[token] if id(h) not in mine)
-            if readers > 1:
-                self._files[token] = (file_id, readers - 1, offsets)
-                continue
-            del self._files[token], self._tokens[file_id]
-            try:
-                self._holders.pop(token, None)
-                for offset in offsets:
-                    self._remove((token, offset))
-            except BaseException:
-                self._damaged()
-                raise
+        """Count those who have left no longer.
 
-    def watch(self, token: int, holder: Holder) -> bool:
-        """Ask ``holder`` too before a page of the file is dropped; False where the file is closed."""
+        An interrupt may end this anywhere: a reader stays in the queue until all is done for it, and what is
+        done already may be done again.
+        """
+        while self._leaving:
+            token, number = self._leaving[0]
+            file = self._files.get(token)
+            if file is not None:
+                found = file.readers.get(number)
+                reader = None if found is None else found()
+                if reader is not None:
+                    reader.holders = ()
+                file.readers.pop(number, None)
+                if not file.readers:
+                    self._forget(token, file)
+            self._leaving.popleft()
+
+    def _forget(self, token: int, file: _File) -> None:
+        """Drop a file that nobody reads, with its pages."""
+        try:
+            self._remove_all(token, file.offsets)
+        except BaseException:
+            self._damaged()
+            raise
+        self._tokens.pop(file.file_id, None)
+        self._files.pop(token, None)
+
+    def watch(self, reader: Reader, holder: Holder) -> bool:
+        """Ask ``holder`` too before a page of the file is dropped; False where the reader has left."""
         with self._mutex:
             self._see_off()
-            if token not in self._files:
+            if not reader.claim.held:
                 return False
-            others = tuple(other for other in self._holders.get(token, ()) if not other.closed)
-            self._holders[token] = (*others, holder)
+            reader.holders = (*(other for other in reader.holders if not other.closed), holder)
             return True
 
     def get_many(self, token: int, offsets: Sequence[int]) -> list[Any]:
@@ -188,7 +225,7 @@ class PageCache:
                     self._kept_bytes += size
                 else:
                     self._new[key] = page
-                file[2].add(offset)
+                file.offsets.add(offset)
                 self._bytes += size
                 self._shrink()
             except BaseException:
@@ -239,13 +276,18 @@ class PageCache:
         used = key in self._used
         self._used.discard(key)
         # Each is asked, and lets go only if nobody else needs the page: in the next turn, then.
-        held = [holder.forget(key[1]) for holder in self._holders.get(key[0], ())]
+        readers = [found() for found in self._files[key[0]].readers.values()]
+        held = [holder.forget(key[1]) for one in readers if one is not None for holder in one.holders]
         return used or not all(held)
 
     def _evict(self, key: Key) -> None:
-        self._files[key[0]][2].discard(key[1])
+        self._files[key[0]].offsets.discard(key[1])
         self._remove(key)
         self._evicted += 1
+
+    def _remove_all(self, token: int, offsets: set[int]) -> None:
+        while offsets:
+            self._remove((token, offsets.pop()))
 
     def _remove(self, key: Key) -> None:
         page = self._kept.pop(key, None)

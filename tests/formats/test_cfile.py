@@ -220,7 +220,8 @@ def test_a_run_of_missing_pages_is_one_read() -> None:
 
 def test_cache_forgets_the_least_recently_used() -> None:
     cache = PageCache(10_000)
-    token = cache.attach(b"x" * 16)
+    reader = cache.attach(b"x" * 16)
+    token = reader.token
     for offset in range(8):
         cache.put(token, offset, b"y" * 1000)
         cache.get_many(token, [0])

@@ -12,24 +12,24 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.cfile.page_cache import PageCache
+from kudu_core.cfile.page_cache import PageCache, Reader
 from kudu_core.fs.faulty import FaultyFileSystem
 from kudu_core.fs.posix import PosixFileSystem
 
 PAGE = bytes(744)  # 1,000 bytes with the cache's own
 
 
-def filled(pages: int) -> tuple[PageCache, int]:
-    """A cache for so many pages, and the token of a file."""
+def filled(pages: int) -> tuple[PageCache, Reader]:
+    """A cache for so many pages, and a reader of a file."""
     cache = PageCache(pages * 1000)
     return cache, cache.attach(b"file")
 
 
-def read(cache: PageCache, token: int, offset: int) -> bool:
+def read(cache: PageCache, reader: Reader, offset: int) -> bool:
     """A page as a reader gets it; whether the cache had it."""
-    if cache.get_many(token, (offset,))[0] is not None:
+    if cache.get_many(reader.token, (offset,))[0] is not None:
         return True
-    cache.put(token, offset, PAGE)
+    cache.put(reader.token, offset, PAGE)
     return False
 
 
@@ -51,14 +51,14 @@ class Holder:
 
 
 def test_a_scan_drives_out_nothing_that_is_read_again() -> None:
-    cache, token = filled(100)
+    cache, reader = filled(100)
     hot = range(40)
     for _ in range(2):
         for offset in hot:
-            read(cache, token, offset)
+            read(cache, reader, offset)
     for offset in range(1000, 3000):  # twenty times the cache, once
-        assert not read(cache, token, offset)
-    assert [read(cache, token, offset) for offset in hot] == [True] * 40
+        assert not read(cache, reader, offset)
+    assert [read(cache, reader, offset) for offset in hot] == [True] * 40
     found = cache.statistics()
     assert (found.hits, found.misses) == (80, 2040)
     assert found.evicted == 2040 - found.pages
@@ -69,95 +69,95 @@ def test_a_scan_drives_out_nothing_that_is_read_again() -> None:
 def test_point_reads_among_scans_find_their_pages() -> None:
     """Zipf-like reads of some pages beside endless scans: more hits than a cache of one queue has."""
     rng = random.Random(5)
-    cache, token = filled(200)
+    cache, reader = filled(200)
     hits = reads = scanned = 0
     for _ in range(20_000):
         if rng.random() < 0.5:
             page = int(rng.paretovariate(0.8)) % 150
-            hits += read(cache, token, page)
+            hits += read(cache, reader, page)
             reads += 1
         else:
             scanned += 1
-            read(cache, token, 10_000 + scanned)
+            read(cache, reader, 10_000 + scanned)
     assert hits / reads > 0.9
 
 
 def test_everything_stays_while_there_is_room() -> None:
-    cache, token = filled(100)
+    cache, reader = filled(100)
     for offset in range(100):
-        read(cache, token, offset)
-    assert all(read(cache, token, offset) for offset in range(100))
+        read(cache, reader, offset)
+    assert all(read(cache, reader, offset) for offset in range(100))
     assert cache.statistics().evicted == 0
 
 
 def test_a_page_that_comes_back_soon_is_kept() -> None:
     """The name of what went is remembered a while."""
-    cache, token = filled(20)
+    cache, reader = filled(20)
     for offset in range(30):
-        read(cache, token, offset)
-    assert not read(cache, token, 9)  # it went, and comes back
+        read(cache, reader, offset)
+    assert not read(cache, reader, 9)  # it went, and comes back
     for offset in range(100, 200):
-        read(cache, token, offset)
-    assert read(cache, token, 9)
+        read(cache, reader, offset)
+    assert read(cache, reader, 9)
     assert len(cache._gone) <= 20
-    assert not read(cache, token, 0)
+    assert not read(cache, reader, 0)
 
 
 def test_kept_pages_that_nobody_uses_go() -> None:
-    cache, token = filled(50)
+    cache, reader = filled(50)
     for _ in range(2):
         for offset in range(40):
-            read(cache, token, offset)
+            read(cache, reader, offset)
     for first in (1000, 2000, 3000):
         for _ in range(3):
             for offset in range(first, first + 40):
-                read(cache, token, offset)
-    assert sum(read(cache, token, offset) for offset in range(3000, 3040)) >= 38
-    assert not any(cache.look(token, range(40)))
+                read(cache, reader, offset)
+    assert sum(read(cache, reader, offset) for offset in range(3000, 3040)) >= 38
+    assert not any(cache.look(reader.token, range(40)))
 
 
 def test_who_holds_a_page_is_asked() -> None:
-    cache, token = filled(10)
+    cache, reader = filled(10)
     holder = Holder()
-    assert cache.watch(token, holder)
+    assert cache.watch(reader, holder)
     for offset in range(10):
-        read(cache, token, offset)
+        read(cache, reader, offset)
         holder.held.add(offset)
     holder.used |= {3, 4}
     for offset in range(100, 130):
-        read(cache, token, offset)
+        read(cache, reader, offset)
     assert holder.held == {3, 4}
-    assert all(cache.look(token, (3, 4)))
+    assert all(cache.look(reader.token, (3, 4)))
     for offset in range(200, 260):
         for _ in range(2):
-            read(cache, token, offset)
+            read(cache, reader, offset)
     assert not holder.held, "not used since"
 
 
 def test_limits_change() -> None:
-    cache, token = filled(100)
+    cache, reader = filled(100)
     for offset in range(100):
-        read(cache, token, offset)
+        read(cache, reader, offset)
     cache.set_limit(30_000)
     assert cache.statistics().bytes <= 30_000
     assert cache.statistics().limit_bytes == 30_000
     cache.set_limit(0)
     assert cache.statistics().pages == cache.statistics().bytes == cache.statistics().kept_bytes == 0
-    read(cache, token, 1)
+    read(cache, reader, 1)
     assert cache.statistics().pages == 0
     cache.set_limit(100_000)
     for offset in range(90):
-        read(cache, token, offset)
-    assert all(read(cache, token, offset) for offset in range(90))
+        read(cache, reader, offset)
+    assert all(read(cache, reader, offset) for offset in range(90))
 
 
 @pytest.mark.parametrize("step", ["watch", "put"])
 def test_the_collector_may_end_readers_in_the_middle_of_a_step(step: str) -> None:
     """Finalizers detach, and the collector calls them wherever memory is taken: also where this thread holds
     the cache's mutex."""
-    cache, token = filled(8)
+    cache, reader = filled(8)
     gone = cache.attach(b"another")
-    cache.put(gone, 0, PAGE)
+    cache.put(gone.token, 0, PAGE)
     ended: list[int] = []
 
     class Collecting(Holder):
@@ -178,11 +178,11 @@ def test_the_collector_may_end_readers_in_the_middle_of_a_step(step: str) -> Non
             return True
 
     def run() -> None:
-        cache.watch(token, Collecting())
+        cache.watch(reader, Collecting())
         if step == "watch":
-            cache.watch(token, Collecting())
+            cache.watch(reader, Collecting())
         for offset in range(20):  # pages go, and whoever holds them is asked
-            cache.put(token, offset, PAGE)
+            cache.put(reader.token, offset, PAGE)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
@@ -190,19 +190,19 @@ def test_the_collector_may_end_readers_in_the_middle_of_a_step(step: str) -> Non
     assert not thread.is_alive(), "it waits for itself"
     assert ended
     cache.attach(b"a third")
-    assert cache.statistics().pages <= 8 and gone not in cache._files
+    assert cache.statistics().pages <= 8 and gone.token not in cache._files
 
 
 def test_pages_go_with_their_file() -> None:
-    cache, token = filled(100)
+    cache, reader = filled(100)
     other = cache.attach(b"other")
     for offset in range(30):
         for _ in range(offset % 3):
-            read(cache, token, offset)
+            read(cache, reader, offset)
             read(cache, other, offset)
-    cache.detach(token)
+    cache.detach(reader)
     assert cache.statistics().bytes == 20_000
-    cache.put(token, 5, PAGE)
+    cache.put(reader.token, 5, PAGE)
     cache.detach(other)
     found = cache.statistics()
     assert (found.pages, found.bytes, found.kept_bytes) == (0, 0, 0)
@@ -213,10 +213,11 @@ def test_the_sums_are_right_whatever_happens(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(20):
         cache = PageCache(rng.choice((0, 5000, 50_000)))
-        tokens = [cache.attach(bytes([n])) for n in range(3)]
+        readers = [cache.attach(bytes([n])) for n in range(3)]
+        tokens = [reader.token for reader in readers]
         holders = [Holder() for _ in tokens]
-        for token, holder in zip(tokens, holders, strict=True):
-            cache.watch(token, holder)
+        for reader, holder in zip(readers, holders, strict=True):
+            cache.watch(reader, holder)
         for _ in range(500):
             n = rng.randrange(len(tokens))
             offset = rng.randrange(80)
@@ -232,18 +233,18 @@ def test_the_sums_are_right_whatever_happens(seed: int) -> None:
             assert found.bytes == sum(len(p) + 256 for p in pages.values()) <= found.limit_bytes
             assert found.kept_bytes == sum(len(p) + 256 for p in cache._kept.values())
             assert cache._used <= set(pages)
-            assert set(pages) == {(t, o) for t, (_, _, places) in cache._files.items() for o in places}
+            assert set(pages) == {(t, o) for t, file in cache._files.items() for o in file.offsets}
 
 
 def test_threads(seed: int) -> None:
-    cache, token = filled(50)
+    cache, reader = filled(50)
     failed: list[Exception] = []
 
     def work(first: int) -> None:
         rng = random.Random(first)
         try:
             for _ in range(3000):
-                read(cache, token, rng.randrange(first, first + 60))
+                read(cache, reader, rng.randrange(first, first + 60))
                 if rng.random() < 0.01:
                     cache.set_limit(rng.choice((10_000, 50_000)))
         except Exception as exc:  # noqa: BLE001  told below
@@ -333,10 +334,10 @@ def test_what_readers_hold_the_cache_has(table: Any, how: str, monkeypatch: pyte
         assert reader.scan(["a"], where=[("b", ">", 1 << 59)]).to_table().num_rows > 1000
     assert dropped
     held = 0
-    for token, holders in cache._holders.items():
-        for holder in holders:
-            for place in holder.held:  # type: ignore[attr-defined]
-                held += 1
-                assert usual(cache, token, (place,))[0] is not None, f"{place} is held by {holder}"
+    for token, file in cache._files.items():
+        for found in file.readers.values():
+            for holder in found().holders:  # type: ignore[union-attr]
+                for place in holder.held:  # type: ignore[attr-defined]
+                    held += 1
+                    assert usual(cache, token, (place,))[0] is not None, f"{place} is held by {holder}"
     assert held
-
