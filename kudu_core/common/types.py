@@ -142,7 +142,8 @@ def _parse(name: str) -> ColumnType:
     precision, scale = int(match[1]), int(match[2])
     if not 1 <= precision <= DECIMAL_MAX_PRECISION or not 0 <= scale <= precision:
         raise InvalidArgument(
-            f"{name}: a decimal has a precision of 1 to 38 and a scale of 0 to the precision"
+            f"{name}: a decimal has a precision of 1 to {DECIMAL_MAX_PRECISION} and a scale of 0 to the "
+            "precision"
         )
     return ColumnType(f"decimal128({precision},{scale})", pa.decimal128(precision, scale), 16, KIND_DECIMAL)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kudu_core.cfile.container import HEADER, SECTION_FRAME
+from kudu_core.cfile.specs import MAX_ROWS
 from kudu_core.cfile.statistics import (
     MAX_BLOCK_BYTES,
     FileStatistics,
@@ -48,6 +49,8 @@ class FileRef:
 
 COLUMN_IDS = 1 << 31
 """Column ids lie below."""
+COUNTS = MAX_ROWS + 1
+"""Numbers of rows and of entries lie below."""
 MAX_COLUMNS = 1 << 20
 """Of one file: what a list of runs may come to."""
 _PLAIN_IDS = 64
@@ -94,7 +97,8 @@ def _runs_json(numbers: Mapping[int, int]) -> list[list[int]]:
 def _runs_from_json(value: Any) -> Mapping[int, int]:
     runs, ids, least = [], 0, 0
     for first, last, number in value:
-        integer(first, least, COLUMN_IDS), integer(last, first, COLUMN_IDS), integer(number, 0, 1 << 32)
+        integer(first, least, COLUMN_IDS), integer(last, first, COLUMN_IDS)
+        integer(number, 0, COUNTS)
         least = last + 1
         ids += least - first
         runs.append((first, last, number))
@@ -134,11 +138,11 @@ class DeltaRef:
         first, last = value["ts"]
         return DeltaRef(
             file=FileRef.from_json(value["file"]),
-            entries=integer(value["entries"], 0, 1 << 32),
+            entries=integer(value["entries"], 0, COUNTS),
             min_ts=integer(first),
             max_ts=integer(last),
             record_ts=integer_or_none(value["record_ts"]),
-            liveness=integer(value["liveness"], 0, 1 << 32),
+            liveness=integer(value["liveness"], 0, COUNTS),
             updates=_runs_from_json(value["updates"]),
         )
 
@@ -236,7 +240,7 @@ class RowSetMeta:
         return RowSetMeta(
             id=integer(value["id"]),
             base=FileRef.from_json(value["base"]),
-            rows=integer(value["rows"], 1, 1 << 32),
+            rows=integer(value["rows"], 1, COUNTS),
             min_key=a2b_base64(min_key, strict_mode=True),
             max_key=a2b_base64(max_key, strict_mode=True),
             insert_ts=integer_or_none(value["insert_ts"]),

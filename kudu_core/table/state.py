@@ -173,7 +173,7 @@ def read_state(fs: FileSystem, path: str) -> TableState:
             clean_end=integer(value["clean_end"]),
             next_tablet=integer(value.get("next_tablet", 0), 0, MAX_TABLET + 1),
             horizon=integer(value.get("horizon", 0)),
-            edits={integer(i, 1, 1 << 32): integer(number) for i, number in value["edits"]},
+            edits={integer(i, 1, MAX_TABLET): integer(number) for i, number in value["edits"]},
         )
         check_tablets(state)
     except (*stored.BROKEN, InvalidArgument) as exc:

@@ -116,10 +116,15 @@ def encoded(value: Any) -> bytes:
 
 def _table(rng: random.Random, _subject: Subject, _path: str, data: bytes) -> tuple[str, bytes]:
     what, value = another(rng, json.loads(data[table_state.HEADER.size :]))
+    return what, table_file(value)
+
+
+def table_file(value: Any) -> bytes:
+    """TABLE with these contents, and a checksum that says they are sound."""
     body = encoded(value)
     crc = table_state._crc(table_state.VERSION, 0, body)
     head = table_state.HEADER.pack(table_state.MAGIC, table_state.VERSION, 0, len(body), crc, 0)
-    return what, head + body
+    return head + body
 
 
 def _edits(data: bytes) -> list[tuple[int, int, int, Any]]:
