@@ -19,7 +19,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.fs.faulty import FaultyFileSystem, Rule
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.table import bulk, ingest, sorted_runs, spilled_runs
+from kudu_core.table import bulk, committing, ingest, sorted_runs, spilled_runs
 from kudu_core.table.calls import OPERATIONS
 from kudu_core.tablet.ingest import Part
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
@@ -379,6 +379,34 @@ def test_an_ingest_without_a_record_leaves_no_file(tmp_path: Path, fault: Rule, 
         assert table.verify().unnamed == ()
     with kc.open_table(path, "rw") as table:
         assert table.count() == 200 and table.metrics()["lost_files"] == 0
+
+
+@pytest.mark.parametrize("where", ["_sync", "fsync"])
+def test_an_ingest_that_fails_after_its_record_keeps_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Whether it was applied or is only in the log, which may be on disk: the record names them."""
+    path = tmp_path / "t"
+    fs = FaultyFileSystem(PosixFileSystem())
+
+    def fail(*_: Any) -> None:
+        raise MemoryError
+
+    with kc.create_table(path, SIMPLE, "k", options=options(ingest_threshold_rows=2), _fs=fs) as table:
+        table.insert(numbers(0, 100))
+        table.update([{"k": 5, "a": -1}])
+        with monkeypatch.context() as patched, pytest.raises((MemoryError, kc.Poisoned)):
+            if where == "_sync":
+                patched.setattr(committing, "_sync", fail)
+            else:
+                fs.rules = [Rule(ops={"sync"}, path_glob="*/wal/*.log", error=errno.EIO)]
+            table.upsert(numbers(50, 100))
+        fs.rules = []
+        assert (table._engine.poisoned is None) == (where == "_sync")
+        assert where == "fsync" or table.count() == 150
+    with kc.open_table(path, "rw") as table:
+        assert table.count() == 150
+        table.verify()
 
 
 @pytest.mark.parametrize("spill", [False, True])
