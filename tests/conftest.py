@@ -1,7 +1,8 @@
 """Options, fixtures and markers that every room of the tests shares.
 
 ``--long`` runs the full counts, ``--seed`` is where random tests begin (printed at the top, so that a
-failure can be repeated), ``--rewrite`` writes golden files anew: read the diff afterwards.  A test has its
+failure can be repeated), ``--rewrite`` writes golden files anew: read the diff afterwards.  ``--ahead`` sets
+the clocks of tables to the year 2100, where a hybrid time is no int64 any more.  A test has its
 room, the folder under ``tests/``, as a marker: ``pytest -m kernels``.
 """
 
@@ -11,6 +12,8 @@ import os
 from pathlib import Path
 
 import pytest
+
+from tests.support import ahead
 
 HERE = Path(__file__).parent
 ROOMS = ("kernels", "formats", "engine", "crash", "hardening", "model", "spark", "lint")
@@ -25,12 +28,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=int(os.environ.get("KUDU_CORE_SEED", "0")),
         help="first seed of the random tests (default: KUDU_CORE_SEED, or 0)",
     )
+    group.addoption("--ahead", action="store_true", help="the clock of every table stands in the year 2100")
     group.addoption("--rewrite", action="store_true", help="write golden files anew instead of comparing")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     # Modules that draw their cases while they are collected, and child processes, read the environment.
     os.environ["KUDU_CORE_SEED"] = str(config.getoption("--seed"))
+    if config.getoption("--ahead"):
+        os.environ[ahead.SWITCH] = "1"
+        ahead.set_clocks()
     for room in ROOMS:
         config.addinivalue_line("markers", f"{room}: tests of tests/{room} (set by the folder)")
 

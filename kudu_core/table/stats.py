@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def stats(engine: Engine, by: str) -> pa.Table:
     """One row for each table, tablet, rowset or column."""
     if by == "table":
-        return pa.Table.from_pylist([_table(engine)])
+        return pa.Table.from_pylist([_table(engine)], schema=_TABLE_SCHEMA)
     if by == "tablet":
         return pa.Table.from_pylist([_tablet(t) for t in engine.tablets], schema=_TABLET_SCHEMA)
     if by == "rowset":
@@ -27,6 +27,23 @@ def stats(engine: Engine, by: str) -> pa.Table:
     raise InvalidArgument(f'by is "table", "tablet", "rowset" or "column", not {by!r}')
 
 
+_TABLE_SCHEMA = pa.schema(
+    [
+        ("tablets", pa.int64()),
+        ("tablets_dropped", pa.int64()),
+        ("rowsets", pa.int64()),
+        ("rows_stored", pa.int64()),
+        ("memory_rows", pa.int64()),
+        ("memory_bytes", pa.int64()),
+        ("disk_bytes", pa.int64()),
+        ("log_bytes", pa.int64()),
+        ("lost_bytes", pa.int64()),
+        ("log_segments", pa.int64()),
+        ("oldest_ts", pa.uint64()),
+        ("newest_ts", pa.uint64()),
+        ("snapshots_pinned", pa.int64()),
+    ]
+)
 _TABLET_SCHEMA = pa.schema(
     [
         ("tablet", pa.int64()),

@@ -222,7 +222,7 @@ def test_a_merge_that_does_nothing_is_not_repeated(make: Make, monkeypatch: pyte
 
 
 def test_an_operation_that_fails_is_told_and_left_alone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = ManualClock(int(time.time() * 1e6))
+    clock = ManualClock(Clock().now_us())
     told: list[events.Event] = []
     options = {"maintenance": "manual", "durability": "none"}
     kc.create_table(path, SCHEMA, "k", options=options, _clock=clock).close()

@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,7 @@ from kudu_core.table.pins import Pins
 from kudu_core.tablet import maintenance, manifest
 from kudu_core.tablet.flush import flush_memrowset
 from kudu_core.tablet.manifest import Edit
+from tests.support import ahead
 
 SCHEMA = pa.schema([("k", pa.int64()), ("a", pa.int64()), ("s", pa.string())])
 PATH = "/d/t"
@@ -455,7 +455,7 @@ def test_tokens_can_be_read_by_others_at_once(disk: Disk, durability: str, now: 
     table = create(disk, durability=durability, group_interval_s=30.0)
     table.insert(rows(0, 5))
     time.sleep(0.001)
-    tokens = table.scan_tokens(at=datetime.now(UTC) if now else None)
+    tokens = table.scan_tokens(at=ahead.now() if now else None)
     with kc.open_table(PATH, _fs=disk) as reader:
         assert sum(reader.scan_token(token).to_table().num_rows for token in tokens) == 5
 

@@ -230,6 +230,12 @@ def test_partitions_of_hash_dimensions_alone() -> None:
         PartitionSchema.from_json(wide, DECLARED)
 
 
+def test_digits_of_a_decimal_are_ours_to_refuse() -> None:
+    """Before Arrow does, by an error of its own."""
+    with pytest.raises(InvalidArgument, match=r"decimal128\(39,1\): a decimal has a precision of 1 to 38"):
+        ColumnType.parse("decimal128(39,1)")
+
+
 # ---- TABLE
 
 

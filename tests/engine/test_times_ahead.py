@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import random
+import subprocess
+import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -111,6 +114,37 @@ def test_what_a_change_says_of_its_time_is_taken_back(clock: ManualClock) -> Non
                 assert back.count() == 8
 
 
+def test_what_a_table_tells_of_itself_it_tells_in_every_year(clock: ManualClock) -> None:
+    """``stats()`` had its times as int64, and raised from 2041 on."""
+    fs, cut = MemoryFileSystem(), kc.RangePartition("k", [(0, 5), (5, None)])
+    with kc.create_table("/t", SCHEMA, "k", partition_by=cut, options=OPTIONS, _fs=fs, _clock=clock) as table:
+        for k in (1, 7):
+            table.insert({"k": [k], "a": [k]}, txn=("app", k))
+            table.flush()
+            table.update({"k": [k], "a": [k + 1]})
+            clock.advance(1)
+        table.alter(drop_range=(0, 5))
+        table.compact(full=True)
+        seen = set()
+        for told in (*(table.stats(by) for by in ("table", "tablet", "rowset", "column")), table.history()):
+            for field in told.schema:
+                if field.name.endswith("_ts"):
+                    seen.add(field.name)
+                    assert field.type == pa.uint64(), field
+        assert seen == {"oldest_ts", "newest_ts", "created_ts", "dropped_ts", "durable_ts"}
+        assert table.stats().to_pylist()[0]["newest_ts"] == table.timestamp > 1 << 62
+        for text in (
+            table.layout(),
+            repr(table),
+            str(table.metrics()),
+            repr(table.scan()),
+            table.scan().explain(),
+        ):
+            assert text
+        with table.snapshot() as snapshot:
+            assert repr(snapshot) and snapshot.timestamp == table.timestamp
+
+
 @pytest.mark.parametrize(
     "no_time", [True, np.bool_(True), 1.0, "7", b"7", Decimal("1.5"), Decimal("nan"), [7]]
 )
@@ -175,3 +209,28 @@ def test_a_table_made_when_time_has_ended(clock: ManualClock) -> None:
     table.close()
     with kc.open_table("/t", _fs=fs, _clock=after) as reader:
         assert reader.count() == 1
+
+
+ALSO_AHEAD = (
+    "tests/engine/test_snapshots.py",
+    "tests/engine/test_token_retention.py",
+    "tests/engine/test_changelog.py",
+)
+
+
+@pytest.mark.timeout(7200)
+def test_what_holds_today_holds_in_the_year_2100(long: bool) -> None:
+    """Tests that know nothing of it, with all clocks set there; ``--long``: every test of the engine."""
+    root = Path(__file__).parents[2]
+    chosen = ("tests/engine",) if long else ALSO_AHEAD
+    own = f"--deselect=tests/engine/{Path(__file__).name}"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--ahead", own, *chosen],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert " passed" in done.stdout

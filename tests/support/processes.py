@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import kudu_core as kc
+from tests.support import ahead
 
 ROOT = Path(__file__).resolve().parents[2]
 NOBODY = 65_534
@@ -20,8 +21,11 @@ def python(
     code: str, *arguments: object, within_s: float = 60, warnings: str = "error"
 ) -> subprocess.CompletedProcess[str]:
     """Run a program in a process of its own.  ``warnings``: what becomes of them there."""
+    code = textwrap.dedent(code)
+    if os.environ.get(ahead.SWITCH):
+        code = f"from tests.support import ahead\nahead.set_clocks()\n{code}"
     return subprocess.run(
-        [sys.executable, "-W", warnings, "-c", textwrap.dedent(code), *map(str, arguments)],
+        [sys.executable, "-W", warnings, "-c", code, *map(str, arguments)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
