@@ -6,10 +6,7 @@ name -> count -> rename -> fsync.  Rows get the time of the restore: a backup ho
 
 from __future__ import annotations
 
-import errno
-import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,23 +16,20 @@ import pyarrow as pa
 from kudu_core.common.clock import Clock
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.schema import Schema, StoredColumn
-from kudu_core.errors import Corruption, RowErrors, TableExists, TableNotFound
-from kudu_core.fs.base import temporary_name, temporary_of
+from kudu_core.errors import Corruption, RowErrors, TableNotFound
 from kudu_core.table.backup_format import OP_COLUMN, Manifest, check_runs, chosen, needed, read_manifests
+from kudu_core.table.beside import check_empty, make_beside
 from kudu_core.table.bulk import write_parts
 from kudu_core.table.calls import apply_calls
-from kudu_core.table.create import check_free, create
+from kudu_core.table.create import create
 from kudu_core.table.decision import Call
 from kudu_core.table.open import open_engine
 from kudu_core.table.runs import StagedRun, read_run
 from kudu_core.table.scan import Scan, ScanPlan
 
 if TYPE_CHECKING:
-    from kudu_core.fs.api import FileSystem, Lease
+    from kudu_core.fs.api import FileSystem
     from kudu_core.table.engine import Engine
-
-BUSY = "BUSY"
-"""The first file in the folder under a temporary name: its lease says that somebody is at work there."""
 
 BATCH_ROWS = 65_536
 
@@ -66,9 +60,7 @@ def restore(
     fs: FileSystem, folder: str, path: str, at: Any, clock: Clock, fill: Fill | None = None
 ) -> None:
     """Make the table; the walk behind ``kudu_core.restore``.  ``fill``: somebody else writes the rows."""
-    parent = path.rsplit("/", 1)[0] or "/"
-    fs = fs.rooted(parent)
-    check_empty(fs, path)
+    check_empty(fs.rooted(path.rsplit("/", 1)[0] or "/"), path)
     backups = fs.rooted(folder)
     if not backups.exists(folder):
         raise TableNotFound(f"there is no backup at {folder}; make one with Table.backup")
@@ -76,61 +68,7 @@ def restore(
     chain = Chain(folder, needed(folder, manifests, chosen(folder, manifests, at)))
     for manifest in chain.manifests:
         check_runs(backups, folder, manifest)
-    remove_leftovers(fs, path)
-    place = temporary_name(path, uuid.uuid4().hex)
-    fs.mkdir(place)
-    busy = _busy(fs, place)
-    try:
-        busy.try_acquire()
-        fs.sync_dir(place)
-        try:
-            _build(fs.rooted(place), f"{place}/table", chain, clock, fill or _fill_here)
-            check_empty(fs, path)
-            fs.rename(f"{place}/table", path)
-        finally:
-            busy.release()
-    except BaseException:
-        with suppress(OSError):
-            remove(fs, place)
-        raise
-    fs.sync_dir(parent)
-    remove(fs, place)
-
-
-def _busy(fs: FileSystem, place: str) -> Lease:
-    return fs.rooted(place).lease(f"{place}/{BUSY}")
-
-
-def check_empty(fs: FileSystem, path: str) -> None:
-    if fs.exists(path) and fs.is_dir(path) and fs.listdir(path):
-        raise TableExists(f"{path} is not empty; a table is restored to a new place")
-    check_free(fs, path)
-
-
-def remove_leftovers(fs: FileSystem, path: str) -> None:
-    """What restores to this path have left that did not come to their end."""
-    parent, name = path.rsplit("/", 1)
-    for other in fs.listdir(parent or "/"):
-        place = f"{parent}/{other}"
-        if temporary_of(other) != name or not fs.is_dir(place):
-            continue
-        if not fs.listdir(place):
-            with suppress(OSError):
-                fs.rmdir(place)
-        elif fs.exists(f"{place}/{BUSY}") and _busy(fs, place).holder() is None:
-            try:
-                remove(fs, place)
-            except OSError as exc:
-                if exc.errno != errno.ENOTEMPTY:  # a task of a driver that was killed is still writing there
-                    raise
-
-
-def remove(fs: FileSystem, place: str) -> None:
-    """The mark last, also for a power cut: what lies there without one is nobody's to remove."""
-    if fs.exists(f"{place}/table"):
-        fs.rmtree(f"{place}/table")
-        fs.sync_dir(place)
-    fs.rmtree(place)
+    make_beside(fs, path, lambda inside, place: _build(inside, place, chain, clock, fill or _fill_here))
 
 
 def _build(fs: FileSystem, path: str, chain: Chain, clock: Clock, fill: Fill) -> None:

@@ -128,7 +128,7 @@ _Named: TypeAlias = tuple[int, int, str]
 def segment_uuids(fs: FileSystem, directory: str) -> Counter[bytes]:
     """The tables that the segments of a log say they are of."""
     found: Counter[bytes] = Counter()
-    with suppress(OSError):
+    with suppress(*UNREADABLE):
         for name in fs.listdir(directory):
             if parse_segment_name(name) is None:
                 continue
@@ -150,7 +150,7 @@ def salvage_log(
     log = SalvagedLog(table_uuid)
     try:
         names = fs.listdir(directory)
-    except OSError as error:
+    except UNREADABLE as error:
         log.gaps.append(LogGap(directory, 0, None, None, 0, f"the log's folder cannot be read: {error}"))
         return log
     try:
@@ -176,7 +176,7 @@ def _opened(fs: FileSystem, directory: str, names: list[str], log: SalvagedLog) 
         path = f"{directory}/{name}"
         try:
             file = fs.open_read(path)
-        except OSError as error:
+        except UNREADABLE as error:
             log.unused.append((path, f"it cannot be opened: {error}"))
             continue
         header = None

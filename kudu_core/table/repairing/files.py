@@ -41,7 +41,9 @@ class Files:
         return path if self.is_file(path) else None
 
     def is_file(self, path: str) -> bool:
-        return self.fs.exists(path) and not self.fs.is_dir(path)
+        with suppress(OSError, Corruption):
+            return self.fs.exists(path) and not self.fs.is_dir(path)
+        return False
 
     @property
     def by_content(self) -> dict[tuple[int, int], str]:

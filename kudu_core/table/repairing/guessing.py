@@ -184,7 +184,7 @@ def uuid_of(fs: FileSystem, path: str) -> bytes | None:
 
 def _tablets(fs: FileSystem, path: str) -> list[int]:
     """The tablets that have a folder."""
-    with suppress(OSError):
+    with suppress(*UNREADABLE):
         return [i for name in fs.listdir(f"{path}/tablets") if (i := tablet_of_folder(name))]
     return []
 

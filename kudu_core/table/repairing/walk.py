@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import numpy as np
 from kudu_core.common.clock import Clock
 from kudu_core.common.keys import decode_keys
 from kudu_core.common.rowblock import RowBlock
-from kudu_core.errors import Locked, TableNotFound
+from kudu_core.errors import Corruption, Locked, TableNotFound
 from kudu_core.table.repairing.changes import TabletChanges, Unusable, changes_of
 from kudu_core.table.repairing.facts import LOST, MAYBE, OLDER, PRESENT, Limits, Verdicts
 from kudu_core.table.repairing.files import Files
@@ -99,7 +100,7 @@ class _Walk:
         if self.found.is_told:  # what belongs to another tablet is of a file that came from elsewhere
             mine = partitions.route(block) == entry.partition
         kept = np.flatnonzero((verdict <= OLDER) & mine)
-        lost = np.flatnonzero(verdict == LOST)
+        lost = np.flatnonzero((verdict == LOST) & mine)
         counts.kept += len(kept)
         counts.maybe += int((verdict[kept] == MAYBE).sum())
         counts.older += int((verdict[kept] == OLDER).sum())
@@ -165,10 +166,13 @@ def repair(
 def _check(fs: FileSystem, path: str) -> None:
     if not fs.exists(path) or not fs.is_dir(path):
         raise TableNotFound(f"there is no folder at {path}")
-    if fs.exists(f"{path}/LOCK"):
-        holder = fs.lease(f"{path}/LOCK").holder()
-        if holder is not None:
-            raise Locked(path, holder.pid, holder.host)
+    inside = fs.rooted(path)
+    holder = None
+    if inside.exists(f"{path}/LOCK"):
+        with suppress(Corruption):  # what is no regular file is nobody's lease
+            holder = inside.lease(f"{path}/LOCK").holder()
+    if holder is not None:
+        raise Locked(path, holder.pid, holder.host)
 
 
 def _report(walk: _Walk, target: str, *, written: bool) -> RepairReport:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -17,8 +15,8 @@ from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.rowblock import RowBlock
 from kudu_core.common.schema import Schema
 from kudu_core.errors import Corruption
-from kudu_core.fs.base import temporary_name
 from kudu_core.table.backup import write_runs
+from kudu_core.table.beside import make_beside
 from kudu_core.table.bulk import write_parts
 from kudu_core.table.create import create
 from kudu_core.table.decision import Call
@@ -26,7 +24,6 @@ from kudu_core.table.open import open_engine
 from kudu_core.table.repairing.facts import OLDER
 from kudu_core.table.repairing.finding import Found
 from kudu_core.table.repairing.report import RepairReport
-from kudu_core.table.restore import BUSY, check_empty, remove, remove_leftovers
 from kudu_core.table.scan import Scan, ScanPlan
 from kudu_core.table.verify import verify
 
@@ -72,37 +69,21 @@ def write_beside(
     clock: Clock,
 ) -> None:
     """Make the table at ``target``, whole or not at all.  ``report`` is asked once all rows were read."""
-    check_empty(fs, target)
-    remove_leftovers(fs, target)
-    place = temporary_name(target, uuid.uuid4().hex)
-    fs.mkdir(place)
-    busy = fs.lease(f"{place}/{BUSY}")
-    try:
-        busy.try_acquire()
-        fs.sync_dir(place)
-        try:
-            _build(fs, place, found, outputs, report, clock)
-            check_empty(fs, target)
-            fs.rename(f"{place}/table", target)
-        finally:
-            busy.release()
-    except BaseException:
-        with suppress(OSError):
-            remove(fs, place)
-        raise
-    fs.sync_dir(target.rsplit("/", 1)[0] or "/")
-    remove(fs, place)
+    make_beside(
+        fs,
+        target,
+        lambda inside, path: _build(inside.rooted(path), path, found, outputs, report, clock),
+    )
 
 
 def _build(
     fs: FileSystem,
-    place: str,
+    path: str,
     found: Found,
     outputs: Iterator[Output],
     report: Callable[[], RepairReport],
     clock: Clock,
 ) -> None:
-    path = f"{place}/table"
     state = found.state
     schema = replace(state.schema, version=1)
     live = tuple(r for r in state.partitions.ranges if not r.dropped)
