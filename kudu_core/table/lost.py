@@ -10,15 +10,17 @@ not lost, and is deleted at once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kudu_core.cfile.container import FileMissing
 from kudu_core.common.names import LOG, TABLET, is_data_file, lost_name, parse_lost, tablet_of_folder
+from kudu_core.errors import Corruption
 from kudu_core.fs.base import temporary_of
 from kudu_core.fs.copies import copy_of
 from kudu_core.table.state import tablet_directory
+from kudu_core.tablet.manifest import read_manifest
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
@@ -62,12 +64,22 @@ def missing_files(
             size = files[name]
             for candidate in reversed(kept.get((tablet_id, name), [])):
                 source = f"{path}/{FOLDER}/{candidate}"
-                if size is None or fs.stat(source).size == size:
+                length = _length(fs, source)
+                if length is not None and size in (None, length):
                     found.append(Found(source, f"{directory}/{name}"))
                     break
             else:
                 raise FileMissing(f"{directory}/{name}", 0, "the file is missing; nothing was changed")
     return found
+
+
+def _length(fs: FileSystem, path: str) -> int | None:
+    """None: it is no regular file, but a link, say, whose own length may be any."""
+    try:
+        with closing(fs.open_read(path)) as file:
+            return file.size()
+    except (Corruption, FileNotFoundError):
+        return None
 
 
 def bring_back(fs: FileSystem, path: str, found: Sequence[Found]) -> None:
@@ -161,7 +173,7 @@ def sort_orphans(engine: Engine, named: Mapping[int, Iterable[str]], known_table
         tablet_id = tablet_of_folder(name)
         if tablet_id is None or tablet_id in listed:
             continue
-        if tablet_id < known_tablets:
+        if tablet_id < known_tablets and _is_purged(engine, tablet_id):
             fs.rmtree(f"{path}/tablets/{name}")
             deleted += 1
         else:
@@ -179,6 +191,24 @@ def sort_orphans(engine: Engine, named: Mapping[int, Iterable[str]], known_table
             tablet.forget(retired)
     lost.sync()
     return Sorted(lost.moved, deleted)
+
+
+def _is_purged(engine: Engine, tablet_id: int) -> bool:
+    """Whether a tablet that TABLE does not list may have been let go of: all that was ever done to it lies
+    behind the horizon (PROTOCOL H3).  Else TABLE is not what it was."""
+    horizon = engine.state.horizon
+    if not horizon:
+        return False
+    path = f"{tablet_directory(engine.path, tablet_id)}/MANIFEST"
+    try:
+        state, _ = read_manifest(engine.fs, path, engine.state.uuid, tablet_id)
+    except FileNotFoundError:
+        return True  # what is left of one that was being deleted
+    except Corruption:
+        return False
+    metas = state.rowsets.values()
+    changed = max((ref.max_ts for meta in metas for ref in (*meta.redo, *meta.undo)), default=0)
+    return max(changed, *(meta.max_insert_ts for meta in metas), 0) <= horizon
 
 
 def keep_segment(fs: FileSystem, path: str, segment: str, now_s: int) -> None:

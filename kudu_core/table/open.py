@@ -168,7 +168,7 @@ def _take_over(
     _check_age(path, before, states, tail)
     mark = max((s.mark for s in states.values()), default=0)
     tail.check_mark(mark)
-    found = missing_files(fs, path, _named_files(states, named, tail))
+    found = missing_files(fs, path, _named_files(path, states, named, tail))
     # Only now is anything written: damage leaves the table as it was.
     bring_back(fs, path, found)
     engine.install_state(epoch_state)
@@ -314,10 +314,15 @@ class _Named:
 
 
 def _named_files(
-    states: Mapping[int, TabletState], named: Iterable[_Named], tail: LogTail
+    path: str, states: Mapping[int, TabletState], named: Iterable[_Named], tail: LogTail
 ) -> dict[int, dict[str, int | None]]:
     """By tablet, the files that its manifest names, and those of ingests that replay will install."""
     files = {tablet_id: sizes_of(state) for tablet_id, state in states.items()}
+    for tablet_id, known in states.items():
+        if len(files[tablet_id]) < sum(len(meta.files) for meta in known.rowsets.values()):
+            # A merge of the one would delete the other's.
+            manifest = f"{tablet_directory(path, tablet_id)}/MANIFEST"
+            raise Corruption(manifest, 0, "two rowsets have the same file")
     for ingest in named:
         for tablet_id, names in ingest.files.items():
             state = states.get(tablet_id)

@@ -21,6 +21,7 @@ from kudu_core.common.schema import Schema
 from kudu_core.common.stored import BROKEN
 from kudu_core.errors import Closed, Corruption, Fenced, MemoryLimit, Poisoned
 from kudu_core.rowset.memrowset import MemRowSet
+from kudu_core.rowset.meta import DeltaRef, RowSetMeta
 from kudu_core.tablet import ingest, records
 from kudu_core.tablet.apply import Laying, Moved, key_batch, values_only
 from kudu_core.tablet.tablet import Tablet
@@ -125,6 +126,20 @@ def replay_log(
                 done(record)
             break
     return None
+
+
+def _check_new(
+    tablet: Tablet, rowsets: Sequence[RowSetMeta], deltas: Mapping[int, DeltaRef], where: str
+) -> None:
+    """What an ingest brings is not there yet, neither rowset nor file: to take another one's place is to drop
+    that."""
+    ids = [meta.id for meta in rowsets]
+    names = [file.name for meta in rowsets for file in meta.files]
+    names += [ref.file.name for ref in deltas.values()]
+    if len(set(ids)) < len(ids) or any(tablet.view.rowset(rowset_id) is not None for rowset_id in ids):
+        raise Corruption(where, 0, f"an ingest brings rowsets {ids}, of which one is there already")
+    if len(set(names)) < len(names) or not tablet.state.files.isdisjoint(names):
+        raise Corruption(where, 0, f"an ingest brings files {names}, of which one is there already")
 
 
 class Replay:
@@ -283,6 +298,7 @@ class Replay:
                     raise Corruption(
                         tablet.directory, 0, f"a reader met the ingest of {record.ts} before its manifest did"
                     )
+                _check_new(tablet, rowsets, deltas, where)
                 self.began = True
                 written: list[str] = []
                 flushed = ingest.flush_changed(deltas, tablet, written)
