@@ -193,12 +193,22 @@ class DeltaFile:
         size: int | None = None,
         footer_crc: int | None = None,
     ) -> None:
-        self.path = path
-        self.file = FileReader(fs, path, KIND_DELTA, size=size, footer_crc=footer_crc, cache=cache)
+        self._take(FileReader(fs, path, KIND_DELTA, size=size, footer_crc=footer_crc, cache=cache))
+
+    @classmethod
+    def of(cls, file: FileReader) -> DeltaFile:
+        """The changes of a container that is open, which is closed with them, or if they are none."""
+        changes = cls.__new__(cls)
+        changes._take(file)
+        return changes
+
+    def _take(self, file: FileReader) -> None:
+        self.path = file.path
+        self.file = file
         try:
             self._open()
         except BaseException:
-            self.file.close()
+            file.close()
             raise
 
     def _open(self) -> None:

@@ -291,12 +291,22 @@ class RowsFile:
         size: int | None = None,
         footer_crc: int | None = None,
     ) -> None:
-        self.path = path
-        self.file = FileReader(fs, path, KIND_ROWS, size=size, footer_crc=footer_crc, cache=cache)
+        self._take(FileReader(fs, path, KIND_ROWS, size=size, footer_crc=footer_crc, cache=cache))
+
+    @classmethod
+    def of(cls, file: FileReader) -> RowsFile:
+        """The rows of a container that is open, which is closed with them, or if they are none."""
+        rows = cls.__new__(cls)
+        rows._take(file)
+        return rows
+
+    def _take(self, file: FileReader) -> None:
+        self.path = file.path
+        self.file = file
         try:
             self._open()
         except BaseException:
-            self.file.close()
+            file.close()
             raise
 
     def _open(self) -> None:

@@ -7,44 +7,42 @@ other rowsets or of the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kudu_core.cfile.delta_file import DeltaFile
-from kudu_core.cfile.page import PAGE_ROWS
+from kudu_core.cfile.page import BLOCK_ROWS, PAGE_ROWS
 from kudu_core.cfile.rows_file import RowsFile
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema, StoredColumn
-from kudu_core.errors import KuduError
+from kudu_core.common.values import raw_bytes
+from kudu_core.rowset.damaged_files import UNREADABLE, Damage, DamagedFiles, Places, reason_of
 from kudu_core.rowset.deltas import DELETE, UPDATE, patch
-from kudu_core.rowset.meta import DeltaRef, FileRef, RowSetMeta
+from kudu_core.rowset.meta import DeltaRef, RowSetMeta
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
 
-T = TypeVar("T")
-
-UNREADABLE = (KuduError, OSError)
-"""What reading damaged bytes, or a damaged disk, may raise."""
-
-Places = Callable[[FileRef], str | None]
-"""Where the file is that a manifest means, None where it is nowhere."""
+DEFAULT_BYTES = 4 << 20
+"""What defaults of rows that are older than their columns may come to, of rows that are read together."""
+_LEAST_ROWS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """Something of a rowset's files that cannot be read."""
-
-    path: str
-    reason: str
-    rows: int = 0
-    """Rows whose keys are gone."""
-    changes: int = 0
-    """Updates and deletions that are gone, at most."""
+def rows_at_once(schema: Schema, present: Collection[int], most: int) -> int:
+    """How many rows are looked at together, at most ``most``, a power of two: fewer where each of them takes
+    long defaults, as its source has no more columns than those ``present``."""
+    row_bytes = sum(
+        len(raw_bytes(column.type, column.read_default))
+        for column in schema.value_columns
+        if not column.type.width and column.read_default is not None and column.id not in present
+    )
+    while most > _LEAST_ROWS and most * row_bytes > DEFAULT_BYTES:
+        most //= 2
+    return most
 
 
 @dataclass(slots=True, eq=False)
@@ -84,7 +82,7 @@ class RowImages:
 
 @dataclass(slots=True, eq=False)
 class RowChanges:
-    """Changes of some rows of a page, all of one time."""
+    """Changes of some rows of a piece, all of one time."""
 
     op: int
     keys: EncodedKeys
@@ -93,8 +91,8 @@ class RowChanges:
 
 
 @dataclass(slots=True, eq=False)
-class PageFacts:
-    """What the files say of the rows of one page."""
+class PieceFacts:
+    """What the files say of the rows of one piece."""
 
     newest: RowImages
     before: RowImages | None
@@ -113,7 +111,7 @@ class SalvagedRowSet:
     schema: Schema
     base: RowsFile | None
     lost_columns: frozenset[int]
-    """Columns that stand anew in a file that does not open."""
+    """Columns that cannot be read in the file where their newest values are."""
     redo: list[tuple[DeltaRef, DeltaFile | None]]
     """Oldest first; None: the file does not open."""
     pending: list[tuple[DeltaRef, DeltaFile | None]]
@@ -121,6 +119,8 @@ class SalvagedRowSet:
     damage: list[Damage] = field(default_factory=list)
     used: list[str] = field(default_factory=list)
     """Paths of the files that are read."""
+    piece_rows: int = PAGE_ROWS
+    """A *piece* is what is read together: a page, or less where defaults would take too much room."""
     _told: set[tuple[str, int]] = field(default_factory=set)
 
     @staticmethod
@@ -132,43 +132,17 @@ class SalvagedRowSet:
         pending: tuple[DeltaRef, ...] = (),
     ) -> SalvagedRowSet:
         """Open what opens.  UNDO files are left alone: they hold the past only."""
-        damage: list[Damage] = []
-        used: list[str] = []
-
-        def opened(ref: FileRef, make: Callable[..., T], **lost: int) -> T | None:
-            path = places(ref)
-            if path is None:
-                damage.append(Damage(ref.name, "the file is missing", **lost))
-                return None
-            try:
-                file = make(fs, path, None, size=ref.size, footer_crc=ref.footer_crc)
-            except UNREADABLE as error:
-                damage.append(Damage(path, _reason(error), **lost))
-                return None
-            used.append(path)
-            return file
-
-        base = opened(meta.base, RowsFile, rows=meta.rows)
-        if base is not None and (base.rows != meta.rows or base.key_ids != schema.key_ids):
-            damage.append(Damage(base.path, "other rows or key columns than its manifest says", meta.rows))
-            base.close()
-            base = None
-        lost: set[int] = set()
+        files = DamagedFiles(fs, schema, meta, places)
+        base = files.base()
         redo: list[tuple[DeltaRef, DeltaFile | None]] = []
         pend: list[tuple[DeltaRef, DeltaFile | None]] = []
         if base is not None:
-            for columns in meta.replaced:
-                file = opened(columns.file, RowsFile)
-                try:
-                    if file is not None:
-                        base.replace_columns(file, columns.column_ids)
-                        continue
-                except UNREADABLE as error:
-                    damage.append(Damage(columns.file.name, _reason(error)))
-                lost.update(columns.column_ids)
-            redo = [(ref, opened(ref.file, DeltaFile, changes=ref.entries)) for ref in meta.redo]
-            pend = [(ref, opened(ref.file, DeltaFile, changes=ref.entries)) for ref in pending]
-        return SalvagedRowSet(meta, schema, base, frozenset(lost), redo, pend, damage, used)
+            redo = [(ref, files.changes(ref)) for ref in meta.redo]
+            pend = [(ref, files.changes(ref)) for ref in pending]
+        lost = frozenset(files.lost)
+        present = lost if base is None else lost.union(base.column_ids)
+        piece_rows = rows_at_once(schema, present, PAGE_ROWS)
+        return SalvagedRowSet(meta, schema, base, lost, redo, pend, files.damage, files.used, piece_rows)
 
     def close(self) -> None:
         if self.base is not None:
@@ -178,32 +152,32 @@ class SalvagedRowSet:
                 file.close()
 
     @property
-    def pages(self) -> int:
-        return -(-self.meta.rows // PAGE_ROWS) if self.base is not None else 0
+    def pieces(self) -> int:
+        return -(-self.meta.rows // self.piece_rows) if self.base is not None else 0
 
     def first_keys(self) -> list[bytes | None]:
-        """The first key of each page; None where it cannot be read."""
+        """The first key of each piece; None where it cannot be read."""
         if self.base is None:
             return []
+        step = self.piece_rows // BLOCK_ROWS
         try:
-            data, offsets = self.base.key_index()
-            keys = EncodedKeys(data, offsets)
-            blocks = PAGE_ROWS // 1024
-            return [keys[page * blocks] for page in range(self.pages)]
+            if step:
+                keys = EncodedKeys(*self.base.key_index())
+                return [keys[piece * step] for piece in range(self.pieces)]
         except UNREADABLE as error:
             self._tell(self.base.path, -1, error)
         found: list[bytes | None] = []
-        for page in range(self.pages):
-            keys_of = self._keys(page)
+        for piece in range(self.pieces):
+            keys_of = self._keys(piece)
             found.append(None if keys_of is None else keys_of[0])
         return found
 
-    def facts(self, page: int) -> PageFacts | None:
-        """What is known of the rows of a page; None: nothing, as their keys are gone."""
-        keys = self._keys(page)
+    def facts(self, piece: int) -> PieceFacts | None:
+        """What is known of the rows of a piece; None: nothing, as their keys are gone."""
+        keys = self._keys(piece)
         if keys is None:
             return None
-        lower = page * PAGE_ROWS
+        lower = piece * self.piece_rows
         rows = len(keys)
         newest = RowImages(keys, {}, {}, np.zeros(rows, np.uint64), np.zeros(rows, bool))
         for column in self.schema.value_columns:
@@ -237,7 +211,7 @@ class SalvagedRowSet:
             # Columns written anew hold changes that came after those which are lost.
             part = np.flatnonzero(~newest.whole)
             before = before.take(part) if len(part) and not self.meta.replaced else None
-        return PageFacts(newest, before, before_ts, later)
+        return PieceFacts(newest, before, before_ts, later)
 
     # ---- reading, one piece after the other ----
 
@@ -245,16 +219,16 @@ class SalvagedRowSet:
         """Damage is told once, however often it is met."""
         if (path, place) not in self._told:
             self._told.add((path, place))
-            self.damage.append(Damage(path, _reason(error), rows, changes))
+            self.damage.append(Damage(path, reason_of(error), rows, changes))
 
-    def _keys(self, page: int) -> EncodedKeys | None:
+    def _keys(self, piece: int) -> EncodedKeys | None:
         assert self.base is not None
-        lower = page * PAGE_ROWS
-        upper = min(lower + PAGE_ROWS, self.meta.rows)
+        lower = piece * self.piece_rows
+        upper = min(lower + self.piece_rows, self.meta.rows)
         try:
             keys = EncodedKeys(*self.base.keys(lower, upper))
         except UNREADABLE as error:
-            self._tell(self.base.path, page, error, rows=upper - lower)
+            self._tell(self.base.path, piece, error, rows=upper - lower)
             return None
         return keys
 
@@ -362,8 +336,13 @@ def _changes_of(ref: DeltaRef, entries: _Entries, keys: EncodedKeys) -> list[tup
     return out
 
 
-def _reason(error: BaseException) -> str:
-    return str(error)[:300]
-
-
-__all__ = ["UNREADABLE", "Damage", "PageFacts", "Places", "RowChanges", "RowImages", "SalvagedRowSet"]
+__all__ = [
+    "UNREADABLE",
+    "Damage",
+    "PieceFacts",
+    "Places",
+    "RowChanges",
+    "RowImages",
+    "SalvagedRowSet",
+    "rows_at_once",
+]

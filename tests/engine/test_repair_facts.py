@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,13 @@ def test_when_nothing_is_missing(parts: list[Facts], wanted: tuple[Any, ...]) ->
          (PRESENT, 30, "n", 0)),
         # There was none before: no older row is given in its place.
         ([facts(IMAGE, (1, 9, 30, UNKNOWN)), IMAGE_AT_5, facts(ABSENT, (1, 7))], (LOST, 30, None, 0)),
+        # What a file's state was made of is of the same time.
+        ([facts(IMAGE, (1, 9, 30, UNKNOWN), newest=True), facts(IMAGE, (1, 9, 10, "x"))],
+         (OLDER, 10, "x", 0)),
+        ([facts(IMAGE, (1, 9, 30, UNKNOWN), newest=True), IMAGE_AT_5, facts(CHANGE, (1, 9, 30, UNKNOWN))],
+         (OLDER, 30, "x", 0)),
+        ([facts(IMAGE, (1, 9, 30, UNKNOWN), newest=True), IMAGE_AT_5, facts(ABSENT, (1, 9))],
+         (LOST, 30, None, 0)),
         # Between them others may be missing.
         ([facts(IMAGE, (1, 9, 30, UNKNOWN)), facts(IMAGE, (1, 5, 10, "x"), closed=True),
           facts(CHANGE, (1, 7, 11, UNKNOWN))], (OLDER, 10, "x", 1)),
@@ -173,3 +181,17 @@ def test_many_keys_in_one_look() -> None:
 
 def test_nothing() -> None:
     assert len(judge(SCHEMA, [], Limits())) == 0
+
+
+def test_an_insert_that_is_older_than_a_column() -> None:
+    """It has the column's default, which later changes and states take the place of; a deletion has none."""
+    later = replace(SCHEMA.by_id[B.id], read_default="d")
+    schema = replace(SCHEMA, columns=(K, A, later))
+    old = facts(IMAGE, *((k, 5, k, UNKNOWN) for k in range(4)))
+    del old.columns[B.id], old.known[B.id]
+    newer = facts(IMAGE, (3, 6, 30, "y"))
+    parts = [old, facts(CHANGE, (0, 7, UNKNOWN, "x"), (1, 7, 10, UNKNOWN)), facts(ABSENT, (2, 7)), newer]
+    found = judge(schema, parts, Limits(mark=100))
+    assert found.verdict.tolist() == [PRESENT, PRESENT, GONE, PRESENT]
+    assert found.columns[A.id].to_arrow(A.type).to_pylist() == [0, 10, None, 30]
+    assert found.columns[B.id].to_arrow(B.type).to_pylist() == ["x", "d", None, "y"]

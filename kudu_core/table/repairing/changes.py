@@ -15,7 +15,6 @@ from kudu_core.errors import Corruption, KuduError
 from kudu_core.rowset.meta import DeltaRef, RowSetMeta
 from kudu_core.table.repairing.facts import ABSENT, CHANGE, IMAGE, Facts
 from kudu_core.tablet import ingest, records
-from kudu_core.tablet.apply import complete
 from kudu_core.wal import KIND_INGEST, KIND_WRITE, Record
 from kudu_core.wal.salvage import SalvagedLog
 
@@ -49,7 +48,8 @@ class TabletChanges:
     """What the log says of one tablet."""
 
     facts: list[Facts] = field(default_factory=list)
-    """Each in the order of keys; IMAGEs are inserts."""
+    """Each in the order of keys; IMAGEs are inserts, and lack the columns that came after them: their
+    defaults may take far more room than what the log holds."""
     ingests: list[Ingest] = field(default_factory=list)
     """In the order of time."""
     rows: int = 0
@@ -59,8 +59,6 @@ class TabletChanges:
     def add(self, schema: Schema, ts: int, op: int, block: RowBlock) -> None:
         keys = encode_keys(schema, block)
         key_ids = set(schema.key_ids)
-        if op == records.INSERT:
-            block = complete(schema, block)
         values = {i: c for i, c in block.columns.items() if i not in key_ids and i in schema.by_id}
         bucket = self._open.setdefault((op, tuple(values)), _Bucket())
         bucket.add(keys, ts, RowBlock(values, block.rows))

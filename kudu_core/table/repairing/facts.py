@@ -28,6 +28,8 @@ PRESENT, MAYBE, OLDER, GONE, LOST = 0, 1, 2, 3, 4
 older row, since not all of a newer one is known; none, as it was deleted; none, though there was one."""
 
 _NONE = -1
+_DEFAULT = 1
+"""Among the sources of cells: the read default, in one row.  Before it is NULL."""
 _EVER = np.iinfo(np.uint64).max
 
 
@@ -40,7 +42,8 @@ class Facts:
     times: np.ndarray
     """(n,) uint64."""
     columns: dict[int, ColumnBuffers] = field(default_factory=dict)
-    """By id; of an IMAGE all value columns, of a CHANGE those that it sets."""
+    """By id; of a CHANGE those that it sets.  In a column that an IMAGE lacks, its rows have the read
+    default."""
     known: dict[int, np.ndarray] = field(default_factory=dict)
     """(n,) bool: which rows have a cell of the column; one that is not here has all."""
     doubtful: np.ndarray | None = None
@@ -127,11 +130,12 @@ def judge(schema: Schema, parts: Sequence[Facts], limits: Limits) -> Verdicts:
     source = {c.id: np.full(groups, _NONE, np.int64) for c in values}
     partial = {c.id: np.full(groups, _NONE, np.int64) for c in values}
     cutoff = np.full(groups, _EVER, np.uint64)
+    end = np.full(groups, len(table.numbers), np.int64)
     aside = np.zeros(groups, np.int64)
     left = np.ones(groups, bool)
     first_look = True
     while left.any():
-        look = table.look(cutoff, limits.gaps)
+        look = table.look(cutoff, end, limits.gaps)
         known = np.ones(groups, bool)
         for column in values:
             setter, fresh = look.setter(column.id)
@@ -150,7 +154,7 @@ def judge(schema: Schema, parts: Sequence[Facts], limits: Limits) -> Verdicts:
             aside[whole] = look.aside[whole]
             verdict[left & ~look.present] = LOST
         left &= look.present & ~known
-        cutoff = np.where(left, look.earlier, cutoff)
+        cutoff, end = look.earlier(cutoff, end)
         first_look = False
     lost = verdict == LOST
     columns, told = {}, {}
@@ -197,13 +201,16 @@ class _Ordered:
         found: np.ndarray = np.maximum.reduceat(np.where(which, self.numbers, _NONE), self.starts)
         return found
 
-    def look(self, cutoff: np.ndarray, gaps: Sequence[int]) -> _Look:
-        return _Look(self, cutoff, gaps)
+    def look(self, cutoff: np.ndarray, end: np.ndarray, gaps: Sequence[int]) -> _Look:
+        return _Look(self, cutoff, end, gaps)
 
     def gathered(self, column: StoredColumn, chosen: np.ndarray) -> ColumnBuffers:
         """The cells of some facts, NULL where none is chosen."""
-        pool = [ColumnBuffers.nulls(column.type, 1)]
-        slot = np.zeros(len(self.parts), np.int32)
+        pool = [
+            ColumnBuffers.nulls(column.type, 1),
+            ColumnBuffers.constant(column.type, column.read_default, 1),
+        ]
+        slot = np.full(len(self.parts), _DEFAULT, np.int32)
         for number, part in enumerate(self.parts):
             cells = part.columns.get(column.id)
             if cells is not None:
@@ -211,17 +218,17 @@ class _Ordered:
                 pool.append(cells)
         at = np.maximum(chosen, 0)
         sources = np.where(chosen >= 0, slot[self.part_of[at]], 0).astype(np.int32)
-        position = np.where(chosen >= 0, self.row_of[at], 0).astype(np.int64)
+        position = np.where(sources > _DEFAULT, self.row_of[at], 0).astype(np.int64)
         return ColumnBuffers.interleave(pool, sources, position)
 
 
 class _Look:
-    """The facts up to a time, of each key another one."""
+    """The facts up to a time and before one of them, of each key another one."""
 
-    def __init__(self, table: _Ordered, cutoff: np.ndarray, gaps: Sequence[int]) -> None:
+    def __init__(self, table: _Ordered, cutoff: np.ndarray, end: np.ndarray, gaps: Sequence[int]) -> None:
         self._table = table
         group, times, kinds = table.group, table.times, table.kinds
-        seen = times <= cutoff[group]
+        seen = (times <= cutoff[group]) & (table.numbers < end[group])
         base = table.last(seen & (kinds != CHANGE))
         at = np.maximum(base, 0)
         there = base >= 0
@@ -239,9 +246,12 @@ class _Look:
             self._barrier[crossed] = gap
         self.doubtful = (table.doubts[at] & (changed < 0)) | table.stale[at]
         """What is changed later is there; it may have been another's."""
-        before = np.where(self._barrier > 0, self._barrier, since)
-        self.earlier = np.maximum(before, np.uint64(1)) - np.uint64(1)
-        """The time to ask for next, of keys whose row is not whole."""
+
+    def earlier(self, cutoff: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What to look at next of keys whose row is not whole: what was before the gap, else before the state
+        of which a cell is missing.  Of the same time too: of such facts a file's state is made."""
+        barred = self._barrier > 0
+        return np.where(barred, self._barrier - np.uint64(1), cutoff), np.where(barred, end, self._base)
 
     @property
     def aside(self) -> np.ndarray:
@@ -261,7 +271,7 @@ class _Look:
 
 def _says(part: Facts, column_id: int) -> np.ndarray:
     if column_id not in part.columns:
-        return np.zeros(len(part), bool)
+        return np.full(len(part), part.kind == IMAGE)
     mask = part.known.get(column_id)
     return np.ones(len(part), bool) if mask is None else mask
 

@@ -15,7 +15,7 @@ from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema
 from kudu_core.rowset.deltas import DELETE
 from kudu_core.rowset.meta import DeltaRef, FileRef, RowSetMeta
-from kudu_core.rowset.salvage import UNREADABLE, PageFacts, RowImages, SalvagedRowSet
+from kudu_core.rowset.salvage import UNREADABLE, PieceFacts, RowImages, SalvagedRowSet, rows_at_once
 from kudu_core.table.repairing.changes import TabletChanges
 from kudu_core.table.repairing.facts import ABSENT, CHANGE, IMAGE, Facts, Limits, Verdicts, judge
 from kudu_core.table.repairing.files import Files
@@ -24,17 +24,17 @@ from kudu_core.tablet.salvage import SalvagedManifest
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
 
-RANGE_PAGES = 8
-"""Pages of all rowsets, about, whose rows are looked at together."""
+RANGE_PIECES = 8
+"""Pieces of all rowsets, about, whose rows are looked at together."""
 RANGE_ROWS = 1 << 14
-"""Rows of records for which a range is cut as for a page."""
+"""Rows of records for which a range is cut as for a piece."""
 
 Hole = tuple[bytes | None, bytes | None]
 
 
 @dataclass(slots=True, eq=False)
 class _Store:
-    """A rowset and where the rows of its pages lie among all keys."""
+    """A rowset and where the rows of its pieces lie among all keys."""
 
     rowset: SalvagedRowSet
     time: int
@@ -42,11 +42,10 @@ class _Store:
     proven: bool
     """Whether it is known that the tablet has this rowset."""
     lower: list[bytes]
-    """By page: no key of it is smaller."""
+    """By piece: no key of it is smaller."""
     upper: list[bytes | None]
-    """By page: no key of it is larger, None: nobody knows."""
-    lost_pages: set[int] = field(default_factory=set)
-    _recent: tuple[int, PageFacts | None] | None = None
+    """By piece: no key of it is larger, None: nobody knows."""
+    _recent: tuple[int, PieceFacts | None] | None = None
 
     @staticmethod
     def of(rowset: SalvagedRowSet, time: int, *, proven: bool) -> _Store:
@@ -56,29 +55,39 @@ class _Store:
             lower.append(key if key is not None else lower[-1] if lower else b"")
         upper: list[bytes | None] = [None] * len(first)
         following: bytes | None = rowset.meta.max_key
-        for page in range(len(first) - 1, -1, -1):
-            upper[page] = following
-            if first[page] is not None:
-                following = first[page]
+        for piece in range(len(first) - 1, -1, -1):
+            upper[piece] = following
+            if first[piece] is not None:
+                following = first[piece]
         return _Store(rowset, max(time, 1), proven, lower, upper)
 
-    def pages(self, lower: bytes | None, upper: bytes | None) -> range:
+    def pieces(self, lower: bytes | None, upper: bytes | None) -> range:
         """Those that may hold keys in ``[lower, upper)``."""
         first = 0 if lower is None else max(0, bisect_right(self.lower, lower) - 1)
         while first and self.lower[first] == self.lower[first - 1]:
             first -= 1
         end = len(self.lower) if upper is None else bisect_left(self.lower, upper)
+        while first < end and self._is_before(first, lower):
+            first += 1
         return range(first, end)
 
-    def facts(self, page: int) -> PageFacts | None:
-        if self._recent is None or self._recent[0] != page:
-            self._recent = page, self.rowset.facts(page)
-            if self._recent[1] is None:
-                self.lost_pages.add(page)
+    def _is_before(self, piece: int, key: bytes | None) -> bool:
+        """Whether all keys of a piece are known to be smaller."""
+        last = self.upper[piece]
+        return key is not None and last is not None and last < key
+
+    def facts(self, piece: int) -> PieceFacts | None:
+        if self._recent is None or self._recent[0] != piece:
+            self._recent = piece, self.rowset.facts(piece)
         return self._recent[1]
 
-    def hole(self, page: int) -> Hole:
-        return self.lower[page], self.upper[page]
+    def pass_by(self, key: bytes | None) -> None:
+        """Nobody asks for smaller keys any more: what was read for them alone is let go."""
+        if self._recent is not None and (key is None or self._is_before(self._recent[0], key)):
+            self._recent = None
+
+    def hole(self, piece: int) -> Hole:
+        return self.lower[piece], self.upper[piece]
 
 
 @dataclass(slots=True, eq=False)
@@ -173,14 +182,18 @@ class TabletFacts:
         edges = self._edges()
         for lower, upper in zip((None, *edges), (*edges, None), strict=True):
             yield self._judged(lower, upper)
+            for store in (*self.stores, *(self._spares or ())):
+                store.pass_by(upper)
 
     def _edges(self) -> list[bytes]:
         """Keys at which the ranges are cut."""
         marks = [key for store in (*self.stores, *(self._spares or ())) for key in store.lower]
         for part in self.changes.facts:
-            marks += [part.keys[row] for row in range(0, len(part), RANGE_ROWS)]
+            present = part.columns if part.kind == IMAGE else self.schema.by_id
+            step = rows_at_once(self.schema, present, RANGE_ROWS)
+            marks += [part.keys[row] for row in range(0, len(part), step)]
         marks.sort()
-        return sorted(set(marks[RANGE_PAGES::RANGE_PAGES]))
+        return sorted(set(marks[RANGE_PIECES::RANGE_PIECES]))
 
     def _judged(self, lower: bytes | None, upper: bytes | None) -> Verdicts:
         parts: list[Facts] = []
@@ -213,10 +226,10 @@ class TabletFacts:
     def _of_store(
         self, store: _Store, lower: bytes | None, upper: bytes | None, holes: list[Hole]
     ) -> Iterator[Facts]:
-        for page in store.pages(lower, upper):
-            found = store.facts(page)
+        for piece in store.pieces(lower, upper):
+            found = store.facts(piece)
             if found is None:
-                holes.append(store.hole(page))
+                holes.append(store.hole(piece))
                 continue
             newest, whole = found.newest, found.newest.whole
             if found.before is not None and self._tells_all_since(found.before_ts):
@@ -334,4 +347,4 @@ def _overlapping(holes: list[Hole], lower: bytes | None, upper: bytes | None) ->
     ]
 
 
-__all__ = ["RANGE_PAGES", "TabletFacts"]
+__all__ = ["RANGE_PIECES", "TabletFacts"]
