@@ -195,7 +195,7 @@ def sort_orphans(engine: Engine, named: Mapping[int, Iterable[str]], known_table
 
 def _is_purged(engine: Engine, tablet_id: int) -> bool:
     """Whether a tablet that TABLE does not list may have been let go of: all that was ever done to it lies
-    behind the horizon (PROTOCOL H3).  Else TABLE is not what it was."""
+    behind the horizon (protocol H3).  Else TABLE is not what it was."""
     horizon = engine.state.horizon
     if not horizon:
         return False
