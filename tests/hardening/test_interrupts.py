@@ -1,8 +1,9 @@
 """Ctrl-C in every public call, at every place where it can come: nothing is left held, hanging or half done.
 
-``test_every_place`` raises ``KeyboardInterrupt`` at the places of a call one after the other (``--long``:
-at each; else at some).  After each the table is at rest, the call was applied wholly or not at all, and
-the table goes on, or, where the log holds what memory does not, says that it is poisoned and opens anew.
+``test_places_of_a_call`` raises ``KeyboardInterrupt`` at places of a call one after the other (``--long``:
+at all where a lock changes hands and 200 others; another share with each ``--seed``).  After each the table
+is at rest, the call was applied wholly or not at all, and the table goes on, or, where the log holds what
+memory does not, says that it is poisoned and opens anew.
 """
 
 from __future__ import annotations
@@ -284,7 +285,7 @@ def _go_on(w: World, before: int, name: str, where: str) -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("durability", ["sync", "group", "none"])
 @pytest.mark.parametrize("name", CALLS)
-def test_every_place(tmp_path: Path, name: str, durability: str, long: bool, seed: int) -> None:
+def test_places_of_a_call(tmp_path: Path, name: str, durability: str, long: bool, seed: int) -> None:
     if not long and durability not in DURABILITY.get(name, ("sync",)):
         pytest.skip("--long")
     call = CALLS[name]

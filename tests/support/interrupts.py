@@ -245,14 +245,17 @@ def places_of(call: Callable[[], object], locks: Sequence[Any] = ()) -> tuple[in
     return interruption.count, interruption.turns
 
 
+LONG_PLACES = 200
+"""Places of a call that the long run tries beside those where locks change hands; others with each seed."""
+
+
 def chosen(
     places: int, turns: Sequence[int], long: bool, rng: random.Random, most_turns: int = 3
 ) -> list[int]:
-    """The places to try: all, or some of each kind."""
+    """The places to try: some where a lock changes hands, or all of them, and some others."""
+    others, turned = (LONG_PLACES, len(turns)) if long else (1, most_turns)
     every = range(1, places + 1)
-    if long:
-        return list(every)
-    return sorted({*rng.sample(every, min(places, 1)), *rng.sample(turns, min(len(turns), most_turns))})
+    return sorted({*rng.sample(every, min(places, others)), *rng.sample(turns, min(len(turns), turned))})
 
 
 __all__ = [
