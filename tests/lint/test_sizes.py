@@ -123,12 +123,9 @@ def functions() -> Iterator[tuple[str, int]]:
 
 
 def wide_lines() -> Iterator[tuple[str, int]]:
-    """A row of a table in a document cannot be broken, nor can an address."""
+    """An address cannot be broken.  Documents have their own test (``test_documents``)."""
     for path in code(*SUFFIXES):
         lines = path.read_text().splitlines()
-        yield named(path), sum(len(line) > LIMITS["columns"] and "://" not in line for line in lines)
-    for path in documents():
-        lines = [line for line in path.read_text().splitlines() if not line.lstrip().startswith("|")]
         yield named(path), sum(len(line) > LIMITS["columns"] and "://" not in line for line in lines)
 
 
