@@ -488,9 +488,12 @@ def _updates(prepared: Prepared, decided: Decided) -> list[tuple[RowBlock, np.nd
     if (changed == changed[0]).all():
         sets = [(changed[0], groups)]
     else:
-        patterns, which = np.unique(changed, axis=0, return_inverse=True)
-        which = which.reshape(-1)
-        sets = [(pattern, groups[which == i]) for i, pattern in enumerate(patterns)]
+        packed = np.packbits(changed, axis=1)
+        # As one string of bytes a row, since NumPy compares rows as structures, in Python, where an interrupt
+        # comes out as a TypeError.
+        patterns = packed.view(f"S{packed.shape[1]}").reshape(-1)
+        _, first, which = np.unique(patterns, return_index=True, return_inverse=True)
+        sets = [(changed[row], groups[which == i]) for i, row in enumerate(first)]
     return [
         (_gather(prepared, decided, mine, tuple(np.flatnonzero(pattern).tolist())), mine)
         for pattern, mine in sets

@@ -91,3 +91,12 @@ def test_errors_are_not_swallowed() -> None:
                 assert not (wide and empty), where
                 if wide and not raises:
                     assert "noqa" in lines[node.lineno - 1], f"{where}: say why nothing is raised"
+
+
+def test_rows_of_arrays_are_not_sorted_as_structures() -> None:
+    """``unique(axis=)`` compares rows as structures, which NumPy does in Python: an interrupt amid that comes
+    out as a TypeError."""
+    for path in PYTHON:
+        for name, call in calls(ast.parse(path.read_text())):
+            by_row = name.endswith(".unique") and any(word.arg == "axis" for word in call.keywords)
+            assert not by_row, f"{named(path)}:{call.lineno}: pack each row into one value"
