@@ -24,8 +24,8 @@ from kudu_core.tablet.scoring import LOG_GC, Operation, Pressure, choose
 from kudu_core.tablet.tablet import Tablet
 
 if TYPE_CHECKING:
+    from kudu_core.wal.format import Segment
     from kudu_core.wal.log import Log
-    from kudu_core.wal.segments import Segment
 
 POLL_S = 0.5
 RETRY_S = 5.0

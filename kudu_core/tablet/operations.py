@@ -23,7 +23,7 @@ from kudu_core.tablet.tablet import Tablet
 if TYPE_CHECKING:
     from kudu_core.options import Options
     from kudu_core.rowset.diskrowset import DiskRowSet
-    from kudu_core.wal.segments import Segment
+    from kudu_core.wal.format import Segment
 
 FILE_COST = 0.05
 """What a REDO file costs a read of its rowset, where reading a rowset costs 1, beside the share of its rows

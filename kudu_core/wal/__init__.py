@@ -3,10 +3,17 @@
 Knows timestamps, durability and segments; what a payload means is the tablet's and the table's.
 """
 
-from kudu_core.wal.format import KIND_ALTER, KIND_CHECKPOINT, KIND_INGEST, KIND_WRITE, is_log_name
+from kudu_core.wal.format import (
+    KIND_ALTER,
+    KIND_CHECKPOINT,
+    KIND_INGEST,
+    KIND_WRITE,
+    Segment,
+    is_log_name,
+)
 from kudu_core.wal.log import Durability, Log, LogOptions
 from kudu_core.wal.reader import LogChanged, LogTail, Record, open_log, read_log
-from kudu_core.wal.segments import Segment, holds_records
+from kudu_core.wal.segments import holds_records
 
 __all__ = [
     "KIND_ALTER",

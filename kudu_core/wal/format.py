@@ -96,6 +96,22 @@ def padded(length: int) -> int:
     return (length + 7) & ~7
 
 
+@dataclass(slots=True)
+class Segment:
+    """One file of the log.  ``end``: where its records end; ``size``: of the file.
+
+    ``last_ts`` and ``last_lsn`` are of its last record, or of the last one before it.
+    """
+
+    path: str
+    epoch: int
+    seq: int
+    end: int
+    size: int
+    last_ts: int
+    last_lsn: int
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentHeader:
     """``prev_ts`` and ``prev_lsn`` are of the last record before this segment, 0 without one."""

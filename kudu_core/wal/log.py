@@ -47,12 +47,13 @@ from kudu_core.wal.format import (
     Buffer,
     Checkpoint,
     Committed,
+    Segment,
     padded,
     payload_crc,
     record_header,
     total_size,
 )
-from kudu_core.wal.segments import ActiveSegment, Segment, SegmentFiles, SyncFailed
+from kudu_core.wal.segments import ActiveSegment, SegmentFiles, SyncFailed
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem, WriteFile

@@ -31,6 +31,7 @@ from kudu_core.wal.format import (
     SEGMENT_HEADER,
     Checkpoint,
     Committed,
+    Segment,
     SegmentHeader,
     padded,
     parse_segment_name,
@@ -40,7 +41,6 @@ from kudu_core.wal.format import (
     unpack_committed,
     unpack_segment_header,
 )
-from kudu_core.wal.segments import Segment
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem, ReadFile

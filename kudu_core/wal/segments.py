@@ -16,6 +16,7 @@ from kudu_core.wal.format import (
     RECORD_HEADER,
     SEGMENT_HEADER,
     Buffer,
+    Segment,
     SegmentHeader,
     padded,
     parse_segment_name,
@@ -48,22 +49,6 @@ class SyncFailed(Exception):
     def __init__(self, error: OSError) -> None:
         super().__init__(error)
         self.error = error
-
-
-@dataclass(slots=True)
-class Segment:
-    """One file of the log.  ``end``: where its records end; ``size``: of the file.
-
-    ``last_ts`` and ``last_lsn`` are of its last record, or of the last one before it.
-    """
-
-    path: str
-    epoch: int
-    seq: int
-    end: int
-    size: int
-    last_ts: int
-    last_lsn: int
 
 
 @dataclass(slots=True)
