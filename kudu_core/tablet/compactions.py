@@ -419,7 +419,7 @@ class Compactions:
             with self._operation():
                 if self._stop.is_set():
                     break
-                files, freed = tablet.garbage.collect(tablet)
+                files, freed = tablet.collect_garbage()
             if files:
                 total += files
                 self._tell(FilesDeleted(tablet_id=str(tablet.id), files=files, freed_bytes=freed))

@@ -219,7 +219,7 @@ def _install(
         rowset = rowset.with_compacted(inputs, redo, undo, columns)
         tablet.install(tablet.view.with_rowset(rowset), Edit(add=(rowset.meta,)))
         gone = before - {file.name for file in rowset.meta.files}
-        tablet.garbage.retire(tablet, gone, [*inputs, old_base] if columns is not None else inputs)
+        tablet.retire(gone, [*inputs, old_base] if columns is not None else inputs)
     assert tablet.manifest is not None
     tablet.manifest.sync()
 

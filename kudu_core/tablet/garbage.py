@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kudu_core.common.locks import mutex
 
 if TYPE_CHECKING:
-    from kudu_core.tablet.tablet import Tablet
+    from kudu_core.fs.api import FileSystem
 
 
 @dataclass(slots=True)
@@ -27,51 +27,47 @@ class _Retired:
 class Garbage:
     """The retired files of one tablet.  What is left at the end is an orphan for the next open."""
 
-    def __init__(self) -> None:
+    def __init__(self, fs: FileSystem, directory: str) -> None:
+        self._fs = fs
+        self._directory = directory
         self._mutex = mutex()
         self._retired: list[_Retired] = []
 
-    def retire(self, tablet: Tablet, names: Iterable[str], holders: Iterable[object]) -> None:
-        """Under the tablet's mutex, after the install that dropped the files."""
+    def retire(self, names: Iterable[str], holders: Iterable[object], ready_s: float, number: int) -> None:
+        """Files that edit ``number`` has dropped: not deleted before ``ready_s`` on the monotonic clock."""
         names = tuple(sorted(names))
-        if not names:
-            return
-        context = tablet.context
-        ready_s = context.clock.monotonic_s() + context.options.file_grace_s
-        number = tablet.state.number
-        with self._mutex:
-            self._retired.append(_Retired(names, tuple(map(weakref.ref, holders)), ready_s, number))
+        if names:
+            with self._mutex:
+                self._retired.append(_Retired(names, tuple(map(weakref.ref, holders)), ready_s, number))
 
-    def collect(self, tablet: Tablet) -> tuple[int, int]:
-        """Delete what nobody can read any more: (files, bytes).
+    def collect(
+        self, now_s: float, durable_number: int, check: Callable[[], None]
+    ) -> tuple[list[str], int, int]:
+        """Delete what nobody can read any more: (names that are gone, files, bytes).
 
-        A file that cannot be deleted is tried again; ``Poisoned`` and ``Fenced`` pass through.
+        A file that cannot be deleted is tried again.  ``check`` raises where nothing may be deleted any more.
         """
-        manifest, context = tablet.manifest, tablet.context
-        assert manifest is not None and context.log is not None
-        now = context.clock.monotonic_s()
         with self._mutex:
             ready = [
                 r
                 for r in self._retired
-                if r.ready_s <= now
-                and r.number <= manifest.durable_number
+                if r.ready_s <= now_s
+                and r.number <= durable_number
                 and all(holder() is None for holder in r.holders)
             ]
             if not ready:
-                return 0, 0
-            context.log.raise_if_poisoned()
-            context.fence()
+                return [], 0, 0
+            check()
             files = freed = 0
             gone: list[str] = []
             for retired in ready:
                 left = []
                 for name in retired.names:
-                    path = f"{tablet.directory}/{name}"
+                    path = f"{self._directory}/{name}"
                     try:
                         with suppress(FileNotFoundError):
-                            size = context.fs.stat(path).size
-                            context.fs.unlink(path, missing_ok=True)
+                            size = self._fs.stat(path).size
+                            self._fs.unlink(path, missing_ok=True)
                             files, freed = files + 1, freed + size
                     except OSError:
                         left.append(name)
@@ -80,8 +76,7 @@ class Garbage:
                     retired.names = tuple(left)
                 else:
                     self._retired.remove(retired)
-        tablet.forget(gone)
-        return files, freed
+        return gone, files, freed
 
     def __len__(self) -> int:
         with self._mutex:

@@ -70,7 +70,7 @@ def collect(tablet: Tablet, horizon: int) -> Collected:
                     continue
                 gone = [store for store in now.undo if store.ref.max_ts <= horizon]
                 tablet.install(tablet.view.with_rowset(fewer), Edit(add=(fewer.meta,), horizon=horizon))
-                tablet.garbage.retire(tablet, [store.ref.file.name for store in gone], gone)
+                tablet.retire([store.ref.file.name for store in gone], gone)
                 undo_files += len(gone)
                 freed += sum(store.ref.file.size for store in gone)
     if undo_files or rowsets:
@@ -83,7 +83,7 @@ def _drop_rowset(tablet: Tablet, rowset: DiskRowSet, horizon: int) -> None:
     view = tablet.view.with_rowsets(tuple(r for r in tablet.view.rowsets if r.id != rowset.id))
     tablet.install(view, Edit(remove=(rowset.id,), horizon=horizon))
     files = [store for store in (*rowset.redo, *rowset.undo) if isinstance(store, DeltaStore)]
-    tablet.garbage.retire(tablet, [file.name for file in rowset.meta.files], [rowset.base, *files])
+    tablet.retire([file.name for file in rowset.meta.files], [rowset.base, *files])
 
 
 def _may_be_dead(rowset: DiskRowSet, horizon: int) -> bool:

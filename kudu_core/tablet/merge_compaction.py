@@ -345,7 +345,7 @@ class _Walk:
         tablet.install(tablet.view.with_rowsets((*kept, *outputs)), edit)
         for rowset in inputs:
             files = [s for s in (*rowset.redo, *rowset.undo) if isinstance(s, DeltaStore)]
-            tablet.garbage.retire(tablet, [f.name for f in rowset.meta.files], [rowset.base, *files])
+            tablet.retire([f.name for f in rowset.meta.files], [rowset.base, *files])
         self._input_bytes = sum(rowset.meta.size_bytes for rowset in inputs)
 
     def result(self) -> Merged:

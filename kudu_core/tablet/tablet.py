@@ -103,7 +103,7 @@ class Tablet:
         """One flush of this tablet at a time, so that installs follow the freeze order (protocol F3)."""
         self.compacting: set[int] = set()
         """Rowsets on which a compaction works (protocol M3).  Under the mutex."""
-        self.garbage = Garbage()
+        self.garbage = Garbage(context.fs, directory)
         self.state = state
         self._numbers = mutex()
         self._next_file = state.next_file
@@ -178,6 +178,31 @@ class Tablet:
             raise
         if self.context.check is not None:
             self.context.check(self)
+
+    # ---- files that no edit names any more ----
+
+    def retire(self, names: Iterable[str], holders: Iterable[object]) -> None:
+        """Under the mutex, after the install that dropped the files."""
+        ready_s = self.context.clock.monotonic_s() + self.context.options.file_grace_s
+        self.garbage.retire(names, holders, ready_s, self.state.number)
+
+    def collect_garbage(self) -> tuple[int, int]:
+        """Delete retired files that nobody can read any more: (files, bytes).
+
+        ``Poisoned`` and ``Fenced`` pass through.
+        """
+        manifest, log = self.manifest, self.context.log
+        assert manifest is not None and log is not None
+
+        def check() -> None:
+            log.raise_if_poisoned()
+            self.context.fence()
+
+        now_s = self.context.clock.monotonic_s()
+        gone, files, freed = self.garbage.collect(now_s, manifest.durable_number, check)
+        if gone:
+            self.forget(gone)
+        return files, freed
 
     def forget(self, names: Iterable[str]) -> None:
         """Retired files that are deleted: no manifest need tell of them any more."""
