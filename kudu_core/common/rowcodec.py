@@ -6,7 +6,7 @@ What it cannot do exactly as ``keycodec`` and ``values`` do, it leaves to them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kudu_core._ext.rowcodec import TAGS, KeyEncoder, RowShape, RowWriter
 from kudu_core.common import values
@@ -20,26 +20,43 @@ from kudu_core.common.types import (
     ColumnType,
 )
 
-if TYPE_CHECKING:
-    from kudu_core.common.schema import Schema, StoredColumn
-
 _SHAPES_KEPT = 64
+
+
+class CodecColumn(Protocol):
+    """What the codec asks of a column: a ``StoredColumn`` has it."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def type(self) -> ColumnType: ...
+    @property
+    def nullable(self) -> bool: ...
+    @property
+    def read_default(self) -> Any: ...
+    @property
+    def write_default(self) -> Any: ...
 
 
 class RowCodec:
     """Keys, rows and records of one schema version, one at a time.  Thread safe."""
 
-    def __init__(self, schema: Schema) -> None:
-        self._schema = schema
+    def __init__(self, columns: Sequence[CodecColumn], keys: Sequence[CodecColumn]) -> None:
+        """``keys``: the columns of the key, in key order; they are among ``columns``."""
+        self._columns = columns
+        self._keys = keys
         self._shapes: dict[tuple[int, ...], RowShape] = {}
-        self.all = row_shape(schema.columns)
+        self.all = row_shape(columns)
         """The shape of rows of every column."""
-        keys = schema.key_columns
-        self.keys = KeyEncoder(schema.key_names, [tag(c.type) for c in keys], [c.type.width for c in keys])
+        self.keys = KeyEncoder(
+            tuple(c.name for c in keys), [tag(c.type) for c in keys], [c.type.width for c in keys]
+        )
 
-    def shape(self, columns: Sequence[StoredColumn]) -> RowShape:
+    def shape(self, columns: Sequence[CodecColumn]) -> RowShape:
         """How rows of these columns become dicts."""
-        if columns is self._schema.columns:
+        if columns is self._columns:
             return self.all
         ids = tuple([column.id for column in columns])
         found = self._shapes.get(ids)
@@ -52,18 +69,18 @@ class RowCodec:
     @cached_property
     def writer(self) -> RowWriter:
         """Dicts to cells in the order of the columns, and cells to records."""
-        keys = set(self._schema.key_ids)
+        keys = {c.id for c in self._keys}
         return RowWriter(
-            [(c.name, c.id, tag(c.type), c.type.width, c.nullable) for c in self._schema.columns],
-            [self._schema.columns.index(c) for c in self._schema.key_columns],
+            [(c.name, c.id, tag(c.type), c.type.width, c.nullable) for c in self._columns],
+            [self._columns.index(c) for c in self._keys],
             [
                 _default(c) if c.id not in keys and (c.nullable or c.write_default is not None) else Ellipsis
-                for c in self._schema.columns
+                for c in self._columns
             ],
         )
 
 
-def row_shape(columns: Sequence[StoredColumn]) -> RowShape:
+def row_shape(columns: Sequence[CodecColumn]) -> RowShape:
     """How rows of these columns become dicts."""
     return RowShape(
         [c.name for c in columns],
@@ -91,7 +108,7 @@ def tag(type_: ColumnType) -> int:
     return TAGS["unsigned" if type_.kind == KIND_UNSIGNED else "signed"]
 
 
-def _decoder(column: StoredColumn) -> Callable[[bytes], Any]:
+def _decoder(column: CodecColumn) -> Callable[[bytes], Any]:
     """The general path for one cell."""
     type_, what = column.type, f"column {column.name!r}"
 
@@ -101,7 +118,7 @@ def _decoder(column: StoredColumn) -> Callable[[bytes], Any]:
     return decode
 
 
-def _default(column: StoredColumn) -> bytes | None:
+def _default(column: CodecColumn) -> bytes | None:
     """The cell that an insert without the column stores."""
     if column.write_default is None:
         return None

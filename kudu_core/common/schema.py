@@ -191,7 +191,7 @@ class Schema:
     @cached_property
     def row_codec(self) -> RowCodec:
         """Keys and rows one at a time, in compiled code."""
-        return RowCodec(self)
+        return RowCodec(self.columns, self.key_columns)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
