@@ -34,7 +34,7 @@ from kudu_core.tablet.view import KeyBatch
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
     from kudu_core.table.engine import Engine
-    from kudu_core.table.jobs import Job
+    from kudu_core.table.job import Job
     from kudu_core.table.staging import Form
     from kudu_core.tablet.tablet import Tablet
 
