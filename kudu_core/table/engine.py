@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -31,7 +30,6 @@ from kudu_core.rowset.growing import StoreFull
 from kudu_core.table import debug
 from kudu_core.table.decision import default_bytes
 from kudu_core.table.journal import Journal
-from kudu_core.table.lost import lost_usage
 from kudu_core.table.pins import Pins, SchemaPins
 from kudu_core.table.staged import note_jobs
 from kudu_core.table.state import TableState, read_state, replace
@@ -155,7 +153,7 @@ class Engine:
         """What TABLE is being replaced by: an interrupt may leave it replaced, and nobody knowing."""
         self._token_mutex = mutex()
         """Guards changes of ``tokens``."""
-        self._tokens_dropped = 0
+        self.tokens_dropped = 0
         self._saving_tokens = mutex()
         """One writes them into TABLE at a time; taken before ``_token_mutex`` and ``_table_mutex``."""
         self._token_locks = [reentrant() for _ in range(TOKEN_LOCKS)]
@@ -366,7 +364,7 @@ class Engine:
             gone = outdated(self.tokens, through, self.clock.now_us(), retention_s, more=more)
             for app_id in gone:
                 del self.tokens[app_id]
-            self._tokens_dropped += len(gone)
+            self.tokens_dropped += len(gone)
             return gone, dict(self.tokens)
 
     def note_token(self, txn: Txn, ts: int, counts: Counts) -> None:
@@ -579,27 +577,6 @@ class Engine:
             done += self.compactions.run_all(may_go_on, elsewhere, threads)
         self.compactions.collect_garbage()
         return done
-
-    def metrics(self) -> dict[str, float]:
-        """See ``Table.metrics``."""
-        cache = self.cache.statistics()
-        lost_files, lost_bytes = lost_usage(self.fs, self.path)
-        log = self.log if self.writer else None
-        return {
-            **self.journal.sums(),
-            "memory_store_bytes": sum(tablet.memory_bytes for tablet in self.tablets),
-            "memory_work_bytes": self.tablet_context.work.held_bytes,
-            "memory_limit_bytes": self.options.memory_limit_bytes,
-            "throttled_count": self.throttle.waits,
-            "throttled_s": self.throttle.waited_s,
-            "tokens": len(self.tokens),
-            "tokens_dropped": self._tokens_dropped,
-            "log_bytes": 0 if log is None else log.bytes_retained,
-            "rowsets": sum(len(tablet.view.rowsets) for tablet in self.tablets),
-            "lost_files": lost_files,
-            "lost_bytes": lost_bytes,
-            **{f"page_cache_{field.name}": getattr(cache, field.name) for field in fields(cache)},
-        }
 
     # ---- the end ----
 

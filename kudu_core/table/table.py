@@ -57,7 +57,7 @@ from kudu_core.table.result import WriteResult
 from kudu_core.table.rows import write_row
 from kudu_core.table.scan import Scan, ScanPlan, check_batch_rows
 from kudu_core.table.snapshots import Snapshot, resolve
-from kudu_core.table.stats import layout, stats
+from kudu_core.table.stats import layout, metrics, stats
 from kudu_core.table.tokens import ScanToken, check_token, make_tokens, plan_of
 from kudu_core.table.verify import Verified, verify
 from kudu_core.table.where import where_calls
@@ -948,7 +948,7 @@ class Table:
         ``<operation>_count``, ``_errors``, ``_elapsed_s``, ``_rows``, ``_input_bytes``, ``_output_bytes``,
         ``_freed_bytes``.
         """
-        return self._opened().metrics()
+        return metrics(self._opened())
 
     def verify(self) -> Verified:
         """Read and check TABLE, manifests, the log and every byte of the newest state's files.
