@@ -139,7 +139,12 @@ ROOMS = {
         ),
     ),
     "staging": Room(
-        ("kudu_core/table/staging.py", "kudu_core/table/staged.py", "kudu_core/table/job_runs.py"),
+        (
+            "kudu_core/table/staging.py",
+            "kudu_core/table/staged.py",
+            "kudu_core/table/job_marks.py",
+            "kudu_core/table/job_runs.py",
+        ),
         ("tests/spark/test_jobs.py", *_engine("bulk", "merge_elsewhere"), "tests/hardening/test_names.py"),
     ),
     "alter": Room(

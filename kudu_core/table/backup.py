@@ -201,9 +201,7 @@ def write_runs(
             else:
                 counts[0] += batch.num_rows
             if writer is None:
-                writer = RunWriter(
-                    fs, directory, name(len(runs) + 1), schema, heartbeat=False, compression=COMPRESSION
-                )
+                writer = RunWriter(fs, directory, name(len(runs) + 1), schema, compression=COMPRESSION)
                 size = 0
             arrays = [batch.column(field.name) for field in schema]
             writer.append(pa.RecordBatch.from_arrays(arrays, schema=schema))

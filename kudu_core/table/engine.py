@@ -29,9 +29,9 @@ from kudu_core.options import Options
 from kudu_core.rowset.growing import StoreFull
 from kudu_core.table import debug
 from kudu_core.table.decision import default_bytes
+from kudu_core.table.job_marks import leave_marks
 from kudu_core.table.journal import Journal
 from kudu_core.table.pins import Pins, SchemaPins
-from kudu_core.table.staged import note_jobs
 from kudu_core.table.state import TableState, read_state, replace
 from kudu_core.table.throttle import Throttle
 from kudu_core.table.write import no_memory, no_store, too_much
@@ -334,7 +334,7 @@ class Engine:
 
         Those that are out of date go, and room is made for ``more``; how many went.
         """
-        note_jobs(self, applied_ts)
+        leave_marks(self.fs, self.path, self.jobs, applied_ts)
         with self._saving_tokens:
             gone, tokens = self._drop_tokens(applied_ts, more)
             if tokens == self.state.tokens and self.state.applied_ts >= applied_ts:

@@ -14,8 +14,9 @@ from kudu_core.common.idempotence import CHECK, Txn, check_txn
 from kudu_core.common.stored import BROKEN, flag, parsed, text
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported
 from kudu_core.table.calls import OPERATIONS
+from kudu_core.table.job_marks import job_directory
 from kudu_core.table.job_runs import JobRun
-from kudu_core.table.staged import MAX_SEALED_BYTES, SEALED, job_directory
+from kudu_core.table.staged import MAX_SEALED_BYTES, SEALED
 from kudu_core.table.staging import APPLY, Form
 
 if TYPE_CHECKING:

@@ -1,9 +1,8 @@
-"""Runs: files of rows beside a table, each one Arrow IPC stream.
+"""Files of a backup's rows, each one Arrow IPC stream.
 
-Staged runs wait in ``staging/<job>/`` until a commit takes them in; each is written by one attempt of one
-task.  Whoever commits is told name, length, row count and CRC-32C of each run by the attempt that won,
-and checks them; a run that nobody tells of is never looked at.  The rows of a backup are runs too, and
-its manifest tells of them.  Knows nothing of Spark or of tablets.
+Each is written by one attempt of one task.  The backup's manifest has name, length, row count and CRC-32C of
+each, which whoever reads it checks; a file that no manifest names is never looked at.  Knows nothing of Spark
+or of tablets.
 """
 
 from __future__ import annotations
@@ -14,16 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kudu_core._ext.crc32c import crc32c
-from kudu_core.common.clock import Clock
 from kudu_core.common.names import staged_file
 from kudu_core.errors import Corruption
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
-
-HEARTBEAT = "HEARTBEAT"
-HEARTBEAT_S = 60.0
-"""How often a long run renews its directory's time, by which abandoned staging is told (protocol G6)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +42,9 @@ class RunWriter:
         name: str,
         schema: pa.Schema,
         *,
-        heartbeat: bool = True,
         compression: str | None = None,
     ) -> None:
-        """``heartbeat``: tell who sweeps staging that the directory is in use.  ``compression``: of
-        Arrow's buffers, "lz4" or "zstd"."""
-        self._fs = fs
-        self._directory = directory
-        self._clock = Clock()
-        self._heartbeat = heartbeat
-        self._beat_s = self._clock.monotonic_s()
+        """``compression``: of Arrow's buffers, "lz4" or "zstd"."""
         self._sink = _Sink(fs.create(f"{directory}/{name}"))
         options = pa.ipc.IpcWriteOptions(compression=compression)
         self._stream = pa.ipc.new_stream(pa.PythonFile(self._sink, "w"), schema, options=options)
@@ -67,14 +54,6 @@ class RunWriter:
     def append(self, batch: pa.RecordBatch) -> None:
         self._stream.write_batch(batch)
         self._rows += batch.num_rows
-        if not self._heartbeat:
-            return
-        now = self._clock.monotonic_s()
-        if now - self._beat_s > HEARTBEAT_S:
-            self._beat_s = now
-            # A new name in the directory renews its time.  After an abort the directory is gone, and
-            # this attempt, which nobody waits for, ends here.
-            self._fs.replace_file(f"{self._directory}/{HEARTBEAT}", b"")
 
     def finish(self) -> StagedRun:
         """Make the run durable."""

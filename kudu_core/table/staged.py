@@ -9,19 +9,17 @@ a task that still writes there ends.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kudu_core.common import names
-from kudu_core.common.idempotence import Token, stored_counts
-from kudu_core.common.stored import BROKEN, integer, parsed
 from kudu_core.errors import Corruption
 from kudu_core.fs.base import temporary_of
-from kudu_core.table.runs import HEARTBEAT_S
+from kudu_core.table.job_marks import job_directory, leave_mark
 
 if TYPE_CHECKING:
+    from kudu_core.common.idempotence import Token
     from kudu_core.fs.api import FileSystem
     from kudu_core.table.engine import Engine
 
@@ -29,57 +27,22 @@ SEALED = "JOB"
 """A job's file that lists its runs, written when the commit begins."""
 MAX_SEALED_BYTES = 256 << 20
 """Of JOB."""
-MAX_MARK_BYTES = 4096
-"""Of the mark that a committed job leaves."""
 MARKS_KEPT = 1000
 """Of committed jobs, the newest: a stream that commits every second leaves no more behind."""
+HEARTBEAT = "HEARTBEAT"
+HEARTBEAT_S = 60.0
+"""How often a long run renews its directory's time, by which abandoned staging is told (protocol G6)."""
 FRESH_S = 10 * HEARTBEAT_S
 """Somebody may be at work in a folder that changed so short a time ago, whatever ``staging_grace_s`` is."""
 SWEEP_S = 60.0
 """So often, at most, maintenance looks for what dead jobs have left."""
 
 
-def job_directory(path: str, job_id: str) -> str:
-    return f"{path}/staging/{job_id}"
-
-
-def read_mark(fs: FileSystem, path: str, job_id: str) -> Token | None:
-    """What a table knows of a job that was committed."""
-    mark = f"{path}/staging/{names.mark_of_job(job_id)}"
-    try:
-        data = fs.read_bytes(mark, MAX_MARK_BYTES)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    try:
-        ts, *counts = parsed(b'{"is":' + data + b"}")["is"]
-        return Token(0, integer(ts), stored_counts(counts))
-    except BROKEN as exc:
-        raise Corruption(mark, 0, f"{exc!r:.200}") from exc
-
-
-def _mark(engine: Engine, job_id: str, known: Token) -> None:
-    """The record of ``known`` is durable: leave the mark, unless it is there."""
-    mark = f"{engine.path}/staging/{names.mark_of_job(job_id)}"
-    if not engine.fs.exists(mark):
-        engine.fs.replace_file(mark, json.dumps([known.ts, *known.counts]).encode())
-
-
 def conclude(engine: Engine, job_id: str, known: Token) -> None:
     """A job's record is durable: leave the mark of it, and nothing else."""
-    _mark(engine, job_id, known)
+    leave_mark(engine.fs, engine.path, job_id, known)
     remove(engine.fs, job_directory(engine.path, job_id))
     engine.jobs.pop(job_id, None)
-
-
-def note_jobs(engine: Engine, through: int) -> None:
-    """Before the log forgets the records up to ``through``: what they say of jobs is marked in staging
-    (protocol J3).
-
-    Not of those whose folder is gone: they had their mark, and its grace is over.
-    """
-    for job_id, known in list(engine.jobs.items()):
-        if known.ts <= through and engine.fs.is_dir(job_directory(engine.path, job_id)):
-            _mark(engine, job_id, known)
 
 
 def remove(fs: FileSystem, directory: str) -> None:
@@ -155,9 +118,6 @@ __all__ = [
     "MAX_SEALED_BYTES",
     "SEALED",
     "conclude",
-    "job_directory",
-    "note_jobs",
-    "read_mark",
     "remove",
     "sweep_staging",
 ]

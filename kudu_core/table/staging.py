@@ -34,9 +34,9 @@ from kudu_core.table.decision import INSERTING, Call, joined, oversized_rows, ro
 from kudu_core.table.job_runs import SEQUENCE_ID, JobRun
 from kudu_core.table.repeats import RowRules
 from kudu_core.table.repetition import call_hashes
-from kudu_core.table.runs import HEARTBEAT, HEARTBEAT_S
 from kudu_core.table.sorted_runs import Segment, segments_of
 from kudu_core.table.spilled_runs import OPERATION_ID, STATUS_ID
+from kudu_core.table.staged import HEARTBEAT, HEARTBEAT_S
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem

@@ -19,6 +19,7 @@ from kudu_core.common import names
 from kudu_core.common.clock import ManualClock
 from kudu_core.fs import CHANGES, FaultyFileSystem, MemoryFileSystem, Rule, SimulatedCrash
 from kudu_core.table import committing, jobs, staged
+from kudu_core.table.job_marks import leave_marks
 from kudu_core.table.job_runs import JobRun
 from kudu_core.table.jobs import Job
 from kudu_core.table.resolving import Resolution, resolve
@@ -227,7 +228,7 @@ def test_no_mark_says_what_a_power_cut_can_take_back(monkeypatch: pytest.MonkeyP
     known = engine.jobs[job.id]
     assert len(rows_of(table)) == 30 and known.ts > engine.committed_ts
     staged.sweep_staging(engine, opening=True)
-    staged.note_jobs(engine, engine.committed_ts)
+    leave_marks(disk, PATH, engine.jobs, engine.committed_ts)
     assert disk.listdir(f"{PATH}/staging") == [job.id]
     cut = disk.crash_clone(keep="none")
     drop(table)

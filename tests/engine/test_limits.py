@@ -31,7 +31,7 @@ from kudu_core.common.stored import LIMIT
 from kudu_core.common.types import ColumnType
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported
 from kudu_core.fs.memory import MemoryFileSystem
-from kudu_core.table import alteration, backup, backup_format, jobs, resolving, staged, state
+from kudu_core.table import alteration, backup, backup_format, job_marks, jobs, resolving, state
 from kudu_core.table import job as job_module
 from kudu_core.wal import log
 from tests.support.overwriting import overwrite
@@ -661,7 +661,7 @@ def test_a_list_of_changes_that_no_commit_reads_is_not_written(
 
 
 def test_what_says_of_a_job_that_it_is_committed() -> None:
-    assert len(json.dumps([LIMIT] * 5)) < staged.MAX_MARK_BYTES
+    assert len(json.dumps([LIMIT] * 5)) < job_marks.MAX_MARK_BYTES
 
 
 def test_the_manifest_of_a_backup(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
