@@ -31,7 +31,7 @@ from kudu_core.table import debug
 from kudu_core.table.decision import default_bytes
 from kudu_core.table.job_marks import leave_marks
 from kudu_core.table.journal import Journal
-from kudu_core.table.pins import Pins, SchemaPins
+from kudu_core.table.pins import Pins, Purged, SchemaPins
 from kudu_core.table.state import TableState, read_state, replace
 from kudu_core.table.throttle import Throttle
 from kudu_core.table.write import no_memory, no_store, too_much
@@ -44,7 +44,6 @@ from kudu_core.tablet.tablet import Tablet, TabletContext
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem, Lease
     from kudu_core.table.decision import Call
-    from kudu_core.table.purge import Purged
     from kudu_core.tablet.apply import Laying
     from kudu_core.tablet.bootstrap import Unreplayed
     from kudu_core.tablet.merge_compaction import Elsewhere

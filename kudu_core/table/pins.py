@@ -1,9 +1,12 @@
-"""What reads in progress hold back: history that snapshots need (protocol H1, H2), and the data of dropped
-columns that scans ask for which were made before (protocol A3)."""
+"""What reads in progress hold back: history that snapshots need (protocol H1, H2), the data of dropped
+columns that scans ask for which were made before (protocol A3), and the files of purged tablets
+(protocol H3)."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import weakref
+from dataclasses import dataclass, replace
+from typing import Any
 
 from kudu_core.common.clock import time_of
 from kudu_core.common.locks import Claim, reentrant
@@ -80,3 +83,13 @@ class _Pinned:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
+
+
+@dataclass(slots=True)
+class Purged:
+    """A tablet that is no longer the table's, and whose files are."""
+
+    directory: str
+    holders: tuple[weakref.ref[Any], ...]
+    """Whoever may still open or read the files."""
+    ready_s: float

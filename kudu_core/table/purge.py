@@ -8,29 +8,19 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kudu_core.common.locks import Held
 from kudu_core.events import TabletsPurged
 from kudu_core.rowset.deltastore import DeltaStore
 from kudu_core.rowset.memrowset import MemRowSet
+from kudu_core.table.pins import Purged
 from kudu_core.table.state import TableState, replace
 from kudu_core.tablet.view import View
 
 if TYPE_CHECKING:
     from kudu_core.table.engine import Engine
     from kudu_core.tablet.tablet import Tablet
-
-
-@dataclass(slots=True)
-class Purged:
-    """A tablet that is no longer the table's, and whose files are."""
-
-    directory: str
-    holders: tuple[weakref.ref[Any], ...]
-    """Whoever may still open or read the files."""
-    ready_s: float
 
 
 def purge(engine: Engine) -> bool:
@@ -111,4 +101,4 @@ def delete_purged(engine: Engine) -> int:
     return deleted
 
 
-__all__ = ["Purged", "delete_purged", "purge"]
+__all__ = ["delete_purged", "purge"]
