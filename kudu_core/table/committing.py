@@ -14,7 +14,7 @@ from kudu_core.common.idempotence import Token
 from kudu_core.errors import InternalError
 from kudu_core.rowset.growing import StoreFull
 from kudu_core.rowset.writing import discard
-from kudu_core.table.write import no_memory
+from kudu_core.table.memory_errors import no_memory
 from kudu_core.tablet import ingest, records
 from kudu_core.tablet.apply import Laying, Moved, values_only
 from kudu_core.tablet.view import locate_newest

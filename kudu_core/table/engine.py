@@ -31,10 +31,10 @@ from kudu_core.table import debug
 from kudu_core.table.decision import default_bytes
 from kudu_core.table.job_marks import leave_marks
 from kudu_core.table.journal import Journal
+from kudu_core.table.memory_errors import no_memory, no_store, too_much
 from kudu_core.table.pins import Pins, Purged, SchemaPins
 from kudu_core.table.state import TableState, read_state, replace
 from kudu_core.table.throttle import Throttle
-from kudu_core.table.write import no_memory, no_store, too_much
 from kudu_core.tablet.compactions import Compactions
 from kudu_core.tablet.flush import work_bytes
 from kudu_core.tablet.maintenance import Maintenance

@@ -26,13 +26,13 @@ from kudu_core.table import sorted_runs
 from kudu_core.table.building import MAX_BYTES, Sorted, build_parts
 from kudu_core.table.committing import Committing, commit_parts
 from kudu_core.table.decision import Call, fitted, starts_of
+from kudu_core.table.memory_errors import no_store
 from kudu_core.table.refitting import refitted
 from kudu_core.table.result import WriteResult
 from kudu_core.table.sorted_runs import Piece, Run, pieces, sort_run
-from kudu_core.table.write import newest_of, no_store
 from kudu_core.tablet import ingest
 from kudu_core.tablet.recheck import conflicts
-from kudu_core.tablet.tablet import Tablet
+from kudu_core.tablet.tablet import Tablet, newest_of
 
 if TYPE_CHECKING:
     from kudu_core.table.engine import Engine

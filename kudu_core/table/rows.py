@@ -14,9 +14,9 @@ from kudu_core._ext.pointcolumn import Elsewhere
 from kudu_core._ext.status import PageError
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.memrowset import MemRowSet
+from kudu_core.table.memory_errors import no_memory
 from kudu_core.table.points import tablet_of_key
 from kudu_core.table.result import WriteResult
-from kudu_core.table.write import no_memory
 from kudu_core.tablet import records
 from kudu_core.wal import KIND_WRITE
 

@@ -15,7 +15,8 @@ from kudu_core.common.idempotence import Token, Txn
 from kudu_core.common.locks import NOTHING, Held
 from kudu_core.common.rowblock import RowBlock
 from kudu_core.common.schema import Schema
-from kudu_core.errors import MemoryLimit, RowErrors
+from kudu_core.errors import RowErrors
+from kudu_core.table import ingest
 from kudu_core.table.decision import (
     Call,
     Decided,
@@ -33,7 +34,7 @@ from kudu_core.table.repetition import already_applied, named
 from kudu_core.table.result import WriteResult
 from kudu_core.tablet import records
 from kudu_core.tablet.apply import Laying, Moved, values_only
-from kudu_core.tablet.tablet import Tablet
+from kudu_core.tablet.tablet import Tablet, newest_of
 from kudu_core.tablet.view import ABSENT, Homes, KeyBatch, locate_newest
 from kudu_core.wal import KIND_WRITE
 
@@ -59,8 +60,6 @@ def write_calls(
     ``collect`` makes further calls from the newest state, under the mutexes of every tablet: the
     rows of a ``where=`` write.
     """
-    from kudu_core.table import ingest  # the other half of this walk
-
     txn = named(txn, calls, engine.pool)
     with NOTHING if txn is None else engine.token_lock(txn.app_id):
         repeated = None if txn is None else already_applied(engine, txn)
@@ -155,11 +154,6 @@ def _write_once(
         engine.poison_if_owing(exc)
         raise
     return result_of(decided, errors, ts), ts
-
-
-def newest_of(tablets: Sequence[Tablet]) -> int:
-    """Timestamp of the newest record applied to any of the tablets."""
-    return max((t.newest_applied for t in tablets), default=0)
 
 
 def lay_net(
@@ -264,24 +258,3 @@ def _payload(engine: Engine, prepared: Prepared, net: Net) -> records.Payload:
     if net.deletes.rows:
         sections.append(section(records.DELETE, net.deletes, net.delete_groups))
     return records.Payload(tuple(t.id for t in touched), sections, {})
-
-
-def too_much(batch_bytes: int, limit_bytes: int) -> MemoryLimit:
-    return MemoryLimit(
-        f"a batch of {batch_bytes:,} bytes does not fit into memory_limit_bytes={limit_bytes:,}; "
-        "nothing of it was applied: write it in smaller pieces or raise the option"
-    )
-
-
-def no_store(reason: object) -> MemoryLimit:
-    return MemoryLimit(
-        f"no store in memory can take the batch ({reason}); nothing of it was applied: write it in smaller "
-        "pieces"
-    )
-
-
-def no_memory(batch_bytes: int) -> MemoryLimit:
-    return MemoryLimit(
-        f"the system gave no memory for a batch of {batch_bytes:,} bytes; nothing of it was applied: write "
-        "it in smaller pieces, or lower memory_limit_bytes so that memory is flushed before"
-    )

@@ -7,7 +7,7 @@ a ``Tablet``; this file holds the state that they share and the one door by whic
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -251,3 +251,8 @@ class Tablet:
             rowset.let_go(close=discard)
         if self.manifest is not None:
             self.manifest.close()
+
+
+def newest_of(tablets: Sequence[Tablet]) -> int:
+    """Timestamp of the newest record applied to any of the tablets."""
+    return max((t.newest_applied for t in tablets), default=0)
