@@ -25,8 +25,7 @@ from kudu_core.rowset.deltas import DELETE, REINSERT, UPDATE
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.growing import StoreFull
 from kudu_core.rowset.memrowset import MemRowSet
-from kudu_core.tablet.flush import freeze_memrowset
-from kudu_core.tablet.tablet import Tablet
+from kudu_core.tablet.tablet import Tablet, freeze_memrowset
 from kudu_core.tablet.view import KeyBatch, View
 
 ROW_BYTES = 48

@@ -23,7 +23,7 @@ from kudu_core.rowset.memrowset import MemRowSet
 from kudu_core.rowset.meta import DeltaRef, RowSetMeta
 from kudu_core.rowset.writing import OrderedRows, cuts, discard, rowset_meta, write_rows
 from kudu_core.tablet.manifest import Edit
-from kudu_core.tablet.tablet import Tablet
+from kudu_core.tablet.tablet import Tablet, freeze_memrowset
 
 ROW_BYTES = 56
 """What a row takes while it is flushed beside its key and a cell of its largest column: order, offset of the
@@ -37,24 +37,6 @@ class Flushed:
     rows: int
     rowsets: int
     output_bytes: int
-
-
-def freeze_memrowset(tablet: Tablet) -> bool:
-    """Close the active MemRowSet for inserts; False when there is nothing to flush (protocol F1)."""
-    with tablet.mutex:
-        active = tablet.view.active
-        if not len(active):
-            return False
-        cut = tablet.context.cut()
-        view = replace(
-            tablet.view,
-            active=MemRowSet(tablet.context.schema()),
-            frozen=(*tablet.view.frozen, active),
-        )
-        # Two plain stores: an interrupt comes before both or after both.
-        active.frozen_at = cut
-        tablet.view = view
-        return True
 
 
 def flush_memrowset(tablet: Tablet) -> Flushed | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kudu_core.cfile.page_cache import PageCache
@@ -256,3 +256,21 @@ class Tablet:
 def newest_of(tablets: Sequence[Tablet]) -> int:
     """Timestamp of the newest record applied to any of the tablets."""
     return max((t.newest_applied for t in tablets), default=0)
+
+
+def freeze_memrowset(tablet: Tablet) -> bool:
+    """Close the active MemRowSet for inserts; False when there is nothing to flush (protocol F1)."""
+    with tablet.mutex:
+        active = tablet.view.active
+        if not len(active):
+            return False
+        cut = tablet.context.cut()
+        view = replace(
+            tablet.view,
+            active=MemRowSet(tablet.context.schema()),
+            frozen=(*tablet.view.frozen, active),
+        )
+        # Two plain stores: an interrupt comes before both or after both.
+        active.frozen_at = cut
+        tablet.view = view
+        return True

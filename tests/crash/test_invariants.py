@@ -14,9 +14,8 @@ from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.rowset.changelog import Change
 from kudu_core.rowset.deltas import DELETE, REINSERT
 from kudu_core.tablet import invariants
-from kudu_core.tablet.flush import freeze_memrowset
 from kudu_core.tablet.invariants import BrokenInvariant, check_install
-from kudu_core.tablet.tablet import Tablet
+from kudu_core.tablet.tablet import Tablet, freeze_memrowset
 from tests.support.history import SCHEMA
 
 

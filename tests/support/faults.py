@@ -411,7 +411,7 @@ def flush_steps() -> Steps:
     """Updates, deletes and reinsertions before the flush and, by way of a frozen MemRowSet, during it."""
 
     def half_way(stage: Stage) -> None:
-        from kudu_core.tablet.flush import freeze_memrowset
+        from kudu_core.tablet.tablet import freeze_memrowset
 
         for tablet in stage.opened._engine.tablets:
             if not tablet.view.frozen:
