@@ -8,20 +8,23 @@ from typing import TYPE_CHECKING, Any
 from kudu_core.common.idempotence import Txn
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.errors import Closed, NotSupported
-from kudu_core.table.calls import apply_calls, conform_calls
+from kudu_core.table.calls import apply_calls, conform_calls, with_policy
 from kudu_core.table.result import WriteResult
 from kudu_core.table.write import write_calls
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kudu_core.table.decision import Call
-    from kudu_core.table.table import Table
+    from kudu_core.table.engine import Engine
 
 
 class Batch:
     """Calls collected for one atomic write.  Data is checked and copied when a call is made."""
 
-    def __init__(self, table: Table, on_error: str, txn: Txn | None) -> None:
-        self._table = table
+    def __init__(self, opened: Callable[[], Engine], on_error: str, txn: Txn | None) -> None:
+        """``opened``: the table, checked to be open for writing."""
+        self._opened = opened
         self._on_error = on_error
         self._txn = txn
         self._calls: list[Call] = []
@@ -30,7 +33,7 @@ class Batch:
         """Sums over all calls, set at exit."""
 
     def insert(self, data: Any, *, on_conflict: str = "error") -> None:
-        self._add(_with(on_conflict, "on_conflict", "insert"), data)
+        self._add(with_policy("on_conflict", on_conflict, "insert"), data)
 
     def upsert(self, data: Any) -> None:
         self._add("upsert", data)
@@ -40,21 +43,21 @@ class Batch:
     ) -> None:
         if where is not None or set is not None:
             raise NotSupported("where= inside a batch: call table.update(where=..., set=...) by itself")
-        self._add(_with(on_missing, "on_missing", "update"), data)
+        self._add(with_policy("on_missing", on_missing, "update"), data)
 
     def delete(self, keys: Any = None, *, on_missing: str = "error", where: Any = None) -> None:
         if where is not None:
             raise NotSupported("where= inside a batch: call table.delete(where=...) by itself")
-        self._add(_with(on_missing, "on_missing", "delete"), keys)
+        self._add(with_policy("on_missing", on_missing, "delete"), keys)
 
     def apply(self, data: Any, op_column: str = "_op") -> None:
         self._check()
-        calls = apply_calls(self._table._opened_for_writing().schema, data, op_column)
+        calls = apply_calls(self._opened().schema, data, op_column)
         self._calls += map(_kept, calls)
 
     def _add(self, operation: str, data: Any) -> None:
         self._check()
-        calls = conform_calls(self._table._opened_for_writing().schema, operation, data)
+        calls = conform_calls(self._opened().schema, operation, data)
         self._calls += map(_kept, calls)
 
     def _check(self) -> None:
@@ -69,7 +72,7 @@ class Batch:
         self._done = True
         if kind is not None:
             return
-        engine = self._table._opened_for_writing()
+        engine = self._opened()
         if not self._calls and self._txn is None:
             self.result = WriteResult(engine.visible_ts)
             return
@@ -86,9 +89,3 @@ def _copy(column: ColumnBuffers) -> ColumnBuffers:
     validity = None if column.validity is None else column.validity.copy()
     offsets = None if column.offsets is None else column.offsets - column.offsets[0]
     return ColumnBuffers(column.width, column.length, column.data.copy(), offsets, validity)
-
-
-def _with(value: str, name: str, operation: str) -> str:
-    from kudu_core.table.table import _choice
-
-    return _choice(name, value, operation)

@@ -33,6 +33,15 @@ OPERATIONS = tuple(_CODES)
 _TEXT = ColumnType.parse("string")
 
 
+def with_policy(name: str, value: str, operation: str) -> str:
+    """The operation for what ``on_conflict=`` or ``on_missing=`` says."""
+    if value == "error":
+        return operation
+    if value == "ignore":
+        return f"{operation}_ignore"
+    raise InvalidArgument(f'{name} is "error" or "ignore", not {value!r}')
+
+
 def conform_calls(schema: Schema, operation: str, data: Any, *, unique: bool = False) -> Iterator[Call]:
     """The rows of one call in the table's types, batch by batch as they come.
 

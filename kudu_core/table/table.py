@@ -39,7 +39,7 @@ from kudu_core.table.backup import backup
 from kudu_core.table.backup_format import BackupResult
 from kudu_core.table.batch import Batch
 from kudu_core.table.bulk import write_parts
-from kudu_core.table.calls import apply_calls, conform_calls
+from kudu_core.table.calls import apply_calls, conform_calls, with_policy
 from kudu_core.table.change_counts import admitted
 from kudu_core.table.change_tokens import (
     ChangeToken,
@@ -335,7 +335,7 @@ class Table:
         Poisoned, Fenced, OSError
             The call may or may not have been applied, wholly or not at all.
         """
-        op = _choice("on_conflict", on_conflict, "insert")
+        op = with_policy("on_conflict", on_conflict, "insert")
         return self._write(op, data, on_error, txn, on_repeat)
 
     def upsert(
@@ -370,7 +370,7 @@ class Table:
             return self._write_where(where, dict(set), on_error, txn, on_repeat)
         if where is not None or set is not None:
             raise InvalidArgument("update takes either rows with keys, or where= and set=, not both")
-        return self._write(_choice("on_missing", on_missing, "update"), data, on_error, txn, on_repeat)
+        return self._write(with_policy("on_missing", on_missing, "update"), data, on_error, txn, on_repeat)
 
     def delete(
         self,
@@ -387,7 +387,7 @@ class Table:
             raise InvalidArgument("delete takes either rows with the key columns, or where=")
         if where is not None:
             return self._write_where(where, None, on_error, txn, on_repeat)
-        return self._write(_choice("on_missing", on_missing, "delete"), keys, on_error, txn, on_repeat)
+        return self._write(with_policy("on_missing", on_missing, "delete"), keys, on_error, txn, on_repeat)
 
     def apply(
         self,
@@ -417,7 +417,7 @@ class Table:
         An exception inside the block applies nothing.  ``b.result`` has the sums.
         """
         check_on_error(on_error)
-        return Batch(self, on_error, check_txn(txn, on_repeat))
+        return Batch(self._opened_for_writing, on_error, check_txn(txn, on_repeat))
 
     def _write(
         self, operation: str, data: Any, on_error: str, txn: TxnLike | None, on_repeat: str
@@ -1004,14 +1004,6 @@ def folder_path(path: str | os.PathLike[str]) -> str:
     if not isinstance(text, str) or not text or "\0" in text:
         raise InvalidArgument(f"{path!r} is no path of a table")
     return str(Path(text).absolute())
-
-
-def _choice(name: str, value: str, operation: str) -> str:
-    if value == "error":
-        return operation
-    if value == "ignore":
-        return f"{operation}_ignore"
-    raise InvalidArgument(f'{name} is "error" or "ignore", not {value!r}')
 
 
 def _project(schema: Schema, columns: Any) -> tuple[StoredColumn, ...]:
