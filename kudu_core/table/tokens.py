@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -16,7 +16,6 @@ from kudu_core.table.scan import ScanPlan, prune_tablets
 from kudu_core.table.shares import shares
 
 if TYPE_CHECKING:
-    from kudu_core.table.change_tokens import ChangeToken
     from kudu_core.table.engine import Engine
 
 
@@ -144,8 +143,19 @@ def check_token(token: object) -> None:
         raise InvalidArgument(f"scan_token takes what scan_tokens made, not {token!r}")
 
 
+class ColumnsOfToken(Protocol):
+    """The columns that a token names: what it shows, and what its predicate reads, by name and id."""
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+    @property
+    def column_ids(self) -> tuple[int, ...]: ...
+    @property
+    def where_columns(self) -> tuple[tuple[str, int], ...]: ...
+
+
 def columns_of_today(
-    schema: Schema, token: ScanToken | ChangeToken, *, every: bool = False
+    schema: Schema, token: ColumnsOfToken, *, every: bool = False
 ) -> tuple[Schema, tuple[StoredColumn, ...]]:
     """(A schema of the columns that a token needs, under the names of its time; those that it shows.)
 
