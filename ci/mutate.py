@@ -132,7 +132,12 @@ ROOMS = {
         ),
     ),
     "pins": Room(
-        ("kudu_core/table/pins.py", "kudu_core/table/snapshots.py", "kudu_core/table/purge.py"),
+        (
+            "kudu_core/table/pins.py",
+            "kudu_core/table/moment.py",
+            "kudu_core/table/snapshots.py",
+            "kudu_core/table/purge.py",
+        ),
         (
             *_engine("snapshots", "small_guards", "alter_ranges", "versions", "overwrite"),
             *_crash("alter"),

@@ -24,10 +24,10 @@ from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.history import DELETED, INSERTED, Events, RowSetHistory, concerned
 from kudu_core.rowset.memrowset import MemRowSet
 from kudu_core.table.arrow_out import ArrowResult
+from kudu_core.table.moment import resolve
 from kudu_core.table.net_changes import Part, Slice, dropped_rows, first_rows, from_nothing, net_changes
 from kudu_core.table.scan import REFRESH_TRIES, check_columns
 from kudu_core.table.sharing import sharing_keys
-from kudu_core.table.snapshots import resolve
 from kudu_core.tablet.tablet import Tablet
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import Schema, StoredColumn
 from kudu_core.errors import InvalidArgument, SnapshotTooOld
 from kudu_core.table.engine import NEWEST
-from kudu_core.table.snapshots import resolve
+from kudu_core.table.moment import resolve
 from kudu_core.tablet.view import KeyBatch, Look, locate_at, looks_at
 
 if TYPE_CHECKING:

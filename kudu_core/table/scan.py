@@ -37,7 +37,7 @@ from kudu_core.rowset.scan import (
     units,
 )
 from kudu_core.table.arrow_out import ArrowResult
-from kudu_core.table.snapshots import resolve
+from kudu_core.table.moment import resolve
 from kudu_core.tablet.merge import Run, merge_runs
 from kudu_core.tablet.tablet import Tablet
 

@@ -1,35 +1,41 @@
-"""Pinned snapshots, and what ``at=`` may be."""
+"""Pinned snapshots."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
-from kudu_core.common.clock import hybrid, last_of_microsecond, time_of, timestamp_of
-from kudu_core.common.stored import LIMIT
-from kudu_core.errors import Closed, InvalidArgument, SnapshotInFuture, SnapshotTooOld, shown
+from kudu_core.table.moment import PinnedMoment
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kudu_core.table.engine import Engine
+    from kudu_core.common.locks import Claim
     from kudu_core.table.scan import Scan
-    from kudu_core.table.table import Table
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Snapshot:
+class Readable(Protocol):
+    """What a snapshot asks of the table that it is of."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def scan(self) -> Callable[..., Scan]: ...
+    @property
+    def get(self) -> Callable[..., dict[str, Any] | None]: ...
+    @property
+    def get_many(self) -> Callable[..., pa.Table]: ...
+
+
+class Snapshot(PinnedMoment):
     """One state of a table, held readable until ``close()``.  A context manager.
 
     May be shared between threads and used any number of times.
     """
 
-    def __init__(self, table: Table, timestamp: int) -> None:
+    def __init__(self, table: Readable, timestamp: int, pin: Claim) -> None:
+        super().__init__(timestamp, pin)
         self._table = table
-        self.timestamp = timestamp
-        """The hybrid time that is read: microseconds << 12 | counter."""
-        self._pin = table._engine.pins.pin(timestamp)
 
     def scan(self, columns: Any = None, where: Any = None, **options: Any) -> Scan:
         """As ``Table.scan`` at this snapshot."""
@@ -45,10 +51,6 @@ class Snapshot:
         """As ``Table.get_many`` at this snapshot."""
         self._check()
         return self._table.get_many(keys, columns, at=self)
-
-    def close(self) -> None:
-        """Let the history go.  Scans that were made before keep theirs."""
-        self._pin.release()
 
     def __enter__(self) -> Snapshot:
         return self
@@ -66,76 +68,3 @@ class Snapshot:
             "and in a function for Spark write "
             f"kudu_core.spark.table({self._table.path!r}, at={at}).scan(..., at={at})"
         )
-
-    def _check(self) -> None:
-        if not self._pin.held:
-            raise Closed(f"snapshot {self.timestamp} was closed")
-
-
-def resolve(engine: Engine, at: Any) -> int:
-    """The timestamp to read for an ``at=`` argument, checked to be readable (protocol H2)."""
-    if at is None:
-        return engine.visible_ts
-    if isinstance(at, Snapshot):
-        at._check()
-        # Looked at like any other: it may be of another table, or of before a refresh.
-        wanted = at.timestamp
-    elif isinstance(at, datetime):
-        wanted = _of_datetime(at)
-    else:
-        number = timestamp_of(at)
-        if number is None:
-            raise InvalidArgument(f"at is a timestamp, an aware datetime or a Snapshot, not {shown(at)}")
-        wanted = number
-    if not 0 <= wanted < 2**64:
-        raise InvalidArgument(f"timestamp {shown(wanted)} is not between 0 and 2**64")
-    if wanted < engine.oldest_ts:
-        raise SnapshotTooOld(
-            f"{_said(at, wanted)} lies before {readable(engine)}; "
-            "history_retention_s says how long history is kept"
-        )
-    if wanted <= engine.visible_ts:
-        return wanted
-    if engine.writer and wanted <= _end_of_now(engine):
-        # Nothing may be written at or below what was read: the clock is raised first.
-        engine.wait_visible(engine.log.raise_last_ts(wanted))
-        return wanted
-    if engine.unreplayed is not None:
-        raise SnapshotInFuture(
-            f"{_said(at, wanted)} lies after {readable(engine)}: {engine.unreplayed}; "
-            "kudu_core.repair can put the record aside"
-        )
-    if not engine.writer and wanted <= _end_of_now(engine):
-        if engine.is_newest():
-            return engine.visible_ts  # nobody writes: nothing lies, or will, between the two
-        raise SnapshotInFuture(
-            f"{_said(at, wanted)} lies after {readable(engine)}; "
-            "refresh() makes what was written since readable"
-        )
-    raise SnapshotInFuture(f"{_said(at, wanted)} lies after {readable(engine)}")
-
-
-def _end_of_now(engine: Engine) -> int:
-    return min(last_of_microsecond(engine.clock.now_us()), LIMIT - 1)
-
-
-def readable(engine: Engine) -> str:
-    """Which snapshots may be read, for a message."""
-    first, last = engine.oldest_ts, engine.visible_ts
-    return f"what is readable here, {first} to {last} ({time_of(first)} to {time_of(last)})"
-
-
-def _said(at: Any, wanted: int) -> str:
-    return at.isoformat() if isinstance(at, datetime) else f"timestamp {wanted} ({time_of(wanted)})"
-
-
-def _of_datetime(at: datetime) -> int:
-    if at.tzinfo is None:
-        raise InvalidArgument(f"{at!r} has no time zone; say which, for example datetime.now(timezone.utc)")
-    micros = (at - _EPOCH) // timedelta(microseconds=1)
-    if micros < 0:
-        raise InvalidArgument(f"{at!r} lies before 1970")
-    return last_of_microsecond(micros)
-
-
-__all__ = ["Snapshot", "hybrid", "readable", "resolve"]

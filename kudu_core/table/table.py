@@ -51,12 +51,13 @@ from kudu_core.table.changes import Changes, ChangesPlan, window
 from kudu_core.table.create import create
 from kudu_core.table.decision import check_on_error
 from kudu_core.table.fork import watch
+from kudu_core.table.moment import resolve
 from kudu_core.table.open import open_for_reading, open_for_writing
 from kudu_core.table.restore import restore as restore_table
 from kudu_core.table.result import WriteResult
 from kudu_core.table.rows import write_row
 from kudu_core.table.scan import Scan, ScanPlan, check_batch_rows
-from kudu_core.table.snapshots import Snapshot, resolve
+from kudu_core.table.snapshots import Snapshot
 from kudu_core.table.stats import layout, metrics, stats
 from kudu_core.table.tokens import ScanToken, check_token, make_tokens, plan_of
 from kudu_core.table.verify import Verified, verify
@@ -549,7 +550,8 @@ class Table:
     def snapshot(self, at: Any = None) -> Snapshot:
         """Pin a state of the table for several reads."""
         engine = self._opened()
-        return Snapshot(self, resolve(engine, at))
+        timestamp = resolve(engine, at)
+        return Snapshot(self, timestamp, engine.pins.pin(timestamp))
 
     def to_dataset(self, at: Any = None) -> Dataset:
         """The table at one snapshot as a ``pyarrow.dataset.Dataset``.
