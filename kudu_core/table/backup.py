@@ -10,7 +10,8 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,9 +39,11 @@ from kudu_core.table.runs import RunWriter, StagedRun
 from kudu_core.table.snapshots import Snapshot
 
 if TYPE_CHECKING:
+    from kudu_core.common.schema import Schema
     from kudu_core.fs.api import FileSystem
+    from kudu_core.table.changes import Changes
     from kudu_core.table.engine import Engine
-    from kudu_core.table.table import Table
+    from kudu_core.table.scan import Scan
 
 RUN_BYTES = 64 << 20
 """Of rows as Arrow, in one run: who restores has one in memory at a time."""
@@ -50,12 +53,23 @@ LAST = "last"
 
 Counts = tuple[int, int, int]
 """Rows that were inserted, updated and deleted."""
-Runs = Callable[["Table", "FileSystem", str, Manifest, Snapshot], tuple[list[StagedRun], Counts]]
+Runs = Callable[["FileSystem", str, Manifest, Snapshot], tuple[list[StagedRun], Counts]]
 """Writes the rows of a backup, durably, to a directory in the folder of backups; they are those of the
 snapshot, or what changed between ``Manifest.since`` and it."""
 
 
-def backup(table: Table, folder: str, since: Any, runs: Runs | None = None) -> BackupResult:
+class Source(Protocol):
+    """What a backup asks of the table that it is of."""
+
+    def _opened(self) -> Engine: ...
+    def snapshot(self, at: Any = None) -> Snapshot: ...
+    def _scan_of(self, schema: Schema | None, at: Any, columns: Any = None) -> Scan: ...
+    def _changes_of(
+        self, schema: Schema | None, since: Any = None, until: Any = None, *, net: bool = False
+    ) -> Changes: ...
+
+
+def backup(table: Source, folder: str, since: Any, runs: Runs | None = None) -> BackupResult:
     """Write one backup; the walk behind ``Table.backup``.  ``runs``: somebody else writes the rows."""
     engine = table._opened()
     fs = engine.fs.rooted(folder)
@@ -82,7 +96,7 @@ def backup(table: Table, folder: str, since: Any, runs: Runs | None = None) -> B
         with columns, table.snapshot(head.timestamp) as snapshot:
             if before is not None and before.timestamp == head.timestamp:
                 return before.result(folder)  # nothing was written since
-            return _write(table, fs, folder, head, snapshot, runs or _runs_here)
+            return _write(table, fs, folder, head, snapshot, runs or partial(_runs_here, table))
     finally:
         lease.release()
 
@@ -147,13 +161,13 @@ def _before(fs: FileSystem, folder: str, known: list[Manifest], since: Any) -> M
 
 
 def _write(
-    table: Table, fs: FileSystem, folder: str, head: Manifest, snapshot: Snapshot, write: Runs
+    table: Source, fs: FileSystem, folder: str, head: Manifest, snapshot: Snapshot, write: Runs
 ) -> BackupResult:
     schema = head.schema
     temporary = temporary_name(head.directory(folder), uuid.uuid4().hex)
     fs.mkdir(temporary)
     try:
-        runs, counts = write(table, fs, temporary, head, snapshot)
+        runs, counts = write(fs, temporary, head, snapshot)
         total = counts[0] if head.since is None else table._scan_of(schema, snapshot, []).count()
         manifest = replace(head, counts=counts, total=total, runs=tuple(runs))
         fs.replace_file(f"{temporary}/{MANIFEST}", manifest.to_bytes())  # syncs the names of the runs too
@@ -167,7 +181,7 @@ def _write(
 
 
 def _runs_here(
-    table: Table, fs: FileSystem, directory: str, head: Manifest, snapshot: Snapshot
+    table: Source, fs: FileSystem, directory: str, head: Manifest, snapshot: Snapshot
 ) -> tuple[list[StagedRun], Counts]:
     rows: Iterator[pa.RecordBatch]
     if head.since is None:

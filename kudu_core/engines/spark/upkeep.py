@@ -192,7 +192,7 @@ def backup(
     """
 
     def runs(
-        table: Table, fs: FileSystem, directory: str, head: Manifest, snapshot: Snapshot
+        fs: FileSystem, directory: str, head: Manifest, snapshot: Snapshot
     ) -> tuple[list[StagedRun], tuple[int, int, int]]:
         shares: list[ScanToken | ChangeToken] = []
         if head.since is None:
