@@ -17,7 +17,8 @@ import pytest
 import kudu_core as kc
 from kudu_core.common import names
 from kudu_core.common.clock import ManualClock
-from kudu_core.fs import CHANGES, FaultyFileSystem, MemoryFileSystem, Rule, SimulatedCrash
+from kudu_core.fs.faulty import CHANGES, FaultyFileSystem, Rule, SimulatedCrash
+from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.table import committing, jobs, staged
 from kudu_core.table.job_marks import leave_marks
 from kudu_core.table.job_runs import JobRun

@@ -18,18 +18,9 @@ from typing import Any
 import pytest
 
 from kudu_core.errors import Locked
-from kudu_core.fs import (
-    CHANGES,
-    LOOKS,
-    FaultyFileSystem,
-    FileSystem,
-    MemoryFileSystem,
-    PosixFileSystem,
-    Rule,
-    SimulatedCrash,
-    is_temporary,
-    same_file,
-)
+from kudu_core.fs import FileSystem, PosixFileSystem, is_temporary, same_file
+from kudu_core.fs.faulty import CHANGES, LOOKS, FaultyFileSystem, Rule, SimulatedCrash
+from kudu_core.fs.memory import MemoryFileSystem
 
 OLD, NEW = b"old" * 3000, b"new!" * 3000
 

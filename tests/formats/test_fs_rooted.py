@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from kudu_core.errors import Corruption, InvalidArgument
-from kudu_core.fs import FaultyFileSystem, FileSystem, MemoryFileSystem, PosixFileSystem, base
+from kudu_core.fs import FileSystem, PosixFileSystem, base
+from kudu_core.fs.faulty import FaultyFileSystem
+from kudu_core.fs.memory import MemoryFileSystem
 
 SECRET = b"of the world outside"
 
