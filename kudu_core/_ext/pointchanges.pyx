@@ -17,9 +17,10 @@ from libc.string cimport memcpy
 from kudu_core._ext.append_column cimport AppendColumn
 from kudu_core._ext.bitmap cimport kc_bit
 from kudu_core._ext.blockpage cimport load64
-from kudu_core._ext.pointcolumn cimport Held, PageHolder, PointColumn, raise_elsewhere
+from kudu_core._ext.pointcolumn cimport Held, PageHolder, PointColumn
 from kudu_core._ext.rowcodec cimport RowShape, value_of
 from kudu_core._ext.rowid_map cimport RowidMap
+from kudu_core._ext.status cimport raise_elsewhere
 
 import numpy as np
 

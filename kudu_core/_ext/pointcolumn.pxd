@@ -95,7 +95,3 @@ cdef class PointColumn(Held):
     cdef void _publish(self, int64_t number, const Page* page) noexcept
     cdef object value(self, PageHolder holder, int64_t row, int tag, object decode)
     cdef tuple cells(self, PageHolder holder, const int64_t[::1] rows)
-
-
-cdef object sorted_strings(Sorted* out, data, offsets)
-cdef int raise_elsewhere() except -1

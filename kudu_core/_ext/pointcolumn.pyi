@@ -4,8 +4,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-class Elsewhere(Exception): ...
-
 class Held: ...
 
 class PageHolder:

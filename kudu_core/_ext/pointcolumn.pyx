@@ -34,29 +34,22 @@ from kudu_core._ext.cellsearch cimport (
     ELSEWHERE,
     NEED_PAGE,
     Cells,
-    Sorted,
     kc_point_fetch,
-    kc_point_head,
     plain_cell,
     step_value,
 )
 from kudu_core._ext.rowcodec cimport value_of
+from kudu_core._ext.sortedstrings cimport sorted_strings
 from kudu_core._ext.status cimport BAD_VALUE, raise_status
 
 import numpy as np
+
+from kudu_core._ext.status import Elsewhere
 
 cdef enum:
     AHEAD = 6                   # rows of a gather whose mini-blocks are fetched early
     KEPT_TEXTS = 1 << 16        # dictionaries up to so many words keep theirs as Python values
     MAX_DATA_BYTES = 0x7FFFFFFF
-
-
-class Elsewhere(Exception):
-    """The general path must answer; nothing is wrong."""
-
-
-cdef int raise_elsewhere() except -1:
-    raise Elsewhere
 
 
 # ---------------------------------------------------------------------------------- cells of a column
@@ -335,35 +328,6 @@ cdef class PageHolder:
         places, self._places = self._places, {}
         for who, number in places.values():
             self.drop(who, number)
-
-
-cdef object sorted_strings(Sorted* out, data, offsets):
-    """Set up ascending strings, (n + 1,) offsets into ``data``; return what keeps them alive."""
-    cdef:
-        const uint8_t[::1] bytes_ = data
-        const int64_t[::1] ends
-        uint64_t[::1] heads
-        int64_t i, last, shorter
-        const uint8_t* first
-    kept_ends = np.ascontiguousarray(offsets, np.int64)
-    ends = kept_ends
-    out.count = ends.shape[0] - 1
-    if out.count < 0 or ends[0] < 0 or ends[out.count] > bytes_.shape[0] or (np.diff(kept_ends) < 0).any():
-        raise ValueError("offsets of strings leave their data or descend")
-    kept_heads = np.zeros(out.count + 1, np.uint64)
-    heads = kept_heads
-    out.ends = &ends[0]
-    out.data = first = &bytes_[0] if bytes_.shape[0] else <const uint8_t*>out.ends
-    out.heads = &heads[0]
-    out.common = 0
-    if out.count:
-        last = out.count - 1
-        shorter = min(ends[1] - ends[0], ends[last + 1] - ends[last])
-        while out.common < shorter and first[ends[0] + out.common] == first[ends[last] + out.common]:
-            out.common += 1
-    for i in range(out.count):
-        heads[i] = kc_point_head(first + ends[i] + out.common, ends[i + 1] - ends[i] - out.common)
-    return data, kept_ends, kept_heads
 
 
 @cython.final

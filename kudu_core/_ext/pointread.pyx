@@ -36,11 +36,10 @@ from kudu_core._ext.pointcolumn cimport (
     PointColumn,
     kc_is_known,
     open_known,
-    raise_elsewhere,
-    sorted_strings,
 )
 from kudu_core._ext.rowcodec cimport RowShape
-from kudu_core._ext.status cimport BAD_VALUE, raise_status
+from kudu_core._ext.sortedstrings cimport sorted_strings
+from kudu_core._ext.status cimport BAD_VALUE, raise_elsewhere, raise_status
 
 import numpy as np
 

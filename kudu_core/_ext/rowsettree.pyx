@@ -11,7 +11,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp
 
 from kudu_core._ext.cellsearch cimport Sorted, compare_bytes, count_below, kc_point_head
-from kudu_core._ext.pointcolumn cimport sorted_strings
+from kudu_core._ext.sortedstrings cimport sorted_strings
 
 import numpy as np
 

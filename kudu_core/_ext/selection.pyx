@@ -48,10 +48,11 @@ from kudu_core._ext.blockrows cimport (
     values_part,
 )
 from kudu_core._ext.blockwork cimport kc_mask, kc_to_floats
-from kudu_core._ext.pointcolumn import Elsewhere
 from kudu_core._ext.status cimport BAD_VALUE, TRUNCATED, raise_status
 
 import numpy as np
+
+from kudu_core._ext.status import Elsewhere
 
 cdef extern from *:
     """

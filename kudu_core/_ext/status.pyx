@@ -1,4 +1,4 @@
-"""The one place where a kernel's failure becomes an exception."""
+"""The one place where a kernel's failure becomes an exception, and its refusal another one."""
 
 
 class PageError(ValueError):
@@ -15,6 +15,14 @@ class PageError(ValueError):
 
     def __str__(self):
         return f"{self.reason} (offset {self.offset})"
+
+
+class Elsewhere(Exception):
+    """The general path must answer; nothing is wrong."""
+
+
+cdef int raise_elsewhere() except -1:
+    raise Elsewhere
 
 
 cdef int raise_status(Py_ssize_t status, Py_ssize_t offset) except -1:

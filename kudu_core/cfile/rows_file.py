@@ -23,8 +23,7 @@ import numpy.typing as npt
 from kudu_core._ext import bloom as bloom_kernel
 from kudu_core._ext import keys as key_kernel
 from kudu_core._ext.crc32c import crc32c
-from kudu_core._ext.pointcolumn import Elsewhere
-from kudu_core._ext.status import PageError
+from kudu_core._ext.status import Elsewhere, PageError
 from kudu_core.cfile.column_pages import column_entries, need, need_extent
 from kudu_core.cfile.column_reader import ColumnReader
 from kudu_core.cfile.column_writer import write_column

@@ -22,9 +22,9 @@ import numpy as np
 from kudu_core._ext import delta
 from kudu_core._ext.btree import BTreeU64
 from kudu_core._ext.pointchanges import ChangePoints
-from kudu_core._ext.pointcolumn import Elsewhere
 from kudu_core._ext.replay import Run, Updates
 from kudu_core._ext.rowid_map import RowidMap
+from kudu_core._ext.status import Elsewhere
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.errors import InternalError
 from kudu_core.rowset import growing

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from kudu_core._ext.pointcolumn import Elsewhere
 from kudu_core._ext.scanread import TooLarge, read
 from kudu_core._ext.selection import Selection
-from kudu_core._ext.status import PageError
+from kudu_core._ext.status import Elsewhere, PageError
 from kudu_core.cfile.rows_file import PAGE_ROWS
 from kudu_core.cfile.scan_reader import SOME_ROWS
 from kudu_core.cfile.specs import allocate

@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kudu_core._ext.hashing import murmur3_one
-from kudu_core._ext.pointcolumn import Elsewhere
-from kudu_core._ext.status import PageError
+from kudu_core._ext.status import Elsewhere, PageError
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.memrowset import MemRowSet
 from kudu_core.table.memory_errors import no_memory

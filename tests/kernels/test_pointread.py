@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from kudu_core._ext import blocks, bloom, hashing
-from kudu_core._ext.pointcolumn import Elsewhere, PointColumn
+from kudu_core._ext.pointcolumn import PointColumn
 from kudu_core._ext.pointread import PointFile
 from kudu_core._ext.rowcodec import TAGS, RowShape
-from kudu_core._ext.status import PageError
+from kudu_core._ext.status import Elsewhere, PageError
 from tests.support.oracles import pointread as oracle
 
 FIRST_SEED = int(os.environ.get("KUDU_CORE_SEED", "0"))

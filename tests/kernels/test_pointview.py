@@ -12,10 +12,11 @@ from kudu_core._ext import blocks, hashing
 from kudu_core._ext.append_column import AppendColumn
 from kudu_core._ext.hash_index import KeyTable
 from kudu_core._ext.pointchanges import ChangeFile, ChangePoints, DecodedColumn, DeltaPoints
-from kudu_core._ext.pointcolumn import Elsewhere, PointColumn
+from kudu_core._ext.pointcolumn import PointColumn
 from kudu_core._ext.pointview import MemoryPoints, PointView, RowsetPoints
 from kudu_core._ext.rowcodec import MISSING, TAGS, RowShape
 from kudu_core._ext.rowid_map import RowidMap
+from kudu_core._ext.status import Elsewhere
 from tests.kernels.test_rowsettree import tree_of
 from tests.support.oracles import pointview as oracle
 

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kudu_core._ext.pointcolumn import Elsewhere
 from kudu_core._ext.selection import CellSet, ScanColumn, ScanFile, Selection
-from kudu_core._ext.status import PageError
+from kudu_core._ext.status import Elsewhere, PageError
 from tests.kernels.test_blocks_hostile import damage
 from tests.support import block_cases as cases
 from tests.support import scan_cases

@@ -21,11 +21,18 @@ OTHER_ORACLE = {
     "strings": "oracles/blocks.py",
     "pointcolumn": "oracles/pointread.py",
     "pointchanges": "oracles/pointview.py",
+    "sortedstrings": "oracles/rowsettree.py",
 }
 # Kernel -> why there is nothing to measure.
 NO_BENCH = {"status": "runs only when something is wrong"}
 # Kernel -> the kernel through which it is tested and measured.
-PART_OF = {"keyorder": "keys", "strings": "blocks", "pointcolumn": "pointread", "pointchanges": "pointview"}
+PART_OF = {
+    "keyorder": "keys",
+    "strings": "blocks",
+    "sortedstrings": "rowsettree",
+    "pointcolumn": "pointread",
+    "pointchanges": "pointview",
+}
 
 
 def uses(folder: str, kernel: str) -> list[str]:
