@@ -5,7 +5,7 @@ Switches (environment):
     KUDU_CORE_SANITIZE=address,undefined   compile and link with these sanitizers (``ci/sanitize.sh``)
     KUDU_CORE_ANNOTATE=1                   Cython's annotated HTML beside each kernel
     KUDU_CORE_WERROR=1                     warnings of the C compiler are errors
-    KUDU_CORE_ONLY=keys,btree              only these kernels (development)
+    KUDU_CORE_ONLY=keys,btree              only these kernels, by their last names or whole (development)
 
 Cython notices a changed source but not changed directives or flags, so what each kernel was built with is
 kept in ``build/switches``: when that differs, its C file goes, and with it what was compiled from it.
@@ -60,21 +60,40 @@ if sanitize:
     link_args.append(flag)
 
 
+def source_of(kernel: str) -> Path:
+    """``row.view``: the kernel's file, without a suffix."""
+    return EXT.joinpath(*kernel.split("."))
+
+
 def forget_other_switches(kernel: str) -> None:
     """Delete the C file of a kernel that was made with other switches than these."""
     used = f"{Cython.__version__} {sorted(directives.items())} {compile_args} {link_args} {annotate}\n"
     stamp = SWITCHES / kernel
     if not stamp.exists() or stamp.read_text() != used:
-        (ROOT / EXT / f"{kernel}.c").unlink(missing_ok=True)
+        source_of(kernel).with_suffix(".c").unlink(missing_ok=True)
         SWITCHES.mkdir(parents=True, exist_ok=True)
         stamp.write_text(used)
 
 
-kernels = sorted(path.stem for path in (ROOT / EXT).glob("*.pyx"))
-if only - set(kernels):
-    raise SystemExit(f"KUDU_CORE_ONLY: no kernel {', '.join(sorted(only - set(kernels)))}")
+def forget_what_has_no_source(kernels: list[str]) -> None:
+    """Delete what was built of kernels that are gone, or are called otherwise: it would be imported."""
+    known = {source_of(kernel) for kernel in ["_shared", *kernels]}
+    for built in [*EXT.rglob("*.so"), *EXT.rglob("*.c")]:
+        if built.with_name(built.name.partition(".")[0]) not in known:
+            built.unlink()
+
+
+def last_name(kernel: str) -> str:
+    return kernel.rpartition(".")[2]
+
+
+kernels = sorted(".".join(path.relative_to(EXT).with_suffix("").parts) for path in EXT.rglob("*.pyx"))
+forget_what_has_no_source(kernels)
+unknown = only - {*kernels, *map(last_name, kernels)}
+if unknown:
+    raise SystemExit(f"KUDU_CORE_ONLY: no kernel {', '.join(sorted(unknown))}")
 if only:
-    kernels = [kernel for kernel in kernels if kernel in only]
+    kernels = [kernel for kernel in kernels if only & {kernel, last_name(kernel)}]
 
 for kernel in ["_shared", *kernels]:
     forget_other_switches(kernel)
@@ -82,7 +101,7 @@ for kernel in ["_shared", *kernels]:
 extensions = [
     Extension(
         f"kudu_core._ext.{name}",
-        [f"{EXT}/{name}{suffix}"],
+        [f"{source_of(name)}{suffix}"],
         extra_compile_args=compile_args,
         extra_link_args=link_args,
     )

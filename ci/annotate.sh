@@ -14,5 +14,5 @@ copy_tree "$copy"
 }
 rm -rf build/annotate
 mkdir -p build/annotate
-cp "$copy"/kudu_core/_ext/*.html build/annotate/
+(cd "$copy/kudu_core/_ext" && find . -name '*.html' | tar -c -T -) | tar -x -C build/annotate
 exec python ci/check_annotate.py kudu_core/_ext build/annotate

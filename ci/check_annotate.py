@@ -43,8 +43,8 @@ def nogil_lines(source: list[str]) -> Iterator[int]:
 
 def main(sources: Path, pages: Path) -> int:
     bad = 0
-    for page in sorted(pages.glob("*.html")):
-        kernel = sources / f"{page.stem}.pyx"
+    for page in sorted(pages.rglob("*.html")):
+        kernel = sources / page.relative_to(pages).with_suffix(".pyx")
         if not kernel.exists():
             continue
         source = kernel.read_text().splitlines(keepends=True)

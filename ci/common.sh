@@ -149,7 +149,7 @@ import sysconfig
 from pathlib import Path
 
 suffix = sysconfig.get_config_var("EXT_SUFFIX")
-sys.exit(not all(path.with_suffix(suffix).exists() for path in Path("kudu_core/_ext").glob("*.pyx")))
+sys.exit(not all(path.with_suffix(suffix).exists() for path in Path("kudu_core/_ext").rglob("*.pyx")))
 PYTHON
 }
 

@@ -15,13 +15,17 @@ check() {
 }
 
 stubs() {
-    local modules=()
-    for stub in kudu_core/_ext/*.pyi; do modules+=("kudu_core._ext.$(basename "$stub" .pyi)"); done
+    local stub modules=()
+    while read -r stub; do
+        stub="${stub%.pyi}"
+        modules+=("${stub//\//.}")
+    done < <(find kudu_core/_ext -name '*.pyi' | sort)
     python -m mypy.stubtest --mypy-config-file pyproject.toml --allowlist ci/stubtest_allow.txt --ignore-unused-allowlist "${modules[@]}"
 }
 
 check ruff ruff check --output-format concise .
-check cython-lint cython-lint kudu_core/_ext/*.pyx kudu_core/_ext/*.pxd
+mapfile -t kernels < <(find kudu_core/_ext -name '*.pyx' -o -name '*.pxd' | sort)
+check cython-lint cython-lint "${kernels[@]}"
 check mypy mypy
 check stubtest stubs
 

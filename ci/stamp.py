@@ -19,9 +19,13 @@ def dependencies() -> bytes:
     return json.dumps(read, sort_keys=True).encode()
 
 
+def _named(path: Path) -> bytes:
+    return path.relative_to(ROOT).as_posix().encode()
+
+
 def kernels() -> bytes:
-    sources = sorted(p for p in (ROOT / "kudu_core/_ext").iterdir() if p.suffix in (".pyx", ".pxd", ".h"))
-    parts = [path.name.encode() + b"\n" + path.read_bytes() for path in [ROOT / "setup.py", *sources]]
+    sources = sorted(p for p in (ROOT / "kudu_core/_ext").rglob("*") if p.suffix in (".pyx", ".pxd", ".h"))
+    parts = [_named(path) + b"\n" + path.read_bytes() for path in [ROOT / "setup.py", *sources]]
     switches = [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("KUDU_CORE_")]
     return b"\n".join([*parts, " ".join(switches).encode(), sys.version.encode()])
 

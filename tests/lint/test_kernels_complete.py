@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 EXT = ROOT / "kudu_core/_ext"
-KERNELS = sorted(path.stem for path in EXT.glob("*.pyx"))
+KERNELS = sorted(".".join(path.relative_to(EXT).with_suffix("").parts) for path in EXT.rglob("*.pyx"))
 
 # Kernel -> what says what it means, where that is no module of tests/support/oracles.
 OTHER_ORACLE = {
@@ -35,20 +35,31 @@ PART_OF = {
 }
 
 
+def source_of(kernel: str) -> Path:
+    """Without a suffix."""
+    return EXT.joinpath(*kernel.split("."))
+
+
 def uses(folder: str, kernel: str) -> list[str]:
     names = [kernel, PART_OF[kernel]] if kernel in PART_OF else [kernel]
-    pattern = re.compile("|".join(rf"_ext\.{n}\b|_ext import [^\n]*\b{n}\b" for n in names))
+    parts = [name.rpartition(".") for name in names]
+    pattern = re.compile(
+        "|".join(
+            rf"_ext\.{re.escape(name)}\b|_ext{re.escape(dot + folder)} import [^\n]*\b{last}\b"
+            for name, (folder, dot, last) in zip(names, parts, strict=True)
+        )
+    )
     return [p.name for p in (ROOT / folder).rglob("*.py") if pattern.search(p.read_text())]
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_kernel_has_a_stub(kernel: str) -> None:
-    assert (EXT / f"{kernel}.pyi").exists()
+    assert source_of(kernel).with_suffix(".pyi").exists()
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_kernel_has_an_oracle(kernel: str) -> None:
-    assert (ROOT / f"tests/support/oracles/{kernel}.py").exists() or kernel in OTHER_ORACLE
+    assert (ROOT / f"tests/support/oracles/{kernel.replace('.', '/')}.py").exists() or kernel in OTHER_ORACLE
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -66,10 +77,10 @@ def test_exceptions_are_of_kernels_that_are_there() -> None:
 
 
 def test_stubs_are_of_kernels_that_are_there() -> None:
-    assert {path.stem for path in EXT.glob("*.pyi")} == set(KERNELS)
+    assert {path.with_suffix("") for path in EXT.rglob("*.pyi")} == set(map(source_of, KERNELS))
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_kernel_leaves_directives_to_the_build(kernel: str) -> None:
     own = r"^#\s*cython:|@cython\.(boundscheck|wraparound|cdivision|initializedcheck)"
-    assert not re.search(own, (EXT / f"{kernel}.pyx").read_text(), re.M)
+    assert not re.search(own, source_of(kernel).with_suffix(".pyx").read_text(), re.M)
