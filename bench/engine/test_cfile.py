@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kudu_core._ext import hashing
-from kudu_core._ext import keys as key_kernel
+from kudu_core._ext.keys import hashing
+from kudu_core._ext.keys import keys as key_kernel
 from kudu_core.cfile import ColumnSpec, DeltaFile, PageCache, RowsFile, write_delta_file, write_rows_file
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.types import ColumnType

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from kudu_core._ext.status import PageError
+from kudu_core._ext.base.status import PageError
 from kudu_core.cfile import page as pages
 from kudu_core.cfile import zone as zones
 from kudu_core.cfile.container import (

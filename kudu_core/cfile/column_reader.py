@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from kudu_core._ext import blocks
-from kudu_core._ext.status import PageError
+from kudu_core._ext.base.status import PageError
+from kudu_core._ext.pages import blocks
 from kudu_core.cfile.column_pages import ColumnPages
 from kudu_core.cfile.container import (
     FileReader,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kudu_core._ext import blocks
+from kudu_core._ext.pages import blocks
 from kudu_core.cfile import page as pages
 from kudu_core.cfile import zone as zones
 from kudu_core.cfile.container import SECTION_DICTIONARY, SECTION_PAGE_INDEX, Extent, FileWriter

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 
-from kudu_core._ext.crc32c import crc32c
+from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.errors import Closed, Corruption, NotSupported
 
 if TYPE_CHECKING:

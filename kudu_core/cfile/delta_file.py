@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from kudu_core._ext.replay import Updates
+from kudu_core._ext.changes.replay import Updates
 from kudu_core.cfile.column_pages import column_entries, need
 from kudu_core.cfile.column_reader import ColumnReader, uncached
 from kudu_core.cfile.column_writer import write_column
@@ -34,7 +34,7 @@ from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.types import ColumnType
 
 if TYPE_CHECKING:
-    from kudu_core._ext.pointchanges import DeltaPoints
+    from kudu_core._ext.row.changes import DeltaPoints
     from kudu_core.cfile.page_cache import PageCache
     from kudu_core.fs.api import FileSystem
 

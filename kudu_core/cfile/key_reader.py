@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from kudu_core._ext import bloom as bloom_kernel
-from kudu_core._ext import hashing, segments
-from kudu_core._ext import keys as key_kernel
+from kudu_core._ext.index import bloom as bloom_kernel
+from kudu_core._ext.keys import hashing, segments
+from kudu_core._ext.keys import keys as key_kernel
 from kudu_core.cfile.container import SECTION_BLOOM, SECTION_KEY_INDEX, Extent, FileReader
 from kudu_core.cfile.page import BLOCK_ROWS
 from kudu_core.cfile.specs import KEY_INDEX_HEAD

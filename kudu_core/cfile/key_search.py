@@ -1,6 +1,6 @@
 """Search in the key columns of a ``.rows`` file where they lie: which rows lie in intervals of the key.
 
-The kernel ``_ext.skipscan`` set up for one open file.  Keys that it cannot search cell by cell (a
+The kernel ``_ext.search.skipscan`` set up for one open file.  Keys that it cannot search cell by cell (a
 decimal, a string without a dictionary in a composite key) have no ``KeySearch``.
 """
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from kudu_core._ext import keys as key_kernel
-from kudu_core._ext.skipscan import KeyOrder
+from kudu_core._ext.keys import keys as key_kernel
+from kudu_core._ext.search.skipscan import KeyOrder
 from kudu_core.cfile.words import Words
 from kudu_core.common.intervals import Intervals, order_numbers
 from kudu_core.common.types import KIND_UNSIGNED

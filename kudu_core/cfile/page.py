@@ -1,6 +1,6 @@
 """Frame, compress and check pages.  Layout: docs/format.md, "Page frame".
 
-A page's payload is what ``_ext.blocks`` encodes: up to 16,384 values of one column in mini-blocks
+A page's payload is what ``_ext.pages.blocks`` encodes: up to 16,384 values of one column in mini-blocks
 of 1,024.  This module adds the frame, the codec and the CRC, and takes them off again; the payload
 that it hands out has the class, width and row count that the caller expects.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kudu_core._ext.crc32c import crc32c
+from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.cfile.container import SECTION_PAGE
 from kudu_core.errors import NotSupported
 

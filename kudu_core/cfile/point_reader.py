@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kudu_core._ext.pointchanges import DecodedColumn, DeltaPoints
-from kudu_core._ext.pointcolumn import PageHolder, PointColumn
-from kudu_core._ext.pointread import PointFile
+from kudu_core._ext.row.changes import DecodedColumn, DeltaPoints
+from kudu_core._ext.row.column import PageHolder, PointColumn
+from kudu_core._ext.row.file import PointFile
 from kudu_core.common.types import KIND_BINARY, KIND_UNSIGNED
 
 if TYPE_CHECKING:

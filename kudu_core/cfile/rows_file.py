@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from kudu_core._ext import bloom as bloom_kernel
-from kudu_core._ext import keys as key_kernel
-from kudu_core._ext.crc32c import crc32c
-from kudu_core._ext.status import Elsewhere, PageError
+from kudu_core._ext.base.crc32c import crc32c
+from kudu_core._ext.base.status import Elsewhere, PageError
+from kudu_core._ext.index import bloom as bloom_kernel
+from kudu_core._ext.keys import keys as key_kernel
 from kudu_core.cfile.column_pages import column_entries, need, need_extent
 from kudu_core.cfile.column_reader import ColumnReader
 from kudu_core.cfile.column_writer import write_column
@@ -58,7 +58,7 @@ from kudu_core.common.types import ColumnType
 from kudu_core.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from kudu_core._ext.pointread import PointFile
+    from kudu_core._ext.row.file import PointFile
     from kudu_core.cfile.page_cache import PageCache
     from kudu_core.cfile.zone_table import ZoneTable
     from kudu_core.fs.api import FileSystem

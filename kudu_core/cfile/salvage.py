@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kudu_core._ext.crc32c import crc32c
+from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.cfile import zone as zones
 from kudu_core.cfile.column_reader import ColumnReader
 from kudu_core.cfile.container import (

@@ -1,4 +1,5 @@
-"""Scans of a ``.rows`` file: the kernels ``_ext.selection`` and ``_ext.scanread`` set up for one open file.
+"""Scans of a ``.rows`` file: the kernels ``_ext.scan.selection`` and ``_ext.scan.read`` set up for one open
+file.
 
 Conditions become sets of stored values here, and zone maps say of which pages they are known to hold, or
 not to.  What the kernels say they cannot do goes to ``column_reader``.
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kudu_core._ext.selection import CellSet, ScanColumn, ScanFile
+from kudu_core._ext.scan.selection import CellSet, ScanColumn, ScanFile
 from kudu_core.cfile.specs import ZONE_PRESENT
 from kudu_core.common.types import KIND_BOOL, KIND_DECIMAL, KIND_FLOAT, KIND_SIGNED, KIND_UNSIGNED
 from kudu_core.common.valuesets import float_place
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     U8 = npt.NDArray[np.uint8]
 
 NO_ROW, EVERY_ROW, SOME_ROWS = range(3)
-"""What is known of a page: as in ``_ext.selection``."""
+"""What is known of a page: as in ``_ext.scan.selection``."""
 
 _STRING_COST = 32
 _NUMBER, _SIGNED, _FLOAT, _CODE = range(4)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from kudu_core._ext import keys as key_kernel
+from kudu_core._ext.keys import keys as key_kernel
 from kudu_core.common.types import KIND_BINARY
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from kudu_core._ext import zones
+from kudu_core._ext.pages import zones
 from kudu_core.cfile.specs import ZONE_HIGH_OPEN, ZONE_PRESENT
 from kudu_core.common.intervals import Intervals, order_numbers
 from kudu_core.common.types import ColumnType

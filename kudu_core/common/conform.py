@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from kudu_core._ext import columns as kernel
-from kudu_core._ext.decide import NULL_IN_REQUIRED
+from kudu_core._ext.columns import columns as kernel
+from kudu_core._ext.rules.decide import NULL_IN_REQUIRED
 from kudu_core.common.casts import cast
 from kudu_core.common.foreign import broken, extent_of, names_of
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock, U8Array

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from kudu_core._ext import hashing, rowhash
+from kudu_core._ext.columns import row_hash
+from kudu_core._ext.keys import hashing
 from kudu_core.common import expressions
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.stored import integer
@@ -82,7 +83,7 @@ def total(parts: Iterable[Fingerprint]) -> Fingerprint:
 def row_hashes(ops: int | np.ndarray, columns: Mapping[int, ColumnBuffers], rows: int) -> U64Array:
     """(rows,) uint64, a hash of each row.
 
-    ``ops``: the operation of all rows or of each, a code of ``_ext.decide`` with what is added to it.
+    ``ops``: the operation of all rows or of each, a code of ``_ext.rules.decide`` with what is added to it.
     ``columns``: those that the rows give, by id.
     """
     begun = _BEGUN[ops]
@@ -93,12 +94,12 @@ def row_hashes(ops: int | np.ndarray, columns: Mapping[int, ColumnBuffers], rows
         part = hashes[lower:upper]
         for column_id, column in in_order:
             cells = column.slice(lower, upper)
-            rowhash.chain_column(column_id, cells.width, cells.values, cells.offsets, cells.validity, part)
+            row_hash.chain_column(column_id, cells.width, cells.values, cells.offsets, cells.validity, part)
     return hashes
 
 
 def of_hashes(hashes: U64Array) -> Fingerprint:
-    return Fingerprint(len(hashes), *rowhash.sums(hashes))
+    return Fingerprint(len(hashes), *row_hash.sums(hashes))
 
 
 # ---- writes that are no list of rows ----
@@ -112,10 +113,10 @@ def of_predicate(where: pc.Expression, set_: Mapping[str, pc.Expression] | None)
     }
     text = json.dumps(told, sort_keys=True, separators=(",", ":")).encode()
     hashes = np.zeros(1, np.uint64)
-    rowhash.chain_column(
+    row_hash.chain_column(
         0, 0, np.frombuffer(text, np.uint8), np.array([0, len(text)], np.int32), None, hashes
     )
-    return Fingerprint(0, *rowhash.sums(hashes))
+    return Fingerprint(0, *row_hash.sums(hashes))
 
 
 def _spelled_expression(expression: pc.Expression) -> Any:

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kudu_core._ext import columns as bitmaps
-from kudu_core._ext import foreign as kernel
+from kudu_core._ext.columns import columns as bitmaps
+from kudu_core._ext.columns import foreign as kernel
 from kudu_core.common.types import KIND_BINARY, KIND_DECIMAL, ColumnType
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 

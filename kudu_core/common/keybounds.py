@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kudu_core._ext.status import PageError
+from kudu_core._ext.base.status import PageError
 from kudu_core.common.keycodec import KeyCodec, prefix_successor, successor
 from kudu_core.common.schema import Schema
 from kudu_core.common.terms import Term

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kudu_core._ext import hashing
-from kudu_core._ext import keys as kernel
+from kudu_core._ext.keys import hashing
+from kudu_core._ext.keys import keys as kernel
 from kudu_core.common.keycodec import MAX_KEY_BYTES
 from kudu_core.common.rowblock import ColumnBuffers, I32Array, I64Array, RowBlock, U8Array
 from kudu_core.common.schema import Schema, StoredColumn

@@ -7,7 +7,7 @@ bytecodes: after a call, at the beginning of a function, when a loop goes back. 
 * A lock is taken by ``with lock:`` alone, where ``lock`` is made here: never by ``acquire``, an
   ``ExitStack``, a ``@contextmanager`` or an ``__enter__`` written in Python, after all of which there are
   bytecodes.
-* Several at once are taken by ``with Held(locks):`` (``_ext/holding.pyx``), which is compiled.
+* Several at once are taken by ``with Held(locks):`` (``_ext/base/holding.pyx``), which is compiled.
 * What is counted or listed while something is under way is a ``Claim``, which is compiled too and gives back
   what it has taken when it goes.
 * Threads wait for each other at ``Gates`` and ``Flag`` (``common/gates.py``), not at what ``threading`` has:
@@ -29,7 +29,7 @@ from _thread import LockType
 from contextlib import nullcontext
 from typing import TypeAlias
 
-from kudu_core._ext.holding import Claim, Held, Turns
+from kudu_core._ext.base.holding import Claim, Held, Turns
 
 Mutex: TypeAlias = LockType
 Reentrant: TypeAlias = threading.RLock

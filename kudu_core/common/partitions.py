@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kudu_core._ext import hashing
-from kudu_core._ext.route import KeyRouter
+from kudu_core._ext.keys import hashing
+from kudu_core._ext.row.route import KeyRouter
 from kudu_core.common import keybounds
 from kudu_core.common.cached import cached_property
 from kudu_core.common.keybounds import Bounds

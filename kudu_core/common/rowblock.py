@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kudu_core._ext import columns as kernel
+from kudu_core._ext.columns import columns as kernel
 from kudu_core.common import foreign
 from kudu_core.common.types import KIND_BOOL, ColumnType
 from kudu_core.common.values import raw_bytes

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from kudu_core._ext.rowcodec import TAGS, KeyEncoder, RowShape, RowWriter
+from kudu_core._ext.row.codec import TAGS, KeyEncoder, RowShape, RowWriter
 from kudu_core.common import values
 from kudu_core.common.cached import cached_property
 from kudu_core.common.types import (

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kudu_core._ext import hashing
+from kudu_core._ext.keys import hashing
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.types import KIND_BINARY, KIND_DECIMAL, KIND_SIGNED, KIND_UNSIGNED, ColumnType
 

@@ -7,7 +7,7 @@ or vanished file raises instead of killing the process.
 What is deeper than directly in the folder of a rooted file system is reached folder by folder, each opened
 in the one before it and without following links (``places``): a look at the path first would leave a moment
 for an exchange.  That costs two system calls for each folder on the way, of which there are at most three,
-in calls that name a path (compiled: ``_ext/holding.pyx``); reads and writes of open files cost nothing.
+in calls that name a path (compiled: ``_ext/base/holding.pyx``); reads and writes of open files cost nothing.
 """
 
 from __future__ import annotations

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kudu_core._ext import delta
-from kudu_core._ext.btree import BTreeU64
-from kudu_core._ext.pointchanges import ChangePoints
-from kudu_core._ext.replay import Run, Updates
-from kudu_core._ext.rowid_map import RowidMap
-from kudu_core._ext.status import Elsewhere
+from kudu_core._ext.base.status import Elsewhere
+from kudu_core._ext.changes import delta
+from kudu_core._ext.changes.replay import Run, Updates
+from kudu_core._ext.index.btree import BTreeU64
+from kudu_core._ext.index.rowid_map import RowidMap
+from kudu_core._ext.row.changes import ChangePoints
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.errors import InternalError
 from kudu_core.rowset import growing
@@ -32,7 +32,7 @@ from kudu_core.rowset.deltas import DELETE, REINSERT
 from kudu_core.rowset.growing import GrowingColumn, GrowingNumbers, StoreFull
 
 if TYPE_CHECKING:
-    from kudu_core._ext.rowcodec import Cell
+    from kudu_core._ext.row.codec import Cell
 
 _BUCKET_SHIFT = 14
 """Changes are sorted into buckets of a page's rows (16,384) when a scan replays them."""

@@ -11,8 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
-from kudu_core._ext import delta
-from kudu_core._ext.replay import Updates, replay, replay_at
+from kudu_core._ext.changes import delta
+from kudu_core._ext.changes.replay import Updates, replay, replay_at
 from kudu_core.common.rowblock import ColumnBuffers, check_size, too_large
 
 UPDATE = 1

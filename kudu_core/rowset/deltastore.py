@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kudu_core._ext.pointchanges import ChangeFile
-from kudu_core._ext.replay import Updates
-from kudu_core._ext.status import Elsewhere, PageError
+from kudu_core._ext.base.status import Elsewhere, PageError
+from kudu_core._ext.changes.replay import Updates
+from kudu_core._ext.row.changes import ChangeFile
 from kudu_core.cfile.delta_file import DeltaFile
 from kudu_core.common.locks import mutex
 from kudu_core.common.rowblock import ColumnBuffers

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kudu_core._ext.pointchanges import Store
-from kudu_core._ext.pointview import RowsetPoints
+from kudu_core._ext.row.changes import Store
+from kudu_core._ext.row.view import RowsetPoints
 from kudu_core.cfile.container import FileMissing
 from kudu_core.cfile.rows_file import INSERT_TIME_ID, RowsFile
 from kudu_core.cfile.statistics import FileStatistics, StatisticsRef, read_statistics
@@ -36,8 +36,8 @@ from kudu_core.rowset.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta
 from kudu_core.rowset.reading import RowsAt
 
 if TYPE_CHECKING:
-    from kudu_core._ext.pointread import PointFile
-    from kudu_core._ext.rowcodec import Cell
+    from kudu_core._ext.row.codec import Cell
+    from kudu_core._ext.row.file import PointFile
     from kudu_core.cfile.page_cache import PageCache
     from kudu_core.fs.api import FileSystem
 

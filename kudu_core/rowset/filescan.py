@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from kudu_core._ext.scanread import TooLarge, read
-from kudu_core._ext.selection import Selection
-from kudu_core._ext.status import Elsewhere, PageError
+from kudu_core._ext.base.status import Elsewhere, PageError
+from kudu_core._ext.scan.read import TooLarge, read
+from kudu_core._ext.scan.selection import Selection
 from kudu_core.cfile.rows_file import PAGE_ROWS
 from kudu_core.cfile.scan_reader import SOME_ROWS
 from kudu_core.cfile.specs import allocate
@@ -28,7 +28,7 @@ from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.deltas import lay_over
 
 if TYPE_CHECKING:
-    from kudu_core._ext.selection import CellSet
+    from kudu_core._ext.scan.selection import CellSet
     from kudu_core.rowset.diskrowset import DiskRowsAt
 
 CELLS_SHARE = 64

@@ -1,13 +1,13 @@
 """Columns in memory that grow at the end while others read their prefix.
 
-A thin face over ``_ext.append_column`` that speaks ``ColumnBuffers``.
+A thin face over ``_ext.columns.growing`` that speaks ``ColumnBuffers``.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from kudu_core._ext.append_column import AppendColumn
+from kudu_core._ext.columns.growing import AppendColumn
 from kudu_core.common.rowblock import ColumnBuffers, U8Array
 
 MAX_ROWS = (1 << 32) - 2

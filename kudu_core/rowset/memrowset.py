@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kudu_core._ext import keys as keys_kernel
-from kudu_core._ext.append_column import data_limit
-from kudu_core._ext.btree import BTree
-from kudu_core._ext.hash_index import KeyTable
-from kudu_core._ext.pointview import MemoryPoints
+from kudu_core._ext.columns.growing import data_limit
+from kudu_core._ext.index.btree import BTree
+from kudu_core._ext.index.hash_index import KeyTable
+from kudu_core._ext.keys import keys as keys_kernel
+from kudu_core._ext.row.view import MemoryPoints
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import Schema
@@ -31,7 +31,7 @@ from kudu_core.rowset.growing import GrowingColumn, GrowingFlags, GrowingNumbers
 from kudu_core.rowset.reading import RowsAt
 
 if TYPE_CHECKING:
-    from kudu_core._ext.rowcodec import Cell
+    from kudu_core._ext.row.codec import Cell
 
 
 class MemRowSet:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kudu_core._ext import keys as keys_kernel
-from kudu_core._ext.merge import merge
+from kudu_core._ext.keys import keys as keys_kernel
+from kudu_core._ext.keys.merge import merge
 from kudu_core.cfile.page import BLOCK_ROWS
 from kudu_core.common.keys import EncodedKeys, decode_keys
 from kudu_core.common.rowblock import ColumnBuffers

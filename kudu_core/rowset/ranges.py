@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kudu_core._ext.status import PageError
+from kudu_core._ext.base.status import PageError
 from kudu_core.cfile.rows_file import PAGE_ROWS
 from kudu_core.common import keybounds
 from kudu_core.common.intervals import Intervals

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from kudu_core._ext import delta
-from kudu_core._ext.replay import Updates, replay
+from kudu_core._ext.changes import delta
+from kudu_core._ext.changes.replay import Updates, replay
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import Schema, StoredColumn

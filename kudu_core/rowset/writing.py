@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kudu_core._ext.bloom import bits_per_key
+from kudu_core._ext.index.bloom import bits_per_key
 from kudu_core.cfile.rows_file import RowsMeta, write_rows_file
 from kudu_core.cfile.specs import ColumnSpec
 from kudu_core.common.keys import EncodedKeys

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kudu_core._ext.crc32c import crc32c
+from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.common import stored
 from kudu_core.common.clock import micros_of, time_of, timestamp_of
 from kudu_core.common.names import backup_of_folder, staged_file

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kudu_core._ext import decide as rules
+from kudu_core._ext.rules import decide as rules
 from kudu_core.common.arrow_in import batches
 from kudu_core.common.casts import cast
 from kudu_core.common.conform import conform

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kudu_core._ext.append_column import data_limit
+from kudu_core._ext.columns.growing import data_limit
 from kudu_core.common.idempotence import Token
 from kudu_core.errors import InternalError
 from kudu_core.rowset.growing import StoreFull

@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from kudu_core._ext import decide as rules
+from kudu_core._ext.rules import decide as rules
 from kudu_core.common.cached import cached_property
 from kudu_core.common.keys import EncodedKeys, encode_keys
 from kudu_core.common.partitions import PartitionSchema
@@ -54,7 +54,7 @@ class Call:
     """Rows of one write call, already cast to the table's types."""
 
     ops: int | np.ndarray
-    """One of the codes of ``_ext.decide`` for all rows, or (n,) uint8."""
+    """One of the codes of ``_ext.rules.decide`` for all rows, or (n,) uint8."""
     block: RowBlock
     """The key columns and those that the call gives."""
     status: np.ndarray | None = None
@@ -274,7 +274,7 @@ class Decided:
     codes: np.ndarray
     """(rows,) uint8: 0, or why the row was refused."""
     kind: np.ndarray
-    """(groups,) uint8: the net change of each key, ``_ext.decide.NET_*``."""
+    """(groups,) uint8: the net change of each key, ``_ext.rules.decide.NET_*``."""
     source: np.ndarray
     """(groups, value columns) int64: where the new value of each cell comes from."""
     key_row: np.ndarray

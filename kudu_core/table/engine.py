@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from kudu_core._ext.append_column import data_limit
+from kudu_core._ext.columns.growing import data_limit
 from kudu_core.cfile.page_cache import PageCache
 from kudu_core.common.clock import Clock, hybrid
 from kudu_core.common.gates import Gates, Slots

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow.compute as pc
 
-from kudu_core._ext import keys as keys_kernel
+from kudu_core._ext.keys import keys as keys_kernel
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers, in_pieces
 from kudu_core.common.schema import Schema, StoredColumn

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from kudu_core._ext.status import Elsewhere, PageError
+from kudu_core._ext.base.status import Elsewhere, PageError
 from kudu_core.common import values
 from kudu_core.common.arrow_in import batches
 from kudu_core.common.conform import conform

@@ -13,7 +13,7 @@ from itertools import groupby, pairwise
 
 import numpy as np
 
-from kudu_core._ext import merge
+from kudu_core._ext.keys import merge
 from kudu_core.common.keys import EncodedKeys, encode_keys
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock

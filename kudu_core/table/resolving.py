@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kudu_core._ext.crc32c import crc32c
+from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.common.keys import encode_keys
 from kudu_core.common.names import staged_file, staged_path
 from kudu_core.common.stored import BROKEN, flag, integer

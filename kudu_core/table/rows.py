@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kudu_core._ext.hashing import murmur3_one
-from kudu_core._ext.status import Elsewhere, PageError
+from kudu_core._ext.base.status import Elsewhere, PageError
+from kudu_core._ext.keys.hashing import murmur3_one
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.memrowset import MemRowSet
 from kudu_core.table.memory_errors import no_memory
@@ -20,7 +20,7 @@ from kudu_core.tablet import records
 from kudu_core.wal import KIND_WRITE
 
 if TYPE_CHECKING:
-    from kudu_core._ext.rowcodec import Cell
+    from kudu_core._ext.row.codec import Cell
     from kudu_core.common.schema import Schema
     from kudu_core.table.engine import Engine
     from kudu_core.tablet.tablet import Tablet

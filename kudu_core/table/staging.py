@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from kudu_core._ext import decide as rules
+from kudu_core._ext.rules import decide as rules
 from kudu_core.cfile import ColumnSpec
 from kudu_core.cfile.rows_file import RowsMeta, write_rows_file
 from kudu_core.common.casts import cast

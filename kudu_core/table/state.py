@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from kudu_core._ext.crc32c import crc32c
+from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.common import stored
 from kudu_core.common.idempotence import Token, stored_app_id
 from kudu_core.common.names import MAX_TABLET, tablet_folder

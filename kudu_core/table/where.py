@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kudu_core._ext import decide as rules
+from kudu_core._ext.rules import decide as rules
 from kudu_core.common import keybounds
 from kudu_core.common.conform import conform
 from kudu_core.common.expressions import check_literals

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kudu_core._ext import keys as keys_kernel
+from kudu_core._ext.keys import keys as keys_kernel
 from kudu_core.cfile.delta_file import REDO, UNDO
 from kudu_core.common.memory import release_free
 from kudu_core.common.rowblock import ColumnBuffers

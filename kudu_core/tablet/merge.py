@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from kudu_core._ext.merge import merge
+from kudu_core._ext.keys.merge import merge
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers, in_pieces
 from kudu_core.rowset.scan import Selected

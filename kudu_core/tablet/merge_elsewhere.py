@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kudu_core._ext.crc32c import crc32c
+from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.cfile.container import KIND_DELTA, KIND_ROWS, FileReader
 from kudu_core.common.names import staged_file
 from kudu_core.common.schema import Schema

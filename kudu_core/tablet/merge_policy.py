@@ -4,8 +4,8 @@ Two reasons to merge, and the better gain per byte wins.
 
 *Overlap* is Kudu's budgeted choice: each rowset is worth its *width*, the share of the tablet's data that
 lies between its first and its last key, and a little for being small; a set is worth the sum less what it
-spans as one, within the budget, chosen exactly (``_ext/knapsack.pyx``).  What is gained is the fall of the
-average height: how many rowsets a key must be looked for in.
+spans as one, within the budget, chosen exactly (``_ext/rules/knapsack.pyx``).  What is gained is the fall of
+the average height: how many rowsets a key must be looked for in.
 
 *Tidying* is what Kudu lacks: rows that nobody can see any more in rowsets that overlap nothing, cells that
 nobody reads, and runs of adjacent small rowsets.
@@ -18,7 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kudu_core._ext import keyshare, knapsack
+from kudu_core._ext.rules import knapsack
+from kudu_core._ext.search import share as keyshare
 from kudu_core.common.keys import EncodedKeys
 
 OVERLAP = "overlap"

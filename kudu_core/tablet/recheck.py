@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kudu_core._ext import keys as keys_kernel
+from kudu_core._ext.keys import keys as keys_kernel
 from kudu_core.cfile.rows_file import RowsFile
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.rowset.changelog import ChangeLog

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from kudu_core._ext.rowsettree import BoundsTree
+from kudu_core._ext.index.rowset_tree import BoundsTree
 from kudu_core.common.cached import cached_property
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.rowset.diskrowset import DiskRowSet

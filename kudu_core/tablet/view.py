@@ -8,8 +8,8 @@ from types import EllipsisType
 
 import numpy as np
 
-from kudu_core._ext import keys as keys_kernel
-from kudu_core._ext.pointview import PointView
+from kudu_core._ext.keys import keys as keys_kernel
+from kudu_core._ext.row.view import PointView
 from kudu_core.common.cached import cached_property
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.errors import Corruption

@@ -267,7 +267,7 @@ def test_a_batch_says_which_columns_it_gives() -> None:
 
 
 def test_nulls_in_required_columns_are_matters_of_their_rows() -> None:
-    from kudu_core._ext.decide import NULL_IN_REQUIRED
+    from kudu_core._ext.rules.decide import NULL_IN_REQUIRED
 
     found = _conformed(k=pa.array([1, None, 3, 4]), s=pa.array([None] * 4), n=pa.array([1, 2, None, 4]))
     assert found.status is not None

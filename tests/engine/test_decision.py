@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core._ext import decide as rules
+from kudu_core._ext.rules import decide as rules
 from kudu_core.common.pool import Pool
 from kudu_core.table import decision
 from kudu_core.table.calls import OPERATIONS, conform_calls

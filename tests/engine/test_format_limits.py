@@ -15,8 +15,9 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core._ext import append_column, hashing
-from kudu_core._ext.crc32c import crc32c
+from kudu_core._ext.base.crc32c import crc32c
+from kudu_core._ext.columns import growing as append_column
+from kudu_core._ext.keys import hashing
 from kudu_core.cfile import RowsFile, column_pages, container, rows_file, specs
 from kudu_core.cfile import page as pages
 from kudu_core.cfile.column_pages import ColumnPages

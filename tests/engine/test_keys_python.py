@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kudu_core._ext.status import PageError
+from kudu_core._ext.base.status import PageError
 from kudu_core.common.conform import conform
 from kudu_core.common.keycodec import KeyCodec, prefix_successor, successor
 from kudu_core.common.keys import (

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core._ext import append_column
+from kudu_core._ext.columns import growing
 from kudu_core.common import rowblock
 from kudu_core.common.types import ColumnType
 from kudu_core.errors import ColumnTooLarge
@@ -37,9 +37,9 @@ def bounds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(merging, "MAX_COLUMN_BYTES", LIMIT // 2)
     for module in (building, staging, ingest, bulk):
         monkeypatch.setattr(module, "MAX_BYTES", LIMIT // 4)
-    before = append_column.limit_data(LIMIT)
+    before = growing.limit_data(LIMIT)
     yield
-    append_column.limit_data(before)
+    growing.limit_data(before)
 
 
 def text(k: int, turn: int = 0) -> str:

@@ -26,7 +26,8 @@ from kudu_core.tablet.merge_policy import (
     tidy_choice,
 )
 from tests.support.layouts import MIB, merged, ycsb
-from tests.support.oracles import keyshare, knapsack
+from tests.support.oracles.rules import knapsack
+from tests.support.oracles.search import share
 
 TARGET = 32 * MIB
 LAYOUT = Path(__file__).parent / "data/ycsb-rowsets.tsv"
@@ -56,7 +57,7 @@ def brute_force(rowsets: Sequence[RowSetStats], budget: int) -> float:
     """The best gain of any set, from the definitions."""
     keys = sorted({k for r in rowsets for k in (r.min_key, r.max_key)})
     place = {k: n for n, k in enumerate(keys)}
-    below = keyshare.below(keys, [(place[r.min_key], place[r.max_key], r.size_bytes) for r in rowsets])
+    below = share.below(keys, [(place[r.min_key], place[r.max_key], r.size_bytes) for r in rowsets])
     total = sum(r.size_bytes for r in rowsets)
     intervals = []
     for r in rowsets:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core._ext import append_column
+from kudu_core._ext.columns import growing as append_column
 from kudu_core.rowset import growing
 from kudu_core.rowset.changelog import ChangeLog
 from kudu_core.rowset.diskrowset import DiskRowSet

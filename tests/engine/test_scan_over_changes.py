@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core._ext import replay as replay_kernel
+from kudu_core._ext.changes import replay as replay_kernel
 from kudu_core.cfile import delta_file
 from kudu_core.rowset import changelog
 

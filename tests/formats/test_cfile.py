@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kudu_core._ext import delta as delta_kernel
-from kudu_core._ext import hashing
-from kudu_core._ext.replay import Updates, replay
+from kudu_core._ext.changes import delta as delta_kernel
+from kudu_core._ext.changes.replay import Updates, replay
+from kudu_core._ext.keys import hashing
 from kudu_core.cfile import PAGE_ROWS, PageCache, RowsFile, Zone, delta_file
 from kudu_core.cfile.delta_file import REDO, UNDO, DeltaFile, write_delta_file
 from kudu_core.cfile.rows_file import write_rows_file

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kudu_core._ext.crc32c import crc32c
-from kudu_core._ext.replay import replay
+from kudu_core._ext.base.crc32c import crc32c
+from kudu_core._ext.changes.replay import replay
 from kudu_core.cfile import container, page
 from kudu_core.cfile.delta_file import UNDO, DeltaFile, write_delta_file
 from kudu_core.cfile.page_cache import PageCache

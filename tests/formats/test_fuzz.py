@@ -22,11 +22,12 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core._ext import blocks, keys
-from kudu_core._ext.replay import replay
-from kudu_core._ext.scanread import read as scan_read
-from kudu_core._ext.selection import CellSet, Selection
-from kudu_core._ext.status import Elsewhere, PageError
+from kudu_core._ext.base.status import Elsewhere, PageError
+from kudu_core._ext.changes.replay import replay
+from kudu_core._ext.keys import keys
+from kudu_core._ext.pages import blocks
+from kudu_core._ext.scan.read import read as scan_read
+from kudu_core._ext.scan.selection import CellSet, Selection
 from kudu_core.cfile import container, page, rows_file, statistics
 from kudu_core.cfile.delta_file import UNDO, DeltaFile, write_delta_file
 from kudu_core.cfile.page_cache import PageCache

@@ -134,7 +134,7 @@ def test_a_damaged_version_is_damage(closed: Subject) -> None:
 def test_unknown_flags_of_a_manifest(closed: Subject) -> None:
     import struct
 
-    from kudu_core._ext.crc32c import crc32c
+    from kudu_core._ext.base.crc32c import crc32c
     from kudu_core.tablet.manifest_format import HEADER
 
     path = next(p for p in closed.files if kind_of(p) == "MANIFEST")

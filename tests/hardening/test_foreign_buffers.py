@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core._ext.crc32c import crc32c
+from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.common.types import ColumnType
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table import jobs

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core._ext.holding import Held
+from kudu_core._ext.base.holding import Held
 from tests.support import interrupts
 from tests.support.interrupts import (
     Interruption,

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core._ext.crc32c import crc32c
+from kudu_core._ext.base.crc32c import crc32c
 from tests.engine.conftest import Make
 from tests.support.processes import NOBODY, in_child
 

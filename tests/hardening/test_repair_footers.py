@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import kudu_core as kc
-from kudu_core._ext.crc32c import crc32c
+from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.cfile import salvage
 from kudu_core.cfile.container import HEADER, TRAILER, Extent
 from kudu_core.cfile.rows_file import RowsFile

@@ -13,25 +13,25 @@ KERNELS = sorted(".".join(path.relative_to(EXT).with_suffix("").parts) for path 
 
 # Kernel -> what says what it means, where that is no module of tests/support/oracles.
 OTHER_ORACLE = {
-    "status": "raises what it is given",
-    "holding": "no arithmetic: locks, compiled because a signal handler cannot cut compiled code in two",
-    "hashing": "mmh3 and xxhash",
-    "crc32c": "the polynomial, bit by bit, in its test",
-    "keyorder": "oracles/keys.py",
-    "strings": "oracles/blocks.py",
-    "pointcolumn": "oracles/pointread.py",
-    "pointchanges": "oracles/pointview.py",
-    "sortedstrings": "oracles/rowsettree.py",
+    "base.status": "raises what it is given",
+    "base.holding": "no arithmetic: locks, compiled because a signal handler cannot cut compiled code in two",
+    "keys.hashing": "mmh3 and xxhash",
+    "base.crc32c": "the polynomial, bit by bit, in its test",
+    "keys.order": "oracles/keys/keys.py",
+    "pages.strings": "oracles/pages/blocks.py",
+    "row.column": "oracles/row/file.py",
+    "row.changes": "oracles/row/view.py",
+    "search.sorted_strings": "oracles/index/rowset_tree.py",
 }
 # Kernel -> why there is nothing to measure.
-NO_BENCH = {"status": "runs only when something is wrong"}
+NO_BENCH = {"base.status": "runs only when something is wrong"}
 # Kernel -> the kernel through which it is tested and measured.
 PART_OF = {
-    "keyorder": "keys",
-    "strings": "blocks",
-    "sortedstrings": "rowsettree",
-    "pointcolumn": "pointread",
-    "pointchanges": "pointview",
+    "keys.order": "keys.keys",
+    "pages.strings": "pages.blocks",
+    "search.sorted_strings": "index.rowset_tree",
+    "row.column": "row.file",
+    "row.changes": "row.view",
 }
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kudu_core._ext import segments
+from kudu_core._ext.keys import segments
 from kudu_core.common import schema
 from kudu_core.table import job_runs, spilled_runs
 

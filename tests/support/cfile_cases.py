@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kudu_core._ext import hashing
-from kudu_core._ext import keys as key_kernel
+from kudu_core._ext.keys import hashing
+from kudu_core._ext.keys import keys as key_kernel
 from kudu_core.cfile.rows_file import RowsMeta, write_rows_file
 from kudu_core.cfile.specs import ColumnSpec
 from kudu_core.common.rowblock import ColumnBuffers

@@ -16,7 +16,7 @@ from typing import Any
 from warnings import catch_warnings, simplefilter
 
 import kudu_core as kc
-from kudu_core._ext.crc32c import crc32c
+from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.cfile import container
 from kudu_core.common.clock import ManualClock
 from kudu_core.errors import UnreplayedWarning

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from kudu_core._ext import blocks
-from kudu_core._ext.selection import ScanColumn, ScanFile
+from kudu_core._ext.pages import blocks
+from kudu_core._ext.scan.selection import ScanColumn, ScanFile
 from tests.support import block_cases as cases
 
 PAGE = 16_384

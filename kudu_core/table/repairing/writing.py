@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from kudu_core._ext import decide as rules
+from kudu_core._ext.rules import decide as rules
 from kudu_core.common.clock import Clock
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.rowblock import RowBlock

@@ -1,0 +1,1 @@
+"""What every kernel may use: errors, bits, cells, bytes of keys, hashes, checksums, locks."""

@@ -1,0 +1,1 @@
+"""Columns as buffers: checked, taken, joined, grown, hashed by row."""

@@ -1,0 +1,1 @@
+"""Indexes: of keys, of rowids, of the bounds of rowsets."""

@@ -1,0 +1,1 @@
+"""Encoded keys: made, ordered, merged, searched, hashed."""

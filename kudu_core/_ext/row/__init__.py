@@ -1,0 +1,1 @@
+"""The compiled path of one row: classes that hold Python objects, with the GIL."""

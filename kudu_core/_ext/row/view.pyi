@@ -1,0 +1,42 @@
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kudu_core._ext.columns.growing import AppendColumn
+from kudu_core._ext.index.hash_index import KeyTable
+from kudu_core._ext.index.rowset_tree import BoundsTree
+from kudu_core._ext.row.changes import ChangePoints, Store
+from kudu_core._ext.row.codec import Cell, RowShape
+from kudu_core._ext.row.file import PointFile
+
+class MemoryPoints:
+    @property
+    def changes(self) -> ChangePoints: ...
+    def __init__(
+        self,
+        keys: KeyTable,
+        inserted: AppendColumn,
+        columns: dict[int, AppendColumn],
+        changes: ChangePoints,
+    ) -> None: ...
+    def continue_in(self, changes: ChangePoints) -> None: ...
+    def reserve_one(self, key: bytes, cells: list[Cell]) -> None: ...
+    def insert_one(self, ts: int, key: bytes, hash: int, cells: list[Cell]) -> None: ...
+
+class RowsetPoints:
+    def __init__(
+        self,
+        open: Callable[[], PointFile],
+        stores: Sequence[Store],
+        insert_ts: int | None,
+        max_insert_ts: int,
+        times: int,
+    ) -> None: ...
+    def let_go(self) -> None: ...
+
+class PointView:
+    def __init__(
+        self, memories: Sequence[MemoryPoints], rowsets: Sequence[RowsetPoints], bounds: BoundsTree
+    ) -> None: ...
+    def replaced(self, rowsets: dict[int, RowsetPoints]) -> PointView: ...
+    def get(self, key: bytes, snapshot: int, shape: RowShape) -> dict[str, Any] | None: ...
+    def find(self, key: bytes, hash: int) -> list[tuple[int, int]]: ...

@@ -1,0 +1,1 @@
+"""Decisions: the row rules, and what a merge takes."""

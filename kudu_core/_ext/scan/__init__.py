@@ -1,0 +1,1 @@
+"""Scans: which rows of pages are selected, and their cells decoded."""

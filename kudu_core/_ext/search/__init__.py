@@ -1,0 +1,1 @@
+"""Searches in sorted cells and pages where they lie."""

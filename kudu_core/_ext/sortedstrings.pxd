@@ -1,5 +1,0 @@
-# Ascending strings set up to be searched: sortedstrings.pyx.
-from kudu_core._ext.cellsearch cimport Sorted
-
-
-cdef object sorted_strings(Sorted* out, data, offsets)

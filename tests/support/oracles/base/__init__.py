@@ -1,0 +1,1 @@
+"""What the kernels of ``_ext.base`` mean, in plain Python."""

@@ -1,0 +1,1 @@
+"""What the kernels of ``_ext.changes`` mean, in plain Python."""

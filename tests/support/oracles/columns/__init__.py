@@ -1,0 +1,1 @@
+"""What the kernels of ``_ext.columns`` mean, in plain Python."""

@@ -1,0 +1,1 @@
+"""What the kernels of ``_ext.index`` mean, in plain Python."""

@@ -1,0 +1,34 @@
+"""What ``_ext.index.btree`` means, in the fewest words Python allows.  Slow on purpose."""
+
+from __future__ import annotations
+
+
+class BTree:
+    """Knows the keys themselves, by ordinal."""
+
+    def __init__(self, keys: list[bytes]) -> None:
+        self.keys = keys
+        self.ordinals: list[int] = []
+
+    def insert_sorted(self, ordinals: list[int]) -> None:
+        self.ordinals = sorted(self.ordinals + ordinals, key=self.keys.__getitem__)
+
+    def range(self, lower: bytes | None, upper: bytes | None, limit: int) -> list[int]:
+        return [
+            ordinal
+            for ordinal in self.ordinals
+            if ordinal < limit
+            and (lower is None or lower <= self.keys[ordinal])
+            and (upper is None or self.keys[ordinal] < upper)
+        ]
+
+
+class BTreeU64:
+    def __init__(self) -> None:
+        self.keys: list[int] = []
+
+    def insert_sorted(self, keys: list[int]) -> None:
+        self.keys = sorted(self.keys + keys)
+
+    def range(self, lower: int, upper: int) -> list[int]:
+        return [key for key in self.keys if lower <= key < upper]

@@ -1,0 +1,1 @@
+"""What the kernels of ``_ext.keys`` mean, in plain Python."""

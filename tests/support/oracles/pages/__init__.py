@@ -1,0 +1,1 @@
+"""What the kernels of ``_ext.pages`` mean, in plain Python."""

@@ -1,0 +1,1 @@
+"""What the kernels of ``_ext.row`` mean, in plain Python."""

@@ -1,0 +1,1 @@
+"""What the kernels of ``_ext.rules`` mean, in plain Python."""

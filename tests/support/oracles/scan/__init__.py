@@ -1,0 +1,1 @@
+"""What the kernels of ``_ext.scan`` mean, in plain Python."""

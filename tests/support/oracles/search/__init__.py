@@ -1,0 +1,1 @@
+"""What the kernels of ``_ext.search`` mean, in plain Python."""
