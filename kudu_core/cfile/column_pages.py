@@ -44,7 +44,7 @@ from kudu_core.cfile.zone import STRING_ZONE_BYTES, Zone
 from kudu_core.cfile.zone_table import ZoneTable
 from kudu_core.common.locks import mutex
 from kudu_core.common.rowblock import ColumnBuffers
-from kudu_core.common.types import ColumnType
+from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import InvalidArgument
 
 if TYPE_CHECKING:

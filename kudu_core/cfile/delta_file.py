@@ -31,7 +31,7 @@ from kudu_core.cfile.point_reader import open_delta_points
 from kudu_core.cfile.specs import MAX_ROWS, ColumnSpec, check_rows
 from kudu_core.cfile.zone import Zone
 from kudu_core.common.rowblock import ColumnBuffers
-from kudu_core.common.types import ColumnType
+from kudu_core.common.types.types import ColumnType
 
 if TYPE_CHECKING:
     from kudu_core._ext.row.changes import DeltaPoints

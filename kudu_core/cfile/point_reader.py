@@ -14,7 +14,7 @@ import numpy as np
 from kudu_core._ext.row.changes import DecodedColumn, DeltaPoints
 from kudu_core._ext.row.column import PageHolder, PointColumn
 from kudu_core._ext.row.file import PointFile
-from kudu_core.common.types import KIND_BINARY, KIND_UNSIGNED
+from kudu_core.common.types.types import KIND_BINARY, KIND_UNSIGNED
 
 if TYPE_CHECKING:
     from kudu_core.cfile.column_reader import ColumnReader

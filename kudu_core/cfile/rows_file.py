@@ -54,7 +54,7 @@ from kudu_core.cfile.statistics import (
 )
 from kudu_core.cfile.zone import Zone
 from kudu_core.common.rowblock import ColumnBuffers
-from kudu_core.common.types import ColumnType
+from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import InvalidArgument
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kudu_core._ext.scan.selection import CellSet, ScanColumn, ScanFile
 from kudu_core.cfile.specs import ZONE_PRESENT
-from kudu_core.common.types import KIND_BOOL, KIND_DECIMAL, KIND_FLOAT, KIND_SIGNED, KIND_UNSIGNED
+from kudu_core.common.types.types import KIND_BOOL, KIND_DECIMAL, KIND_FLOAT, KIND_SIGNED, KIND_UNSIGNED
 from kudu_core.common.valuesets import float_place
 
 if TYPE_CHECKING:

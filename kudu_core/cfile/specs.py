@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from kudu_core.cfile.zone import STRING_ZONE_BYTES
-from kudu_core.common.types import ColumnType
+from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import NotSupported
 
 if TYPE_CHECKING:

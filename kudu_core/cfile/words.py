@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kudu_core._ext.keys import keys as key_kernel
-from kudu_core.common.types import KIND_BINARY
+from kudu_core.common.types.types import KIND_BINARY
 
 if TYPE_CHECKING:
     from kudu_core.common.intervals import Intervals

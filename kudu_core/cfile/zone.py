@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kudu_core.common import values
+from kudu_core.common.types import values
 from kudu_core.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from kudu_core.common.terms import Term
-    from kudu_core.common.types import ColumnType
+    from kudu_core.common.types.types import ColumnType
 
 STRING_ZONE_BYTES = 32
 
@@ -60,7 +60,7 @@ class Zone:
         )
 
     def physical_bounds(self, type_: ColumnType) -> tuple[Any, Any]:
-        """``(minimum, maximum)`` as physical values (``common.values``), None where unknown."""
+        """``(minimum, maximum)`` as physical values (``common.types.values``), None where unknown."""
         return (
             None if self.minimum is None else values.unpack(type_, self.minimum),
             None if self.maximum is None else values.unpack(type_, self.maximum),

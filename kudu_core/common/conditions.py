@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from kudu_core.common import values
 from kudu_core.common.expressions import Call, Literal, Node, Ref
-from kudu_core.common.keycodec import prefix_successor
 from kudu_core.common.schema import Schema, StoredColumn
 from kudu_core.common.terms import COMPARISONS, FLIPPED, constant
-from kudu_core.common.types import KIND_BINARY, KIND_BOOL, KIND_DECIMAL, KIND_FLOAT, ColumnType
-from kudu_core.common.values import Physical
+from kudu_core.common.types import values
+from kudu_core.common.types.keycodec import prefix_successor
+from kudu_core.common.types.types import KIND_BINARY, KIND_BOOL, KIND_DECIMAL, KIND_FLOAT, ColumnType
+from kudu_core.common.types.values import Physical
 from kudu_core.common.valuesets import NOTHING, NULL, ValueSet, compared, line, listed, numbers, prefixed
 
 _t = pa.types

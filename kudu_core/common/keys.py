@@ -1,6 +1,6 @@
 """Encoded keys: the primary key as one byte string whose order is the order of the keys.
 
-The bytes are described in ``keycodec.py``.  Here are many keys at once, in two buffers, and what
+The bytes are described in ``common/types/keycodec.py``.  Here are many keys at once, in two buffers, and what
 can be done with them without decoding: hash, sort, group, search.
 """
 
@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from kudu_core._ext.keys import hashing
 from kudu_core._ext.keys import keys as kernel
-from kudu_core.common.keycodec import MAX_KEY_BYTES
 from kudu_core.common.rowblock import ColumnBuffers, I32Array, I64Array, RowBlock, U8Array
 from kudu_core.common.schema import Schema, StoredColumn
+from kudu_core.common.types.keycodec import MAX_KEY_BYTES
 
 U64Array = npt.NDArray[np.uint64]
 

@@ -18,9 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kudu_core._ext.columns import columns as kernel
-from kudu_core.common import foreign
-from kudu_core.common.types import KIND_BOOL, ColumnType
-from kudu_core.common.values import raw_bytes
+from kudu_core.common.types import foreign
+from kudu_core.common.types.types import KIND_BOOL, ColumnType
+from kudu_core.common.types.values import raw_bytes
 from kudu_core.errors import ColumnTooLarge
 
 T = TypeVar("T")
@@ -186,7 +186,7 @@ class ColumnBuffers:
         """The array's memory as a column (a bool column is unpacked to bytes), once it was checked.
 
         ``array`` has exactly the type ``type_.arrow``; it may be a slice.  ``name`` and ``first_row`` are
-        for messages.  ``SchemaMismatch``: see ``foreign.py``.
+        for messages.  ``SchemaMismatch``: see ``common/types/foreign.py``.
         """
         assert array.type == type_.arrow, f"{array.type} where {type_.arrow} was promised"
         length, first = foreign.extent_of(array, name)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from kudu_core._ext.row.codec import TAGS, KeyEncoder, RowShape, RowWriter
-from kudu_core.common import values
 from kudu_core.common.cached import cached_property
-from kudu_core.common.types import (
+from kudu_core.common.types import values
+from kudu_core.common.types.types import (
     KIND_BINARY,
     KIND_BOOL,
     KIND_DECIMAL,

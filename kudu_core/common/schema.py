@@ -15,12 +15,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from kudu_core.common import values
 from kudu_core.common.cached import cached_property
-from kudu_core.common.keycodec import KeyCodec
 from kudu_core.common.rowcodec import RowCodec
 from kudu_core.common.stored import flag, integer, text
-from kudu_core.common.types import (
+from kudu_core.common.types import values
+from kudu_core.common.types.keycodec import KeyCodec
+from kudu_core.common.types.types import (
     KIND_BINARY,
     KIND_BOOL,
     KIND_DECIMAL,

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kudu_core.common.types import KIND_BINARY, KIND_FLOAT, KIND_UNSIGNED, ColumnType
-from kudu_core.common.values import Physical
+from kudu_core.common.types.types import KIND_BINARY, KIND_FLOAT, KIND_UNSIGNED, ColumnType
+from kudu_core.common.types.values import Physical
 
 Place = Any
 """An int, or bytes."""

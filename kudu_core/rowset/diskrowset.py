@@ -21,13 +21,13 @@ from kudu_core.cfile.container import FileMissing
 from kudu_core.cfile.rows_file import INSERT_TIME_ID, RowsFile
 from kudu_core.cfile.statistics import FileStatistics, StatisticsRef, read_statistics
 from kudu_core.cfile.zone import Zone
-from kudu_core.common import values
 from kudu_core.common.intervals import order_number
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.locks import mutex
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.schema import StoredColumn
-from kudu_core.common.types import ColumnType
+from kudu_core.common.types import values
+from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import Corruption, InternalError
 from kudu_core.rowset.changelog import Change, ChangeLog
 from kudu_core.rowset.deltas import DELETE, DeltaView

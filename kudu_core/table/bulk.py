@@ -14,7 +14,7 @@ from kudu_core.common.fingerprint import Fingerprint, total
 from kudu_core.common.idempotence import Txn
 from kudu_core.common.locks import NOTHING
 from kudu_core.common.schema import Schema
-from kudu_core.common.types import KIND_BOOL
+from kudu_core.common.types.types import KIND_BOOL
 from kudu_core.table import ingest, sorted_runs
 from kudu_core.table.building import MAX_BYTES, Sorted
 from kudu_core.table.committing import Committing

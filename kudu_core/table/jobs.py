@@ -28,7 +28,7 @@ from kudu_core.common.keys import encode_keys
 from kudu_core.common.locks import NOTHING, Claim
 from kudu_core.common.names import is_job
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
-from kudu_core.common.types import KIND_BOOL, KIND_FLOAT, ColumnType
+from kudu_core.common.types.types import KIND_BOOL, KIND_FLOAT, ColumnType
 from kudu_core.errors import Corruption, InvalidArgument, Locked, RowErrors, SchemaMismatch
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table.building import Sorted

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers
-from kudu_core.common.types import ColumnType
+from kudu_core.common.types.types import ColumnType
 
 
 @dataclass(frozen=True, slots=True)

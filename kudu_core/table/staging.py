@@ -16,14 +16,14 @@ import pyarrow as pa
 from kudu_core._ext.rules import decide as rules
 from kudu_core.cfile import ColumnSpec
 from kudu_core.cfile.rows_file import RowsMeta, write_rows_file
-from kudu_core.common.casts import cast
 from kudu_core.common.clock import Clock
 from kudu_core.common.fingerprint import of_hashes
 from kudu_core.common.keys import EncodedKeys, encode_keys
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import Schema
-from kudu_core.common.types import ColumnType
+from kudu_core.common.types.casts import cast
+from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import SchemaMismatch
 from kudu_core.options import Options
 from kudu_core.rowset.meta import FileRef

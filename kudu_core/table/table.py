@@ -19,7 +19,7 @@ from kudu_core.common.locks import mutex
 from kudu_core.common.partitions import HashPartition, PartitionSchema, RangePartition
 from kudu_core.common.predicates import compile_where
 from kudu_core.common.schema import Column, Schema, StoredColumn, declare
-from kudu_core.common.types import KIND_BINARY
+from kudu_core.common.types.types import KIND_BINARY
 from kudu_core.errors import (
     ChangesLost,
     InvalidArgument,

@@ -30,7 +30,7 @@ from kudu_core.common.keys import encode_keys
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import Column
 from kudu_core.common.stored import LIMIT
-from kudu_core.common.types import ColumnType
+from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import ColumnTooLarge, Corruption, NotSupported
 from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.rowset import growing

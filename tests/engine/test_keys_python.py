@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from kudu_core._ext.base.status import PageError
 from kudu_core.common.conform import conform
-from kudu_core.common.keycodec import KeyCodec, prefix_successor, successor
 from kudu_core.common.keys import (
     EncodedKeys,
     decode_key,
@@ -26,7 +25,8 @@ from kudu_core.common.keys import (
     encode_prefix,
 )
 from kudu_core.common.schema import Column, Schema, declare
-from kudu_core.common.types import ColumnType
+from kudu_core.common.types.keycodec import KeyCodec, prefix_successor, successor
+from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import InvalidArgument
 
 D = decimal.Decimal

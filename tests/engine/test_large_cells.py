@@ -17,7 +17,7 @@ import pytest
 import kudu_core as kc
 from kudu_core._ext.columns import growing
 from kudu_core.common import rowblock
-from kudu_core.common.types import ColumnType
+from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset import filescan, merging, scan
 from kudu_core.table import building, bulk, ingest, net_changes, staging

@@ -23,7 +23,7 @@ from kudu_core.common.predicates import compile_where
 from kudu_core.common.rowblock import RowBlock
 from kudu_core.common.schema import Column, Schema, declare
 from kudu_core.common.spark_hash import xxhash64
-from kudu_core.common.types import ColumnType
+from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import InvalidArgument
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "spark_xxhash64.json").read_text())["cases"]

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.keycodec import MAX_KEY_BYTES
+from kudu_core.common.types.keycodec import MAX_KEY_BYTES
 from kudu_core.table import decision, jobs
 from tests.support.bulk import small_runs
 from tests.support.overwriting import staged

@@ -17,11 +17,11 @@ from kudu_core.cfile import specs
 from kudu_core.common import idempotence, names, partitions, schema, stored
 from kudu_core.common.fingerprint import MAX_ROWS, Fingerprint
 from kudu_core.common.idempotence import Token, Txn, check_txn
-from kudu_core.common.keycodec import MAX_KEY_BYTES
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.schema import Column, Schema
 from kudu_core.common.stored import LIMIT
-from kudu_core.common.types import ColumnType
+from kudu_core.common.types.keycodec import MAX_KEY_BYTES
+from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported
 from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.rowset import meta

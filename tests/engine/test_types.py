@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kudu_core.common import values
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
-from kudu_core.common.types import ColumnType
+from kudu_core.common.types import values
+from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import InvalidArgument
 
 D = decimal.Decimal

@@ -17,7 +17,7 @@ from kudu_core.cfile import container, page, specs
 from kudu_core.cfile.delta_file import UNDO, write_delta_file
 from kudu_core.cfile.rows_file import write_rows_file
 from kudu_core.cfile.specs import ColumnSpec
-from kudu_core.common.types import ColumnType
+from kudu_core.common.types.types import ColumnType
 from tests.support.cfile_cases import FILE_ID, BytesFileSystem, column, encode_keys
 
 FORMAT = Path(__file__).parents[2] / "docs" / "format.md"

@@ -23,7 +23,7 @@ from kudu_core.cfile.delta_file import UNDO, DeltaFile, write_delta_file
 from kudu_core.cfile.page_cache import PageCache
 from kudu_core.cfile.rows_file import RowsFile, write_rows_file
 from kudu_core.cfile.specs import ColumnSpec
-from kudu_core.common.types import ColumnType
+from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import Corruption, KuduError, NotSupported
 from tests.support.cfile_cases import FILE_ID, BytesFileSystem, column, make_case
 

@@ -34,7 +34,7 @@ from kudu_core.cfile.page_cache import PageCache
 from kudu_core.cfile.rows_file import RowsFile
 from kudu_core.cfile.specs import ColumnSpec
 from kudu_core.cfile.zone import Zone
-from kudu_core.common.types import ColumnType
+from kudu_core.common.types.types import ColumnType
 from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.table import state
 from kudu_core.tablet import manifest, manifest_format, records

@@ -23,7 +23,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core._ext.base.crc32c import crc32c
-from kudu_core.common.types import ColumnType
+from kudu_core.common.types.types import ColumnType
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table import jobs
 from kudu_core.table.backup_format import read_manifest
@@ -856,7 +856,7 @@ def test_every_method_that_takes_foreign_data_has_a_door() -> None:
 
 
 def test_every_column_type_has_hostile_and_odd_arrays() -> None:
-    from kudu_core.common.types import _SIMPLE
+    from kudu_core.common.types.types import _SIMPLE
 
     names = {type_.name for type_ in _SIMPLE}
     assert names <= {case.column for case in HOSTILE}

@@ -1,7 +1,7 @@
 """Foreign memory is read in one place: what reads an array's buffers, or has pyarrow do so, stands here.
 
-``common/foreign.py`` checks, ``casts.cast`` and ``ColumnBuffers.from_arrow`` ask it; a function elsewhere
-that reads the memory of an array from outside would go around them.
+``common/types/foreign.py`` checks, ``casts.cast`` and ``ColumnBuffers.from_arrow`` ask it; a function
+elsewhere that reads the memory of an array from outside would go around them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ PACKAGE = Path(__file__).resolve().parents[2] / "kudu_core"
 # What reads an array's memory -> the files that may call it, and why.
 READING: dict[str, dict[str, str]] = {
     "buffers": {
-        "common/foreign.py": "checks them",
+        "common/types/foreign.py": "checks them",
         "common/rowblock.py": "from_arrow takes them over, checked",
     },
-    "dictionary_decode": {"common/casts.py": "after check_bytes"},
-    "run_end_decode": {"common/casts.py": "after check_bytes"},
+    "dictionary_decode": {"common/types/casts.py": "after check_bytes"},
+    "run_end_decode": {"common/types/casts.py": "after check_bytes"},
     "combine_chunks": {
         "common/arrow_in.py": "of what pa.array has made of Python's values",
         "common/predicates.py": "after check_chunks",
@@ -84,7 +84,7 @@ def test_the_two_doors_ask() -> None:
     """Each of the checks is asked for where memory is read."""
     asked = {
         "common/rowblock.py": {"extent_of", "validity_of", "check_size", "check_cells"},
-        "common/casts.py": {"extent_of", "is_null_throughout", "check_bytes"},
+        "common/types/casts.py": {"extent_of", "is_null_throughout", "check_bytes"},
     }
     for file, wanted in asked.items():
         names = {name for _, name, _ in calls(ast.parse((PACKAGE / file).read_text()))}

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kudu_core.common.types import ColumnType
+from kudu_core.common.types.types import ColumnType
 
 Cell = Any
 _EXACT = decimal.Context(prec=100)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kudu_core.common.types import ColumnType
+from kudu_core.common.types.types import ColumnType
 
 ROWS = 3
 VALUES: dict[str, list[Any]] = {

@@ -1,7 +1,7 @@
 """Python values of one row to bytes and back, for calls that handle one row at a time.
 
-The fast path beside ``common.keycodec``, ``common.values`` and ``tablet.records``: exact built-in types
-(int, float, bool, str, bytes, date, datetime) that fit the column as they are.  Everything else gives
+The fast path beside ``common.types.keycodec``, ``common.types.values`` and ``tablet.records``: exact built-in
+types (int, float, bool, str, bytes, date, datetime) that fit the column as they are.  Everything else gives
 None, which tells the caller to take the general path, whose result or error then stands.
 
 A *tag* says how a column's cell becomes a value (``TAGS``); a cell is the bytes of one value as they lie
@@ -336,7 +336,7 @@ cdef Py_ssize_t _encode_text(
 @cython.final
 @cython.auto_pickle(False)
 cdef class KeyEncoder:
-    """Keys of some columns, in key order: ``encode`` gives the bytes of ``common.keycodec``."""
+    """Keys of some columns, in key order: ``encode`` gives the bytes of ``common.types.keycodec``."""
 
     cdef:
         readonly Py_ssize_t count

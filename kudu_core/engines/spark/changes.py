@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from kudu_core.common.schema import Schema
-from kudu_core.common.types import ColumnType
+from kudu_core.common.types.types import ColumnType
 from kudu_core.engines.spark.cache import table_for
 from kudu_core.engines.spark.codes import coded
 from kudu_core.engines.spark.scan import frame_of, parallelism, shared_out

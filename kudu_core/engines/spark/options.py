@@ -17,7 +17,7 @@ from typing import Any
 
 from kudu_core.common.idempotence import CHECK, Txn
 from kudu_core.common.schema import Schema
-from kudu_core.common.types import KIND_DECIMAL, ColumnType
+from kudu_core.common.types.types import KIND_DECIMAL, ColumnType
 from kudu_core.engines.spark.schema import projected
 from kudu_core.errors import InvalidArgument
 from kudu_core.table.jobs import check_job

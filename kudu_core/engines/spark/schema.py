@@ -16,10 +16,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema, to_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
-from kudu_core.common.casts import cast
-from kudu_core.common.foreign import check_layout
 from kudu_core.common.schema import Schema
-from kudu_core.common.types import ColumnType
+from kudu_core.common.types.casts import cast
+from kudu_core.common.types.foreign import check_layout
+from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 from kudu_core.table.jobs import APPLY, OP_COLUMN
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from kudu_core._ext.columns import columns as bitmaps
 from kudu_core._ext.columns import foreign as kernel
-from kudu_core.common.types import KIND_BINARY, KIND_DECIMAL, ColumnType
+from kudu_core.common.types.types import KIND_BINARY, KIND_DECIMAL, ColumnType
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 
 _SHOWN_BYTES = 40

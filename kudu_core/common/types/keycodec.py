@@ -8,7 +8,7 @@ The encoding keeps order: comparing encoded keys as bytes compares the tuples of
   and 00 00 ends the cell.
 
 So the encoding of fewer columns is a prefix of that of more.  Source: Kudu common/key_encoder.h.
-Whole columns of keys are encoded by ``_ext.keys.keys`` to the same bytes: ``keys.py``.
+Whole columns of keys are encoded by ``_ext.keys.keys`` to the same bytes: ``common/keys.py``.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kudu_core._ext.base.status import PageError
-from kudu_core.common import values
-from kudu_core.common.types import KIND_BINARY, KIND_UNSIGNED, ColumnType
-from kudu_core.common.values import Physical
+from kudu_core.common.types import values
+from kudu_core.common.types.types import KIND_BINARY, KIND_UNSIGNED, ColumnType
+from kudu_core.common.types.values import Physical
 from kudu_core.errors import InvalidArgument
 
 MAX_KEY_BYTES = 16 * 1024

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kudu_core.common import foreign
-from kudu_core.common.types import KIND_BOOL, KIND_DECIMAL, KIND_FLOAT, ColumnType
+from kudu_core.common.types import foreign
+from kudu_core.common.types.types import KIND_BOOL, KIND_DECIMAL, KIND_FLOAT, ColumnType
 from kudu_core.errors import SchemaMismatch
 
 _t = pa.types

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kudu_core.common.types import (
+from kudu_core.common.types.types import (
     KIND_BINARY,
     KIND_BOOL,
     KIND_DECIMAL,

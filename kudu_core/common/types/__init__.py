@@ -1,0 +1,1 @@
+"""Types of columns, and single values of them."""
