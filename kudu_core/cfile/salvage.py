@@ -40,7 +40,7 @@ from kudu_core.cfile.page import PAGE_ROWS
 from kudu_core.cfile.rows_file import RowsFile
 from kudu_core.cfile.specs import DICTIONARY_HEAD, INDEX_ENTRY, INDEX_HEAD, zone_width
 from kudu_core.cfile.statistics import FileStatistics, StatisticsBlock, StatisticsRef
-from kudu_core.common.stored import BROKEN
+from kudu_core.common.format.members import BROKEN
 from kudu_core.errors import Corruption
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ import pyarrow.types as pat
 from kudu_core._ext.columns import row_hash
 from kudu_core._ext.keys import hashing
 from kudu_core.common import expressions
+from kudu_core.common.format.members import integer
 from kudu_core.common.rowblock import ColumnBuffers
-from kudu_core.common.stored import integer
 
 U64Array = npt.NDArray[np.uint64]
 

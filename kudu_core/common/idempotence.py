@@ -14,7 +14,7 @@ from typing import Any
 
 from kudu_core.common.clock import hybrid
 from kudu_core.common.fingerprint import NO_ROWS, Fingerprint
-from kudu_core.common.stored import integer, text
+from kudu_core.common.format.members import integer, text
 from kudu_core.errors import InvalidArgument, TokenMismatch, shown
 
 MAX_APP_ID_BYTES = 1024

@@ -24,12 +24,12 @@ from kudu_core._ext.keys import hashing
 from kudu_core._ext.row.route import KeyRouter
 from kudu_core.common import keybounds
 from kudu_core.common.cached import cached_property
+from kudu_core.common.format.members import flag, integer
 from kudu_core.common.keybounds import Bounds
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import Schema, StoredColumn
 from kudu_core.common.spark_hash import is_long_decimal, xxhash64
-from kudu_core.common.stored import flag, integer
 from kudu_core.common.terms import Term
 from kudu_core.common.types.keycodec import MAX_KEY_BYTES, KeyCodec
 from kudu_core.common.types.types import ColumnType

@@ -19,8 +19,8 @@ from kudu_core.cfile.statistics import (
     runs_of,
 )
 from kudu_core.cfile.statistics import to_json as statistics_json
-from kudu_core.common.names import data_file, staged_file
-from kudu_core.common.stored import BROKEN, integer, integer_or_none
+from kudu_core.common.format.members import BROKEN, integer, integer_or_none
+from kudu_core.common.format.names import data_file, staged_file
 from kudu_core.errors import Corruption
 
 

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kudu_core.common.names import MAX_TABLET
+from kudu_core.common.format.members import BROKEN, integer, parsed
+from kudu_core.common.format.names import MAX_TABLET
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.schema import Schema
-from kudu_core.common.stored import BROKEN, integer, parsed
 from kudu_core.errors import Corruption, InvalidArgument
 from kudu_core.table.state import (
     TableState,

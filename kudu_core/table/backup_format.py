@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kudu_core._ext.base.crc32c import crc32c
-from kudu_core.common import stored
 from kudu_core.common.clock import micros_of, time_of, timestamp_of
-from kudu_core.common.names import backup_of_folder, staged_file
+from kudu_core.common.format import members
+from kudu_core.common.format.members import integer, integer_or_none
+from kudu_core.common.format.names import backup_of_folder, staged_file
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.schema import Schema
-from kudu_core.common.stored import integer, integer_or_none
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported, TableNotFound, shown
 from kudu_core.fs.base import temporary_of
 from kudu_core.options import Options
@@ -233,7 +233,7 @@ def _parsed(path: str, data: bytes) -> Manifest:
             f"{path} has format version {version} (flags {flags}); this library reads up to {VERSION}"
         )
     try:
-        value = stored.parsed(body)
+        value = members.parsed(body)
         schema = Schema.from_json(value["schema"])
         inserted, updated, deleted = map(integer, value["counts"])
         manifest = Manifest(
@@ -252,7 +252,7 @@ def _parsed(path: str, data: bytes) -> Manifest:
         )
         if sum(run.rows for run in manifest.runs) != sum(manifest.counts):
             raise ValueError("the runs hold other rows than the counts say")
-    except (*stored.BROKEN, InvalidArgument) as exc:
+    except (*members.BROKEN, InvalidArgument) as exc:
         raise Corruption(path, HEADER.size, f"broken contents: {exc!r:.200}") from exc
     return manifest
 

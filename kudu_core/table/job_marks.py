@@ -10,9 +10,9 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kudu_core.common import names
+from kudu_core.common.format import names
+from kudu_core.common.format.members import BROKEN, integer, parsed
 from kudu_core.common.idempotence import Token, stored_counts
-from kudu_core.common.stored import BROKEN, integer, parsed
 from kudu_core.errors import Corruption
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.clock import last_of_microsecond, time_of, timestamp_of
-from kudu_core.common.stored import LIMIT
+from kudu_core.common.format.members import LIMIT
 from kudu_core.errors import Closed, InvalidArgument, SnapshotInFuture, SnapshotTooOld, shown
 
 if TYPE_CHECKING:

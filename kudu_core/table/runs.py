@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kudu_core._ext.base.crc32c import crc32c
-from kudu_core.common.names import staged_file
+from kudu_core.common.format.names import staged_file
 from kudu_core.errors import Corruption
 
 if TYPE_CHECKING:

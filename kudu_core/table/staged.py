@@ -13,7 +13,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kudu_core.common import names
+from kudu_core.common.format import names
 from kudu_core.errors import Corruption
 from kudu_core.fs.base import temporary_of
 from kudu_core.table.job_marks import job_directory, leave_mark

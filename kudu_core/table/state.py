@@ -14,12 +14,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from kudu_core._ext.base.crc32c import crc32c
-from kudu_core.common import stored
+from kudu_core.common.format import members
+from kudu_core.common.format.members import integer
+from kudu_core.common.format.names import MAX_TABLET, tablet_folder
 from kudu_core.common.idempotence import Token, stored_app_id
-from kudu_core.common.names import MAX_TABLET, tablet_folder
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.schema import Schema
-from kudu_core.common.stored import integer
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported
 from kudu_core.options import Options
 
@@ -153,7 +153,7 @@ def read_state(fs: FileSystem, path: str) -> TableState:
             f"{path} has format version {version} (flags {flags}); this library reads up to {VERSION}"
         )
     try:
-        value = stored.parsed(body)
+        value = members.parsed(body)
         schemas = tuple(map(Schema.from_json, value["schemas"]))
         state = TableState(
             uuid=_uuid(value["uuid"]),
@@ -162,7 +162,7 @@ def read_state(fs: FileSystem, path: str) -> TableState:
             schemas=schemas,
             partitions=PartitionSchema.from_json(value["partitions"], schemas[-1]),
             tablets=tuple(
-                TabletEntry(integer(i, 1, MAX_TABLET), integer(p), integer(c), stored.integer_or_none(d))
+                TabletEntry(integer(i, 1, MAX_TABLET), integer(p), integer(c), members.integer_or_none(d))
                 for i, p, c, d in value["tablets"]
             ),
             tokens={
@@ -176,7 +176,7 @@ def read_state(fs: FileSystem, path: str) -> TableState:
             edits={integer(i, 1, MAX_TABLET): integer(number) for i, number in value["edits"]},
         )
         check_tablets(state)
-    except (*stored.BROKEN, InvalidArgument) as exc:
+    except (*members.BROKEN, InvalidArgument) as exc:
         raise Corruption(path, HEADER.size, f"broken contents: {exc!r:.200}") from exc
     return state
 

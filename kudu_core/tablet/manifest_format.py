@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kudu_core._ext.base.crc32c import crc32c
-from kudu_core.common.stored import parsed
+from kudu_core.common.format.members import parsed
 from kudu_core.errors import Corruption, NotSupported
 
 MAGIC = b"KUDUMAN\x01"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from kudu_core.common.stored import BROKEN
+from kudu_core.common.format.members import BROKEN
 from kudu_core.errors import Corruption, KuduError
 from kudu_core.fs.copies import copy_of
 from kudu_core.rowset.meta import RowSetMeta

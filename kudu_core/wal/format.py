@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from kudu_core._ext.base.crc32c import crc32c
-from kudu_core.common.stored import LIMIT
+from kudu_core.common.format.members import LIMIT
 from kudu_core.errors import NotSupported
 
 Buffer: TypeAlias = bytes | bytearray | memoryview

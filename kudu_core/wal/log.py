@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias
 
 from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.common.clock import time_of
+from kudu_core.common.format.members import LIMIT
 from kudu_core.common.gates import Flag, Gates
 from kudu_core.common.locks import mutex
-from kudu_core.common.stored import LIMIT
 from kudu_core.common.workers import Worker
 from kudu_core.errors import (
     Closed,

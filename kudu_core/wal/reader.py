@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeAlias
 
 import numpy as np
 
-from kudu_core.common.stored import LIMIT
+from kudu_core.common.format.members import LIMIT
 from kudu_core.errors import Corruption
 from kudu_core.wal.format import (
     COMMITTED_NAME,

@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from kudu_core.common.stored import LIMIT
+from kudu_core.common.format.members import LIMIT
 from kudu_core.errors import KuduError
 from kudu_core.wal.format import (
     ALIGNMENT,

@@ -24,9 +24,9 @@ from kudu_core.cfile.container import FileReader, FileWriter
 from kudu_core.cfile.specs import ColumnSpec
 from kudu_core.common import idempotence, partitions, schema
 from kudu_core.common.fingerprint import Fingerprint
+from kudu_core.common.format.members import LIMIT
 from kudu_core.common.idempotence import Token
 from kudu_core.common.rowblock import ColumnBuffers
-from kudu_core.common.stored import LIMIT
 from kudu_core.common.types.keycodec import MAX_KEY_BYTES
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported

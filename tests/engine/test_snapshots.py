@@ -16,7 +16,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.clock import ManualClock
-from kudu_core.common.stored import LIMIT
+from kudu_core.common.format.members import LIMIT
 from tests.engine.conftest import SCHEMA, Make
 from tests.support.ahead import now
 from tests.support.threads import Run

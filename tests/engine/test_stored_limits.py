@@ -14,12 +14,13 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.cfile import specs
-from kudu_core.common import idempotence, names, partitions, schema, stored
+from kudu_core.common import idempotence, partitions, schema
 from kudu_core.common.fingerprint import MAX_ROWS, Fingerprint
+from kudu_core.common.format import members, names
+from kudu_core.common.format.members import LIMIT
 from kudu_core.common.idempotence import Token, Txn, check_txn
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.schema import Column, Schema
-from kudu_core.common.stored import LIMIT
 from kudu_core.common.types.keycodec import MAX_KEY_BYTES
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported
@@ -93,9 +94,9 @@ def partitions_of(value: Any) -> object:
 
 
 MEMBERS = [
-    numbers("a number", stored.integer, LIMIT),
-    numbers("a number or nothing", stored.integer_or_none, LIMIT),
-    numbers("the name of a member", lambda value: stored.key(str(value)), LIMIT),
+    numbers("a number", members.integer, LIMIT),
+    numbers("a number or nothing", members.integer_or_none, LIMIT),
+    numbers("the name of a member", lambda value: members.key(str(value)), LIMIT),
     numbers("version of a writer", token(0), idempotence.MAX_VERSION),
     numbers("time of a token", token(1), LIMIT),
     *(numbers(f"count {place} of a token", token(place), LIMIT) for place in range(2, 6)),
@@ -163,18 +164,18 @@ MEMBERS = [
 @pytest.mark.parametrize("limit", MEMBERS, ids=lambda m: m.name)
 def test_a_reader_takes_what_a_writer_gives_and_no_more(limit: Member) -> None:
     limit.read(limit.last)
-    with pytest.raises((*stored.BROKEN, InvalidArgument)):
+    with pytest.raises((*members.BROKEN, InvalidArgument)):
         limit.read(limit.next)
     if limit.first is not None:
         limit.read(limit.first)
-        with pytest.raises((*stored.BROKEN, InvalidArgument)):
+        with pytest.raises((*members.BROKEN, InvalidArgument)):
             limit.read(limit.before)
 
 
 @pytest.mark.parametrize("wrong", [True, 1.0, "1", None, [1]])
 def test_a_number_is_no_other_value(wrong: Any) -> None:
     with pytest.raises(ValueError, match="a whole number from 0"):
-        stored.integer(wrong)
+        members.integer(wrong)
 
 
 def test_ids_of_tablets_as_folders_have_them() -> None:

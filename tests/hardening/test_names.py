@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.common import names
+from kudu_core.common.format import names
 from kudu_core.errors import Corruption
 from kudu_core.fs.base import is_temporary, temporary_of
 from kudu_core.rowset.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from kudu_core.common.names import job_of_mark
+from kudu_core.common.format.names import job_of_mark
 
 
 def waiting(path: str | os.PathLike[str]) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kudu_core.cfile.container import MAGIC, TRAILER
-from kudu_core.common.names import is_staging, parse_lost, tablet_of_folder
+from kudu_core.common.format.names import is_staging, parse_lost, tablet_of_folder
 from kudu_core.errors import Corruption
 from kudu_core.rowset.meta import FileRef
 

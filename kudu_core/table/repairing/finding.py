@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kudu_core.common.stored import BROKEN
+from kudu_core.common.format.members import BROKEN
 from kudu_core.errors import InvalidArgument, KuduError
 from kudu_core.fs.copies import copy_of
 from kudu_core.table.alteration import Alteration, alters

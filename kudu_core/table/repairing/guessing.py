@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from kudu_core.cfile.rows_file import RowsFile
 from kudu_core.cfile.specs import ColumnSpec
-from kudu_core.common.names import tablet_of_folder
+from kudu_core.common.format.members import BROKEN, integer, parsed
+from kudu_core.common.format.names import tablet_of_folder
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.schema import Schema, StoredColumn, declare
-from kudu_core.common.stored import BROKEN, integer, parsed
 from kudu_core.errors import InvalidArgument, KuduError, TableNotFound
 from kudu_core.options import Options
 from kudu_core.rowset.salvage import UNREADABLE

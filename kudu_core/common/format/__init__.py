@@ -1,0 +1,1 @@
+"""What stored things have in common: names of files, members of JSON."""
