@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kudu_core.common.clock import Clock
+from kudu_core.common.run.clock import Clock
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.wal import KIND_WRITE, Log, LogOptions, read_log
 

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Protocol
 from weakref import ref
 
-from kudu_core.common.locks import Claim, mutex
+from kudu_core.common.run.locks import Claim, mutex
 
 NEW_SHARE = 0.2
 """Of the limit that new pages have for themselves when kept pages would fill it."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from kudu_core._ext.row.codec import TAGS, KeyEncoder, RowShape, RowWriter
-from kudu_core.common.cached import cached_property
+from kudu_core.common.run.cached import cached_property
 from kudu_core.common.types import values
 from kudu_core.common.types.types import (
     KIND_BINARY,

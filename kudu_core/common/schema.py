@@ -15,9 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from kudu_core.common.cached import cached_property
 from kudu_core.common.format.members import flag, integer, text
 from kudu_core.common.rowcodec import RowCodec
+from kudu_core.common.run.cached import cached_property
 from kudu_core.common.types import values
 from kudu_core.common.types.keycodec import KeyCodec
 from kudu_core.common.types.types import (

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.alter import altered
-from kudu_core.common.locks import Held
+from kudu_core.common.run.locks import Held
 from kudu_core.errors import InvalidArgument
 from kudu_core.events import TableAltered
 from kudu_core.rowset.memrowset import MemRowSet

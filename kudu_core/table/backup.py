@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kudu_core.common.clock import timestamp_of
-from kudu_core.common.locks import Claim
+from kudu_core.common.run.clock import timestamp_of
+from kudu_core.common.run.locks import Claim
 from kudu_core.errors import InvalidArgument, shown
 from kudu_core.fs.base import temporary_name
 from kudu_core.table.backup_format import (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from kudu_core.common.gates import Flag
+from kudu_core.common.run.gates import Flag
 from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.writing import DECODED_SHARE
 from kudu_core.table.committing import Committing

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from kudu_core.common.fingerprint import Fingerprint, total
 from kudu_core.common.idempotence import Txn
-from kudu_core.common.locks import NOTHING
+from kudu_core.common.run.locks import NOTHING
 from kudu_core.common.schema import Schema
 from kudu_core.common.types.types import KIND_BOOL
 from kudu_core.table import ingest, sorted_runs

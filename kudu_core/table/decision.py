@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from kudu_core._ext.rules import decide as rules
-from kudu_core.common.cached import cached_property
 from kudu_core.common.keys import EncodedKeys, encode_keys
 from kudu_core.common.partitions import PartitionSchema
-from kudu_core.common.pool import Pool
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.run.cached import cached_property
+from kudu_core.common.run.pool import Pool
 from kudu_core.common.schema import Schema
 from kudu_core.common.types.values import raw_bytes
 from kudu_core.errors import InvalidArgument, RowErrors

@@ -14,14 +14,14 @@ from weakref import WeakValueDictionary
 
 from kudu_core._ext.columns.growing import data_limit
 from kudu_core.cfile.page_cache import PageCache
-from kudu_core.common.clock import Clock, hybrid
-from kudu_core.common.gates import Gates, Slots
 from kudu_core.common.idempotence import MAX_TOKENS, YOUNG_S, Counts, Token, Txn, outdated
-from kudu_core.common.locks import Claim, Reentrant, Turns, mutex, reentrant
 from kudu_core.common.partitions import PartitionSchema
-from kudu_core.common.pool import Pool
+from kudu_core.common.run.clock import Clock, hybrid
+from kudu_core.common.run.gates import Gates, Slots
+from kudu_core.common.run.locks import Claim, Reentrant, Turns, mutex, reentrant
+from kudu_core.common.run.pool import Pool
+from kudu_core.common.run.workers import is_worker
 from kudu_core.common.schema import Schema
-from kudu_core.common.workers import is_worker
 from kudu_core.errors import Closed, Fenced, InvalidArgument, KuduError, ReadOnly, SnapshotTooOld
 from kudu_core.events import Event, EventListener, TokensDropped, WritersThrottled, tell
 from kudu_core.fs.copies import keep_copy

@@ -10,8 +10,8 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from kudu_core.common.cycles import forget_others
-from kudu_core.common.workers import Worker, forget_workers, is_worker
+from kudu_core.common.run.cycles import forget_others
+from kudu_core.common.run.workers import Worker, forget_workers, is_worker
 from kudu_core.errors import KuduError
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kudu_core.common.cycles import cycles_left
 from kudu_core.common.format.members import BROKEN, flag, parsed, text
 from kudu_core.common.idempotence import CHECK, Txn, check_txn
+from kudu_core.common.run.cycles import cycles_left
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported
 from kudu_core.table.calls import OPERATIONS
 from kudu_core.table.job_marks import job_directory

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kudu_core.common.cycles import cycles_left
 from kudu_core.common.fingerprint import NO_ROWS
 from kudu_core.common.fingerprint import OVERWRITING as OVERWRITING_ROWS
 from kudu_core.common.format.names import is_job
 from kudu_core.common.idempotence import Token, Txn
 from kudu_core.common.keys import encode_keys
-from kudu_core.common.locks import NOTHING, Claim
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.run.cycles import cycles_left
+from kudu_core.common.run.locks import NOTHING, Claim
 from kudu_core.common.types.types import KIND_BOOL, KIND_FLOAT, ColumnType
 from kudu_core.errors import Corruption, InvalidArgument, Locked, RowErrors, SchemaMismatch
 from kudu_core.fs.posix import PosixFileSystem

@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from kudu_core.common.clock import Clock
-from kudu_core.common.locks import mutex
+from kudu_core.common.run.clock import Clock
+from kudu_core.common.run.locks import mutex
 from kudu_core.events import (
     DeltaCompactionEnd,
     DeltaFlushEnd,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kudu_core.common.locks import Claim
+from kudu_core.common.run.locks import Claim
 from kudu_core.table.staged import remove
 from kudu_core.tablet.merge_compaction import Elsewhere
 from kudu_core.tablet.merge_elsewhere import BuiltRange, Order, adopt, build_ranges, newest_in_memory

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from kudu_core.common.clock import last_of_microsecond, time_of, timestamp_of
 from kudu_core.common.format.members import LIMIT
+from kudu_core.common.run.clock import last_of_microsecond, time_of, timestamp_of
 from kudu_core.errors import Closed, InvalidArgument, SnapshotInFuture, SnapshotTooOld, shown
 
 if TYPE_CHECKING:
-    from kudu_core.common.locks import Claim
+    from kudu_core.common.run.locks import Claim
     from kudu_core.table.engine import Engine
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kudu_core.cfile.container import FileMissing
-from kudu_core.common.clock import Clock
 from kudu_core.common.format.members import BROKEN, key
+from kudu_core.common.run.clock import Clock
 from kudu_core.errors import Corruption, KuduError, NotSupported, TableNotFound
 from kudu_core.events import EventListener, TableOpened
 from kudu_core.options import Options

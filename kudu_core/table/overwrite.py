@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kudu_core.common.locks import Held
+from kudu_core.common.run.locks import Held
 from kudu_core.errors import Fenced, Poisoned
 from kudu_core.events import IngestEnd
 from kudu_core.table.alter import adopt, make_directory, new_tablet

@@ -8,8 +8,8 @@ import weakref
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kudu_core.common.clock import time_of
-from kudu_core.common.locks import Claim, reentrant
+from kudu_core.common.run.clock import time_of
+from kudu_core.common.run.locks import Claim, reentrant
 from kudu_core.common.schema import Schema
 from kudu_core.errors import SnapshotTooOld
 

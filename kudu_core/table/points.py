@@ -14,8 +14,8 @@ from kudu_core._ext.base.status import Elsewhere, PageError
 from kudu_core.common.arrow_in import batches
 from kudu_core.common.conform import conform
 from kudu_core.common.keys import EncodedKeys, decode_keys, encode_key, encode_keys
-from kudu_core.common.locks import NOTHING
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.run.locks import NOTHING
 from kudu_core.common.schema import Schema, StoredColumn
 from kudu_core.common.types import values
 from kudu_core.common.types.foreign import names_of

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kudu_core.common.locks import Held
+from kudu_core.common.run.locks import Held
 from kudu_core.events import TabletsPurged
 from kudu_core.rowset.deltastore import DeltaStore
 from kudu_core.rowset.memrowset import MemRowSet

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from kudu_core.common.clock import Clock
 from kudu_core.common.partitions import HashPartition, RangePartition
+from kudu_core.common.run.clock import Clock
 from kudu_core.common.schema import Column
 from kudu_core.errors import InvalidArgument
 from kudu_core.fs.posix import PosixFileSystem

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from kudu_core.common.clock import Clock
+from kudu_core.common.run.clock import Clock
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table import jobs
 from kudu_core.table.backup_format import OP_COLUMN, read_manifest

@@ -10,7 +10,7 @@ from kudu_core.table.moment import PinnedMoment
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kudu_core.common.locks import Claim
+    from kudu_core.common.run.locks import Claim
     from kudu_core.table.scan import Scan
 
 

@@ -7,8 +7,8 @@ they would wait for a whole flush.
 
 from __future__ import annotations
 
-from kudu_core.common.clock import Clock
-from kudu_core.common.locks import mutex
+from kudu_core.common.run.clock import Clock
+from kudu_core.common.run.locks import mutex
 from kudu_core.tablet.scoring import MEMORY_SHARE
 
 STOP_SHARE = 0.8

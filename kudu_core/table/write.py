@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from kudu_core.common.idempotence import Token, Txn
-from kudu_core.common.locks import NOTHING, Held
 from kudu_core.common.rowblock import RowBlock
+from kudu_core.common.run.locks import NOTHING, Held
 from kudu_core.common.schema import Schema
 from kudu_core.errors import RowErrors
 from kudu_core.table import ingest

@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from kudu_core.common.gates import Flag, Gates
-from kudu_core.common.locks import NOTHING, Claim, mutex
-from kudu_core.common.pool import Pool
-from kudu_core.common.workers import Worker
+from kudu_core.common.run.gates import Flag, Gates
+from kudu_core.common.run.locks import NOTHING, Claim, mutex
+from kudu_core.common.run.pool import Pool
+from kudu_core.common.run.workers import Worker
 from kudu_core.errors import Closed, Fenced, Poisoned
 from kudu_core.events import (
     DeltaCompactionEnd,
@@ -36,7 +36,7 @@ from kudu_core.tablet.scoring import HISTORY_GC, MAJOR, MERGE, MINOR, Operation,
 from kudu_core.tablet.tablet import Tablet
 
 if TYPE_CHECKING:
-    from kudu_core.common.clock import Clock
+    from kudu_core.common.run.clock import Clock
 
 MAX_ROUNDS = 4
 """Rounds of merges that each take a part of very many small rowsets: in each, 128 of them become few."""

@@ -12,8 +12,8 @@ import numpy as np
 
 from kudu_core._ext.keys import keys as keys_kernel
 from kudu_core.cfile.delta_file import REDO, UNDO
-from kudu_core.common.memory import release_free
 from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.run.memory import release_free
 from kudu_core.errors import InternalError
 from kudu_core.rowset.changelog import ChangeLog
 from kudu_core.rowset.deltas import DELETE, REINSERT, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE

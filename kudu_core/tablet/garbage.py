@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kudu_core.common.locks import mutex
+from kudu_core.common.run.locks import mutex
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem

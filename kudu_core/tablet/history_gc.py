@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kudu_core.common.locks import Claim
+from kudu_core.common.run.locks import Claim
 from kudu_core.rowset.deltas import DELETE
 from kudu_core.rowset.deltastore import DeltaStore
 from kudu_core.rowset.diskrowset import DiskRowSet

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from kudu_core.common.clock import Clock, micros_of
-from kudu_core.common.gates import Flag
-from kudu_core.common.locks import mutex
-from kudu_core.common.workers import Worker
+from kudu_core.common.run.clock import Clock, micros_of
+from kudu_core.common.run.gates import Flag
+from kudu_core.common.run.locks import mutex
+from kudu_core.common.run.workers import Worker
 from kudu_core.errors import Closed, Fenced, Poisoned
 from kudu_core.events import DeltaFlushEnd, Event, FlushEnd, LogTruncated, MaintenanceError, TokensDropped
 from kudu_core.options import Options

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.format.members import BROKEN, integer, parsed
 from kudu_core.common.format.names import data_file
-from kudu_core.common.locks import mutex
+from kudu_core.common.run.locks import mutex
 from kudu_core.errors import Corruption
 from kudu_core.fs.copies import extend_copy, keep_copy
 from kudu_core.rowset.meta import FileRef, RowSetMeta, parse

@@ -19,9 +19,9 @@ from itertools import count
 import numpy as np
 
 from kudu_core.cfile.delta_file import REDO
-from kudu_core.common.locks import Claim
-from kudu_core.common.memory import release_free
-from kudu_core.common.pool import Pool
+from kudu_core.common.run.locks import Claim
+from kudu_core.common.run.memory import release_free
+from kudu_core.common.run.pool import Pool
 from kudu_core.errors import Corruption, InternalError
 from kudu_core.rowset.changelog import ChangeLog
 from kudu_core.rowset.deltastore import DeltaStore

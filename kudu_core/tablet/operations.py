@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kudu_core.common.clock import micros_of
+from kudu_core.common.run.clock import micros_of
 from kudu_core.common.schema import Schema
 from kudu_core.rowset.meta import DeltaRef, RowSetMeta
 from kudu_core.rowset.writing import DECODED_SHARE

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from kudu_core._ext.index.rowset_tree import BoundsTree
-from kudu_core.common.cached import cached_property
 from kudu_core.common.keys import EncodedKeys
+from kudu_core.common.run.cached import cached_property
 from kudu_core.rowset.diskrowset import DiskRowSet
 
 

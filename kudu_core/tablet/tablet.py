@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kudu_core.cfile.page_cache import PageCache
-from kudu_core.common.clock import Clock
-from kudu_core.common.gates import Slots
-from kudu_core.common.locks import mutex, reentrant
-from kudu_core.common.memory import WorkingMemory
 from kudu_core.common.partitions import Partition
-from kudu_core.common.pool import Pool
+from kudu_core.common.run.clock import Clock
+from kudu_core.common.run.gates import Slots
+from kudu_core.common.run.locks import mutex, reentrant
+from kudu_core.common.run.memory import WorkingMemory
+from kudu_core.common.run.pool import Pool
 from kudu_core.common.schema import Schema
 from kudu_core.errors import Closed, InternalError
 from kudu_core.options import Options

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias
 
 from kudu_core._ext.base.crc32c import crc32c
-from kudu_core.common.clock import time_of
 from kudu_core.common.format.members import LIMIT
-from kudu_core.common.gates import Flag, Gates
-from kudu_core.common.locks import mutex
-from kudu_core.common.workers import Worker
+from kudu_core.common.run.clock import time_of
+from kudu_core.common.run.gates import Flag, Gates
+from kudu_core.common.run.locks import mutex
+from kudu_core.common.run.workers import Worker
 from kudu_core.errors import (
     Closed,
     Fenced,
@@ -69,7 +69,7 @@ Durability: TypeAlias = Literal["sync", "group", "none"]
 
 
 class LogClock(Protocol):
-    """What the log asks of ``common.clock``."""
+    """What the log asks of ``common.run.clock``."""
 
     def now_hybrid(self) -> int: ...
     def monotonic_s(self) -> float: ...

@@ -38,7 +38,7 @@ _ZEROS: Final = bytes(64 << 10)
 
 
 class SegmentClock(Protocol):
-    """What this module asks of ``common.clock``."""
+    """What this module asks of ``common.run.clock``."""
 
     def monotonic_s(self) -> float: ...
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.clock import ManualClock
+from kudu_core.common.run.clock import ManualClock
 from kudu_core.errors import KuduError
 from kudu_core.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
 from kudu_core.fs.memory import MemoryFileSystem

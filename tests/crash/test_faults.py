@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.clock import ManualClock
 from kudu_core.common.conform import conform
+from kudu_core.common.run.clock import ManualClock
 from kudu_core.errors import KuduError, Poisoned, TableNotFound
 from kudu_core.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
 from kudu_core.fs.memory import MemoryFileSystem

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.clock import ManualClock
+from kudu_core.common.run.clock import ManualClock
 from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.rowset.changelog import Change
 from kudu_core.rowset.deltas import DELETE, REINSERT

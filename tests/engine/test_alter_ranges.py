@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.clock import ManualClock
+from kudu_core.common.run.clock import ManualClock
 from kudu_core.events import Event, TableAltered, TabletsPurged
 
 SCHEMA = pa.schema([("day", pa.int64()), ("id", pa.int64()), ("v", pa.string())])

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from kudu_core.common.cycles import MANY, cycles_left
+from kudu_core.common.run.cycles import MANY, cycles_left
 
 
 def test_it_is_held_back_for_many_entries_alone() -> None:

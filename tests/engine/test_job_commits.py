@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.clock import ManualClock
 from kudu_core.common.format import names
+from kudu_core.common.run.clock import ManualClock
 from kudu_core.fs.faulty import CHANGES, FaultyFileSystem, Rule, SimulatedCrash
 from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.table import committing, jobs, staged

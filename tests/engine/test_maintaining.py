@@ -13,7 +13,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core import events
-from kudu_core.common.clock import Clock, ManualClock
+from kudu_core.common.run.clock import Clock, ManualClock
 from kudu_core.errors import MemoryLimit
 from kudu_core.table import throttle
 from kudu_core.tablet import compactions, scoring

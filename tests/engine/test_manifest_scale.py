@@ -16,7 +16,7 @@ import kudu_core as kc
 from kudu_core.cfile import container
 from kudu_core.cfile.rows_file import RowsFile
 from kudu_core.cfile.statistics import StatisticsBlock, StatisticsRef, read_statistics
-from kudu_core.common.clock import ManualClock
+from kudu_core.common.run.clock import ManualClock
 from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.rowset import diskrowset

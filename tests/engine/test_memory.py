@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.common import memory
+from kudu_core.common.run import memory
 from kudu_core.tablet import flush, merge_compaction, scoring
 from kudu_core.tablet.flush import work_bytes
 from tests.engine.conftest import Make

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.clock import ManualClock, hybrid
+from kudu_core.common.run.clock import ManualClock, hybrid
 from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.tablet.policy import MAJOR, MINOR
 from tests.support.drawing import drawing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kudu_core.common.ordering import order_of_pairs, stable_order
+from kudu_core.common.run.ordering import order_of_pairs, stable_order
 
 BASE = np.uint64(1_790_000_000_000_000 << 12)
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.clock import Clock
+from kudu_core.common.run.clock import Clock
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table import backup as module
 from kudu_core.table import jobs, restore_job

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.clock import ManualClock
+from kudu_core.common.run.clock import ManualClock
 from kudu_core.tablet import compactions, maintenance
 from tests.engine.test_maintenance import eventually, stat
 from tests.support.faults import segments_of

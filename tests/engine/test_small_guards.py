@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.clock import ManualClock, last_of_microsecond
+from kudu_core.common.run.clock import ManualClock, last_of_microsecond
 from kudu_core.tablet.policy import MAJOR, MINOR
 from tests.support.faults import TINY, drop, segments_of
 

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.clock import ManualClock
 from kudu_core.common.format.members import LIMIT
+from kudu_core.common.run.clock import ManualClock
 from tests.engine.conftest import SCHEMA, Make
 from tests.support.ahead import now
 from tests.support.threads import Run

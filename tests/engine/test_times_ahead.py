@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.clock import ManualClock, hybrid, time_of, timestamp_of
 from kudu_core.common.format.members import LIMIT
+from kudu_core.common.run.clock import ManualClock, hybrid, time_of, timestamp_of
 from kudu_core.errors import InvalidArgument, NotSupported, SnapshotInFuture
 from kudu_core.fs.memory import MemoryFileSystem
 from tests.support.changes import check_changes, check_pairs

@@ -11,10 +11,10 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common import idempotence
-from kudu_core.common.clock import ManualClock
 from kudu_core.common.fingerprint import MAX_ROWS, NO_ROWS, Fingerprint
 from kudu_core.common.format.members import LIMIT
 from kudu_core.common.idempotence import Token, outdated
+from kudu_core.common.run.clock import ManualClock
 from kudu_core.events import TokensDropped
 from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.table import engine as engines

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.clock import ManualClock
+from kudu_core.common.run.clock import ManualClock
 from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.tablet.merge_compaction import merge_rowsets
 from kudu_core.tablet.policy import MAJOR, MINOR

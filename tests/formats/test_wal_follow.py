@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kudu_core.common.clock import Clock, ManualClock
+from kudu_core.common.run.clock import Clock, ManualClock
 from kudu_core.errors import Corruption
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.wal import KIND_CHECKPOINT, KIND_WRITE, Log, LogChanged, LogTail, open_log

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from kudu_core.common.clock import Clock, ManualClock
+from kudu_core.common.run.clock import Clock, ManualClock
 from kudu_core.errors import Closed, Fenced, Poisoned
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.wal import KIND_ALTER, KIND_INGEST, KIND_WRITE, LogOptions

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kudu_core.common.clock import ManualClock
+from kudu_core.common.run.clock import ManualClock
 from kudu_core.errors import Corruption
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.wal import KIND_WRITE, Log, read_log

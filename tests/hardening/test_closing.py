@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.gates import Gates
+from kudu_core.common.run.gates import Gates
 from kudu_core.table.fork import _close as finalize
 from kudu_core.tablet import compactions, merge_compaction
 from kudu_core.tablet.manifest import Edit

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.clock import ManualClock
+from kudu_core.common.run.clock import ManualClock
 from kudu_core.errors import Corruption
 from tests.support.damage import (
     Damage,

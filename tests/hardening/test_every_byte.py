@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.clock import ManualClock
+from kudu_core.common.run.clock import ManualClock
 from kudu_core.fs.memory import MemoryFileSystem
 from tests.support.damage import Files, contents, kind_of, put
 from tests.support.faults import TINY, drop, segments_of

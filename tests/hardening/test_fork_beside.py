@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.common import cycles, workers
-from kudu_core.common.cached import cached_property
+from kudu_core.common.run import cycles, workers
+from kudu_core.common.run.cached import cached_property
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 LATE_S = 60.0

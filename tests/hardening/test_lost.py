@@ -12,8 +12,8 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.cfile.container import FileMissing
-from kudu_core.common.clock import ManualClock
 from kudu_core.common.format.names import parse_lost
+from kudu_core.common.run.clock import ManualClock
 from kudu_core.fs.faulty import CHANGES, FaultyFileSystem, Rule, SimulatedCrash
 from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.tablet import manifest_format as form

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.clock import ManualClock
+from kudu_core.common.run.clock import ManualClock
 from kudu_core.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
 from kudu_core.fs.memory import MemoryFileSystem
 from tests.engine.conftest import Make

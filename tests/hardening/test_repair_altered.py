@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.clock import ManualClock
+from kudu_core.common.run.clock import ManualClock
 from kudu_core.fs.memory import MemoryFileSystem
 from tests.support.damage import Damage, Subject, in_place, kind_of, whole_file
 from tests.support.faults import ROOT, TINY, checking, drop, segments_of

@@ -1,6 +1,6 @@
 """How locks are taken, threads wait and things under way are counted: so that no interrupt leaves them so.
 
-The rules and their reasons are in ``kudu_core/common/locks.py``.
+The rules and their reasons are in ``kudu_core/common/run/locks.py``.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ ENTERED = {"enter_context", "push", "_push_cm_exit"}
 TAKEN = {"acquire", "try_lock"}
 # File -> what it may do of this, and why.
 ALLOWED: dict[str, dict[str, str]] = {
-    "common/locks.py": {"Lock": "makes them", "RLock": "makes them"},
-    "common/gates.py": {
+    "common/run/locks.py": {"Lock": "makes them", "RLock": "makes them"},
+    "common/run/gates.py": {
         "allocate_lock": "gates, of which nothing is guarded",
         "acquire": "at a gate one waits; who is interrupted looks again",
     },
@@ -91,7 +91,9 @@ def unallowed(path: Path, tree: ast.AST) -> list[str]:
 @pytest.mark.parametrize("path", SOURCES, ids=named)
 def test_locks_are_taken_by_with_alone(path: Path) -> None:
     wrong = unallowed(path, ast.parse(path.read_text()))
-    assert not wrong, "see kudu_core/common/locks.py (or give the reason in ALLOWED):\n" + "\n".join(wrong)
+    assert not wrong, "see kudu_core/common/run/locks.py (or give the reason in ALLOWED):\n" + "\n".join(
+        wrong
+    )
 
 
 def test_what_is_allowed_is_done() -> None:

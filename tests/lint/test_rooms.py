@@ -16,7 +16,7 @@ PACKAGE = ROOT / "kudu_core"
 RESTRICTED = {
     "fcntl", "glob", "io", "mmap", "multiprocessing", "os", "pathlib", "shutil", "signal", "socket",
     "subprocess", "tempfile", "time", "threading.Thread", "threading.Timer", "_thread.start_new_thread",
-    "concurrent.futures", "kudu_core.common.workers.Worker",
+    "concurrent.futures", "kudu_core.common.run.workers.Worker",
     "datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today", "datetime.date.today",
 }  # fmt: skip
 BUILTINS = {"open", "print", "input", "eval", "exec", "breakpoint"}
@@ -28,24 +28,24 @@ ALLOWED: dict[str, dict[str, str]] = {
         "the only place that touches files",
     ),
     "cli/": dict.fromkeys(("print", "os", "pathlib", "input"), "talks to a terminal"),
-    "common/clock.py": {"time": "the only module that asks the time"},
-    "common/pool.py": {
-        "kudu_core.common.workers.Worker": "the one pool",
+    "common/run/clock.py": {"time": "the only module that asks the time"},
+    "common/run/pool.py": {
+        "kudu_core.common.run.workers.Worker": "the one pool",
         "os.sched_getaffinity": "how many cores there are",
         "os.cpu_count": "how many cores there are",
         "os.getpid": "threads do not survive a fork",
     },
-    "common/workers.py": {
+    "common/run/workers.py": {
         "threading.Thread": "threads that an interrupt cannot leave half started",
         "_thread.start_new_thread": "of which an interrupt leaves either none or one that runs",
     },
-    "wal/log.py": {"kudu_core.common.workers.Worker": "the log's writer"},
-    "tablet/maintenance.py": {"kudu_core.common.workers.Worker": "maintenance"},
-    "tablet/compactions.py": {"kudu_core.common.workers.Worker": "maintenance"},
+    "wal/log.py": {"kudu_core.common.run.workers.Worker": "the log's writer"},
+    "tablet/maintenance.py": {"kudu_core.common.run.workers.Worker": "maintenance"},
+    "tablet/compactions.py": {"kudu_core.common.run.workers.Worker": "maintenance"},
     "cfile/container.py": {"os.urandom": "file_id is random"},
     "table/fork.py": {
         "os.register_at_fork": "handles refuse to work in the child",
-        "kudu_core.common.workers.Worker": (
+        "kudu_core.common.run.workers.Worker": (
             "a handle collected on a worker cannot be closed by it: that waits for workers"
         ),
     },

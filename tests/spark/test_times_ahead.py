@@ -13,7 +13,7 @@ from pyspark.sql.types import DecimalType
 
 import kudu_core as kc
 from kudu_core import spark as ks
-from kudu_core.common.clock import ManualClock
+from kudu_core.common.run.clock import ManualClock
 from tests.engine.test_times_ahead import STARTS
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int32())])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import time
 
-from kudu_core.common.clock import Clock, ManualClock
+from kudu_core.common.run.clock import Clock, ManualClock
 from kudu_core.fs.api import FileStat
 from kudu_core.fs.posix import PosixFileSystem
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import kudu_core as kc
-from kudu_core.common.clock import ManualClock
+from kudu_core.common.run.clock import ManualClock
 from kudu_core.errors import Corruption
 from kudu_core.fs.memory import MemoryFileSystem
 from tests.support.faults import ROOT, TINY, Stage, checking, drop, segments_of

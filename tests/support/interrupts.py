@@ -23,8 +23,8 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 import kudu_core as kc
-from kudu_core.common.gates import Gates
-from kudu_core.common.pool import Task
+from kudu_core.common.run.gates import Gates
+from kudu_core.common.run.pool import Task
 from kudu_core.errors import Poisoned
 
 CALLS = ("CALL", "CALL_FUNCTION_EX", "CALL_KW", "CALL_INTRINSIC_1")

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 import kudu_core as kc
-from kudu_core.common.clock import ManualClock
+from kudu_core.common.run.clock import ManualClock
 from kudu_core.fs.memory import MemoryFileSystem
 from tests.support.damage import Files, contents, walk
 from tests.support.faults import ROOT, TINY, checking, segments_of

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kudu_core.common.clock import ManualClock
+from kudu_core.common.run.clock import ManualClock
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.wal import KIND_WRITE, Log, LogOptions, LogTail, Record, read_log
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 
-from kudu_core.common.clock import Clock
-from kudu_core.common.locks import mutex
+from kudu_core.common.run.clock import Clock
+from kudu_core.common.run.locks import mutex
 from kudu_core.table.change_tokens import ChangeToken
 from kudu_core.table.state import read_state
 from kudu_core.table.table import Table, open_table

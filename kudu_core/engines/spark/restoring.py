@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
-from kudu_core.common.clock import Clock
+from kudu_core.common.run.clock import Clock
 from kudu_core.engines.spark.codes import coded
 from kudu_core.engines.spark.scan import collected, frame_of, parallelism, shared_out
 from kudu_core.engines.spark.staging import attempt_name, resolved

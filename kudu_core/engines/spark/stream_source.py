@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from kudu_core.common.pool import available_cores
+from kudu_core.common.run.pool import available_cores
 from kudu_core.engines.spark.changes import (
     Share,
     changed_columns,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kudu_core.common.clock import Clock
 from kudu_core.common.keys import decode_keys
 from kudu_core.common.rowblock import RowBlock
+from kudu_core.common.run.clock import Clock
 from kudu_core.errors import Corruption, Locked, TableNotFound
 from kudu_core.table.repairing.changes import TabletChanges, Unusable, changes_of
 from kudu_core.table.repairing.facts import LOST, MAYBE, OLDER, PRESENT, Limits, Verdicts

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from kudu_core._ext.rules import decide as rules
-from kudu_core.common.clock import Clock
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.rowblock import RowBlock
+from kudu_core.common.run.clock import Clock
 from kudu_core.common.schema import Schema
 from kudu_core.errors import Corruption
 from kudu_core.table.backup import write_runs

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import kudu_core as kc
-from kudu_core.common.clock import hybrid
+from kudu_core.common.run.clock import hybrid
 from kudu_core.tablet.policy import MAJOR, MINOR
 from tests.support.differential.cases import Disagree, same
 from tests.support.differential.changing import ChangesLook

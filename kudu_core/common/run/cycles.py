@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from contextlib import AbstractContextManager
 
-from kudu_core.common.locks import NOTHING, Claim
+from kudu_core.common.run.locks import NOTHING, Claim
 
 MANY = 1000
 """Of fewer entries the collector sees little."""

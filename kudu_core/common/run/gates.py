@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from kudu_core.common.locks import Claim, mutex
+from kudu_core.common.run.locks import Claim, mutex
 
 LOOK_S = 0.25
 """Who waits looks again after so long."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kudu_core.common.locks import mutex
+from kudu_core.common.run.locks import mutex
 
 COUNTER_BITS = 12
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from queue import SimpleQueue
 from typing import Generic, Self, TypeVar
 
-from kudu_core.common.gates import Gates
-from kudu_core.common.locks import mutex
-from kudu_core.common.workers import Worker
+from kudu_core.common.run.gates import Gates
+from kudu_core.common.run.locks import mutex
+from kudu_core.common.run.workers import Worker
 from kudu_core.errors import Closed
 
 T = TypeVar("T")

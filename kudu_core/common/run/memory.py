@@ -10,7 +10,7 @@ import ctypes
 
 import pyarrow as pa
 
-from kudu_core.common.locks import Claim
+from kudu_core.common.run.locks import Claim
 
 RELEASE_BYTES = 8 << 20
 """An operation that held less leaves the allocators alone: looking through them costs some milliseconds."""

@@ -10,10 +10,10 @@ bytecodes: after a call, at the beginning of a function, when a loop goes back. 
 * Several at once are taken by ``with Held(locks):`` (``_ext/base/holding.pyx``), which is compiled.
 * What is counted or listed while something is under way is a ``Claim``, which is compiled too and gives back
   what it has taken when it goes.
-* Threads wait for each other at ``Gates`` and ``Flag`` (``common/gates.py``), not at what ``threading`` has:
-  ``Condition``, ``Event``, ``Semaphore`` and ``Barrier`` are Python around a lock, which an interrupt leaves
-  held.
-* A thread is a ``Worker`` (``common/workers.py``): ``Thread.start`` waits at an ``Event``.
+* Threads wait for each other at ``Gates`` and ``Flag`` (``common/run/gates.py``), not at what ``threading``
+  has: ``Condition``, ``Event``, ``Semaphore`` and ``Barrier`` are Python around a lock, which an interrupt
+  leaves held.
+* A thread is a ``Worker`` (``common/run/workers.py``): ``Thread.start`` waits at an ``Event``.
 
 CPython 3.14 may run a handler after ``__enter__`` and before the body all the same (its issue 148874, mended
 in 3.15): what is ``Held`` or claimed is given back there too, because the object goes; a plain ``with lock:``

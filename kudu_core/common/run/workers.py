@@ -11,8 +11,8 @@ import threading
 from _thread import start_new_thread
 from collections.abc import Callable
 
-from kudu_core.common.gates import Gates
-from kudu_core.common.locks import Claim
+from kudu_core.common.run.gates import Gates
+from kudu_core.common.run.locks import Claim
 
 _idents: set[int] = set()
 """Of the workers' threads of this process, while they run."""

@@ -1,0 +1,1 @@
+"""What runs the engine: time, threads, locks, memory, the collector."""
