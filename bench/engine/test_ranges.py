@@ -16,7 +16,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.predicates import compile_where
-from kudu_core.common.schema import declare
+from kudu_core.common.schema.schema import declare
 from kudu_core.rowset.diskrowset import DiskRowsAt
 from kudu_core.rowset.ranges import Pruning, choose
 

@@ -44,7 +44,7 @@ from kudu_core.common.format.members import BROKEN
 from kudu_core.errors import Corruption
 
 if TYPE_CHECKING:
-    from kudu_core.common.schema import StoredColumn
+    from kudu_core.common.schema.schema import StoredColumn
     from kudu_core.fs.api import FileSystem
 
 _WINDOW_BYTES = 4 << 20

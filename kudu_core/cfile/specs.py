@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from kudu_core.common.rowblock import ColumnBuffers
-    from kudu_core.common.schema import StoredColumn
+    from kudu_core.common.schema.schema import StoredColumn
 
 # pages, width of a zone bound, reserved
 INDEX_HEAD = struct.Struct("<IHH")

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kudu_core.common.schema import Schema, StoredColumn
+from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types import values
 from kudu_core.common.types.foreign import check_chunks, check_text, place
 from kudu_core.common.types.types import KIND_DECIMAL

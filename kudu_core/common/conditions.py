@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from kudu_core.common.expressions import Call, Literal, Node, Ref
-from kudu_core.common.schema import Schema, StoredColumn
+from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.terms import COMPARISONS, FLIPPED, constant
 from kudu_core.common.types import values
 from kudu_core.common.types.keycodec import prefix_successor

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kudu_core._ext.base.status import PageError
-from kudu_core.common.schema import Schema
+from kudu_core.common.schema.schema import Schema
 from kudu_core.common.terms import Term
 from kudu_core.common.types.keycodec import KeyCodec, prefix_successor, successor
 from kudu_core.common.types.types import KIND_BINARY, ColumnType

@@ -28,7 +28,7 @@ from kudu_core.common.keybounds import Bounds
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.run.cached import cached_property
-from kudu_core.common.schema import Schema, StoredColumn
+from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.spark_hash import is_long_decimal, xxhash64
 from kudu_core.common.terms import Term
 from kudu_core.common.types.keycodec import MAX_KEY_BYTES, KeyCodec

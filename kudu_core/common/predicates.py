@@ -28,7 +28,7 @@ from pyarrow import acero
 
 from kudu_core.common import expressions
 from kudu_core.common.conditions import Condition, conditions_of
-from kudu_core.common.schema import Schema
+from kudu_core.common.schema.schema import Schema
 from kudu_core.common.terms import Term, terms_of
 from kudu_core.common.types.casts import cast
 from kudu_core.common.types.foreign import check_chunks, check_layout, check_text

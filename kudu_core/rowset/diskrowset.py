@@ -25,7 +25,7 @@ from kudu_core.common.intervals import order_number
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.run.locks import mutex
-from kudu_core.common.schema import StoredColumn
+from kudu_core.common.schema.schema import StoredColumn
 from kudu_core.common.types import values
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import Corruption, InternalError

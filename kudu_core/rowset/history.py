@@ -20,7 +20,7 @@ import numpy as np
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.run.ordering import order_of_pairs
-from kudu_core.common.schema import Schema, StoredColumn
+from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.rowset.changelog import ChangeLog
 from kudu_core.rowset.deltas import DELETE, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE, UPDATE
 from kudu_core.rowset.deltastore import DeltaStore

@@ -22,7 +22,7 @@ from kudu_core._ext.keys import keys as keys_kernel
 from kudu_core._ext.row.view import MemoryPoints
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
-from kudu_core.common.schema import Schema
+from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import InternalError
 from kudu_core.rowset import growing
 from kudu_core.rowset.changelog import Change, ChangeLog

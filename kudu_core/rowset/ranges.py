@@ -17,7 +17,7 @@ from kudu_core.cfile.rows_file import PAGE_ROWS
 from kudu_core.common import keybounds
 from kudu_core.common.intervals import Intervals
 from kudu_core.common.predicates import Filter
-from kudu_core.common.schema import Schema
+from kudu_core.common.schema.schema import Schema
 from kudu_core.common.terms import Term
 from kudu_core.rowset.diskrowset import DiskRowsAt, DiskRowSet
 

@@ -19,7 +19,7 @@ from kudu_core.cfile.rows_file import PAGE_ROWS
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.predicates import Filter
 from kudu_core.common.rowblock import ColumnBuffers, in_pieces
-from kudu_core.common.schema import Schema, StoredColumn
+from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.diskrowset import DiskRowsAt
 from kudu_core.rowset.filescan import CELLS_SHARE, MOST_BYTES, Chosen, FileScan, halves

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kudu_core.common.alter import altered
 from kudu_core.common.run.locks import Held
+from kudu_core.common.schema.alter import altered
 from kudu_core.errors import InvalidArgument
 from kudu_core.events import TableAltered
 from kudu_core.rowset.memrowset import MemRowSet
@@ -23,7 +23,7 @@ from kudu_core.wal import KIND_ALTER
 
 if TYPE_CHECKING:
     from kudu_core.common.partitions import PartitionSchema
-    from kudu_core.common.schema import Schema
+    from kudu_core.common.schema.schema import Schema
     from kudu_core.table.engine import Engine
 
 

@@ -39,7 +39,7 @@ from kudu_core.table.runs import RunWriter, StagedRun
 from kudu_core.table.snapshots import Snapshot
 
 if TYPE_CHECKING:
-    from kudu_core.common.schema import Schema
+    from kudu_core.common.schema.schema import Schema
     from kudu_core.fs.api import FileSystem
     from kudu_core.table.changes import Changes
     from kudu_core.table.engine import Engine

@@ -26,7 +26,7 @@ from kudu_core.tablet import ingest
 
 if TYPE_CHECKING:
     from kudu_core.common.partitions import PartitionSchema
-    from kudu_core.common.schema import Schema
+    from kudu_core.common.schema.schema import Schema
     from kudu_core.table.engine import Engine
 
 MEMORY_SHARE = 4

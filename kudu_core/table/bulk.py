@@ -13,7 +13,7 @@ import pyarrow as pa
 from kudu_core.common.fingerprint import Fingerprint, total
 from kudu_core.common.idempotence import Txn
 from kudu_core.common.run.locks import NOTHING
-from kudu_core.common.schema import Schema
+from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.types import KIND_BOOL
 from kudu_core.table import ingest, sorted_runs
 from kudu_core.table.building import MAX_BYTES, Sorted

@@ -12,7 +12,7 @@ from kudu_core._ext.rules import decide as rules
 from kudu_core.common.arrow_in import batches
 from kudu_core.common.conform import conform
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
-from kudu_core.common.schema import Schema
+from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.casts import cast
 from kudu_core.common.types.foreign import broken, extent_of
 from kudu_core.common.types.types import ColumnType

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kudu_core.common.format.names import is_data_file
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.run.clock import Clock
-from kudu_core.common.schema import Schema
+from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import TableExists
 from kudu_core.fs.copies import copy_of, keep_copy
 from kudu_core.options import Options

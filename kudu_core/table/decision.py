@@ -19,7 +19,7 @@ from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.run.cached import cached_property
 from kudu_core.common.run.pool import Pool
-from kudu_core.common.schema import Schema
+from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.values import raw_bytes
 from kudu_core.errors import InvalidArgument, RowErrors
 from kudu_core.tablet.view import KeyBatch

@@ -21,7 +21,7 @@ from kudu_core.common.run.gates import Gates, Slots
 from kudu_core.common.run.locks import Claim, Reentrant, Turns, mutex, reentrant
 from kudu_core.common.run.pool import Pool
 from kudu_core.common.run.workers import is_worker
-from kudu_core.common.schema import Schema
+from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Closed, Fenced, InvalidArgument, KuduError, ReadOnly, SnapshotTooOld
 from kudu_core.events import Event, EventListener, TokensDropped, WritersThrottled, tell
 from kudu_core.fs.copies import keep_copy

@@ -22,7 +22,7 @@ from kudu_core.common.fingerprint import Fingerprint
 from kudu_core.common.format.members import flag, integer
 from kudu_core.common.keys import EncodedKeys, encode_keys
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
-from kudu_core.common.schema import Schema
+from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption
 from kudu_core.rowset.meta import FileRef, RowSetMeta, statistics_from_json
 from kudu_core.table.sorted_runs import SAMPLE_ROWS, KeyRange, Run, Segment, key_ranges

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from kudu_core._ext.keys import keys as keys_kernel
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers, in_pieces
-from kudu_core.common.schema import Schema, StoredColumn
+from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.changelog import ChangeLog
 from kudu_core.rowset.diskrowset import DiskRowSet

@@ -10,7 +10,7 @@ from typing import Any
 
 from kudu_core.common.run.clock import time_of
 from kudu_core.common.run.locks import Claim, reentrant
-from kudu_core.common.schema import Schema
+from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import SnapshotTooOld
 
 

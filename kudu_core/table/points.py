@@ -16,7 +16,7 @@ from kudu_core.common.conform import conform
 from kudu_core.common.keys import EncodedKeys, decode_keys, encode_key, encode_keys
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.run.locks import NOTHING
-from kudu_core.common.schema import Schema, StoredColumn
+from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types import values
 from kudu_core.common.types.foreign import names_of
 from kudu_core.errors import InvalidArgument, SnapshotTooOld

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.run.clock import Clock
-from kudu_core.common.schema import Schema, StoredColumn
+from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.errors import Corruption, RowErrors, TableNotFound
 from kudu_core.table.backup_format import OP_COLUMN, Manifest, check_runs, chosen, needed, read_manifests
 from kudu_core.table.beside import check_empty, make_beside

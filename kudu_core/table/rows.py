@@ -21,7 +21,7 @@ from kudu_core.wal import KIND_WRITE
 
 if TYPE_CHECKING:
     from kudu_core._ext.row.codec import Cell
-    from kudu_core.common.schema import Schema
+    from kudu_core.common.schema.schema import Schema
     from kudu_core.table.engine import Engine
     from kudu_core.tablet.tablet import Tablet
     from kudu_core.tablet.view import View

@@ -21,7 +21,7 @@ from kudu_core.common.keys import EncodedKeys, encode_keys
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.run.clock import Clock
-from kudu_core.common.schema import Schema
+from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.casts import cast
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import SchemaMismatch

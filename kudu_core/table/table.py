@@ -18,7 +18,7 @@ from kudu_core.common.partitions import HashPartition, PartitionSchema, RangePar
 from kudu_core.common.predicates import compile_where
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.run.locks import mutex
-from kudu_core.common.schema import Column, Schema, StoredColumn, declare
+from kudu_core.common.schema.schema import Column, Schema, StoredColumn, declare
 from kudu_core.common.types.types import KIND_BINARY
 from kudu_core.errors import (
     ChangesLost,

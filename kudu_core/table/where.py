@@ -18,7 +18,7 @@ from kudu_core.common.expressions import check_literals
 from kudu_core.common.fingerprint import Fingerprint, of_predicate
 from kudu_core.common.predicates import Filter, compile_where
 from kudu_core.common.rowblock import RowBlock
-from kudu_core.common.schema import Schema, arrow_schema
+from kudu_core.common.schema.schema import Schema, arrow_schema
 from kudu_core.errors import ColumnTooLarge, InvalidArgument, SchemaMismatch
 from kudu_core.rowset.scan import ScanCounts, ScanSpec, scan_rowset, to_batch
 from kudu_core.table.decision import Call

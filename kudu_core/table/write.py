@@ -14,7 +14,7 @@ import pyarrow as pa
 from kudu_core.common.idempotence import Token, Txn
 from kudu_core.common.rowblock import RowBlock
 from kudu_core.common.run.locks import NOTHING, Held
-from kudu_core.common.schema import Schema
+from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import RowErrors
 from kudu_core.table import ingest
 from kudu_core.table.decision import (

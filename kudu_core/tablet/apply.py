@@ -18,7 +18,7 @@ import numpy as np
 
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers, RowBlock
-from kudu_core.common.schema import Schema
+from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import InternalError
 from kudu_core.rowset.changelog import Change
 from kudu_core.rowset.deltas import DELETE, REINSERT, UPDATE

@@ -19,7 +19,7 @@ from kudu_core.cfile.delta_file import REDO, UNDO
 from kudu_core.cfile.rows_file import write_rows_file
 from kudu_core.common.rowblock import ColumnBuffers
 from kudu_core.common.run.locks import Claim
-from kudu_core.common.schema import Schema
+from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.deltas import UNDO_UPDATE, UPDATE, patch
 from kudu_core.rowset.deltastore import DeltaStore

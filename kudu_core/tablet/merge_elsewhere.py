@@ -21,7 +21,7 @@ from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.cfile.container import KIND_DELTA, KIND_ROWS, FileReader
 from kudu_core.common.format.members import BROKEN, integer
 from kudu_core.common.format.names import staged_file
-from kudu_core.common.schema import Schema
+from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption
 from kudu_core.options import Options
 from kudu_core.rowset.diskrowset import DiskRowSet

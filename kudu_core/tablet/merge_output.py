@@ -16,7 +16,7 @@ import numpy as np
 
 from kudu_core.cfile.delta_file import REDO, UNDO
 from kudu_core.common.rowblock import ColumnBuffers
-from kudu_core.common.schema import Schema
+from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import ColumnTooLarge, Corruption
 from kudu_core.rowset.deltas import DELETE, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE, UPDATE
 from kudu_core.rowset.entries import DeltaEntries, changes_between, replaced_values, write_deltas

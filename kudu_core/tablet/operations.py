@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kudu_core.common.run.clock import micros_of
-from kudu_core.common.schema import Schema
+from kudu_core.common.schema.schema import Schema
 from kudu_core.rowset.meta import DeltaRef, RowSetMeta
 from kudu_core.rowset.writing import DECODED_SHARE
 from kudu_core.tablet import history_gc

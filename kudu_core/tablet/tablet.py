@@ -18,7 +18,7 @@ from kudu_core.common.run.gates import Slots
 from kudu_core.common.run.locks import mutex, reentrant
 from kudu_core.common.run.memory import WorkingMemory
 from kudu_core.common.run.pool import Pool
-from kudu_core.common.schema import Schema
+from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Closed, InternalError
 from kudu_core.options import Options
 from kudu_core.rowset.diskrowset import DiskRowSet

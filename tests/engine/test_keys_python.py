@@ -24,7 +24,7 @@ from kudu_core.common.keys import (
     encode_keys,
     encode_prefix,
 )
-from kudu_core.common.schema import Column, Schema, declare
+from kudu_core.common.schema.schema import Column, Schema, declare
 from kudu_core.common.types.keycodec import KeyCodec, prefix_successor, successor
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import InvalidArgument

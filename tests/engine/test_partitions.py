@@ -21,7 +21,7 @@ from kudu_core.common.keys import encode_keys, encode_prefix
 from kudu_core.common.partitions import HashPartition, PartitionSchema, RangePartition
 from kudu_core.common.predicates import compile_where
 from kudu_core.common.rowblock import RowBlock
-from kudu_core.common.schema import Column, Schema, declare
+from kudu_core.common.schema.schema import Column, Schema, declare
 from kudu_core.common.spark_hash import xxhash64
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import InvalidArgument

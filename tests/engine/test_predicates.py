@@ -20,7 +20,7 @@ from kudu_core.common import expressions, keybounds
 from kudu_core.common.conform import conform
 from kudu_core.common.keys import encode_key, encode_keys
 from kudu_core.common.predicates import compile_where
-from kudu_core.common.schema import Column, declare
+from kudu_core.common.schema.schema import Column, declare
 from kudu_core.common.terms import Term
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import InvalidArgument

@@ -15,7 +15,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.common.intervals import Intervals, order_number, order_numbers
 from kudu_core.common.predicates import compile_where
-from kudu_core.common.schema import declare
+from kudu_core.common.schema.schema import declare
 from kudu_core.common.terms import Term
 from kudu_core.common.types.types import ColumnType
 from kudu_core.common.types.values import pack, physical

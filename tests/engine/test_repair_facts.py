@@ -12,7 +12,7 @@ import pytest
 
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers
-from kudu_core.common.schema import declare
+from kudu_core.common.schema.schema import declare
 from kudu_core.table.repairing.facts import (
     ABSENT,
     CHANGE,

@@ -14,13 +14,14 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.cfile import specs
-from kudu_core.common import idempotence, partitions, schema
+from kudu_core.common import idempotence, partitions
 from kudu_core.common.fingerprint import MAX_ROWS, Fingerprint
 from kudu_core.common.format import members, names
 from kudu_core.common.format.members import LIMIT
 from kudu_core.common.idempotence import Token, Txn, check_txn
 from kudu_core.common.partitions import PartitionSchema
-from kudu_core.common.schema import Column, Schema
+from kudu_core.common.schema import schema
+from kudu_core.common.schema.schema import Column, Schema
 from kudu_core.common.types.keycodec import MAX_KEY_BYTES
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported

@@ -34,7 +34,7 @@ READING: dict[str, dict[str, str]] = {
         "common/conform.py": "columns of a write or of keys",
         "table/calls.py": "names of operations",
         "table/staging.py": "the column by which the last row of a key is known",
-        "common/schema.py": "ColumnType's, of a type alone",
+        "common/schema/schema.py": "ColumnType's, of a type alone",
         "engines/spark/": "ColumnType's, of a type alone",
         "table/arrow_out.py": "polars', of our own rows",
     },

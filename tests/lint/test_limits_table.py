@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from kudu_core._ext.keys import segments
-from kudu_core.common import schema
+from kudu_core.common.schema import schema
 from kudu_core.table import job_runs, spilled_runs
 
 ROOT = Path(__file__).parents[2]

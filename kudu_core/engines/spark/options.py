@@ -16,7 +16,7 @@ from decimal import ROUND_FLOOR, Decimal
 from typing import Any
 
 from kudu_core.common.idempotence import CHECK, Txn
-from kudu_core.common.schema import Schema
+from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.types import KIND_DECIMAL, ColumnType
 from kudu_core.engines.spark.schema import projected
 from kudu_core.errors import InvalidArgument

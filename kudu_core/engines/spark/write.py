@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from kudu_core.common.partitions import DEFAULT_SEED, PartitionSchema
 from kudu_core.common.run.cycles import cycles_left
-from kudu_core.common.schema import Schema
+from kudu_core.common.schema.schema import Schema
 from kudu_core.engines.spark.codes import coded, original
 from kudu_core.engines.spark.scan import parallelism
 from kudu_core.engines.spark.schema import spark_type, staged_columns, table_schema

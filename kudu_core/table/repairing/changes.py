@@ -10,7 +10,7 @@ import numpy as np
 from kudu_core.common.format.members import BROKEN
 from kudu_core.common.keys import EncodedKeys, encode_keys
 from kudu_core.common.rowblock import RowBlock
-from kudu_core.common.schema import Schema
+from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption, KuduError
 from kudu_core.rowset.meta import DeltaRef, RowSetMeta
 from kudu_core.table.repairing.facts import ABSENT, CHANGE, IMAGE, Facts

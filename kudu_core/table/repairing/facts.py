@@ -18,7 +18,7 @@ import numpy as np
 from kudu_core._ext.keys import keys as keys_kernel
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers
-from kudu_core.common.schema import Schema, StoredColumn
+from kudu_core.common.schema.schema import Schema, StoredColumn
 
 IMAGE, ABSENT, CHANGE = 0, 1, 2
 """What a fact says: the whole row; that there was none; what some columns became."""

@@ -12,7 +12,7 @@ import numpy as np
 from kudu_core.cfile.rows_file import RowsFile
 from kudu_core.common.keys import EncodedKeys
 from kudu_core.common.rowblock import ColumnBuffers
-from kudu_core.common.schema import Schema
+from kudu_core.common.schema.schema import Schema
 from kudu_core.rowset.deltas import DELETE
 from kudu_core.rowset.meta import DeltaRef, FileRef, RowSetMeta
 from kudu_core.rowset.salvage import UNREADABLE, PieceFacts, RowImages, SalvagedRowSet, rows_at_once

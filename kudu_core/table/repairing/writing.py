@@ -13,7 +13,7 @@ from kudu_core._ext.rules import decide as rules
 from kudu_core.common.partitions import PartitionSchema
 from kudu_core.common.rowblock import RowBlock
 from kudu_core.common.run.clock import Clock
-from kudu_core.common.schema import Schema
+from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption
 from kudu_core.table.backup import write_runs
 from kudu_core.table.beside import make_beside

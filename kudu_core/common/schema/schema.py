@@ -3,7 +3,7 @@
 ``Column`` is what a caller declares, ``StoredColumn`` what the table keeps.  A column's id never
 changes and is never given to another column, so files and log records name columns by id and
 outlive renames.  Changes of a schema are in ``alter.py``; bringing data into its shape in
-``conform.py``.
+``common/conform.py``.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from kudu_core.common.format.members import flag, integer, text
-from kudu_core.common.rowcodec import RowCodec
 from kudu_core.common.run.cached import cached_property
+from kudu_core.common.schema.rowcodec import RowCodec
 from kudu_core.common.types import values
 from kudu_core.common.types.keycodec import KeyCodec
 from kudu_core.common.types.types import (

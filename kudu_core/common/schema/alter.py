@@ -8,7 +8,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from kudu_core.common.schema import Column, Schema, StoredColumn, _column, check_size, checked_name, store
+from kudu_core.common.schema.schema import (
+    Column,
+    Schema,
+    StoredColumn,
+    _column,
+    check_size,
+    checked_name,
+    store,
+)
 from kudu_core.errors import InvalidArgument, shown
 
 

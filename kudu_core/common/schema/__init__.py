@@ -1,0 +1,1 @@
+"""Schemas: columns with ids, the primary key, changes, the codec of their rows."""
