@@ -16,7 +16,7 @@ import pytest
 from kudu_core._ext.keys import hashing
 from kudu_core._ext.keys import keys as key_kernel
 from kudu_core.cfile import ColumnSpec, DeltaFile, PageCache, RowsFile, write_delta_file, write_rows_file
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.types.types import ColumnType
 from kudu_core.fs.posix import PosixFileSystem
 

@@ -42,7 +42,7 @@ from kudu_core.cfile.specs import (
 from kudu_core.cfile.words import Words
 from kudu_core.cfile.zone import STRING_ZONE_BYTES, Zone
 from kudu_core.cfile.zone_table import ZoneTable
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.locks import mutex
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import InvalidArgument

@@ -24,7 +24,7 @@ from kudu_core.cfile.page import PAGE_BITS, PAGE_ROWS
 from kudu_core.cfile.specs import (
     allocate,
 )
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.errors import InvalidArgument
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from kudu_core.cfile.specs import (
     zone_width,
 )
 from kudu_core.cfile.zone import Zone
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.rowblock import ColumnBuffers
 
 
 def write_column(

@@ -30,7 +30,7 @@ from kudu_core.cfile.page import PAGE_BITS, PAGE_ROWS
 from kudu_core.cfile.point_reader import open_delta_points
 from kudu_core.cfile.specs import MAX_ROWS, ColumnSpec, check_rows
 from kudu_core.cfile.zone import Zone
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.types.types import ColumnType
 
 if TYPE_CHECKING:

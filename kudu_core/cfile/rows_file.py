@@ -53,7 +53,7 @@ from kudu_core.cfile.statistics import (
     runs_of,
 )
 from kudu_core.cfile.zone import Zone
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import InvalidArgument
 
@@ -78,7 +78,7 @@ INSERT_TIME_ID = -2
 
 
 class EncodedKeys(Protocol):
-    """Keys in their order-preserving encoding: ``common.keys`` makes them."""
+    """Keys in their order-preserving encoding: ``common.rows.keys`` makes them."""
 
     @property
     def data(self) -> U8: ...

@@ -22,7 +22,7 @@ from kudu_core.common.valuesets import float_place
 if TYPE_CHECKING:
     from kudu_core.cfile.column_reader import ColumnReader
     from kudu_core.cfile.container import FileReader
-    from kudu_core.common.rowblock import ColumnBuffers
+    from kudu_core.common.rows.rowblock import ColumnBuffers
     from kudu_core.common.valuesets import Interval, Place, ValueSet
 
     U8 = npt.NDArray[np.uint8]

@@ -19,7 +19,7 @@ from kudu_core.errors import NotSupported
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from kudu_core.common.rowblock import ColumnBuffers
+    from kudu_core.common.rows.rowblock import ColumnBuffers
     from kudu_core.common.schema.schema import StoredColumn
 
 # pages, width of a zone bound, reserved

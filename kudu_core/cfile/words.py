@@ -13,7 +13,7 @@ from kudu_core.common.types.types import KIND_BINARY
 
 if TYPE_CHECKING:
     from kudu_core.common.intervals import Intervals
-    from kudu_core.common.rowblock import ColumnBuffers
+    from kudu_core.common.rows.rowblock import ColumnBuffers
 
     I64 = npt.NDArray[np.int64]
     U64 = npt.NDArray[np.uint64]

@@ -21,7 +21,7 @@ from kudu_core._ext.columns import row_hash
 from kudu_core._ext.keys import hashing
 from kudu_core.common import expressions
 from kudu_core.common.format.members import integer
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.rowblock import ColumnBuffers
 
 U64Array = npt.NDArray[np.uint64]
 

@@ -25,8 +25,8 @@ from kudu_core._ext.row.route import KeyRouter
 from kudu_core.common import keybounds
 from kudu_core.common.format.members import flag, integer
 from kudu_core.common.keybounds import Bounds
-from kudu_core.common.keys import EncodedKeys
-from kudu_core.common.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.rows.keys import EncodedKeys
+from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.run.cached import cached_property
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.spark_hash import is_long_decimal, xxhash64

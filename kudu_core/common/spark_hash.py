@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kudu_core._ext.keys import hashing
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.types.types import KIND_BINARY, KIND_DECIMAL, KIND_SIGNED, KIND_UNSIGNED, ColumnType
 
 # Decimals of up to 18 digits are hashed as their unscaled 64-bit integer.

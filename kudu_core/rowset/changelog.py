@@ -25,7 +25,7 @@ from kudu_core._ext.changes.replay import Run, Updates
 from kudu_core._ext.index.btree import BTreeU64
 from kudu_core._ext.index.rowid_map import RowidMap
 from kudu_core._ext.row.changes import ChangePoints
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.errors import InternalError
 from kudu_core.rowset import growing
 from kudu_core.rowset.deltas import DELETE, REINSERT

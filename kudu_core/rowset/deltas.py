@@ -13,7 +13,7 @@ import numpy as np
 
 from kudu_core._ext.changes import delta
 from kudu_core._ext.changes.replay import Updates, replay, replay_at
-from kudu_core.common.rowblock import ColumnBuffers, check_size, too_large
+from kudu_core.common.rows.rowblock import ColumnBuffers, check_size, too_large
 
 UPDATE = 1
 DELETE = 2

@@ -11,7 +11,7 @@ from kudu_core._ext.base.status import Elsewhere, PageError
 from kudu_core._ext.changes.replay import Updates
 from kudu_core._ext.row.changes import ChangeFile
 from kudu_core.cfile.delta_file import DeltaFile
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.locks import mutex
 from kudu_core.errors import Corruption
 from kudu_core.rowset.deltas import DELETE, UNDO_ALIVE, UNDO_DEAD

@@ -22,8 +22,8 @@ from kudu_core.cfile.rows_file import INSERT_TIME_ID, RowsFile
 from kudu_core.cfile.statistics import FileStatistics, StatisticsRef, read_statistics
 from kudu_core.cfile.zone import Zone
 from kudu_core.common.intervals import order_number
-from kudu_core.common.keys import EncodedKeys
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.keys import EncodedKeys
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.locks import mutex
 from kudu_core.common.schema.schema import StoredColumn
 from kudu_core.common.types import values

@@ -21,7 +21,7 @@ from kudu_core.cfile.rows_file import PAGE_ROWS
 from kudu_core.cfile.scan_reader import SOME_ROWS
 from kudu_core.cfile.specs import allocate
 from kudu_core.common.predicates import Filter
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.types import KIND_BOOL
 from kudu_core.errors import ColumnTooLarge

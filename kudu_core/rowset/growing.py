@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from kudu_core._ext.columns.growing import AppendColumn
-from kudu_core.common.rowblock import ColumnBuffers, U8Array
+from kudu_core.common.rows.rowblock import ColumnBuffers, U8Array
 
 MAX_ROWS = (1 << 32) - 2
 """Of rows, and of changes, of one store in memory: what its indexes can number."""

@@ -17,8 +17,8 @@ from typing import Protocol
 
 import numpy as np
 
-from kudu_core.common.keys import EncodedKeys
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.keys import EncodedKeys
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.ordering import order_of_pairs
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.rowset.changelog import ChangeLog

@@ -15,8 +15,8 @@ import numpy as np
 from kudu_core._ext.keys import keys as keys_kernel
 from kudu_core._ext.keys.merge import merge
 from kudu_core.cfile.page import BLOCK_ROWS
-from kudu_core.common.keys import EncodedKeys, decode_keys
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.keys import EncodedKeys, decode_keys
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.errors import Corruption
 from kudu_core.rowset.changelog import ChangeLog

@@ -12,8 +12,8 @@ import numpy as np
 
 from kudu_core._ext.changes import delta
 from kudu_core._ext.changes.replay import Updates, replay
-from kudu_core.common.keys import EncodedKeys
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.keys import EncodedKeys
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.values import raw_bytes
 from kudu_core.rowset.deltas import DeltaView, lay_over, patch

@@ -16,8 +16,8 @@ import numpy as np
 from kudu_core.cfile.delta_file import DeltaFile
 from kudu_core.cfile.page import BLOCK_ROWS, PAGE_ROWS
 from kudu_core.cfile.rows_file import RowsFile
-from kudu_core.common.keys import EncodedKeys
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.keys import EncodedKeys
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.values import raw_bytes
 from kudu_core.rowset.damaged_files import UNREADABLE, Damage, DamagedFiles, Places, reason_of

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.idempotence import Txn
-from kudu_core.common.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.errors import Closed, NotSupported
 from kudu_core.table.calls import apply_calls, conform_calls, with_policy
 from kudu_core.table.result import WriteResult

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from kudu_core._ext.rules import decide as rules
-from kudu_core.common.arrow_in import batches
-from kudu_core.common.conform import conform
-from kudu_core.common.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.rows.arrow_in import batches
+from kudu_core.common.rows.conform import conform
+from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.casts import cast
 from kudu_core.common.types.foreign import broken, extent_of

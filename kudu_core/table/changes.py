@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kudu_core.cfile.container import FileMissing
 from kudu_core.common.predicates import Filter
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.clock import time_of
 from kudu_core.common.run.ordering import stable_order
 from kudu_core.common.schema.schema import Schema, StoredColumn, arrow_schema

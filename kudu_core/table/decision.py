@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from kudu_core._ext.rules import decide as rules
-from kudu_core.common.keys import EncodedKeys, encode_keys
 from kudu_core.common.partitions import PartitionSchema
-from kudu_core.common.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.rows.keys import EncodedKeys, encode_keys
+from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.run.cached import cached_property
 from kudu_core.common.run.pool import Pool
 from kudu_core.common.schema.schema import Schema

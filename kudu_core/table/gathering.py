@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.table.decision import Call
 from kudu_core.table.sorted_runs import MemoryRun, Run
 

@@ -20,8 +20,8 @@ from kudu_core.cfile.statistics import FileStatistics
 from kudu_core.cfile.statistics import to_json as statistics_json
 from kudu_core.common.fingerprint import Fingerprint
 from kudu_core.common.format.members import flag, integer
-from kudu_core.common.keys import EncodedKeys, encode_keys
-from kudu_core.common.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.rows.keys import EncodedKeys, encode_keys
+from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption
 from kudu_core.rowset.meta import FileRef, RowSetMeta, statistics_from_json

@@ -24,8 +24,8 @@ from kudu_core.common.fingerprint import NO_ROWS
 from kudu_core.common.fingerprint import OVERWRITING as OVERWRITING_ROWS
 from kudu_core.common.format.names import is_job
 from kudu_core.common.idempotence import Token, Txn
-from kudu_core.common.keys import encode_keys
-from kudu_core.common.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.rows.keys import encode_keys
+from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.run.cycles import cycles_left
 from kudu_core.common.run.locks import NOTHING, Claim
 from kudu_core.common.types.types import KIND_BOOL, KIND_FLOAT, ColumnType

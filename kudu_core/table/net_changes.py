@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow.compute as pc
 
 from kudu_core._ext.keys import keys as keys_kernel
-from kudu_core.common.keys import EncodedKeys
-from kudu_core.common.rowblock import ColumnBuffers, in_pieces
+from kudu_core.common.rows.keys import EncodedKeys
+from kudu_core.common.rows.rowblock import ColumnBuffers, in_pieces
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.changelog import ChangeLog

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from kudu_core._ext.base.status import Elsewhere, PageError
-from kudu_core.common.arrow_in import batches
-from kudu_core.common.conform import conform
-from kudu_core.common.keys import EncodedKeys, decode_keys, encode_key, encode_keys
-from kudu_core.common.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.rows.arrow_in import batches
+from kudu_core.common.rows.conform import conform
+from kudu_core.common.rows.keys import EncodedKeys, decode_keys, encode_key, encode_keys
+from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.run.locks import NOTHING
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types import values

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kudu_core.common.keys import encode_keys
 from kudu_core.common.partitions import PartitionSchema
-from kudu_core.common.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.rows.keys import encode_keys
+from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema
 from kudu_core.table.sorted_runs import Run, Segment, segments_of
 

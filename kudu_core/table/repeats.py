@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow.compute as pc
 
-from kudu_core.common.keys import EncodedKeys
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.keys import EncodedKeys
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.types.types import ColumnType
 
 

@@ -16,7 +16,7 @@ from kudu_core.table.decision import Call
 from kudu_core.table.result import WriteResult
 
 if TYPE_CHECKING:
-    from kudu_core.common.rowblock import ColumnBuffers
+    from kudu_core.common.rows.rowblock import ColumnBuffers
     from kudu_core.table.engine import Engine
 
 HASHED_ROWS = 1 << 17

@@ -19,7 +19,7 @@ import numpy as np
 from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.common.format.members import BROKEN, flag, integer
 from kudu_core.common.format.names import staged_file, staged_path
-from kudu_core.common.keys import encode_keys
+from kudu_core.common.rows.keys import encode_keys
 from kudu_core.errors import Corruption, InvalidArgument
 from kudu_core.rowset.meta import DeltaRef, FileRef, RowSetMeta
 from kudu_core.table.alter import new_tablet

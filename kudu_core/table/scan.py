@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kudu_core.cfile.container import FileMissing
 from kudu_core.common.predicates import Filter
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn, arrow_schema
 from kudu_core.common.types import values
 from kudu_core.common.types.types import KIND_DECIMAL, ColumnType

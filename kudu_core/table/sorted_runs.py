@@ -14,9 +14,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from kudu_core.common.keys import EncodedKeys, encode_keys
 from kudu_core.common.partitions import PartitionSchema
-from kudu_core.common.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.rows.keys import EncodedKeys, encode_keys
+from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema
 from kudu_core.table.decision import Call, joined, oversized_rows
 

@@ -17,9 +17,9 @@ from kudu_core._ext.rules import decide as rules
 from kudu_core.cfile import ColumnSpec
 from kudu_core.cfile.rows_file import RowsMeta, write_rows_file
 from kudu_core.common.fingerprint import of_hashes
-from kudu_core.common.keys import EncodedKeys, encode_keys
 from kudu_core.common.partitions import PartitionSchema
-from kudu_core.common.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.rows.keys import EncodedKeys, encode_keys
+from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.casts import cast

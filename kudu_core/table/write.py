@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from kudu_core.common.idempotence import Token, Txn
-from kudu_core.common.rowblock import RowBlock
+from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.run.locks import NOTHING, Held
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import RowErrors

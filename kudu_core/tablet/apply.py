@@ -16,8 +16,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from kudu_core.common.keys import EncodedKeys
-from kudu_core.common.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.rows.keys import EncodedKeys
+from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import InternalError
 from kudu_core.rowset.changelog import Change

@@ -12,7 +12,7 @@ import numpy as np
 
 from kudu_core._ext.keys import keys as keys_kernel
 from kudu_core.cfile.delta_file import REDO, UNDO
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.memory import release_free
 from kudu_core.errors import InternalError
 from kudu_core.rowset.changelog import ChangeLog

@@ -17,7 +17,7 @@ import numpy as np
 
 from kudu_core.cfile.delta_file import REDO, DeltaFile
 from kudu_core.common.format.members import BROKEN, key
-from kudu_core.common.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.run.pool import Pool
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import ColumnTooLarge, Corruption, MemoryLimit, NotSupported

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kudu_core._ext.keys.merge import merge
-from kudu_core.common.keys import EncodedKeys
-from kudu_core.common.rowblock import ColumnBuffers, in_pieces
+from kudu_core.common.rows.keys import EncodedKeys
+from kudu_core.common.rows.rowblock import ColumnBuffers, in_pieces
 from kudu_core.rowset.scan import Selected
 
 

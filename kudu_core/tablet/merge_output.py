@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kudu_core.cfile.delta_file import REDO, UNDO
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import ColumnTooLarge, Corruption
 from kudu_core.rowset.deltas import DELETE, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE, UPDATE

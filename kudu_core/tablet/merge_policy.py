@@ -20,7 +20,7 @@ import numpy as np
 
 from kudu_core._ext.rules import knapsack
 from kudu_core._ext.search import share as keyshare
-from kudu_core.common.keys import EncodedKeys
+from kudu_core.common.rows.keys import EncodedKeys
 
 OVERLAP = "overlap"
 DEAD = "dead"

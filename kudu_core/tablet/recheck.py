@@ -11,7 +11,7 @@ import numpy as np
 
 from kudu_core._ext.keys import keys as keys_kernel
 from kudu_core.cfile.rows_file import RowsFile
-from kudu_core.common.keys import EncodedKeys
+from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.rowset.changelog import ChangeLog
 from kudu_core.rowset.deltas import DELETE
 from kudu_core.rowset.deltastore import DeltaStore

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from kudu_core.common.format.members import parsed
-from kudu_core.common.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.errors import Corruption, InvalidArgument
 from kudu_core.rowset import deltas
 

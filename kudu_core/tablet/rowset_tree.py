@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from kudu_core._ext.index.rowset_tree import BoundsTree
-from kudu_core.common.keys import EncodedKeys
+from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.run.cached import cached_property
 from kudu_core.rowset.diskrowset import DiskRowSet
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from kudu_core._ext.keys import keys as keys_kernel
 from kudu_core._ext.row.view import PointView
-from kudu_core.common.keys import EncodedKeys
+from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.run.cached import cached_property
 from kudu_core.errors import Corruption
 from kudu_core.rowset.diskrowset import DiskRowSet

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.conform import conform
+from kudu_core.common.rows.conform import conform
 from kudu_core.common.run.clock import ManualClock
 from kudu_core.errors import KuduError, Poisoned, TableNotFound
 from kudu_core.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash

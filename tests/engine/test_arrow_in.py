@@ -13,8 +13,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from kudu_core.common.arrow_in import batches
-from kudu_core.common.conform import Conformed, conform
+from kudu_core.common.rows.arrow_in import batches
+from kudu_core.common.rows.conform import Conformed, conform
 from kudu_core.common.schema.schema import Column, declare
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.rowset import changelog
 from kudu_core.rowset.changelog import Change, ChangeLog
 from kudu_core.rowset.deltas import DELETE, REINSERT, UPDATE, patch

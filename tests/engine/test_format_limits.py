@@ -24,12 +24,12 @@ from kudu_core.cfile.column_pages import ColumnPages
 from kudu_core.cfile.column_writer import write_column
 from kudu_core.cfile.specs import ColumnSpec
 from kudu_core.cfile.statistics import StatisticsBlock, StatisticsRef
-from kudu_core.common import rowblock
 from kudu_core.common.format import names
 from kudu_core.common.format.members import LIMIT
 from kudu_core.common.idempotence import Token
-from kudu_core.common.keys import encode_keys
-from kudu_core.common.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.rows import rowblock
+from kudu_core.common.rows.keys import encode_keys
+from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema import schema
 from kudu_core.common.schema.schema import Column
 from kudu_core.common.types.types import ColumnType

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kudu_core._ext.base.status import PageError
-from kudu_core.common.conform import conform
-from kudu_core.common.keys import (
+from kudu_core.common.rows.conform import conform
+from kudu_core.common.rows.keys import (
     EncodedKeys,
     decode_key,
     decode_keys,

@@ -16,7 +16,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core._ext.columns import growing
-from kudu_core.common import rowblock
+from kudu_core.common.rows import rowblock
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset import filescan, merging, scan

@@ -26,7 +26,7 @@ from kudu_core.common import idempotence, partitions
 from kudu_core.common.fingerprint import Fingerprint
 from kudu_core.common.format.members import LIMIT
 from kudu_core.common.idempotence import Token
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema import schema
 from kudu_core.common.types.keycodec import MAX_KEY_BYTES
 from kudu_core.common.types.types import ColumnType

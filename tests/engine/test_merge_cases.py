@@ -526,7 +526,7 @@ def test_a_change_of_a_dropped_row_is_corruption(m: Merging, monkeypatch: pytest
 
 
 def probe(m: Merging, key: int) -> tuple[object, object]:
-    from kudu_core.common.keys import EncodedKeys, encode_key
+    from kudu_core.common.rows.keys import EncodedKeys, encode_key
 
     keys = EncodedKeys.from_list([encode_key(m.table._engine.schema, key)])
     return keys, keys.hashes()

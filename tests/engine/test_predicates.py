@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kudu_core.common import expressions, keybounds
-from kudu_core.common.conform import conform
-from kudu_core.common.keys import encode_key, encode_keys
 from kudu_core.common.predicates import compile_where
+from kudu_core.common.rows.conform import conform
+from kudu_core.common.rows.keys import encode_key, encode_keys
 from kudu_core.common.schema.schema import Column, declare
 from kudu_core.common.terms import Term
 from kudu_core.common.types.types import ColumnType

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kudu_core.common.keys import EncodedKeys
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.keys import EncodedKeys
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import declare
 from kudu_core.table.repairing.facts import (
     ABSENT,

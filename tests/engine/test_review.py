@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.fs.faulty import Call, FaultyFileSystem, Rule
 from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.rowset.changelog import Change, ChangeLog

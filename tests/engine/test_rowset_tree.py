@@ -11,7 +11,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.cfile.rows_file import RowsFile
-from kudu_core.common.keys import encode_key
+from kudu_core.common.rows.keys import encode_key
 from kudu_core.fs.faulty import FaultyFileSystem
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.rowset.diskrowset import DiskRowSet

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kudu_core.common.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.types import values
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import InvalidArgument

@@ -19,7 +19,7 @@ from kudu_core.cfile.delta_file import REDO, UNDO, DeltaFile, write_delta_file
 from kudu_core.cfile.rows_file import write_rows_file
 from kudu_core.cfile.specs import ColumnSpec
 from kudu_core.cfile.statistics import StatisticsRef, read_statistics
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.terms import Term
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import Closed, Corruption, InvalidArgument

@@ -16,7 +16,7 @@ from kudu_core.cfile import PAGE_ROWS, RowsFile
 from kudu_core.cfile.page import CODEC_LZ4, CODEC_NONE, CODEC_ZSTD, PAGE_FRAME
 from kudu_core.cfile.rows_file import write_rows_file
 from kudu_core.cfile.specs import ColumnSpec
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import COMPRESSIONS, ENCODINGS, encodings_of
 from kudu_core.common.types.types import ColumnType
 from tests.support.cfile_cases import BytesFileSystem, column, encode_keys, same

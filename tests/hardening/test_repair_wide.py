@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.table.repairing import walk
 from kudu_core.table.repairing.writing import Output
 from tests.engine.conftest import Make, make, path

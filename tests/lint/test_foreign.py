@@ -18,12 +18,12 @@ PACKAGE = Path(__file__).resolve().parents[2] / "kudu_core"
 READING: dict[str, dict[str, str]] = {
     "buffers": {
         "common/types/foreign.py": "checks them",
-        "common/rowblock.py": "from_arrow takes them over, checked",
+        "common/rows/rowblock.py": "from_arrow takes them over, checked",
     },
     "dictionary_decode": {"common/types/casts.py": "after check_bytes"},
     "run_end_decode": {"common/types/casts.py": "after check_bytes"},
     "combine_chunks": {
-        "common/arrow_in.py": "of what pa.array has made of Python's values",
+        "common/rows/arrow_in.py": "of what pa.array has made of Python's values",
         "common/predicates.py": "after check_chunks",
         "table/runs.py": "after validate(full=True)",
         "table/where.py": "of what pyarrow has computed",
@@ -31,7 +31,7 @@ READING: dict[str, dict[str, str]] = {
     "concat_arrays": {},
     "_import_from_c": {},
     "from_arrow": {
-        "common/conform.py": "columns of a write or of keys",
+        "common/rows/conform.py": "columns of a write or of keys",
         "table/calls.py": "names of operations",
         "table/staging.py": "the column by which the last row of a key is known",
         "common/schema/schema.py": "ColumnType's, of a type alone",
@@ -69,7 +69,7 @@ def test_foreign_memory_is_read_at_the_doors_alone() -> None:
     assert used == {(name, where) for name, files in READING.items() for where in files}, "no longer used"
 
 
-@pytest.mark.parametrize("file", ["common/conform.py", "table/calls.py", "table/staging.py"])
+@pytest.mark.parametrize("file", ["common/rows/conform.py", "table/calls.py", "table/staging.py"])
 def test_what_is_taken_over_was_cast(file: str) -> None:
     """``from_arrow`` asserts the type, which ``cast`` sees to: who calls one calls both, and names it."""
     tree = ast.parse((PACKAGE / file).read_text())
@@ -83,7 +83,7 @@ def test_what_is_taken_over_was_cast(file: str) -> None:
 def test_the_two_doors_ask() -> None:
     """Each of the checks is asked for where memory is read."""
     asked = {
-        "common/rowblock.py": {"extent_of", "validity_of", "check_size", "check_cells"},
+        "common/rows/rowblock.py": {"extent_of", "validity_of", "check_size", "check_cells"},
         "common/types/casts.py": {"extent_of", "is_null_throughout", "check_bytes"},
     }
     for file, wanted in asked.items():

@@ -14,7 +14,7 @@ from kudu_core._ext.keys import hashing
 from kudu_core._ext.keys import keys as key_kernel
 from kudu_core.cfile.rows_file import RowsMeta, write_rows_file
 from kudu_core.cfile.specs import ColumnSpec
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.types.types import ColumnType
 
 FILE_ID = bytes(range(16))

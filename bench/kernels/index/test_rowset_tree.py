@@ -7,7 +7,7 @@ import pytest
 
 from kudu_core._ext.index.rowset_tree import BoundsTree
 from kudu_core._ext.keys import keys as keys_kernel
-from kudu_core.common.keys import EncodedKeys
+from kudu_core.common.rows.keys import EncodedKeys
 
 ROWSETS = 6815
 HEIGHTS = [1, 40]

@@ -6,7 +6,7 @@ import numpy as np
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from kudu_core._ext.search import share
-from kudu_core.common.keys import EncodedKeys
+from kudu_core.common.rows.keys import EncodedKeys
 
 ROWSETS = 6815
 

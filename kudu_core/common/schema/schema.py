@@ -3,7 +3,7 @@
 ``Column`` is what a caller declares, ``StoredColumn`` what the table keeps.  A column's id never
 changes and is never given to another column, so files and log records name columns by id and
 outlive renames.  Changes of a schema are in ``alter.py``; bringing data into its shape in
-``common/conform.py``.
+``common/rows/conform.py``.
 """
 
 from __future__ import annotations

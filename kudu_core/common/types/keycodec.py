@@ -8,7 +8,7 @@ The encoding keeps order: comparing encoded keys as bytes compares the tuples of
   and 00 00 ends the cell.
 
 So the encoding of fewer columns is a prefix of that of more.  Source: Kudu common/key_encoder.h.
-Whole columns of keys are encoded by ``_ext.keys.keys`` to the same bytes: ``common/keys.py``.
+Whole columns of keys are encoded by ``_ext.keys.keys`` to the same bytes: ``common/rows/keys.py``.
 """
 
 from __future__ import annotations

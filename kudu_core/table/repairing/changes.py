@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kudu_core.common.format.members import BROKEN
-from kudu_core.common.keys import EncodedKeys, encode_keys
-from kudu_core.common.rowblock import RowBlock
+from kudu_core.common.rows.keys import EncodedKeys, encode_keys
+from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption, KuduError
 from kudu_core.rowset.meta import DeltaRef, RowSetMeta

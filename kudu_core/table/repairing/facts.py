@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kudu_core._ext.keys import keys as keys_kernel
-from kudu_core.common.keys import EncodedKeys
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.keys import EncodedKeys
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn
 
 IMAGE, ABSENT, CHANGE = 0, 1, 2

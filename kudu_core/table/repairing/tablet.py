@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kudu_core.cfile.rows_file import RowsFile
-from kudu_core.common.keys import EncodedKeys
-from kudu_core.common.rowblock import ColumnBuffers
+from kudu_core.common.rows.keys import EncodedKeys
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema
 from kudu_core.rowset.deltas import DELETE
 from kudu_core.rowset.meta import DeltaRef, FileRef, RowSetMeta

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kudu_core.common.keys import decode_keys
-from kudu_core.common.rowblock import RowBlock
+from kudu_core.common.rows.keys import decode_keys
+from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.run.clock import Clock
 from kudu_core.errors import Corruption, Locked, TableNotFound
 from kudu_core.table.repairing.changes import TabletChanges, Unusable, changes_of

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kudu_core._ext.index.rowset_tree import BoundsTree
-from kudu_core.common.keys import EncodedKeys
+from kudu_core.common.rows.keys import EncodedKeys
 from tests.support.oracles.index import rowset_tree as oracle
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kudu_core._ext.search import share
-from kudu_core.common.keys import EncodedKeys
+from kudu_core.common.rows.keys import EncodedKeys
 from tests.support.oracles.search import share as oracle
 
 

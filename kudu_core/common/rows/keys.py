@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from kudu_core._ext.keys import hashing
 from kudu_core._ext.keys import keys as kernel
-from kudu_core.common.rowblock import ColumnBuffers, I32Array, I64Array, RowBlock, U8Array
+from kudu_core.common.rows.rowblock import ColumnBuffers, I32Array, I64Array, RowBlock, U8Array
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.keycodec import MAX_KEY_BYTES
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kudu_core._ext.columns import columns as kernel
 from kudu_core._ext.rules.decide import NULL_IN_REQUIRED
-from kudu_core.common.rowblock import ColumnBuffers, RowBlock, U8Array
+from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock, U8Array
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.casts import cast
 from kudu_core.common.types.foreign import broken, extent_of, names_of

@@ -1,0 +1,1 @@
+"""Blocks of rows, made of what callers give, and their encoded keys."""
