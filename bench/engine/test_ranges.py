@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.predicates import compile_where
 from kudu_core.common.schema.schema import declare
+from kudu_core.common.where.predicates import compile_where
 from kudu_core.rowset.diskrowset import DiskRowsAt
 from kudu_core.rowset.ranges import Pruning, choose
 

@@ -17,13 +17,13 @@ import pyarrow as pa
 from kudu_core._ext.scan.selection import CellSet, ScanColumn, ScanFile
 from kudu_core.cfile.specs import ZONE_PRESENT
 from kudu_core.common.types.types import KIND_BOOL, KIND_DECIMAL, KIND_FLOAT, KIND_SIGNED, KIND_UNSIGNED
-from kudu_core.common.valuesets import float_place
+from kudu_core.common.where.valuesets import float_place
 
 if TYPE_CHECKING:
     from kudu_core.cfile.column_reader import ColumnReader
     from kudu_core.cfile.container import FileReader
     from kudu_core.common.rows.rowblock import ColumnBuffers
-    from kudu_core.common.valuesets import Interval, Place, ValueSet
+    from kudu_core.common.where.valuesets import Interval, Place, ValueSet
 
     U8 = npt.NDArray[np.uint8]
 

@@ -12,8 +12,8 @@ from kudu_core._ext.keys import keys as key_kernel
 from kudu_core.common.types.types import KIND_BINARY
 
 if TYPE_CHECKING:
-    from kudu_core.common.intervals import Intervals
     from kudu_core.common.rows.rowblock import ColumnBuffers
+    from kudu_core.common.where.intervals import Intervals
 
     I64 = npt.NDArray[np.int64]
     U64 = npt.NDArray[np.uint64]

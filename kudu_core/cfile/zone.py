@@ -16,8 +16,8 @@ from kudu_core.common.types import values
 from kudu_core.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from kudu_core.common.terms import Term
     from kudu_core.common.types.types import ColumnType
+    from kudu_core.common.where.terms import Term
 
 STRING_ZONE_BYTES = 32
 

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from kudu_core._ext.pages import zones
 from kudu_core.cfile.specs import ZONE_HIGH_OPEN, ZONE_PRESENT
-from kudu_core.common.intervals import Intervals, order_numbers
 from kudu_core.common.types.types import ColumnType
+from kudu_core.common.where.intervals import Intervals, order_numbers
 
 if TYPE_CHECKING:
     from kudu_core.cfile.words import Words

@@ -19,9 +19,9 @@ import pyarrow.types as pat
 
 from kudu_core._ext.columns import row_hash
 from kudu_core._ext.keys import hashing
-from kudu_core.common import expressions
 from kudu_core.common.format.members import integer
 from kudu_core.common.rows.rowblock import ColumnBuffers
+from kudu_core.common.where import expressions
 
 U64Array = npt.NDArray[np.uint64]
 

@@ -21,13 +21,13 @@ from kudu_core.cfile.container import FileMissing
 from kudu_core.cfile.rows_file import INSERT_TIME_ID, RowsFile
 from kudu_core.cfile.statistics import FileStatistics, StatisticsRef, read_statistics
 from kudu_core.cfile.zone import Zone
-from kudu_core.common.intervals import order_number
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.locks import mutex
 from kudu_core.common.schema.schema import StoredColumn
 from kudu_core.common.types import values
 from kudu_core.common.types.types import ColumnType
+from kudu_core.common.where.intervals import order_number
 from kudu_core.errors import Corruption, InternalError
 from kudu_core.rowset.changelog import Change, ChangeLog
 from kudu_core.rowset.deltas import DELETE, DeltaView
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ColumnBounds:
-    """Bounds of the base values of a column: order numbers (``common.intervals``) or bytes."""
+    """Bounds of the base values of a column: order numbers (``common.where.intervals``) or bytes."""
 
     some: bool
     """Whether any cell is neither null nor NaN."""

@@ -20,10 +20,10 @@ from kudu_core._ext.scan.selection import Selection
 from kudu_core.cfile.rows_file import PAGE_ROWS
 from kudu_core.cfile.scan_reader import SOME_ROWS
 from kudu_core.cfile.specs import allocate
-from kudu_core.common.predicates import Filter
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.types import KIND_BOOL
+from kudu_core.common.where.predicates import Filter
 from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.deltas import lay_over
 

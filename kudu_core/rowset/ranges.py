@@ -14,11 +14,11 @@ import numpy as np
 
 from kudu_core._ext.base.status import PageError
 from kudu_core.cfile.rows_file import PAGE_ROWS
-from kudu_core.common import keybounds
-from kudu_core.common.intervals import Intervals
-from kudu_core.common.predicates import Filter
 from kudu_core.common.schema.schema import Schema
-from kudu_core.common.terms import Term
+from kudu_core.common.where import keybounds
+from kudu_core.common.where.intervals import Intervals
+from kudu_core.common.where.predicates import Filter
+from kudu_core.common.where.terms import Term
 from kudu_core.rowset.diskrowset import DiskRowsAt, DiskRowSet
 
 LEAST_RUN = 100

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from kudu_core.cfile.rows_file import PAGE_ROWS
-from kudu_core.common.predicates import Filter
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers, in_pieces
 from kudu_core.common.schema.schema import Schema, StoredColumn
+from kudu_core.common.where.predicates import Filter
 from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.diskrowset import DiskRowsAt
 from kudu_core.rowset.filescan import CELLS_SHARE, MOST_BYTES, Chosen, FileScan, halves

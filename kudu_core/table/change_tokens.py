@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kudu_core.common.predicates import compile_where
+from kudu_core.common.where.predicates import compile_where
 from kudu_core.errors import ChangesLost, InvalidArgument
 from kudu_core.table.change_counts import told
 from kudu_core.table.changes import Changes, ChangesPlan, windows

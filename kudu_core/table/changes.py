@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from kudu_core.cfile.container import FileMissing
-from kudu_core.common.predicates import Filter
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.clock import time_of
 from kudu_core.common.run.ordering import stable_order
 from kudu_core.common.schema.schema import Schema, StoredColumn, arrow_schema
+from kudu_core.common.where.predicates import Filter
 from kudu_core.errors import ChangesLost, ColumnTooLarge, InvalidArgument, SnapshotTooOld
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.history import DELETED, INSERTED, Events, RowSetHistory, concerned

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kudu_core.cfile.container import FileMissing
-from kudu_core.common.predicates import Filter
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn, arrow_schema
 from kudu_core.common.types import values
 from kudu_core.common.types.types import KIND_DECIMAL, ColumnType
+from kudu_core.common.where.predicates import Filter
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 from kudu_core.rowset.diskrowset import DiskRowsAt
 from kudu_core.rowset.reading import RowsAt

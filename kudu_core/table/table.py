@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from kudu_core.cfile.container import FileMissing
-from kudu_core.common import keybounds
 from kudu_core.common.idempotence import check_txn
 from kudu_core.common.partitions import HashPartition, PartitionSchema, RangePartition
-from kudu_core.common.predicates import compile_where
 from kudu_core.common.rows.keys import encode_prefix
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.run.locks import mutex
 from kudu_core.common.schema.schema import Column, Schema, StoredColumn, declare
 from kudu_core.common.types.types import KIND_BINARY
+from kudu_core.common.where import keybounds
+from kudu_core.common.where.predicates import compile_where
 from kudu_core.errors import (
     ChangesLost,
     InvalidArgument,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from kudu_core.common.predicates import compile_where
 from kudu_core.common.schema.schema import Schema, StoredColumn
+from kudu_core.common.where.predicates import compile_where
 from kudu_core.errors import InvalidArgument, SchemaMismatch, SnapshotTooOld
 from kudu_core.rowset.ranges import Pruning
 from kudu_core.table.scan import ScanPlan, prune_tablets

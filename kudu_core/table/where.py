@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kudu_core._ext.rules import decide as rules
-from kudu_core.common import keybounds
-from kudu_core.common.expressions import check_literals
 from kudu_core.common.fingerprint import Fingerprint, of_predicate
-from kudu_core.common.predicates import Filter, compile_where
 from kudu_core.common.rows.conform import conform
 from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.schema.schema import Schema, arrow_schema
+from kudu_core.common.where import keybounds
+from kudu_core.common.where.expressions import check_literals
+from kudu_core.common.where.predicates import Filter, compile_where
 from kudu_core.errors import ColumnTooLarge, InvalidArgument, SchemaMismatch
 from kudu_core.rowset.scan import ScanCounts, ScanSpec, scan_rowset, to_batch
 from kudu_core.table.decision import Call

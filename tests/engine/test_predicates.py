@@ -16,13 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kudu_core.common import expressions, keybounds
-from kudu_core.common.predicates import compile_where
 from kudu_core.common.rows.conform import conform
 from kudu_core.common.rows.keys import encode_key, encode_keys
 from kudu_core.common.schema.schema import Column, declare
-from kudu_core.common.terms import Term
 from kudu_core.common.types.types import ColumnType
+from kudu_core.common.where import expressions, keybounds
+from kudu_core.common.where.predicates import compile_where
+from kudu_core.common.where.terms import Term
 from kudu_core.errors import InvalidArgument
 
 D = decimal.Decimal

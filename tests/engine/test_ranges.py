@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.intervals import Intervals, order_number, order_numbers
-from kudu_core.common.predicates import compile_where
 from kudu_core.common.schema.schema import declare
-from kudu_core.common.terms import Term
 from kudu_core.common.types.types import ColumnType
 from kudu_core.common.types.values import pack, physical
+from kudu_core.common.where.intervals import Intervals, order_number, order_numbers
+from kudu_core.common.where.predicates import compile_where
+from kudu_core.common.where.terms import Term
 from kudu_core.rowset.diskrowset import DiskRowsAt
 from kudu_core.rowset.ranges import each_row, intersection, pages_of
 from kudu_core.table import scan as scanning

@@ -20,8 +20,8 @@ from kudu_core.cfile.rows_file import write_rows_file
 from kudu_core.cfile.specs import ColumnSpec
 from kudu_core.cfile.statistics import StatisticsRef, read_statistics
 from kudu_core.common.rows.rowblock import ColumnBuffers
-from kudu_core.common.terms import Term
 from kudu_core.common.types.types import ColumnType
+from kudu_core.common.where.terms import Term
 from kudu_core.errors import Closed, Corruption, InvalidArgument
 from kudu_core.fs.posix import PosixFileSystem
 from tests.support.cfile_cases import BytesFileSystem, Keys, column, encode_keys, make_case, same

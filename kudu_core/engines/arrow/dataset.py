@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow import fs as arrow_fs
 
-from kudu_core.common import expressions
 from kudu_core.common.schema.schema import Schema, arrow_schema
+from kudu_core.common.where import expressions
 from kudu_core.errors import InvalidArgument, NotSupported
 from kudu_core.table.scan import Scan
 from kudu_core.table.table import Table

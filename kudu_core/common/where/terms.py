@@ -16,11 +16,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kudu_core.common.expressions import Call, Literal, Node, Ref
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types import values
 from kudu_core.common.types.keycodec import prefix_successor
 from kudu_core.common.types.types import KIND_BINARY, KIND_BOOL, KIND_DECIMAL, KIND_FLOAT, ColumnType
+from kudu_core.common.where.expressions import Call, Literal, Node, Ref
 from kudu_core.errors import InvalidArgument
 
 _t = pa.types

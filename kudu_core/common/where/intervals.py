@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kudu_core.common.terms import Term
 from kudu_core.common.types.keycodec import prefix_successor, successor
 from kudu_core.common.types.types import KIND_BINARY, KIND_BOOL, KIND_FLOAT, KIND_UNSIGNED, ColumnType
 from kudu_core.common.types.values import Physical
-from kudu_core.common.valuesets import ValueSet
+from kudu_core.common.where.terms import Term
+from kudu_core.common.where.valuesets import ValueSet
 
 U64 = npt.NDArray[np.uint64]
 

@@ -12,14 +12,23 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from kudu_core.common.expressions import Call, Literal, Node, Ref
 from kudu_core.common.schema.schema import Schema, StoredColumn
-from kudu_core.common.terms import COMPARISONS, FLIPPED, constant
 from kudu_core.common.types import values
 from kudu_core.common.types.keycodec import prefix_successor
 from kudu_core.common.types.types import KIND_BINARY, KIND_BOOL, KIND_DECIMAL, KIND_FLOAT, ColumnType
 from kudu_core.common.types.values import Physical
-from kudu_core.common.valuesets import NOTHING, NULL, ValueSet, compared, line, listed, numbers, prefixed
+from kudu_core.common.where.expressions import Call, Literal, Node, Ref
+from kudu_core.common.where.terms import COMPARISONS, FLIPPED, constant
+from kudu_core.common.where.valuesets import (
+    NOTHING,
+    NULL,
+    ValueSet,
+    compared,
+    line,
+    listed,
+    numbers,
+    prefixed,
+)
 
 _t = pa.types
 _MATCHES_NULL, _SKIPS_NULL = 0, 1  # SetLookupOptions

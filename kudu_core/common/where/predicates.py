@@ -26,13 +26,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import acero
 
-from kudu_core.common import expressions
-from kudu_core.common.conditions import Condition, conditions_of
 from kudu_core.common.schema.schema import Schema
-from kudu_core.common.terms import Term, terms_of
 from kudu_core.common.types.casts import cast
 from kudu_core.common.types.foreign import check_chunks, check_layout, check_text
 from kudu_core.common.types.types import ColumnType
+from kudu_core.common.where import expressions
+from kudu_core.common.where.conditions import Condition, conditions_of
+from kudu_core.common.where.terms import Term, terms_of
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 
 _OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in")

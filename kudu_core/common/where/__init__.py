@@ -1,0 +1,1 @@
+"""Predicates: taken apart into terms, sets of values, ranges of keys."""
