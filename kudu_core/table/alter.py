@@ -22,7 +22,7 @@ from kudu_core.tablet.tablet import Tablet, freeze_memrowset
 from kudu_core.wal import KIND_ALTER
 
 if TYPE_CHECKING:
-    from kudu_core.common.partitions import PartitionSchema
+    from kudu_core.common.partition.partitions import PartitionSchema
     from kudu_core.common.schema.schema import Schema
     from kudu_core.table.engine import Engine
 

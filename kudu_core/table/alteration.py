@@ -14,7 +14,7 @@ from typing import Any
 
 from kudu_core.common.format.members import BROKEN, integer, parsed
 from kudu_core.common.format.names import MAX_TABLET
-from kudu_core.common.partitions import PartitionSchema
+from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption, InvalidArgument
 from kudu_core.table.state import (

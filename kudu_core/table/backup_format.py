@@ -18,7 +18,7 @@ from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.common.format import members
 from kudu_core.common.format.members import integer, integer_or_none
 from kudu_core.common.format.names import backup_of_folder, staged_file
-from kudu_core.common.partitions import PartitionSchema
+from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.run.clock import micros_of, time_of, timestamp_of
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported, TableNotFound, shown

@@ -25,7 +25,7 @@ from kudu_core.table.sorted_runs import KeyRange, Run, halved
 from kudu_core.tablet import ingest
 
 if TYPE_CHECKING:
-    from kudu_core.common.partitions import PartitionSchema
+    from kudu_core.common.partition.partitions import PartitionSchema
     from kudu_core.common.schema.schema import Schema
     from kudu_core.table.engine import Engine
 

@@ -25,7 +25,7 @@ from kudu_core.table.moment import resolve
 from kudu_core.tablet.view import KeyBatch, Look, locate_at, looks_at
 
 if TYPE_CHECKING:
-    from kudu_core.common.partitions import PartitionSchema
+    from kudu_core.common.partition.partitions import PartitionSchema
     from kudu_core.table.engine import Engine
     from kudu_core.tablet.tablet import Tablet
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from kudu_core.common.partitions import PartitionSchema
+from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.errors import Corruption, RowErrors, TableNotFound

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from kudu_core.cfile.container import FileMissing
 from kudu_core.common.idempotence import check_txn
-from kudu_core.common.partitions import HashPartition, PartitionSchema, RangePartition
+from kudu_core.common.partition.partitions import HashPartition, PartitionSchema, RangePartition
 from kudu_core.common.rows.keys import encode_prefix
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.run.locks import mutex

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kudu_core.cfile.page_cache import PageCache
-from kudu_core.common.partitions import Partition
+from kudu_core.common.partition.partitions import Partition
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.run.gates import Slots
 from kudu_core.common.run.locks import mutex, reentrant

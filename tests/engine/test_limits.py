@@ -22,10 +22,11 @@ from kudu_core.cfile import page as pages
 from kudu_core.cfile.column_writer import write_column
 from kudu_core.cfile.container import FileReader, FileWriter
 from kudu_core.cfile.specs import ColumnSpec
-from kudu_core.common import idempotence, partitions
+from kudu_core.common import idempotence
 from kudu_core.common.fingerprint import Fingerprint
 from kudu_core.common.format.members import LIMIT
 from kudu_core.common.idempotence import Token
+from kudu_core.common.partition import partitions
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema import schema
 from kudu_core.common.types.keycodec import MAX_KEY_BYTES

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kudu_core.common.partitions import HashPartition, PartitionSchema, RangePartition
+from kudu_core.common.partition.partitions import HashPartition, PartitionSchema, RangePartition
+from kudu_core.common.partition.spark_hash import xxhash64
 from kudu_core.common.rows.conform import conform
 from kudu_core.common.rows.keys import encode_keys, encode_prefix
 from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.schema.schema import Column, Schema, declare
-from kudu_core.common.spark_hash import xxhash64
 from kudu_core.common.types.types import ColumnType
 from kudu_core.common.where.predicates import compile_where
 from kudu_core.errors import InvalidArgument

@@ -14,12 +14,13 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.cfile import specs
-from kudu_core.common import idempotence, partitions
+from kudu_core.common import idempotence
 from kudu_core.common.fingerprint import MAX_ROWS, Fingerprint
 from kudu_core.common.format import members, names
 from kudu_core.common.format.members import LIMIT
 from kudu_core.common.idempotence import Token, Txn, check_txn
-from kudu_core.common.partitions import PartitionSchema
+from kudu_core.common.partition import partitions
+from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.schema import schema
 from kudu_core.common.schema.schema import Column, Schema
 from kudu_core.common.types.keycodec import MAX_KEY_BYTES

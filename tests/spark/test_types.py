@@ -16,7 +16,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 import kudu_core as kc
 from kudu_core import spark as ks
-from kudu_core.common.partitions import PartitionSchema
+from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.rows.conform import conform
 from kudu_core.common.schema.schema import declare
 from kudu_core.common.types.types import ColumnType

@@ -1,4 +1,5 @@
-"""The partition of one encoded key: what ``common.partitions`` computes for columns, for a key at a time.
+"""The partition of one encoded key: what ``common.partition.partitions`` computes for columns, for a key at a
+time.
 
 A key is cut into its cells (docs/format.md, "Encoded keys"); hash dimensions chain XXH64 over some of them
 as Spark does, the range dimension encodes some of them anew and looks between which cuts they lie.

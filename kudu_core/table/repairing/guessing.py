@@ -14,7 +14,7 @@ from kudu_core.cfile.rows_file import RowsFile
 from kudu_core.cfile.specs import ColumnSpec
 from kudu_core.common.format.members import BROKEN, integer, parsed
 from kudu_core.common.format.names import tablet_of_folder
-from kudu_core.common.partitions import PartitionSchema
+from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.schema.schema import Schema, StoredColumn, declare
 from kudu_core.errors import InvalidArgument, KuduError, TableNotFound
 from kudu_core.options import Options

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from kudu_core._ext.rules import decide as rules
-from kudu_core.common.partitions import PartitionSchema
+from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.schema.schema import Schema

@@ -23,11 +23,11 @@ import numpy.typing as npt
 from kudu_core._ext.keys import hashing
 from kudu_core._ext.row.route import KeyRouter
 from kudu_core.common.format.members import flag, integer
+from kudu_core.common.partition.spark_hash import is_long_decimal, xxhash64
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.run.cached import cached_property
 from kudu_core.common.schema.schema import Schema, StoredColumn
-from kudu_core.common.spark_hash import is_long_decimal, xxhash64
 from kudu_core.common.types.keycodec import MAX_KEY_BYTES, KeyCodec
 from kudu_core.common.types.types import ColumnType
 from kudu_core.common.types.values import Physical, pack

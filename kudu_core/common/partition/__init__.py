@@ -1,0 +1,1 @@
+"""Partitions: which tablet a key belongs to."""
