@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kudu_core.common.idempotence import Txn
+from kudu_core.common.idempotence.writers import Txn
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.errors import Closed, NotSupported
 from kudu_core.table.calls import apply_calls, conform_calls, with_policy

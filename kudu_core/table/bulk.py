@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from kudu_core.common.fingerprint import Fingerprint, total
-from kudu_core.common.idempotence import Txn
+from kudu_core.common.idempotence.fingerprint import Fingerprint, total
+from kudu_core.common.idempotence.writers import Txn
 from kudu_core.common.run.locks import NOTHING
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.types import KIND_BOOL

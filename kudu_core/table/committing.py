@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kudu_core._ext.columns.growing import data_limit
-from kudu_core.common.idempotence import Token
+from kudu_core.common.idempotence.writers import Token
 from kudu_core.errors import InternalError
 from kudu_core.rowset.growing import StoreFull
 from kudu_core.rowset.writing import discard
@@ -21,7 +21,7 @@ from kudu_core.tablet.view import locate_newest
 from kudu_core.wal import KIND_INGEST
 
 if TYPE_CHECKING:
-    from kudu_core.common.idempotence import Txn
+    from kudu_core.common.idempotence.writers import Txn
     from kudu_core.table.alteration import Alteration
     from kudu_core.table.engine import Engine
 

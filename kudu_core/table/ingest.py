@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kudu_core.common.idempotence import Txn
+from kudu_core.common.idempotence.writers import Txn
 from kudu_core.common.run.locks import Held
 from kudu_core.errors import Fenced, Poisoned, RowErrors
 from kudu_core.events import IngestEnd

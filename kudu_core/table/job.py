@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from kudu_core.common.format.members import BROKEN, flag, parsed, text
-from kudu_core.common.idempotence import CHECK, Txn, check_txn
+from kudu_core.common.idempotence.writers import CHECK, Txn, check_txn
 from kudu_core.common.run.cycles import cycles_left
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported
 from kudu_core.table.calls import OPERATIONS

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kudu_core.common.format import names
 from kudu_core.common.format.members import BROKEN, integer, parsed
-from kudu_core.common.idempotence import Token, stored_counts
+from kudu_core.common.idempotence.writers import Token, stored_counts
 from kudu_core.errors import Corruption
 
 if TYPE_CHECKING:

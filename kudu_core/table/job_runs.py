@@ -18,8 +18,8 @@ import numpy as np
 from kudu_core.cfile.container import MAGIC, TRAILER
 from kudu_core.cfile.statistics import FileStatistics
 from kudu_core.cfile.statistics import to_json as statistics_json
-from kudu_core.common.fingerprint import Fingerprint
 from kudu_core.common.format.members import flag, integer
+from kudu_core.common.idempotence.fingerprint import Fingerprint
 from kudu_core.common.rows.keys import EncodedKeys, encode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kudu_core.common.fingerprint import NO_ROWS
-from kudu_core.common.fingerprint import OVERWRITING as OVERWRITING_ROWS
 from kudu_core.common.format.names import is_job
-from kudu_core.common.idempotence import Token, Txn
+from kudu_core.common.idempotence.fingerprint import NO_ROWS
+from kudu_core.common.idempotence.fingerprint import OVERWRITING as OVERWRITING_ROWS
+from kudu_core.common.idempotence.writers import Token, Txn
 from kudu_core.common.rows.keys import encode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.run.cycles import cycles_left

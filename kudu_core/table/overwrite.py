@@ -25,7 +25,7 @@ from kudu_core.table.result import WriteResult
 from kudu_core.tablet import ingest
 
 if TYPE_CHECKING:
-    from kudu_core.common.idempotence import Txn
+    from kudu_core.common.idempotence.writers import Txn
     from kudu_core.table.engine import Engine
     from kudu_core.tablet.tablet import Tablet
 

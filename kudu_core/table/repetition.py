@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kudu_core.common.fingerprint import IGNORING_NULL, Fingerprint, U64Array, of_hashes, row_hashes, total
-from kudu_core.common.idempotence import CHECK, Token, Txn
+from kudu_core.common.idempotence.fingerprint import (
+    IGNORING_NULL,
+    Fingerprint,
+    U64Array,
+    of_hashes,
+    row_hashes,
+    total,
+)
+from kudu_core.common.idempotence.writers import CHECK, Token, Txn
 from kudu_core.common.run.pool import Pool
 from kudu_core.errors import TokenMismatch
 from kudu_core.table.decision import Call

@@ -19,7 +19,7 @@ from kudu_core.fs.base import temporary_of
 from kudu_core.table.job_marks import job_directory, leave_mark
 
 if TYPE_CHECKING:
-    from kudu_core.common.idempotence import Token
+    from kudu_core.common.idempotence.writers import Token
     from kudu_core.fs.api import FileSystem
     from kudu_core.table.engine import Engine
 

@@ -17,7 +17,7 @@ from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.common.format import members
 from kudu_core.common.format.members import integer
 from kudu_core.common.format.names import MAX_TABLET, tablet_folder
-from kudu_core.common.idempotence import Token, stored_app_id
+from kudu_core.common.idempotence.writers import Token, stored_app_id
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kudu_core._ext.rules import decide as rules
-from kudu_core.common.fingerprint import Fingerprint, of_predicate
+from kudu_core.common.idempotence.fingerprint import Fingerprint, of_predicate
 from kudu_core.common.rows.conform import conform
 from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.schema.schema import Schema, arrow_schema

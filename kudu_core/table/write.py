@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from kudu_core.common.idempotence import Token, Txn
+from kudu_core.common.idempotence.writers import Token, Txn
 from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.run.locks import NOTHING, Held
 from kudu_core.common.schema.schema import Schema

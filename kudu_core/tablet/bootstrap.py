@@ -16,7 +16,7 @@ import numpy as np
 from kudu_core.cfile.container import FileMissing
 from kudu_core.common.format.members import BROKEN
 from kudu_core.common.format.names import job_id
-from kudu_core.common.idempotence import Token, Txn, stored_counts
+from kudu_core.common.idempotence.writers import Token, Txn, stored_counts
 from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Closed, Corruption, Fenced, MemoryLimit, Poisoned

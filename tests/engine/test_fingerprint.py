@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.fingerprint import NO_ROWS, Fingerprint
-from kudu_core.common.idempotence import Token
+from kudu_core.common.idempotence.fingerprint import NO_ROWS, Fingerprint
+from kudu_core.common.idempotence.writers import Token
 from tests.support.oracles.columns import row_hash as oracle
 
 GOLDEN = Path(__file__).parents[1] / "formats/golden/row_fingerprint.json"

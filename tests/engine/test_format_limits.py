@@ -26,7 +26,7 @@ from kudu_core.cfile.specs import ColumnSpec
 from kudu_core.cfile.statistics import StatisticsBlock, StatisticsRef
 from kudu_core.common.format import names
 from kudu_core.common.format.members import LIMIT
-from kudu_core.common.idempotence import Token
+from kudu_core.common.idempotence.writers import Token
 from kudu_core.common.rows import rowblock
 from kudu_core.common.rows.keys import encode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock

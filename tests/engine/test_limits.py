@@ -22,10 +22,10 @@ from kudu_core.cfile import page as pages
 from kudu_core.cfile.column_writer import write_column
 from kudu_core.cfile.container import FileReader, FileWriter
 from kudu_core.cfile.specs import ColumnSpec
-from kudu_core.common import idempotence
-from kudu_core.common.fingerprint import Fingerprint
 from kudu_core.common.format.members import LIMIT
-from kudu_core.common.idempotence import Token
+from kudu_core.common.idempotence import writers
+from kudu_core.common.idempotence.fingerprint import Fingerprint
+from kudu_core.common.idempotence.writers import Token
 from kudu_core.common.partition import partitions
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema import schema
@@ -488,14 +488,14 @@ def test_the_parts_of_table_come_to_less_than_it_may_be() -> None:
     number = LIMIT - 1
     rows = Fingerprint((1 << 62) - 1, (1 << 64) - 1, (1 << 64) - 1)
     token = Token(
-        idempotence.MAX_VERSION - 1, number, (number,) * 4, rows, text[: idempotence.MAX_SOURCE_BYTES],
-        ((idempotence.MAX_VERSION - 1, rows),) * idempotence.RECENT_VERSIONS,
+        writers.MAX_VERSION - 1, number, (number,) * 4, rows, text[: writers.MAX_SOURCE_BYTES],
+        ((writers.MAX_VERSION - 1, rows),) * writers.RECENT_VERSIONS,
     )  # fmt: skip
     entry = state.TabletEntry((1 << 32) - 1, partitions.MAX_PARTITIONS - 1, number, number)
     declared = schema.declare([Column("k", "int64")], "k")
     none = state.TableState(
         bytes(16), state.MAX_EPOCH - 1, kc.Options(), (declared,),
-        partitions.PartitionSchema.make(declared), (entry,), {text[: idempotence.MAX_APP_ID_BYTES]: token},
+        partitions.PartitionSchema.make(declared), (entry,), {text[: writers.MAX_APP_ID_BYTES]: token},
         number, number, number, number,
     )  # fmt: skip
     one, other = len(none.to_bytes()), len(replace(none, tokens={}).to_bytes())
@@ -507,7 +507,7 @@ def test_the_parts_of_table_come_to_less_than_it_may_be() -> None:
         + state.OLD_SCHEMAS_BYTES
         + partitions.MAX_RANGES_BYTES
         + a_tablet * state.MAX_TABLETS
-        + a_token * idempotence.MAX_TOKENS
+        + a_token * writers.MAX_TOKENS
     )
     assert most < state.MAX_BYTES
 

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.fingerprint import Fingerprint
-from kudu_core.common.idempotence import RECENT_VERSIONS, check_txn
+from kudu_core.common.idempotence.fingerprint import Fingerprint
+from kudu_core.common.idempotence.writers import RECENT_VERSIONS, check_txn
 from kudu_core.errors import TokenMismatch
 from kudu_core.table import jobs
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs

@@ -14,11 +14,11 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.cfile import specs
-from kudu_core.common import idempotence
-from kudu_core.common.fingerprint import MAX_ROWS, Fingerprint
 from kudu_core.common.format import members, names
 from kudu_core.common.format.members import LIMIT
-from kudu_core.common.idempotence import Token, Txn, check_txn
+from kudu_core.common.idempotence import writers
+from kudu_core.common.idempotence.fingerprint import MAX_ROWS, Fingerprint
+from kudu_core.common.idempotence.writers import Token, Txn, check_txn
 from kudu_core.common.partition import partitions
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.schema import schema
@@ -99,7 +99,7 @@ MEMBERS = [
     numbers("a number", members.integer, LIMIT),
     numbers("a number or nothing", members.integer_or_none, LIMIT),
     numbers("the name of a member", lambda value: members.key(str(value)), LIMIT),
-    numbers("version of a writer", token(0), idempotence.MAX_VERSION),
+    numbers("version of a writer", token(0), writers.MAX_VERSION),
     numbers("time of a token", token(1), LIMIT),
     *(numbers(f"count {place} of a token", token(place), LIMIT) for place in range(2, 6)),
     numbers("rows of a token", token(6), MAX_ROWS),
@@ -110,11 +110,11 @@ MEMBERS = [
     Member("source", token(8), "x" * 256, "x" * 257, "x", ""),
     Member("source in UTF-8", token(8), "\u00e9" * 128, "\u00e9" * 128 + "x"),
     Member("recent versions", token(9), [[1, *ROWS]] * 16, [[1, *ROWS]] * 17),
-    numbers("a recent version", lambda v: token(9)([[v, *ROWS]]), idempotence.MAX_VERSION),
+    numbers("a recent version", lambda v: token(9)([[v, *ROWS]]), writers.MAX_VERSION),
     numbers("rows of a recent version", lambda v: token(9)([[1, v, "0" * 32]]), MAX_ROWS),
-    Member("app_id", idempotence.stored_app_id, "x" * 1024, "x" * 1025, "x", ""),
+    Member("app_id", writers.stored_app_id, "x" * 1024, "x" * 1025, "x", ""),
     Member("app_id of a record", txn(0), "\u00e9" * 512, "\u00e9" * 512 + "x", "x", ""),
-    numbers("version of a record", txn(1), idempotence.MAX_VERSION),
+    numbers("version of a record", txn(1), writers.MAX_VERSION),
     numbers("rows of a record", txn(2), MAX_ROWS),
     Member("source of a record", txn(4), "x" * 256, "x" * 257, "x", ""),
     numbers("schema version", member(Schema.from_json, SCHEMA, "version"), schema.MAX_VERSION, 1),
@@ -192,7 +192,7 @@ def test_ids_of_tablets_as_folders_have_them() -> None:
 
 def test_the_longest_names_of_writers_come_back() -> None:
     fs = MemoryFileSystem()
-    app_id, source, version = "\u00e9" * 512, "s" * 256, idempotence.MAX_VERSION - 1
+    app_id, source, version = "\u00e9" * 512, "s" * 256, writers.MAX_VERSION - 1
     with make(fs) as table:
         assert table.insert({"k": [1]}, txn=(app_id, version, source)).inserted == 1
         for txn, why in (

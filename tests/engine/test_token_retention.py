@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.common import idempotence
-from kudu_core.common.fingerprint import MAX_ROWS, NO_ROWS, Fingerprint
 from kudu_core.common.format.members import LIMIT
-from kudu_core.common.idempotence import Token, outdated
+from kudu_core.common.idempotence import writers
+from kudu_core.common.idempotence.fingerprint import MAX_ROWS, NO_ROWS, Fingerprint
+from kudu_core.common.idempotence.writers import Token, outdated
 from kudu_core.common.run.clock import ManualClock
 from kudu_core.events import TokensDropped
 from kudu_core.fs.memory import MemoryFileSystem
@@ -123,8 +123,8 @@ def test_no_token_goes_whose_record_replay_would_read() -> None:
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_the_oldest_go_by_number_and_never_the_young(monkeypatch: pytest.MonkeyPatch, more: int) -> None:
-    monkeypatch.setattr(idempotence, "MAX_TOKENS", 10)
-    monkeypatch.setattr(idempotence, "TOKENS_DROPPED", 3)
+    monkeypatch.setattr(writers, "MAX_TOKENS", 10)
+    monkeypatch.setattr(writers, "TOKENS_DROPPED", 3)
     hour_us = 3_600_000_000
     now_us = 100 * hour_us
 
@@ -146,9 +146,9 @@ def test_the_oldest_go_by_number_and_never_the_young(monkeypatch: pytest.MonkeyP
 def test_a_new_writer_is_refused_when_too_many_are_young(
     where: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (idempotence, engines):
+    for module in (writers, engines):
         monkeypatch.setattr(module, "MAX_TOKENS", 6)
-    monkeypatch.setattr(idempotence, "TOKENS_DROPPED", 2)
+    monkeypatch.setattr(writers, "TOKENS_DROPPED", 2)
     told: list[Any] = []
     create(where).close()
     with kc.open_table(mode="rw", listener=told.append, **where) as table:
@@ -241,10 +241,10 @@ def test_the_tokens_that_a_table_keeps_fit_into_it() -> None:
     """All of the longest, and a third of TABLE is left for what else it says."""
     rows = Fingerprint(MAX_ROWS - 1, (1 << 64) - 1, (1 << 64) - 1)
     largest = LIMIT - 1
-    recent = tuple((idempotence.MAX_VERSION - 1, rows) for _ in range(idempotence.RECENT_VERSIONS))
-    source = "\0" * idempotence.MAX_SOURCE_BYTES  # six bytes each in JSON
-    token = Token(idempotence.MAX_VERSION - 1, largest, (largest,) * 4, rows, source, recent)
+    recent = tuple((writers.MAX_VERSION - 1, rows) for _ in range(writers.RECENT_VERSIONS))
+    source = "\0" * writers.MAX_SOURCE_BYTES  # six bytes each in JSON
+    token = Token(writers.MAX_VERSION - 1, largest, (largest,) * 4, rows, source, recent)
     assert Token.from_json(json.loads(json.dumps(token.to_json()))) == token
-    name = base64.b64encode(bytes(idempotence.MAX_APP_ID_BYTES))
+    name = base64.b64encode(bytes(writers.MAX_APP_ID_BYTES))
     each = len(name) + len(json.dumps(token.to_json(), separators=(",", ":"))) + len('"":,')
-    assert each * (idempotence.MAX_TOKENS + 100) < states.MAX_BYTES * 2 // 3
+    assert each * (writers.MAX_TOKENS + 100) < states.MAX_BYTES * 2 // 3

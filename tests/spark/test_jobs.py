@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.idempotence import check_txn
+from kudu_core.common.idempotence.writers import check_txn
 from kudu_core.errors import TokenMismatch
 from kudu_core.rowset.meta import FileRef
 from kudu_core.table import jobs, staging

@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_FLOOR, Decimal
 from typing import Any
 
-from kudu_core.common.idempotence import CHECK, Txn
+from kudu_core.common.idempotence.writers import CHECK, Txn
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.types import KIND_DECIMAL, ColumnType
 from kudu_core.engines.spark.schema import projected

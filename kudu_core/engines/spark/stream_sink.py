@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from kudu_core.common.idempotence import CHECK, SKIP, check_txn
+from kudu_core.common.idempotence.writers import CHECK, SKIP, check_txn
 from kudu_core.engines.spark.codes import coded
 from kudu_core.engines.spark.options import WriteOptions
 from kudu_core.engines.spark.schema import staged_columns

@@ -1,5 +1,5 @@
-"""What ``_ext.columns.row_hash`` and ``common.fingerprint`` mean: XXH64 chained over a row's cells, and sums.
-Slow on purpose."""
+"""What ``_ext.columns.row_hash`` and ``common.idempotence.fingerprint`` mean: XXH64 chained over a row's
+cells, and sums. Slow on purpose."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kudu_core.common.fingerprint import NO_ROWS, Fingerprint
 from kudu_core.common.format.members import integer, text
+from kudu_core.common.idempotence.fingerprint import NO_ROWS, Fingerprint
 from kudu_core.common.run.clock import hybrid
 from kudu_core.errors import InvalidArgument, TokenMismatch, shown
 

@@ -1,0 +1,1 @@
+"""Writes that name themselves, and the fingerprints of their rows."""
