@@ -1,8 +1,8 @@
 """What the engine may do with files, whoever stores them.
 
-Three implementations: ``PosixFileSystem`` (the machine's), ``MemoryFileSystem`` (strict about what a
-power cut may take) and ``FaultyFileSystem`` (lets calls fail).  Every file of a table is reached
-through one of them.  Nothing here knows what the bytes mean.
+``PosixFileSystem`` is the machine's.  Tests have two more: one in memory, strict about what a power cut
+may take, and one that lets calls fail.  Every file of a table is reached through one of them.  Nothing
+here knows what the bytes mean.
 
 Paths are ``str`` and use ``/``.  Errors are the operating system's ``OSError``; the exceptions are
 ``Closed`` (a file used after ``close``), ``Locked`` and ``Corruption``: for ``read_bytes`` of a file that is

@@ -11,8 +11,6 @@ import pytest
 import kudu_core as kc
 from kudu_core.common.run.clock import ManualClock
 from kudu_core.errors import KuduError
-from kudu_core.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
-from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.table.state import read_state
 from tests.crash.test_faults import shares, telling
 from tests.support.altering import Altering
@@ -26,6 +24,8 @@ from tests.support.faults import (
     error_for,
     segments_of,
 )
+from tests.support.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
+from tests.support.fs.memory import MemoryFileSystem
 
 pytestmark = pytest.mark.timeout(7200)  # --long takes its time
 

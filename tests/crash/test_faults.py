@@ -17,9 +17,6 @@ import kudu_core as kc
 from kudu_core.common.rows.conform import conform
 from kudu_core.common.run.clock import ManualClock
 from kudu_core.errors import KuduError, Poisoned, TableNotFound
-from kudu_core.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
-from kudu_core.fs.memory import MemoryFileSystem
-from kudu_core.fs.powercut import Keep
 from tests.support.faults import (
     ROOT,
     SMALL,
@@ -35,6 +32,9 @@ from tests.support.faults import (
     error_for,
     segments_of,
 )
+from tests.support.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
+from tests.support.fs.memory import MemoryFileSystem
+from tests.support.fs.powercut import Keep
 from tests.support.history import History, random_batch
 
 pytestmark = pytest.mark.timeout(7200)  # --long takes its time

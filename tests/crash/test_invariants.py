@@ -10,12 +10,12 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.run.clock import ManualClock
-from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.rowset.changelog import Change
 from kudu_core.rowset.deltas import DELETE, REINSERT
 from kudu_core.tablet import invariants
 from kudu_core.tablet.invariants import BrokenInvariant, check_install
 from kudu_core.tablet.tablet import Tablet, freeze_memrowset
+from tests.support.fs.memory import MemoryFileSystem
 from tests.support.history import SCHEMA
 
 

@@ -10,10 +10,10 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.run.clock import ManualClock
-from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.table import purge
 from kudu_core.table.engine import Engine
 from tests.support.faults import TINY, drop, segments_of
+from tests.support.fs.memory import MemoryFileSystem
 
 ROOT = "/t"
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.fs.memory import MemoryFileSystem
 from tests.engine.test_limits import contents
+from tests.support.fs.memory import MemoryFileSystem
 
 SURROGATE = "caf\udce9"
 NAMES = [

@@ -394,8 +394,8 @@ def test_rights_that_are_missing_pass_through(table: kc.Table, path: Path) -> No
     """As any user: the file system says no at the first change."""
     import errno
 
-    from kudu_core.fs.faulty import FaultyFileSystem, Rule
     from kudu_core.fs.posix import PosixFileSystem
+    from tests.support.fs.faulty import FaultyFileSystem, Rule
 
     table.insert({"k": [1]})
     table.close()

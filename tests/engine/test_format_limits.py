@@ -34,7 +34,6 @@ from kudu_core.common.schema import schema
 from kudu_core.common.schema.schema import Column
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import ColumnTooLarge, Corruption, NotSupported
-from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.rowset import growing
 from kudu_core.rowset.changelog import Change, ChangeLog
 from kudu_core.rowset.deltas import UPDATE
@@ -52,6 +51,7 @@ from tests.support.cfile_cases import BytesFileSystem, make_case
 from tests.support.damage import put
 from tests.support.faults import drop
 from tests.support.forge import log_records, with_record
+from tests.support.fs.memory import MemoryFileSystem
 from tests.support.overwriting import staged as staged_job
 
 # ---- stores in memory

@@ -9,8 +9,8 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.run.clock import ManualClock
-from kudu_core.fs.faulty import FaultyFileSystem
-from kudu_core.fs.memory import MemoryFileSystem
+from tests.support.fs.faulty import FaultyFileSystem
+from tests.support.fs.memory import MemoryFileSystem
 from tests.support.history import SCHEMA
 
 ROWS, UPDATES = 40_000, 10_000

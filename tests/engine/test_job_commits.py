@@ -17,14 +17,14 @@ import pytest
 import kudu_core as kc
 from kudu_core.common.format import names
 from kudu_core.common.run.clock import ManualClock
-from kudu_core.fs.faulty import CHANGES, FaultyFileSystem, Rule, SimulatedCrash
-from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.table import committing, jobs, staged
 from kudu_core.table.job_marks import leave_marks
 from kudu_core.table.job_runs import JobRun
 from kudu_core.table.jobs import Job
 from kudu_core.table.resolving import Resolution, resolve
 from tests.support.faults import TINY, drop, segments_of
+from tests.support.fs.faulty import CHANGES, FaultyFileSystem, Rule, SimulatedCrash
+from tests.support.fs.memory import MemoryFileSystem
 from tests.support.staged import marks, waiting
 
 PATH = "/d/t"

@@ -32,10 +32,10 @@ from kudu_core.common.schema import schema
 from kudu_core.common.types.keycodec import MAX_KEY_BYTES
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported
-from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.table import alteration, backup, backup_format, job_marks, jobs, resolving, state
 from kudu_core.table import job as job_module
 from kudu_core.wal import log
+from tests.support.fs.memory import MemoryFileSystem
 from tests.support.overwriting import overwrite
 from tests.support.overwriting import staged as staged_job
 

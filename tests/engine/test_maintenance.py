@@ -14,10 +14,10 @@ import pytest
 
 import kudu_core as kc
 from kudu_core import events
-from kudu_core.fs.faulty import FaultyFileSystem
-from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.fs.posix import PosixFileSystem
 from tests.engine.conftest import Make
+from tests.support.fs.faulty import FaultyFileSystem
+from tests.support.fs.memory import MemoryFileSystem
 
 SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string())])
 
@@ -99,7 +99,7 @@ def test_sync_costs_one_fsync_a_write(path: Path) -> None:
 
 
 def test_a_failed_fsync_poisons(path: Path) -> None:
-    from kudu_core.fs.faulty import Rule
+    from tests.support.fs.faulty import Rule
 
     fs = FaultyFileSystem(PosixFileSystem())
     told: list[events.Event] = []

@@ -17,13 +17,13 @@ from kudu_core.cfile import container
 from kudu_core.cfile.rows_file import RowsFile
 from kudu_core.cfile.statistics import StatisticsBlock, StatisticsRef, read_statistics
 from kudu_core.common.run.clock import ManualClock
-from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.rowset import diskrowset
 from kudu_core.rowset.meta import DeltaRef, FileRef, RowSetMeta
 from kudu_core.tablet import ingest, manifest_format, records
 from kudu_core.tablet.manifest import Edit, read_manifest
 from tests.support.faults import TINY, drop, segments_of
+from tests.support.fs.memory import MemoryFileSystem
 
 WIDE = 150
 OPTIONS: dict[str, Any] = {"maintenance": "manual", "file_grace_s": 0}

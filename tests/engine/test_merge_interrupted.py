@@ -11,10 +11,10 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.events import Event, MergeEnd
-from kudu_core.fs.faulty import FaultyFileSystem, Rule
 from kudu_core.rowset import merging
 from kudu_core.tablet import merge_compaction
 from tests.support.faults import checking
+from tests.support.fs.faulty import FaultyFileSystem, Rule
 from tests.support.merging import Merging
 
 
@@ -148,7 +148,7 @@ def test_a_full_disk_at_every_write(tmp_path: Path) -> None:
     """ENOSPC: an ``OSError``, and nothing has happened."""
     import errno
 
-    from kudu_core.fs.memory import MemoryFileSystem
+    from tests.support.fs.memory import MemoryFileSystem
     from tests.support.history import SCHEMA
 
     disk = MemoryFileSystem()

@@ -17,10 +17,10 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.run.clock import ManualClock, hybrid
-from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.tablet.policy import MAJOR, MINOR
 from tests.support.drawing import drawing
 from tests.support.faults import checking
+from tests.support.fs.memory import MemoryFileSystem
 from tests.support.model import Event, TableModel, Timeline, check_events, check_net, state_of
 
 SCHEMA = pa.schema([("key", pa.string()), ("val", pa.uint32())])

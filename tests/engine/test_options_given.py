@@ -20,10 +20,10 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.errors import InvalidArgument
-from kudu_core.fs.faulty import FaultyFileSystem
-from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.options import _CHOICES, _RANGES, DEFAULTS, NAMES, Options
 from tests.engine.conftest import SCHEMA
+from tests.support.fs.faulty import FaultyFileSystem
+from tests.support.fs.memory import MemoryFileSystem
 
 WRITES = 10
 DURABILITIES = ("sync", "group", "none")

@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.fs.faulty import FaultyFileSystem, Rule
-from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.table import committing, ingest, jobs, rows, write
 from kudu_core.table import overwrite as walk
 from kudu_core.tablet.merge_compaction import merge_rowsets
 from kudu_core.wal import Log
 from tests.support.faults import checking, drop
+from tests.support.fs.faulty import FaultyFileSystem, Rule
+from tests.support.fs.memory import MemoryFileSystem
 from tests.support.overwriting import (
     CUT,
     MANUAL,

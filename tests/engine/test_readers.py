@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.fs.faulty import CHANGES, FaultyFileSystem, Rule
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.wal import Log
 from tests.engine.conftest import Make
+from tests.support.fs.faulty import CHANGES, FaultyFileSystem, Rule
 from tests.support.processes import NOBODY, in_child
 
 

@@ -24,8 +24,6 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.rows.rowblock import ColumnBuffers
-from kudu_core.fs.faulty import Call, FaultyFileSystem, Rule
-from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.rowset.changelog import Change, ChangeLog
 from kudu_core.rowset.deltas import UPDATE
 from kudu_core.table.pins import Pins
@@ -33,6 +31,8 @@ from kudu_core.tablet import maintenance, manifest
 from kudu_core.tablet.flush import flush_memrowset
 from kudu_core.tablet.manifest import Edit
 from tests.support import ahead
+from tests.support.fs.faulty import Call, FaultyFileSystem, Rule
+from tests.support.fs.memory import MemoryFileSystem
 
 SCHEMA = pa.schema([("k", pa.int64()), ("a", pa.int64()), ("s", pa.string())])
 PATH = "/d/t"

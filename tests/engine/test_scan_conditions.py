@@ -16,11 +16,11 @@ import kudu_core as kc
 from kudu_core.common.schema.schema import Column, declare
 from kudu_core.common.where.conditions import Condition
 from kudu_core.common.where.predicates import compile_where
-from kudu_core.fs.faulty import FaultyFileSystem
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.rowset import filescan
 from tests.engine.conftest import Make
 from tests.support import cells
+from tests.support.fs.faulty import FaultyFileSystem
 
 PAGE = 16_384
 FIRST_SEED = int(os.environ.get("KUDU_CORE_SEED", "0"))

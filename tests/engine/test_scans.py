@@ -16,9 +16,9 @@ import pyarrow.dataset
 import pytest
 
 import kudu_core as kc
-from kudu_core.fs.faulty import FaultyFileSystem
 from kudu_core.fs.posix import PosixFileSystem
 from tests.engine.conftest import Make
+from tests.support.fs.faulty import FaultyFileSystem
 
 PAGE = 16_384
 ROWS = 5 * PAGE + 100

@@ -15,10 +15,10 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.run.clock import ManualClock
-from kudu_core.fs.faulty import FaultyFileSystem
-from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.rowset.meta import DeltaRef
 from kudu_core.tablet.policy import MAJOR, MINOR
+from tests.support.fs.faulty import FaultyFileSystem
+from tests.support.fs.memory import MemoryFileSystem
 from tests.support.history import SCHEMA
 
 ROWS = 40

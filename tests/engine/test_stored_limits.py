@@ -26,7 +26,6 @@ from kudu_core.common.schema.schema import Column, Schema
 from kudu_core.common.types.keycodec import MAX_KEY_BYTES
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported
-from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.rowset import meta
 from kudu_core.rowset.meta import DeltaRef, RowSetMeta
 from kudu_core.table import alteration, state
@@ -37,6 +36,7 @@ from tests.engine.test_limits import PATH, comes_back, make, unreadable
 from tests.formats.test_manifest import meta as rowset
 from tests.support.damage import put
 from tests.support.forge import table_file
+from tests.support.fs.memory import MemoryFileSystem
 
 ROWS = [3, "0" * 32]
 TOKEN = [1, 2, 3, 4, 5, 6, *ROWS, "source", []]

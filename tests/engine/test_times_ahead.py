@@ -19,8 +19,8 @@ import kudu_core as kc
 from kudu_core.common.format.members import LIMIT
 from kudu_core.common.run.clock import ManualClock, hybrid, time_of, timestamp_of
 from kudu_core.errors import InvalidArgument, NotSupported, SnapshotInFuture
-from kudu_core.fs.memory import MemoryFileSystem
 from tests.support.changes import check_changes, check_pairs
+from tests.support.fs.memory import MemoryFileSystem
 from tests.support.history import SCHEMA, History, random_batch
 
 BORDER_US = 1 << 51

@@ -16,10 +16,10 @@ from kudu_core.common.idempotence.fingerprint import MAX_ROWS, NO_ROWS, Fingerpr
 from kudu_core.common.idempotence.writers import Token, outdated
 from kudu_core.common.run.clock import ManualClock
 from kudu_core.events import TokensDropped
-from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.table import engine as engines
 from kudu_core.table import state as states
 from kudu_core.table.state import read_state
+from tests.support.fs.memory import MemoryFileSystem
 
 SCHEMA = pa.schema([("k", pa.int64())])
 DAY_S = 86_400.0

@@ -111,7 +111,7 @@ def test_tokens_survive(make: Make, path: Path, between: str) -> None:
 
 def test_tokens_of_a_log_that_was_not_closed(path: Path) -> None:
     """A crash right after: the log alone knows the token."""
-    from kudu_core.fs.memory import MemoryFileSystem
+    from tests.support.fs.memory import MemoryFileSystem
 
     fs = MemoryFileSystem()
     fs.mkdir("/d")

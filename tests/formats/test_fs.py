@@ -21,8 +21,8 @@ from kudu_core.errors import Closed, Corruption, Locked
 from kudu_core.fs import FileSystem, PosixFileSystem, is_temporary, same_file
 from kudu_core.fs import base as fs_base
 from kudu_core.fs import posix as fs_posix
-from kudu_core.fs.faulty import FaultyFileSystem
-from kudu_core.fs.memory import MemoryFileSystem
+from tests.support.fs.faulty import FaultyFileSystem
+from tests.support.fs.memory import MemoryFileSystem
 
 
 @pytest.fixture(params=["posix", "memory", "faulty", "posix-rooted", "memory-rooted", "faulty-rooted"])

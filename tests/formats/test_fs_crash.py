@@ -19,8 +19,8 @@ import pytest
 
 from kudu_core.errors import Locked
 from kudu_core.fs import FileSystem, PosixFileSystem, is_temporary, same_file
-from kudu_core.fs.faulty import CHANGES, LOOKS, FaultyFileSystem, Rule, SimulatedCrash
-from kudu_core.fs.memory import MemoryFileSystem
+from tests.support.fs.faulty import CHANGES, LOOKS, FaultyFileSystem, Rule, SimulatedCrash
+from tests.support.fs.memory import MemoryFileSystem
 
 OLD, NEW = b"old" * 3000, b"new!" * 3000
 

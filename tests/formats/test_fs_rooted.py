@@ -14,8 +14,8 @@ import pytest
 
 from kudu_core.errors import Corruption, InvalidArgument
 from kudu_core.fs import FileSystem, PosixFileSystem, base
-from kudu_core.fs.faulty import FaultyFileSystem
-from kudu_core.fs.memory import MemoryFileSystem
+from tests.support.fs.faulty import FaultyFileSystem
+from tests.support.fs.memory import MemoryFileSystem
 
 SECRET = b"of the world outside"
 

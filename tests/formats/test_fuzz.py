@@ -35,13 +35,13 @@ from kudu_core.cfile.rows_file import RowsFile
 from kudu_core.cfile.specs import ColumnSpec
 from kudu_core.cfile.zone import Zone
 from kudu_core.common.types.types import ColumnType
-from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.table import state
 from kudu_core.tablet import manifest, manifest_format, records
 from kudu_core.wal import format as wal_format
 from kudu_core.wal import reader as wal_reader
 from tests.support.block_cases import bits_of, integers, raw
 from tests.support.cfile_cases import FILE_ID, BytesFileSystem, column, make_case
+from tests.support.fs.memory import MemoryFileSystem
 from tests.support.mutate import mutated
 
 pytestmark = pytest.mark.timeout(7200)  # --long takes its time

@@ -11,11 +11,11 @@ import pytest
 from kudu_core.cfile.statistics import StatisticsRef, pack
 from kudu_core.cfile.zone import Zone
 from kudu_core.errors import Corruption, NotSupported
-from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.rowset.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta, Runs
 from kudu_core.tablet import manifest as manifests
 from kudu_core.tablet import manifest_format as form
 from kudu_core.tablet.manifest import Edit, Manifest, TabletState, read_manifest
+from tests.support.fs.memory import MemoryFileSystem
 
 UUID = bytes(range(16))
 PATH = "/t/MANIFEST"
@@ -177,7 +177,7 @@ def test_whatever_a_power_cut_leaves_is_read(
     """No legal state is called damage, none shows an edit without those before it, or loses a synced one.
 
     Also with pages so small that each frame has some."""
-    from kudu_core.fs import powercut
+    from tests.support.fs import powercut
 
     monkeypatch.setattr(powercut, "_PAGE_BYTES", page)
     monkeypatch.setattr(form, "_PAGE_BYTES", page)

@@ -13,8 +13,8 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.cfile.page_cache import PageCache, Reader
-from kudu_core.fs.faulty import FaultyFileSystem
 from kudu_core.fs.posix import PosixFileSystem
+from tests.support.fs.faulty import FaultyFileSystem
 
 PAGE = bytes(744)  # 1,000 bytes with the cache's own
 

@@ -21,12 +21,12 @@ from kudu_core.common.partition.partitions import HashPartition, PartitionSchema
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.alter import altered
 from kudu_core.common.schema.schema import Column, declare
-from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table import backup_format, state
 from kudu_core.table.alteration import Alteration, alters, followed
 from kudu_core.tablet import manifest, manifest_format, records
 from kudu_core.wal import KIND_ALTER, KIND_INGEST, KIND_WRITE, Record
+from tests.support.fs.memory import MemoryFileSystem
 
 FORMAT = Path(__file__).parents[2] / "docs" / "format.md"
 

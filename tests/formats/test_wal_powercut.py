@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from kudu_core.common.run.clock import ManualClock
-from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.wal import Log, LogOptions, Record, read_log
+from tests.support.fs.memory import MemoryFileSystem
 from tests.support.wal_cases import SMALL, UUID, Tapped, write
 
 WAL = "/wal"

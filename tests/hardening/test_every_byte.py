@@ -16,10 +16,10 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.run.clock import ManualClock
-from kudu_core.fs.memory import MemoryFileSystem
 from tests.support.damage import Files, contents, kind_of, put
 from tests.support.faults import TINY, drop, segments_of
 from tests.support.forge import log_records
+from tests.support.fs.memory import MemoryFileSystem
 
 pytestmark = pytest.mark.timeout(7200)  # --long takes its time
 

@@ -22,8 +22,6 @@ import pytest
 import kudu_core as kc
 from kudu_core.common.run.clock import ManualClock
 from kudu_core.errors import KuduError
-from kudu_core.fs.faulty import CHANGES, FaultyFileSystem, FaultyReadFile, FaultyWriteFile, Rule
-from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.fs.posix import PosixFileSystem
 from tests.crash.test_faults import shares, telling
 from tests.engine.conftest import Make
@@ -40,6 +38,8 @@ from tests.support.faults import (
     drop,
     segments_of,
 )
+from tests.support.fs.faulty import CHANGES, FaultyFileSystem, FaultyReadFile, FaultyWriteFile, Rule
+from tests.support.fs.memory import MemoryFileSystem
 
 pytestmark = pytest.mark.timeout(7200)  # --long takes its time
 

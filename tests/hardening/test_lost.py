@@ -14,11 +14,11 @@ import kudu_core as kc
 from kudu_core.cfile.container import FileMissing
 from kudu_core.common.format.names import parse_lost
 from kudu_core.common.run.clock import ManualClock
-from kudu_core.fs.faulty import CHANGES, FaultyFileSystem, Rule, SimulatedCrash
-from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.tablet import manifest_format as form
 from tests.support.damage import Files, contents, put
 from tests.support.faults import drop
+from tests.support.fs.faulty import CHANGES, FaultyFileSystem, Rule, SimulatedCrash
+from tests.support.fs.memory import MemoryFileSystem
 
 ROOT = "/tables/t"
 TABLET = f"{ROOT}/tablets/00000001"

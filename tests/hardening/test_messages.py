@@ -106,8 +106,8 @@ def test_wrong_handles(make: Make, path: Path) -> None:
 def test_a_full_disk_and_a_broken_one(make: Make, path: Path) -> None:
     import errno
 
-    from kudu_core.fs.faulty import FaultyFileSystem, Rule
     from kudu_core.fs.posix import PosixFileSystem
+    from tests.support.fs.faulty import FaultyFileSystem, Rule
 
     make(SCHEMA, durability="sync").close()
     fs = FaultyFileSystem(PosixFileSystem())

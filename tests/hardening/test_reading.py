@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 import kudu_core as kc
-from kudu_core.fs.faulty import CHANGES, FaultyFileSystem, Rule
 from kudu_core.fs.posix import PosixFileSystem
 from tests.engine.conftest import Make
 from tests.hardening.conftest import everything
+from tests.support.fs.faulty import CHANGES, FaultyFileSystem, Rule
 from tests.support.processes import NOBODY, ROOT, in_child
 
 

@@ -14,12 +14,12 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.run.clock import ManualClock
-from kudu_core.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
-from kudu_core.fs.memory import MemoryFileSystem
 from tests.engine.conftest import Make
 from tests.hardening.conftest import everything
 from tests.support.damage import Damage, Subject, contents, in_place, kind_of, put, subject, whole_file
 from tests.support.faults import ROOT, TINY, checking, segments_of
+from tests.support.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
+from tests.support.fs.memory import MemoryFileSystem
 from tests.support.history import SCHEMA
 from tests.support.repairing import TARGET, Repaired, check, check_equal, repaired
 

@@ -12,9 +12,9 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.run.clock import ManualClock
-from kudu_core.fs.memory import MemoryFileSystem
 from tests.support.damage import Damage, Subject, in_place, kind_of, whole_file
 from tests.support.faults import ROOT, TINY, checking, drop, segments_of
+from tests.support.fs.memory import MemoryFileSystem
 from tests.support.model import State, Timeline
 from tests.support.overwriting import overwrite
 from tests.support.repairing import Repaired, check, check_equal, repaired, state_of

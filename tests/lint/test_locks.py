@@ -31,8 +31,6 @@ ALLOWED: dict[str, dict[str, str]] = {
         "allocate_lock": "a pause; nobody else knows the lock",
         "acquire": "a pause; nobody else knows the lock",
     },
-    "fs/memory.py": {"RLock": "a file system for tests; taken by ``with`` alone"},
-    "fs/faulty.py": {"Lock": "a file system for tests; taken by ``with`` alone"},
     "engines/spark/write.py": {"enter_context": "writers of files, which a task drops when it fails"},
 }
 # Functions that wait for a lock, or that other threads' locks hang on: under them no foreign code is called.

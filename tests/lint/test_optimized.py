@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import kudu_core as kc
 from kudu_core.errors import InternalError
-from kudu_core.fs.memory import MemoryFileSystem
+from tests.support.fs.memory import MemoryFileSystem
 from kudu_core.rowset.changelog import Change, ChangeLog
 from kudu_core.rowset.deltas import DELETE
 from kudu_core.rowset.memrowset import MemRowSet

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import kudu_core as kc
 from kudu_core.common.run.clock import ManualClock
 from kudu_core.errors import Corruption
-from kudu_core.fs.memory import MemoryFileSystem
 from tests.support.faults import ROOT, TINY, Stage, checking, drop, segments_of
+from tests.support.fs.memory import MemoryFileSystem
 from tests.support.guard import within
 from tests.support.history import VALUES, History
 from tests.support.model import TableModel

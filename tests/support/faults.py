@@ -19,8 +19,6 @@ import kudu_core as kc
 from kudu_core.common.format.names import parse_lost
 from kudu_core.common.run.clock import ManualClock
 from kudu_core.fs.base import is_temporary
-from kudu_core.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
-from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.table import debug
 from kudu_core.table import open as opening
 from kudu_core.table.state import read_state, tablet_directory
@@ -32,6 +30,8 @@ from kudu_core.tablet.policy import MAJOR, MINOR
 from kudu_core.wal import KIND_INGEST, LogOptions, read_log
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
 from tests.support.changes import check_changes
+from tests.support.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
+from tests.support.fs.memory import MemoryFileSystem
 from tests.support.history import SCHEMA, History, random_batch, random_rows
 
 ROOT = "/tables/t"

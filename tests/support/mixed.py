@@ -18,13 +18,13 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.run.clock import ManualClock
-from kudu_core.fs.memory import MemoryFileSystem
 from kudu_core.table import jobs
 from kudu_core.table.job_runs import JobRun
 from kudu_core.table.resolving import Resolution, resolve
 from tests.support.altering import Altering, Col, World
 from tests.support.bulk import small_runs
 from tests.support.faults import SMALL, checking, drop, segments_of
+from tests.support.fs.memory import MemoryFileSystem
 
 ROOT = "/tables/t"
 RETENTION_S = 400

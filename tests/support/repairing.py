@@ -14,9 +14,9 @@ import pyarrow as pa
 
 import kudu_core as kc
 from kudu_core.common.run.clock import ManualClock
-from kudu_core.fs.memory import MemoryFileSystem
 from tests.support.damage import Files, contents, walk
 from tests.support.faults import ROOT, TINY, checking, segments_of
+from tests.support.fs.memory import MemoryFileSystem
 from tests.support.model import State, difference
 
 TARGET = f"{ROOT}.repaired"

@@ -27,13 +27,13 @@ from kudu_core.errors import Closed, InvalidArgument, Locked
 from kudu_core.fs import base
 from kudu_core.fs.api import FileStat, Holder
 from kudu_core.fs.lease import acquire_within
-from kudu_core.fs.powercut import Cut, Directory, File, Link, holds, names_of, walk
+from tests.support.fs.powercut import Cut, Directory, File, Link, holds, names_of, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kudu_core.fs.api import Data, FileSystem, Identity, Lease, Sleep
-    from kudu_core.fs.powercut import Keep, Node
+    from tests.support.fs.powercut import Keep, Node
 
 _DEVICE = 1
 _MAX_LINKS = 40

@@ -1,0 +1,1 @@
+"""File systems for tests: in memory, with faults, cut from power."""
