@@ -165,7 +165,7 @@ ROOMS = {
             "kudu_core/fs/base.py",
             "kudu_core/fs/posix.py",
             "kudu_core/fs/lease.py",
-            "kudu_core/cfile/container.py",
+            "kudu_core/cfile/pages/container.py",
         ),
         (
             *(f"tests/formats/test_fs{name}.py" for name in ("", "_lease", "_crash")),

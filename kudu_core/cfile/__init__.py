@@ -5,7 +5,6 @@
 kinds of files of columns; ``page_cache`` keeps pages in memory.  Layouts: docs/format.md.
 """
 
-from kudu_core.cfile.container import FileMeta
 from kudu_core.cfile.delta_file import (
     OP_ALIVE,
     OP_DEAD,
@@ -17,8 +16,9 @@ from kudu_core.cfile.delta_file import (
     DeltaMeta,
     write_delta_file,
 )
-from kudu_core.cfile.page import BLOCK_ROWS, PAGE_ROWS
-from kudu_core.cfile.page_cache import CacheStatistics, PageCache
+from kudu_core.cfile.pages.container import FileMeta
+from kudu_core.cfile.pages.page import BLOCK_ROWS, PAGE_ROWS
+from kudu_core.cfile.pages.page_cache import CacheStatistics, PageCache
 from kudu_core.cfile.rows_file import RowsFile, RowsMeta, write_rows_file
 from kudu_core.cfile.specs import ColumnSpec
 from kudu_core.cfile.zone import Zone

@@ -12,16 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from kudu_core._ext.base.status import PageError
-from kudu_core.cfile import page as pages
 from kudu_core.cfile import zone as zones
-from kudu_core.cfile.container import (
+from kudu_core.cfile.pages import page as pages
+from kudu_core.cfile.pages.container import (
     HEADER,
     SECTION_DICTIONARY,
     SECTION_PAGE_INDEX,
     Extent,
     FileReader,
 )
-from kudu_core.cfile.page import ENCODING_CODES, ENCODING_VALUES, PAGE_ROWS
+from kudu_core.cfile.pages.page import ENCODING_CODES, ENCODING_VALUES, PAGE_ROWS
 from kudu_core.cfile.specs import (
     DICTIONARY_HEAD,
     DICTIONARY_WORDS,

@@ -17,10 +17,10 @@ import numpy.typing as npt
 from kudu_core._ext.base.status import PageError
 from kudu_core._ext.pages import blocks
 from kudu_core.cfile.column_pages import ColumnPages
-from kudu_core.cfile.container import (
+from kudu_core.cfile.pages.container import (
     FileReader,
 )
-from kudu_core.cfile.page import PAGE_BITS, PAGE_ROWS
+from kudu_core.cfile.pages.page import PAGE_BITS, PAGE_ROWS
 from kudu_core.cfile.specs import (
     allocate,
 )

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from kudu_core._ext.pages import blocks
-from kudu_core.cfile import page as pages
 from kudu_core.cfile import zone as zones
-from kudu_core.cfile.container import SECTION_DICTIONARY, SECTION_PAGE_INDEX, Extent, FileWriter
-from kudu_core.cfile.page import BLOCK_ROWS, ENCODING_CODES, ENCODING_VALUES, PAGE_ROWS
+from kudu_core.cfile.pages import page as pages
+from kudu_core.cfile.pages.container import SECTION_DICTIONARY, SECTION_PAGE_INDEX, Extent, FileWriter
+from kudu_core.cfile.pages.page import BLOCK_ROWS, ENCODING_CODES, ENCODING_VALUES, PAGE_ROWS
 from kudu_core.cfile.specs import (
     DICTIONARY_HEAD,
     DICTIONARY_WORDS,

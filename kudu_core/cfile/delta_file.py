@@ -25,8 +25,8 @@ from kudu_core._ext.changes.replay import Updates
 from kudu_core.cfile.column_pages import column_entries, need
 from kudu_core.cfile.column_reader import ColumnReader, uncached
 from kudu_core.cfile.column_writer import write_column
-from kudu_core.cfile.container import KIND_DELTA, Extent, FileReader, FileWriter
-from kudu_core.cfile.page import PAGE_BITS, PAGE_ROWS
+from kudu_core.cfile.pages.container import KIND_DELTA, Extent, FileReader, FileWriter
+from kudu_core.cfile.pages.page import PAGE_BITS, PAGE_ROWS
 from kudu_core.cfile.point_reader import open_delta_points
 from kudu_core.cfile.specs import MAX_ROWS, ColumnSpec, check_rows
 from kudu_core.cfile.zone import Zone
@@ -35,7 +35,7 @@ from kudu_core.common.types.types import ColumnType
 
 if TYPE_CHECKING:
     from kudu_core._ext.row.changes import DeltaPoints
-    from kudu_core.cfile.page_cache import PageCache
+    from kudu_core.cfile.pages.page_cache import PageCache
     from kudu_core.fs.api import FileSystem
 
     U8 = npt.NDArray[np.uint8]

@@ -18,8 +18,8 @@ from kudu_core.common.types.types import KIND_BINARY, KIND_UNSIGNED
 
 if TYPE_CHECKING:
     from kudu_core.cfile.column_reader import ColumnReader
-    from kudu_core.cfile.container import FileReader
     from kudu_core.cfile.key_reader import KeyReader
+    from kudu_core.cfile.pages.container import FileReader
 
 _NUMBER, _WORDS, _STRING = range(3)
 _RISING, _STRICTLY = 1, 2

@@ -27,7 +27,9 @@ from kudu_core._ext.keys import keys as key_kernel
 from kudu_core.cfile.column_pages import column_entries, need, need_extent
 from kudu_core.cfile.column_reader import ColumnReader
 from kudu_core.cfile.column_writer import write_column
-from kudu_core.cfile.container import (
+from kudu_core.cfile.key_reader import KeyReader
+from kudu_core.cfile.key_search import KeySearch
+from kudu_core.cfile.pages.container import (
     KIND_ROWS,
     SECTION_BLOOM,
     SECTION_FRAME,
@@ -38,9 +40,7 @@ from kudu_core.cfile.container import (
     FileReader,
     FileWriter,
 )
-from kudu_core.cfile.key_reader import KeyReader
-from kudu_core.cfile.key_search import KeySearch
-from kudu_core.cfile.page import BLOCK_ROWS, PAGE_ROWS
+from kudu_core.cfile.pages.page import BLOCK_ROWS, PAGE_ROWS
 from kudu_core.cfile.point_reader import open_points
 from kudu_core.cfile.scan_reader import ScanReader
 from kudu_core.cfile.specs import KEY_INDEX_HEAD, MAX_ROWS, ColumnSpec, check_rows
@@ -59,7 +59,7 @@ from kudu_core.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from kudu_core._ext.row.file import PointFile
-    from kudu_core.cfile.page_cache import PageCache
+    from kudu_core.cfile.pages.page_cache import PageCache
     from kudu_core.cfile.zone_table import ZoneTable
     from kudu_core.fs.api import FileSystem
 

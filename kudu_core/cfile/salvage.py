@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.cfile import zone as zones
 from kudu_core.cfile.column_reader import ColumnReader
-from kudu_core.cfile.container import (
+from kudu_core.cfile.delta_file import DeltaFile
+from kudu_core.cfile.pages.container import (
     CRC_PLACE,
     FOOTER_LIMIT_BYTES,
     HEADER,
@@ -35,8 +36,7 @@ from kudu_core.cfile.container import (
     Extent,
     FileReader,
 )
-from kudu_core.cfile.delta_file import DeltaFile
-from kudu_core.cfile.page import PAGE_ROWS
+from kudu_core.cfile.pages.page import PAGE_ROWS
 from kudu_core.cfile.rows_file import RowsFile
 from kudu_core.cfile.specs import DICTIONARY_HEAD, INDEX_ENTRY, INDEX_HEAD, zone_width
 from kudu_core.cfile.statistics import FileStatistics, StatisticsBlock, StatisticsRef

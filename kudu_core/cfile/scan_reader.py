@@ -21,7 +21,7 @@ from kudu_core.common.where.valuesets import float_place
 
 if TYPE_CHECKING:
     from kudu_core.cfile.column_reader import ColumnReader
-    from kudu_core.cfile.container import FileReader
+    from kudu_core.cfile.pages.container import FileReader
     from kudu_core.common.rows.rowblock import ColumnBuffers
     from kudu_core.common.where.valuesets import Interval, Place, ValueSet
 

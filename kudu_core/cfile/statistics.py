@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kudu_core._ext.base.crc32c import crc32c
-from kudu_core.cfile.container import (
+from kudu_core.cfile.pages.container import (
     CRC_PLACE,
     HEADER,
     SECTION_FRAME,

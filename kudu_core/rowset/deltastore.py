@@ -18,7 +18,7 @@ from kudu_core.rowset.deltas import DELETE, UNDO_ALIVE, UNDO_DEAD
 from kudu_core.rowset.meta import DeltaRef
 
 if TYPE_CHECKING:
-    from kudu_core.cfile.page_cache import PageCache
+    from kudu_core.cfile.pages.page_cache import PageCache
     from kudu_core.fs.api import FileSystem
 
 _GENERAL = object()

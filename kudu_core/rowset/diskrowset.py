@@ -17,7 +17,7 @@ import numpy as np
 
 from kudu_core._ext.row.changes import Store
 from kudu_core._ext.row.view import RowsetPoints
-from kudu_core.cfile.container import FileMissing
+from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.cfile.rows_file import INSERT_TIME_ID, RowsFile
 from kudu_core.cfile.statistics import FileStatistics, StatisticsRef, read_statistics
 from kudu_core.cfile.zone import Zone
@@ -38,7 +38,7 @@ from kudu_core.rowset.reading import RowsAt
 if TYPE_CHECKING:
     from kudu_core._ext.row.codec import Cell
     from kudu_core._ext.row.file import PointFile
-    from kudu_core.cfile.page_cache import PageCache
+    from kudu_core.cfile.pages.page_cache import PageCache
     from kudu_core.fs.api import FileSystem
 
 

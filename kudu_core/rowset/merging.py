@@ -14,7 +14,7 @@ import numpy as np
 
 from kudu_core._ext.keys import keys as keys_kernel
 from kudu_core._ext.keys.merge import merge
-from kudu_core.cfile.page import BLOCK_ROWS
+from kudu_core.cfile.pages.page import BLOCK_ROWS
 from kudu_core.common.rows.keys import EncodedKeys, decode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kudu_core.cfile.container import HEADER, SECTION_FRAME
+from kudu_core.cfile.pages.container import HEADER, SECTION_FRAME
 from kudu_core.cfile.specs import MAX_ROWS
 from kudu_core.cfile.statistics import (
     MAX_BLOCK_BYTES,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from kudu_core.cfile.container import FileMissing
+from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.clock import time_of
 from kudu_core.common.run.ordering import stable_order

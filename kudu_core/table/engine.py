@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from kudu_core._ext.columns.growing import data_limit
-from kudu_core.cfile.page_cache import PageCache
+from kudu_core.cfile.pages.page_cache import PageCache
 from kudu_core.common.idempotence.writers import MAX_TOKENS, YOUNG_S, Counts, Token, Txn, outdated
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.run.clock import Clock, hybrid

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kudu_core.cfile.container import MAGIC, TRAILER
+from kudu_core.cfile.pages.container import MAGIC, TRAILER
 from kudu_core.cfile.statistics import FileStatistics
 from kudu_core.cfile.statistics import to_json as statistics_json
 from kudu_core.common.format.members import flag, integer

@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kudu_core.cfile.container import FileMissing
+from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.common.format.names import LOG, TABLET, is_data_file, lost_name, parse_lost, tablet_of_folder
 from kudu_core.errors import Corruption
 from kudu_core.fs.base import temporary_of

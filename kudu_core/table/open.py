@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kudu_core.cfile.container import FileMissing
+from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.common.format.members import BROKEN, key
 from kudu_core.common.run.clock import Clock
 from kudu_core.errors import Corruption, KuduError, NotSupported, TableNotFound

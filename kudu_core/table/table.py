@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from kudu_core.cfile.container import FileMissing
+from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.common.idempotence.writers import check_txn
 from kudu_core.common.partition.partitions import HashPartition, PartitionSchema, RangePartition
 from kudu_core.common.rows.keys import encode_prefix

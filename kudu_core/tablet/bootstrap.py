@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kudu_core.cfile.container import FileMissing
+from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.common.format.members import BROKEN
 from kudu_core.common.format.names import job_id
 from kudu_core.common.idempotence.writers import Token, Txn, stored_counts

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kudu_core._ext.base.crc32c import crc32c
-from kudu_core.cfile.container import KIND_DELTA, KIND_ROWS, FileReader
+from kudu_core.cfile.pages.container import KIND_DELTA, KIND_ROWS, FileReader
 from kudu_core.common.format.members import BROKEN, integer
 from kudu_core.common.format.names import staged_file
 from kudu_core.common.schema.schema import Schema

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from kudu_core.cfile.page_cache import PageCache
+from kudu_core.cfile.pages.page_cache import PageCache
 from kudu_core.common.partition.partitions import Partition
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.run.gates import Slots

@@ -17,10 +17,11 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.cfile import container, specs
-from kudu_core.cfile import page as pages
+from kudu_core.cfile import specs
 from kudu_core.cfile.column_writer import write_column
-from kudu_core.cfile.container import FileReader, FileWriter
+from kudu_core.cfile.pages import container
+from kudu_core.cfile.pages import page as pages
+from kudu_core.cfile.pages.container import FileReader, FileWriter
 from kudu_core.cfile.specs import ColumnSpec
 from kudu_core.common.format.members import LIMIT
 from kudu_core.common.idempotence import writers

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.cfile import container
+from kudu_core.cfile.pages import container
 from kudu_core.cfile.rows_file import RowsFile
 from kudu_core.cfile.statistics import StatisticsBlock, StatisticsRef, read_statistics
 from kudu_core.common.run.clock import ManualClock

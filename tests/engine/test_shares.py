@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.cfile.page import PAGE_ROWS
+from kudu_core.cfile.pages.page import PAGE_ROWS
 
 ROWS = 10 * PAGE_ROWS
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("s", pa.string())])

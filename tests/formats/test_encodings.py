@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from kudu_core.cfile import PAGE_ROWS, RowsFile
-from kudu_core.cfile.page import CODEC_LZ4, CODEC_NONE, CODEC_ZSTD, PAGE_FRAME
+from kudu_core.cfile.pages.page import CODEC_LZ4, CODEC_NONE, CODEC_ZSTD, PAGE_FRAME
 from kudu_core.cfile.rows_file import write_rows_file
 from kudu_core.cfile.specs import ColumnSpec
 from kudu_core.common.rows.rowblock import ColumnBuffers

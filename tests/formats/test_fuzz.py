@@ -28,9 +28,10 @@ from kudu_core._ext.keys import keys
 from kudu_core._ext.pages import blocks
 from kudu_core._ext.scan.read import read as scan_read
 from kudu_core._ext.scan.selection import CellSet, Selection
-from kudu_core.cfile import container, page, rows_file, statistics
+from kudu_core.cfile import rows_file, statistics
 from kudu_core.cfile.delta_file import UNDO, DeltaFile, write_delta_file
-from kudu_core.cfile.page_cache import PageCache
+from kudu_core.cfile.pages import container, page
+from kudu_core.cfile.pages.page_cache import PageCache
 from kudu_core.cfile.rows_file import RowsFile
 from kudu_core.cfile.specs import ColumnSpec
 from kudu_core.cfile.zone import Zone

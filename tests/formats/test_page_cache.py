@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.cfile.page_cache import PageCache, Reader
+from kudu_core.cfile.pages.page_cache import PageCache, Reader
 from kudu_core.fs.posix import PosixFileSystem
 from tests.support.fs.faulty import FaultyFileSystem
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kudu_core.cfile import RowsFile
-from kudu_core.cfile.page_cache import PageCache, Reader
+from kudu_core.cfile.pages.page_cache import PageCache, Reader
 from tests.formats.test_page_cache import PAGE, Holder, read
 from tests.support.cfile_cases import BytesFileSystem, make_case
 from tests.support.interrupts import Interruption

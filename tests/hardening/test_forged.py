@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kudu_core.cfile import container, page
+from kudu_core.cfile.pages import container, page
 from tests.support.damage import Damage, Subject, kind_of, subject
 from tests.support.forge import FORGERS, forged, survive
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.cfile.container import FileMissing
+from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.common.format.names import parse_lost
 from kudu_core.common.run.clock import ManualClock
 from kudu_core.tablet import manifest_format as form

@@ -42,7 +42,7 @@ ALLOWED: dict[str, dict[str, str]] = {
     "wal/log.py": {"kudu_core.common.run.workers.Worker": "the log's writer"},
     "tablet/maintenance.py": {"kudu_core.common.run.workers.Worker": "maintenance"},
     "tablet/compactions.py": {"kudu_core.common.run.workers.Worker": "maintenance"},
-    "cfile/container.py": {"os.urandom": "file_id is random"},
+    "cfile/pages/container.py": {"os.urandom": "file_id is random"},
     "table/fork.py": {
         "os.register_at_fork": "handles refuse to work in the child",
         "kudu_core.common.run.workers.Worker": (

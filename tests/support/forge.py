@@ -17,7 +17,7 @@ from warnings import catch_warnings, simplefilter
 
 import kudu_core as kc
 from kudu_core._ext.base.crc32c import crc32c
-from kudu_core.cfile import container
+from kudu_core.cfile.pages import container
 from kudu_core.common.run.clock import ManualClock
 from kudu_core.errors import UnreplayedWarning
 from kudu_core.table import state as table_state

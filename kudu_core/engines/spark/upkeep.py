@@ -12,7 +12,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from kudu_core.cfile.container import FileMissing
+from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.engines.spark.cache import table as open_here
 from kudu_core.engines.spark.cache import table_for
 from kudu_core.engines.spark.codes import coded

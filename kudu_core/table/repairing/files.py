@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kudu_core.cfile.container import MAGIC, TRAILER
+from kudu_core.cfile.pages.container import MAGIC, TRAILER
 from kudu_core.common.format.names import is_staging, parse_lost, tablet_of_folder
 from kudu_core.errors import Corruption
 from kudu_core.rowset.meta import FileRef

@@ -22,7 +22,7 @@ from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.errors import Closed, Corruption, NotSupported
 
 if TYPE_CHECKING:
-    from kudu_core.cfile.page_cache import Holder, PageCache, Reader
+    from kudu_core.cfile.pages.page_cache import Holder, PageCache, Reader
     from kudu_core.fs.api import FileSystem, ReadFile, WriteFile
 
 MAGIC = b"KUCFILE\n"

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kudu_core._ext.base.crc32c import crc32c
-from kudu_core.cfile.container import SECTION_PAGE
+from kudu_core.cfile.pages.container import SECTION_PAGE
 from kudu_core.errors import NotSupported
 
 if TYPE_CHECKING:
-    from kudu_core.cfile.container import FileReader, FileWriter
+    from kudu_core.cfile.pages.container import FileReader, FileWriter
 
 PAGE_ROWS = 16_384
 BLOCK_ROWS = 1_024

@@ -1,0 +1,1 @@
+"""Files of sections, their pages, and the cache of pages."""
