@@ -5,6 +5,8 @@
 kinds of files of columns; ``page_cache`` keeps pages in memory.  Layouts: docs/format.md.
 """
 
+from kudu_core.cfile.columns.specs import ColumnSpec
+from kudu_core.cfile.columns.zone import Zone
 from kudu_core.cfile.delta_file import (
     OP_ALIVE,
     OP_DEAD,
@@ -20,8 +22,6 @@ from kudu_core.cfile.pages.container import FileMeta
 from kudu_core.cfile.pages.page import BLOCK_ROWS, PAGE_ROWS
 from kudu_core.cfile.pages.page_cache import CacheStatistics, PageCache
 from kudu_core.cfile.rows_file import RowsFile, RowsMeta, write_rows_file
-from kudu_core.cfile.specs import ColumnSpec
-from kudu_core.cfile.zone import Zone
 
 __all__ = [
     "BLOCK_ROWS",

@@ -22,14 +22,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kudu_core._ext.changes.replay import Updates
-from kudu_core.cfile.column_pages import column_entries, need
-from kudu_core.cfile.column_reader import ColumnReader, uncached
-from kudu_core.cfile.column_writer import write_column
+from kudu_core.cfile.columns.pages import column_entries, need
+from kudu_core.cfile.columns.reader import ColumnReader, uncached
+from kudu_core.cfile.columns.specs import MAX_ROWS, ColumnSpec, check_rows
+from kudu_core.cfile.columns.writer import write_column
+from kudu_core.cfile.columns.zone import Zone
 from kudu_core.cfile.pages.container import KIND_DELTA, Extent, FileReader, FileWriter
 from kudu_core.cfile.pages.page import PAGE_BITS, PAGE_ROWS
 from kudu_core.cfile.point_reader import open_delta_points
-from kudu_core.cfile.specs import MAX_ROWS, ColumnSpec, check_rows
-from kudu_core.cfile.zone import Zone
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.types.types import ColumnType
 

@@ -18,14 +18,14 @@ import numpy.typing as npt
 from kudu_core._ext.index import bloom as bloom_kernel
 from kudu_core._ext.keys import hashing, segments
 from kudu_core._ext.keys import keys as key_kernel
+from kudu_core.cfile.columns.specs import KEY_INDEX_HEAD
 from kudu_core.cfile.pages.container import SECTION_BLOOM, SECTION_KEY_INDEX, Extent, FileReader
 from kudu_core.cfile.pages.page import BLOCK_ROWS
-from kudu_core.cfile.specs import KEY_INDEX_HEAD
 from kudu_core.common.run.locks import mutex
 from kudu_core.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from kudu_core.cfile.column_reader import ColumnReader
+    from kudu_core.cfile.columns.reader import ColumnReader
 
     U8 = npt.NDArray[np.uint8]
     I64 = npt.NDArray[np.int64]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from kudu_core._ext.keys import keys as key_kernel
 from kudu_core._ext.search.skipscan import KeyOrder
-from kudu_core.cfile.words import Words
+from kudu_core.cfile.columns.words import Words
 from kudu_core.common.types.types import KIND_UNSIGNED
 from kudu_core.common.where.intervals import Intervals, order_numbers
 

@@ -17,7 +17,7 @@ from kudu_core._ext.row.file import PointFile
 from kudu_core.common.types.types import KIND_BINARY, KIND_UNSIGNED
 
 if TYPE_CHECKING:
-    from kudu_core.cfile.column_reader import ColumnReader
+    from kudu_core.cfile.columns.reader import ColumnReader
     from kudu_core.cfile.key_reader import KeyReader
     from kudu_core.cfile.pages.container import FileReader
 

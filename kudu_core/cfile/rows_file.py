@@ -24,9 +24,19 @@ from kudu_core._ext.base.crc32c import crc32c
 from kudu_core._ext.base.status import Elsewhere, PageError
 from kudu_core._ext.index import bloom as bloom_kernel
 from kudu_core._ext.keys import keys as key_kernel
-from kudu_core.cfile.column_pages import column_entries, need, need_extent
-from kudu_core.cfile.column_reader import ColumnReader
-from kudu_core.cfile.column_writer import write_column
+from kudu_core.cfile.columns.pages import column_entries, need, need_extent
+from kudu_core.cfile.columns.reader import ColumnReader
+from kudu_core.cfile.columns.specs import KEY_INDEX_HEAD, MAX_ROWS, ColumnSpec, check_rows
+from kudu_core.cfile.columns.statistics import (
+    INLINE_BYTES,
+    FileStatistics,
+    StatisticsBlock,
+    StatisticsRef,
+    pack,
+    runs_of,
+)
+from kudu_core.cfile.columns.writer import write_column
+from kudu_core.cfile.columns.zone import Zone
 from kudu_core.cfile.key_reader import KeyReader
 from kudu_core.cfile.key_search import KeySearch
 from kudu_core.cfile.pages.container import (
@@ -43,24 +53,14 @@ from kudu_core.cfile.pages.container import (
 from kudu_core.cfile.pages.page import BLOCK_ROWS, PAGE_ROWS
 from kudu_core.cfile.point_reader import open_points
 from kudu_core.cfile.scan_reader import ScanReader
-from kudu_core.cfile.specs import KEY_INDEX_HEAD, MAX_ROWS, ColumnSpec, check_rows
-from kudu_core.cfile.statistics import (
-    INLINE_BYTES,
-    FileStatistics,
-    StatisticsBlock,
-    StatisticsRef,
-    pack,
-    runs_of,
-)
-from kudu_core.cfile.zone import Zone
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from kudu_core._ext.row.file import PointFile
+    from kudu_core.cfile.columns.zone_table import ZoneTable
     from kudu_core.cfile.pages.page_cache import PageCache
-    from kudu_core.cfile.zone_table import ZoneTable
     from kudu_core.fs.api import FileSystem
 
     U8 = npt.NDArray[np.uint8]

@@ -18,8 +18,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kudu_core._ext.base.crc32c import crc32c
-from kudu_core.cfile import zone as zones
-from kudu_core.cfile.column_reader import ColumnReader
+from kudu_core.cfile.columns import zone as zones
+from kudu_core.cfile.columns.reader import ColumnReader
+from kudu_core.cfile.columns.specs import DICTIONARY_HEAD, INDEX_ENTRY, INDEX_HEAD, zone_width
+from kudu_core.cfile.columns.statistics import FileStatistics, StatisticsBlock, StatisticsRef
 from kudu_core.cfile.delta_file import DeltaFile
 from kudu_core.cfile.pages.container import (
     CRC_PLACE,
@@ -38,8 +40,6 @@ from kudu_core.cfile.pages.container import (
 )
 from kudu_core.cfile.pages.page import PAGE_ROWS
 from kudu_core.cfile.rows_file import RowsFile
-from kudu_core.cfile.specs import DICTIONARY_HEAD, INDEX_ENTRY, INDEX_HEAD, zone_width
-from kudu_core.cfile.statistics import FileStatistics, StatisticsBlock, StatisticsRef
 from kudu_core.common.format.members import BROKEN
 from kudu_core.errors import Corruption
 

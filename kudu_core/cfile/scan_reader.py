@@ -15,12 +15,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kudu_core._ext.scan.selection import CellSet, ScanColumn, ScanFile
-from kudu_core.cfile.specs import ZONE_PRESENT
+from kudu_core.cfile.columns.specs import ZONE_PRESENT
 from kudu_core.common.types.types import KIND_BOOL, KIND_DECIMAL, KIND_FLOAT, KIND_SIGNED, KIND_UNSIGNED
 from kudu_core.common.where.valuesets import float_place
 
 if TYPE_CHECKING:
-    from kudu_core.cfile.column_reader import ColumnReader
+    from kudu_core.cfile.columns.reader import ColumnReader
     from kudu_core.cfile.pages.container import FileReader
     from kudu_core.common.rows.rowblock import ColumnBuffers
     from kudu_core.common.where.valuesets import Interval, Place, ValueSet

@@ -9,16 +9,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kudu_core.cfile.pages.container import HEADER, SECTION_FRAME
-from kudu_core.cfile.specs import MAX_ROWS
-from kudu_core.cfile.statistics import (
+from kudu_core.cfile.columns.specs import MAX_ROWS
+from kudu_core.cfile.columns.statistics import (
     MAX_BLOCK_BYTES,
     FileStatistics,
     StatisticsBlock,
     StatisticsRef,
     runs_of,
 )
-from kudu_core.cfile.statistics import to_json as statistics_json
+from kudu_core.cfile.columns.statistics import to_json as statistics_json
+from kudu_core.cfile.pages.container import HEADER, SECTION_FRAME
 from kudu_core.common.format.members import BROKEN, integer, integer_or_none
 from kudu_core.common.format.names import data_file, staged_file
 from kudu_core.errors import Corruption
@@ -168,7 +168,7 @@ class ColumnsRef:
 
 
 def statistics_from_json(value: Any) -> FileStatistics | None:
-    """What ``cfile.statistics.to_json`` made; ``ValueError`` or ``TypeError`` for anything else."""
+    """What ``cfile.columns.statistics.to_json`` made; ``ValueError`` or ``TypeError`` for anything else."""
     if value is None:
         return None
     if isinstance(value, str):

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kudu_core.cfile.columns.statistics import FileStatistics
+from kudu_core.cfile.columns.statistics import to_json as statistics_json
 from kudu_core.cfile.pages.container import MAGIC, TRAILER
-from kudu_core.cfile.statistics import FileStatistics
-from kudu_core.cfile.statistics import to_json as statistics_json
 from kudu_core.common.format.members import flag, integer
 from kudu_core.common.idempotence.fingerprint import Fingerprint
 from kudu_core.common.rows.keys import EncodedKeys, encode_keys

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from kudu_core.cfile.statistics import StatisticsBlock, pack
-from kudu_core.cfile.zone import Zone
+from kudu_core.cfile.columns.statistics import StatisticsBlock, pack
+from kudu_core.cfile.columns.zone import Zone
 from kudu_core.rowset.joining import NEVER, Copies, Joined, Turns, Unjoinable, join
 from kudu_core.rowset.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta
 from kudu_core.tablet.full_compaction import full_merges, overlapping_groups

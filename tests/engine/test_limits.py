@@ -17,12 +17,12 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.cfile import specs
-from kudu_core.cfile.column_writer import write_column
+from kudu_core.cfile.columns import specs
+from kudu_core.cfile.columns.specs import ColumnSpec
+from kudu_core.cfile.columns.writer import write_column
 from kudu_core.cfile.pages import container
 from kudu_core.cfile.pages import page as pages
 from kudu_core.cfile.pages.container import FileReader, FileWriter
-from kudu_core.cfile.specs import ColumnSpec
 from kudu_core.common.format.members import LIMIT
 from kudu_core.common.idempotence import writers
 from kudu_core.common.idempotence.fingerprint import Fingerprint
@@ -569,7 +569,8 @@ def test_a_footer_that_no_reader_takes_is_not_written(
 def test_rows_of_a_file(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     def limit(rows: int) -> None:
         monkeypatch.setattr(specs, "MAX_ROWS", rows)
-        from kudu_core.cfile import column_pages, delta_file, rows_file
+        from kudu_core.cfile import delta_file, rows_file
+        from kudu_core.cfile.columns import pages as column_pages
 
         for module in (column_pages, delta_file, rows_file):
             monkeypatch.setattr(module, "MAX_ROWS", rows)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import kudu_core as kc
-from kudu_core.cfile import specs
+from kudu_core.cfile.columns import specs
 from kudu_core.common.format import members, names
 from kudu_core.common.format.members import LIMIT
 from kudu_core.common.idempotence import writers

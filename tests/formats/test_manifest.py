@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from kudu_core.cfile.statistics import StatisticsRef, pack
-from kudu_core.cfile.zone import Zone
+from kudu_core.cfile.columns.statistics import StatisticsRef, pack
+from kudu_core.cfile.columns.zone import Zone
 from kudu_core.errors import Corruption, NotSupported
 from kudu_core.rowset.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta, Runs
 from kudu_core.tablet import manifest as manifests

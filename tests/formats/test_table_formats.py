@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.cfile import statistics
+from kudu_core.cfile.columns import statistics
 from kudu_core.common.partition.partitions import HashPartition, PartitionSchema, RangePartition
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.alter import altered

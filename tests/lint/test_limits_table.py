@@ -30,8 +30,8 @@ NO_FORMAT = {
     "tablet/merge_policy.MAX_UNITS": "of a budget",
     "wal/reader.MAX_RESTARTS": "how often",
     "wal/segments.MAX_SPARES": "how many are kept",
-    "cfile/statistics.HAS_MAX": "a flag",
-    "cfile/statistics.MAX_EXACT": "a flag",
+    "cfile/columns/statistics.HAS_MAX": "a flag",
+    "cfile/columns/statistics.MAX_EXACT": "a flag",
 }
 """Constants that are called like limits and bound nothing that is stored."""
 

@@ -12,17 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kudu_core._ext.base.status import PageError
-from kudu_core.cfile import zone as zones
-from kudu_core.cfile.pages import page as pages
-from kudu_core.cfile.pages.container import (
-    HEADER,
-    SECTION_DICTIONARY,
-    SECTION_PAGE_INDEX,
-    Extent,
-    FileReader,
-)
-from kudu_core.cfile.pages.page import ENCODING_CODES, ENCODING_VALUES, PAGE_ROWS
-from kudu_core.cfile.specs import (
+from kudu_core.cfile.columns import zone as zones
+from kudu_core.cfile.columns.specs import (
     DICTIONARY_HEAD,
     DICTIONARY_WORDS,
     INDEX_ENTRY,
@@ -39,9 +30,18 @@ from kudu_core.cfile.specs import (
     word,
     zone_width,
 )
-from kudu_core.cfile.words import Words
-from kudu_core.cfile.zone import STRING_ZONE_BYTES, Zone
-from kudu_core.cfile.zone_table import ZoneTable
+from kudu_core.cfile.columns.words import Words
+from kudu_core.cfile.columns.zone import STRING_ZONE_BYTES, Zone
+from kudu_core.cfile.columns.zone_table import ZoneTable
+from kudu_core.cfile.pages import page as pages
+from kudu_core.cfile.pages.container import (
+    HEADER,
+    SECTION_DICTIONARY,
+    SECTION_PAGE_INDEX,
+    Extent,
+    FileReader,
+)
+from kudu_core.cfile.pages.page import ENCODING_CODES, ENCODING_VALUES, PAGE_ROWS
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.locks import mutex
 from kudu_core.common.types.types import ColumnType

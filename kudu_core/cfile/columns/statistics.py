@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kudu_core._ext.base.crc32c import crc32c
+from kudu_core.cfile.columns.zone import Zone
 from kudu_core.cfile.pages.container import (
     CRC_PLACE,
     HEADER,
@@ -25,7 +26,6 @@ from kudu_core.cfile.pages.container import (
     SECTION_STATISTICS,
     FileMissing,
 )
-from kudu_core.cfile.zone import Zone
 from kudu_core.errors import Corruption
 
 if TYPE_CHECKING:

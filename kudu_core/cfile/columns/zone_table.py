@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kudu_core._ext.pages import zones
-from kudu_core.cfile.specs import ZONE_HIGH_OPEN, ZONE_PRESENT
+from kudu_core.cfile.columns.specs import ZONE_HIGH_OPEN, ZONE_PRESENT
 from kudu_core.common.types.types import ColumnType
 from kudu_core.common.where.intervals import Intervals, order_numbers
 
 if TYPE_CHECKING:
-    from kudu_core.cfile.words import Words
+    from kudu_core.cfile.columns.words import Words
 
     U64 = npt.NDArray[np.uint64]
     Mask = npt.NDArray[np.bool_]

@@ -13,11 +13,8 @@ from typing import Any
 import numpy as np
 
 from kudu_core._ext.pages import blocks
-from kudu_core.cfile import zone as zones
-from kudu_core.cfile.pages import page as pages
-from kudu_core.cfile.pages.container import SECTION_DICTIONARY, SECTION_PAGE_INDEX, Extent, FileWriter
-from kudu_core.cfile.pages.page import BLOCK_ROWS, ENCODING_CODES, ENCODING_VALUES, PAGE_ROWS
-from kudu_core.cfile.specs import (
+from kudu_core.cfile.columns import zone as zones
+from kudu_core.cfile.columns.specs import (
     DICTIONARY_HEAD,
     DICTIONARY_WORDS,
     INDEX_ENTRY,
@@ -32,7 +29,10 @@ from kudu_core.cfile.specs import (
     word,
     zone_width,
 )
-from kudu_core.cfile.zone import Zone
+from kudu_core.cfile.columns.zone import Zone
+from kudu_core.cfile.pages import page as pages
+from kudu_core.cfile.pages.container import SECTION_DICTIONARY, SECTION_PAGE_INDEX, Extent, FileWriter
+from kudu_core.cfile.pages.page import BLOCK_ROWS, ENCODING_CODES, ENCODING_VALUES, PAGE_ROWS
 from kudu_core.common.rows.rowblock import ColumnBuffers
 
 

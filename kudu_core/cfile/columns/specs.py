@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from kudu_core.cfile.zone import STRING_ZONE_BYTES
+from kudu_core.cfile.columns.zone import STRING_ZONE_BYTES
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import NotSupported
 

@@ -1,0 +1,1 @@
+"""Stored columns: what is known of them, written and read."""
