@@ -29,7 +29,7 @@ from kudu_core.cfile.columns.writer import write_column
 from kudu_core.cfile.columns.zone import Zone
 from kudu_core.cfile.pages.container import KIND_DELTA, Extent, FileReader, FileWriter
 from kudu_core.cfile.pages.page import PAGE_BITS, PAGE_ROWS
-from kudu_core.cfile.point_reader import open_delta_points
+from kudu_core.cfile.readers.point_reader import open_delta_points
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.types.types import ColumnType
 

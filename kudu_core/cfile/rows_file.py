@@ -37,8 +37,6 @@ from kudu_core.cfile.columns.statistics import (
 )
 from kudu_core.cfile.columns.writer import write_column
 from kudu_core.cfile.columns.zone import Zone
-from kudu_core.cfile.key_reader import KeyReader
-from kudu_core.cfile.key_search import KeySearch
 from kudu_core.cfile.pages.container import (
     KIND_ROWS,
     SECTION_BLOOM,
@@ -51,8 +49,10 @@ from kudu_core.cfile.pages.container import (
     FileWriter,
 )
 from kudu_core.cfile.pages.page import BLOCK_ROWS, PAGE_ROWS
-from kudu_core.cfile.point_reader import open_points
-from kudu_core.cfile.scan_reader import ScanReader
+from kudu_core.cfile.readers.key_reader import KeyReader
+from kudu_core.cfile.readers.key_search import KeySearch
+from kudu_core.cfile.readers.point_reader import open_points
+from kudu_core.cfile.readers.scan_reader import ScanReader
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import InvalidArgument

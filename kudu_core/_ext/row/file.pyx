@@ -4,7 +4,7 @@
 search in the first keys of the mini-blocks, binary search by cells in the one mini-block that may hold the
 key.  ``row`` makes a dict of one row's cells, ``cells`` gathers a column's cells of many rows.
 
-It is the fast path beside ``cfile.key_reader`` and ``cfile.columns.reader``: what it cannot do (an
+It is the fast path beside ``cfile.readers.key_reader`` and ``cfile.columns.reader``: what it cannot do (an
 encoding without cells, a page that the cache does not keep) raises ``Elsewhere``, stored bytes that break
 their format raise ``PageError``; in both cases the caller asks the general path, whose answer or
 error stands.  It knows no files, frames or codecs.  ``pointcolumn`` says who holds the pages.

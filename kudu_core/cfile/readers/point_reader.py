@@ -18,8 +18,8 @@ from kudu_core.common.types.types import KIND_BINARY, KIND_UNSIGNED
 
 if TYPE_CHECKING:
     from kudu_core.cfile.columns.reader import ColumnReader
-    from kudu_core.cfile.key_reader import KeyReader
     from kudu_core.cfile.pages.container import FileReader
+    from kudu_core.cfile.readers.key_reader import KeyReader
 
 _NUMBER, _WORDS, _STRING = range(3)
 _RISING, _STRICTLY = 1, 2

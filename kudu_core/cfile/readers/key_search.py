@@ -19,7 +19,7 @@ from kudu_core.common.types.types import KIND_UNSIGNED
 from kudu_core.common.where.intervals import Intervals, order_numbers
 
 if TYPE_CHECKING:
-    from kudu_core.cfile.key_reader import KeyReader
+    from kudu_core.cfile.readers.key_reader import KeyReader
 
     I64 = npt.NDArray[np.int64]
     U64 = npt.NDArray[np.uint64]

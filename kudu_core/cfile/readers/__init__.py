@@ -1,0 +1,1 @@
+"""Ways to read a file: by key, by point, by scan."""
