@@ -7,7 +7,7 @@ kinds of files of columns; ``page_cache`` keeps pages in memory.  Layouts: docs/
 
 from kudu_core.cfile.columns.specs import ColumnSpec
 from kudu_core.cfile.columns.zone import Zone
-from kudu_core.cfile.delta_file import (
+from kudu_core.cfile.files.delta_file import (
     OP_ALIVE,
     OP_DEAD,
     OP_DELETE,
@@ -18,10 +18,10 @@ from kudu_core.cfile.delta_file import (
     DeltaMeta,
     write_delta_file,
 )
+from kudu_core.cfile.files.rows_file import RowsFile, RowsMeta, write_rows_file
 from kudu_core.cfile.pages.container import FileMeta
 from kudu_core.cfile.pages.page import BLOCK_ROWS, PAGE_ROWS
 from kudu_core.cfile.pages.page_cache import CacheStatistics, PageCache
-from kudu_core.cfile.rows_file import RowsFile, RowsMeta, write_rows_file
 
 __all__ = [
     "BLOCK_ROWS",

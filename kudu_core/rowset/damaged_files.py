@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from kudu_core.cfile.delta_file import DeltaFile
-from kudu_core.cfile.rows_file import RowsFile
-from kudu_core.cfile.salvage import KnownRows, salvage_delta, salvage_rows
+from kudu_core.cfile.files.delta_file import DeltaFile
+from kudu_core.cfile.files.rows_file import RowsFile
+from kudu_core.cfile.files.salvage import KnownRows, salvage_delta, salvage_rows
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import KuduError
 from kudu_core.rowset.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta

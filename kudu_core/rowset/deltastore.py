@@ -10,7 +10,7 @@ import numpy as np
 from kudu_core._ext.base.status import Elsewhere, PageError
 from kudu_core._ext.changes.replay import Updates
 from kudu_core._ext.row.changes import ChangeFile
-from kudu_core.cfile.delta_file import DeltaFile
+from kudu_core.cfile.files.delta_file import DeltaFile
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.locks import mutex
 from kudu_core.errors import Corruption

@@ -19,8 +19,8 @@ from kudu_core._ext.row.changes import Store
 from kudu_core._ext.row.view import RowsetPoints
 from kudu_core.cfile.columns.statistics import FileStatistics, StatisticsRef, read_statistics
 from kudu_core.cfile.columns.zone import Zone
+from kudu_core.cfile.files.rows_file import INSERT_TIME_ID, RowsFile
 from kudu_core.cfile.pages.container import FileMissing
-from kudu_core.cfile.rows_file import INSERT_TIME_ID, RowsFile
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.locks import mutex

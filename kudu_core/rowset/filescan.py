@@ -18,8 +18,8 @@ from kudu_core._ext.base.status import Elsewhere, PageError
 from kudu_core._ext.scan.read import TooLarge, read
 from kudu_core._ext.scan.selection import Selection
 from kudu_core.cfile.columns.specs import allocate
+from kudu_core.cfile.files.rows_file import PAGE_ROWS
 from kudu_core.cfile.readers.scan_reader import SOME_ROWS
-from kudu_core.cfile.rows_file import PAGE_ROWS
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.types import KIND_BOOL

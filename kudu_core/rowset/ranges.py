@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kudu_core._ext.base.status import PageError
-from kudu_core.cfile.rows_file import PAGE_ROWS
+from kudu_core.cfile.files.rows_file import PAGE_ROWS
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.where import keybounds
 from kudu_core.common.where.intervals import Intervals

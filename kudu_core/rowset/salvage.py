@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kudu_core.cfile.delta_file import DeltaFile
+from kudu_core.cfile.files.delta_file import DeltaFile
+from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.cfile.pages.page import BLOCK_ROWS, PAGE_ROWS
-from kudu_core.cfile.rows_file import RowsFile
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn

@@ -10,7 +10,7 @@ import numpy as np
 
 from kudu_core._ext.index.bloom import bits_per_key
 from kudu_core.cfile.columns.specs import ColumnSpec
-from kudu_core.cfile.rows_file import RowsMeta, write_rows_file
+from kudu_core.cfile.files.rows_file import RowsMeta, write_rows_file
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn

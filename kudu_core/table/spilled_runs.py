@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kudu_core.cfile import ColumnSpec, RowsFile
-from kudu_core.cfile.rows_file import write_rows_file
+from kudu_core.cfile.files.rows_file import write_rows_file
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.locks import mutex
 from kudu_core.common.schema.schema import Schema

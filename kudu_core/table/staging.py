@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kudu_core._ext.rules import decide as rules
 from kudu_core.cfile import ColumnSpec
-from kudu_core.cfile.rows_file import RowsMeta, write_rows_file
+from kudu_core.cfile.files.rows_file import RowsMeta, write_rows_file
 from kudu_core.common.idempotence.fingerprint import of_hashes
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.rows.keys import EncodedKeys, encode_keys

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.cfile.columns.statistics import FileStatistics
-from kudu_core.cfile.delta_file import DeltaFile
+from kudu_core.cfile.files.delta_file import DeltaFile
+from kudu_core.cfile.files.rows_file import RowsFile, RowsMeta
 from kudu_core.cfile.pages.container import FileMissing
-from kudu_core.cfile.rows_file import RowsFile, RowsMeta
 from kudu_core.common.format.names import is_data_file, is_staging, job_of_mark, parse_lost, tablet_of_folder
 from kudu_core.errors import Corruption
 from kudu_core.fs.base import is_temporary

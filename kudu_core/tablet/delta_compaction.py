@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kudu_core.cfile.delta_file import REDO, UNDO
-from kudu_core.cfile.rows_file import write_rows_file
+from kudu_core.cfile.files.delta_file import REDO, UNDO
+from kudu_core.cfile.files.rows_file import write_rows_file
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.locks import Claim
 from kudu_core.common.schema.schema import Schema

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kudu_core.cfile.delta_file import REDO
+from kudu_core.cfile.files.delta_file import REDO
 from kudu_core.rowset.changelog import ChangeLog
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.entries import entries_of, write_deltas

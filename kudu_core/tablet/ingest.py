@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from kudu_core.cfile.delta_file import REDO, DeltaFile
+from kudu_core.cfile.files.delta_file import REDO, DeltaFile
 from kudu_core.common.format.members import BROKEN, key
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.run.pool import Pool

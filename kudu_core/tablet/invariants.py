@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kudu_core.cfile.delta_file import DeltaFile
-from kudu_core.cfile.rows_file import RowsFile
+from kudu_core.cfile.files.delta_file import DeltaFile
+from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.rowset.changelog import ChangeLog
 from kudu_core.rowset.deltas import REINSERT, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE

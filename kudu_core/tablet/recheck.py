@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from kudu_core._ext.keys import keys as keys_kernel
-from kudu_core.cfile.rows_file import RowsFile
+from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.rowset.changelog import ChangeLog
 from kudu_core.rowset.deltas import DELETE

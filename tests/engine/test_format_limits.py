@@ -18,13 +18,14 @@ import kudu_core as kc
 from kudu_core._ext.base.crc32c import crc32c
 from kudu_core._ext.columns import growing as append_column
 from kudu_core._ext.keys import hashing
-from kudu_core.cfile import RowsFile, rows_file
+from kudu_core.cfile import RowsFile
 from kudu_core.cfile.columns import pages as column_pages
 from kudu_core.cfile.columns import specs
 from kudu_core.cfile.columns.pages import ColumnPages
 from kudu_core.cfile.columns.specs import ColumnSpec
 from kudu_core.cfile.columns.statistics import StatisticsBlock, StatisticsRef
 from kudu_core.cfile.columns.writer import write_column
+from kudu_core.cfile.files import rows_file
 from kudu_core.cfile.pages import container
 from kudu_core.cfile.pages import page as pages
 from kudu_core.common.format import names

@@ -569,8 +569,8 @@ def test_a_footer_that_no_reader_takes_is_not_written(
 def test_rows_of_a_file(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     def limit(rows: int) -> None:
         monkeypatch.setattr(specs, "MAX_ROWS", rows)
-        from kudu_core.cfile import delta_file, rows_file
         from kudu_core.cfile.columns import pages as column_pages
+        from kudu_core.cfile.files import delta_file, rows_file
 
         for module in (column_pages, delta_file, rows_file):
             monkeypatch.setattr(module, "MAX_ROWS", rows)

@@ -14,11 +14,12 @@ import pytest
 from kudu_core._ext.changes import delta as delta_kernel
 from kudu_core._ext.changes.replay import Updates, replay
 from kudu_core._ext.keys import hashing
-from kudu_core.cfile import PAGE_ROWS, PageCache, RowsFile, Zone, delta_file
+from kudu_core.cfile import PAGE_ROWS, PageCache, RowsFile, Zone
 from kudu_core.cfile.columns.specs import ColumnSpec
 from kudu_core.cfile.columns.statistics import StatisticsRef, read_statistics
-from kudu_core.cfile.delta_file import REDO, UNDO, DeltaFile, write_delta_file
-from kudu_core.cfile.rows_file import write_rows_file
+from kudu_core.cfile.files import delta_file
+from kudu_core.cfile.files.delta_file import REDO, UNDO, DeltaFile, write_delta_file
+from kudu_core.cfile.files.rows_file import write_rows_file
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.types.types import ColumnType
 from kudu_core.common.where.terms import Term

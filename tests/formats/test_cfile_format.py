@@ -15,9 +15,9 @@ import pytest
 from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.cfile.columns import specs
 from kudu_core.cfile.columns.specs import ColumnSpec
-from kudu_core.cfile.delta_file import UNDO, write_delta_file
+from kudu_core.cfile.files.delta_file import UNDO, write_delta_file
+from kudu_core.cfile.files.rows_file import write_rows_file
 from kudu_core.cfile.pages import container, page
-from kudu_core.cfile.rows_file import write_rows_file
 from kudu_core.common.types.types import ColumnType
 from tests.support.cfile_cases import FILE_ID, BytesFileSystem, column, encode_keys
 

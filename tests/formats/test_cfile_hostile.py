@@ -19,10 +19,10 @@ import pytest
 from kudu_core._ext.base.crc32c import crc32c
 from kudu_core._ext.changes.replay import replay
 from kudu_core.cfile.columns.specs import ColumnSpec
-from kudu_core.cfile.delta_file import UNDO, DeltaFile, write_delta_file
+from kudu_core.cfile.files.delta_file import UNDO, DeltaFile, write_delta_file
+from kudu_core.cfile.files.rows_file import RowsFile, write_rows_file
 from kudu_core.cfile.pages import container, page
 from kudu_core.cfile.pages.page_cache import PageCache
-from kudu_core.cfile.rows_file import RowsFile, write_rows_file
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import Corruption, KuduError, NotSupported
 from tests.support.cfile_cases import FILE_ID, BytesFileSystem, column, make_case

@@ -28,14 +28,14 @@ from kudu_core._ext.keys import keys
 from kudu_core._ext.pages import blocks
 from kudu_core._ext.scan.read import read as scan_read
 from kudu_core._ext.scan.selection import CellSet, Selection
-from kudu_core.cfile import rows_file
 from kudu_core.cfile.columns import statistics
 from kudu_core.cfile.columns.specs import ColumnSpec
 from kudu_core.cfile.columns.zone import Zone
-from kudu_core.cfile.delta_file import UNDO, DeltaFile, write_delta_file
+from kudu_core.cfile.files import rows_file
+from kudu_core.cfile.files.delta_file import UNDO, DeltaFile, write_delta_file
+from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.cfile.pages import container, page
 from kudu_core.cfile.pages.page_cache import PageCache
-from kudu_core.cfile.rows_file import RowsFile
 from kudu_core.common.types.types import ColumnType
 from kudu_core.table import state
 from kudu_core.tablet import manifest, manifest_format, records

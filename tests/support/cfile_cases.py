@@ -13,7 +13,7 @@ import pyarrow as pa
 from kudu_core._ext.keys import hashing
 from kudu_core._ext.keys import keys as key_kernel
 from kudu_core.cfile.columns.specs import ColumnSpec
-from kudu_core.cfile.rows_file import RowsMeta, write_rows_file
+from kudu_core.cfile.files.rows_file import RowsMeta, write_rows_file
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.types.types import ColumnType
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.cfile.columns.specs import ColumnSpec
-from kudu_core.cfile.rows_file import RowsFile
+from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.common.format.members import BROKEN, integer, parsed
 from kudu_core.common.format.names import tablet_of_folder
 from kudu_core.common.partition.partitions import PartitionSchema

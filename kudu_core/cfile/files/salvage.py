@@ -22,7 +22,8 @@ from kudu_core.cfile.columns import zone as zones
 from kudu_core.cfile.columns.reader import ColumnReader
 from kudu_core.cfile.columns.specs import DICTIONARY_HEAD, INDEX_ENTRY, INDEX_HEAD, zone_width
 from kudu_core.cfile.columns.statistics import FileStatistics, StatisticsBlock, StatisticsRef
-from kudu_core.cfile.delta_file import DeltaFile
+from kudu_core.cfile.files.delta_file import DeltaFile
+from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.cfile.pages.container import (
     CRC_PLACE,
     FOOTER_LIMIT_BYTES,
@@ -39,7 +40,6 @@ from kudu_core.cfile.pages.container import (
     FileReader,
 )
 from kudu_core.cfile.pages.page import PAGE_ROWS
-from kudu_core.cfile.rows_file import RowsFile
 from kudu_core.common.format.members import BROKEN
 from kudu_core.errors import Corruption
 

@@ -1,0 +1,1 @@
+"""``.rows`` and ``.delta`` files as wholes."""
