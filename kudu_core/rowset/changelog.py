@@ -28,8 +28,8 @@ from kudu_core._ext.row.changes import ChangePoints
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.errors import InternalError
 from kudu_core.rowset import growing
-from kudu_core.rowset.deltas import DELETE, REINSERT
 from kudu_core.rowset.growing import GrowingColumn, GrowingNumbers, StoreFull
+from kudu_core.rowset.rows.delta_view import DELETE, REINSERT
 
 if TYPE_CHECKING:
     from kudu_core._ext.row.codec import Cell

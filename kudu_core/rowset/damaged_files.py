@@ -14,7 +14,7 @@ from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.cfile.files.salvage import KnownRows, salvage_delta, salvage_rows
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import KuduError
-from kudu_core.rowset.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta
+from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem

@@ -14,8 +14,8 @@ from kudu_core.cfile.files.delta_file import DeltaFile
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.locks import mutex
 from kudu_core.errors import Corruption
-from kudu_core.rowset.deltas import DELETE, UNDO_ALIVE, UNDO_DEAD
-from kudu_core.rowset.meta import DeltaRef
+from kudu_core.rowset.rows.delta_view import DELETE, UNDO_ALIVE, UNDO_DEAD
+from kudu_core.rowset.rows.meta import DeltaRef
 
 if TYPE_CHECKING:
     from kudu_core.cfile.pages.page_cache import PageCache

@@ -25,7 +25,7 @@ from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.types import KIND_BOOL
 from kudu_core.common.where.predicates import Filter
 from kudu_core.errors import ColumnTooLarge
-from kudu_core.rowset.deltas import lay_over
+from kudu_core.rowset.rows.delta_view import lay_over
 
 if TYPE_CHECKING:
     from kudu_core._ext.scan.selection import CellSet

@@ -26,9 +26,9 @@ from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import InternalError
 from kudu_core.rowset import growing
 from kudu_core.rowset.changelog import Change, ChangeLog
-from kudu_core.rowset.deltas import DELETE, REINSERT, DeltaView
 from kudu_core.rowset.growing import GrowingColumn, GrowingFlags, GrowingNumbers, StoreFull
-from kudu_core.rowset.reading import RowsAt
+from kudu_core.rowset.rows.delta_view import DELETE, REINSERT, DeltaView
+from kudu_core.rowset.rows.rows_at import RowsAt
 
 if TYPE_CHECKING:
     from kudu_core._ext.row.codec import Cell

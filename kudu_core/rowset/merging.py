@@ -20,9 +20,9 @@ from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.errors import Corruption
 from kudu_core.rowset.changelog import ChangeLog
-from kudu_core.rowset.deltas import DELETE
 from kudu_core.rowset.diskrowset import DiskRowsAt, DiskRowSet
 from kudu_core.rowset.entries import changes_between
+from kudu_core.rowset.rows.delta_view import DELETE
 
 ROW_BYTES = 48
 """What a row of a range takes in memory beside its cells: key, hash, and where it comes from."""

@@ -15,7 +15,7 @@ from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.options import Options
-from kudu_core.rowset.meta import FileRef, RowSetMeta
+from kudu_core.rowset.rows.meta import FileRef, RowSetMeta
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem

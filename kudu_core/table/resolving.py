@@ -21,7 +21,7 @@ from kudu_core.common.format.members import BROKEN, flag, integer
 from kudu_core.common.format.names import staged_file, staged_path
 from kudu_core.common.rows.keys import encode_keys
 from kudu_core.errors import Corruption, InvalidArgument
-from kudu_core.rowset.meta import DeltaRef, FileRef, RowSetMeta
+from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
 from kudu_core.table.alter import new_tablet
 from kudu_core.table.building import Sorted, build_parts
 from kudu_core.table.job_runs import JobRun, StagedRows

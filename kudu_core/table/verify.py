@@ -18,7 +18,7 @@ from kudu_core.common.format.names import is_data_file, is_staging, job_of_mark,
 from kudu_core.errors import Corruption
 from kudu_core.fs.base import is_temporary
 from kudu_core.fs.copies import copy_of
-from kudu_core.rowset.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta
+from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta
 from kudu_core.table.lost import FOLDER, lost_usage
 from kudu_core.table.open import open_for_reading
 from kudu_core.tablet import records

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from kudu_core.rowset.meta import RowSetMeta
+from kudu_core.rowset.rows.meta import RowSetMeta
 from kudu_core.tablet.merge_policy import MAX_INPUTS, STALE_SHARE
 
 SMALL_SHARE = 2

@@ -28,7 +28,7 @@ from kudu_core.rowset.deltastore import DeltaStore
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.entries import FOREVER, DeltaEntries, changes_between, write_deltas
 from kudu_core.rowset.merging import ROW_BYTES, Limits, Source, plan, row_bytes
-from kudu_core.rowset.meta import DeltaRef
+from kudu_core.rowset.rows.meta import DeltaRef
 from kudu_core.rowset.writing import discard
 from kudu_core.tablet.manifest import Edit
 from kudu_core.tablet.merge_output import DROPPED, Job, Output, Place, build

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kudu_core.common.run.clock import micros_of
 from kudu_core.common.schema.schema import Schema
-from kudu_core.rowset.meta import DeltaRef, RowSetMeta
+from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
 from kudu_core.rowset.writing import DECODED_SHARE
 from kudu_core.tablet import history_gc
 from kudu_core.tablet.delta_compaction import redo_files

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kudu_core.rowset.meta import DeltaRef, RowSetMeta
+from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
 from kudu_core.tablet.scoring import MAJOR, MINOR
 
 MINOR_FILES = 5

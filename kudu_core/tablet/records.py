@@ -18,10 +18,10 @@ import numpy as np
 from kudu_core.common.format.members import parsed
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.errors import Corruption, InvalidArgument
-from kudu_core.rowset import deltas
+from kudu_core.rowset.rows import delta_view
 
-UPDATE = deltas.UPDATE
-DELETE = deltas.DELETE
+UPDATE = delta_view.UPDATE
+DELETE = delta_view.DELETE
 INSERT = 3
 
 PAYLOAD = struct.Struct("<IIII")

@@ -11,7 +11,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.common.run.clock import ManualClock
 from kudu_core.rowset.changelog import Change
-from kudu_core.rowset.deltas import DELETE, REINSERT
+from kudu_core.rowset.rows.delta_view import DELETE, REINSERT
 from kudu_core.tablet import invariants
 from kudu_core.tablet.invariants import BrokenInvariant, check_install
 from kudu_core.tablet.tablet import Tablet, freeze_memrowset

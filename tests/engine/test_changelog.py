@@ -8,7 +8,7 @@ import pytest
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.rowset import changelog
 from kudu_core.rowset.changelog import Change, ChangeLog
-from kudu_core.rowset.deltas import DELETE, REINSERT, UPDATE, patch
+from kudu_core.rowset.rows.delta_view import DELETE, REINSERT, UPDATE, patch
 
 ROWS = 60_000
 NUMBER, TEXT = 1, 2

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.rowset.deltas import UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE
+from kudu_core.rowset.rows.delta_view import UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE
 from kudu_core.tablet import merge_compaction
 from tests.support.faults import checking
 from tests.support.merging import Merging, undo_of
@@ -506,7 +506,7 @@ def test_a_change_of_a_dropped_row_is_corruption(m: Merging, monkeypatch: pytest
     import numpy as np
 
     from kudu_core.rowset.changelog import Change
-    from kudu_core.rowset.deltas import DELETE
+    from kudu_core.rowset.rows.delta_view import DELETE
 
     ids = inputs(m)
     dead = m.tablet.view.rowset(sorted(ids)[1])

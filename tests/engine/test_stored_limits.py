@@ -26,8 +26,8 @@ from kudu_core.common.schema.schema import Column, Schema
 from kudu_core.common.types.keycodec import MAX_KEY_BYTES
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported
-from kudu_core.rowset import meta
-from kudu_core.rowset.meta import DeltaRef, RowSetMeta
+from kudu_core.rowset.rows import meta
+from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
 from kudu_core.table import alteration, state
 from kudu_core.tablet import manifest_format as form
 from kudu_core.tablet import records

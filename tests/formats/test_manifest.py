@@ -11,7 +11,7 @@ import pytest
 from kudu_core.cfile.columns.statistics import StatisticsRef, pack
 from kudu_core.cfile.columns.zone import Zone
 from kudu_core.errors import Corruption, NotSupported
-from kudu_core.rowset.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta, Runs
+from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta, Runs
 from kudu_core.tablet import manifest as manifests
 from kudu_core.tablet import manifest_format as form
 from kudu_core.tablet.manifest import Edit, Manifest, TabletState, read_manifest

@@ -16,7 +16,7 @@ import kudu_core as kc
 from kudu_core.common.format import names
 from kudu_core.errors import Corruption
 from kudu_core.fs.base import is_temporary, temporary_of
-from kudu_core.rowset.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta
+from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta
 from kudu_core.table.job_runs import JobRun
 from kudu_core.table.resolving import Resolution
 from kudu_core.tablet import ingest

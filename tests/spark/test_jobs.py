@@ -15,7 +15,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.common.idempotence.writers import check_txn
 from kudu_core.errors import TokenMismatch
-from kudu_core.rowset.meta import FileRef
+from kudu_core.rowset.rows.meta import FileRef
 from kudu_core.table import jobs, staging
 from kudu_core.table.job_runs import JobRun
 from kudu_core.table.jobs import Job

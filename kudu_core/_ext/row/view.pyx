@@ -4,8 +4,8 @@
 bounds (``rowsettree``) and blooms admit the key.  A row that is found is read from the base in place, and
 the stores of its rowset say what changed of it (``pointchanges``).
 
-It is the fast path beside ``rowset.reading``: ``Elsewhere`` and ``PageError`` mean that the general path must
-answer.  Everything here runs with the GIL.
+It is the fast path beside ``rowset.rows.rows_at``: ``Elsewhere`` and ``PageError`` mean that the general path
+must answer.  Everything here runs with the GIL.
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE

@@ -12,7 +12,7 @@ from kudu_core.common.rows.keys import EncodedKeys, encode_keys
 from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption, KuduError
-from kudu_core.rowset.meta import DeltaRef, RowSetMeta
+from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
 from kudu_core.table.repairing.facts import ABSENT, CHANGE, IMAGE, Facts
 from kudu_core.tablet import ingest, records
 from kudu_core.wal import KIND_INGEST, KIND_WRITE, Record

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kudu_core.cfile.pages.container import MAGIC, TRAILER
 from kudu_core.common.format.names import is_staging, parse_lost, tablet_of_folder
 from kudu_core.errors import Corruption
-from kudu_core.rowset.meta import FileRef
+from kudu_core.rowset.rows.meta import FileRef
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem

@@ -16,7 +16,7 @@ from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.values import raw_bytes
-from kudu_core.rowset.deltas import DeltaView, lay_over, patch
+from kudu_core.rowset.rows.delta_view import DeltaView, lay_over, patch
 
 _BLOCK_BITS = 18
 """Rows of a block for which changes are looked up at once: four units of a scan."""

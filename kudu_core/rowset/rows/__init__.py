@@ -1,0 +1,1 @@
+"""What every rowset says: its entry in a manifest, and its rows at a snapshot."""
