@@ -14,7 +14,7 @@ from kudu_core.common.run.locks import Held
 from kudu_core.common.schema.alter import altered
 from kudu_core.errors import InvalidArgument
 from kudu_core.events import TableAltered
-from kudu_core.rowset.memrowset import MemRowSet
+from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.table.alteration import Alteration
 from kudu_core.table.state import TableState, tablet_directory
 from kudu_core.tablet.manifest import Manifest, TabletState

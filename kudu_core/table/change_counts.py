@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kudu_core.rowset.changelog import ChangeLog
-from kudu_core.rowset.memrowset import MemRowSet
+from kudu_core.rowset.memory.changelog import ChangeLog
+from kudu_core.rowset.memory.memrowset import MemRowSet
 
 if TYPE_CHECKING:
     from kudu_core.rowset.diskrowset import DiskRowSet

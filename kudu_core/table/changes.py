@@ -22,7 +22,7 @@ from kudu_core.common.where.predicates import Filter
 from kudu_core.errors import ChangesLost, ColumnTooLarge, InvalidArgument, SnapshotTooOld
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.history import DELETED, INSERTED, Events, RowSetHistory, concerned
-from kudu_core.rowset.memrowset import MemRowSet
+from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.table.arrow_out import ArrowResult
 from kudu_core.table.moment import resolve
 from kudu_core.table.net_changes import Part, Slice, dropped_rows, first_rows, from_nothing, net_changes

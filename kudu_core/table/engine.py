@@ -26,7 +26,7 @@ from kudu_core.errors import Closed, Fenced, InvalidArgument, KuduError, ReadOnl
 from kudu_core.events import Event, EventListener, TokensDropped, WritersThrottled, tell
 from kudu_core.fs.copies import keep_copy
 from kudu_core.options import Options
-from kudu_core.rowset.growing import StoreFull
+from kudu_core.rowset.memory.growing import StoreFull
 from kudu_core.table import debug
 from kudu_core.table.decision import default_bytes
 from kudu_core.table.job_marks import leave_marks

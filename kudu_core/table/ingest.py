@@ -21,7 +21,7 @@ from kudu_core.common.idempotence.writers import Txn
 from kudu_core.common.run.locks import Held
 from kudu_core.errors import Fenced, Poisoned, RowErrors
 from kudu_core.events import IngestEnd
-from kudu_core.rowset.growing import StoreFull
+from kudu_core.rowset.memory.growing import StoreFull
 from kudu_core.table import sorted_runs
 from kudu_core.table.building import MAX_BYTES, Sorted, build_parts
 from kudu_core.table.committing import Committing, commit_parts

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kudu_core.common.run.locks import Held
 from kudu_core.events import TabletsPurged
 from kudu_core.rowset.deltastore import DeltaStore
-from kudu_core.rowset.memrowset import MemRowSet
+from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.table.pins import Purged
 from kudu_core.table.state import TableState, replace
 from kudu_core.tablet.view import View

@@ -12,7 +12,7 @@ import numpy as np
 
 from kudu_core.cfile.pages.page import BLOCK_ROWS, PAGE_ROWS
 from kudu_core.rowset.diskrowset import DiskRowSet
-from kudu_core.rowset.memrowset import MemRowSet
+from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.ranges import Pruning, pages_wanted
 from kudu_core.tablet.tablet import Tablet
 

@@ -20,10 +20,10 @@ from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import InternalError
-from kudu_core.rowset.changelog import Change
 from kudu_core.rowset.diskrowset import DiskRowSet
-from kudu_core.rowset.growing import StoreFull
-from kudu_core.rowset.memrowset import MemRowSet
+from kudu_core.rowset.memory.changelog import Change
+from kudu_core.rowset.memory.growing import StoreFull
+from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.delta_view import DELETE, REINSERT, UPDATE
 from kudu_core.tablet.tablet import Tablet, freeze_memrowset
 from kudu_core.tablet.view import KeyBatch, View

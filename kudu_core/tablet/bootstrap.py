@@ -20,7 +20,7 @@ from kudu_core.common.idempotence.writers import Token, Txn, stored_counts
 from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Closed, Corruption, Fenced, MemoryLimit, Poisoned
-from kudu_core.rowset.memrowset import MemRowSet
+from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
 from kudu_core.tablet import ingest, records
 from kudu_core.tablet.apply import Laying, Moved, key_batch, values_only

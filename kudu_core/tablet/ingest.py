@@ -21,10 +21,10 @@ from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.run.pool import Pool
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import ColumnTooLarge, Corruption, MemoryLimit, NotSupported
-from kudu_core.rowset.changelog import ChangeLog
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.entries import DeltaEntries, write_deltas
-from kudu_core.rowset.memrowset import MemRowSet
+from kudu_core.rowset.memory.changelog import ChangeLog
+from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.delta_view import DELETE, UPDATE
 from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
 from kudu_core.rowset.writing import OrderedRows, rowset_meta, write_rows

@@ -23,10 +23,10 @@ from kudu_core.common.run.locks import Claim
 from kudu_core.common.run.memory import release_free
 from kudu_core.common.run.pool import Pool
 from kudu_core.errors import Corruption, InternalError
-from kudu_core.rowset.changelog import ChangeLog
 from kudu_core.rowset.deltastore import DeltaStore
 from kudu_core.rowset.diskrowset import DiskRowSet
 from kudu_core.rowset.entries import FOREVER, DeltaEntries, changes_between, write_deltas
+from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.merging import ROW_BYTES, Limits, Source, plan, row_bytes
 from kudu_core.rowset.rows.meta import DeltaRef
 from kudu_core.rowset.writing import discard

@@ -22,7 +22,7 @@ from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Closed, InternalError
 from kudu_core.options import Options
 from kudu_core.rowset.diskrowset import DiskRowSet
-from kudu_core.rowset.memrowset import MemRowSet
+from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.meta import RowSetMeta
 from kudu_core.tablet.garbage import Garbage
 from kudu_core.tablet.manifest import Edit, Manifest, TabletState, file_name

@@ -10,7 +10,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.run.clock import ManualClock
-from kudu_core.rowset.changelog import Change
+from kudu_core.rowset.memory.changelog import Change
 from kudu_core.rowset.rows.delta_view import DELETE, REINSERT
 from kudu_core.tablet import invariants
 from kudu_core.tablet.invariants import BrokenInvariant, check_install

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from kudu_core.common.rows.rowblock import ColumnBuffers
-from kudu_core.rowset import changelog
-from kudu_core.rowset.changelog import Change, ChangeLog
+from kudu_core.rowset.memory import changelog
+from kudu_core.rowset.memory.changelog import Change, ChangeLog
 from kudu_core.rowset.rows.delta_view import DELETE, REINSERT, UPDATE, patch
 
 ROWS = 60_000

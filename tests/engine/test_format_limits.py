@@ -38,10 +38,10 @@ from kudu_core.common.schema import schema
 from kudu_core.common.schema.schema import Column
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import ColumnTooLarge, Corruption, NotSupported
-from kudu_core.rowset import growing
-from kudu_core.rowset.changelog import Change, ChangeLog
-from kudu_core.rowset.growing import StoreFull
-from kudu_core.rowset.memrowset import MemRowSet
+from kudu_core.rowset.memory import growing
+from kudu_core.rowset.memory.changelog import Change, ChangeLog
+from kudu_core.rowset.memory.growing import StoreFull
+from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.delta_view import UPDATE
 from kudu_core.table import job as jobs
 from kudu_core.table import resolving, state

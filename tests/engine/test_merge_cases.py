@@ -505,7 +505,7 @@ def test_a_change_of_a_dropped_row_is_corruption(m: Merging, monkeypatch: pytest
     """Protocol C4: it can only come from a fault of ours, and nothing is installed then."""
     import numpy as np
 
-    from kudu_core.rowset.changelog import Change
+    from kudu_core.rowset.memory.changelog import Change
     from kudu_core.rowset.rows.delta_view import DELETE
 
     ids = inputs(m)

@@ -18,10 +18,10 @@ import pytest
 
 import kudu_core as kc
 from kudu_core._ext.columns import growing as append_column
-from kudu_core.rowset import growing
-from kudu_core.rowset.changelog import ChangeLog
 from kudu_core.rowset.diskrowset import DiskRowSet
-from kudu_core.rowset.memrowset import MemRowSet
+from kudu_core.rowset.memory import growing
+from kudu_core.rowset.memory.changelog import ChangeLog
+from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.tablet.apply import Laying
 from tests.engine.conftest import Make
 

@@ -24,7 +24,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.rows.rowblock import ColumnBuffers
-from kudu_core.rowset.changelog import Change, ChangeLog
+from kudu_core.rowset.memory.changelog import Change, ChangeLog
 from kudu_core.rowset.rows.delta_view import UPDATE
 from kudu_core.table.pins import Pins
 from kudu_core.tablet import maintenance, manifest

@@ -18,7 +18,7 @@ import pytest
 import kudu_core as kc
 from kudu_core._ext.changes import replay as replay_kernel
 from kudu_core.cfile.files import delta_file
-from kudu_core.rowset import changelog
+from kudu_core.rowset.memory import changelog
 
 SCHEMA = pa.schema(
     [

@@ -10,7 +10,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.run.clock import hybrid
-from kudu_core.rowset.memrowset import MemRowSet
+from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
 from kudu_core.tablet.operations import droppable_deletions, fixed_row_bytes, flush_operations, rowset_stats
 from kudu_core.tablet.scoring import (

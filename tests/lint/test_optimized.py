@@ -11,9 +11,9 @@ import pyarrow as pa
 import kudu_core as kc
 from kudu_core.errors import InternalError
 from tests.support.fs.memory import MemoryFileSystem
-from kudu_core.rowset.changelog import Change, ChangeLog
+from kudu_core.rowset.memory.changelog import Change, ChangeLog
 from kudu_core.rowset.rows.delta_view import DELETE
-from kudu_core.rowset.memrowset import MemRowSet
+from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.tablet.manifest import Edit
 from kudu_core.wal import Log, read_log
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 
 import kudu_core as kc
-from kudu_core.rowset.changelog import ChangeLog
 from kudu_core.rowset.deltastore import DeltaStore
 from kudu_core.rowset.diskrowset import DiskRowSet
-from kudu_core.rowset.memrowset import MemRowSet
+from kudu_core.rowset.memory.changelog import ChangeLog
+from kudu_core.rowset.memory.memrowset import MemRowSet
 
 OPS = {1: "SET val={}", 2: "DELETE", 3: "REINSERT val={}"}
 UNDO_OPS = {1: "SET val={}", 2: "DELETE", 3: "INSERT val={}"}

@@ -24,9 +24,9 @@ from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import InternalError
-from kudu_core.rowset import growing
-from kudu_core.rowset.changelog import Change, ChangeLog
-from kudu_core.rowset.growing import GrowingColumn, GrowingFlags, GrowingNumbers, StoreFull
+from kudu_core.rowset.memory import growing
+from kudu_core.rowset.memory.changelog import Change, ChangeLog
+from kudu_core.rowset.memory.growing import GrowingColumn, GrowingFlags, GrowingNumbers, StoreFull
 from kudu_core.rowset.rows.delta_view import DELETE, REINSERT, DeltaView
 from kudu_core.rowset.rows.rows_at import RowsAt
 

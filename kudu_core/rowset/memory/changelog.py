@@ -27,8 +27,8 @@ from kudu_core._ext.index.rowid_map import RowidMap
 from kudu_core._ext.row.changes import ChangePoints
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.errors import InternalError
-from kudu_core.rowset import growing
-from kudu_core.rowset.growing import GrowingColumn, GrowingNumbers, StoreFull
+from kudu_core.rowset.memory import growing
+from kudu_core.rowset.memory.growing import GrowingColumn, GrowingNumbers, StoreFull
 from kudu_core.rowset.rows.delta_view import DELETE, REINSERT
 
 if TYPE_CHECKING:
