@@ -107,7 +107,7 @@ ROOMS = {
         ),
     ),
     "flush": Room(
-        ("kudu_core/tablet/flush.py", "kudu_core/tablet/deltas.py", "kudu_core/rowset/writing.py"),
+        ("kudu_core/tablet/flush.py", "kudu_core/tablet/deltas.py", "kudu_core/rowset/disk/writing.py"),
         (*_engine("versions", "maintenance"), *_crash("invariants", "faults"), *EVERYWHERE),
     ),
     "compaction": Room(

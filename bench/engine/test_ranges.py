@@ -17,7 +17,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.common.schema.schema import declare
 from kudu_core.common.where.predicates import compile_where
-from kudu_core.rowset.diskrowset import DiskRowsAt
+from kudu_core.rowset.disk.diskrowset import DiskRowsAt
 from kudu_core.rowset.ranges import Pruning, choose
 
 ROWS, HOSTS = 1_000_000, 200

@@ -29,7 +29,7 @@ from kudu_core.rowset.rows.delta_view import lay_over
 
 if TYPE_CHECKING:
     from kudu_core._ext.scan.selection import CellSet
-    from kudu_core.rowset.diskrowset import DiskRowsAt
+    from kudu_core.rowset.disk.diskrowset import DiskRowsAt
 
 CELLS_SHARE = 64
 """Single cells are read instead of pages when at most one row in so many was selected."""

@@ -21,8 +21,8 @@ from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.ordering import order_of_pairs
 from kudu_core.common.schema.schema import Schema, StoredColumn
-from kudu_core.rowset.deltastore import DeltaStore
-from kudu_core.rowset.diskrowset import DiskRowsAt, DiskRowSet
+from kudu_core.rowset.disk.deltastore import DeltaStore
+from kudu_core.rowset.disk.diskrowset import DiskRowsAt, DiskRowSet
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowsAt, MemRowSet
 from kudu_core.rowset.rows.delta_view import DELETE, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE, UPDATE

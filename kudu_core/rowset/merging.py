@@ -19,8 +19,8 @@ from kudu_core.common.rows.keys import EncodedKeys, decode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.errors import Corruption
-from kudu_core.rowset.diskrowset import DiskRowsAt, DiskRowSet
-from kudu_core.rowset.entries import changes_between
+from kudu_core.rowset.disk.diskrowset import DiskRowsAt, DiskRowSet
+from kudu_core.rowset.disk.entries import changes_between
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.rows.delta_view import DELETE
 

@@ -19,7 +19,7 @@ from kudu_core.common.where import keybounds
 from kudu_core.common.where.intervals import Intervals
 from kudu_core.common.where.predicates import Filter
 from kudu_core.common.where.terms import Term
-from kudu_core.rowset.diskrowset import DiskRowsAt, DiskRowSet
+from kudu_core.rowset.disk.diskrowset import DiskRowsAt, DiskRowSet
 
 LEAST_RUN = 100
 """Rows that each step of a walk must pass on average (a value takes two), or testing all rows is faster."""

@@ -21,7 +21,7 @@ from kudu_core.common.rows.rowblock import ColumnBuffers, in_pieces
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.where.predicates import Filter
 from kudu_core.errors import ColumnTooLarge
-from kudu_core.rowset.diskrowset import DiskRowsAt
+from kudu_core.rowset.disk.diskrowset import DiskRowsAt
 from kudu_core.rowset.filescan import CELLS_SHARE, MOST_BYTES, Chosen, FileScan, halves
 from kudu_core.rowset.memory.memrowset import MemRowsAt
 from kudu_core.rowset.ranges import Candidates, Pruning, choose, pages_of

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kudu_core.common.run.gates import Flag
 from kudu_core.errors import ColumnTooLarge
-from kudu_core.rowset.writing import DECODED_SHARE
+from kudu_core.rowset.disk.writing import DECODED_SHARE
 from kudu_core.table.committing import Committing
 from kudu_core.table.decision import Refused, error_table, row_default_bytes, row_errors
 from kudu_core.table.job_runs import ranges_of

@@ -12,7 +12,7 @@ from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowSet
 
 if TYPE_CHECKING:
-    from kudu_core.rowset.diskrowset import DiskRowSet
+    from kudu_core.rowset.disk.diskrowset import DiskRowSet
     from kudu_core.table.changes import Changes
     from kudu_core.table.engine import Engine
     from kudu_core.tablet.tablet import Tablet

@@ -12,8 +12,8 @@ import numpy as np
 from kudu_core._ext.columns.growing import data_limit
 from kudu_core.common.idempotence.writers import Token
 from kudu_core.errors import InternalError
+from kudu_core.rowset.disk.writing import discard
 from kudu_core.rowset.memory.growing import StoreFull
-from kudu_core.rowset.writing import discard
 from kudu_core.table.memory_errors import no_memory
 from kudu_core.tablet import ingest, records
 from kudu_core.tablet.apply import Laying, Moved, values_only

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kudu_core.common.run.locks import Held
 from kudu_core.events import TabletsPurged
-from kudu_core.rowset.deltastore import DeltaStore
+from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.table.pins import Purged
 from kudu_core.table.state import TableState, replace

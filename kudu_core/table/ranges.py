@@ -18,7 +18,7 @@ from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.rows.keys import EncodedKeys, encode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema
-from kudu_core.rowset.writing import OrderedRows
+from kudu_core.rowset.disk.writing import OrderedRows
 from kudu_core.table.decision import INSERTING, Call, Decided, Net, Prepared, Refused, decide_net
 from kudu_core.table.gathering import Slice, cells_of
 from kudu_core.table.job_runs import JobRun, whole_run

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kudu_core._ext.base.status import Elsewhere, PageError
 from kudu_core._ext.keys.hashing import murmur3_one
-from kudu_core.rowset.diskrowset import DiskRowSet
+from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.table.memory_errors import no_memory
 from kudu_core.table.points import tablet_of_key

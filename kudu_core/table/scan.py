@@ -21,7 +21,7 @@ from kudu_core.common.types import values
 from kudu_core.common.types.types import KIND_DECIMAL, ColumnType
 from kudu_core.common.where.predicates import Filter
 from kudu_core.errors import InvalidArgument, SchemaMismatch
-from kudu_core.rowset.diskrowset import DiskRowsAt
+from kudu_core.rowset.disk.diskrowset import DiskRowsAt
 from kudu_core.rowset.rows.rows_at import RowsAt
 from kudu_core.rowset.scan import (
     ScanCounts,

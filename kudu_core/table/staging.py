@@ -26,8 +26,8 @@ from kudu_core.common.types.casts import cast
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import SchemaMismatch
 from kudu_core.options import Options
+from kudu_core.rowset.disk.writing import DECODED_SHARE, OrderedRows, write_rows
 from kudu_core.rowset.rows.meta import FileRef
-from kudu_core.rowset.writing import DECODED_SHARE, OrderedRows, write_rows
 from kudu_core.table.building import MAX_BYTES
 from kudu_core.table.calls import apply_calls, conform_calls
 from kudu_core.table.decision import INSERTING, Call, joined, oversized_rows, row_default_bytes

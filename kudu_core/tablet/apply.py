@@ -20,7 +20,7 @@ from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import InternalError
-from kudu_core.rowset.diskrowset import DiskRowSet
+from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.changelog import Change
 from kudu_core.rowset.memory.growing import StoreFull
 from kudu_core.rowset.memory.memrowset import MemRowSet

@@ -21,12 +21,12 @@ from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.locks import Claim
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import ColumnTooLarge
-from kudu_core.rowset.deltastore import DeltaStore
-from kudu_core.rowset.diskrowset import DiskRowSet
-from kudu_core.rowset.entries import DeltaEntries, entries_of_file, replaced_values, write_deltas
+from kudu_core.rowset.disk.deltastore import DeltaStore
+from kudu_core.rowset.disk.diskrowset import DiskRowSet
+from kudu_core.rowset.disk.entries import DeltaEntries, entries_of_file, replaced_values, write_deltas
+from kudu_core.rowset.disk.writing import column_spec, discard
 from kudu_core.rowset.rows.delta_view import UNDO_UPDATE, UPDATE, patch
 from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, FileRef
-from kudu_core.rowset.writing import column_spec, discard
 from kudu_core.tablet.manifest import Edit
 from kudu_core.tablet.tablet import Tablet
 

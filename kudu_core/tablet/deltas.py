@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from kudu_core.cfile.files.delta_file import REDO
-from kudu_core.rowset.diskrowset import DiskRowSet
-from kudu_core.rowset.entries import entries_of, write_deltas
+from kudu_core.rowset.disk.diskrowset import DiskRowSet
+from kudu_core.rowset.disk.entries import entries_of, write_deltas
+from kudu_core.rowset.disk.writing import discard
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.rows.meta import DeltaRef
-from kudu_core.rowset.writing import discard
 from kudu_core.tablet.manifest import Edit
 from kudu_core.tablet.tablet import Tablet
 

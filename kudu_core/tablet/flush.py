@@ -15,13 +15,13 @@ from kudu_core.cfile.files.delta_file import REDO, UNDO
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.memory import release_free
 from kudu_core.errors import InternalError
-from kudu_core.rowset.diskrowset import DiskRowSet
-from kudu_core.rowset.entries import DeltaEntries, write_deltas
+from kudu_core.rowset.disk.diskrowset import DiskRowSet
+from kudu_core.rowset.disk.entries import DeltaEntries, write_deltas
+from kudu_core.rowset.disk.writing import OrderedRows, cuts, discard, rowset_meta, write_rows
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.delta_view import DELETE, REINSERT, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
-from kudu_core.rowset.writing import OrderedRows, cuts, discard, rowset_meta, write_rows
 from kudu_core.tablet.manifest import Edit
 from kudu_core.tablet.tablet import Tablet, freeze_memrowset
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from kudu_core.common.run.locks import Claim
-from kudu_core.rowset.deltastore import DeltaStore
-from kudu_core.rowset.diskrowset import DiskRowSet
+from kudu_core.rowset.disk.deltastore import DeltaStore
+from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.rows.delta_view import DELETE
 from kudu_core.tablet.delta_compaction import claimed
 from kudu_core.tablet.manifest import Edit

@@ -21,13 +21,13 @@ from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.run.pool import Pool
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import ColumnTooLarge, Corruption, MemoryLimit, NotSupported
-from kudu_core.rowset.diskrowset import DiskRowSet
-from kudu_core.rowset.entries import DeltaEntries, write_deltas
+from kudu_core.rowset.disk.diskrowset import DiskRowSet
+from kudu_core.rowset.disk.entries import DeltaEntries, write_deltas
+from kudu_core.rowset.disk.writing import OrderedRows, rowset_meta, write_rows
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.delta_view import DELETE, UPDATE
 from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
-from kudu_core.rowset.writing import OrderedRows, rowset_meta, write_rows
 from kudu_core.tablet.apply import values_only
 from kudu_core.tablet.deltas import freeze_and_write
 from kudu_core.tablet.manifest import Edit

@@ -23,13 +23,13 @@ from kudu_core.common.run.locks import Claim
 from kudu_core.common.run.memory import release_free
 from kudu_core.common.run.pool import Pool
 from kudu_core.errors import Corruption, InternalError
-from kudu_core.rowset.deltastore import DeltaStore
-from kudu_core.rowset.diskrowset import DiskRowSet
-from kudu_core.rowset.entries import FOREVER, DeltaEntries, changes_between, write_deltas
+from kudu_core.rowset.disk.deltastore import DeltaStore
+from kudu_core.rowset.disk.diskrowset import DiskRowSet
+from kudu_core.rowset.disk.entries import FOREVER, DeltaEntries, changes_between, write_deltas
+from kudu_core.rowset.disk.writing import discard
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.merging import ROW_BYTES, Limits, Source, plan, row_bytes
 from kudu_core.rowset.rows.meta import DeltaRef
-from kudu_core.rowset.writing import discard
 from kudu_core.tablet.manifest import Edit
 from kudu_core.tablet.merge_output import DROPPED, Job, Output, Place, build
 from kudu_core.tablet.tablet import Tablet

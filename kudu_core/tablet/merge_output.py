@@ -18,12 +18,12 @@ from kudu_core.cfile.files.delta_file import REDO, UNDO
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import ColumnTooLarge, Corruption
-from kudu_core.rowset.entries import DeltaEntries, changes_between, replaced_values, write_deltas
+from kudu_core.rowset.disk.entries import DeltaEntries, changes_between, replaced_values, write_deltas
+from kudu_core.rowset.disk.writing import OrderedRows, rowset_meta, write_rows
 from kudu_core.rowset.joining import NEVER, Copies, Joined, Turns, Unjoinable, join
 from kudu_core.rowset.merging import MergedRows, Slice, Source, TooMuch
 from kudu_core.rowset.rows.delta_view import DELETE, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE, UPDATE
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
-from kudu_core.rowset.writing import OrderedRows, rowset_meta, write_rows
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem

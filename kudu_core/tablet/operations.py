@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from kudu_core.common.run.clock import micros_of
 from kudu_core.common.schema.schema import Schema
+from kudu_core.rowset.disk.writing import DECODED_SHARE
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
-from kudu_core.rowset.writing import DECODED_SHARE
 from kudu_core.tablet import history_gc
 from kudu_core.tablet.delta_compaction import redo_files
 from kudu_core.tablet.merge_policy import Choice, RowSetStats, choose_merge
@@ -22,7 +22,7 @@ from kudu_core.tablet.tablet import Tablet
 
 if TYPE_CHECKING:
     from kudu_core.options import Options
-    from kudu_core.rowset.diskrowset import DiskRowSet
+    from kudu_core.rowset.disk.diskrowset import DiskRowSet
     from kudu_core.wal.format import Segment
 
 FILE_COST = 0.05

@@ -12,8 +12,8 @@ import numpy as np
 from kudu_core._ext.keys import keys as keys_kernel
 from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.common.rows.keys import EncodedKeys
-from kudu_core.rowset.deltastore import DeltaStore
-from kudu_core.rowset.diskrowset import DiskRowSet
+from kudu_core.rowset.disk.deltastore import DeltaStore
+from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.rows.delta_view import DELETE
 from kudu_core.tablet.ingest import Part

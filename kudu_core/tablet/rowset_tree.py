@@ -13,7 +13,7 @@ import numpy as np
 from kudu_core._ext.index.rowset_tree import BoundsTree
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.run.cached import cached_property
-from kudu_core.rowset.diskrowset import DiskRowSet
+from kudu_core.rowset.disk.diskrowset import DiskRowSet
 
 
 class RowSetTree:

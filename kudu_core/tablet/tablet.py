@@ -21,7 +21,7 @@ from kudu_core.common.run.pool import Pool
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Closed, InternalError
 from kudu_core.options import Options
-from kudu_core.rowset.diskrowset import DiskRowSet
+from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.meta import RowSetMeta
 from kudu_core.tablet.garbage import Garbage

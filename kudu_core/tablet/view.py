@@ -13,7 +13,7 @@ from kudu_core._ext.row.view import PointView
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.run.cached import cached_property
 from kudu_core.errors import Corruption
-from kudu_core.rowset.diskrowset import DiskRowSet
+from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.rows_at import RowsAt
 from kudu_core.tablet.rowset_tree import EMPTY, RowSetTree

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.rowset.deltastore import DeltaStore
+from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.table.change_counts import told
 from kudu_core.table.change_tokens import ChangeToken
 from tests.support.history import SCHEMA, History, random_batch

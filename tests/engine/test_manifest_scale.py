@@ -18,7 +18,7 @@ from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.cfile.pages import container
 from kudu_core.common.run.clock import ManualClock
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.rowset import diskrowset
+from kudu_core.rowset.disk import diskrowset
 from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
 from kudu_core.tablet import ingest, manifest_format, records
 from kudu_core.tablet.manifest import Edit, read_manifest

@@ -19,7 +19,7 @@ from kudu_core.common.types.values import pack, physical
 from kudu_core.common.where.intervals import Intervals, order_number, order_numbers
 from kudu_core.common.where.predicates import compile_where
 from kudu_core.common.where.terms import Term
-from kudu_core.rowset.diskrowset import DiskRowsAt
+from kudu_core.rowset.disk.diskrowset import DiskRowsAt
 from kudu_core.rowset.ranges import each_row, intersection, pages_of
 from kudu_core.table import scan as scanning
 from tests.engine.conftest import Make

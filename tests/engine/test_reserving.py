@@ -18,7 +18,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core._ext.columns import growing as append_column
-from kudu_core.rowset.diskrowset import DiskRowSet
+from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory import growing
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowSet

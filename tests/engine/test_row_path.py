@@ -16,7 +16,7 @@ import kudu_core as kc
 from kudu_core._ext.base.status import Elsewhere
 from kudu_core._ext.row.column import PageHolder
 from kudu_core.common.run.clock import ManualClock
-from kudu_core.rowset.deltastore import DeltaStore
+from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.table import points, rows
 from kudu_core.table import table as table_module
 

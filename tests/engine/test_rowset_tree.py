@@ -13,7 +13,7 @@ import kudu_core as kc
 from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.common.rows.keys import encode_key
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.rowset.diskrowset import DiskRowSet
+from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from tests.engine.conftest import Make
 from tests.support.fs.faulty import FaultyFileSystem
 

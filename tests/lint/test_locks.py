@@ -169,8 +169,8 @@ def test_the_rule_finds_such_a_call() -> None:
 # ---- finalizers ----
 
 FINALIZERS = {
-    "rowset/diskrowset.py": "takes the lock of an object that nobody has any more; PageCache.detach",
-    "rowset/deltastore.py": "the same",
+    "rowset/disk/diskrowset.py": "takes the lock of an object that nobody has any more; PageCache.detach",
+    "rowset/disk/deltastore.py": "the same",
 }
 """The collector runs where memory is taken, on a thread that may hold any lock: a ``__del__`` that takes a
 lock of something else waits for itself."""

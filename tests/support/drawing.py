@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 import kudu_core as kc
-from kudu_core.rowset.deltastore import DeltaStore
-from kudu_core.rowset.diskrowset import DiskRowSet
+from kudu_core.rowset.disk.deltastore import DeltaStore
+from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowSet
 

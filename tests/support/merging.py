@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import kudu_core as kc
-from kudu_core.rowset.diskrowset import DiskRowSet
+from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.tablet.merge_compaction import Merged, merge_rowsets
 from kudu_core.tablet.policy import MAJOR, MINOR
 from kudu_core.tablet.tablet import Tablet

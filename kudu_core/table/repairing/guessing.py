@@ -18,7 +18,7 @@ from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.schema.schema import Schema, StoredColumn, declare
 from kudu_core.errors import InvalidArgument, KuduError, TableNotFound
 from kudu_core.options import Options
-from kudu_core.rowset.salvage import UNREADABLE
+from kudu_core.rowset.disk.salvage import UNREADABLE
 from kudu_core.table.repairing.files import Files
 from kudu_core.table.state import TableState, TabletEntry, tablet_directory
 from kudu_core.tablet import records

@@ -13,9 +13,9 @@ from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema
+from kudu_core.rowset.disk.salvage import UNREADABLE, PieceFacts, RowImages, SalvagedRowSet, rows_at_once
 from kudu_core.rowset.rows.delta_view import DELETE
 from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
-from kudu_core.rowset.salvage import UNREADABLE, PieceFacts, RowImages, SalvagedRowSet, rows_at_once
 from kudu_core.table.repairing.changes import TabletChanges
 from kudu_core.table.repairing.facts import ABSENT, CHANGE, IMAGE, Facts, Limits, Verdicts, judge
 from kudu_core.table.repairing.files import Files

@@ -29,7 +29,7 @@ from kudu_core.common.types import values
 from kudu_core.common.types.types import ColumnType
 from kudu_core.common.where.intervals import order_number
 from kudu_core.errors import Corruption, InternalError
-from kudu_core.rowset.deltastore import DeltaStore
+from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.rowset.memory.changelog import Change, ChangeLog
 from kudu_core.rowset.rows.delta_view import DELETE, DeltaView
 from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta

@@ -11,11 +11,11 @@ import numpy as np
 from kudu_core.cfile.files.delta_file import REDO, in_order, write_delta_file
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema
-from kudu_core.rowset.deltastore import DeltaStore
+from kudu_core.rowset.disk.deltastore import DeltaStore
+from kudu_core.rowset.disk.writing import column_spec
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.rows.delta_view import UPDATE
 from kudu_core.rowset.rows.meta import DeltaRef, FileRef
-from kudu_core.rowset.writing import column_spec
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem

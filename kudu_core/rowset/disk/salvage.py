@@ -20,7 +20,7 @@ from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.values import raw_bytes
-from kudu_core.rowset.damaged_files import UNREADABLE, Damage, DamagedFiles, Places, reason_of
+from kudu_core.rowset.disk.damaged_files import UNREADABLE, Damage, DamagedFiles, Places, reason_of
 from kudu_core.rowset.rows.delta_view import DELETE, UPDATE, patch
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
 
