@@ -18,7 +18,7 @@ import kudu_core as kc
 from kudu_core.common.schema.schema import declare
 from kudu_core.common.where.predicates import compile_where
 from kudu_core.rowset.disk.diskrowset import DiskRowsAt
-from kudu_core.rowset.ranges import Pruning, choose
+from kudu_core.rowset.scan.row_ranges import Pruning, choose
 
 ROWS, HOSTS = 1_000_000, 200
 EACH = ROWS // HOSTS

@@ -23,7 +23,8 @@ from kudu_core.common.where.predicates import Filter
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 from kudu_core.rowset.disk.diskrowset import DiskRowsAt
 from kudu_core.rowset.rows.rows_at import RowsAt
-from kudu_core.rowset.scan import (
+from kudu_core.rowset.scan.ordered import Run, merge_runs
+from kudu_core.rowset.scan.scan import (
     ScanCounts,
     ScanSpec,
     Selected,
@@ -38,7 +39,6 @@ from kudu_core.rowset.scan import (
 )
 from kudu_core.table.arrow_out import ArrowResult
 from kudu_core.table.moment import resolve
-from kudu_core.tablet.merge import Run, merge_runs
 from kudu_core.tablet.tablet import Tablet
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import numpy as np
 from kudu_core.cfile.pages.page import BLOCK_ROWS, PAGE_ROWS
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.memrowset import MemRowSet
-from kudu_core.rowset.ranges import Pruning, pages_wanted
+from kudu_core.rowset.scan.row_ranges import Pruning, pages_wanted
 from kudu_core.tablet.tablet import Tablet
 
 PIECES = 8

@@ -17,7 +17,7 @@ from kudu_core.common.schema.schema import Column, declare
 from kudu_core.common.where.conditions import Condition
 from kudu_core.common.where.predicates import compile_where
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.rowset import filescan
+from kudu_core.rowset.scan import filescan
 from tests.engine.conftest import Make
 from tests.support import cells
 from tests.support.fs.faulty import FaultyFileSystem

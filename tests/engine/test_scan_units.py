@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kudu_core.rowset.scan import PAGE_ROWS, UNIT_PAGES, rows_of, units
+from kudu_core.rowset.scan.scan import PAGE_ROWS, UNIT_PAGES, rows_of, units
 
 
 def rows(ranges: np.ndarray) -> list[int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kudu_core._ext.keys.merge import merge
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers, in_pieces
-from kudu_core.rowset.scan import Selected
+from kudu_core.rowset.scan.scan import Selected
 
 
 @dataclass(slots=True)

@@ -22,10 +22,10 @@ from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.where.predicates import Filter
 from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.disk.diskrowset import DiskRowsAt
-from kudu_core.rowset.filescan import CELLS_SHARE, MOST_BYTES, Chosen, FileScan, halves
 from kudu_core.rowset.memory.memrowset import MemRowsAt
-from kudu_core.rowset.ranges import Candidates, Pruning, choose, pages_of
 from kudu_core.rowset.rows.rows_at import RowsAt, encoded_keys_of
+from kudu_core.rowset.scan.filescan import CELLS_SHARE, MOST_BYTES, Chosen, FileScan, halves
+from kudu_core.rowset.scan.row_ranges import Candidates, Pruning, choose, pages_of
 
 ALL_ROWS = 1 << 32
 """No fewer than a rowset has."""
