@@ -122,8 +122,8 @@ ROOMS = {
         (
             "kudu_core/tablet/merge_compaction.py",
             "kudu_core/tablet/merge_output.py",
-            "kudu_core/rowset/joining.py",
-            "kudu_core/rowset/merging.py",
+            "kudu_core/rowset/history/joining.py",
+            "kudu_core/rowset/history/merging.py",
         ),
         (
             *_engine("merge_compaction", "merge_cases", "joining", "merge_interrupted", "merge_elsewhere"),

@@ -21,7 +21,7 @@ from kudu_core.common.schema.schema import Schema, StoredColumn, arrow_schema
 from kudu_core.common.where.predicates import Filter
 from kudu_core.errors import ChangesLost, ColumnTooLarge, InvalidArgument, SnapshotTooOld
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
-from kudu_core.rowset.history import DELETED, INSERTED, Events, RowSetHistory, concerned
+from kudu_core.rowset.history.history import DELETED, INSERTED, Events, RowSetHistory, concerned
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.table.arrow_out import ArrowResult
 from kudu_core.table.moment import resolve

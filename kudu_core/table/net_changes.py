@@ -19,7 +19,7 @@ from kudu_core.common.rows.rowblock import ColumnBuffers, in_pieces
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
-from kudu_core.rowset.history import DELETED, INSERTED, UPDATED, Events, RowSetHistory, concerned
+from kudu_core.rowset.history.history import DELETED, INSERTED, UPDATED, Events, RowSetHistory, concerned
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.scan.filescan import MOST_BYTES

@@ -27,8 +27,8 @@ from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.disk.entries import FOREVER, DeltaEntries, changes_between, write_deltas
 from kudu_core.rowset.disk.writing import discard
+from kudu_core.rowset.history.merging import ROW_BYTES, Limits, Source, plan, row_bytes
 from kudu_core.rowset.memory.changelog import ChangeLog
-from kudu_core.rowset.merging import ROW_BYTES, Limits, Source, plan, row_bytes
 from kudu_core.rowset.rows.meta import DeltaRef
 from kudu_core.tablet.manifest import Edit
 from kudu_core.tablet.merge_output import DROPPED, Job, Output, Place, build

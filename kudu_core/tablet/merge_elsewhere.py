@@ -25,7 +25,7 @@ from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption
 from kudu_core.options import Options
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
-from kudu_core.rowset.merging import Source
+from kudu_core.rowset.history.merging import Source
 from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
 from kudu_core.tablet.merge_output import DROPPED, Job, Output, Place, build
 

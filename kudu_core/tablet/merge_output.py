@@ -20,8 +20,8 @@ from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import ColumnTooLarge, Corruption
 from kudu_core.rowset.disk.entries import DeltaEntries, changes_between, replaced_values, write_deltas
 from kudu_core.rowset.disk.writing import OrderedRows, rowset_meta, write_rows
-from kudu_core.rowset.joining import NEVER, Copies, Joined, Turns, Unjoinable, join
-from kudu_core.rowset.merging import MergedRows, Slice, Source, TooMuch
+from kudu_core.rowset.history.joining import NEVER, Copies, Joined, Turns, Unjoinable, join
+from kudu_core.rowset.history.merging import MergedRows, Slice, Source, TooMuch
 from kudu_core.rowset.rows.delta_view import DELETE, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE, UPDATE
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
 

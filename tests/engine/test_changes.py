@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.rowset.history import RowSetHistory
+from kudu_core.rowset.history.history import RowSetHistory
 from kudu_core.table import changes as module
 from kudu_core.table import net_changes
 from tests.support.changes import check_changes, check_pairs, image

@@ -19,7 +19,7 @@ from kudu_core._ext.columns import growing
 from kudu_core.common.rows import rowblock
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import ColumnTooLarge
-from kudu_core.rowset import merging
+from kudu_core.rowset.history import merging
 from kudu_core.rowset.scan import filescan, scan
 from kudu_core.table import building, bulk, ingest, net_changes, staging
 from tests.engine.conftest import Make

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.rowset.merging import Limits
+from kudu_core.rowset.history.merging import Limits
 from kudu_core.table import merge_job
 from kudu_core.table.merge_job import MergeTask, Run, build_task, elsewhere_of
 from kudu_core.tablet import compactions, merge_compaction

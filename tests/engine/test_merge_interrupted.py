@@ -11,7 +11,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.events import Event, MergeEnd
-from kudu_core.rowset import merging
+from kudu_core.rowset.history import merging
 from kudu_core.tablet import merge_compaction
 from tests.support.faults import checking
 from tests.support.fs.faulty import FaultyFileSystem, Rule

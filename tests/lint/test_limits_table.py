@@ -22,7 +22,7 @@ UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 NO_FORMAT = {
     "common/partition/partitions._MAX_ENUMERATED": "when pruning is not worth it",
     "common/partition/partitions.MAX_ROUTED_COLUMNS": "when routing takes the general path",
-    "rowset/merging.MAX_COLUMN_BYTES": "pieces of a merge",
+    "rowset/history/merging.MAX_COLUMN_BYTES": "pieces of a merge",
     "table/building.MAX_BYTES": "pieces of an ingest",
     "tablet/compactions.MAX_ROUNDS": "how often",
     "tablet/merge_compaction.MAX_ROUNDS": "how often",

@@ -1,0 +1,1 @@
+"""Histories of rows: in a window of time, joined and merged."""
