@@ -17,7 +17,7 @@ from kudu_core.rowset.memory.growing import StoreFull
 from kudu_core.table.memory_errors import no_memory
 from kudu_core.tablet import ingest, records
 from kudu_core.tablet.apply import Laying, Moved, values_only
-from kudu_core.tablet.view import locate_newest
+from kudu_core.tablet.view.view import locate_newest
 from kudu_core.wal import KIND_INGEST
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from kudu_core.common.run.pool import Pool
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.values import raw_bytes
 from kudu_core.errors import InvalidArgument, RowErrors
-from kudu_core.tablet.view import KeyBatch
+from kudu_core.tablet.view.view import KeyBatch
 
 OK, ALREADY_PRESENT, NOT_FOUND, NULL_IN_REQUIRED = (
     rules.OK,

@@ -22,7 +22,7 @@ from kudu_core.common.types.foreign import names_of
 from kudu_core.errors import InvalidArgument, SnapshotTooOld
 from kudu_core.table.engine import NEWEST
 from kudu_core.table.moment import resolve
-from kudu_core.tablet.view import KeyBatch, Look, locate_at, looks_at
+from kudu_core.tablet.view.view import KeyBatch, Look, locate_at, looks_at
 
 if TYPE_CHECKING:
     from kudu_core.common.partition.partitions import PartitionSchema

@@ -25,7 +25,7 @@ from kudu_core.table.job_runs import JobRun, whole_run
 from kudu_core.table.repeats import RowRules, last_rows
 from kudu_core.table.sorted_runs import KeyRange
 from kudu_core.tablet.ingest import NetChanges
-from kudu_core.tablet.view import Homes, KeyBatch, View, locate_at, locate_newest
+from kudu_core.tablet.view.view import Homes, KeyBatch, View, locate_at, locate_newest
 
 MERGED_RUNS = 32
 """So many runs are merged; of more, each step of a merge would cost more than sorting."""

@@ -29,7 +29,7 @@ from kudu_core.table.spilled_runs import OpenRuns
 from kudu_core.table.table import Table
 from kudu_core.tablet import ingest, records
 from kudu_core.tablet.recheck import still_holds
-from kudu_core.tablet.view import KeyBatch
+from kudu_core.tablet.view.view import KeyBatch
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kudu_core.common.schema.schema import Schema
     from kudu_core.table.engine import Engine
     from kudu_core.tablet.tablet import Tablet
-    from kudu_core.tablet.view import View
+    from kudu_core.tablet.view.view import View
 
 # What ``RowWriter.prepare`` is told of an operation.
 _INSERT, _UPSERT, _UPDATE, _DELETE = range(4)

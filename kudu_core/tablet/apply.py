@@ -26,7 +26,7 @@ from kudu_core.rowset.memory.growing import StoreFull
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.delta_view import DELETE, REINSERT, UPDATE
 from kudu_core.tablet.tablet import Tablet, freeze_memrowset
-from kudu_core.tablet.view import KeyBatch, View
+from kudu_core.tablet.view.view import KeyBatch, View
 
 ROW_BYTES = 48
 """What a row of a MemRowSet takes beside key and cells: offset and hash of the key, its slot in the index,

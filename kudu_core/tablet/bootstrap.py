@@ -25,7 +25,7 @@ from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
 from kudu_core.tablet import ingest, records
 from kudu_core.tablet.apply import Laying, Moved, key_batch, values_only
 from kudu_core.tablet.tablet import Tablet
-from kudu_core.tablet.view import locate_newest
+from kudu_core.tablet.view.view import locate_newest
 from kudu_core.wal import KIND_INGEST, KIND_WRITE, LogChanged, LogTail, Record
 
 _PASSING = (OSError, FileMissing, LogChanged, Closed, Fenced, MemoryLimit, Poisoned)

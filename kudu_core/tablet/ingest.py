@@ -33,7 +33,7 @@ from kudu_core.tablet.deltas import freeze_and_write
 from kudu_core.tablet.manifest import Edit
 from kudu_core.tablet.manifest_format import MAX_LINE_BYTES
 from kudu_core.tablet.tablet import Tablet
-from kudu_core.tablet.view import Homes, KeyBatch, View
+from kudu_core.tablet.view.view import Homes, KeyBatch, View
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem

@@ -17,7 +17,7 @@ from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.rows.delta_view import DELETE
 from kudu_core.tablet.ingest import Part
-from kudu_core.tablet.view import KeyBatch
+from kudu_core.tablet.view.view import KeyBatch
 
 PROBED_ROWS = 1 << 16
 """Keys of a new rowset are looked for in the part so many at a time."""

@@ -26,7 +26,7 @@ from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.meta import RowSetMeta
 from kudu_core.tablet.garbage import Garbage
 from kudu_core.tablet.manifest import Edit, Manifest, TabletState, file_name
-from kudu_core.tablet.view import View
+from kudu_core.tablet.view.view import View
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kudu_core.tablet.rowset_tree import RowSetTree
+from kudu_core.tablet.view.rowset_tree import RowSetTree
 from tests.support.differential import (
     Apply,
     Batch,

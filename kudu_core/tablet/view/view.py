@@ -16,7 +16,7 @@ from kudu_core.errors import Corruption
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.rows_at import RowsAt
-from kudu_core.tablet.rowset_tree import EMPTY, RowSetTree
+from kudu_core.tablet.view.rowset_tree import EMPTY, RowSetTree
 
 ABSENT = -1
 
