@@ -69,7 +69,7 @@ ROOMS = {
         (*_engine("decision", "row_rules", "row_path", "batches", "txn", "bad_input"), *EVERYWHERE),
     ),
     "apply": Room(
-        ("kudu_core/tablet/apply.py", "kudu_core/tablet/records.py"),
+        ("kudu_core/tablet/store/apply.py", "kudu_core/tablet/store/records.py"),
         (*_engine("scenarios", "versions", "row_path"), *_crash("replay"), *EVERYWHERE),
     ),
     "commit": Room(
@@ -97,7 +97,11 @@ ROOMS = {
         ),
     ),
     "manifest": Room(
-        ("kudu_core/tablet/manifest.py", "kudu_core/tablet/tablet.py", "kudu_core/table/state.py"),
+        (
+            "kudu_core/tablet/store/manifest.py",
+            "kudu_core/tablet/store/tablet.py",
+            "kudu_core/table/state.py",
+        ),
         (
             "tests/formats/test_table_formats.py",
             "tests/hardening/test_damage.py",
@@ -114,7 +118,7 @@ ROOMS = {
         (
             "kudu_core/tablet/delta_compaction.py",
             "kudu_core/tablet/history_gc.py",
-            "kudu_core/tablet/garbage.py",
+            "kudu_core/tablet/store/garbage.py",
         ),
         (*_engine("delta_compaction", "versions", "maintaining"), *_crash("faults"), *EVERYWHERE),
     ),

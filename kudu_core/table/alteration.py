@@ -25,7 +25,7 @@ from kudu_core.table.state import (
     replace,
     schemas_kept,
 )
-from kudu_core.tablet import records
+from kudu_core.tablet.store import records
 from kudu_core.wal import KIND_ALTER, KIND_INGEST, Record
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kudu_core.rowset.disk.diskrowset import DiskRowSet
     from kudu_core.table.changes import Changes
     from kudu_core.table.engine import Engine
-    from kudu_core.tablet.tablet import Tablet
+    from kudu_core.tablet.store.tablet import Tablet
 
 
 @dataclass(frozen=True, slots=True)

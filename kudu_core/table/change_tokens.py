@@ -11,7 +11,7 @@ from kudu_core.table.change_counts import told
 from kudu_core.table.changes import Changes, ChangesPlan, windows
 from kudu_core.table.sharing import sharing_keys
 from kudu_core.table.tokens import check_target, columns_of_today, expression_bytes, expression_from
-from kudu_core.tablet.tablet import Tablet
+from kudu_core.tablet.store.tablet import Tablet
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -28,7 +28,7 @@ from kudu_core.table.moment import resolve
 from kudu_core.table.net_changes import Part, Slice, dropped_rows, first_rows, from_nothing, net_changes
 from kudu_core.table.scan import REFRESH_TRIES, check_columns
 from kudu_core.table.sharing import sharing_keys
-from kudu_core.tablet.tablet import Tablet
+from kudu_core.tablet.store.tablet import Tablet
 
 if TYPE_CHECKING:
     from kudu_core.table.engine import Engine

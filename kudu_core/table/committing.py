@@ -15,8 +15,9 @@ from kudu_core.errors import InternalError
 from kudu_core.rowset.disk.writing import discard
 from kudu_core.rowset.memory.growing import StoreFull
 from kudu_core.table.memory_errors import no_memory
-from kudu_core.tablet import ingest, records
-from kudu_core.tablet.apply import Laying, Moved, values_only
+from kudu_core.tablet import ingest
+from kudu_core.tablet.store import records
+from kudu_core.tablet.store.apply import Laying, Moved, values_only
 from kudu_core.tablet.view.view import locate_newest
 from kudu_core.wal import KIND_INGEST
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 
 from kudu_core.tablet import invariants
-from kudu_core.tablet.tablet import Tablet
+from kudu_core.tablet.store.tablet import Tablet
 
 SWITCH = "KUDU_CORE_CHECK"
 

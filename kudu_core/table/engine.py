@@ -39,14 +39,14 @@ from kudu_core.tablet.compactions import Compactions
 from kudu_core.tablet.flush import work_bytes
 from kudu_core.tablet.maintenance import Maintenance
 from kudu_core.tablet.scoring import MEMORY_SHARE, Pressure
-from kudu_core.tablet.tablet import Tablet, TabletContext
+from kudu_core.tablet.store.tablet import Tablet, TabletContext
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem, Lease
     from kudu_core.table.decision import Call
-    from kudu_core.tablet.apply import Laying
     from kudu_core.tablet.bootstrap import Unreplayed
     from kudu_core.tablet.merge_compaction import Elsewhere
+    from kudu_core.tablet.store.apply import Laying
     from kudu_core.wal import Log
 
 NEWEST = 2**64 - 1

@@ -32,7 +32,7 @@ from kudu_core.table.result import WriteResult
 from kudu_core.table.sorted_runs import Piece, Run, pieces, sort_run
 from kudu_core.tablet import ingest
 from kudu_core.tablet.recheck import conflicts
-from kudu_core.tablet.tablet import Tablet, newest_of
+from kudu_core.tablet.store.tablet import Tablet, newest_of
 
 if TYPE_CHECKING:
     from kudu_core.table.engine import Engine

@@ -20,12 +20,12 @@ from kudu_core.errors import Corruption
 from kudu_core.fs.base import temporary_of
 from kudu_core.fs.copies import copy_of
 from kudu_core.table.state import tablet_directory
-from kudu_core.tablet.manifest import read_manifest
+from kudu_core.tablet.store.manifest import read_manifest
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
     from kudu_core.table.engine import Engine
-    from kudu_core.tablet.manifest import TabletState
+    from kudu_core.tablet.store.manifest import TabletState
 
 FOLDER = "lost"
 SWEEP_S = 60.0

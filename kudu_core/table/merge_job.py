@@ -24,7 +24,7 @@ from kudu_core.tablet.merge_output import Job, Output
 if TYPE_CHECKING:
     from kudu_core.table.engine import Engine
     from kudu_core.table.table import Table
-    from kudu_core.tablet.tablet import Tablet
+    from kudu_core.tablet.store.tablet import Tablet
 
 SMALL_BYTES = 32 << 20
 """Of the files that a merge reads: with less it is built by the lease holder.  To send it costs some 0.3 s,

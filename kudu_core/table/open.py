@@ -36,14 +36,15 @@ from kudu_core.table.state import (
     replace,
     tablet_directory,
 )
-from kudu_core.tablet import invariants, records
-from kudu_core.tablet.apply import renew_active
+from kudu_core.tablet import invariants
 from kudu_core.tablet.bootstrap import Replay, Unreplayed, replay_log
 from kudu_core.tablet.compactions import Compactions
 from kudu_core.tablet.ingest import named_files
 from kudu_core.tablet.maintenance import Maintenance
-from kudu_core.tablet.manifest import Manifest, TabletState, read_manifest
-from kudu_core.tablet.tablet import Tablet, TabletContext
+from kudu_core.tablet.store import records
+from kudu_core.tablet.store.apply import renew_active
+from kudu_core.tablet.store.manifest import Manifest, TabletState, read_manifest
+from kudu_core.tablet.store.tablet import Tablet, TabletContext
 from kudu_core.wal import KIND_INGEST, Log, LogChanged, LogOptions, LogTail, Record, open_log, read_log
 
 if TYPE_CHECKING:

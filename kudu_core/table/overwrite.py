@@ -27,7 +27,7 @@ from kudu_core.tablet import ingest
 if TYPE_CHECKING:
     from kudu_core.common.idempotence.writers import Txn
     from kudu_core.table.engine import Engine
-    from kudu_core.tablet.tablet import Tablet
+    from kudu_core.tablet.store.tablet import Tablet
 
 
 def overwrite_sorted(

@@ -27,7 +27,7 @@ from kudu_core.tablet.view.view import KeyBatch, Look, locate_at, looks_at
 if TYPE_CHECKING:
     from kudu_core.common.partition.partitions import PartitionSchema
     from kudu_core.table.engine import Engine
-    from kudu_core.tablet.tablet import Tablet
+    from kudu_core.tablet.store.tablet import Tablet
 
 FOUND = "_found"
 

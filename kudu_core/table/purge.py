@@ -20,7 +20,7 @@ from kudu_core.tablet.view.view import View
 
 if TYPE_CHECKING:
     from kudu_core.table.engine import Engine
-    from kudu_core.tablet.tablet import Tablet
+    from kudu_core.tablet.store.tablet import Tablet
 
 
 def purge(engine: Engine) -> bool:

@@ -27,8 +27,9 @@ from kudu_core.table.building import Sorted, build_parts
 from kudu_core.table.job_runs import JobRun, StagedRows
 from kudu_core.table.spilled_runs import OpenRuns
 from kudu_core.table.table import Table
-from kudu_core.tablet import ingest, records
+from kudu_core.tablet import ingest
 from kudu_core.tablet.recheck import still_holds
+from kudu_core.tablet.store import records
 from kudu_core.tablet.view.view import KeyBatch
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from kudu_core.table.engine import Engine
     from kudu_core.table.job import Job
     from kudu_core.table.staging import Form
-    from kudu_core.tablet.tablet import Tablet
+    from kudu_core.tablet.store.tablet import Tablet
 
 MAX_BY_KEY_BYTES = 4 << 30
 """Of what one tablet's resolution leaves as a list of changes by key."""

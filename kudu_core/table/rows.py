@@ -16,14 +16,14 @@ from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.table.memory_errors import no_memory
 from kudu_core.table.points import tablet_of_key
 from kudu_core.table.result import WriteResult
-from kudu_core.tablet import records
+from kudu_core.tablet.store import records
 from kudu_core.wal import KIND_WRITE
 
 if TYPE_CHECKING:
     from kudu_core._ext.row.codec import Cell
     from kudu_core.common.schema.schema import Schema
     from kudu_core.table.engine import Engine
-    from kudu_core.tablet.tablet import Tablet
+    from kudu_core.tablet.store.tablet import Tablet
     from kudu_core.tablet.view.view import View
 
 # What ``RowWriter.prepare`` is told of an operation.

@@ -39,7 +39,7 @@ from kudu_core.rowset.scan.scan import (
 )
 from kudu_core.table.arrow_out import ArrowResult
 from kudu_core.table.moment import resolve
-from kudu_core.tablet.tablet import Tablet
+from kudu_core.tablet.store.tablet import Tablet
 
 if TYPE_CHECKING:
     from kudu_core.table.engine import Engine

@@ -14,7 +14,7 @@ from kudu_core.cfile.pages.page import BLOCK_ROWS, PAGE_ROWS
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.scan.row_ranges import Pruning, pages_wanted
-from kudu_core.tablet.tablet import Tablet
+from kudu_core.tablet.store.tablet import Tablet
 
 PIECES = 8
 """Stretches of a share, about: how finely rows are counted."""

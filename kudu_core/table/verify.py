@@ -21,14 +21,14 @@ from kudu_core.fs.copies import copy_of
 from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta
 from kudu_core.table.lost import FOLDER, lost_usage
 from kudu_core.table.open import open_for_reading
-from kudu_core.tablet import records
 from kudu_core.tablet.ingest import part_of
+from kudu_core.tablet.store import records
 from kudu_core.wal import KIND_INGEST, KIND_WRITE, is_log_name, open_log
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
     from kudu_core.table.engine import Engine
-    from kudu_core.tablet.tablet import Tablet
+    from kudu_core.tablet.store.tablet import Tablet
 
 TRIES = 5
 """Beside a writer: files that are gone were merged meanwhile, and in a newer state it is no damage."""

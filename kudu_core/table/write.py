@@ -32,9 +32,9 @@ from kudu_core.table.decision import (
 )
 from kudu_core.table.repetition import already_applied, named
 from kudu_core.table.result import WriteResult
-from kudu_core.tablet import records
-from kudu_core.tablet.apply import Laying, Moved, values_only
-from kudu_core.tablet.tablet import Tablet, newest_of
+from kudu_core.tablet.store import records
+from kudu_core.tablet.store.apply import Laying, Moved, values_only
+from kudu_core.tablet.store.tablet import Tablet, newest_of
 from kudu_core.tablet.view.view import ABSENT, Homes, KeyBatch, locate_newest
 from kudu_core.wal import KIND_WRITE
 

@@ -22,9 +22,10 @@ from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Closed, Corruption, Fenced, MemoryLimit, Poisoned
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
-from kudu_core.tablet import ingest, records
-from kudu_core.tablet.apply import Laying, Moved, key_batch, values_only
-from kudu_core.tablet.tablet import Tablet
+from kudu_core.tablet import ingest
+from kudu_core.tablet.store import records
+from kudu_core.tablet.store.apply import Laying, Moved, key_batch, values_only
+from kudu_core.tablet.store.tablet import Tablet
 from kudu_core.tablet.view.view import locate_newest
 from kudu_core.wal import KIND_INGEST, KIND_WRITE, LogChanged, LogTail, Record
 

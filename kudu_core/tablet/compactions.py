@@ -33,7 +33,7 @@ from kudu_core.tablet.merge_policy import DEAD, MAX_INPUTS
 from kudu_core.tablet.operations import Merges, compaction_operations, live_refs
 from kudu_core.tablet.policy import major_columns
 from kudu_core.tablet.scoring import HISTORY_GC, MAJOR, MERGE, MINOR, Operation, Pressure, choose
-from kudu_core.tablet.tablet import Tablet
+from kudu_core.tablet.store.tablet import Tablet
 
 if TYPE_CHECKING:
     from kudu_core.common.run.clock import Clock

@@ -27,8 +27,8 @@ from kudu_core.rowset.disk.entries import DeltaEntries, entries_of_file, replace
 from kudu_core.rowset.disk.writing import column_spec, discard
 from kudu_core.rowset.rows.delta_view import UNDO_UPDATE, UPDATE, patch
 from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, FileRef
-from kudu_core.tablet.manifest import Edit
-from kudu_core.tablet.tablet import Tablet
+from kudu_core.tablet.store.manifest import Edit
+from kudu_core.tablet.store.tablet import Tablet
 
 
 @dataclass(frozen=True, slots=True)

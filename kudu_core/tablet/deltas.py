@@ -8,8 +8,8 @@ from kudu_core.rowset.disk.entries import entries_of, write_deltas
 from kudu_core.rowset.disk.writing import discard
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.rows.meta import DeltaRef
-from kudu_core.tablet.manifest import Edit
-from kudu_core.tablet.tablet import Tablet
+from kudu_core.tablet.store.manifest import Edit
+from kudu_core.tablet.store.tablet import Tablet
 
 
 def flush_deltas(tablet: Tablet, rowset_id: int) -> int:

@@ -22,8 +22,8 @@ from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.delta_view import DELETE, REINSERT, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
-from kudu_core.tablet.manifest import Edit
-from kudu_core.tablet.tablet import Tablet, freeze_memrowset
+from kudu_core.tablet.store.manifest import Edit
+from kudu_core.tablet.store.tablet import Tablet, freeze_memrowset
 
 ROW_BYTES = 56
 """What a row takes while it is flushed beside its key and a cell of its largest column: order, offset of the

@@ -15,8 +15,8 @@ from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.rows.delta_view import DELETE
 from kudu_core.tablet.delta_compaction import claimed
-from kudu_core.tablet.manifest import Edit
-from kudu_core.tablet.tablet import Tablet
+from kudu_core.tablet.store.manifest import Edit
+from kudu_core.tablet.store.tablet import Tablet
 
 
 @dataclass(frozen=True, slots=True)

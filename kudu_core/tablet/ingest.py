@@ -28,11 +28,11 @@ from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.delta_view import DELETE, UPDATE
 from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
-from kudu_core.tablet.apply import values_only
 from kudu_core.tablet.deltas import freeze_and_write
-from kudu_core.tablet.manifest import Edit
-from kudu_core.tablet.manifest_format import MAX_LINE_BYTES
-from kudu_core.tablet.tablet import Tablet
+from kudu_core.tablet.store.apply import values_only
+from kudu_core.tablet.store.manifest import Edit
+from kudu_core.tablet.store.manifest_format import MAX_LINE_BYTES
+from kudu_core.tablet.store.tablet import Tablet
 from kudu_core.tablet.view.view import Homes, KeyBatch, View
 
 if TYPE_CHECKING:

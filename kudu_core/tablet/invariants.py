@@ -28,9 +28,10 @@ from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.delta_view import REINSERT, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE
 from kudu_core.rowset.rows.rows_at import RowsAt
-from kudu_core.tablet import ingest, records
-from kudu_core.tablet.manifest import TabletState
-from kudu_core.tablet.tablet import Tablet
+from kudu_core.tablet import ingest
+from kudu_core.tablet.store import records
+from kudu_core.tablet.store.manifest import TabletState
+from kudu_core.tablet.store.tablet import Tablet
 from kudu_core.wal import KIND_INGEST
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from kudu_core.tablet.deltas import flush_deltas
 from kudu_core.tablet.flush import flush_memrowset
 from kudu_core.tablet.operations import flush_operations
 from kudu_core.tablet.scoring import LOG_GC, Operation, Pressure, choose
-from kudu_core.tablet.tablet import Tablet
+from kudu_core.tablet.store.tablet import Tablet
 
 if TYPE_CHECKING:
     from kudu_core.wal.format import Segment

@@ -30,9 +30,9 @@ from kudu_core.rowset.disk.writing import discard
 from kudu_core.rowset.history.merging import ROW_BYTES, Limits, Source, plan, row_bytes
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.rows.meta import DeltaRef
-from kudu_core.tablet.manifest import Edit
 from kudu_core.tablet.merge_output import DROPPED, Job, Output, Place, build
-from kudu_core.tablet.tablet import Tablet
+from kudu_core.tablet.store.manifest import Edit
+from kudu_core.tablet.store.tablet import Tablet
 
 FEW_CHANGES = 20_000
 """So many changes are moved under the mutex; with more another round comes first."""

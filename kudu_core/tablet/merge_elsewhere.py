@@ -31,7 +31,7 @@ from kudu_core.tablet.merge_output import DROPPED, Job, Output, Place, build
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
-    from kudu_core.tablet.tablet import Tablet
+    from kudu_core.tablet.store.tablet import Tablet
 
 HOMES = "homes"
 """The kind of a file that holds rows of the outputs, uint32, for the rows of a range, source after source."""

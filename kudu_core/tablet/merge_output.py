@@ -28,7 +28,7 @@ from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
     from kudu_core.options import Options
-    from kudu_core.tablet.tablet import Tablet
+    from kudu_core.tablet.store.tablet import Tablet
 
 DROPPED = 0xFFFFFFFF
 """In place of a row of the output: nothing of this one is left, or a younger copy took its place."""

@@ -18,7 +18,7 @@ from kudu_core.tablet.delta_compaction import redo_files
 from kudu_core.tablet.merge_policy import Choice, RowSetStats, choose_merge
 from kudu_core.tablet.policy import delta_choice, major_columns
 from kudu_core.tablet.scoring import DELTA_FLUSH, FLUSH, HISTORY_GC, MAJOR, MERGE, Operation
-from kudu_core.tablet.tablet import Tablet
+from kudu_core.tablet.store.tablet import Tablet
 
 if TYPE_CHECKING:
     from kudu_core.options import Options

@@ -14,7 +14,7 @@ from kudu_core.rowset.memory.changelog import Change
 from kudu_core.rowset.rows.delta_view import DELETE, REINSERT
 from kudu_core.tablet import invariants
 from kudu_core.tablet.invariants import BrokenInvariant, check_install
-from kudu_core.tablet.tablet import Tablet, freeze_memrowset
+from kudu_core.tablet.store.tablet import Tablet, freeze_memrowset
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.history import SCHEMA
 

@@ -20,7 +20,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.tablet import compactions, history_gc, maintenance, operations
-from kudu_core.tablet.garbage import Garbage
+from kudu_core.tablet.store.garbage import Garbage
 from tests.crash.test_kill import OPTIONS, Acknowledged, Doom, account, batch_of, one_life
 from tests.support.changes import check_changes
 from tests.support.faults import checking

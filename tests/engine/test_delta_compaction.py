@@ -173,7 +173,7 @@ def test_files_stay_until_the_edit_that_drops_them_is_durable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Protocol E3, E4: until then a power cut leads back to them."""
-    from kudu_core.tablet.manifest import Manifest
+    from kudu_core.tablet.store.manifest import Manifest
 
     table, times = updated(tmp_path)
     folder = tmp_path / "t/tablets/00000001"

@@ -46,8 +46,8 @@ from kudu_core.rowset.rows.delta_view import UPDATE
 from kudu_core.table import job as jobs
 from kudu_core.table import resolving, state
 from kudu_core.table import staged as staging
-from kudu_core.tablet import records
-from kudu_core.tablet import salvage as manifests
+from kudu_core.tablet.store import records
+from kudu_core.tablet.store import salvage as manifests
 from kudu_core.wal import format as wal
 from kudu_core.wal import salvage
 from tests.engine.test_limits import MANUAL, PATH, comes_back, make

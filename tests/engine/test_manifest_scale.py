@@ -20,8 +20,9 @@ from kudu_core.common.run.clock import ManualClock
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.rowset.disk import diskrowset
 from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
-from kudu_core.tablet import ingest, manifest_format, records
-from kudu_core.tablet.manifest import Edit, read_manifest
+from kudu_core.tablet import ingest
+from kudu_core.tablet.store import manifest_format, records
+from kudu_core.tablet.store.manifest import Edit, read_manifest
 from tests.support.faults import TINY, drop, segments_of
 from tests.support.fs.memory import MemoryFileSystem
 

@@ -15,7 +15,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.tablet.merge_compaction import Merged, merge_rowsets
-from kudu_core.tablet.tablet import Tablet
+from kudu_core.tablet.store.tablet import Tablet
 from tests.support.changes import check_changes, check_pairs
 from tests.support.faults import checking
 from tests.support.history import SCHEMA, History, random_batch

@@ -22,7 +22,7 @@ from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory import growing
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowSet
-from kudu_core.tablet.apply import Laying
+from kudu_core.tablet.store.apply import Laying
 from tests.engine.conftest import Make
 
 SCHEMA = [

@@ -29,8 +29,8 @@ from kudu_core.errors import Corruption, InvalidArgument, NotSupported
 from kudu_core.rowset.rows import meta
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
 from kudu_core.table import alteration, state
-from kudu_core.tablet import manifest_format as form
-from kudu_core.tablet import records
+from kudu_core.tablet.store import manifest_format as form
+from kudu_core.tablet.store import records
 from kudu_core.wal import format as wal
 from tests.engine.test_limits import PATH, comes_back, make, unreadable
 from tests.formats.test_manifest import meta as rowset

@@ -38,7 +38,7 @@ from kudu_core.cfile.pages import container, page
 from kudu_core.cfile.pages.page_cache import PageCache
 from kudu_core.common.types.types import ColumnType
 from kudu_core.table import state
-from kudu_core.tablet import manifest, manifest_format, records
+from kudu_core.tablet.store import manifest, manifest_format, records
 from kudu_core.wal import format as wal_format
 from kudu_core.wal import reader as wal_reader
 from tests.support.block_cases import bits_of, integers, raw

@@ -12,9 +12,9 @@ from kudu_core.cfile.columns.statistics import StatisticsRef, pack
 from kudu_core.cfile.columns.zone import Zone
 from kudu_core.errors import Corruption, NotSupported
 from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta, Runs
-from kudu_core.tablet import manifest as manifests
-from kudu_core.tablet import manifest_format as form
-from kudu_core.tablet.manifest import Edit, Manifest, TabletState, read_manifest
+from kudu_core.tablet.store import manifest as manifests
+from kudu_core.tablet.store import manifest_format as form
+from kudu_core.tablet.store.manifest import Edit, Manifest, TabletState, read_manifest
 from tests.support.fs.memory import MemoryFileSystem
 
 UUID = bytes(range(16))

@@ -24,7 +24,7 @@ from kudu_core.common.schema.schema import Column, declare
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table import backup_format, state
 from kudu_core.table.alteration import Alteration, alters, followed
-from kudu_core.tablet import manifest, manifest_format, records
+from kudu_core.tablet.store import manifest, manifest_format, records
 from kudu_core.wal import KIND_ALTER, KIND_INGEST, KIND_WRITE, Record
 from tests.support.fs.memory import MemoryFileSystem
 

@@ -135,7 +135,7 @@ def test_unknown_flags_of_a_manifest(closed: Subject) -> None:
     import struct
 
     from kudu_core._ext.base.crc32c import crc32c
-    from kudu_core.tablet.manifest_format import HEADER
+    from kudu_core.tablet.store.manifest_format import HEADER
 
     path = next(p for p in closed.files if kind_of(p) == "MANIFEST")
     data = bytearray(closed.files[path])

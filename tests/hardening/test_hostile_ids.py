@@ -16,8 +16,8 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.table import state as table_state
-from kudu_core.tablet import manifest_format as form
-from kudu_core.tablet import records
+from kudu_core.tablet.store import manifest_format as form
+from kudu_core.tablet.store import records
 from kudu_core.wal import format as wal
 from tests.support.forge import log_records, with_edits, with_record
 from tests.support.hostile import SCHEMA

@@ -14,7 +14,7 @@ import kudu_core as kc
 from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.common.format.names import parse_lost
 from kudu_core.common.run.clock import ManualClock
-from kudu_core.tablet import manifest_format as form
+from kudu_core.tablet.store import manifest_format as form
 from tests.support.damage import Files, contents, put
 from tests.support.faults import drop
 from tests.support.fs.faulty import CHANGES, FaultyFileSystem, Rule, SimulatedCrash
@@ -250,7 +250,7 @@ def test_what_an_edit_let_go_of_is_deleted_at_once(world: World) -> None:
 def test_what_is_retired_survives_a_checkpoint_of_the_manifest(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kudu_core.tablet import manifest
+    from kudu_core.tablet.store import manifest
 
     monkeypatch.setattr(manifest, "REWRITE_BYTES", 0)
     with world.create(file_grace_s=3600) as table:

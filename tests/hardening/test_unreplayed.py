@@ -18,9 +18,10 @@ import pytest
 import kudu_core as kc
 from kudu_core.errors import UnreplayedWarning
 from kudu_core.table.verify import check_replayed
-from kudu_core.tablet import bootstrap, records
-from kudu_core.tablet.apply import Laying
+from kudu_core.tablet import bootstrap
 from kudu_core.tablet.bootstrap import Replay, replay_log
+from kudu_core.tablet.store import records
+from kudu_core.tablet.store.apply import Laying
 from kudu_core.wal import format as wal
 from kudu_core.wal import read_log
 from tests.support.forge import log_records, with_record

@@ -14,7 +14,7 @@ from tests.support.fs.memory import MemoryFileSystem
 from kudu_core.rowset.memory.changelog import Change, ChangeLog
 from kudu_core.rowset.rows.delta_view import DELETE
 from kudu_core.rowset.memory.memrowset import MemRowSet
-from kudu_core.tablet.manifest import Edit
+from kudu_core.tablet.store.manifest import Edit
 from kudu_core.wal import Log, read_log
 
 assert False, "this runs without assertions"

@@ -22,11 +22,12 @@ from kudu_core.fs.base import is_temporary
 from kudu_core.table import debug
 from kudu_core.table import open as opening
 from kudu_core.table.state import read_state, tablet_directory
-from kudu_core.tablet import invariants, records
+from kudu_core.tablet import invariants
 from kudu_core.tablet.ingest import named_files
-from kudu_core.tablet.manifest import read_manifest
 from kudu_core.tablet.merge_compaction import merge_rowsets
 from kudu_core.tablet.policy import MAJOR, MINOR
+from kudu_core.tablet.store import records
+from kudu_core.tablet.store.manifest import read_manifest
 from kudu_core.wal import KIND_INGEST, LogOptions, read_log
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
 from tests.support.changes import check_changes
@@ -411,7 +412,7 @@ def flush_steps() -> Steps:
     """Updates, deletes and reinsertions before the flush and, by way of a frozen MemRowSet, during it."""
 
     def half_way(stage: Stage) -> None:
-        from kudu_core.tablet.tablet import freeze_memrowset
+        from kudu_core.tablet.store.tablet import freeze_memrowset
 
         for tablet in stage.opened._engine.tablets:
             if not tablet.view.frozen:

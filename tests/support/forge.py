@@ -21,8 +21,8 @@ from kudu_core.cfile.pages import container
 from kudu_core.common.run.clock import ManualClock
 from kudu_core.errors import UnreplayedWarning
 from kudu_core.table import state as table_state
-from kudu_core.tablet import manifest_format as form
-from kudu_core.tablet import records
+from kudu_core.tablet.store import manifest_format as form
+from kudu_core.tablet.store import records
 from kudu_core.wal import format as wal
 from tests.support.damage import CPU_SECONDS, Damage, Subject, kind_of
 from tests.support.faults import TINY, Stage, checking, segments_of

@@ -16,8 +16,8 @@ from warnings import catch_warnings, simplefilter
 import kudu_core as kc
 from kudu_core.errors import UnreplayedWarning
 from kudu_core.table import state as table_state
-from kudu_core.tablet import manifest_format as form
-from kudu_core.tablet import records
+from kudu_core.tablet.store import manifest_format as form
+from kudu_core.tablet.store import records
 from kudu_core.wal import format as wal
 from tests.support.forge import MEMORY, encoded, log_records, places, with_edits, with_record
 from tests.support.guard import at_most, within

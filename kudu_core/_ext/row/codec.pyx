@@ -1,8 +1,8 @@
 """Python values of one row to bytes and back, for calls that handle one row at a time.
 
-The fast path beside ``common.types.keycodec``, ``common.types.values`` and ``tablet.records``: exact built-in
-types (int, float, bool, str, bytes, date, datetime) that fit the column as they are.  Everything else gives
-None, which tells the caller to take the general path, whose result or error then stands.
+The fast path beside ``common.types.keycodec``, ``common.types.values`` and ``tablet.store.records``: exact
+built-in types (int, float, bool, str, bytes, date, datetime) that fit the column as they are.  Everything
+else gives None, which tells the caller to take the general path, whose result or error then stands.
 
 A *tag* says how a column's cell becomes a value (``TAGS``); a cell is the bytes of one value as they lie
 in a column, little-endian, None where it is NULL.  Knows no schema, no file and no log.

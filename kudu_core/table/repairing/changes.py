@@ -14,7 +14,8 @@ from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption, KuduError
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
 from kudu_core.table.repairing.facts import ABSENT, CHANGE, IMAGE, Facts
-from kudu_core.tablet import ingest, records
+from kudu_core.tablet import ingest
+from kudu_core.tablet.store import records
 from kudu_core.wal import KIND_INGEST, KIND_WRITE, Record
 from kudu_core.wal.salvage import SalvagedLog
 

@@ -19,7 +19,7 @@ from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
 from kudu_core.table.repairing.changes import TabletChanges
 from kudu_core.table.repairing.facts import ABSENT, CHANGE, IMAGE, Facts, Limits, Verdicts, judge
 from kudu_core.table.repairing.files import Files
-from kudu_core.tablet.salvage import SalvagedManifest
+from kudu_core.tablet.store.salvage import SalvagedManifest
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem

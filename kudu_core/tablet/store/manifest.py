@@ -18,7 +18,7 @@ from kudu_core.common.run.locks import mutex
 from kudu_core.errors import Corruption
 from kudu_core.fs.copies import extend_copy, keep_copy
 from kudu_core.rowset.rows.meta import FileRef, RowSetMeta, parse
-from kudu_core.tablet import manifest_format as form
+from kudu_core.tablet.store import manifest_format as form
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem, WriteFile

@@ -24,8 +24,8 @@ from kudu_core.options import Options
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.meta import RowSetMeta
-from kudu_core.tablet.garbage import Garbage
-from kudu_core.tablet.manifest import Edit, Manifest, TabletState, file_name
+from kudu_core.tablet.store.garbage import Garbage
+from kudu_core.tablet.store.manifest import Edit, Manifest, TabletState, file_name
 from kudu_core.tablet.view.view import View
 
 if TYPE_CHECKING:

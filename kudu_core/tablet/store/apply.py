@@ -25,7 +25,7 @@ from kudu_core.rowset.memory.changelog import Change
 from kudu_core.rowset.memory.growing import StoreFull
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.delta_view import DELETE, REINSERT, UPDATE
-from kudu_core.tablet.tablet import Tablet, freeze_memrowset
+from kudu_core.tablet.store.tablet import Tablet, freeze_memrowset
 from kudu_core.tablet.view.view import KeyBatch, View
 
 ROW_BYTES = 48

@@ -1,0 +1,1 @@
+"""One tablet: its manifest, its records, and how changes are laid into it."""
