@@ -111,7 +111,11 @@ ROOMS = {
         ),
     ),
     "flush": Room(
-        ("kudu_core/tablet/flush.py", "kudu_core/tablet/deltas.py", "kudu_core/rowset/disk/writing.py"),
+        (
+            "kudu_core/tablet/flush/memory.py",
+            "kudu_core/tablet/flush/deltas.py",
+            "kudu_core/rowset/disk/writing.py",
+        ),
         (*_engine("versions", "maintenance"), *_crash("invariants", "faults"), *EVERYWHERE),
     ),
     "compaction": Room(

@@ -5,7 +5,7 @@
 #   ci/mutate.sh --sample 200 --seed 7   more, others
 #   ci/mutate.sh --room replay           of one room
 #   ci/mutate.sh --list                  the rooms, their files, how many mutations there are
-#   ci/mutate.sh --only kudu_core/tablet/flush.py:120   those of one line
+#   ci/mutate.sh --only kudu_core/tablet/flush/memory.py:120   those of one line
 #
 # Each runs in a copy of the tree. Exit status 1: more than two of the sample survived that
 # ci/equivalent_mutations.txt does not explain. docs of the kinds of mutation: ci/mutate.py.

@@ -36,7 +36,7 @@ from kudu_core.table.pins import Pins, Purged, SchemaPins
 from kudu_core.table.state import TableState, read_state, replace
 from kudu_core.table.throttle import Throttle
 from kudu_core.tablet.compactions import Compactions
-from kudu_core.tablet.flush import work_bytes
+from kudu_core.tablet.flush.memory import work_bytes
 from kudu_core.tablet.maintenance import Maintenance
 from kudu_core.tablet.scoring import MEMORY_SHARE, Pressure
 from kudu_core.tablet.store.tablet import Tablet, TabletContext

@@ -28,7 +28,7 @@ from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.delta_view import DELETE, UPDATE
 from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
-from kudu_core.tablet.deltas import freeze_and_write
+from kudu_core.tablet.flush.deltas import freeze_and_write
 from kudu_core.tablet.store.apply import values_only
 from kudu_core.tablet.store.manifest import Edit
 from kudu_core.tablet.store.manifest_format import MAX_LINE_BYTES

@@ -17,8 +17,8 @@ from kudu_core.common.run.workers import Worker
 from kudu_core.errors import Closed, Fenced, Poisoned
 from kudu_core.events import DeltaFlushEnd, Event, FlushEnd, LogTruncated, MaintenanceError, TokensDropped
 from kudu_core.options import Options
-from kudu_core.tablet.deltas import flush_deltas
-from kudu_core.tablet.flush import flush_memrowset
+from kudu_core.tablet.flush.deltas import flush_deltas
+from kudu_core.tablet.flush.memory import flush_memrowset
 from kudu_core.tablet.operations import flush_operations
 from kudu_core.tablet.scoring import LOG_GC, Operation, Pressure, choose
 from kudu_core.tablet.store.tablet import Tablet

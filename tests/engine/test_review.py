@@ -28,7 +28,7 @@ from kudu_core.rowset.memory.changelog import Change, ChangeLog
 from kudu_core.rowset.rows.delta_view import UPDATE
 from kudu_core.table.pins import Pins
 from kudu_core.tablet import maintenance
-from kudu_core.tablet.flush import flush_memrowset
+from kudu_core.tablet.flush.memory import flush_memrowset
 from kudu_core.tablet.store import manifest
 from kudu_core.tablet.store.manifest import Edit
 from tests.support import ahead

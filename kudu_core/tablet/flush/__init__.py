@@ -1,0 +1,1 @@
+"""From memory to files."""
