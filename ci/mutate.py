@@ -120,16 +120,16 @@ ROOMS = {
     ),
     "compaction": Room(
         (
-            "kudu_core/tablet/delta_compaction.py",
-            "kudu_core/tablet/history_gc.py",
+            "kudu_core/tablet/compact/deltas.py",
+            "kudu_core/tablet/compact/history_gc.py",
             "kudu_core/tablet/store/garbage.py",
         ),
         (*_engine("delta_compaction", "versions", "maintaining"), *_crash("faults"), *EVERYWHERE),
     ),
     "merge": Room(
         (
-            "kudu_core/tablet/merge_compaction.py",
-            "kudu_core/tablet/merge_output.py",
+            "kudu_core/tablet/compact/merge.py",
+            "kudu_core/tablet/compact/merge_output.py",
             "kudu_core/rowset/history/joining.py",
             "kudu_core/rowset/history/merging.py",
         ),

@@ -17,7 +17,7 @@ import pytest
 
 import kudu_core as kc
 from bench.compare import data
-from kudu_core.tablet.merge_compaction import Merged, merge_rowsets
+from kudu_core.tablet.compact.merge import Merged, merge_rowsets
 
 ROUNDS = 1 if data.ROWS < 1_000_000 else 3
 RUNS = 4

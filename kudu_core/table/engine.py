@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem, Lease
     from kudu_core.table.decision import Call
     from kudu_core.tablet.bootstrap import Unreplayed
-    from kudu_core.tablet.merge_compaction import Elsewhere
+    from kudu_core.tablet.compact.merge import Elsewhere
     from kudu_core.tablet.store.apply import Laying
     from kudu_core.wal import Log
 

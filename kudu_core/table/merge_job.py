@@ -17,9 +17,9 @@ import numpy as np
 
 from kudu_core.common.run.locks import Claim
 from kudu_core.table.staged import remove
-from kudu_core.tablet.merge_compaction import Elsewhere
-from kudu_core.tablet.merge_elsewhere import BuiltRange, Order, adopt, build_ranges, newest_in_memory
-from kudu_core.tablet.merge_output import Job, Output
+from kudu_core.tablet.compact.merge import Elsewhere
+from kudu_core.tablet.compact.merge_output import Job, Output
+from kudu_core.tablet.compact.merge_remote import BuiltRange, Order, adopt, build_ranges, newest_in_memory
 
 if TYPE_CHECKING:
     from kudu_core.table.engine import Engine

@@ -25,10 +25,10 @@ from kudu_core.events import (
     MaintenanceError,
     MergeEnd,
 )
-from kudu_core.tablet import history_gc
-from kudu_core.tablet.delta_compaction import Compacted, compact_major, compact_minor, redo_files
+from kudu_core.tablet.compact import history_gc
+from kudu_core.tablet.compact.deltas import Compacted, compact_major, compact_minor, redo_files
+from kudu_core.tablet.compact.merge import Elsewhere, Merged, merge_rowsets
 from kudu_core.tablet.full_compaction import full_merges
-from kudu_core.tablet.merge_compaction import Elsewhere, Merged, merge_rowsets
 from kudu_core.tablet.merge_policy import DEAD, MAX_INPUTS
 from kudu_core.tablet.operations import Merges, compaction_operations, live_refs
 from kudu_core.tablet.policy import major_columns

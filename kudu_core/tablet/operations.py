@@ -13,8 +13,8 @@ from kudu_core.common.run.clock import micros_of
 from kudu_core.common.schema.schema import Schema
 from kudu_core.rowset.disk.writing import DECODED_SHARE
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
-from kudu_core.tablet import history_gc
-from kudu_core.tablet.delta_compaction import redo_files
+from kudu_core.tablet.compact import history_gc
+from kudu_core.tablet.compact.deltas import redo_files
 from kudu_core.tablet.merge_policy import Choice, RowSetStats, choose_merge
 from kudu_core.tablet.policy import delta_choice, major_columns
 from kudu_core.tablet.scoring import DELTA_FLUSH, FLUSH, HISTORY_GC, MAJOR, MERGE, Operation

@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 import kudu_core as kc
-from kudu_core.tablet import compactions, history_gc, maintenance, operations
+from kudu_core.tablet import compactions, maintenance, operations
+from kudu_core.tablet.compact import history_gc
 from kudu_core.tablet.store.garbage import Garbage
 from tests.crash.test_kill import OPTIONS, Acknowledged, Doom, account, batch_of, one_life
 from tests.support.changes import check_changes

@@ -12,7 +12,8 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.run import memory
-from kudu_core.tablet import merge_compaction, scoring
+from kudu_core.tablet import scoring
+from kudu_core.tablet.compact import merge
 from kudu_core.tablet.flush import memory as flush
 from kudu_core.tablet.flush.memory import work_bytes
 from tests.engine.conftest import Make
@@ -92,8 +93,8 @@ def test_a_merge_counts_what_it_holds(make: Make, monkeypatch: pytest.MonkeyPatc
     for some in np.array_split(np.random.default_rng(0).permutation(ROWS), 3):
         insert(table, some)
         table.flush()
-    peaks = traced(monkeypatch, merge_compaction, "build")
-    seen = held(monkeypatch, merge_compaction, "build", table)
+    peaks = traced(monkeypatch, merge, "build")
+    seen = held(monkeypatch, merge, "build", table)
     table.maintain()
     assert len(peaks) == len(seen) == 1
     assert 0.7 * seen[0] < peaks[0] < 1.3 * seen[0]

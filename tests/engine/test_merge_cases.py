@@ -17,7 +17,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.rowset.rows.delta_view import UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE
-from kudu_core.tablet import merge_compaction
+from kudu_core.tablet.compact import merge
 from tests.support.faults import checking
 from tests.support.merging import Merging, undo_of
 
@@ -468,7 +468,7 @@ def test_flush_and_compactions_of_other_rowsets(m: Merging) -> None:
 
 
 def test_rounds_go_on_while_many_changes_come(m: Merging, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge_compaction, "FEW_CHANGES", 3)
+    monkeypatch.setattr(merge, "FEW_CHANGES", 3)
     ids = inputs(m)
     left = [3]
 

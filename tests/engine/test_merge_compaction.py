@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.tablet.merge_compaction import Merged, merge_rowsets
+from kudu_core.tablet.compact.merge import Merged, merge_rowsets
 from kudu_core.tablet.store.tablet import Tablet
 from tests.support.changes import check_changes, check_pairs
 from tests.support.faults import checking
@@ -225,7 +225,7 @@ def test_merges_beside_writers_and_readers(tmp_path: Path, seed: int, long: bool
 MEASURE = """
     import sys
     import kudu_core as kc
-    from kudu_core.tablet.merge_compaction import merge_rowsets
+    from kudu_core.tablet.compact.merge import merge_rowsets
 
     def peak():
         with open("/proc/self/status") as status:

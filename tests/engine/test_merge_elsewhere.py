@@ -20,8 +20,9 @@ import kudu_core as kc
 from kudu_core.rowset.history.merging import Limits
 from kudu_core.table import merge_job
 from kudu_core.table.merge_job import MergeTask, Run, build_task, elsewhere_of
-from kudu_core.tablet import compactions, merge_compaction
-from kudu_core.tablet.merge_elsewhere import BuiltRange
+from kudu_core.tablet import compactions
+from kudu_core.tablet.compact import merge
+from kudu_core.tablet.compact.merge_remote import BuiltRange
 from tests.support.faults import checking
 from tests.support.history import SCHEMA, History, random_batch
 from tests.support.merging import OPTIONS, Merging
@@ -33,7 +34,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(merge_job, "SMALL_BYTES", 0)
     monkeypatch.setattr(merge_job, "TASK_BYTES", 1)
     monkeypatch.setattr(merge_job, "LOOK_PAUSE_S", 0.001)
-    monkeypatch.setattr(merge_compaction, "Limits", lambda file_bytes, memory_bytes: Limits(500, 1 << 20))
+    monkeypatch.setattr(merge, "Limits", lambda file_bytes, memory_bytes: Limits(500, 1 << 20))
     with checking(True):
         yield
 
@@ -88,7 +89,7 @@ def test_every_state_and_every_change_stay(
     tmp_path: Path, seed: int, retention: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Merges of random rowsets, each by a reader that stays open, with histories of all kinds."""
-    monkeypatch.setattr(merge_compaction, "Limits", lambda file_bytes, memory_bytes: Limits(1500, 1 << 20))
+    monkeypatch.setattr(merge, "Limits", lambda file_bytes, memory_bytes: Limits(1500, 1 << 20))
     rng = random.Random(seed)
     m = Merging(tmp_path / "t", history_retention_s=retention)
     elsewhere = Elsewhere(m.table)
@@ -454,7 +455,7 @@ def test_several_are_under_way_at_a_time(
     table = overlapping(tmp_path / "t", History(), random.Random(seed))
     meeting = threading.Barrier(3, timeout=20)
     building, most = [0], [0]
-    usual = merge_compaction.build
+    usual = merge.build
 
     def build(*arguments: Any) -> Any:
         building[0] += 1
@@ -469,7 +470,7 @@ def test_several_are_under_way_at_a_time(
             meeting.wait()
         return []  # all of them are built here then
 
-    monkeypatch.setattr(merge_compaction, "build", build)
+    monkeypatch.setattr(merge, "build", build)
     assert table._engine.maintain(None, elsewhere_of(table._engine, run), 3) >= 3
     assert most[0] == 1
     assert isinstance(table._engine.compactions, compactions.Compactions)

@@ -12,7 +12,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.events import Event, MergeEnd
 from kudu_core.rowset.history import merging
-from kudu_core.tablet import merge_compaction
+from kudu_core.tablet.compact import merge as merge_compaction
 from tests.support.faults import checking
 from tests.support.fs.faulty import FaultyFileSystem, Rule
 from tests.support.merging import Merging

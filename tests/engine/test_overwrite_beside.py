@@ -16,7 +16,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.table import committing, ingest, jobs, rows, write
 from kudu_core.table import overwrite as walk
-from kudu_core.tablet.merge_compaction import merge_rowsets
+from kudu_core.tablet.compact.merge import merge_rowsets
 from kudu_core.wal import Log
 from tests.support.faults import checking, drop
 from tests.support.fs.faulty import FaultyFileSystem, Rule

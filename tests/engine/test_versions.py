@@ -14,7 +14,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.run.clock import ManualClock
-from kudu_core.tablet.merge_compaction import merge_rowsets
+from kudu_core.tablet.compact.merge import merge_rowsets
 from kudu_core.tablet.policy import MAJOR, MINOR
 from tests.support.changes import check_changes, check_pairs
 from tests.support.faults import SMALL, Stage, checking, drop, segments_of

@@ -20,7 +20,7 @@ from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta
 from kudu_core.table.job_runs import JobRun
 from kudu_core.table.resolving import Resolution
 from kudu_core.tablet import ingest
-from kudu_core.tablet.merge_elsewhere import BuiltRange
+from kudu_core.tablet.compact.merge_remote import BuiltRange
 from kudu_core.tablet.store.manifest import file_name
 from tests.engine.conftest import Make
 

@@ -16,7 +16,7 @@ from kudu_core.cfile.files import salvage
 from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.cfile.pages.container import HEADER, TRAILER, Extent
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.tablet.delta_compaction import compact_major
+from kudu_core.tablet.compact.deltas import compact_major
 from tests.engine.conftest import Make, make, path
 from tests.hardening.test_repair_cases import SCHEMA, Repaired, closed, file_of
 

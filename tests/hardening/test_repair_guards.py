@@ -10,7 +10,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.tablet.delta_compaction import compact_major
+from kudu_core.tablet.compact.deltas import compact_major
 from tests.engine.conftest import Make, make, path, small_segments
 from tests.hardening.test_repair_cases import SCHEMA, Repaired, closed, flip, rows_of
 

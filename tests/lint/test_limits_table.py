@@ -25,7 +25,7 @@ NO_FORMAT = {
     "rowset/history/merging.MAX_COLUMN_BYTES": "pieces of a merge",
     "table/building.MAX_BYTES": "pieces of an ingest",
     "tablet/compactions.MAX_ROUNDS": "how often",
-    "tablet/merge_compaction.MAX_ROUNDS": "how often",
+    "tablet/compact/merge.MAX_ROUNDS": "how often",
     "tablet/merge_policy.MAX_INPUTS": "what one merge takes",
     "tablet/merge_policy.MAX_UNITS": "of a budget",
     "wal/reader.MAX_RESTARTS": "how often",

@@ -27,7 +27,7 @@ from kudu_core.options import Options
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.history.merging import Source
 from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
-from kudu_core.tablet.merge_output import DROPPED, Job, Output, Place, build
+from kudu_core.tablet.compact.merge_output import DROPPED, Job, Output, Place, build
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
