@@ -77,7 +77,7 @@ ROOMS = {
         (*_engine("bulk", "overwrite", "overwrite_beside"), "tests/spark/test_jobs.py", *EVERYWHERE),
     ),
     "recheck": Room(
-        ("kudu_core/tablet/recheck.py", "kudu_core/table/resolving.py", "kudu_core/table/building.py"),
+        ("kudu_core/tablet/ingest/recheck.py", "kudu_core/table/resolving.py", "kudu_core/table/building.py"),
         ("tests/spark/test_jobs.py", *_engine("bulk", "bank"), *EVERYWHERE),
     ),
     "replay": Room(

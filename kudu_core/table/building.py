@@ -22,7 +22,7 @@ from kudu_core.table.job_runs import ranges_of
 from kudu_core.table.ranges import Resolved, resolve
 from kudu_core.table.repeats import NO_RULES, RowRules
 from kudu_core.table.sorted_runs import KeyRange, Run, halved
-from kudu_core.tablet import ingest
+from kudu_core.tablet.ingest import part as ingest
 
 if TYPE_CHECKING:
     from kudu_core.common.partition.partitions import PartitionSchema

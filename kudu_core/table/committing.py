@@ -15,7 +15,7 @@ from kudu_core.errors import InternalError
 from kudu_core.rowset.disk.writing import discard
 from kudu_core.rowset.memory.growing import StoreFull
 from kudu_core.table.memory_errors import no_memory
-from kudu_core.tablet import ingest
+from kudu_core.tablet.ingest import part as ingest
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.apply import Laying, Moved, values_only
 from kudu_core.tablet.view.view import locate_newest
@@ -32,7 +32,7 @@ ONE_BY_ONE = 8
 
 
 Flushed = dict[int, dict[int, list[Any]]]
-"""By tablet and rowset: what ``tablet.ingest.flush_changed`` has written."""
+"""By tablet and rowset: what ``tablet.ingest.part.flush_changed`` has written."""
 
 
 @dataclass(frozen=True, slots=True)

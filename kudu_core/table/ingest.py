@@ -30,8 +30,8 @@ from kudu_core.table.memory_errors import no_store
 from kudu_core.table.refitting import refitted
 from kudu_core.table.result import WriteResult
 from kudu_core.table.sorted_runs import Piece, Run, pieces, sort_run
-from kudu_core.tablet import ingest
-from kudu_core.tablet.recheck import conflicts
+from kudu_core.tablet.ingest import part as ingest
+from kudu_core.tablet.ingest.recheck import conflicts
 from kudu_core.tablet.store.tablet import Tablet, newest_of
 
 if TYPE_CHECKING:

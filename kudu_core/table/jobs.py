@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
     from kudu_core.options import Options
     from kudu_core.table.engine import Engine
-    from kudu_core.tablet.ingest import Part
+    from kudu_core.tablet.ingest.part import Part
     from kudu_core.tablet.store.tablet import Tablet
 
 IGNORE_HINT = "insert_ignore, update_ignore and delete_ignore leave out rows that are there or missing."

@@ -22,7 +22,7 @@ from kudu_core.table.building import Sorted, build_parts
 from kudu_core.table.committing import Overwriting, each_part, log_and_install, prepare_parts
 from kudu_core.table.ingest import Resolver, counts_of_parts, is_of_today, refitted_rows
 from kudu_core.table.result import WriteResult
-from kudu_core.tablet import ingest
+from kudu_core.tablet.ingest import part as ingest
 
 if TYPE_CHECKING:
     from kudu_core.common.idempotence.writers import Txn

@@ -24,7 +24,7 @@ from kudu_core.table.gathering import Slice, cells_of
 from kudu_core.table.job_runs import JobRun, whole_run
 from kudu_core.table.repeats import RowRules, last_rows
 from kudu_core.table.sorted_runs import KeyRange
-from kudu_core.tablet.ingest import NetChanges
+from kudu_core.tablet.ingest.part import NetChanges
 from kudu_core.tablet.view.view import Homes, KeyBatch, View, locate_at, locate_newest
 
 MERGED_RUNS = 32

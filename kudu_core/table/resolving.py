@@ -27,8 +27,8 @@ from kudu_core.table.building import Sorted, build_parts
 from kudu_core.table.job_runs import JobRun, StagedRows
 from kudu_core.table.spilled_runs import OpenRuns
 from kudu_core.table.table import Table
-from kudu_core.tablet import ingest
-from kudu_core.tablet.recheck import still_holds
+from kudu_core.tablet.ingest import part as ingest
+from kudu_core.tablet.ingest.recheck import still_holds
 from kudu_core.tablet.store import records
 from kudu_core.tablet.view.view import KeyBatch
 

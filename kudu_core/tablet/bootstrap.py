@@ -22,7 +22,7 @@ from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Closed, Corruption, Fenced, MemoryLimit, Poisoned
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
-from kudu_core.tablet import ingest
+from kudu_core.tablet.ingest import part
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.apply import Laying, Moved, key_batch, values_only
 from kudu_core.tablet.store.tablet import Tablet
@@ -289,7 +289,7 @@ class Replay:
             tablet = self._tablets.get(tablet_id)
             if tablet is None:
                 continue
-            rowsets, deltas = ingest.part_of(payload.extra, tablet, record.ts, where)
+            rowsets, deltas = part.part_of(payload.extra, tablet, record.ts, where)
             names = {file.name for meta in rowsets for file in meta.files}
             self.files.setdefault(tablet_id, set()).update(
                 names, (ref.file.name for ref in deltas.values())
@@ -302,8 +302,8 @@ class Replay:
                 _check_new(tablet, rowsets, deltas, where)
                 self.began = True
                 written: list[str] = []
-                flushed = ingest.flush_changed(deltas, tablet, written)
-                ingest.install(tablet, record.ts, rowsets, deltas, flushed)
+                flushed = part.flush_changed(deltas, tablet, written)
+                part.install(tablet, record.ts, rowsets, deltas, flushed)
             laying = self._reserved(tablet, record.ts, records.split(payload.sections, position))
             self.began = True
             laying.lay(record.ts)

@@ -28,7 +28,7 @@ from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.delta_view import REINSERT, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE
 from kudu_core.rowset.rows.rows_at import RowsAt
-from kudu_core.tablet import ingest
+from kudu_core.tablet.ingest import part
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.manifest import TabletState
 from kudu_core.tablet.store.tablet import Tablet
@@ -367,7 +367,7 @@ def check_records(
                     f"tablet {tablet_id}: I is {state.inserts_durable} at the ingest of {record.ts}",
                 )
                 value = payload.extra.get("parts", {}).get(str(tablet_id), {})
-                for name in ingest.named_files(value):
+                for name in part.named_files(value):
                     path = f"{root}/{tablet_id:08d}/{name}"
                     _hold(fs.exists(path), "N11", f"{path}, which the log names, is not there")
 

@@ -20,7 +20,7 @@ from kudu_core.common.run.clock import ManualClock
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.rowset.disk import diskrowset
 from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
-from kudu_core.tablet import ingest
+from kudu_core.tablet.ingest import part
 from kudu_core.tablet.store import manifest_format, records
 from kudu_core.tablet.store.manifest import Edit, read_manifest
 from tests.support.faults import TINY, drop, segments_of
@@ -242,7 +242,7 @@ def test_an_ingest_into_a_rowset_of_too_many_files(tmp_path: Path, monkeypatch: 
     with kc.create_table(tmp_path / "i", schema, "k", options=options) as table:
         table.insert({"k": list(range(20)), "v": [0] * 20})
         last = table._engine.log.last_lsn
-        for module in (ingest, manifest_format):
+        for module in (part, manifest_format):
             monkeypatch.setattr(module, "MAX_LINE_BYTES", metas(table)[0].most_bytes + 500)
         with pytest.raises(kc.NotSupported, match="compact the table first"):
             table.update({"k": list(range(20)), "v": [1] * 20})

@@ -11,7 +11,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.table import jobs
-from kudu_core.tablet import ingest
+from kudu_core.tablet.ingest import part
 from tests.engine.conftest import Make
 from tests.support.staged import marks
 
@@ -93,7 +93,7 @@ def test_an_ingest_that_only_the_log_has(make: Make, path: Path, monkeypatch: py
         raise InterruptedError
 
     with monkeypatch.context() as patched, pytest.raises(InterruptedError):
-        patched.setattr(ingest, "install", killed)
+        patched.setattr(part, "install", killed)
         table.upsert([{"k": k, "a": -k} for k in range(40)])
     left = path.parent / "left"
     shutil.copytree(path, left)

@@ -19,8 +19,8 @@ from kudu_core.fs.base import is_temporary, temporary_of
 from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta
 from kudu_core.table.job_runs import JobRun
 from kudu_core.table.resolving import Resolution
-from kudu_core.tablet import ingest
 from kudu_core.tablet.compact.merge_remote import BuiltRange
+from kudu_core.tablet.ingest import part
 from kudu_core.tablet.store.manifest import file_name
 from tests.engine.conftest import Make
 
@@ -175,14 +175,14 @@ PARSERS: dict[str, Parser] = {
     "redo": lambda name: RowSetMeta.from_json({**ROWSET, "redo": [{**DELTA, "file": [name, 1, 1]}]}),
     "undo": lambda name: RowSetMeta.from_json({**ROWSET, "undo": [{**DELTA, "file": [name, 1, 1]}]}),
     "replaced": lambda name: RowSetMeta.from_json({**ROWSET, "replaced": [[[name, 1, 1], [[1, 1]], None]]}),
-    "ingest record": lambda name: ingest.parse_part(
+    "ingest record": lambda name: part.parse_part(
         {"rowsets": [{**ROWSET, "base": [name, 1, 1]}], "deltas": {}}, "record", 0
     ),
-    "ingest record's delta": lambda name: ingest.parse_part(
+    "ingest record's delta": lambda name: part.parse_part(
         {"rowsets": [], "deltas": {"1": {**DELTA, "file": [name, 1, 1]}}}, "record", 0
     ),
-    "named files": lambda name: ingest.named_files({"rowsets": [{**ROWSET, "base": [name, 1, 1]}]}),
-    "named delta": lambda name: ingest.named_files({"deltas": {"1": {**DELTA, "file": [name, 1, 1]}}}),
+    "named files": lambda name: part.named_files({"rowsets": [{**ROWSET, "base": [name, 1, 1]}]}),
+    "named delta": lambda name: part.named_files({"deltas": {"1": {**DELTA, "file": [name, 1, 1]}}}),
     "run": lambda name: JobRun.from_json({**RUN, "file": [name, 1, 1]}),
     "sequence": lambda name: JobRun.from_json({**RUN, "sequence": [name, 1, 1]}),
     "resolved runs": lambda name: resolution(runs=[name]),

@@ -24,7 +24,7 @@ from kudu_core.table import open as opening
 from kudu_core.table.state import read_state, tablet_directory
 from kudu_core.tablet import invariants
 from kudu_core.tablet.compact.merge import merge_rowsets
-from kudu_core.tablet.ingest import named_files
+from kudu_core.tablet.ingest.part import named_files
 from kudu_core.tablet.policy import MAJOR, MINOR
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.manifest import read_manifest

@@ -16,7 +16,7 @@ from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.rows.delta_view import DELETE
-from kudu_core.tablet.ingest import Part
+from kudu_core.tablet.ingest.part import Part
 from kudu_core.tablet.view.view import KeyBatch
 
 PROBED_ROWS = 1 << 16

@@ -1,0 +1,1 @@
+"""One tablet's part of a bulk ingest."""
