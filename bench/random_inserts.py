@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 import kudu_core as kc
-from kudu_core.tablet.merge_policy import Layout
-from kudu_core.tablet.operations import rowset_stats
+from kudu_core.tablet.maintain.merge_policy import Layout
+from kudu_core.tablet.maintain.operations import rowset_stats
 
 SCHEMA = pa.schema([("k", pa.int64()), ("a", pa.float64()), ("b", pa.int64())])
 BATCH = 10_000

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from kudu_core.tablet.merge_policy import Choice, choose_merge
+from kudu_core.tablet.maintain.merge_policy import Choice, choose_merge
 from tests.support.layouts import MIB, ycsb
 
 LAYOUT = Path(__file__).resolve().parents[2] / "tests/engine/data/ycsb-rowsets.tsv"

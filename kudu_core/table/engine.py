@@ -35,10 +35,10 @@ from kudu_core.table.memory_errors import no_memory, no_store, too_much
 from kudu_core.table.pins import Pins, Purged, SchemaPins
 from kudu_core.table.state import TableState, read_state, replace
 from kudu_core.table.throttle import Throttle
-from kudu_core.tablet.compactions import Compactions
 from kudu_core.tablet.flush.memory import work_bytes
-from kudu_core.tablet.maintenance import Maintenance
-from kudu_core.tablet.scoring import MEMORY_SHARE, Pressure
+from kudu_core.tablet.maintain.compaction_lane import Compactions
+from kudu_core.tablet.maintain.flush_lane import Maintenance
+from kudu_core.tablet.maintain.scoring import MEMORY_SHARE, Pressure
 from kudu_core.tablet.store.tablet import Tablet, TabletContext
 
 if TYPE_CHECKING:

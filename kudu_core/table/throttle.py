@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.run.locks import mutex
-from kudu_core.tablet.scoring import MEMORY_SHARE
+from kudu_core.tablet.maintain.scoring import MEMORY_SHARE
 
 STOP_SHARE = 0.8
 """Of what memory stores may take: there a writer pays ``MOST`` times the flush of its bytes."""

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 import kudu_core as kc
-from kudu_core.tablet import compactions, maintenance, operations
 from kudu_core.tablet.compact import history_gc
+from kudu_core.tablet.maintain import compaction_lane, flush_lane, operations
 from kudu_core.tablet.store.garbage import Garbage
 from tests.crash.test_kill import OPTIONS, Acknowledged, Doom, account, batch_of, one_life
 from tests.support.changes import check_changes
@@ -31,13 +31,13 @@ from tests.support.model import TableModel
 pytestmark = pytest.mark.timeout(7200)  # --long takes its time
 
 WALKS: dict[str, tuple[Any, str]] = {
-    "merge": (compactions, "merge_rowsets"),
-    "major": (compactions, "compact_major"),
-    "minor": (compactions, "compact_minor"),
+    "merge": (compaction_lane, "merge_rowsets"),
+    "major": (compaction_lane, "compact_major"),
+    "minor": (compaction_lane, "compact_minor"),
     "history gc": (history_gc, "collect"),
     "file gc": (Garbage, "collect"),
-    "flush": (maintenance, "flush_memrowset"),
-    "delta flush": (maintenance, "flush_deltas"),
+    "flush": (flush_lane, "flush_memrowset"),
+    "delta flush": (flush_lane, "flush_deltas"),
 }
 AIMS = ("merge", "major", "history gc", "merge", "file gc", "minor", "merge", "flush", "major", "delta flush")
 """Of the cycles in turn."""
@@ -58,7 +58,7 @@ def batch_at(seed: int, number: int, model: TableModel) -> Batch:
 def write_beside_maintenance(path: str, seed: int, model: TableModel, durability: str, pipe: int) -> None:
     """The child: never returns."""
     _tell_walks(pipe)
-    for module in (compactions, maintenance):
+    for module in (compaction_lane, flush_lane):
         vars(module)["POLL_S"] = 0.01
     operations.LOOK_AGAIN_S = 0.1
     rng = random.Random(seed)

@@ -13,8 +13,8 @@ from kudu_core.cfile.columns.statistics import StatisticsBlock, pack
 from kudu_core.cfile.columns.zone import Zone
 from kudu_core.rowset.history.joining import NEVER, Copies, Joined, Turns, Unjoinable, join
 from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta
-from kudu_core.tablet.full_compaction import full_merges, overlapping_groups
-from kudu_core.tablet.merge_policy import MAX_INPUTS
+from kudu_core.tablet.maintain.full_policy import full_merges, overlapping_groups
+from kudu_core.tablet.maintain.merge_policy import MAX_INPUTS
 
 
 @dataclass

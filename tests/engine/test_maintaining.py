@@ -16,9 +16,9 @@ from kudu_core import events
 from kudu_core.common.run.clock import Clock, ManualClock
 from kudu_core.errors import MemoryLimit
 from kudu_core.table import throttle
-from kudu_core.tablet import compactions, scoring
-from kudu_core.tablet.merge_policy import Layout
-from kudu_core.tablet.operations import fixed_row_bytes, rowset_stats
+from kudu_core.tablet.maintain import compaction_lane, scoring
+from kudu_core.tablet.maintain.merge_policy import Layout
+from kudu_core.tablet.maintain.operations import fixed_row_bytes, rowset_stats
 from tests.engine.conftest import Make
 from tests.engine.test_maintenance import eventually, stat
 
@@ -50,7 +50,7 @@ def operations(table: kc.Table) -> list[str]:
 
 
 def test_manual_tables_do_nothing_by_themselves(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compactions, "POLL_S", 0.01)
+    monkeypatch.setattr(compaction_lane, "POLL_S", 0.01)
     table = make(SCHEMA, flush_threshold_bytes=1 << 16, flush_age_s=0)
     random_rows(table, 3000, 6)
     table.insert({"k": np.arange(10_000, 20_000)})
@@ -100,7 +100,7 @@ def test_maintain_is_for_writers(make: Make, path: Path) -> None:
 
 def test_the_background_merges(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random inserts on two threads, with nobody tending the table."""
-    monkeypatch.setattr(compactions, "POLL_S", 0.02)
+    monkeypatch.setattr(compaction_lane, "POLL_S", 0.02)
     options = {"durability": "none", "flush_threshold_bytes": 1 << 16, "file_grace_s": 0}
     with kc.create_table(path, SCHEMA, "k", options=options) as table:
         keys = np.random.default_rng(1).permutation(40_000)
@@ -124,9 +124,9 @@ def test_the_background_merges(path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_full_compaction_waits_for_the_background(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the background has claimed is not left out."""
-    monkeypatch.setattr(compactions, "POLL_S", 0.01)
+    monkeypatch.setattr(compaction_lane, "POLL_S", 0.01)
     began, go_on = threading.Event(), threading.Event()
-    usual = compactions.merge_rowsets
+    usual = compaction_lane.merge_rowsets
 
     def slow(*arguments: Any, **more: Any) -> Any:
         if threading.current_thread().name.startswith("kudu-core-compact"):
@@ -134,7 +134,7 @@ def test_a_full_compaction_waits_for_the_background(path: Path, monkeypatch: pyt
             assert go_on.wait(20)
         return usual(*arguments, **more)
 
-    monkeypatch.setattr(compactions, "merge_rowsets", slow)
+    monkeypatch.setattr(compaction_lane, "merge_rowsets", slow)
     with kc.create_table(path, SCHEMA, "k", options={"durability": "none", "flush_age_s": 3600}) as table:
         random_rows(table, 2000, 4)
         assert began.wait(20)
@@ -145,7 +145,7 @@ def test_a_full_compaction_waits_for_the_background(path: Path, monkeypatch: pyt
 
 def test_dead_rows_go_by_themselves(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without history to keep, deleting 90% of the rows at random gives their room back."""
-    monkeypatch.setattr(compactions, "POLL_S", 0.02)
+    monkeypatch.setattr(compaction_lane, "POLL_S", 0.02)
     options = {
         "durability": "none", "history_retention_s": 0, "file_grace_s": 0, "flush_age_s": 0.05,
         "ingest_threshold_rows": 1000,
@@ -209,8 +209,8 @@ def test_a_merge_that_does_nothing_is_not_repeated(make: Make, monkeypatch: pyte
         done = usual(tablet, rowset_ids, **{**more, "threads": 1})
         return done and type(done)(**{**{n: getattr(done, n) for n in done.__slots__}, "rowsets_added": 99})
 
-    usual = compactions.merge_rowsets
-    monkeypatch.setattr(compactions, "merge_rowsets", copies)
+    usual = compaction_lane.merge_rowsets
+    monkeypatch.setattr(compaction_lane, "merge_rowsets", copies)
     table.maintain()
     assert len(merges) == 1
     tablet = engine.tablets[0]
@@ -228,12 +228,12 @@ def test_an_operation_that_fails_is_told_and_left_alone(path: Path, monkeypatch:
     kc.create_table(path, SCHEMA, "k", options=options, _clock=clock).close()
     with kc.open_table(path, "rw", listener=told.append, _clock=clock) as table:
         random_rows(table, 1000, 3)
-        usual = compactions.merge_rowsets
+        usual = compaction_lane.merge_rowsets
 
         def fails(*_: Any, **__: Any) -> Any:
             raise OSError(28, "no room")
 
-        monkeypatch.setattr(compactions, "merge_rowsets", fails)
+        monkeypatch.setattr(compaction_lane, "merge_rowsets", fails)
         with pytest.raises(OSError, match="no room"):
             table.maintain()
         assert table.maintain() == 0, "left alone for a while"
@@ -241,8 +241,8 @@ def test_an_operation_that_fails_is_told_and_left_alone(path: Path, monkeypatch:
         assert [(e.operation, e.tablet_id) for e in failed] == [("merge compaction", "1")]
         assert table.history()["error"].to_pylist()[-1] == "OSError(28, 'no room')"
         assert table.metrics()["merge_compaction_errors"] == 1
-        monkeypatch.setattr(compactions, "merge_rowsets", usual)
-        clock.advance(compactions.RETRY_S + 1)
+        monkeypatch.setattr(compaction_lane, "merge_rowsets", usual)
+        clock.advance(compaction_lane.RETRY_S + 1)
         assert table.maintain() > 0
         assert height(table) <= 1.01
 

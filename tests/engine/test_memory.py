@@ -12,10 +12,10 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.run import memory
-from kudu_core.tablet import scoring
 from kudu_core.tablet.compact import merge
 from kudu_core.tablet.flush import memory as flush
 from kudu_core.tablet.flush.memory import work_bytes
+from kudu_core.tablet.maintain import scoring
 from tests.engine.conftest import Make
 
 SCHEMA = pa.schema([("k", pa.int64()), ("a", pa.float64()), ("b", pa.int64())])

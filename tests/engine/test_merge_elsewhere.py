@@ -20,9 +20,9 @@ import kudu_core as kc
 from kudu_core.rowset.history.merging import Limits
 from kudu_core.table import merge_job
 from kudu_core.table.merge_job import MergeTask, Run, build_task, elsewhere_of
-from kudu_core.tablet import compactions
 from kudu_core.tablet.compact import merge
 from kudu_core.tablet.compact.merge_remote import BuiltRange
+from kudu_core.tablet.maintain import compaction_lane
 from tests.support.faults import checking
 from tests.support.history import SCHEMA, History, random_batch
 from tests.support.merging import OPTIONS, Merging
@@ -473,4 +473,4 @@ def test_several_are_under_way_at_a_time(
     monkeypatch.setattr(merge, "build", build)
     assert table._engine.maintain(None, elsewhere_of(table._engine, run), 3) >= 3
     assert most[0] == 1
-    assert isinstance(table._engine.compactions, compactions.Compactions)
+    assert isinstance(table._engine.compactions, compaction_lane.Compactions)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kudu_core.tablet.merge_policy import (
+from kudu_core.tablet.maintain.merge_policy import (
     DEAD,
     MAX_INPUTS,
     MIN_GAIN,

@@ -17,7 +17,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.run.clock import ManualClock, hybrid
-from kudu_core.tablet.policy import MAJOR, MINOR
+from kudu_core.tablet.maintain.delta_policy import MAJOR, MINOR
 from tests.support.drawing import drawing
 from tests.support.faults import checking
 from tests.support.fs.memory import MemoryFileSystem

@@ -27,8 +27,8 @@ from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.rowset.memory.changelog import Change, ChangeLog
 from kudu_core.rowset.rows.delta_view import UPDATE
 from kudu_core.table.pins import Pins
-from kudu_core.tablet import maintenance
 from kudu_core.tablet.flush.memory import flush_memrowset
+from kudu_core.tablet.maintain import flush_lane
 from kudu_core.tablet.store import manifest
 from kudu_core.tablet.store.manifest import Edit
 from tests.support import ahead
@@ -603,7 +603,7 @@ def test_a_tablet_that_cannot_be_flushed_does_not_hold_up_the_others(
             raise RuntimeError("broken")
         return real(tablet)
 
-    monkeypatch.setattr(maintenance, "flush_memrowset", flush)
+    monkeypatch.setattr(flush_lane, "flush_memrowset", flush)
     assert table._engine.maintenance is not None
     table._engine.maintenance.run_due()
     assert [len(t.view.active) for t in others] == [0, 0] and len(first.view.active)

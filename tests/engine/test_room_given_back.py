@@ -10,7 +10,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.run.clock import ManualClock
-from kudu_core.tablet import compactions, maintenance
+from kudu_core.tablet.maintain import compaction_lane, flush_lane
 from tests.engine.test_maintenance import eventually, stat
 from tests.support.faults import segments_of
 
@@ -43,9 +43,9 @@ def test_deleting_most_rows_gives_their_room_back(
     tmp_path: Path, seed: int, batch_rows: int, segments: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """90% at random, then nothing is called but looks at the disk."""
-    for module in (compactions, maintenance):
+    for module in (compaction_lane, flush_lane):
         monkeypatch.setattr(module, "POLL_S", 0.05)
-    monkeypatch.setattr(maintenance, "REST_S", 0.3)
+    monkeypatch.setattr(flush_lane, "REST_S", 0.3)
     rng = np.random.default_rng(seed)
     path = tmp_path / "t"
     keys = rng.permutation(ROWS)
@@ -93,13 +93,13 @@ def test_at_rest_no_segment_stays_for_the_zeros_ahead_of_its_records(
                 clock.advance(0.01)
         table.flush()
         for _ in range(3):  # a checkpoint is a record too: then rest begins again
-            clock.advance(maintenance.REST_S + 1)
+            clock.advance(flush_lane.REST_S + 1)
             table.maintain()
         at_rest = stored(wal)
-        assert at_rest <= empty + maintenance.REST_BYTES + (64 << 10), [f.name for f in wal.iterdir()]
+        assert at_rest <= empty + flush_lane.REST_BYTES + (64 << 10), [f.name for f in wal.iterdir()]
         # And then it is quiet: no segment is exchanged for another one again and again.
         names = sorted(f.name for f in wal.iterdir())
         for _ in range(3):
-            clock.advance(maintenance.REST_S + 1)
+            clock.advance(flush_lane.REST_S + 1)
             assert table.maintain() == 0
         assert sorted(f.name for f in wal.iterdir()) == names

@@ -12,8 +12,13 @@ import kudu_core as kc
 from kudu_core.common.run.clock import hybrid
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
-from kudu_core.tablet.operations import droppable_deletions, fixed_row_bytes, flush_operations, rowset_stats
-from kudu_core.tablet.scoring import (
+from kudu_core.tablet.maintain.operations import (
+    droppable_deletions,
+    fixed_row_bytes,
+    flush_operations,
+    rowset_stats,
+)
+from kudu_core.tablet.maintain.scoring import (
     DELTA_FLUSH,
     FLUSH,
     HISTORY_GC,

@@ -12,7 +12,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.run.clock import ManualClock, last_of_microsecond
-from kudu_core.tablet.policy import MAJOR, MINOR
+from kudu_core.tablet.maintain.delta_policy import MAJOR, MINOR
 from tests.support.faults import TINY, drop, segments_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.tablet.policy import MAJOR, MINOR
+from kudu_core.tablet.maintain.delta_policy import MAJOR, MINOR
 from tests.support.drawing import drawing
 
 SCHEMA = pa.schema([("key", pa.string()), ("val", pa.uint32())])

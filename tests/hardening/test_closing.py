@@ -14,8 +14,8 @@ import pytest
 import kudu_core as kc
 from kudu_core.common.run.gates import Gates
 from kudu_core.table.fork import _close as finalize
-from kudu_core.tablet import compactions
 from kudu_core.tablet.compact import merge as merge_compaction
+from kudu_core.tablet.maintain import compaction_lane
 from kudu_core.tablet.store.manifest import Edit
 from kudu_core.tablet.store.tablet import Tablet
 from tests.support.interrupts import Interruption, under_way
@@ -67,7 +67,7 @@ class Merge:
         def slow(*args: Any, **kwargs: Any) -> Any:
             return usual(*args, at_step=at_step, **kwargs)
 
-        monkeypatch.setattr(compactions, "merge_rowsets", slow)
+        monkeypatch.setattr(compaction_lane, "merge_rowsets", slow)
 
 
 @pytest.mark.parametrize("maintenance", ["manual", "background"])

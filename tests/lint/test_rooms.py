@@ -40,8 +40,8 @@ ALLOWED: dict[str, dict[str, str]] = {
         "_thread.start_new_thread": "of which an interrupt leaves either none or one that runs",
     },
     "wal/log.py": {"kudu_core.common.run.workers.Worker": "the log's writer"},
-    "tablet/maintenance.py": {"kudu_core.common.run.workers.Worker": "maintenance"},
-    "tablet/compactions.py": {"kudu_core.common.run.workers.Worker": "maintenance"},
+    "tablet/maintain/flush_lane.py": {"kudu_core.common.run.workers.Worker": "maintenance"},
+    "tablet/maintain/compaction_lane.py": {"kudu_core.common.run.workers.Worker": "maintenance"},
     "cfile/pages/container.py": {"os.urandom": "file_id is random"},
     "table/fork.py": {
         "os.register_at_fork": "handles refuse to work in the child",

@@ -25,7 +25,7 @@ from kudu_core.table.state import read_state, tablet_directory
 from kudu_core.tablet import invariants
 from kudu_core.tablet.compact.merge import merge_rowsets
 from kudu_core.tablet.ingest.part import named_files
-from kudu_core.tablet.policy import MAJOR, MINOR
+from kudu_core.tablet.maintain.delta_policy import MAJOR, MINOR
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.manifest import read_manifest
 from kudu_core.wal import KIND_INGEST, LogOptions, read_log

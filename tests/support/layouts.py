@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from kudu_core.tablet.merge_policy import RowSetStats
+from kudu_core.tablet.maintain.merge_policy import RowSetStats
 
 MIB = 1 << 20
 

@@ -10,7 +10,7 @@ from typing import Any
 import kudu_core as kc
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.tablet.compact.merge import Merged, merge_rowsets
-from kudu_core.tablet.policy import MAJOR, MINOR
+from kudu_core.tablet.maintain.delta_policy import MAJOR, MINOR
 from kudu_core.tablet.store.tablet import Tablet
 from tests.support.changes import check_changes
 from tests.support.faults import drop

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import kudu_core as kc
 from kudu_core.common.run.clock import hybrid
-from kudu_core.tablet.policy import MAJOR, MINOR
+from kudu_core.tablet.maintain.delta_policy import MAJOR, MINOR
 from tests.support.differential.cases import Disagree, same
 from tests.support.differential.changing import ChangesLook
 from tests.support.differential.looking import Look

@@ -15,9 +15,9 @@ from kudu_core.rowset.disk.writing import DECODED_SHARE
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
 from kudu_core.tablet.compact import history_gc
 from kudu_core.tablet.compact.deltas import redo_files
-from kudu_core.tablet.merge_policy import Choice, RowSetStats, choose_merge
-from kudu_core.tablet.policy import delta_choice, major_columns
-from kudu_core.tablet.scoring import DELTA_FLUSH, FLUSH, HISTORY_GC, MAJOR, MERGE, Operation
+from kudu_core.tablet.maintain.delta_policy import delta_choice, major_columns
+from kudu_core.tablet.maintain.merge_policy import Choice, RowSetStats, choose_merge
+from kudu_core.tablet.maintain.scoring import DELTA_FLUSH, FLUSH, HISTORY_GC, MAJOR, MERGE, Operation
 from kudu_core.tablet.store.tablet import Tablet
 
 if TYPE_CHECKING:

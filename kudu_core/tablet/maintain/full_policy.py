@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from kudu_core.rowset.rows.meta import RowSetMeta
-from kudu_core.tablet.merge_policy import MAX_INPUTS, STALE_SHARE
+from kudu_core.tablet.maintain.merge_policy import MAX_INPUTS, STALE_SHARE
 
 SMALL_SHARE = 2
 """A rowset smaller than the target divided by this is merged with its neighbours."""

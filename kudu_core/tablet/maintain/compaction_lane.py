@@ -28,11 +28,11 @@ from kudu_core.events import (
 from kudu_core.tablet.compact import history_gc
 from kudu_core.tablet.compact.deltas import Compacted, compact_major, compact_minor, redo_files
 from kudu_core.tablet.compact.merge import Elsewhere, Merged, merge_rowsets
-from kudu_core.tablet.full_compaction import full_merges
-from kudu_core.tablet.merge_policy import DEAD, MAX_INPUTS
-from kudu_core.tablet.operations import Merges, compaction_operations, live_refs
-from kudu_core.tablet.policy import major_columns
-from kudu_core.tablet.scoring import HISTORY_GC, MAJOR, MERGE, MINOR, Operation, Pressure, choose
+from kudu_core.tablet.maintain.delta_policy import major_columns
+from kudu_core.tablet.maintain.full_policy import full_merges
+from kudu_core.tablet.maintain.merge_policy import DEAD, MAX_INPUTS
+from kudu_core.tablet.maintain.operations import Merges, compaction_operations, live_refs
+from kudu_core.tablet.maintain.scoring import HISTORY_GC, MAJOR, MERGE, MINOR, Operation, Pressure, choose
 from kudu_core.tablet.store.tablet import Tablet
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from kudu_core.events import DeltaFlushEnd, Event, FlushEnd, LogTruncated, Maint
 from kudu_core.options import Options
 from kudu_core.tablet.flush.deltas import flush_deltas
 from kudu_core.tablet.flush.memory import flush_memrowset
-from kudu_core.tablet.operations import flush_operations
-from kudu_core.tablet.scoring import LOG_GC, Operation, Pressure, choose
+from kudu_core.tablet.maintain.operations import flush_operations
+from kudu_core.tablet.maintain.scoring import LOG_GC, Operation, Pressure, choose
 from kudu_core.tablet.store.tablet import Tablet
 
 if TYPE_CHECKING:

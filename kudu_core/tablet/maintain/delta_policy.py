@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
-from kudu_core.tablet.scoring import MAJOR, MINOR
+from kudu_core.tablet.maintain.scoring import MAJOR, MINOR
 
 MINOR_FILES = 5
 """REDO files of one rowset above which they are merged: each costs a scan a look and a decoding."""

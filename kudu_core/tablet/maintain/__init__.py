@@ -1,0 +1,1 @@
+"""Which maintenance is done, when and by whom."""
