@@ -81,7 +81,7 @@ ROOMS = {
         ("tests/spark/test_jobs.py", *_engine("bulk", "bank"), *EVERYWHERE),
     ),
     "replay": Room(
-        ("kudu_core/tablet/bootstrap.py", "kudu_core/table/open.py", "kudu_core/table/alteration.py"),
+        ("kudu_core/tablet/replay/bootstrap.py", "kudu_core/table/open.py", "kudu_core/table/alteration.py"),
         (
             *_crash("replay", "invariants", "alter"),
             *_engine("readers", "small_guards", "alter", "alter_beside"),

@@ -1,7 +1,7 @@
 """The debug switch: with ``KUDU_CORE_CHECK=1`` in the environment the engine checks itself.
 
 After every install, and at every open, the invariants of docs/protocol.md are asserted over the tablet, its
-files and the log (``tablet.invariants``).  Read at each open; costs far more than the work itself.
+files and the log (``tablet.replay.invariants``).  Read at each open; costs far more than the work itself.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from kudu_core.tablet import invariants
+from kudu_core.tablet.replay import invariants
 from kudu_core.tablet.store.tablet import Tablet
 
 SWITCH = "KUDU_CORE_CHECK"

@@ -44,8 +44,8 @@ from kudu_core.tablet.store.tablet import Tablet, TabletContext
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem, Lease
     from kudu_core.table.decision import Call
-    from kudu_core.tablet.bootstrap import Unreplayed
     from kudu_core.tablet.compact.merge import Elsewhere
+    from kudu_core.tablet.replay.bootstrap import Unreplayed
     from kudu_core.tablet.store.apply import Laying
     from kudu_core.wal import Log
 

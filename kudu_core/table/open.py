@@ -36,11 +36,11 @@ from kudu_core.table.state import (
     replace,
     tablet_directory,
 )
-from kudu_core.tablet import invariants
-from kudu_core.tablet.bootstrap import Replay, Unreplayed, replay_log
 from kudu_core.tablet.ingest.part import named_files
 from kudu_core.tablet.maintain.compaction_lane import Compactions
 from kudu_core.tablet.maintain.flush_lane import Maintenance
+from kudu_core.tablet.replay import invariants
+from kudu_core.tablet.replay.bootstrap import Replay, Unreplayed, replay_log
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.apply import renew_active
 from kudu_core.tablet.store.manifest import Manifest, TabletState, read_manifest

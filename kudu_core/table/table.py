@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
     from kudu_core.fs.api import FileSystem
     from kudu_core.table.engine import Engine
-    from kudu_core.tablet.bootstrap import Unreplayed
+    from kudu_core.tablet.replay.bootstrap import Unreplayed
 
 T = TypeVar("T")
 

@@ -18,8 +18,8 @@ import pytest
 import kudu_core as kc
 from kudu_core.errors import UnreplayedWarning
 from kudu_core.table.verify import check_replayed
-from kudu_core.tablet import bootstrap
-from kudu_core.tablet.bootstrap import Replay, replay_log
+from kudu_core.tablet.replay import bootstrap
+from kudu_core.tablet.replay.bootstrap import Replay, replay_log
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.apply import Laying
 from kudu_core.wal import format as wal

@@ -22,10 +22,10 @@ from kudu_core.fs.base import is_temporary
 from kudu_core.table import debug
 from kudu_core.table import open as opening
 from kudu_core.table.state import read_state, tablet_directory
-from kudu_core.tablet import invariants
 from kudu_core.tablet.compact.merge import merge_rowsets
 from kudu_core.tablet.ingest.part import named_files
 from kudu_core.tablet.maintain.delta_policy import MAJOR, MINOR
+from kudu_core.tablet.replay import invariants
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.manifest import read_manifest
 from kudu_core.wal import KIND_INGEST, LogOptions, read_log

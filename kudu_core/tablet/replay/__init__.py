@@ -1,0 +1,1 @@
+"""Recovery: records laid into tablets again, and what must hold then."""
