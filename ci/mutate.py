@@ -81,7 +81,11 @@ ROOMS = {
         ("tests/spark/test_jobs.py", *_engine("bulk", "bank"), *EVERYWHERE),
     ),
     "replay": Room(
-        ("kudu_core/tablet/replay/bootstrap.py", "kudu_core/table/open.py", "kudu_core/table/alteration.py"),
+        (
+            "kudu_core/tablet/replay/bootstrap.py",
+            "kudu_core/table/open.py",
+            "kudu_core/table/stored/alteration.py",
+        ),
         (
             *_crash("replay", "invariants", "alter"),
             *_engine("readers", "small_guards", "alter", "alter_beside"),
@@ -100,7 +104,7 @@ ROOMS = {
         (
             "kudu_core/tablet/store/manifest.py",
             "kudu_core/tablet/store/tablet.py",
-            "kudu_core/table/state.py",
+            "kudu_core/table/stored/table_file.py",
         ),
         (
             "tests/formats/test_table_formats.py",

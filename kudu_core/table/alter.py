@@ -15,8 +15,8 @@ from kudu_core.common.schema.alter import altered
 from kudu_core.errors import InvalidArgument
 from kudu_core.events import TableAltered
 from kudu_core.rowset.memory.memrowset import MemRowSet
-from kudu_core.table.alteration import Alteration
-from kudu_core.table.state import TableState, tablet_directory
+from kudu_core.table.stored.alteration import Alteration
+from kudu_core.table.stored.table_file import TableState, tablet_directory
 from kudu_core.tablet.store.manifest import Manifest, TabletState
 from kudu_core.tablet.store.tablet import Tablet, freeze_memrowset
 from kudu_core.wal import KIND_ALTER

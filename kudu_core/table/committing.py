@@ -23,8 +23,8 @@ from kudu_core.wal import KIND_INGEST
 
 if TYPE_CHECKING:
     from kudu_core.common.idempotence.writers import Txn
-    from kudu_core.table.alteration import Alteration
     from kudu_core.table.engine import Engine
+    from kudu_core.table.stored.alteration import Alteration
 
 
 ONE_BY_ONE = 8

@@ -33,7 +33,7 @@ from kudu_core.table.job_marks import leave_marks
 from kudu_core.table.journal import Journal
 from kudu_core.table.memory_errors import no_memory, no_store, too_much
 from kudu_core.table.pins import Pins, Purged, SchemaPins
-from kudu_core.table.state import TableState, read_state, replace
+from kudu_core.table.stored.table_file import TableState, read_state, replace
 from kudu_core.table.throttle import Throttle
 from kudu_core.tablet.flush.memory import work_bytes
 from kudu_core.tablet.maintain.compaction_lane import Compactions

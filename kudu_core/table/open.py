@@ -16,7 +16,6 @@ from kudu_core.events import EventListener, TableOpened
 from kudu_core.options import Options
 from kudu_core.table import debug
 from kudu_core.table.alter import open_manifest
-from kudu_core.table.alteration import alters, followed
 from kudu_core.table.engine import Engine
 from kudu_core.table.lost import (
     bring_back,
@@ -28,7 +27,8 @@ from kudu_core.table.lost import (
 )
 from kudu_core.table.purge import delete_purged, purge
 from kudu_core.table.staged import sweep_staging
-from kudu_core.table.state import (
+from kudu_core.table.stored.alteration import alters, followed
+from kudu_core.table.stored.table_file import (
     MAX_EPOCH,
     TableState,
     TabletEntry,

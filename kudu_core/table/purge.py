@@ -15,7 +15,7 @@ from kudu_core.events import TabletsPurged
 from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.table.pins import Purged
-from kudu_core.table.state import TableState, replace
+from kudu_core.table.stored.table_file import TableState, replace
 from kudu_core.tablet.view.view import View
 
 if TYPE_CHECKING:

@@ -44,8 +44,9 @@ from kudu_core.rowset.memory.growing import StoreFull
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.delta_view import UPDATE
 from kudu_core.table import job as jobs
-from kudu_core.table import resolving, state
+from kudu_core.table import resolving
 from kudu_core.table import staged as staging
+from kudu_core.table.stored import table_file
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store import salvage as manifests
 from kudu_core.wal import format as wal
@@ -313,15 +314,15 @@ def test_a_table_file_to_the_last_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     with make(fs) as table:
         known = table._engine.state
     data = fs.read_bytes(f"{PATH}/TABLE", 1 << 30)
-    read = state.read_state(fs, f"{PATH}/TABLE")
-    monkeypatch.setattr(state, "MAX_BYTES", len(data))
+    read = table_file.read_state(fs, f"{PATH}/TABLE")
+    monkeypatch.setattr(table_file, "MAX_BYTES", len(data))
     assert read.to_bytes() == data and read.uuid == known.uuid
-    assert state.read_state(fs, f"{PATH}/TABLE") == read
-    monkeypatch.setattr(state, "MAX_BYTES", len(data) - 1)
+    assert table_file.read_state(fs, f"{PATH}/TABLE") == read
+    monkeypatch.setattr(table_file, "MAX_BYTES", len(data) - 1)
     with pytest.raises(NotSupported, match=f"TABLE would have {len(data):,} bytes"):
         read.to_bytes()
     with pytest.raises(Corruption, match="longer than"):
-        state.read_state(fs, f"{PATH}/TABLE")
+        table_file.read_state(fs, f"{PATH}/TABLE")
 
 
 def test_what_a_distributed_write_leaves_is_read_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,8 @@ from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported
 from kudu_core.rowset.rows import meta
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
-from kudu_core.table import alteration, state
+from kudu_core.table.stored import alteration
+from kudu_core.table.stored import table_file as state
 from kudu_core.tablet.store import manifest_format as form
 from kudu_core.tablet.store import records
 from kudu_core.wal import format as wal

@@ -17,8 +17,8 @@ from kudu_core.common.idempotence.writers import Token, outdated
 from kudu_core.common.run.clock import ManualClock
 from kudu_core.events import TokensDropped
 from kudu_core.table import engine as engines
-from kudu_core.table import state as states
-from kudu_core.table.state import read_state
+from kudu_core.table.stored import table_file as states
+from kudu_core.table.stored.table_file import read_state
 from tests.support.fs.memory import MemoryFileSystem
 
 SCHEMA = pa.schema([("k", pa.int64())])

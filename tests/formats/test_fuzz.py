@@ -37,7 +37,7 @@ from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.cfile.pages import container, page
 from kudu_core.cfile.pages.page_cache import PageCache
 from kudu_core.common.types.types import ColumnType
-from kudu_core.table import state
+from kudu_core.table.stored import table_file
 from kudu_core.tablet.store import manifest, manifest_format, records
 from kudu_core.wal import format as wal_format
 from kudu_core.wal import reader as wal_reader
@@ -303,7 +303,7 @@ _SEGMENT: list[str] = []
 def read_table_file(data: bytes) -> None:
     fs = MemoryFileSystem()
     fs.replace_file("/TABLE", data)
-    state.read_state(fs, "/TABLE")
+    table_file.read_state(fs, "/TABLE")
 
 
 def read_manifest(data: bytes) -> None:
@@ -385,7 +385,7 @@ def forged() -> Any:
         return 0
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (container, page, manifest_format, rows_file, state, statistics, wal_format):
+        for module in (container, page, manifest_format, rows_file, table_file, statistics, wal_format):
             patch.setattr(module, "crc32c", nothing)
         yield
 

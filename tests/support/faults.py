@@ -21,7 +21,7 @@ from kudu_core.common.run.clock import ManualClock
 from kudu_core.fs.base import is_temporary
 from kudu_core.table import debug
 from kudu_core.table import open as opening
-from kudu_core.table.state import read_state, tablet_directory
+from kudu_core.table.stored.table_file import read_state, tablet_directory
 from kudu_core.tablet.compact.merge import merge_rowsets
 from kudu_core.tablet.ingest.part import named_files
 from kudu_core.tablet.maintain.delta_policy import MAJOR, MINOR

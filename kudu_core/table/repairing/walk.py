@@ -21,7 +21,7 @@ from kudu_core.table.repairing.guessing import Given
 from kudu_core.table.repairing.report import Finding, RepairReport, TabletRepair
 from kudu_core.table.repairing.tablet import TabletFacts
 from kudu_core.table.repairing.writing import Aside, Output, write_beside
-from kudu_core.table.state import TabletEntry, tablet_directory
+from kudu_core.table.stored.table_file import TabletEntry, tablet_directory
 from kudu_core.tablet.store.salvage import salvage_manifest
 
 if TYPE_CHECKING:

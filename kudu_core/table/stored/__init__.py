@@ -1,0 +1,1 @@
+"""What TABLE says, and how a record changes it."""
