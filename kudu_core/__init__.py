@@ -33,9 +33,9 @@ from kudu_core.errors import (
 from kudu_core.options import Options
 from kudu_core.table.backup_format import BackupResult
 from kudu_core.table.batch import Batch
+from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.repair import repair
 from kudu_core.table.repairing.report import RepairReport
-from kudu_core.table.result import WriteResult
 from kudu_core.table.scan import Scan
 from kudu_core.table.snapshots import Snapshot
 from kudu_core.table.table import Table, create_table, open_table, restore

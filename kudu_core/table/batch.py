@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from kudu_core.common.idempotence.writers import Txn
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.errors import Closed, NotSupported
-from kudu_core.table.calls import apply_calls, conform_calls, with_policy
-from kudu_core.table.result import WriteResult
+from kudu_core.table.calls.conform import apply_calls, conform_calls, with_policy
+from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.write import write_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kudu_core.table.decision import Call
+    from kudu_core.table.calls.decision import Call
     from kudu_core.table.engine import Engine
 
 

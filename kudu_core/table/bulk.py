@@ -17,8 +17,9 @@ from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.types import KIND_BOOL
 from kudu_core.table import ingest, sorted_runs
 from kudu_core.table.building import MAX_BYTES, Sorted
+from kudu_core.table.calls.decision import Call, fitted
+from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.committing import Committing
-from kudu_core.table.decision import Call, fitted
 from kudu_core.table.repetition import (
     already_applied,
     answered,
@@ -26,7 +27,6 @@ from kudu_core.table.repetition import (
     fingerprint_of_rows,
     known_before,
 )
-from kudu_core.table.result import WriteResult
 from kudu_core.table.sorted_runs import Piece, pieces, sort_run
 from kudu_core.table.spilled_runs import OpenRuns, SpilledRun, spill_run
 from kudu_core.table.write import write_calls

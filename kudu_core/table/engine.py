@@ -28,7 +28,7 @@ from kudu_core.fs.copies import keep_copy
 from kudu_core.options import Options
 from kudu_core.rowset.memory.growing import StoreFull
 from kudu_core.table import debug
-from kudu_core.table.decision import default_bytes
+from kudu_core.table.calls.decision import default_bytes
 from kudu_core.table.job_marks import leave_marks
 from kudu_core.table.journal import Journal
 from kudu_core.table.memory_errors import no_memory, no_store, too_much
@@ -43,7 +43,7 @@ from kudu_core.tablet.store.tablet import Tablet, TabletContext
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem, Lease
-    from kudu_core.table.decision import Call
+    from kudu_core.table.calls.decision import Call
     from kudu_core.tablet.compact.merge import Elsewhere
     from kudu_core.tablet.replay.bootstrap import Unreplayed
     from kudu_core.tablet.store.apply import Laying

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from kudu_core.common.rows.rowblock import ColumnBuffers
-from kudu_core.table.decision import Call
+from kudu_core.table.calls.decision import Call
 from kudu_core.table.sorted_runs import MemoryRun, Run
 
 Slice = tuple[Run, int, int]

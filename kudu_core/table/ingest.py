@@ -24,11 +24,11 @@ from kudu_core.events import IngestEnd
 from kudu_core.rowset.memory.growing import StoreFull
 from kudu_core.table import sorted_runs
 from kudu_core.table.building import MAX_BYTES, Sorted, build_parts
+from kudu_core.table.calls.decision import Call, fitted, starts_of
+from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.committing import Committing, commit_parts
-from kudu_core.table.decision import Call, fitted, starts_of
 from kudu_core.table.memory_errors import no_store
 from kudu_core.table.refitting import refitted
-from kudu_core.table.result import WriteResult
 from kudu_core.table.sorted_runs import Piece, Run, pieces, sort_run
 from kudu_core.tablet.ingest import part as ingest
 from kudu_core.tablet.ingest.recheck import conflicts

@@ -19,8 +19,8 @@ from kudu_core.common.idempotence.fingerprint import (
 from kudu_core.common.idempotence.writers import CHECK, Token, Txn
 from kudu_core.common.run.pool import Pool
 from kudu_core.errors import TokenMismatch
-from kudu_core.table.decision import Call
-from kudu_core.table.result import WriteResult
+from kudu_core.table.calls.decision import Call
+from kudu_core.table.calls.result import WriteResult
 
 if TYPE_CHECKING:
     from kudu_core.common.rows.rowblock import ColumnBuffers

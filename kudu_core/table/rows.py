@@ -13,9 +13,9 @@ from kudu_core._ext.base.status import Elsewhere, PageError
 from kudu_core._ext.keys.hashing import murmur3_one
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.memrowset import MemRowSet
+from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.memory_errors import no_memory
 from kudu_core.table.points import tablet_of_key
-from kudu_core.table.result import WriteResult
 from kudu_core.tablet.store import records
 from kudu_core.wal import KIND_WRITE
 

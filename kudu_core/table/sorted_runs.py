@@ -18,7 +18,7 @@ from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.rows.keys import EncodedKeys, encode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema
-from kudu_core.table.decision import Call, joined, oversized_rows
+from kudu_core.table.calls.decision import Call, joined, oversized_rows
 
 RUN_ROWS = 1 << 19
 """Rows of a run in memory: keys and order stay in a core's cache while they are sorted."""

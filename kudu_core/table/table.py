@@ -39,7 +39,9 @@ from kudu_core.table.backup import backup
 from kudu_core.table.backup_format import BackupResult
 from kudu_core.table.batch import Batch
 from kudu_core.table.bulk import write_parts
-from kudu_core.table.calls import apply_calls, conform_calls, with_policy
+from kudu_core.table.calls.conform import apply_calls, conform_calls, with_policy
+from kudu_core.table.calls.decision import check_on_error
+from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.change_counts import admitted
 from kudu_core.table.change_tokens import (
     ChangeToken,
@@ -49,12 +51,10 @@ from kudu_core.table.change_tokens import (
 )
 from kudu_core.table.changes import Changes, ChangesPlan, window
 from kudu_core.table.create import create
-from kudu_core.table.decision import check_on_error
 from kudu_core.table.fork import watch
 from kudu_core.table.moment import resolve
 from kudu_core.table.open import open_for_reading, open_for_writing
 from kudu_core.table.restore import restore as restore_table
-from kudu_core.table.result import WriteResult
 from kudu_core.table.rows import write_row
 from kudu_core.table.scan import Scan, ScanPlan, check_batch_rows
 from kudu_core.table.snapshots import Snapshot

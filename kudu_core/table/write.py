@@ -17,7 +17,7 @@ from kudu_core.common.run.locks import NOTHING, Held
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import RowErrors
 from kudu_core.table import ingest
-from kudu_core.table.decision import (
+from kudu_core.table.calls.decision import (
     Call,
     Decided,
     Net,
@@ -30,8 +30,8 @@ from kudu_core.table.decision import (
     row_errors,
     starts_of,
 )
+from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.repetition import already_applied, named
-from kudu_core.table.result import WriteResult
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.apply import Laying, Moved, values_only
 from kudu_core.tablet.store.tablet import Tablet, newest_of

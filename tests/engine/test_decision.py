@@ -12,9 +12,9 @@ import pytest
 import kudu_core as kc
 from kudu_core._ext.rules import decide as rules
 from kudu_core.common.run.pool import Pool
-from kudu_core.table import decision
-from kudu_core.table.calls import OPERATIONS, conform_calls
-from kudu_core.table.decision import Prepared, decide, decide_net, net_changes
+from kudu_core.table.calls import decision
+from kudu_core.table.calls.conform import OPERATIONS, conform_calls
+from kudu_core.table.calls.decision import Prepared, decide, decide_net, net_changes
 from tests.engine.conftest import Make
 
 SCHEMA = [

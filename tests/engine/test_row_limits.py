@@ -13,7 +13,8 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.types.keycodec import MAX_KEY_BYTES
-from kudu_core.table import decision, jobs
+from kudu_core.table import jobs
+from kudu_core.table.calls import decision
 from tests.support.bulk import small_runs
 from tests.support.overwriting import staged
 

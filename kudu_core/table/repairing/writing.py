@@ -18,8 +18,8 @@ from kudu_core.errors import Corruption
 from kudu_core.table.backup import write_runs
 from kudu_core.table.beside import make_beside
 from kudu_core.table.bulk import write_parts
+from kudu_core.table.calls.decision import Call
 from kudu_core.table.create import create
-from kudu_core.table.decision import Call
 from kudu_core.table.open import open_engine
 from kudu_core.table.repairing.facts import OLDER
 from kudu_core.table.repairing.finding import Found
