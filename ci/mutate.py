@@ -145,7 +145,7 @@ ROOMS = {
     ),
     "pins": Room(
         (
-            "kudu_core/table/pins.py",
+            "kudu_core/table/opened/pins.py",
             "kudu_core/table/moment.py",
             "kudu_core/table/snapshots.py",
             "kudu_core/table/purge.py",
@@ -159,7 +159,7 @@ ROOMS = {
         (
             "kudu_core/table/staging.py",
             "kudu_core/table/staged.py",
-            "kudu_core/table/job_marks.py",
+            "kudu_core/table/opened/job_marks.py",
             "kudu_core/table/job_runs.py",
         ),
         ("tests/spark/test_jobs.py", *_engine("bulk", "merge_elsewhere"), "tests/hardening/test_names.py"),

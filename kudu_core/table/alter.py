@@ -24,7 +24,7 @@ from kudu_core.wal import KIND_ALTER
 if TYPE_CHECKING:
     from kudu_core.common.partition.partitions import PartitionSchema
     from kudu_core.common.schema.schema import Schema
-    from kudu_core.table.engine import Engine
+    from kudu_core.table.opened.engine import Engine
 
 
 def alter(

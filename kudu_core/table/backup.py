@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kudu_core.common.schema.schema import Schema
     from kudu_core.fs.api import FileSystem
     from kudu_core.table.changes import Changes
-    from kudu_core.table.engine import Engine
+    from kudu_core.table.opened.engine import Engine
     from kudu_core.table.scan import Scan
 
 RUN_BYTES = 64 << 20

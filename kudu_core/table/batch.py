@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kudu_core.table.calls.decision import Call
-    from kudu_core.table.engine import Engine
+    from kudu_core.table.opened.engine import Engine
 
 
 class Batch:

@@ -27,7 +27,7 @@ from kudu_core.tablet.ingest import part as ingest
 if TYPE_CHECKING:
     from kudu_core.common.partition.partitions import PartitionSchema
     from kudu_core.common.schema.schema import Schema
-    from kudu_core.table.engine import Engine
+    from kudu_core.table.opened.engine import Engine
 
 MEMORY_SHARE = 4
 """Of the memory limit, what the ranges that are built at one time take before encoding."""

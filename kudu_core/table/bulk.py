@@ -32,7 +32,7 @@ from kudu_core.table.spilled_runs import OpenRuns, SpilledRun, spill_run
 from kudu_core.table.write import write_calls
 
 if TYPE_CHECKING:
-    from kudu_core.table.engine import Engine
+    from kudu_core.table.opened.engine import Engine
 
 KEPT_SHARE = 4
 """Of the memory limit, what a call may keep in memory before it is spilled."""

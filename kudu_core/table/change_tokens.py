@@ -16,7 +16,7 @@ from kudu_core.tablet.store.tablet import Tablet
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kudu_core.table.engine import Engine
+    from kudu_core.table.opened.engine import Engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ from kudu_core.table.sharing import sharing_keys
 from kudu_core.tablet.store.tablet import Tablet
 
 if TYPE_CHECKING:
-    from kudu_core.table.engine import Engine
+    from kudu_core.table.opened.engine import Engine
 
 OP_NAME = "_op"
 TIMESTAMP_NAME = "_timestamp"

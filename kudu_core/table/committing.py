@@ -14,7 +14,7 @@ from kudu_core.common.idempotence.writers import Token
 from kudu_core.errors import InternalError
 from kudu_core.rowset.disk.writing import discard
 from kudu_core.rowset.memory.growing import StoreFull
-from kudu_core.table.memory_errors import no_memory
+from kudu_core.table.opened.memory_errors import no_memory
 from kudu_core.tablet.ingest import part as ingest
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.apply import Laying, Moved, values_only
@@ -23,7 +23,7 @@ from kudu_core.wal import KIND_INGEST
 
 if TYPE_CHECKING:
     from kudu_core.common.idempotence.writers import Txn
-    from kudu_core.table.engine import Engine
+    from kudu_core.table.opened.engine import Engine
     from kudu_core.table.stored.alteration import Alteration
 
 

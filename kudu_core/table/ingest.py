@@ -27,7 +27,7 @@ from kudu_core.table.building import MAX_BYTES, Sorted, build_parts
 from kudu_core.table.calls.decision import Call, fitted, starts_of
 from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.committing import Committing, commit_parts
-from kudu_core.table.memory_errors import no_store
+from kudu_core.table.opened.memory_errors import no_store
 from kudu_core.table.refitting import refitted
 from kudu_core.table.sorted_runs import Piece, Run, pieces, sort_run
 from kudu_core.tablet.ingest import part as ingest
@@ -35,7 +35,7 @@ from kudu_core.tablet.ingest.recheck import conflicts
 from kudu_core.tablet.store.tablet import Tablet, newest_of
 
 if TYPE_CHECKING:
-    from kudu_core.table.engine import Engine
+    from kudu_core.table.opened.engine import Engine
 
 OPTIMISTIC_TRIES = 2
 """Builds that may lose to a concurrent write of the same keys; the next one holds the mutexes."""

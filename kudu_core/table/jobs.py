@@ -39,8 +39,8 @@ from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.committing import Committing
 from kudu_core.table.ingest import ingest_sorted
 from kudu_core.table.job import JOB_OPERATIONS, Job, check_job, form_of, sealed, unsealed
-from kudu_core.table.job_marks import job_directory, read_mark
 from kudu_core.table.job_runs import JobRun, StagedRows, check_run
+from kudu_core.table.opened.job_marks import job_directory, read_mark
 from kudu_core.table.overwrite import overwrite_sorted
 from kudu_core.table.repetition import already_applied
 from kudu_core.table.resolving import Resolution, accept, sorted_rows
@@ -52,7 +52,7 @@ from kudu_core.table.table import Table, open_table
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
     from kudu_core.options import Options
-    from kudu_core.table.engine import Engine
+    from kudu_core.table.opened.engine import Engine
     from kudu_core.tablet.ingest.part import Part
     from kudu_core.tablet.store.tablet import Tablet
 

@@ -24,7 +24,7 @@ from kudu_core.tablet.store.manifest import read_manifest
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
-    from kudu_core.table.engine import Engine
+    from kudu_core.table.opened.engine import Engine
     from kudu_core.tablet.store.manifest import TabletState
 
 FOLDER = "lost"

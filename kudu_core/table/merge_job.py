@@ -22,7 +22,7 @@ from kudu_core.tablet.compact.merge_output import Job, Output
 from kudu_core.tablet.compact.merge_remote import BuiltRange, Order, adopt, build_ranges, newest_in_memory
 
 if TYPE_CHECKING:
-    from kudu_core.table.engine import Engine
+    from kudu_core.table.opened.engine import Engine
     from kudu_core.table.table import Table
     from kudu_core.tablet.store.tablet import Tablet
 

@@ -11,7 +11,7 @@ from kudu_core.errors import Closed, InvalidArgument, SnapshotInFuture, Snapshot
 
 if TYPE_CHECKING:
     from kudu_core.common.run.locks import Claim
-    from kudu_core.table.engine import Engine
+    from kudu_core.table.opened.engine import Engine
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

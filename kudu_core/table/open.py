@@ -14,9 +14,7 @@ from kudu_core.common.run.clock import Clock
 from kudu_core.errors import Corruption, KuduError, NotSupported, TableNotFound
 from kudu_core.events import EventListener, TableOpened
 from kudu_core.options import Options
-from kudu_core.table import debug
 from kudu_core.table.alter import open_manifest
-from kudu_core.table.engine import Engine
 from kudu_core.table.lost import (
     bring_back,
     keep_segment,
@@ -25,6 +23,8 @@ from kudu_core.table.lost import (
     sort_orphans,
     sweep_lost,
 )
+from kudu_core.table.opened import debug
+from kudu_core.table.opened.engine import Engine
 from kudu_core.table.purge import delete_purged, purge
 from kudu_core.table.staged import sweep_staging
 from kudu_core.table.stored.alteration import alters, followed

@@ -26,7 +26,7 @@ from kudu_core.tablet.ingest import part as ingest
 
 if TYPE_CHECKING:
     from kudu_core.common.idempotence.writers import Txn
-    from kudu_core.table.engine import Engine
+    from kudu_core.table.opened.engine import Engine
     from kudu_core.tablet.store.tablet import Tablet
 
 

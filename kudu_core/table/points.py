@@ -20,13 +20,13 @@ from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types import values
 from kudu_core.common.types.foreign import names_of
 from kudu_core.errors import InvalidArgument, SnapshotTooOld
-from kudu_core.table.engine import NEWEST
 from kudu_core.table.moment import resolve
+from kudu_core.table.opened.engine import NEWEST
 from kudu_core.tablet.view.view import KeyBatch, Look, locate_at, looks_at
 
 if TYPE_CHECKING:
     from kudu_core.common.partition.partitions import PartitionSchema
-    from kudu_core.table.engine import Engine
+    from kudu_core.table.opened.engine import Engine
     from kudu_core.tablet.store.tablet import Tablet
 
 FOUND = "_found"

@@ -14,12 +14,12 @@ from kudu_core.common.run.locks import Held
 from kudu_core.events import TabletsPurged
 from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.rowset.memory.memrowset import MemRowSet
-from kudu_core.table.pins import Purged
+from kudu_core.table.opened.pins import Purged
 from kudu_core.table.stored.table_file import TableState, replace
 from kudu_core.tablet.view.view import View
 
 if TYPE_CHECKING:
-    from kudu_core.table.engine import Engine
+    from kudu_core.table.opened.engine import Engine
     from kudu_core.tablet.store.tablet import Tablet
 
 

@@ -24,7 +24,7 @@ from kudu_core.table.calls.result import WriteResult
 
 if TYPE_CHECKING:
     from kudu_core.common.rows.rowblock import ColumnBuffers
-    from kudu_core.table.engine import Engine
+    from kudu_core.table.opened.engine import Engine
 
 HASHED_ROWS = 1 << 17
 """Rows that one task of a thread hashes."""

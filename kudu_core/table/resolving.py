@@ -34,8 +34,8 @@ from kudu_core.tablet.view.view import KeyBatch
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
-    from kudu_core.table.engine import Engine
     from kudu_core.table.job import Job
+    from kudu_core.table.opened.engine import Engine
     from kudu_core.table.staging import Form
     from kudu_core.tablet.store.tablet import Tablet
 

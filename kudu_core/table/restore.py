@@ -29,7 +29,7 @@ from kudu_core.table.scan import Scan, ScanPlan
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
-    from kudu_core.table.engine import Engine
+    from kudu_core.table.opened.engine import Engine
 
 BATCH_ROWS = 65_536
 

@@ -14,7 +14,7 @@ from kudu_core._ext.keys.hashing import murmur3_one
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.table.calls.result import WriteResult
-from kudu_core.table.memory_errors import no_memory
+from kudu_core.table.opened.memory_errors import no_memory
 from kudu_core.table.points import tablet_of_key
 from kudu_core.tablet.store import records
 from kudu_core.wal import KIND_WRITE
@@ -22,7 +22,7 @@ from kudu_core.wal import KIND_WRITE
 if TYPE_CHECKING:
     from kudu_core._ext.row.codec import Cell
     from kudu_core.common.schema.schema import Schema
-    from kudu_core.table.engine import Engine
+    from kudu_core.table.opened.engine import Engine
     from kudu_core.tablet.store.tablet import Tablet
     from kudu_core.tablet.view.view import View
 

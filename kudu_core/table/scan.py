@@ -42,7 +42,7 @@ from kudu_core.table.moment import resolve
 from kudu_core.tablet.store.tablet import Tablet
 
 if TYPE_CHECKING:
-    from kudu_core.table.engine import Engine
+    from kudu_core.table.opened.engine import Engine
 
 T = TypeVar("T")
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 from kudu_core.common.format import names
 from kudu_core.errors import Corruption
 from kudu_core.fs.base import temporary_of
-from kudu_core.table.job_marks import job_directory, leave_mark
+from kudu_core.table.opened.job_marks import job_directory, leave_mark
 
 if TYPE_CHECKING:
     from kudu_core.common.idempotence.writers import Token
     from kudu_core.fs.api import FileSystem
-    from kudu_core.table.engine import Engine
+    from kudu_core.table.opened.engine import Engine
 
 SEALED = "JOB"
 """A job's file that lists its runs, written when the commit begins."""

@@ -12,7 +12,7 @@ from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.table.lost import lost_usage
 
 if TYPE_CHECKING:
-    from kudu_core.table.engine import Engine
+    from kudu_core.table.opened.engine import Engine
 
 
 def stats(engine: Engine, by: str) -> pa.Table:

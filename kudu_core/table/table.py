@@ -51,9 +51,9 @@ from kudu_core.table.change_tokens import (
 )
 from kudu_core.table.changes import Changes, ChangesPlan, window
 from kudu_core.table.create import create
-from kudu_core.table.fork import watch
 from kudu_core.table.moment import resolve
 from kudu_core.table.open import open_for_reading, open_for_writing
+from kudu_core.table.opened.fork import watch
 from kudu_core.table.restore import restore as restore_table
 from kudu_core.table.rows import write_row
 from kudu_core.table.scan import Scan, ScanPlan, check_batch_rows
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
 
     from kudu_core.fs.api import FileSystem
-    from kudu_core.table.engine import Engine
+    from kudu_core.table.opened.engine import Engine
     from kudu_core.tablet.replay.bootstrap import Unreplayed
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from kudu_core.table.scan import ScanPlan, prune_tablets
 from kudu_core.table.shares import shares
 
 if TYPE_CHECKING:
-    from kudu_core.table.engine import Engine
+    from kudu_core.table.opened.engine import Engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

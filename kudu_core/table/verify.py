@@ -27,7 +27,7 @@ from kudu_core.wal import KIND_INGEST, KIND_WRITE, is_log_name, open_log
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
-    from kudu_core.table.engine import Engine
+    from kudu_core.table.opened.engine import Engine
     from kudu_core.tablet.store.tablet import Tablet
 
 TRIES = 5

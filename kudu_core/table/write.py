@@ -40,7 +40,7 @@ from kudu_core.wal import KIND_WRITE
 
 if TYPE_CHECKING:
     from kudu_core.table.committing import Committing
-    from kudu_core.table.engine import Engine
+    from kudu_core.table.opened.engine import Engine
 
 SHORT_ROWS = 8192
 """Calls of up to so many rows are made one after the other (``Engine.short_writes``)."""

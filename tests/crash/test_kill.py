@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import kudu_core as kc
-from kudu_core.table.debug import SWITCH
+from kudu_core.table.opened.debug import SWITCH
 from tests.support.changes import check_changes
 from tests.support.faults import checking
 from tests.support.history import SCHEMA, Batch, History, random_batch, send

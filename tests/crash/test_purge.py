@@ -11,7 +11,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.common.run.clock import ManualClock
 from kudu_core.table import purge
-from kudu_core.table.engine import Engine
+from kudu_core.table.opened.engine import Engine
 from tests.support.faults import TINY, drop, segments_of
 from tests.support.fs.memory import MemoryFileSystem
 

@@ -15,7 +15,7 @@ import kudu_core as kc
 from kudu_core import events
 from kudu_core.common.run.clock import Clock, ManualClock
 from kudu_core.errors import MemoryLimit
-from kudu_core.table import throttle
+from kudu_core.table.opened import throttle
 from kudu_core.tablet.maintain import compaction_lane, scoring
 from kudu_core.tablet.maintain.merge_policy import Layout
 from kudu_core.tablet.maintain.operations import fixed_row_bytes, rowset_stats

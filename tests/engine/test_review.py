@@ -26,7 +26,7 @@ import kudu_core as kc
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.rowset.memory.changelog import Change, ChangeLog
 from kudu_core.rowset.rows.delta_view import UPDATE
-from kudu_core.table.pins import Pins
+from kudu_core.table.opened.pins import Pins
 from kudu_core.tablet.flush.memory import flush_memrowset
 from kudu_core.tablet.maintain import flush_lane
 from kudu_core.tablet.store import manifest

@@ -16,7 +16,7 @@ from kudu_core.common.idempotence.fingerprint import MAX_ROWS, NO_ROWS, Fingerpr
 from kudu_core.common.idempotence.writers import Token, outdated
 from kudu_core.common.run.clock import ManualClock
 from kudu_core.events import TokensDropped
-from kudu_core.table import engine as engines
+from kudu_core.table.opened import engine as engines
 from kudu_core.table.stored import table_file as states
 from kudu_core.table.stored.table_file import read_state
 from tests.support.fs.memory import MemoryFileSystem

@@ -43,13 +43,13 @@ ALLOWED: dict[str, dict[str, str]] = {
     "tablet/maintain/flush_lane.py": {"kudu_core.common.run.workers.Worker": "maintenance"},
     "tablet/maintain/compaction_lane.py": {"kudu_core.common.run.workers.Worker": "maintenance"},
     "cfile/pages/container.py": {"os.urandom": "file_id is random"},
-    "table/fork.py": {
+    "table/opened/fork.py": {
         "os.register_at_fork": "handles refuse to work in the child",
         "kudu_core.common.run.workers.Worker": (
             "a handle collected on a worker cannot be closed by it: that waits for workers"
         ),
     },
-    "table/debug.py": {"os.environ": "the debug switch"},
+    "table/opened/debug.py": {"os.environ": "the debug switch"},
     "table/repair.py": {"os.PathLike": "a type"},
     "table/table.py": {
         "os.PathLike": "a type",

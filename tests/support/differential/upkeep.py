@@ -20,7 +20,7 @@ from tests.support.differential.looking import Look
 
 if TYPE_CHECKING:
     from kudu_core.rowset.disk.diskrowset import DiskRowSet
-    from kudu_core.table.engine import Engine
+    from kudu_core.table.opened.engine import Engine
     from kudu_core.tablet.store.tablet import Tablet
     from tests.support.differential.pair import Pair
 

@@ -27,14 +27,14 @@ from kudu_core.events import Event, EventListener, TokensDropped, WritersThrottl
 from kudu_core.fs.copies import keep_copy
 from kudu_core.options import Options
 from kudu_core.rowset.memory.growing import StoreFull
-from kudu_core.table import debug
 from kudu_core.table.calls.decision import default_bytes
-from kudu_core.table.job_marks import leave_marks
-from kudu_core.table.journal import Journal
-from kudu_core.table.memory_errors import no_memory, no_store, too_much
-from kudu_core.table.pins import Pins, Purged, SchemaPins
+from kudu_core.table.opened import debug
+from kudu_core.table.opened.job_marks import leave_marks
+from kudu_core.table.opened.journal import Journal
+from kudu_core.table.opened.memory_errors import no_memory, no_store, too_much
+from kudu_core.table.opened.pins import Pins, Purged, SchemaPins
+from kudu_core.table.opened.throttle import Throttle
 from kudu_core.table.stored.table_file import TableState, read_state, replace
-from kudu_core.table.throttle import Throttle
 from kudu_core.tablet.flush.memory import work_bytes
 from kudu_core.tablet.maintain.compaction_lane import Compactions
 from kudu_core.tablet.maintain.flush_lane import Maintenance

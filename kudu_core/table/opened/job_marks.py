@@ -1,7 +1,8 @@
 """Marks that committed distributed writes leave in ``staging/``, beside the folders of jobs.
 
 What the record of such a write says, its time and counts, is in its mark as well, so that the log may forget
-the record.  Knows names and files of jobs, not the open table.  Who writes and removes them: ``staged.py``.
+the record.  Knows names and files of jobs, not the open table.  Who writes and removes them:
+``table/staged.py``.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from kudu_core.common.run.workers import Worker, forget_workers, is_worker
 from kudu_core.errors import KuduError
 
 if TYPE_CHECKING:
-    from kudu_core.table.engine import Engine
+    from kudu_core.table.opened.engine import Engine
 
 _open: weakref.WeakSet[Engine] = weakref.WeakSet()
 

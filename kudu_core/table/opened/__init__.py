@@ -1,0 +1,1 @@
+"""An open table: its tablets, memory, log, pins and lanes."""
