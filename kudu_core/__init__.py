@@ -31,7 +31,7 @@ from kudu_core.errors import (
     UnreplayedWarning,
 )
 from kudu_core.options import Options
-from kudu_core.table.backup_format import BackupResult
+from kudu_core.table.backup.format import BackupResult
 from kudu_core.table.batch import Batch
 from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.repair import repair

@@ -35,8 +35,9 @@ from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.options import Options
 from kudu_core.table import arrow_out, points
 from kudu_core.table.alter import alter
-from kudu_core.table.backup import backup
-from kudu_core.table.backup_format import BackupResult
+from kudu_core.table.backup.backup import backup
+from kudu_core.table.backup.format import BackupResult
+from kudu_core.table.backup.restore import restore as restore_table
 from kudu_core.table.batch import Batch
 from kudu_core.table.bulk import write_parts
 from kudu_core.table.calls.conform import apply_calls, conform_calls, with_policy
@@ -54,7 +55,6 @@ from kudu_core.table.create import create
 from kudu_core.table.moment import resolve
 from kudu_core.table.open import open_for_reading, open_for_writing
 from kudu_core.table.opened.fork import watch
-from kudu_core.table.restore import restore as restore_table
 from kudu_core.table.rows import write_row
 from kudu_core.table.scan import Scan, ScanPlan, check_batch_rows
 from kudu_core.table.snapshots import Snapshot

@@ -17,8 +17,8 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.table import backup as module
-from kudu_core.table import backup_format as form
+from kudu_core.table.backup import backup as module
+from kudu_core.table.backup import format as form
 from tests.engine.conftest import Make
 from tests.engine.test_dataset import ROWS, SCHEMA, TYPES, cells
 from tests.support.history import SCHEMA as RANDOM

@@ -33,8 +33,10 @@ from kudu_core.common.schema import schema
 from kudu_core.common.types.keycodec import MAX_KEY_BYTES
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported
-from kudu_core.table import backup, backup_format, jobs, resolving
 from kudu_core.table import job as job_module
+from kudu_core.table import jobs, resolving
+from kudu_core.table.backup import backup
+from kudu_core.table.backup import format as backup_format
 from kudu_core.table.opened import job_marks
 from kudu_core.table.stored import alteration, table_file
 from kudu_core.wal import log

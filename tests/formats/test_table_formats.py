@@ -22,7 +22,7 @@ from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.alter import altered
 from kudu_core.common.schema.schema import Column, declare
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.table import backup_format
+from kudu_core.table.backup import format as backup_format
 from kudu_core.table.stored import table_file
 from kudu_core.table.stored.alteration import Alteration, alters, followed
 from kudu_core.tablet.store import manifest, manifest_format, records

@@ -26,7 +26,7 @@ from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.common.types.types import ColumnType
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table import jobs
-from kudu_core.table.backup_format import read_manifest
+from kudu_core.table.backup.format import read_manifest
 from kudu_core.table.batch import Batch
 from kudu_core.table.scan import Scan
 from kudu_core.table.snapshots import Snapshot

@@ -18,7 +18,7 @@ from kudu_core.engines.spark.scan import collected, frame_of, parallelism, share
 from kudu_core.engines.spark.staging import attempt_name, resolved
 from kudu_core.engines.spark.write import TASKS_PER_CORE, tasks_of
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.table import restore as restores
+from kudu_core.table.backup import restore as restores
 from kudu_core.table.job_runs import JobRun
 from kudu_core.table.jobs import Job
 from kudu_core.table.resolving import Resolution

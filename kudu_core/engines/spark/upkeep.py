@@ -21,11 +21,11 @@ from kudu_core.engines.spark.staging import attempt_name
 from kudu_core.errors import SchemaMismatch
 from kudu_core.fs.api import FileSystem
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.table import backup as backups
-from kudu_core.table.backup_format import BackupResult, Manifest
+from kudu_core.table.backup import backup as backups
+from kudu_core.table.backup.files import StagedRun
+from kudu_core.table.backup.format import BackupResult, Manifest
 from kudu_core.table.change_tokens import ChangeToken
 from kudu_core.table.merge_job import MergeTask, build_task, elsewhere_of
-from kudu_core.table.runs import StagedRun
 from kudu_core.table.snapshots import Snapshot
 from kudu_core.table.table import DEFAULT_TARGET_ROWS, Table, folder_path, open_table
 from kudu_core.table.tokens import ScanToken

@@ -15,7 +15,7 @@ from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption
-from kudu_core.table.backup import write_runs
+from kudu_core.table.backup.backup import write_runs
 from kudu_core.table.beside import make_beside
 from kudu_core.table.bulk import write_parts
 from kudu_core.table.calls.decision import Call

@@ -20,7 +20,8 @@ from kudu_core.common.run.clock import timestamp_of
 from kudu_core.common.run.locks import Claim
 from kudu_core.errors import InvalidArgument, shown
 from kudu_core.fs.base import temporary_name
-from kudu_core.table.backup_format import (
+from kudu_core.table.backup.files import RunWriter, StagedRun
+from kudu_core.table.backup.format import (
     LOCK,
     MANIFEST,
     MAX_NUMBER,
@@ -35,7 +36,6 @@ from kudu_core.table.backup_format import (
     points,
     read_manifests,
 )
-from kudu_core.table.runs import RunWriter, StagedRun
 from kudu_core.table.snapshots import Snapshot
 
 if TYPE_CHECKING:

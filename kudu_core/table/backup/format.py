@@ -24,7 +24,7 @@ from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported, TableNotFound, shown
 from kudu_core.fs.base import temporary_of
 from kudu_core.options import Options
-from kudu_core.table.runs import StagedRun
+from kudu_core.table.backup.files import StagedRun
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem

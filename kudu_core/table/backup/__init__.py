@@ -1,0 +1,1 @@
+"""A folder of backups: written, chosen, read back."""
