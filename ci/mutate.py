@@ -146,8 +146,8 @@ ROOMS = {
     "pins": Room(
         (
             "kudu_core/table/opened/pins.py",
-            "kudu_core/table/moment.py",
-            "kudu_core/table/snapshots.py",
+            "kudu_core/table/read/moment.py",
+            "kudu_core/table/read/snapshot.py",
             "kudu_core/table/purge.py",
         ),
         (

@@ -34,12 +34,12 @@ from kudu_core.options import Options
 from kudu_core.table.backup.format import BackupResult
 from kudu_core.table.batch import Batch
 from kudu_core.table.calls.result import WriteResult
+from kudu_core.table.read.scan import Scan
+from kudu_core.table.read.snapshot import Snapshot
+from kudu_core.table.read.tokens import ScanToken
 from kudu_core.table.repair import repair
 from kudu_core.table.repairing.report import RepairReport
-from kudu_core.table.scan import Scan
-from kudu_core.table.snapshots import Snapshot
 from kudu_core.table.table import Table, create_table, open_table, restore
-from kudu_core.table.tokens import ScanToken
 
 __version__ = "0.1.0"
 

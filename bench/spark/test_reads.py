@@ -24,7 +24,7 @@ import kudu_core as kc
 from kudu_core import spark as ks
 from kudu_core.engines.spark.scan import frame_of, read_tokens, shared_out
 from kudu_core.engines.spark.schema import spark_schema
-from kudu_core.table.tokens import ScanToken
+from kudu_core.table.read.tokens import ScanToken
 
 ROWS = int(os.environ.get("KUDU_CORE_BENCH_ROWS", "60000"))
 KEY = ["host", "at"]

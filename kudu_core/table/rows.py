@@ -15,7 +15,7 @@ from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.opened.memory_errors import no_memory
-from kudu_core.table.points import tablet_of_key
+from kudu_core.table.read.points import tablet_of_key
 from kudu_core.tablet.store import records
 from kudu_core.wal import KIND_WRITE
 

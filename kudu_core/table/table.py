@@ -33,7 +33,6 @@ from kudu_core.errors import (
 from kudu_core.events import EventListener
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.options import Options
-from kudu_core.table import arrow_out, points
 from kudu_core.table.alter import alter
 from kudu_core.table.backup.backup import backup
 from kudu_core.table.backup.format import BackupResult
@@ -52,14 +51,15 @@ from kudu_core.table.change_tokens import (
 )
 from kudu_core.table.changes import Changes, ChangesPlan, window
 from kudu_core.table.create import create
-from kudu_core.table.moment import resolve
 from kudu_core.table.open import open_for_reading, open_for_writing
 from kudu_core.table.opened.fork import watch
+from kudu_core.table.read import arrow_out, points
+from kudu_core.table.read.moment import resolve
+from kudu_core.table.read.scan import Scan, ScanPlan, check_batch_rows
+from kudu_core.table.read.snapshot import Snapshot
+from kudu_core.table.read.tokens import ScanToken, check_token, make_tokens, plan_of
 from kudu_core.table.rows import write_row
-from kudu_core.table.scan import Scan, ScanPlan, check_batch_rows
-from kudu_core.table.snapshots import Snapshot
 from kudu_core.table.stats import layout, metrics, stats
-from kudu_core.table.tokens import ScanToken, check_token, make_tokens, plan_of
 from kudu_core.table.verify import Verified, verify
 from kudu_core.table.where import where_calls
 from kudu_core.table.write import write_calls

@@ -91,7 +91,7 @@ def test_shrinking_leaves_what_a_failure_needs() -> None:
 @pytest.mark.parametrize("broken", ["lost update", "wrong order", "extra row"])
 def test_a_broken_engine_is_noticed(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison itself can fail."""
-    import kudu_core.table.scan as scan
+    import kudu_core.table.read.scan as scan
     import kudu_core.table.write as write
 
     if broken == "lost update":

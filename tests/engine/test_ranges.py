@@ -21,7 +21,7 @@ from kudu_core.common.where.predicates import compile_where
 from kudu_core.common.where.terms import Term
 from kudu_core.rowset.disk.diskrowset import DiskRowsAt
 from kudu_core.rowset.scan.row_ranges import each_row, intersection, pages_of
-from kudu_core.table import scan as scanning
+from kudu_core.table.read import scan as scanning
 from tests.engine.conftest import Make
 from tests.engine.test_scans import counting, reads
 

@@ -36,7 +36,7 @@ READING: dict[str, dict[str, str]] = {
         "table/staging.py": "the column by which the last row of a key is known",
         "common/schema/schema.py": "ColumnType's, of a type alone",
         "engines/spark/": "ColumnType's, of a type alone",
-        "table/arrow_out.py": "polars', of our own rows",
+        "table/read/arrow_out.py": "polars', of our own rows",
     },
 }
 

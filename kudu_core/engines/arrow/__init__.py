@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kudu_core.table import arrow_out
+from kudu_core.table.read import arrow_out
 
 if TYPE_CHECKING:
     from kudu_core.table.table import Table

@@ -23,7 +23,7 @@ from pyarrow import fs as arrow_fs
 from kudu_core.common.schema.schema import Schema, arrow_schema
 from kudu_core.common.where import expressions
 from kudu_core.errors import InvalidArgument, NotSupported
-from kudu_core.table.scan import Scan
+from kudu_core.table.read.scan import Scan
 from kudu_core.table.table import Table
 
 BATCH_ROWS = 65_536

@@ -17,10 +17,10 @@ from kudu_core.engines.spark.cache import table_for
 from kudu_core.engines.spark.codes import coded, original
 from kudu_core.engines.spark.schema import arrow_schema, spark_schema, to_spark
 from kudu_core.errors import InvalidArgument
-from kudu_core.table.moment import resolve
-from kudu_core.table.shares import known_rows
+from kudu_core.table.read.moment import resolve
+from kudu_core.table.read.shares import known_rows
+from kudu_core.table.read.tokens import ScanToken
 from kudu_core.table.table import DEFAULT_TARGET_ROWS, Table, open_table
-from kudu_core.table.tokens import ScanToken
 
 
 class Counted(Protocol):

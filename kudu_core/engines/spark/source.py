@@ -35,8 +35,8 @@ from kudu_core.errors import InvalidArgument
 from kudu_core.table import jobs
 from kudu_core.table.job_runs import JobRun
 from kudu_core.table.jobs import Job
+from kudu_core.table.read.tokens import ScanToken
 from kudu_core.table.table import Table, open_table
-from kudu_core.table.tokens import ScanToken
 
 
 def schema(options: Mapping[str, str]) -> StructType:

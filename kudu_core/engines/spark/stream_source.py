@@ -35,10 +35,10 @@ from kudu_core.engines.spark.options import LATEST, ReadOptions
 from kudu_core.engines.spark.scan import shared_out
 from kudu_core.engines.spark.schema import arrow_schema
 from kudu_core.errors import InvalidArgument, NotSupported, SnapshotInFuture
-from kudu_core.table.moment import resolve
-from kudu_core.table.scan import ScanPlan
+from kudu_core.table.read.moment import resolve
+from kudu_core.table.read.scan import ScanPlan
+from kudu_core.table.read.tokens import Position, ScanToken, make_tokens, position_after
 from kudu_core.table.table import Table, open_table
-from kudu_core.table.tokens import Position, ScanToken, make_tokens, position_after
 
 
 class Shares(InputPartition):

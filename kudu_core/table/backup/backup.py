@@ -36,14 +36,14 @@ from kudu_core.table.backup.format import (
     points,
     read_manifests,
 )
-from kudu_core.table.snapshots import Snapshot
+from kudu_core.table.read.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from kudu_core.common.schema.schema import Schema
     from kudu_core.fs.api import FileSystem
     from kudu_core.table.changes import Changes
     from kudu_core.table.opened.engine import Engine
-    from kudu_core.table.scan import Scan
+    from kudu_core.table.read.scan import Scan
 
 RUN_BYTES = 64 << 20
 """Of rows as Arrow, in one run: who restores has one in memory at a time."""

@@ -25,7 +25,7 @@ from kudu_core.table.calls.conform import apply_calls
 from kudu_core.table.calls.decision import Call
 from kudu_core.table.create import create
 from kudu_core.table.open import open_engine
-from kudu_core.table.scan import Scan, ScanPlan
+from kudu_core.table.read.scan import Scan, ScanPlan
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem

@@ -21,10 +21,10 @@ from kudu_core.table.bulk import write_parts
 from kudu_core.table.calls.decision import Call
 from kudu_core.table.create import create
 from kudu_core.table.open import open_engine
+from kudu_core.table.read.scan import Scan, ScanPlan
 from kudu_core.table.repairing.facts import OLDER
 from kudu_core.table.repairing.finding import Found
 from kudu_core.table.repairing.report import RepairReport
-from kudu_core.table.scan import Scan, ScanPlan
 from kudu_core.table.verify import verify
 
 if TYPE_CHECKING:

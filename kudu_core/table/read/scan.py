@@ -37,8 +37,8 @@ from kudu_core.rowset.scan.scan import (
     to_batch,
     units,
 )
-from kudu_core.table.arrow_out import ArrowResult
-from kudu_core.table.moment import resolve
+from kudu_core.table.read.arrow_out import ArrowResult
+from kudu_core.table.read.moment import resolve
 from kudu_core.tablet.store.tablet import Tablet
 
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kudu_core.table.moment import PinnedMoment
+from kudu_core.table.read.moment import PinnedMoment
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from kudu_core.common.run.locks import Claim
-    from kudu_core.table.scan import Scan
+    from kudu_core.table.read.scan import Scan
 
 
 class Readable(Protocol):

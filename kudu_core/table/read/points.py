@@ -20,8 +20,8 @@ from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types import values
 from kudu_core.common.types.foreign import names_of
 from kudu_core.errors import InvalidArgument, SnapshotTooOld
-from kudu_core.table.moment import resolve
 from kudu_core.table.opened.engine import NEWEST
+from kudu_core.table.read.moment import resolve
 from kudu_core.tablet.view.view import KeyBatch, Look, locate_at, looks_at
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.where.predicates import compile_where
 from kudu_core.errors import InvalidArgument, SchemaMismatch, SnapshotTooOld
 from kudu_core.rowset.scan.row_ranges import Pruning
-from kudu_core.table.scan import ScanPlan, prune_tablets
-from kudu_core.table.shares import shares
+from kudu_core.table.read.scan import ScanPlan, prune_tablets
+from kudu_core.table.read.shares import shares
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine

@@ -1,0 +1,1 @@
+"""Rows at one snapshot."""
