@@ -160,7 +160,7 @@ ROOMS = {
             "kudu_core/table/staging.py",
             "kudu_core/table/staged.py",
             "kudu_core/table/opened/job_marks.py",
-            "kudu_core/table/job_runs.py",
+            "kudu_core/table/runs/staged.py",
         ),
         ("tests/spark/test_jobs.py", *_engine("bulk", "merge_elsewhere"), "tests/hardening/test_names.py"),
     ),

@@ -25,8 +25,8 @@ import pyarrow as pa
 import kudu_core as kc
 from kudu_core.engines.spark.write import resolutions_of, runs_of, tasks_of
 from kudu_core.table import jobs
-from kudu_core.table.job_runs import JobRun
 from kudu_core.table.resolving import resolve
+from kudu_core.table.runs.staged import JobRun
 
 ROWS_OF_A_RUN = 20
 SCHEMA = pa.schema([("k", pa.int64()), ("a", pa.int32()), ("b", pa.float64()), ("s", pa.string())])

@@ -19,9 +19,9 @@ from kudu_core.rowset.disk.writing import DECODED_SHARE
 from kudu_core.table.calls.decision import Refused, error_table, row_default_bytes, row_errors
 from kudu_core.table.calls.repeats import NO_RULES, RowRules
 from kudu_core.table.committing import Committing
-from kudu_core.table.job_runs import ranges_of
 from kudu_core.table.ranges import Resolved, resolve
-from kudu_core.table.sorted_runs import KeyRange, Run, halved
+from kudu_core.table.runs.sorted import KeyRange, Run, halved
+from kudu_core.table.runs.staged import ranges_of
 from kudu_core.tablet.ingest import part as ingest
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from kudu_core.common.idempotence.writers import Txn
 from kudu_core.common.run.locks import NOTHING
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.types import KIND_BOOL
-from kudu_core.table import ingest, sorted_runs
+from kudu_core.table import ingest
 from kudu_core.table.building import MAX_BYTES, Sorted
 from kudu_core.table.calls.decision import Call, fitted
 from kudu_core.table.calls.result import WriteResult
@@ -27,8 +27,9 @@ from kudu_core.table.repetition import (
     fingerprint_of_rows,
     known_before,
 )
-from kudu_core.table.sorted_runs import Piece, pieces, sort_run
-from kudu_core.table.spilled_runs import OpenRuns, SpilledRun, spill_run
+from kudu_core.table.runs import sorted as sorted_runs
+from kudu_core.table.runs.sorted import Piece, pieces, sort_run
+from kudu_core.table.runs.spilled import OpenRuns, SpilledRun, spill_run
 from kudu_core.table.write import write_calls
 
 if TYPE_CHECKING:

@@ -1,10 +1,10 @@
 """The walk of a bulk ingest (protocol G1 to G6): files first, then one record that names them.
 
 Calls above a threshold are decided like any others, but against views at a cut and without the mutexes.
-Their rows are sorted in runs (``sorted_runs.py``), the runs cut into ranges of keys, and range by range, on
-all cores, what the rows come to is written: inserts as one DiskRowSet, which overlaps none of the others,
-changes as entries of delta files.  The critical section rechecks what was written meanwhile, links the files
-and appends the record.
+Their rows are sorted in runs (``table/runs/sorted.py``), the runs cut into ranges of keys, and range by
+range, on all cores, what the rows come to is written: inserts as one DiskRowSet, which overlaps none of the
+others, changes as entries of delta files.  The critical section rechecks what was written meanwhile, links
+the files and appends the record.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from kudu_core.common.run.locks import Held
 from kudu_core.errors import Fenced, Poisoned, RowErrors
 from kudu_core.events import IngestEnd
 from kudu_core.rowset.memory.growing import StoreFull
-from kudu_core.table import sorted_runs
 from kudu_core.table.building import MAX_BYTES, Sorted, build_parts
 from kudu_core.table.calls.decision import Call, fitted, starts_of
 from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.committing import Committing, commit_parts
 from kudu_core.table.opened.memory_errors import no_store
-from kudu_core.table.refitting import refitted
-from kudu_core.table.sorted_runs import Piece, Run, pieces, sort_run
+from kudu_core.table.runs import sorted as sorted_runs
+from kudu_core.table.runs.refitted import refitted
+from kudu_core.table.runs.sorted import Piece, Run, pieces, sort_run
 from kudu_core.tablet.ingest import part as ingest
 from kudu_core.tablet.ingest.recheck import conflicts
 from kudu_core.tablet.store.tablet import Tablet, newest_of

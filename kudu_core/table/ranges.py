@@ -21,9 +21,9 @@ from kudu_core.common.schema.schema import Schema
 from kudu_core.rowset.disk.writing import OrderedRows
 from kudu_core.table.calls.decision import INSERTING, Call, Decided, Net, Prepared, Refused, decide_net
 from kudu_core.table.calls.repeats import RowRules, last_rows
-from kudu_core.table.gathering import Slice, cells_of
-from kudu_core.table.job_runs import JobRun, whole_run
-from kudu_core.table.sorted_runs import KeyRange
+from kudu_core.table.runs.gather import Slice, cells_of
+from kudu_core.table.runs.sorted import KeyRange
+from kudu_core.table.runs.staged import JobRun, whole_run
 from kudu_core.tablet.ingest.part import NetChanges
 from kudu_core.tablet.view.view import Homes, KeyBatch, View, locate_at, locate_newest
 

@@ -24,8 +24,8 @@ from kudu_core.errors import Corruption, InvalidArgument
 from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
 from kudu_core.table.alter import new_tablet
 from kudu_core.table.building import Sorted, build_parts
-from kudu_core.table.job_runs import JobRun, StagedRows
-from kudu_core.table.spilled_runs import OpenRuns
+from kudu_core.table.runs.spilled import OpenRuns
+from kudu_core.table.runs.staged import JobRun, StagedRows
 from kudu_core.table.table import Table
 from kudu_core.tablet.ingest import part as ingest
 from kudu_core.tablet.ingest.recheck import still_holds

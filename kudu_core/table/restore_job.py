@@ -19,9 +19,9 @@ from kudu_core.table import jobs
 from kudu_core.table.backup.files import StagedRun
 from kudu_core.table.backup.format import OP_COLUMN, read_manifest
 from kudu_core.table.backup.restore import Chain, Fill, batches_of, check_total
-from kudu_core.table.job_runs import JobRun
 from kudu_core.table.jobs import Job
 from kudu_core.table.resolving import Resolution
+from kudu_core.table.runs.staged import JobRun
 from kudu_core.table.staging import APPLY, JobStager
 from kudu_core.table.table import open_table
 

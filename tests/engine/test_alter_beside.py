@@ -16,7 +16,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.table import ingest, jobs
 from kudu_core.table.calls.decision import Prepared
-from kudu_core.table.job_runs import JobRun
+from kudu_core.table.runs.staged import JobRun
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
 from tests.support.processes import in_child, python
 from tests.support.threads import Run

@@ -18,8 +18,10 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.table import bulk, committing, ingest, sorted_runs, spilled_runs
+from kudu_core.table import bulk, committing, ingest
 from kudu_core.table.calls.conform import OPERATIONS
+from kudu_core.table.runs import sorted as sorted_runs
+from kudu_core.table.runs import spilled as spilled_runs
 from kudu_core.tablet.ingest.part import Part
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
 from tests.support.fs.faulty import FaultyFileSystem, Rule

@@ -18,10 +18,10 @@ import kudu_core as kc
 from kudu_core.common.format import names
 from kudu_core.common.run.clock import ManualClock
 from kudu_core.table import committing, jobs, staged
-from kudu_core.table.job_runs import JobRun
 from kudu_core.table.jobs import Job
 from kudu_core.table.opened.job_marks import leave_marks
 from kudu_core.table.resolving import Resolution, resolve
+from kudu_core.table.runs.staged import JobRun
 from tests.support.faults import TINY, drop, segments_of
 from tests.support.fs.faulty import CHANGES, FaultyFileSystem, Rule, SimulatedCrash
 from tests.support.fs.memory import MemoryFileSystem

@@ -20,10 +20,10 @@ from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table import jobs, restore_job
 from kudu_core.table.backup import backup as module
 from kudu_core.table.backup.restore import restore
-from kudu_core.table.job_runs import JobRun
 from kudu_core.table.jobs import Job
 from kudu_core.table.resolving import Resolution, resolve
 from kudu_core.table.restore_job import RunShare, Staged, filling, stage_shares
+from kudu_core.table.runs.staged import JobRun
 from tests.engine.conftest import Make
 from tests.support.history import SCHEMA, History, random_batch
 from tests.support.staged import waiting

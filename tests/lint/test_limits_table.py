@@ -13,7 +13,8 @@ import pytest
 
 from kudu_core._ext.keys import segments
 from kudu_core.common.schema import schema
-from kudu_core.table import job_runs, spilled_runs
+from kudu_core.table.runs import spilled
+from kudu_core.table.runs import staged as job_runs
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "kudu_core"
@@ -113,7 +114,7 @@ def test_kernels_and_other_modules_have_room_for_what_is_allowed() -> None:
     with pytest.raises(ValueError, match="65 columns"):
         find(schema.MAX_KEY_COLUMNS + 1)
     staged = (
-        spilled_runs.NUMBER_ID, spilled_runs.OPERATION_ID, spilled_runs.STATUS_ID, job_runs.SEQUENCE_ID,
+        spilled.NUMBER_ID, spilled.OPERATION_ID, spilled.STATUS_ID, job_runs.SEQUENCE_ID,
     )  # fmt: skip
     assert min(staged) >= schema.MAX_COLUMN_ID, "a column of a table could have the id of another one"
     assert schema.MAX_COLUMNS < 1 << 16, "what a record's section counts"

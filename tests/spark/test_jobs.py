@@ -17,9 +17,9 @@ from kudu_core.common.idempotence.writers import check_txn
 from kudu_core.errors import TokenMismatch
 from kudu_core.rowset.rows.meta import FileRef
 from kudu_core.table import jobs, staging
-from kudu_core.table.job_runs import JobRun
 from kudu_core.table.jobs import Job
 from kudu_core.table.resolving import Resolution, resolve
+from kudu_core.table.runs.staged import JobRun
 from tests.support.staged import waiting
 
 COLUMNS = [("k", "int64"), ("v", "string")]

@@ -7,7 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from kudu_core.table import building, bulk, sorted_runs, spilled_runs
+from kudu_core.table import building, bulk
+from kudu_core.table.runs import sorted as sorted_runs
+from kudu_core.table.runs import spilled
 
 MEMORY_LIMIT_BYTES = 16 << 20
 """The option with which the tables of these tests are made: the smallest that it takes."""
@@ -20,7 +22,7 @@ def small_runs(
     """Runs of so many rows, ranges of about so many bytes; ``spill``: calls of two batches go to staging."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sorted_runs, "SAMPLE_ROWS", sample_rows)
-        patch.setattr(spilled_runs, "OPEN_FILES", 2)
+        patch.setattr(spilled, "OPEN_FILES", 2)
         patch.setattr(sorted_runs, "RUN_ROWS", run_rows)
         patch.setattr(bulk, "SPILLED_ROWS", run_rows)
         patch.setattr(building, "MEMORY_SHARE", MEMORY_LIMIT_BYTES // range_bytes)

@@ -19,8 +19,8 @@ import pytest
 import kudu_core as kc
 from kudu_core.common.run.clock import ManualClock
 from kudu_core.table import jobs
-from kudu_core.table.job_runs import JobRun
 from kudu_core.table.resolving import Resolution, resolve
+from kudu_core.table.runs.staged import JobRun
 from tests.support.altering import Altering, Col, World
 from tests.support.bulk import small_runs
 from tests.support.faults import SMALL, checking, drop, segments_of

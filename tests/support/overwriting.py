@@ -11,8 +11,8 @@ import pyarrow as pa
 
 import kudu_core as kc
 from kudu_core.table import jobs
-from kudu_core.table.job_runs import JobRun
 from kudu_core.table.jobs import Job
+from kudu_core.table.runs.staged import JobRun
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 MANUAL: dict[str, Any] = {"maintenance": "manual", "file_grace_s": 0, "ingest_threshold_rows": 20}

@@ -14,9 +14,9 @@ from pyspark import TaskContext
 
 from kudu_core.engines.spark.schema import to_table
 from kudu_core.table import jobs
-from kudu_core.table.job_runs import JobRun
 from kudu_core.table.jobs import Job
 from kudu_core.table.resolving import Resolution, resolve
+from kudu_core.table.runs.staged import JobRun
 from kudu_core.table.table import open_table
 
 

@@ -25,8 +25,8 @@ from kudu_core.engines.spark.staging import stage
 from kudu_core.engines.spark.write import write
 from kudu_core.errors import InvalidArgument, NotSupported
 from kudu_core.table import jobs
-from kudu_core.table.job_runs import JobRun
 from kudu_core.table.jobs import Job
+from kudu_core.table.runs.staged import JobRun
 from kudu_core.table.table import Table, open_table
 
 STREAM_OPTIONS = ("checkpointlocation",)

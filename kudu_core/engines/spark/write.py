@@ -27,9 +27,9 @@ from kudu_core.errors import InvalidArgument
 from kudu_core.options import Options
 from kudu_core.table import jobs
 from kudu_core.table.calls.result import WriteResult
-from kudu_core.table.job_runs import JobRun
 from kudu_core.table.jobs import Job
 from kudu_core.table.resolving import Resolution
+from kudu_core.table.runs.staged import JobRun
 from kudu_core.table.table import Table, create_table, open_table
 
 MODES = ("append", "overwrite")

@@ -25,8 +25,8 @@ from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption
 from kudu_core.rowset.rows.meta import FileRef, RowSetMeta, statistics_from_json
-from kudu_core.table.sorted_runs import SAMPLE_ROWS, KeyRange, Run, Segment, key_ranges
-from kudu_core.table.spilled_runs import OPERATION_ID, STATUS_ID, OpenRuns
+from kudu_core.table.runs.sorted import SAMPLE_ROWS, KeyRange, Run, Segment, key_ranges
+from kudu_core.table.runs.spilled import OPERATION_ID, STATUS_ID, OpenRuns
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem

@@ -13,7 +13,7 @@ from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.rows.keys import encode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema
-from kudu_core.table.sorted_runs import Run, Segment, segments_of
+from kudu_core.table.runs.sorted import Run, Segment, segments_of
 
 
 @dataclass(slots=True, eq=False)

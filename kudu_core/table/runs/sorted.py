@@ -2,7 +2,7 @@
 
 A run is up to some hundred thousand rows that follow each other in one call, in order of tablet and
 key.  One in memory is nothing but that order beside the caller's own rows; one that was spilled is a
-file in staging (``spilled_runs.py``).  Both give rows by their place in the order, so whoever wants the
+file in staging (``spilled.py``).  Both give rows by their place in the order, so whoever wants the
 rows of a range of keys asks every run for its part of them.
 """
 

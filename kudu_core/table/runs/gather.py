@@ -14,7 +14,7 @@ import numpy as np
 
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.table.calls.decision import Call
-from kudu_core.table.sorted_runs import MemoryRun, Run
+from kudu_core.table.runs.sorted import MemoryRun, Run
 
 Slice = tuple[Run, int, int]
 """Places ``[lower, upper)`` of a run."""

@@ -15,7 +15,7 @@ from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.locks import mutex
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.types import ColumnType
-from kudu_core.table.sorted_runs import MemoryRun, Segment
+from kudu_core.table.runs.sorted import MemoryRun, Segment
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
