@@ -83,7 +83,7 @@ ROOMS = {
     "replay": Room(
         (
             "kudu_core/tablet/replay/bootstrap.py",
-            "kudu_core/table/open.py",
+            "kudu_core/table/lifecycle/open.py",
             "kudu_core/table/stored/alteration.py",
         ),
         (
@@ -148,7 +148,7 @@ ROOMS = {
             "kudu_core/table/opened/pins.py",
             "kudu_core/table/read/moment.py",
             "kudu_core/table/read/snapshot.py",
-            "kudu_core/table/purge.py",
+            "kudu_core/table/lifecycle/purge.py",
         ),
         (
             *_engine("snapshots", "small_guards", "alter_ranges", "versions", "overwrite"),
@@ -158,14 +158,14 @@ ROOMS = {
     "staging": Room(
         (
             "kudu_core/table/staging.py",
-            "kudu_core/table/staged.py",
+            "kudu_core/table/lifecycle/staging_folders.py",
             "kudu_core/table/opened/job_marks.py",
             "kudu_core/table/runs/staged.py",
         ),
         ("tests/spark/test_jobs.py", *_engine("bulk", "merge_elsewhere"), "tests/hardening/test_names.py"),
     ),
     "alter": Room(
-        ("kudu_core/table/alter.py", "kudu_core/table/overwrite.py"),
+        ("kudu_core/table/lifecycle/alter.py", "kudu_core/table/overwrite.py"),
         (
             *_engine("alter", "alter_beside", "alter_ranges", "alter_random", "overwrite"),
             *_engine("overwrite_beside"),

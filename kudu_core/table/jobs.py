@@ -39,13 +39,13 @@ from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.committing import Committing
 from kudu_core.table.ingest import ingest_sorted
 from kudu_core.table.job import JOB_OPERATIONS, Job, check_job, form_of, sealed, unsealed
+from kudu_core.table.lifecycle.staging_folders import SEALED, conclude, remove
 from kudu_core.table.opened.job_marks import job_directory, read_mark
 from kudu_core.table.overwrite import overwrite_sorted
 from kudu_core.table.repetition import already_applied
 from kudu_core.table.resolving import Resolution, accept, sorted_rows
 from kudu_core.table.runs.spilled import OpenRuns
 from kudu_core.table.runs.staged import JobRun, StagedRows, check_run
-from kudu_core.table.staged import SEALED, conclude, remove
 from kudu_core.table.staging import APPLY, OP_COLUMN, Form, JobStager
 from kudu_core.table.table import Table, open_table
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kudu_core.common.run.locks import Claim
-from kudu_core.table.staged import remove
+from kudu_core.table.lifecycle.staging_folders import remove
 from kudu_core.tablet.compact.merge import Elsewhere
 from kudu_core.tablet.compact.merge_output import Job, Output
 from kudu_core.tablet.compact.merge_remote import BuiltRange, Order, adopt, build_ranges, newest_in_memory

@@ -32,11 +32,11 @@ from kudu_core.table.building import MAX_BYTES
 from kudu_core.table.calls.conform import apply_calls, conform_calls
 from kudu_core.table.calls.decision import INSERTING, Call, joined, oversized_rows, row_default_bytes
 from kudu_core.table.calls.repeats import RowRules
+from kudu_core.table.lifecycle.staging_folders import HEARTBEAT, HEARTBEAT_S
 from kudu_core.table.repetition import call_hashes
 from kudu_core.table.runs.sorted import Segment, segments_of
 from kudu_core.table.runs.spilled import OPERATION_ID, STATUS_ID
 from kudu_core.table.runs.staged import SEQUENCE_ID, JobRun
-from kudu_core.table.staged import HEARTBEAT, HEARTBEAT_S
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from kudu_core.errors import InvalidArgument
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
-from kudu_core.table.lost import lost_usage
+from kudu_core.table.lifecycle.lost import lost_usage
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine

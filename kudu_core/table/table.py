@@ -33,7 +33,6 @@ from kudu_core.errors import (
 from kudu_core.events import EventListener
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.options import Options
-from kudu_core.table.alter import alter
 from kudu_core.table.backup.backup import backup
 from kudu_core.table.backup.format import BackupResult
 from kudu_core.table.backup.restore import restore as restore_table
@@ -50,8 +49,9 @@ from kudu_core.table.change_tokens import (
     plan_of_changes,
 )
 from kudu_core.table.changes import Changes, ChangesPlan, window
-from kudu_core.table.create import create
-from kudu_core.table.open import open_for_reading, open_for_writing
+from kudu_core.table.lifecycle.alter import alter
+from kudu_core.table.lifecycle.create import create
+from kudu_core.table.lifecycle.open import open_for_reading, open_for_writing
 from kudu_core.table.opened.fork import watch
 from kudu_core.table.read import arrow_out, points
 from kudu_core.table.read.moment import resolve

@@ -19,8 +19,8 @@ from kudu_core.errors import Corruption
 from kudu_core.fs.base import is_temporary
 from kudu_core.fs.copies import copy_of
 from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta
-from kudu_core.table.lost import FOLDER, lost_usage
-from kudu_core.table.open import open_for_reading
+from kudu_core.table.lifecycle.lost import FOLDER, lost_usage
+from kudu_core.table.lifecycle.open import open_for_reading
 from kudu_core.tablet.ingest.part import part_of
 from kudu_core.tablet.store import records
 from kudu_core.wal import KIND_INGEST, KIND_WRITE, is_log_name, open_log

@@ -10,7 +10,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.run.clock import ManualClock
-from kudu_core.table import purge
+from kudu_core.table.lifecycle import purge
 from kudu_core.table.opened.engine import Engine
 from tests.support.faults import TINY, drop, segments_of
 from tests.support.fs.memory import MemoryFileSystem
@@ -67,7 +67,7 @@ def test_the_flush_lane_drops_the_log_at_any_moment_of_a_purge(
 
         monkeypatch.setattr(owner, name, killed)
         if name == "delete_purged":
-            monkeypatch.setattr("kudu_core.table.open.delete_purged", killed)
+            monkeypatch.setattr("kudu_core.table.lifecycle.open.delete_purged", killed)
         with pytest.raises(Killed):
             table.gc()
         if place in ("before memory lets go", "before the files go"):

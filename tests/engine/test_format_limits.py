@@ -45,7 +45,7 @@ from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.delta_view import UPDATE
 from kudu_core.table import job as jobs
 from kudu_core.table import resolving
-from kudu_core.table import staged as staging
+from kudu_core.table.lifecycle import staging_folders as staging
 from kudu_core.table.stored import table_file
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store import salvage as manifests

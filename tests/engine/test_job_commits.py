@@ -17,8 +17,9 @@ import pytest
 import kudu_core as kc
 from kudu_core.common.format import names
 from kudu_core.common.run.clock import ManualClock
-from kudu_core.table import committing, jobs, staged
+from kudu_core.table import committing, jobs
 from kudu_core.table.jobs import Job
+from kudu_core.table.lifecycle import staging_folders
 from kudu_core.table.opened.job_marks import leave_marks
 from kudu_core.table.resolving import Resolution, resolve
 from kudu_core.table.runs.staged import JobRun
@@ -228,7 +229,7 @@ def test_no_mark_says_what_a_power_cut_can_take_back(monkeypatch: pytest.MonkeyP
             jobs.commit_job(job, runs, table)
     known = engine.jobs[job.id]
     assert len(rows_of(table)) == 30 and known.ts > engine.committed_ts
-    staged.sweep_staging(engine, opening=True)
+    staging_folders.sweep_staging(engine, opening=True)
     leave_marks(disk, PATH, engine.jobs, engine.committed_ts)
     assert disk.listdir(f"{PATH}/staging") == [job.id]
     cut = disk.crash_clone(keep="none")
@@ -322,7 +323,7 @@ def test_a_retried_commit_whose_folder_is_gone(tmp_path: Path) -> None:
 def test_not_more_marks_are_kept_than_can_be_looked_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staged, "MARKS_KEPT", 3)
+    monkeypatch.setattr(staging_folders, "MARKS_KEPT", 3)
     path = tmp_path / "t"
     with kc.create_table(path, SCHEMA, "k", options=FILES) as table:
         done = []
@@ -362,7 +363,7 @@ def test_a_grace_of_nothing_takes_nothing_that_is_under_way(tmp_path: Path) -> N
             for name in os.listdir(path / "staging"):
                 make_old(path / "staging" / name)
             table._engine.swept_s = -1e9
-            staged.sweep_staging(table._engine)
+            staging_folders.sweep_staging(table._engine)
             swept[0] = number + 1
 
         table._engine.fs = FaultyFileSystem(table._engine.fs, before=sweep)

@@ -15,8 +15,8 @@ import pytest
 import kudu_core as kc
 from kudu_core.errors import TokenMismatch
 from kudu_core.table import committing, jobs, overwrite
-from kudu_core.table import staged as staged_room
 from kudu_core.table.jobs import Job
+from kudu_core.table.lifecycle import staging_folders as staged_room
 from kudu_core.table.resolving import Resolution, resolve
 from kudu_core.table.runs.staged import JobRun
 from kudu_core.wal import Log

@@ -2,7 +2,7 @@
 
 What the record of such a write says, its time and counts, is in its mark as well, so that the log may forget
 the record.  Knows names and files of jobs, not the open table.  Who writes and removes them:
-``table/staged.py``.
+``table/lifecycle/staging_folders.py``.
 """
 
 from __future__ import annotations

@@ -16,11 +16,11 @@ from kudu_core.common.run.clock import Clock
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption
 from kudu_core.table.backup.backup import write_runs
-from kudu_core.table.beside import make_beside
 from kudu_core.table.bulk import write_parts
 from kudu_core.table.calls.decision import Call
-from kudu_core.table.create import create
-from kudu_core.table.open import open_engine
+from kudu_core.table.lifecycle.beside import make_beside
+from kudu_core.table.lifecycle.create import create
+from kudu_core.table.lifecycle.open import open_engine
 from kudu_core.table.read.scan import Scan, ScanPlan
 from kudu_core.table.repairing.facts import OLDER
 from kudu_core.table.repairing.finding import Found

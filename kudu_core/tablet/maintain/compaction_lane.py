@@ -66,7 +66,7 @@ class Compactions:
         delete_purged: Callable[[], int] = lambda: 0,
     ) -> None:
         """``horizon(drop)``: how far back history may be dropped, see ``Engine.horizon``; ``purge`` and
-        ``delete_purged``: of tablets whose range was dropped, see ``table.purge``."""
+        ``delete_purged``: of tablets whose range was dropped, see ``table.lifecycle.purge``."""
         self._tablets = tablets
         self._clock = clock
         self._tell = tell

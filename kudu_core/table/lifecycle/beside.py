@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kudu_core.errors import TableExists
 from kudu_core.fs.base import temporary_name, temporary_of
-from kudu_core.table.create import check_free
+from kudu_core.table.lifecycle.create import check_free
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem, Lease

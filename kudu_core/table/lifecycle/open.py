@@ -14,8 +14,8 @@ from kudu_core.common.run.clock import Clock
 from kudu_core.errors import Corruption, KuduError, NotSupported, TableNotFound
 from kudu_core.events import EventListener, TableOpened
 from kudu_core.options import Options
-from kudu_core.table.alter import open_manifest
-from kudu_core.table.lost import (
+from kudu_core.table.lifecycle.alter import open_manifest
+from kudu_core.table.lifecycle.lost import (
     bring_back,
     keep_segment,
     missing_files,
@@ -23,10 +23,10 @@ from kudu_core.table.lost import (
     sort_orphans,
     sweep_lost,
 )
+from kudu_core.table.lifecycle.purge import delete_purged, purge
+from kudu_core.table.lifecycle.staging_folders import sweep_staging
 from kudu_core.table.opened import debug
 from kudu_core.table.opened.engine import Engine
-from kudu_core.table.purge import delete_purged, purge
-from kudu_core.table.staged import sweep_staging
 from kudu_core.table.stored.alteration import alters, followed
 from kudu_core.table.stored.table_file import (
     MAX_EPOCH,

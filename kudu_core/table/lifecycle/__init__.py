@@ -1,0 +1,1 @@
+"""A table is made, opened, altered, tidied."""
