@@ -58,9 +58,9 @@ from kudu_core.table.read.moment import resolve
 from kudu_core.table.read.scan import Scan, ScanPlan, check_batch_rows
 from kudu_core.table.read.snapshot import Snapshot
 from kudu_core.table.read.tokens import ScanToken, check_token, make_tokens, plan_of
+from kudu_core.table.report.stats import layout, metrics, stats
+from kudu_core.table.report.verify import Verified, verify
 from kudu_core.table.rows import write_row
-from kudu_core.table.stats import layout, metrics, stats
-from kudu_core.table.verify import Verified, verify
 from kudu_core.table.where import where_calls
 from kudu_core.table.write import write_calls
 

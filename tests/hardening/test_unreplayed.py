@@ -17,7 +17,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.errors import UnreplayedWarning
-from kudu_core.table.verify import check_replayed
+from kudu_core.table.report.verify import check_replayed
 from kudu_core.tablet.replay import bootstrap
 from kudu_core.tablet.replay.bootstrap import Replay, replay_log
 from kudu_core.tablet.store import records

@@ -28,8 +28,8 @@ from kudu_core.table.change_tokens import ChangeToken
 from kudu_core.table.merge_job import MergeTask, build_task, elsewhere_of
 from kudu_core.table.read.snapshot import Snapshot
 from kudu_core.table.read.tokens import ScanToken
+from kudu_core.table.report.verify import Verified, opened_anew, verify_frame, verify_tablet, with_tablets
 from kudu_core.table.table import DEFAULT_TARGET_ROWS, Table, folder_path, open_table
-from kudu_core.table.verify import Verified, opened_anew, verify_frame, verify_tablet, with_tablets
 
 Path = str | os.PathLike[str]
 MERGES_AT_ONCE = 32

@@ -25,7 +25,7 @@ from kudu_core.table.read.scan import Scan, ScanPlan
 from kudu_core.table.repairing.facts import OLDER
 from kudu_core.table.repairing.finding import Found
 from kudu_core.table.repairing.report import RepairReport
-from kudu_core.table.verify import verify
+from kudu_core.table.report.verify import verify
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
