@@ -41,14 +41,14 @@ from kudu_core.table.bulk import write_parts
 from kudu_core.table.calls.conform import apply_calls, conform_calls, with_policy
 from kudu_core.table.calls.decision import check_on_error
 from kudu_core.table.calls.result import WriteResult
-from kudu_core.table.change_counts import admitted
-from kudu_core.table.change_tokens import (
+from kudu_core.table.changes.changes import Changes, ChangesPlan, window
+from kudu_core.table.changes.counts import admitted
+from kudu_core.table.changes.tokens import (
     ChangeToken,
     check_change_token,
     make_change_tokens,
     plan_of_changes,
 )
-from kudu_core.table.changes import Changes, ChangesPlan, window
 from kudu_core.table.lifecycle.alter import alter
 from kudu_core.table.lifecycle.create import create
 from kudu_core.table.lifecycle.open import open_for_reading, open_for_writing

@@ -12,8 +12,8 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.rowset.history.history import RowSetHistory
-from kudu_core.table import changes as module
-from kudu_core.table import net_changes
+from kudu_core.table.changes import changes as module
+from kudu_core.table.changes import net as net_changes
 from tests.support.changes import check_changes, check_pairs, image
 from tests.support.history import SCHEMA, History, random_batch
 from tests.support.model import State

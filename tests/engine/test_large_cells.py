@@ -21,7 +21,8 @@ from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.history import merging
 from kudu_core.rowset.scan import filescan, scan
-from kudu_core.table import building, bulk, ingest, net_changes, staging
+from kudu_core.table import building, bulk, ingest, staging
+from kudu_core.table.changes import net
 from tests.engine.conftest import Make
 
 LIMIT = 64 << 10
@@ -33,7 +34,7 @@ Rows = dict[int, dict[str, Any]]
 @pytest.fixture(autouse=True)
 def bounds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(rowblock, "MAX_DATA_BYTES", LIMIT)
-    for module in (filescan, scan, net_changes):
+    for module in (filescan, scan, net):
         monkeypatch.setattr(module, "MOST_BYTES", LIMIT // 4)
     monkeypatch.setattr(merging, "MAX_COLUMN_BYTES", LIMIT // 2)
     for module in (building, staging, ingest, bulk):

@@ -11,7 +11,7 @@ import os
 
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.run.locks import mutex
-from kudu_core.table.change_tokens import ChangeToken
+from kudu_core.table.changes.tokens import ChangeToken
 from kudu_core.table.read.tokens import ScanToken
 from kudu_core.table.stored.table_file import read_state
 from kudu_core.table.table import Table, open_table

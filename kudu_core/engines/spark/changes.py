@@ -18,8 +18,8 @@ from kudu_core.engines.spark.codes import coded
 from kudu_core.engines.spark.scan import frame_of, parallelism, shared_out
 from kudu_core.engines.spark.schema import spark_schema, spark_type, to_spark
 from kudu_core.errors import ChangesLost, InvalidArgument, SchemaMismatch, SnapshotTooOld
-from kudu_core.table.change_tokens import ChangeToken
-from kudu_core.table.changes import BEFORE_NAME, OP_NAME, TIMESTAMP_NAME
+from kudu_core.table.changes.changes import BEFORE_NAME, OP_NAME, TIMESTAMP_NAME
+from kudu_core.table.changes.tokens import ChangeToken
 from kudu_core.table.read.tokens import ScanToken
 from kudu_core.table.table import DEFAULT_TARGET_ROWS, Table, open_table
 

@@ -41,7 +41,7 @@ from kudu_core.table.read.snapshot import Snapshot
 if TYPE_CHECKING:
     from kudu_core.common.schema.schema import Schema
     from kudu_core.fs.api import FileSystem
-    from kudu_core.table.changes import Changes
+    from kudu_core.table.changes.changes import Changes
     from kudu_core.table.opened.engine import Engine
     from kudu_core.table.read.scan import Scan
 

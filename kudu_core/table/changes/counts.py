@@ -13,7 +13,7 @@ from kudu_core.rowset.memory.memrowset import MemRowSet
 
 if TYPE_CHECKING:
     from kudu_core.rowset.disk.diskrowset import DiskRowSet
-    from kudu_core.table.changes import Changes
+    from kudu_core.table.changes.changes import Changes
     from kudu_core.table.opened.engine import Engine
     from kudu_core.tablet.store.tablet import Tablet
 

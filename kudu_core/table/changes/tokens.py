@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from kudu_core.common.where.predicates import compile_where
 from kudu_core.errors import ChangesLost, InvalidArgument
-from kudu_core.table.change_counts import told
-from kudu_core.table.changes import Changes, ChangesPlan, windows
+from kudu_core.table.changes.changes import Changes, ChangesPlan, windows
+from kudu_core.table.changes.counts import told
+from kudu_core.table.changes.lineage import sharing_keys
 from kudu_core.table.read.tokens import check_target, columns_of_today, expression_bytes, expression_from
-from kudu_core.table.sharing import sharing_keys
 from kudu_core.tablet.store.tablet import Tablet
 
 if TYPE_CHECKING:

@@ -23,11 +23,11 @@ from kudu_core.errors import ChangesLost, ColumnTooLarge, InvalidArgument, Snaps
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.history.history import DELETED, INSERTED, Events, RowSetHistory, concerned
 from kudu_core.rowset.memory.memrowset import MemRowSet
-from kudu_core.table.net_changes import Part, Slice, dropped_rows, first_rows, from_nothing, net_changes
+from kudu_core.table.changes.lineage import sharing_keys
+from kudu_core.table.changes.net import Part, Slice, dropped_rows, first_rows, from_nothing, net_changes
 from kudu_core.table.read.arrow_out import ArrowResult
 from kudu_core.table.read.moment import resolve
 from kudu_core.table.read.scan import REFRESH_TRIES, check_columns
-from kudu_core.table.sharing import sharing_keys
 from kudu_core.tablet.store.tablet import Tablet
 
 if TYPE_CHECKING:
