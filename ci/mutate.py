@@ -73,11 +73,15 @@ ROOMS = {
         (*_engine("scenarios", "versions", "row_path"), *_crash("replay"), *EVERYWHERE),
     ),
     "commit": Room(
-        ("kudu_core/table/committing.py", "kudu_core/table/jobs.py", "kudu_core/table/ingest.py"),
+        ("kudu_core/table/ingest/commit.py", "kudu_core/table/jobs.py", "kudu_core/table/ingest/ingest.py"),
         (*_engine("bulk", "overwrite", "overwrite_beside"), "tests/spark/test_jobs.py", *EVERYWHERE),
     ),
     "recheck": Room(
-        ("kudu_core/tablet/ingest/recheck.py", "kudu_core/table/resolving.py", "kudu_core/table/building.py"),
+        (
+            "kudu_core/tablet/ingest/recheck.py",
+            "kudu_core/table/resolving.py",
+            "kudu_core/table/ingest/build.py",
+        ),
         ("tests/spark/test_jobs.py", *_engine("bulk", "bank"), *EVERYWHERE),
     ),
     "replay": Room(
@@ -165,7 +169,7 @@ ROOMS = {
         ("tests/spark/test_jobs.py", *_engine("bulk", "merge_elsewhere"), "tests/hardening/test_names.py"),
     ),
     "alter": Room(
-        ("kudu_core/table/lifecycle/alter.py", "kudu_core/table/overwrite.py"),
+        ("kudu_core/table/lifecycle/alter.py", "kudu_core/table/ingest/overwrite.py"),
         (
             *_engine("alter", "alter_beside", "alter_ranges", "alter_random", "overwrite"),
             *_engine("overwrite_beside"),

@@ -15,11 +15,11 @@ from kudu_core.common.idempotence.writers import Txn
 from kudu_core.common.run.locks import NOTHING
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.types import KIND_BOOL
-from kudu_core.table import ingest
-from kudu_core.table.building import MAX_BYTES, Sorted
 from kudu_core.table.calls.decision import Call, fitted
 from kudu_core.table.calls.result import WriteResult
-from kudu_core.table.committing import Committing
+from kudu_core.table.ingest import ingest
+from kudu_core.table.ingest.build import MAX_BYTES, Sorted
+from kudu_core.table.ingest.commit import Committing
 from kudu_core.table.repetition import (
     already_applied,
     answered,

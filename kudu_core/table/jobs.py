@@ -31,17 +31,17 @@ from kudu_core.common.run.locks import NOTHING, Claim
 from kudu_core.common.types.types import KIND_BOOL, KIND_FLOAT, ColumnType
 from kudu_core.errors import Corruption, InvalidArgument, Locked, RowErrors, SchemaMismatch
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.table.building import Sorted
 from kudu_core.table.bulk import write_parts
 from kudu_core.table.calls.decision import ON_ERROR_HINT, Call, joined
 from kudu_core.table.calls.repeats import last_rows
 from kudu_core.table.calls.result import WriteResult
-from kudu_core.table.committing import Committing
-from kudu_core.table.ingest import ingest_sorted
+from kudu_core.table.ingest.build import Sorted
+from kudu_core.table.ingest.commit import Committing
+from kudu_core.table.ingest.ingest import ingest_sorted
+from kudu_core.table.ingest.overwrite import overwrite_sorted
 from kudu_core.table.job import JOB_OPERATIONS, Job, check_job, form_of, sealed, unsealed
 from kudu_core.table.lifecycle.staging_folders import SEALED, conclude, remove
 from kudu_core.table.opened.job_marks import job_directory, read_mark
-from kudu_core.table.overwrite import overwrite_sorted
 from kudu_core.table.repetition import already_applied
 from kudu_core.table.resolving import Resolution, accept, sorted_rows
 from kudu_core.table.runs.spilled import OpenRuns

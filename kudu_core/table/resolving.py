@@ -22,7 +22,7 @@ from kudu_core.common.format.names import staged_file, staged_path
 from kudu_core.common.rows.keys import encode_keys
 from kudu_core.errors import Corruption, InvalidArgument
 from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
-from kudu_core.table.building import Sorted, build_parts
+from kudu_core.table.ingest.build import Sorted, build_parts
 from kudu_core.table.lifecycle.alter import new_tablet
 from kudu_core.table.runs.spilled import OpenRuns
 from kudu_core.table.runs.staged import JobRun, StagedRows

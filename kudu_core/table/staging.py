@@ -28,10 +28,10 @@ from kudu_core.errors import SchemaMismatch
 from kudu_core.options import Options
 from kudu_core.rowset.disk.writing import DECODED_SHARE, OrderedRows, write_rows
 from kudu_core.rowset.rows.meta import FileRef
-from kudu_core.table.building import MAX_BYTES
 from kudu_core.table.calls.conform import apply_calls, conform_calls
 from kudu_core.table.calls.decision import INSERTING, Call, joined, oversized_rows, row_default_bytes
 from kudu_core.table.calls.repeats import RowRules
+from kudu_core.table.ingest.build import MAX_BYTES
 from kudu_core.table.lifecycle.staging_folders import HEARTBEAT, HEARTBEAT_S
 from kudu_core.table.repetition import call_hashes
 from kudu_core.table.runs.sorted import Segment, segments_of

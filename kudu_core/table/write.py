@@ -16,7 +16,6 @@ from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.run.locks import NOTHING, Held
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import RowErrors
-from kudu_core.table import ingest
 from kudu_core.table.calls.decision import (
     Call,
     Decided,
@@ -31,6 +30,7 @@ from kudu_core.table.calls.decision import (
     starts_of,
 )
 from kudu_core.table.calls.result import WriteResult
+from kudu_core.table.ingest import ingest
 from kudu_core.table.repetition import already_applied, named
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.apply import Laying, Moved, values_only
@@ -39,7 +39,7 @@ from kudu_core.tablet.view.view import ABSENT, Homes, KeyBatch, locate_newest
 from kudu_core.wal import KIND_WRITE
 
 if TYPE_CHECKING:
-    from kudu_core.table.committing import Committing
+    from kudu_core.table.ingest.commit import Committing
     from kudu_core.table.opened.engine import Engine
 
 SHORT_ROWS = 8192

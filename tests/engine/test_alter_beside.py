@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.table import ingest, jobs
+from kudu_core.table import jobs
 from kudu_core.table.calls.decision import Prepared
+from kudu_core.table.ingest import ingest
 from kudu_core.table.runs.staged import JobRun
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
 from tests.support.processes import in_child, python

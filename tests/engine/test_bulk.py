@@ -18,8 +18,9 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.table import bulk, committing, ingest
+from kudu_core.table import bulk
 from kudu_core.table.calls.conform import OPERATIONS
+from kudu_core.table.ingest import commit, ingest
 from kudu_core.table.runs import sorted as sorted_runs
 from kudu_core.table.runs import spilled as spilled_runs
 from kudu_core.tablet.ingest.part import Part
@@ -399,7 +400,7 @@ def test_an_ingest_that_fails_after_its_record_keeps_its_files(
         table.update([{"k": 5, "a": -1}])
         with monkeypatch.context() as patched, pytest.raises((MemoryError, kc.Poisoned)):
             if where == "_sync":
-                patched.setattr(committing, "_sync", fail)
+                patched.setattr(commit, "_sync", fail)
             else:
                 fs.rules = [Rule(ops={"sync"}, path_glob="*/wal/*.log", error=errno.EIO)]
             table.upsert(numbers(50, 100))

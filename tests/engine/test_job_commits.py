@@ -17,7 +17,8 @@ import pytest
 import kudu_core as kc
 from kudu_core.common.format import names
 from kudu_core.common.run.clock import ManualClock
-from kudu_core.table import committing, jobs
+from kudu_core.table import jobs
+from kudu_core.table.ingest import commit as committing
 from kudu_core.table.jobs import Job
 from kudu_core.table.lifecycle import staging_folders
 from kudu_core.table.opened.job_marks import leave_marks

@@ -388,7 +388,7 @@ def test_an_ingest_that_changes_the_inputs(m: Merging, step: str) -> None:
 
 def test_an_install_while_an_ingest_is_being_built(m: Merging, monkeypatch: pytest.MonkeyPatch) -> None:
     """The merge is ready and waits until the ingest, which knows the inputs by their ids, is installed."""
-    from kudu_core.table import ingest
+    from kudu_core.table.ingest import ingest
 
     ids = inputs(m)
     building, go_on = threading.Event(), threading.Event()

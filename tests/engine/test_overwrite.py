@@ -13,7 +13,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.table import jobs
-from kudu_core.table import overwrite as walk
+from kudu_core.table.ingest import overwrite as walk
 from kudu_core.table.resolving import resolve
 from tests.support.altering import Altering
 from tests.support.faults import checking

@@ -14,8 +14,10 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.table import committing, ingest, jobs, rows, write
-from kudu_core.table import overwrite as walk
+from kudu_core.table import jobs, rows, write
+from kudu_core.table.ingest import commit as committing
+from kudu_core.table.ingest import ingest
+from kudu_core.table.ingest import overwrite as walk
 from kudu_core.tablet.compact.merge import merge_rowsets
 from kudu_core.wal import Log
 from tests.support.faults import checking, drop

@@ -24,7 +24,7 @@ NO_FORMAT = {
     "common/partition/partitions._MAX_ENUMERATED": "when pruning is not worth it",
     "common/partition/partitions.MAX_ROUTED_COLUMNS": "when routing takes the general path",
     "rowset/history/merging.MAX_COLUMN_BYTES": "pieces of a merge",
-    "table/building.MAX_BYTES": "pieces of an ingest",
+    "table/ingest/build.MAX_BYTES": "pieces of an ingest",
     "tablet/maintain/compaction_lane.MAX_ROUNDS": "how often",
     "tablet/compact/merge.MAX_ROUNDS": "how often",
     "tablet/maintain/merge_policy.MAX_INPUTS": "what one merge takes",

@@ -14,7 +14,9 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.errors import TokenMismatch
-from kudu_core.table import committing, jobs, overwrite
+from kudu_core.table import jobs
+from kudu_core.table.ingest import commit as committing
+from kudu_core.table.ingest import overwrite
 from kudu_core.table.jobs import Job
 from kudu_core.table.lifecycle import staging_folders as staged_room
 from kudu_core.table.resolving import Resolution, resolve

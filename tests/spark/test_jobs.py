@@ -223,7 +223,7 @@ def test_what_tasks_resolved_is_not_resolved_again(
         built.append(len(tablets))
         return real(engine, rows, tablets, *args, **more)
 
-    monkeypatch.setattr("kudu_core.table.ingest._build", build)
+    monkeypatch.setattr("kudu_core.table.ingest.ingest._build", build)
     job = begin(path, "upsert")
     runs = stage(job, "a", range(25, 125), v="new")
     resolutions = resolved(job, runs)

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from kudu_core.table import building, bulk
+from kudu_core.table import bulk
+from kudu_core.table.ingest import build
 from kudu_core.table.runs import sorted as sorted_runs
 from kudu_core.table.runs import spilled
 
@@ -25,7 +26,7 @@ def small_runs(
         patch.setattr(spilled, "OPEN_FILES", 2)
         patch.setattr(sorted_runs, "RUN_ROWS", run_rows)
         patch.setattr(bulk, "SPILLED_ROWS", run_rows)
-        patch.setattr(building, "MEMORY_SHARE", MEMORY_LIMIT_BYTES // range_bytes)
+        patch.setattr(build, "MEMORY_SHARE", MEMORY_LIMIT_BYTES // range_bytes)
         if spill:
             patch.setattr(bulk, "KEPT_SHARE", MEMORY_LIMIT_BYTES)
         yield

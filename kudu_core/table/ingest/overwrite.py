@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from kudu_core.common.run.locks import Held
 from kudu_core.errors import Fenced, Poisoned
 from kudu_core.events import IngestEnd
-from kudu_core.table.building import Sorted, build_parts
 from kudu_core.table.calls.result import WriteResult
-from kudu_core.table.committing import Overwriting, each_part, log_and_install, prepare_parts
-from kudu_core.table.ingest import Resolver, counts_of_parts, is_of_today, refitted_rows
+from kudu_core.table.ingest.build import Sorted, build_parts
+from kudu_core.table.ingest.commit import Overwriting, each_part, log_and_install, prepare_parts
+from kudu_core.table.ingest.ingest import Resolver, counts_of_parts, is_of_today, refitted_rows
 from kudu_core.table.lifecycle.alter import adopt, make_directory, new_tablet
 from kudu_core.table.stored.alteration import Alteration
 from kudu_core.tablet.ingest import part as ingest

@@ -22,10 +22,10 @@ from kudu_core.common.run.locks import Held
 from kudu_core.errors import Fenced, Poisoned, RowErrors
 from kudu_core.events import IngestEnd
 from kudu_core.rowset.memory.growing import StoreFull
-from kudu_core.table.building import MAX_BYTES, Sorted, build_parts
 from kudu_core.table.calls.decision import Call, fitted, starts_of
 from kudu_core.table.calls.result import WriteResult
-from kudu_core.table.committing import Committing, commit_parts
+from kudu_core.table.ingest.build import MAX_BYTES, Sorted, build_parts
+from kudu_core.table.ingest.commit import Committing, commit_parts
 from kudu_core.table.opened.memory_errors import no_store
 from kudu_core.table.runs import sorted as sorted_runs
 from kudu_core.table.runs.refitted import refitted

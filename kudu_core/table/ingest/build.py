@@ -18,8 +18,8 @@ from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.disk.writing import DECODED_SHARE
 from kudu_core.table.calls.decision import Refused, error_table, row_default_bytes, row_errors
 from kudu_core.table.calls.repeats import NO_RULES, RowRules
-from kudu_core.table.committing import Committing
-from kudu_core.table.ranges import Resolved, resolve
+from kudu_core.table.ingest.commit import Committing
+from kudu_core.table.ingest.decide_range import Resolved, resolve
 from kudu_core.table.runs.sorted import KeyRange, Run, halved
 from kudu_core.table.runs.staged import ranges_of
 from kudu_core.tablet.ingest import part as ingest

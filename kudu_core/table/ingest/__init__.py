@@ -1,0 +1,1 @@
+"""From sorted rows to files and one record."""
