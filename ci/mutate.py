@@ -65,7 +65,11 @@ EVERYWHERE = _engine("small_guards", "scenarios", "review", "mixed_histories", "
 
 ROOMS = {
     "decide": Room(
-        ("kudu_core/table/calls/decision.py", "kudu_core/table/write.py", "kudu_core/table/rows.py"),
+        (
+            "kudu_core/table/calls/decision.py",
+            "kudu_core/table/write/log_walk.py",
+            "kudu_core/table/write/one_row.py",
+        ),
         (*_engine("decision", "row_rules", "row_path", "batches", "txn", "bad_input"), *EVERYWHERE),
     ),
     "apply": Room(

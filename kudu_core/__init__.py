@@ -32,7 +32,6 @@ from kudu_core.errors import (
 )
 from kudu_core.options import Options
 from kudu_core.table.backup.format import BackupResult
-from kudu_core.table.batch import Batch
 from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.read.scan import Scan
 from kudu_core.table.read.snapshot import Snapshot
@@ -40,6 +39,7 @@ from kudu_core.table.read.tokens import ScanToken
 from kudu_core.table.repair import repair
 from kudu_core.table.repairing.report import RepairReport
 from kudu_core.table.table import Table, create_table, open_table, restore
+from kudu_core.table.write.batch import Batch
 
 __version__ = "0.1.0"
 

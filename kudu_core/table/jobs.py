@@ -31,7 +31,6 @@ from kudu_core.common.run.locks import NOTHING, Claim
 from kudu_core.common.types.types import KIND_BOOL, KIND_FLOAT, ColumnType
 from kudu_core.errors import Corruption, InvalidArgument, Locked, RowErrors, SchemaMismatch
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.table.bulk import write_parts
 from kudu_core.table.calls.decision import ON_ERROR_HINT, Call, joined
 from kudu_core.table.calls.repeats import last_rows
 from kudu_core.table.calls.result import WriteResult
@@ -42,12 +41,13 @@ from kudu_core.table.ingest.overwrite import overwrite_sorted
 from kudu_core.table.job import JOB_OPERATIONS, Job, check_job, form_of, sealed, unsealed
 from kudu_core.table.lifecycle.staging_folders import SEALED, conclude, remove
 from kudu_core.table.opened.job_marks import job_directory, read_mark
-from kudu_core.table.repetition import already_applied
 from kudu_core.table.resolving import Resolution, accept, sorted_rows
 from kudu_core.table.runs.spilled import OpenRuns
 from kudu_core.table.runs.staged import JobRun, StagedRows, check_run
 from kudu_core.table.staging import APPLY, OP_COLUMN, Form, JobStager
 from kudu_core.table.table import Table, open_table
+from kudu_core.table.write.door import write_parts
+from kudu_core.table.write.repetition import already_applied
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem

@@ -33,10 +33,10 @@ from kudu_core.table.calls.decision import INSERTING, Call, joined, oversized_ro
 from kudu_core.table.calls.repeats import RowRules
 from kudu_core.table.ingest.build import MAX_BYTES
 from kudu_core.table.lifecycle.staging_folders import HEARTBEAT, HEARTBEAT_S
-from kudu_core.table.repetition import call_hashes
 from kudu_core.table.runs.sorted import Segment, segments_of
 from kudu_core.table.runs.spilled import OPERATION_ID, STATUS_ID
 from kudu_core.table.runs.staged import SEQUENCE_ID, JobRun
+from kudu_core.table.write.repetition import call_hashes
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem

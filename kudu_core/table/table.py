@@ -36,8 +36,6 @@ from kudu_core.options import Options
 from kudu_core.table.backup.backup import backup
 from kudu_core.table.backup.format import BackupResult
 from kudu_core.table.backup.restore import restore as restore_table
-from kudu_core.table.batch import Batch
-from kudu_core.table.bulk import write_parts
 from kudu_core.table.calls.conform import apply_calls, conform_calls, with_policy
 from kudu_core.table.calls.decision import check_on_error
 from kudu_core.table.calls.result import WriteResult
@@ -60,9 +58,11 @@ from kudu_core.table.read.snapshot import Snapshot
 from kudu_core.table.read.tokens import ScanToken, check_token, make_tokens, plan_of
 from kudu_core.table.report.stats import layout, metrics, stats
 from kudu_core.table.report.verify import Verified, verify
-from kudu_core.table.rows import write_row
-from kudu_core.table.where import where_calls
-from kudu_core.table.write import write_calls
+from kudu_core.table.write.batch import Batch
+from kudu_core.table.write.door import write_parts
+from kudu_core.table.write.log_walk import write_calls
+from kudu_core.table.write.one_row import write_row
+from kudu_core.table.write.where import where_calls
 
 if TYPE_CHECKING:
     from pyarrow.dataset import Dataset

@@ -18,11 +18,11 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.table import bulk
 from kudu_core.table.calls.conform import OPERATIONS
 from kudu_core.table.ingest import commit, ingest
 from kudu_core.table.runs import sorted as sorted_runs
 from kudu_core.table.runs import spilled as spilled_runs
+from kudu_core.table.write import door
 from kudu_core.tablet.ingest.part import Part
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
 from tests.support.fs.faulty import FaultyFileSystem, Rule
@@ -260,14 +260,14 @@ def test_changes_are_put_into_files_as_rowsets_are_passed(
 def test_a_call_is_spilled_once_it_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not before, and not when its rows lie in memory in any case."""
     spilled: list[int] = []
-    real = bulk.spill_run
+    real = door.spill_run
 
     def spill_run(fs: Any, schema: Any, run: Any, path: str, files: Any) -> Any:
         spilled.append(run.nbytes)
         return real(fs, schema, run, path, files)
 
-    monkeypatch.setattr(bulk, "spill_run", spill_run)
-    monkeypatch.setattr(bulk, "KEPT_SHARE", MEMORY_LIMIT_BYTES // 1000)
+    monkeypatch.setattr(door, "spill_run", spill_run)
+    monkeypatch.setattr(door, "KEPT_SHARE", MEMORY_LIMIT_BYTES // 1000)
     with kc.create_table(tmp_path / "t", SIMPLE, "k", options=options()) as table:
         table.insert(numbers(0, 50))
         assert not spilled

@@ -92,7 +92,7 @@ def test_shrinking_leaves_what_a_failure_needs() -> None:
 def test_a_broken_engine_is_noticed(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison itself can fail."""
     import kudu_core.table.read.scan as scan
-    import kudu_core.table.write as write
+    import kudu_core.table.write.log_walk as write
 
     if broken == "lost update":
         whole = write.decide_net

@@ -14,10 +14,11 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.table import jobs, rows, write
+from kudu_core.table import jobs
 from kudu_core.table.ingest import commit as committing
 from kudu_core.table.ingest import ingest
 from kudu_core.table.ingest import overwrite as walk
+from kudu_core.table.write import log_walk, one_row
 from kudu_core.tablet.compact.merge import merge_rowsets
 from kudu_core.wal import Log
 from tests.support.faults import checking, drop
@@ -70,11 +71,16 @@ def when_first(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, do: Calla
 
 MANY = dict.fromkeys(range(100, 140), "many")
 WRITES: dict[str, tuple[Any, str, Callable[[kc.Table], Any], dict[int, str]]] = {
-    "row": (rows, "tablet_of_key", lambda t: t.upsert([{"k": 4, "v": "w"}]), NEW | {4: "w"}),
-    "rows": (write, "_touched", lambda t: t.upsert({"k": [4, 30], "v": ["w", "w"]}), NEW | {4: "w", 30: "w"}),
-    "old row": (write, "_touched", lambda t: t.update({"k": [1, 4], "v": ["w"] * 2}, on_missing="ignore"),
+    "row": (one_row, "tablet_of_key", lambda t: t.upsert([{"k": 4, "v": "w"}]), NEW | {4: "w"}),
+    "rows": (
+        log_walk,
+        "_touched",
+        lambda t: t.upsert({"k": [4, 30], "v": ["w", "w"]}),
+        NEW | {4: "w", 30: "w"},
+    ),
+    "old row": (log_walk, "_touched", lambda t: t.update({"k": [1, 4], "v": ["w"] * 2}, on_missing="ignore"),
                 NEW | {4: "w"}),
-    "where": (write, "already_applied",
+    "where": (log_walk, "already_applied",
               lambda t: t.update(where=pc.field("k") < 5, set={"v": "w"}, txn=("a", 1)),
               NEW | {3: "w", 4: "w"}),
     "ingest": (ingest, "_attempt", lambda t: t.upsert(data(MANY | {4: "w"})), NEW | MANY | {4: "w"}),

@@ -17,9 +17,9 @@ from kudu_core._ext.base.status import Elsewhere
 from kudu_core._ext.row.column import PageHolder
 from kudu_core.common.run.clock import ManualClock
 from kudu_core.rowset.disk.deltastore import DeltaStore
-from kudu_core.table import rows
 from kudu_core.table import table as table_module
 from kudu_core.table.read import points
+from kudu_core.table.write import one_row
 
 UTC = dt.UTC
 WORDS = ["", "a", "b", "host-1", "host-2", "ä\u20ac", "nul\0in", "\0", "z" * 40, "long" * 300]
@@ -182,7 +182,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     out: list[bool] = []
 
     def write_row(engine: Any, operation: str, row: dict[str, Any]) -> Any:
-        done = rows.write_row(engine, operation, row)
+        done = one_row.write_row(engine, operation, row)
         out.append(done is not None)
         return done
 

@@ -27,9 +27,9 @@ from kudu_core.common.types.types import ColumnType
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table import jobs
 from kudu_core.table.backup.format import read_manifest
-from kudu_core.table.batch import Batch
 from kudu_core.table.read.scan import Scan
 from kudu_core.table.read.snapshot import Snapshot
+from kudu_core.table.write.batch import Batch
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
 from tests.support.foreign_cases import HOSTILE, ODD, ROWS, VALUES, Hostile, Odd, i32, spoiled
 

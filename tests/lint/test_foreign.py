@@ -26,7 +26,7 @@ READING: dict[str, dict[str, str]] = {
         "common/rows/arrow_in.py": "of what pa.array has made of Python's values",
         "common/where/predicates.py": "after check_chunks",
         "table/backup/files.py": "after validate(full=True)",
-        "table/where.py": "of what pyarrow has computed",
+        "table/write/where.py": "of what pyarrow has computed",
     },
     "concat_arrays": {},
     "_import_from_c": {},

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from kudu_core.table import bulk
 from kudu_core.table.ingest import build
 from kudu_core.table.runs import sorted as sorted_runs
 from kudu_core.table.runs import spilled
+from kudu_core.table.write import door
 
 MEMORY_LIMIT_BYTES = 16 << 20
 """The option with which the tables of these tests are made: the smallest that it takes."""
@@ -25,8 +25,8 @@ def small_runs(
         patch.setattr(sorted_runs, "SAMPLE_ROWS", sample_rows)
         patch.setattr(spilled, "OPEN_FILES", 2)
         patch.setattr(sorted_runs, "RUN_ROWS", run_rows)
-        patch.setattr(bulk, "SPILLED_ROWS", run_rows)
+        patch.setattr(door, "SPILLED_ROWS", run_rows)
         patch.setattr(build, "MEMORY_SHARE", MEMORY_LIMIT_BYTES // range_bytes)
         if spill:
-            patch.setattr(bulk, "KEPT_SHARE", MEMORY_LIMIT_BYTES)
+            patch.setattr(door, "KEPT_SHARE", MEMORY_LIMIT_BYTES)
         yield

@@ -19,13 +19,13 @@ from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.errors import Corruption, RowErrors, TableNotFound
 from kudu_core.table.backup.files import StagedRun, read_run
 from kudu_core.table.backup.format import OP_COLUMN, Manifest, check_runs, chosen, needed, read_manifests
-from kudu_core.table.bulk import write_parts
 from kudu_core.table.calls.conform import apply_calls
 from kudu_core.table.calls.decision import Call
 from kudu_core.table.lifecycle.beside import check_empty, make_beside
 from kudu_core.table.lifecycle.create import create
 from kudu_core.table.lifecycle.open import open_engine
 from kudu_core.table.read.scan import Scan, ScanPlan
+from kudu_core.table.write.door import write_parts
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem

@@ -16,7 +16,6 @@ from kudu_core.common.run.clock import Clock
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption
 from kudu_core.table.backup.backup import write_runs
-from kudu_core.table.bulk import write_parts
 from kudu_core.table.calls.decision import Call
 from kudu_core.table.lifecycle.beside import make_beside
 from kudu_core.table.lifecycle.create import create
@@ -26,6 +25,7 @@ from kudu_core.table.repairing.facts import OLDER
 from kudu_core.table.repairing.finding import Found
 from kudu_core.table.repairing.report import RepairReport
 from kudu_core.table.report.verify import verify
+from kudu_core.table.write.door import write_parts
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem

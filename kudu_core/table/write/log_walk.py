@@ -31,7 +31,7 @@ from kudu_core.table.calls.decision import (
 )
 from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.ingest import ingest
-from kudu_core.table.repetition import already_applied, named
+from kudu_core.table.write.repetition import already_applied, named
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.apply import Laying, Moved, values_only
 from kudu_core.tablet.store.tablet import Tablet, newest_of

@@ -1,4 +1,4 @@
-"""One row given as a dict, written without Arrow: the row path beside ``write.py``.
+"""One row given as a dict, written without Arrow: the row path beside ``log_walk.py``.
 
 The same steps in the same order for the plain case: a row that the rules accept or ignore, values of the
 exact Python types of their columns.  Everything else returns None, with nothing done, and the general

@@ -10,7 +10,7 @@ from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.errors import Closed, NotSupported
 from kudu_core.table.calls.conform import apply_calls, conform_calls, with_policy
 from kudu_core.table.calls.result import WriteResult
-from kudu_core.table.write import write_calls
+from kudu_core.table.write.log_walk import write_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,17 +20,17 @@ from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.ingest import ingest
 from kudu_core.table.ingest.build import MAX_BYTES, Sorted
 from kudu_core.table.ingest.commit import Committing
-from kudu_core.table.repetition import (
+from kudu_core.table.runs import sorted as sorted_runs
+from kudu_core.table.runs.sorted import Piece, pieces, sort_run
+from kudu_core.table.runs.spilled import OpenRuns, SpilledRun, spill_run
+from kudu_core.table.write.log_walk import write_calls
+from kudu_core.table.write.repetition import (
     already_applied,
     answered,
     fingerprint_of,
     fingerprint_of_rows,
     known_before,
 )
-from kudu_core.table.runs import sorted as sorted_runs
-from kudu_core.table.runs.sorted import Piece, pieces, sort_run
-from kudu_core.table.runs.spilled import OpenRuns, SpilledRun, spill_run
-from kudu_core.table.write import write_calls
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine

@@ -1,0 +1,1 @@
+"""From a call to a record: the door, and the walk through the log."""
