@@ -77,13 +77,17 @@ ROOMS = {
         (*_engine("scenarios", "versions", "row_path"), *_crash("replay"), *EVERYWHERE),
     ),
     "commit": Room(
-        ("kudu_core/table/ingest/commit.py", "kudu_core/table/jobs.py", "kudu_core/table/ingest/ingest.py"),
+        (
+            "kudu_core/table/ingest/commit.py",
+            "kudu_core/table/jobs/commit.py",
+            "kudu_core/table/ingest/ingest.py",
+        ),
         (*_engine("bulk", "overwrite", "overwrite_beside"), "tests/spark/test_jobs.py", *EVERYWHERE),
     ),
     "recheck": Room(
         (
             "kudu_core/tablet/ingest/recheck.py",
-            "kudu_core/table/resolving.py",
+            "kudu_core/table/jobs/resolve.py",
             "kudu_core/table/ingest/build.py",
         ),
         ("tests/spark/test_jobs.py", *_engine("bulk", "bank"), *EVERYWHERE),
@@ -165,7 +169,7 @@ ROOMS = {
     ),
     "staging": Room(
         (
-            "kudu_core/table/staging.py",
+            "kudu_core/table/jobs/stager.py",
             "kudu_core/table/lifecycle/staging_folders.py",
             "kudu_core/table/opened/job_marks.py",
             "kudu_core/table/runs/staged.py",

@@ -24,8 +24,8 @@ import pyarrow as pa
 
 import kudu_core as kc
 from kudu_core.engines.spark.write import resolutions_of, runs_of, tasks_of
-from kudu_core.table import jobs
-from kudu_core.table.resolving import resolve
+from kudu_core.table.jobs import commit
+from kudu_core.table.jobs.resolve import resolve
 from kudu_core.table.runs.staged import JobRun
 
 ROWS_OF_A_RUN = 20
@@ -66,7 +66,7 @@ def simulate(root: str, tablets: int, runs: int) -> dict[str, float]:
         hashed = kc.HashPartition("k", tablets)
         kc.create_table(path, SCHEMA, "k", partition_by=hashed, options=options).close()
     with kc.open_table(path) as table:
-        job = jobs.begin(table, "upsert", [(f.name, str(f.type)) for f in SCHEMA])
+        job = commit.begin(table, "upsert", [(f.name, str(f.type)) for f in SCHEMA])
 
     def stage() -> None:
         told = []
@@ -74,7 +74,7 @@ def simulate(root: str, tablets: int, runs: int) -> dict[str, float]:
             count = tablets * ROWS_OF_A_RUN
             keys = np.arange(attempt * count, (attempt + 1) * count)
             columns = [keys, keys.astype(np.int32), keys / 7, pa.array(keys).cast(pa.string())]
-            stager = jobs.stager(job, f"a{attempt:05d}")
+            stager = commit.stager(job, f"a{attempt:05d}")
             stager.append(pa.RecordBatch.from_arrays([pa.array(c) for c in columns], schema=SCHEMA))
             told += [run.to_json() for run in stager.finish()]
         with open(f"{root}/told", "wb") as file:
@@ -92,7 +92,7 @@ def simulate(root: str, tablets: int, runs: int) -> dict[str, float]:
             for task in tasks:
                 with kc.open_table(path, options={"scan_threads": 1}) as table:
                     mine = [JobRun.from_json(run) for run in json.loads(task)]
-                    for resolution in resolve(table, job, jobs.form_of(job), mine):
+                    for resolution in resolve(table, job, commit.form_of(job), mine):
                         file.write(resolution.to_bytes() + b"\n")
 
     with timed(seconds, "resolve (tasks)"):
@@ -102,7 +102,7 @@ def simulate(root: str, tablets: int, runs: int) -> dict[str, float]:
     with timed(seconds, "open"):
         table = kc.open_table(path, "rw")
     with timed(seconds, "commit"):
-        result = jobs.commit_job(job, told, table, resolutions)
+        result = commit.commit_job(job, told, table, resolutions)
     assert result.inserted == tablets * (runs // tablets) * ROWS_OF_A_RUN, result
     seconds["driver grew by MiB"] = rss_mib() - before
     with table:

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.table import jobs
 from kudu_core.table.calls.decision import Prepared
 from kudu_core.table.ingest import ingest
+from kudu_core.table.jobs import commit
 from kudu_core.table.runs.staged import JobRun
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
 from tests.support.processes import in_child, python
@@ -195,10 +195,10 @@ def test_tokens_of_before_keep_their_columns(table: kc.Table) -> None:
 
 def staged(
     table: kc.Table, data: dict[str, Any], operation: str = "upsert"
-) -> tuple[jobs.Job, list[JobRun]]:
+) -> tuple[commit.Job, list[JobRun]]:
     batch = pa.RecordBatch.from_pydict(data)
-    job = jobs.begin(table, operation, [(f.name, str(f.type)) for f in batch.schema])
-    stager = jobs.stager(job, "a", table._engine.fs)
+    job = commit.begin(table, operation, [(f.name, str(f.type)) for f in batch.schema])
+    stager = commit.stager(job, "a", table._engine.fs)
     stager.append(batch)
     return job, stager.finish()
 
@@ -206,21 +206,21 @@ def staged(
 def test_a_job_fits_what_the_table_has_become_or_says_what_does_not(table: kc.Table) -> None:
     job, runs = staged(table, {"k": [1, 4], "v": [11, 40], "s": ["aa", "d"]})
     table.alter(rename={"v": "s", "s": "v"}, add=[N], add_range=(200, 300))
-    assert jobs.commit_job(job, runs, table).inserted == 1
+    assert commit.commit_job(job, runs, table).inserted == 1
     assert table.get(4) == {"k": 4, "s": 40, "v": "d", "n": 7}
     job, runs = staged(table, {"k": [1], "s": [12]})
     table.alter(drop=["s"], rename={"n": "s"})
     with pytest.raises(kc.SchemaMismatch, match=r"'s' .* was dropped"):
-        jobs.commit_job(job, runs, table)
+        commit.commit_job(job, runs, table)
     assert table.get(1) == {"k": 1, "v": "aa", "s": 7}
     job, runs = staged(table, {"k": [1, 250]})
     table.alter(drop_range=(200, 300))
     with pytest.raises(kc.RowErrors, match="no_partition"):
-        jobs.commit_job(job, runs, table)
+        commit.commit_job(job, runs, table)
     job, runs = staged(table, {"k": [9], "s": [13]})
     for i in range(70):
         table.alter(rename={"s": "t"} if i % 2 == 0 else {"t": "s"})
-    assert jobs.commit_job(job, runs, table).inserted == 1
+    assert commit.commit_job(job, runs, table).inserted == 1
     assert table.get(9) == {"k": 9, "v": None, "s": 13}
 
 

@@ -43,8 +43,8 @@ from kudu_core.rowset.memory.changelog import Change, ChangeLog
 from kudu_core.rowset.memory.growing import StoreFull
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.delta_view import UPDATE
-from kudu_core.table import job as jobs
-from kudu_core.table import resolving
+from kudu_core.table.jobs import job as jobs
+from kudu_core.table.jobs import resolve
 from kudu_core.table.lifecycle import staging_folders as staging
 from kudu_core.table.stored import table_file
 from kudu_core.tablet.store import records
@@ -353,11 +353,11 @@ def test_changes_of_a_resolution_are_read_to_a_limit(monkeypatch: pytest.MonkeyP
         data = b"".join(bytes(piece) for piece in records.encode(records.Payload((1,), [], {})))
         put(fs, f"{PATH}/by-key", data)
         file = ("by-key", len(data), crc32c(data))
-        monkeypatch.setattr(resolving, "MAX_BY_KEY_BYTES", len(data))
-        assert resolving._read_by_key(table._engine, PATH, file) == []
-        monkeypatch.setattr(resolving, "MAX_BY_KEY_BYTES", len(data) - 1)
+        monkeypatch.setattr(resolve, "MAX_BY_KEY_BYTES", len(data))
+        assert resolve._read_by_key(table._engine, PATH, file) == []
+        monkeypatch.setattr(resolve, "MAX_BY_KEY_BYTES", len(data) - 1)
         with pytest.raises(Corruption, match="longer than"):
-            resolving._read_by_key(table._engine, PATH, file)
+            resolve._read_by_key(table._engine, PATH, file)
         fs.unlink(f"{PATH}/by-key")
 
 

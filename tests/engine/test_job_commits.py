@@ -17,12 +17,12 @@ import pytest
 import kudu_core as kc
 from kudu_core.common.format import names
 from kudu_core.common.run.clock import ManualClock
-from kudu_core.table import jobs
 from kudu_core.table.ingest import commit as committing
-from kudu_core.table.jobs import Job
+from kudu_core.table.jobs import commit as jobs
+from kudu_core.table.jobs.commit import Job
+from kudu_core.table.jobs.resolve import Resolution, resolve
 from kudu_core.table.lifecycle import staging_folders
 from kudu_core.table.opened.job_marks import leave_marks
-from kudu_core.table.resolving import Resolution, resolve
 from kudu_core.table.runs.staged import JobRun
 from tests.support.faults import TINY, drop, segments_of
 from tests.support.fs.faulty import CHANGES, FaultyFileSystem, Rule, SimulatedCrash

@@ -21,9 +21,9 @@ from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.history import merging
 from kudu_core.rowset.scan import filescan, scan
-from kudu_core.table import staging
 from kudu_core.table.changes import net
 from kudu_core.table.ingest import build, ingest
+from kudu_core.table.jobs import stager
 from kudu_core.table.write import door
 from tests.engine.conftest import Make
 
@@ -39,7 +39,7 @@ def bounds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for module in (filescan, scan, net):
         monkeypatch.setattr(module, "MOST_BYTES", LIMIT // 4)
     monkeypatch.setattr(merging, "MAX_COLUMN_BYTES", LIMIT // 2)
-    for module in (build, staging, ingest, door):
+    for module in (build, stager, ingest, door):
         monkeypatch.setattr(module, "MAX_BYTES", LIMIT // 4)
     before = growing.limit_data(LIMIT)
     yield

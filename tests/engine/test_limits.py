@@ -33,10 +33,10 @@ from kudu_core.common.schema import schema
 from kudu_core.common.types.keycodec import MAX_KEY_BYTES
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported
-from kudu_core.table import job as job_module
-from kudu_core.table import jobs, resolving
 from kudu_core.table.backup import backup
 from kudu_core.table.backup import format as backup_format
+from kudu_core.table.jobs import commit, resolve
+from kudu_core.table.jobs import job as job_module
 from kudu_core.table.opened import job_marks
 from kudu_core.table.stored import alteration, table_file
 from kudu_core.wal import log
@@ -640,11 +640,11 @@ def test_what_describes_a_job(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPa
         size = len(job_module.sealed(job, runs))
         monkeypatch.setattr(job_module, "MAX_SEALED_BYTES", size - 1)
         refused(
-            fs, lambda: jobs.commit_job(job, runs, table), f"3 staged files is {size:,} bytes", NotSupported
+            fs, lambda: commit.commit_job(job, runs, table), f"3 staged files is {size:,} bytes", NotSupported
         )
         assert table.count() == 1
         monkeypatch.setattr(job_module, "MAX_SEALED_BYTES", size)
-        assert jobs.commit_job(job, runs, table).inserted == 30
+        assert commit.commit_job(job, runs, table).inserted == 30
         comes_back(fs, table)
 
 
@@ -652,18 +652,18 @@ def test_a_list_of_changes_that_no_commit_reads_is_not_written(
     fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then the commit decides the rows itself."""
-    monkeypatch.setattr(resolving, "MAX_BY_KEY_BYTES", 100)
+    monkeypatch.setattr(resolve, "MAX_BY_KEY_BYTES", 100)
     with make(fs, options=MANUAL | {"ingest_threshold_rows": 10}) as table:
         table.insert({"k": range(9), "s": ["a"] * 9})  # rows in memory, whose changes are such a list
         job, runs = staged_job(table, ROWS, overwrite=False)
-        form = jobs.form_of(job)
-        assert resolving.resolve(table, job, form, runs) == []
+        form = commit.form_of(job)
+        assert resolve.resolve(table, job, form, runs) == []
         monkeypatch.undo()
-        [found] = resolving.resolve(table, job, form, runs)
+        [found] = resolve.resolve(table, job, form, runs)
         assert found.by_key is not None
-        monkeypatch.setattr(resolving, "MAX_BY_KEY_BYTES", found.by_key[1])
-        [found] = resolving.resolve(table, job, form, runs)
-        result = jobs.commit_job(job, runs, table, [found])
+        monkeypatch.setattr(resolve, "MAX_BY_KEY_BYTES", found.by_key[1])
+        [found] = resolve.resolve(table, job, form, runs)
+        result = commit.commit_job(job, runs, table, [found])
         assert (result.inserted, result.updated) == (21, 9)
         comes_back(fs, table)
 

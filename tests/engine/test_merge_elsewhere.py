@@ -18,8 +18,8 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.rowset.history.merging import Limits
-from kudu_core.table import merge_job
-from kudu_core.table.merge_job import MergeTask, Run, build_task, elsewhere_of
+from kudu_core.table.jobs import merge_job
+from kudu_core.table.jobs.merge_job import MergeTask, Run, build_task, elsewhere_of
 from kudu_core.tablet.compact import merge
 from kudu_core.tablet.compact.merge_remote import BuiltRange
 from kudu_core.tablet.maintain import compaction_lane

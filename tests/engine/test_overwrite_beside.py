@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.table import jobs
 from kudu_core.table.ingest import commit as committing
 from kudu_core.table.ingest import ingest
 from kudu_core.table.ingest import overwrite as walk
+from kudu_core.table.jobs import commit as jobs
 from kudu_core.table.write import log_walk, one_row
 from kudu_core.tablet.compact.merge import merge_rowsets
 from kudu_core.wal import Log

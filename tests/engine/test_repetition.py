@@ -18,7 +18,7 @@ import kudu_core as kc
 from kudu_core.common.idempotence.fingerprint import Fingerprint
 from kudu_core.common.idempotence.writers import RECENT_VERSIONS, check_txn
 from kudu_core.errors import TokenMismatch
-from kudu_core.table import jobs
+from kudu_core.table.jobs import commit
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
 
 SCHEMA = pa.schema([("k", pa.int64()), ("a", pa.int32()), ("s", pa.string())])
@@ -124,7 +124,7 @@ def job_of(**fixed: Any) -> Callable[..., Any]:
             names = ["upsert" if k % 2 else "insert_ignore" for k in data["k"].to_pylist()]
             ops = pa.array(names, pa.string())
             data = data.append_column("_op", ops)
-        job = jobs.begin(
+        job = commit.begin(
             table, operation, columns, txn=check_txn(txn, on_repeat), on_duplicate="any",
             **{k: v for k, v in fixed.items() if k != "operation"},
         )  # fmt: skip
@@ -133,10 +133,10 @@ def job_of(**fixed: Any) -> Callable[..., Any]:
         for number, batch in enumerate(data.to_batches(max_chunksize=11)):
             # As attempts are given them: in the job's columns and types.
             arrays = [batch.column(name).cast(type_) for name, type_ in types.items()]
-            stager = jobs.stager(job, f"p{number}")
+            stager = commit.stager(job, f"p{number}")
             stager.append(pa.RecordBatch.from_arrays(arrays, list(types)))
             runs += stager.finish()
-        return jobs.commit_job(job, runs, table)
+        return commit.commit_job(job, runs, table)
 
     return write
 
@@ -368,8 +368,8 @@ JOB_COLUMNS = [("k", "int64"), ("a", "int32")]
 def staged(
     table: kc.Table, data: dict[str, Any], types: list[tuple[str, str]] = JOB_COLUMNS, **options: Any
 ) -> Any:
-    job = jobs.begin(table, "upsert", types, txn=TXN, **options)
-    stager = jobs.stager(job, "p0")
+    job = commit.begin(table, "upsert", types, txn=TXN, **options)
+    stager = commit.stager(job, "p0")
     schema = pa.schema([(name, pa.type_for_alias(type_)) for name, type_ in types])
     stager.append(pa.table(data, schema=schema).to_batches()[0])
     return job, stager.finish()
@@ -378,21 +378,21 @@ def staged(
 def test_a_rule_of_nulls_makes_another_write(tmp_path: Path) -> None:
     with create(tmp_path, **FILES) as table:
         data = {"k": [1, 2], "a": [None, 3]}
-        jobs.commit_job(*staged(table, data, ignore_null=True), table)
-        assert jobs.commit_job(*staged(table, data, ignore_null=True), table).deduplicated
+        commit.commit_job(*staged(table, data, ignore_null=True), table)
+        assert commit.commit_job(*staged(table, data, ignore_null=True), table).deduplicated
         with pytest.raises(TokenMismatch, match="as many rows"):
-            jobs.commit_job(*staged(table, data), table)
+            commit.commit_job(*staged(table, data), table)
 
 
 def test_a_column_that_is_not_stored_counts_where_it_decides(tmp_path: Path) -> None:
     types = [*JOB_COLUMNS, ("at", "int64")]
     last = {"on_duplicate": "last", "sequence_by": "at"}
     with create(tmp_path, **FILES) as table:
-        jobs.commit_job(*staged(table, {"k": [1, 1], "a": [1, 2], "at": [5, 6]}, types, **last), table)
+        commit.commit_job(*staged(table, {"k": [1, 1], "a": [1, 2], "at": [5, 6]}, types, **last), table)
         again = {"k": [1, 1], "a": [2, 1], "at": [6, 5]}
-        assert jobs.commit_job(*staged(table, again, types, **last), table).deduplicated
+        assert commit.commit_job(*staged(table, again, types, **last), table).deduplicated
         with pytest.raises(TokenMismatch, match="as many rows"):
-            jobs.commit_job(*staged(table, again | {"at": [5, 6]}, types, **last), table)
+            commit.commit_job(*staged(table, again | {"at": [5, 6]}, types, **last), table)
         assert table.get(1)["a"] == 2  # type: ignore[index]
 
 
@@ -402,7 +402,7 @@ def test_a_run_without_the_fingerprint_of_its_rows_is_refused(tmp_path: Path, fi
         job, runs = staged(table, {"k": [1, 2, 3, 4, 5, 6, 7], "a": [1] * 7})
         assert runs[0].rows > 1
         with pytest.raises(kc.Corruption, match="no fingerprint of its rows"):
-            jobs.commit_job(job, [replace(runs[0], fingerprint=fingerprint), *runs[1:]], table)
+            commit.commit_job(job, [replace(runs[0], fingerprint=fingerprint), *runs[1:]], table)
         assert table.count() == 0
 
 
@@ -424,10 +424,10 @@ def test_a_job_asks_again_when_it_has_the_lock(
 
         monkeypatch.setattr(engine, "token_lock", taken)
         if equal:
-            assert jobs.commit_job(job, runs, table).deduplicated
+            assert commit.commit_job(job, runs, table).deduplicated
         else:
             with pytest.raises(TokenMismatch, match="as many rows"):
-                jobs.commit_job(job, runs, table)
+                commit.commit_job(job, runs, table)
         assert [r["a"] for r in table.scan(order="key").to_pylist()] == [1, 1 if equal else 2]
 
 

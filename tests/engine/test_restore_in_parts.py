@@ -17,12 +17,12 @@ import pytest
 import kudu_core as kc
 from kudu_core.common.run.clock import Clock
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.table import jobs, restore_job
 from kudu_core.table.backup import backup as module
 from kudu_core.table.backup.restore import restore
-from kudu_core.table.jobs import Job
-from kudu_core.table.resolving import Resolution, resolve
-from kudu_core.table.restore_job import RunShare, Staged, filling, stage_shares
+from kudu_core.table.jobs import commit, restore_job
+from kudu_core.table.jobs.commit import Job
+from kudu_core.table.jobs.resolve import Resolution, resolve
+from kudu_core.table.jobs.restore_job import RunShare, Staged, filling, stage_shares
 from kudu_core.table.runs.staged import JobRun
 from tests.engine.conftest import Make
 from tests.support.history import SCHEMA, History, random_batch
@@ -41,7 +41,7 @@ def stage(job: Job, shares: Sequence[RunShare]) -> list[Staged]:
 
 def resolve_each(job: Job, runs: Sequence[JobRun]) -> list[Resolution]:
     with kc.open_table(job.table_path) as table:
-        return resolve(table, job, jobs.form_of(job), runs)
+        return resolve(table, job, commit.form_of(job), runs)
 
 
 def restore_in_parts(
@@ -162,7 +162,7 @@ def test_a_driver_that_is_killed_leaves_no_table(
     where, name = {
         "begun": (restore_job, "shares_of"),
         "staged": (restore_job, "_is_small"),
-        "resolved": (jobs, "commit_job"),
+        "resolved": (commit, "commit_job"),
         "committed": (restore_job, "check_total"),
     }[step]
 

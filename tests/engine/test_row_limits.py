@@ -13,8 +13,8 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.types.keycodec import MAX_KEY_BYTES
-from kudu_core.table import jobs
 from kudu_core.table.calls import decision
+from kudu_core.table.jobs import commit
 from tests.support.bulk import small_runs
 from tests.support.overwriting import staged
 
@@ -54,10 +54,10 @@ def in_pieces(table: kc.Table, rows: Rows) -> kc.WriteResult:
 
 def by_a_job(table: kc.Table, rows: Rows, resolved: bool, overwrite: bool = False) -> kc.WriteResult:
     job, runs = staged(table, arrow(rows), overwrite=overwrite)
-    from kudu_core.table.resolving import resolve
+    from kudu_core.table.jobs.resolve import resolve
 
-    found = resolve(table, job, jobs.form_of(job), runs) if resolved else []
-    return jobs.commit_job(job, runs, table, found)
+    found = resolve(table, job, commit.form_of(job), runs) if resolved else []
+    return commit.commit_job(job, runs, table, found)
 
 
 DOORS: dict[str, tuple[dict[str, Any], Callable[[kc.Table, Rows], object]]] = {

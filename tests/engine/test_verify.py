@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.table import jobs
+from kudu_core.table.jobs import commit
 from kudu_core.tablet.ingest import part
 from tests.engine.conftest import Make
 from tests.support.staged import marks
@@ -64,10 +64,10 @@ def test_what_is_ours_is_not_foreign(make: Make, path: Path) -> None:
     """Jobs that wait, marks of those that are committed, ``lost/``, what a repair has put aside."""
     table = filled(make)
     columns = [("k", "int64"), ("a", "int64")]
-    done, _ = (jobs.begin(table, "upsert", columns) for _ in range(2))
-    stager = jobs.stager(done, "p0")
+    done, _ = (commit.begin(table, "upsert", columns) for _ in range(2))
+    stager = commit.stager(done, "p0")
     stager.append(pa.record_batch({"k": [1], "a": [1]}))
-    jobs.commit_job(done, stager.finish(), table)
+    commit.commit_job(done, stager.finish(), table)
     table.close()
     (path / "tablets" / "00000001" / "000001-00000001.rows").write_bytes(b"an orphan")
     with kc.open_table(path, "rw") as table:

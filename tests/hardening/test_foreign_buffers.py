@@ -25,8 +25,8 @@ import kudu_core as kc
 from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.common.types.types import ColumnType
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.table import jobs
 from kudu_core.table.backup.format import read_manifest
+from kudu_core.table.jobs import commit
 from kudu_core.table.read.scan import Scan
 from kudu_core.table.read.snapshot import Snapshot
 from kudu_core.table.write.batch import Batch
@@ -199,24 +199,24 @@ def _staged(table: kc.Table, broken: Broken, folder: Path) -> object:
     """What a task of a distributed write does with its rows."""
     batch = broken(NEW)
     columns = [(n, "int64" if n == "k" else n) for n in batch.schema.names]
-    job = jobs.begin(table, "upsert", columns)
+    job = commit.begin(table, "upsert", columns)
     try:
-        stager = jobs.stager(job, "attempt")
+        stager = commit.stager(job, "attempt")
         stager.append(batch)
         return stager.finish()
     finally:
-        jobs.abandon(job)
+        commit.abandon(job)
 
 
 def _spark_task(table: kc.Table, broken: Broken, folder: Path) -> object:
     """The function that runs in Spark's Python workers, without Spark."""
     staging = pytest.importorskip("kudu_core.engines.spark.staging")
     batch = broken(NEW)
-    job = jobs.begin(table, "upsert", [(n, "int64" if n == "k" else n) for n in batch.schema.names])
+    job = commit.begin(table, "upsert", [(n, "int64" if n == "k" else n) for n in batch.schema.names])
     try:
         return staging.stage(job, [batch])
     finally:
-        jobs.abandon(job)
+        commit.abandon(job)
 
 
 DOORS: dict[str, Door] = {
@@ -310,11 +310,11 @@ def test_broken_sequence_columns(tmp_path: Path) -> None:
         for case in ORDERED:
             array, spoil = case.make()
             columns = [("k", "int64"), ("when", case.column)]
-            job = jobs.begin(table, "upsert", columns, on_duplicate="last", sequence_by="when")
-            stager = jobs.stager(job, "attempt")
+            job = commit.begin(table, "upsert", columns, on_duplicate="last", sequence_by="when")
+            stager = commit.stager(job, "attempt")
             with pytest.raises(kc.InvalidArgument, match="column 'when'"):
                 stager.append(_batch(NEW, "when", array, spoil))
-            jobs.abandon(job)
+            commit.abandon(job)
             assert state(table) == before
 
 
@@ -765,10 +765,10 @@ def test_odd_buffers_come_back_as_they_are(tmp_path: Path, layout: str, long: bo
                 with small_runs(spill=True):
                     table.upsert(iter([batch.slice(0, 1), batch.slice(1, 1), batch.slice(2)]))
             elif layout == "staged":
-                job = jobs.begin(table, "upsert", [("k", "int64"), (case.column, case.column)])
-                stager = jobs.stager(job, "attempt")
+                job = commit.begin(table, "upsert", [("k", "int64"), (case.column, case.column)])
+                stager = commit.stager(job, "attempt")
                 stager.append(batch)
-                jobs.commit_job(job, stager.finish(), table, ())
+                commit.commit_job(job, stager.finish(), table, ())
             else:
                 table.upsert(batch)
             if layout == "flushed":

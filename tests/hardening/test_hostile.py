@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import kudu_core as kc
-from kudu_core.table import jobs
+from kudu_core.table.jobs import commit
 from tests.support.hostile import KINDS, OPTIONS, SCHEMA, aged, home, make, replace, use, world
 
 
@@ -60,7 +60,7 @@ def test_the_id_of_a_job_is_its_folders_name(tmp_path: Path, job_id: object) -> 
     file.write_text(json.dumps({**json.loads(file.read_text()), "id": job_id}))
     before = world(tmp_path / "home")
     with pytest.raises(kc.Corruption, match="JOB"):
-        jobs.resume(str(tmp_path / "t"), job)
+        commit.resume(str(tmp_path / "t"), job)
     assert world(tmp_path / "home") == before
 
 

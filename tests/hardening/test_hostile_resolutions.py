@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 import kudu_core as kc
-from kudu_core.table import jobs
-from kudu_core.table.resolving import Resolution, resolve
+from kudu_core.table.jobs import commit as jobs
+from kudu_core.table.jobs.resolve import Resolution, resolve
 from tests.support.forge import MEMORY, encoded, places
 from tests.support.guard import at_most, within
 from tests.support.hostile import aged, world

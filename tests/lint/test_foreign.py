@@ -33,7 +33,7 @@ READING: dict[str, dict[str, str]] = {
     "from_arrow": {
         "common/rows/conform.py": "columns of a write or of keys",
         "table/calls/conform.py": "names of operations",
-        "table/staging.py": "the column by which the last row of a key is known",
+        "table/jobs/stager.py": "the column by which the last row of a key is known",
         "common/schema/schema.py": "ColumnType's, of a type alone",
         "engines/spark/": "ColumnType's, of a type alone",
         "table/read/arrow_out.py": "polars', of our own rows",
@@ -69,7 +69,7 @@ def test_foreign_memory_is_read_at_the_doors_alone() -> None:
     assert used == {(name, where) for name, files in READING.items() for where in files}, "no longer used"
 
 
-@pytest.mark.parametrize("file", ["common/rows/conform.py", "table/calls/conform.py", "table/staging.py"])
+@pytest.mark.parametrize("file", ["common/rows/conform.py", "table/calls/conform.py", "table/jobs/stager.py"])
 def test_what_is_taken_over_was_cast(file: str) -> None:
     """``from_arrow`` asserts the type, which ``cast`` sees to: who calls one calls both, and names it."""
     tree = ast.parse((PACKAGE / file).read_text())

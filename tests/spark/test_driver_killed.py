@@ -14,12 +14,12 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.errors import TokenMismatch
-from kudu_core.table import jobs
 from kudu_core.table.ingest import commit as committing
 from kudu_core.table.ingest import overwrite
-from kudu_core.table.jobs import Job
+from kudu_core.table.jobs import commit as jobs
+from kudu_core.table.jobs.commit import Job
+from kudu_core.table.jobs.resolve import Resolution, resolve
 from kudu_core.table.lifecycle import staging_folders as staged_room
-from kudu_core.table.resolving import Resolution, resolve
 from kudu_core.table.runs.staged import JobRun
 from kudu_core.wal import Log
 from tests.support.staged import marks, waiting

@@ -16,9 +16,10 @@ import kudu_core as kc
 from kudu_core.common.idempotence.writers import check_txn
 from kudu_core.errors import TokenMismatch
 from kudu_core.rowset.rows.meta import FileRef
-from kudu_core.table import jobs, staging
-from kudu_core.table.jobs import Job
-from kudu_core.table.resolving import Resolution, resolve
+from kudu_core.table.jobs import commit
+from kudu_core.table.jobs import stager as staging
+from kudu_core.table.jobs.commit import Job
+from kudu_core.table.jobs.resolve import Resolution, resolve
 from kudu_core.table.runs.staged import JobRun
 from tests.support.staged import waiting
 
@@ -41,11 +42,11 @@ def make(path: str, **options: Any) -> None:
 
 def begin(path: str, operation: str = "insert", **options: object) -> Job:
     with kc.open_table(path) as table:
-        return jobs.begin(table, operation, COLUMNS, **options)  # type: ignore[arg-type]
+        return commit.begin(table, operation, COLUMNS, **options)  # type: ignore[arg-type]
 
 
 def stage(job: Job, name: str, keys: Sequence[int], parts: int = 1, v: str = "") -> list[JobRun]:
-    stager = jobs.stager(job, name)
+    stager = commit.stager(job, name)
     for part in range(parts):
         mine = keys[part::parts]
         values = [v or f"{k}" for k in mine]
@@ -57,7 +58,7 @@ def stage(job: Job, name: str, keys: Sequence[int], parts: int = 1, v: str = "")
 
 def resolved(job: Job, runs: Sequence[JobRun]) -> list[Resolution]:
     with kc.open_table(job.table_path) as table:
-        found = resolve(table, job, jobs.form_of(job), runs)
+        found = resolve(table, job, commit.form_of(job), runs)
     assert [Resolution.from_bytes(one.to_bytes()) for one in found] == found
     return found
 
@@ -90,7 +91,7 @@ def test_only_the_runs_that_the_commit_is_told_of_count(path: str) -> None:
     job = begin(path)
     runs = [*stage(job, "a", [1, 3, 2], parts=2), *stage(job, "b", [7])]
     stage(job, "zombie", [100])
-    assert jobs.commit_job(pickle.loads(pickle.dumps(job)), runs).inserted == 4
+    assert commit.commit_job(pickle.loads(pickle.dumps(job)), runs).inserted == 4
     assert keys_of(path) == [1, 2, 3, 7]
     assert waiting(path) == []
 
@@ -113,12 +114,12 @@ def test_a_run_that_is_not_what_was_staged_is_refused(path: str, tmp_path: Path,
         else:
             file.unlink()
         with pytest.raises(kc.Corruption):
-            jobs.commit_job(job, runs)
+            commit.commit_job(job, runs)
     job = begin(path)
     [run, *_] = stage(job, "a", [1, 2, 3])
     other = dataclasses.replace(run, file=FileRef(run.file.name, run.file.size, run.file.footer_crc ^ 1))
     with pytest.raises(kc.Corruption, match="footer"):
-        jobs.commit_job(job, [other])
+        commit.commit_job(job, [other])
     with pytest.raises(ValueError, match="no file name"):
         JobRun.from_json({**run.to_json(), "file": ["../a", 1, 1]})
     assert keys_of(path) == []
@@ -134,47 +135,47 @@ def test_a_job_of_another_table_is_refused(path: str, tmp_path: Path) -> None:
     with pytest.raises(kc.InvalidArgument, match="another one than when the job began"):
         resolved(job, runs)
     with pytest.raises(kc.InvalidArgument, match="another one than when the job began"):
-        jobs.commit_job(job, runs)
+        commit.commit_job(job, runs)
     assert keys_of(path) == []
 
 
 def test_abandon_removes_a_job_until_its_commit_begins(path: str) -> None:
     job = begin(path)
     stage(job, "a", [1])
-    assert not jobs.abandon(job)
+    assert not commit.abandon(job)
     assert not os.path.exists(job.directory)
-    assert not jobs.abandon(job)
+    assert not commit.abandon(job)
     with pytest.raises(FileNotFoundError):
         stage(job, "late", [1])  # an attempt that outlives its job has nowhere to write
     locked = begin(path, lock_timeout_s=0.0)
     runs = stage(locked, "a", [1])
     with kc.open_table(path, "rw"), pytest.raises(kc.Locked):
-        jobs.commit_job(locked, runs)
-    assert not jobs.abandon(locked)
-    assert jobs.resume(path, locked.id).inserted == 1
+        commit.commit_job(locked, runs)
+    assert not commit.abandon(locked)
+    assert commit.resume(path, locked.id).inserted == 1
     with pytest.raises(kc.InvalidArgument):
-        jobs.resume(path, "../" + locked.id)
+        commit.resume(path, "../" + locked.id)
 
 
 def test_a_long_attempt_renews_the_time_of_its_directory(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging, "HEARTBEAT_S", -1.0)
     job = begin(path)
-    stager = jobs.stager(job, "a")
+    stager = commit.stager(job, "a")
     os.utime(job.directory, (0, 0))
     stager.append(pa.record_batch({"k": pa.array([1], pa.int64()), "v": ["1"]}, SCHEMA))
     assert os.stat(job.directory).st_mtime > 0
-    assert jobs.commit_job(job, stager.finish()).inserted == 1
+    assert commit.commit_job(job, stager.finish()).inserted == 1
 
 
 def test_a_token_holds_for_a_job_without_rows(path: str) -> None:
     for expected in (False, True):
-        assert jobs.commit_job(begin(path, txn=("a", 3)), []).deduplicated is expected
+        assert commit.commit_job(begin(path, txn=("a", 3)), []).deduplicated is expected
     with kc.open_table(path) as table:
-        assert jobs.applied(table, check_txn(("a", 3), "skip")) is not None
-        assert jobs.applied(table, check_txn(("a", 4), "skip")) is None
-        assert jobs.applied(table, check_txn(("a", 3))) is None, "its rows are compared at the commit"
+        assert commit.applied(table, check_txn(("a", 3), "skip")) is not None
+        assert commit.applied(table, check_txn(("a", 4), "skip")) is None
+        assert commit.applied(table, check_txn(("a", 3))) is None, "its rows are compared at the commit"
         with pytest.raises(TokenMismatch, match="cannot be told"):
-            jobs.applied(table, check_txn(("a", 2)))
+            commit.applied(table, check_txn(("a", 2)))
 
 
 # ---- resolved before the commit ----
@@ -189,18 +190,18 @@ def test_runs_of_new_keys_are_taken_in_as_they_are(tmp_path: Path, early: bool) 
     inodes = {os.stat(f"{job.directory}/{run.file.name}").st_ino for run in runs}
     assert len(inodes) == 4
     resolutions = resolved(job, runs) if early else []
-    assert jobs.commit_job(job, runs, resolutions=resolutions).counts == (200, 0, 0, 0)
+    assert commit.commit_job(job, runs, resolutions=resolutions).counts == (200, 0, 0, 0)
     assert set(files_of(path)) == inodes
     # Once more beside them: between and after keys that are there.
     job = begin(path, "insert")
     runs = [*stage(job, "a", range(200, 900)), *stage(job, "b", range(2000, 2100))]
     inodes |= {os.stat(f"{job.directory}/{run.file.name}").st_ino for run in runs}
-    assert jobs.commit_job(job, runs, resolutions=resolved(job, runs) if early else []).inserted == 800
+    assert commit.commit_job(job, runs, resolutions=resolved(job, runs) if early else []).inserted == 800
     assert set(files_of(path)) == inodes
     # Runs that overlap each other become one rowset for each tablet.
     job = begin(path, "insert")
     runs = [*stage(job, "a", range(3000, 4000, 2)), *stage(job, "b", range(3001, 4000, 2))]
-    assert jobs.commit_job(job, runs, resolutions=resolved(job, runs) if early else []).inserted == 1000
+    assert commit.commit_job(job, runs, resolutions=resolved(job, runs) if early else []).inserted == 1000
     assert len(files_of(path)) == len(inodes) + 2
     there = [*range(100), *range(200, 900), *range(1000, 1100), *range(2000, 2100), *range(3000, 4000)]
     assert keys_of(path) == there
@@ -217,7 +218,7 @@ def test_what_tasks_resolved_is_not_resolved_again(
         table._engine.options = table.options.replace(ingest_threshold_rows=1 << 20)
         table.upsert({"k": list(range(50, 100)), "v": ["memory"] * 50})
     built: list[int] = []
-    real = jobs.ingest_sorted.__globals__["_build"]
+    real = commit.ingest_sorted.__globals__["_build"]
 
     def build(engine: Any, rows: Any, tablets: Any, *args: Any, **more: Any) -> Any:
         built.append(len(tablets))
@@ -228,18 +229,18 @@ def test_what_tasks_resolved_is_not_resolved_again(
     runs = stage(job, "a", range(25, 125), v="new")
     resolutions = resolved(job, runs)
     assert {sum(counts) for counts in zip(*(r.counts for r in resolutions), strict=True)} == {25, 75, 0}
-    assert jobs.commit_job(job, runs, resolutions=resolutions).counts == (25, 75, 0, 0)
+    assert commit.commit_job(job, runs, resolutions=resolutions).counts == (25, 75, 0, 0)
     assert built == [0]
     assert rows_of(path) == {k: "disk" if k < 25 else "new" for k in range(125)}
     for gone in ([30], [60], [124]):  # on disk, in memory before, inserted by a job
         with kc.open_table(path, "rw") as table:
             table.delete(gone)
         job = begin(path, "delete_ignore")
-        stager = jobs.stager(dataclasses.replace(job, columns=(("k", "int64"),)), "a")
+        stager = commit.stager(dataclasses.replace(job, columns=(("k", "int64"),)), "a")
         stager.append(pa.record_batch({"k": pa.array([*gone, 1 + gone[0] % 2], pa.int64())}))
         runs = stager.finish()
         resolutions = resolved(job, runs)
-        result = jobs.commit_job(job, runs, resolutions=resolutions)
+        result = commit.commit_job(job, runs, resolutions=resolutions)
         assert (result.deleted, result.ignored) in {(1, 1), (0, 2)}
 
 
@@ -250,12 +251,12 @@ def test_each_row_with_an_operation_of_its_own(tmp_path: Path, small: bool) -> N
     with kc.open_table(path, "rw") as table:
         table.insert({"k": list(range(10)), "v": ["before"] * 10})
     job = begin(path, "apply")
-    stager = jobs.stager(job, "a")
+    stager = commit.stager(job, "a")
     operations = ["delete", "update", "upsert", "insert", "insert_ignore", "delete_ignore"]
     keys = [1, 2, 30, 31, 3, 32]
     stager.append(pa.RecordBatch.from_pydict({"_op": operations, "k": keys, "v": ["job"] * 6}))
     runs = stager.finish()
-    result = jobs.commit_job(job, runs, resolutions=resolved(job, runs))
+    result = commit.commit_job(job, runs, resolutions=resolved(job, runs))
     assert result.counts == (2, 1, 1, 2)
     expected = {k: "before" for k in range(10) if k != 1} | {2: "job", 30: "job", 31: "job"}
     assert rows_of(path) == expected
@@ -277,13 +278,13 @@ def write(path: str, rows: dict[str, Any], operation: str = "upsert", *, runs: i
     """The rows staged in turn by so many attempts, resolved and committed."""
     batch = pa.RecordBatch.from_pydict(rows)
     with kc.open_table(path) as table:
-        job = jobs.begin(table, operation, [(f.name, str(f.type)) for f in batch.schema], **more)
+        job = commit.begin(table, operation, [(f.name, str(f.type)) for f in batch.schema], **more)
     staged: list[JobRun] = []
     for number in range(runs):
-        stager = jobs.stager(job, f"{number}")
+        stager = commit.stager(job, f"{number}")
         stager.append(batch.take(pa.array(range(number, batch.num_rows, runs))))
         staged += stager.finish()
-    return jobs.commit_job(job, staged, resolutions=resolved(job, staged))
+    return commit.commit_job(job, staged, resolutions=resolved(job, staged))
 
 
 def cells(path: str, *names: str) -> dict[int, tuple[Any, ...]]:
@@ -365,7 +366,7 @@ def test_what_makes_no_sense_together_is_refused(path: str) -> None:
         with pytest.raises(kc.InvalidArgument, match=message):
             begin(path, **more)  # type: ignore[arg-type]
     with kc.open_table(path) as table, pytest.raises(kc.SchemaMismatch, match="no order"):
-        jobs.begin(table, "upsert", [*COLUMNS, ("f", "float64")], on_duplicate="last", sequence_by="f")
+        commit.begin(table, "upsert", [*COLUMNS, ("f", "float64")], on_duplicate="last", sequence_by="f")
     assert waiting(path) == []
 
 
@@ -413,7 +414,7 @@ def decided_again(path: str, operation: str, since: str, then: str) -> None:
     data = {"k": pa.array(keys, pa.int64())}
     if not operation.startswith("delete"):
         data["v"] = pa.array(["job"] * len(keys))
-    stager = jobs.stager(job, "a")
+    stager = commit.stager(job, "a")
     stager.append(pa.RecordBatch.from_pydict(data))
     runs = stager.finish()
     resolutions = resolved(job, runs)
@@ -423,7 +424,7 @@ def decided_again(path: str, operation: str, since: str, then: str) -> None:
         SINCE[since](table)
         THEN[then](table)
         before = {row["k"]: row["v"] for row in table.scan().to_pylist()}
-    result = jobs.commit_job(job, runs, resolutions=resolutions)
+    result = commit.commit_job(job, runs, resolutions=resolutions)
     there = [k for k in keys if k in before]
     counts = {
         "upsert": (3 - len(there), len(there), 0, 0),

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import kudu_core as kc
 from kudu_core import spark as ks
 from kudu_core.engines.spark import upkeep
-from kudu_core.table import merge_job
+from kudu_core.table.jobs import merge_job
 from tests.support.staged import waiting
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int32()), ("u", pa.uint64())])

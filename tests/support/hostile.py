@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 import kudu_core as kc
-from kudu_core.table import jobs
+from kudu_core.table.jobs import commit
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 OPTIONS = {"maintenance": "manual", "file_grace_s": 0, "staging_grace_s": 0.0}
@@ -38,11 +38,11 @@ def make(path: Path) -> str:
             table.upsert({"k": list(range(first, first + 10)), "v": ["x"] * 10})
             table.flush()
         table.update({"k": [3], "v": ["y"]})
-        job = jobs.begin(table, "upsert", [("k", "int64"), ("v", "string")])
-        stager = jobs.stager(job, "p0-a0")
+        job = commit.begin(table, "upsert", [("k", "int64"), ("v", "string")])
+        stager = commit.stager(job, "p0-a0")
         stager.append(pa.record_batch({"k": pa.array([50], pa.int64()), "v": ["job"]}, SCHEMA))
         runs = stager.finish()
-        Path(job.directory, "JOB").write_bytes(jobs.sealed(job, runs))
+        Path(job.directory, "JOB").write_bytes(commit.sealed(job, runs))
     return job.id
 
 
@@ -68,7 +68,7 @@ def use(path: Path, job: str, backups: Path) -> int:
             lambda t: t.compact(full=True),
             lambda t: t.maintain(),
             lambda t: t.gc(),
-            lambda t: jobs.resume(str(path), job, t),
+            lambda t: commit.resume(str(path), job, t),
             lambda t: t.close(),
         ]
         for call in calls:

@@ -18,8 +18,8 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.run.clock import ManualClock
-from kudu_core.table import jobs
-from kudu_core.table.resolving import Resolution, resolve
+from kudu_core.table.jobs import commit
+from kudu_core.table.jobs.resolve import Resolution, resolve
 from kudu_core.table.runs.staged import JobRun
 from tests.support.altering import Altering, Col, World
 from tests.support.bulk import small_runs
@@ -41,7 +41,7 @@ OPTIONS: dict[str, Any] = {
 class Pending:
     """A job that is staged, perhaps resolved, and not committed."""
 
-    job: jobs.Job
+    job: commit.Job
     runs: list[JobRun]
     resolutions: Sequence[Resolution]
     rows: dict[int, dict[int, Any]]
@@ -157,11 +157,11 @@ class Mixed:
         data = self._data(rows, given)
         schema = self.table._engine.schema
         types = [(name, str(schema.column(name).type)) for name in data.schema.names]
-        job = jobs.begin(self.table, operation, types, overwrite=overwrite)
+        job = commit.begin(self.table, operation, types, overwrite=overwrite)
         attempts = self.rng.randint(1, 3)
         runs: list[JobRun] = []
         for attempt in range(attempts):
-            stager = jobs.stager(job, f"{attempt}", self.fs)
+            stager = commit.stager(job, f"{attempt}", self.fs)
             mine = data.take(pa.array(range(attempt, data.num_rows, attempts), pa.int64()))
             for one in mine.combine_chunks().to_batches():
                 stager.append(one)
@@ -169,7 +169,7 @@ class Mixed:
         resolutions: Sequence[Resolution] = ()
         if self.rng.random() < 0.7:
             with self.open("r") as reader:
-                resolutions = resolve(reader, job, jobs.form_of(job), runs)
+                resolutions = resolve(reader, job, commit.form_of(job), runs)
         self.pending.append(Pending(job, runs, resolutions, rows, given))
 
     def commit_job(self) -> None:
@@ -180,13 +180,13 @@ class Mixed:
         refusal = self._refusal(staged, after)
         if refusal is not None:
             with pytest.raises(refusal):
-                jobs.commit_job(staged.job, staged.runs, self.table, staged.resolutions)
+                commit.commit_job(staged.job, staged.runs, self.table, staged.resolutions)
             return
         if staged.job.overwrite:
             after.rows = {}
         for k, cells in staged.rows.items():
             self._apply(after, staged.job.operation, k, cells)
-        result = jobs.commit_job(staged.job, staged.runs, self.table, staged.resolutions)
+        result = commit.commit_job(staged.job, staged.runs, self.table, staged.resolutions)
         self.finish(after, result.timestamp)
 
     @staticmethod

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 import kudu_core as kc
-from kudu_core.table import jobs
-from kudu_core.table.jobs import Job
+from kudu_core.table.jobs import commit
+from kudu_core.table.jobs.commit import Job
 from kudu_core.table.runs.staged import JobRun
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
@@ -62,10 +62,10 @@ def staged(table: kc.Table, rows: pa.Table, attempts: int = 1, **options: Any) -
     engine = table._engine
     types = [(name, str(engine.schema.column(name).type)) for name in rows.schema.names]
     operation = options.pop("operation", "upsert")
-    job = jobs.begin(table, operation, types, overwrite=options.pop("overwrite", True), **options)
+    job = commit.begin(table, operation, types, overwrite=options.pop("overwrite", True), **options)
     runs: list[JobRun] = []
     for number in range(attempts):
-        stager = jobs.stager(job, f"{number}", engine.fs)
+        stager = commit.stager(job, f"{number}", engine.fs)
         mine = rows.take(pa.array(range(number, rows.num_rows, attempts), pa.int64()))
         for batch in mine.combine_chunks().to_batches():
             stager.append(batch)
@@ -80,7 +80,7 @@ def overwrite(
     if not isinstance(rows, pa.Table):
         rows = pa.Table.from_pylist(list(rows), schema=table.schema)
     job, runs = staged(table, rows, attempts, **options)
-    return jobs.commit_job(job, runs, table)
+    return commit.commit_job(job, runs, table)
 
 
 __all__ = [

@@ -20,7 +20,7 @@ from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.types import KIND_DECIMAL, ColumnType
 from kudu_core.engines.spark.schema import projected
 from kudu_core.errors import InvalidArgument
-from kudu_core.table.jobs import check_job
+from kudu_core.table.jobs.commit import check_job
 from kudu_core.table.table import DEFAULT_TARGET_ROWS
 
 READ_OPTIONS = (

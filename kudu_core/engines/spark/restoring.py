@@ -19,10 +19,10 @@ from kudu_core.engines.spark.staging import attempt_name, resolved
 from kudu_core.engines.spark.write import TASKS_PER_CORE, tasks_of
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table.backup import restore as restores
-from kudu_core.table.jobs import Job
+from kudu_core.table.jobs.commit import Job
+from kudu_core.table.jobs.resolve import Resolution
+from kudu_core.table.jobs.restore_job import RunShare, Staged, filling, stage_shares
 from kudu_core.table.read.tokens import check_target
-from kudu_core.table.resolving import Resolution
-from kudu_core.table.restore_job import RunShare, Staged, filling, stage_shares
 from kudu_core.table.runs.staged import JobRun
 from kudu_core.table.table import DEFAULT_TARGET_ROWS, folder_path
 

@@ -21,7 +21,7 @@ from kudu_core.common.types.casts import cast
 from kudu_core.common.types.foreign import check_layout
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import InvalidArgument, SchemaMismatch
-from kudu_core.table.jobs import APPLY, OP_COLUMN
+from kudu_core.table.jobs.commit import APPLY, OP_COLUMN
 
 _WIDER = {
     pa.uint8(): pa.int16(),

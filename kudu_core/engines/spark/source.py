@@ -32,8 +32,8 @@ from kudu_core.engines.spark.scan import alone, read_tokens, shared_out
 from kudu_core.engines.spark.schema import arrow_schema, spark_schema, staged_columns
 from kudu_core.engines.spark.staging import stage
 from kudu_core.errors import InvalidArgument
-from kudu_core.table import jobs
-from kudu_core.table.jobs import Job
+from kudu_core.table.jobs import commit as jobs
+from kudu_core.table.jobs.commit import Job
 from kudu_core.table.read.tokens import ScanToken
 from kudu_core.table.runs.staged import JobRun
 from kudu_core.table.table import Table, open_table

@@ -13,16 +13,16 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from kudu_core.engines.spark.schema import to_table
-from kudu_core.table import jobs
-from kudu_core.table.jobs import Job
-from kudu_core.table.resolving import Resolution, resolve
+from kudu_core.table.jobs import commit
+from kudu_core.table.jobs.commit import Job
+from kudu_core.table.jobs.resolve import Resolution, resolve
 from kudu_core.table.runs.staged import JobRun
 from kudu_core.table.table import open_table
 
 
 def stage(job: Job, batches: Iterable[pa.RecordBatch]) -> list[JobRun]:
     """Write a partition's rows to runs."""
-    stager = jobs.stager(job, attempt_name())
+    stager = commit.stager(job, attempt_name())
     for batch in batches:
         if batch.num_rows:
             stager.append(to_table(batch, job.columns))
@@ -32,7 +32,7 @@ def stage(job: Job, batches: Iterable[pa.RecordBatch]) -> list[JobRun]:
 def resolved(job: Job, runs: Sequence[JobRun]) -> list[Resolution]:
     """What the runs of some tablets come to in the table as it is durable now."""
     with open_table(job.table_path, options={"scan_threads": 1}) as table:
-        return resolve(table, job, jobs.form_of(job), runs)
+        return resolve(table, job, commit.form_of(job), runs)
 
 
 def attempt_name() -> str:

@@ -24,8 +24,8 @@ from kudu_core.engines.spark.schema import staged_columns
 from kudu_core.engines.spark.staging import stage
 from kudu_core.engines.spark.write import write
 from kudu_core.errors import InvalidArgument, NotSupported
-from kudu_core.table import jobs
-from kudu_core.table.jobs import Job
+from kudu_core.table.jobs import commit as jobs
+from kudu_core.table.jobs.commit import Job
 from kudu_core.table.runs.staged import JobRun
 from kudu_core.table.table import Table, open_table
 

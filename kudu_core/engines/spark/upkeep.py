@@ -25,7 +25,7 @@ from kudu_core.table.backup import backup as backups
 from kudu_core.table.backup.files import StagedRun
 from kudu_core.table.backup.format import BackupResult, Manifest
 from kudu_core.table.changes.tokens import ChangeToken
-from kudu_core.table.merge_job import MergeTask, build_task, elsewhere_of
+from kudu_core.table.jobs.merge_job import MergeTask, build_task, elsewhere_of
 from kudu_core.table.read.snapshot import Snapshot
 from kudu_core.table.read.tokens import ScanToken
 from kudu_core.table.report.verify import Verified, opened_anew, verify_frame, verify_tablet, with_tablets

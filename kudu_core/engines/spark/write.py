@@ -25,10 +25,10 @@ from kudu_core.engines.spark.schema import spark_type, staged_columns, table_sch
 from kudu_core.engines.spark.staging import resolved, stage
 from kudu_core.errors import InvalidArgument
 from kudu_core.options import Options
-from kudu_core.table import jobs
 from kudu_core.table.calls.result import WriteResult
-from kudu_core.table.jobs import Job
-from kudu_core.table.resolving import Resolution
+from kudu_core.table.jobs import commit as jobs
+from kudu_core.table.jobs.commit import Job
+from kudu_core.table.jobs.resolve import Resolution
 from kudu_core.table.runs.staged import JobRun
 from kudu_core.table.table import Table, create_table, open_table
 

@@ -34,9 +34,9 @@ from kudu_core.tablet.view.view import KeyBatch
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
-    from kudu_core.table.job import Job
+    from kudu_core.table.jobs.job import Job
+    from kudu_core.table.jobs.stager import Form
     from kudu_core.table.opened.engine import Engine
-    from kudu_core.table.staging import Form
     from kudu_core.tablet.store.tablet import Tablet
 
 MAX_BY_KEY_BYTES = 4 << 30

@@ -14,10 +14,10 @@ from kudu_core.common.idempotence.writers import CHECK, Txn, check_txn
 from kudu_core.common.run.cycles import cycles_left
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported
 from kudu_core.table.calls.conform import OPERATIONS
+from kudu_core.table.jobs.stager import APPLY, Form
 from kudu_core.table.lifecycle.staging_folders import MAX_SEALED_BYTES, SEALED
 from kudu_core.table.opened.job_marks import job_directory
 from kudu_core.table.runs.staged import JobRun
-from kudu_core.table.staging import APPLY, Form
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem

@@ -2,7 +2,7 @@
 
     shares -> (tasks: stage_shares -> JobRun) -> (tasks: resolve -> Resolution) -> one commit
 
-It is a distributed write (``jobs.py``) into the table that the restore makes beside its place: each
+It is a distributed write (``commit.py``) into the table that the restore makes beside its place: each
 backup's rows are runs of a job, and of one key those of a later backup come later.
 """
 
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 from kudu_core.common.run.clock import Clock
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.table import jobs
 from kudu_core.table.backup.files import StagedRun
 from kudu_core.table.backup.format import OP_COLUMN, read_manifest
 from kudu_core.table.backup.restore import Chain, Fill, batches_of, check_total
-from kudu_core.table.jobs import Job
-from kudu_core.table.resolving import Resolution
+from kudu_core.table.jobs import commit
+from kudu_core.table.jobs.commit import Job
+from kudu_core.table.jobs.resolve import Resolution
+from kudu_core.table.jobs.stager import APPLY, JobStager
 from kudu_core.table.runs.staged import JobRun
-from kudu_core.table.staging import APPLY, JobStager
 from kudu_core.table.table import open_table
 
 if TYPE_CHECKING:
@@ -60,17 +60,17 @@ def filling(stage: Stage, resolve: Resolve) -> Fill:
         with open_table(path, "rw", options={"maintenance": "manual"}, _fs=fs, _clock=clock) as table:
             columns = [(OP_COLUMN, "string"), *((c.name, c.type.name) for c in table._engine.schema.columns)]
             # Rows of a key are applied in the order of the runs, as calls of one batch would be.
-            job = jobs.begin(table, APPLY, columns, on_duplicate="any")
+            job = commit.begin(table, APPLY, columns, on_duplicate="any")
             staged = sorted(stage(job, shares_of(chain)), key=lambda found: found[0])
             runs = [run for _, run in staged if run.ordinal >= 0 or not chain.has_moved]
-            jobs.commit_job(job, runs, table, () if _is_small(job, runs) else resolve(job, runs))
+            commit.commit_job(job, runs, table, () if _is_small(job, runs) else resolve(job, runs))
             check_total(table._engine, chain)
 
     return fill
 
 
 def _is_small(job: Job, runs: Sequence[JobRun]) -> bool:
-    return jobs.is_small(jobs.form_of(job).options, runs)
+    return commit.is_small(commit.form_of(job).options, runs)
 
 
 def shares_of(chain: Chain) -> list[RunShare]:
@@ -84,7 +84,7 @@ def shares_of(chain: Chain) -> list[RunShare]:
 
 def stage_shares(job: Job, shares: Sequence[RunShare], name: str) -> list[Staged]:
     """Stage the rows of runs, neighbours together; ``name``: what the names of the files begin with."""
-    form = jobs.form_of(job)
+    form = commit.form_of(job)
     staged: list[Staged] = []
     for place, of_backup in groupby(shares, key=lambda share: share.place):
         some = list(of_backup)

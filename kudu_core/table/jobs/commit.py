@@ -3,7 +3,7 @@
     begin -> (tasks: JobStager -> JobRun) -> (tasks: resolve -> Resolution) -> commit_job    or    abandon
 
 Staging touches no tablet and takes no lock, so an attempt may fail, be repeated or outlive its job: what
-the commit is not told of stays an unreferenced file (protocol J1).  ``resolve`` (``resolving.py``) asks a
+the commit is not told of stays an unreferenced file (protocol J1).  ``resolve`` (``resolve.py``) asks a
 table that is open for reading; who skips it has the commit do that work, on threads.  The record names
 files of the tablets, links or copies of staged ones, so staging may go at any time afterwards.
 """
@@ -38,13 +38,13 @@ from kudu_core.table.ingest.build import Sorted
 from kudu_core.table.ingest.commit import Committing
 from kudu_core.table.ingest.ingest import ingest_sorted
 from kudu_core.table.ingest.overwrite import overwrite_sorted
-from kudu_core.table.job import JOB_OPERATIONS, Job, check_job, form_of, sealed, unsealed
+from kudu_core.table.jobs.job import JOB_OPERATIONS, Job, check_job, form_of, sealed, unsealed
+from kudu_core.table.jobs.resolve import Resolution, accept, sorted_rows
+from kudu_core.table.jobs.stager import APPLY, OP_COLUMN, Form, JobStager
 from kudu_core.table.lifecycle.staging_folders import SEALED, conclude, remove
 from kudu_core.table.opened.job_marks import job_directory, read_mark
-from kudu_core.table.resolving import Resolution, accept, sorted_rows
 from kudu_core.table.runs.spilled import OpenRuns
 from kudu_core.table.runs.staged import JobRun, StagedRows, check_run
-from kudu_core.table.staging import APPLY, OP_COLUMN, Form, JobStager
 from kudu_core.table.table import Table, open_table
 from kudu_core.table.write.door import write_parts
 from kudu_core.table.write.repetition import already_applied

@@ -1,0 +1,1 @@
+"""Writes and merges whose files other processes make."""
