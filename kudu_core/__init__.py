@@ -36,8 +36,8 @@ from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.read.scan import Scan
 from kudu_core.table.read.snapshot import Snapshot
 from kudu_core.table.read.tokens import ScanToken
-from kudu_core.table.repair import repair
-from kudu_core.table.repairing.report import RepairReport
+from kudu_core.table.repair.repair import repair
+from kudu_core.table.repair.report import RepairReport
 from kudu_core.table.table import Table, create_table, open_table, restore
 from kudu_core.table.write.batch import Batch
 

@@ -1,4 +1,4 @@
-"""The rule of a repair: what follows from facts about keys (``table/repairing/facts.py``)."""
+"""The rule of a repair: what follows from facts about keys (``table/repair/facts.py``)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import declare
-from kudu_core.table.repairing.facts import (
+from kudu_core.table.repair.facts import (
     ABSENT,
     CHANGE,
     GONE,

@@ -9,8 +9,8 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.rows.rowblock import ColumnBuffers
-from kudu_core.table.repairing import walk
-from kudu_core.table.repairing.writing import Output
+from kudu_core.table.repair import walk
+from kudu_core.table.repair.writing import Output
 from tests.engine.conftest import Make, make, path
 
 __all__ = ["make", "path"]
@@ -85,7 +85,7 @@ def test_they_are_written(make: Make, path: Path) -> None:
 
 def test_what_was_read_is_let_go(make: Make, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of rowsets that lie one behind the other, pieces of a few are held at a time."""
-    from kudu_core.table.repairing import tablet as tablets
+    from kudu_core.table.repair import tablet as tablets
 
     table = make(schema=[kc.Column("k", "int64"), kc.Column("s", "string")], ingest_threshold_rows=10)
     for first in range(0, 800, 20):

@@ -50,7 +50,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         ),
     },
     "table/opened/debug.py": {"os.environ": "the debug switch"},
-    "table/repair.py": {"os.PathLike": "a type"},
+    "table/repair/repair.py": {"os.PathLike": "a type"},
     "table/table.py": {
         "os.PathLike": "a type",
         "os.fspath": "text of a path; no file is touched",

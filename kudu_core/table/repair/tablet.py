@@ -16,9 +16,9 @@ from kudu_core.common.schema.schema import Schema
 from kudu_core.rowset.disk.salvage import UNREADABLE, PieceFacts, RowImages, SalvagedRowSet, rows_at_once
 from kudu_core.rowset.rows.delta_view import DELETE
 from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
-from kudu_core.table.repairing.changes import TabletChanges
-from kudu_core.table.repairing.facts import ABSENT, CHANGE, IMAGE, Facts, Limits, Verdicts, judge
-from kudu_core.table.repairing.files import Files
+from kudu_core.table.repair.changes import TabletChanges
+from kudu_core.table.repair.facts import ABSENT, CHANGE, IMAGE, Facts, Limits, Verdicts, judge
+from kudu_core.table.repair.files import Files
 from kudu_core.tablet.store.salvage import SalvagedManifest
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from kudu_core.common.schema.schema import Schema, StoredColumn, declare
 from kudu_core.errors import InvalidArgument, KuduError, TableNotFound
 from kudu_core.options import Options
 from kudu_core.rowset.disk.salvage import UNREADABLE
-from kudu_core.table.repairing.files import Files
+from kudu_core.table.repair.files import Files
 from kudu_core.table.stored.table_file import TableState, TabletEntry, tablet_directory
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.salvage import salvage_manifest

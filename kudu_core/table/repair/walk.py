@@ -13,14 +13,14 @@ from kudu_core.common.rows.keys import decode_keys
 from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.run.clock import Clock
 from kudu_core.errors import Corruption, Locked, TableNotFound
-from kudu_core.table.repairing.changes import TabletChanges, Unusable, changes_of
-from kudu_core.table.repairing.facts import LOST, MAYBE, OLDER, PRESENT, Limits, Verdicts
-from kudu_core.table.repairing.files import Files
-from kudu_core.table.repairing.finding import Found, find
-from kudu_core.table.repairing.guessing import Given
-from kudu_core.table.repairing.report import Finding, RepairReport, TabletRepair
-from kudu_core.table.repairing.tablet import TabletFacts
-from kudu_core.table.repairing.writing import Aside, Output, write_beside
+from kudu_core.table.repair.changes import TabletChanges, Unusable, changes_of
+from kudu_core.table.repair.facts import LOST, MAYBE, OLDER, PRESENT, Limits, Verdicts
+from kudu_core.table.repair.files import Files
+from kudu_core.table.repair.finding import Found, find
+from kudu_core.table.repair.guessing import Given
+from kudu_core.table.repair.report import Finding, RepairReport, TabletRepair
+from kudu_core.table.repair.tablet import TabletFacts
+from kudu_core.table.repair.writing import Aside, Output, write_beside
 from kudu_core.table.stored.table_file import TabletEntry, tablet_directory
 from kudu_core.tablet.store.salvage import salvage_manifest
 

@@ -13,9 +13,9 @@ from kudu_core.common.run.clock import Clock
 from kudu_core.common.schema.schema import Column
 from kudu_core.errors import InvalidArgument
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.table.repairing import walk
-from kudu_core.table.repairing.guessing import Given
-from kudu_core.table.repairing.report import RepairReport
+from kudu_core.table.repair import walk
+from kudu_core.table.repair.guessing import Given
+from kudu_core.table.repair.report import RepairReport
 from kudu_core.table.table import folder_path
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from kudu_core.table.lifecycle.beside import make_beside
 from kudu_core.table.lifecycle.create import create
 from kudu_core.table.lifecycle.open import open_engine
 from kudu_core.table.read.scan import Scan, ScanPlan
-from kudu_core.table.repairing.facts import OLDER
-from kudu_core.table.repairing.finding import Found
-from kudu_core.table.repairing.report import RepairReport
+from kudu_core.table.repair.facts import OLDER
+from kudu_core.table.repair.finding import Found
+from kudu_core.table.repair.report import RepairReport
 from kudu_core.table.report.verify import verify
 from kudu_core.table.write.door import write_parts
 

@@ -13,7 +13,7 @@ from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption, KuduError
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
-from kudu_core.table.repairing.facts import ABSENT, CHANGE, IMAGE, Facts
+from kudu_core.table.repair.facts import ABSENT, CHANGE, IMAGE, Facts
 from kudu_core.tablet.ingest import part
 from kudu_core.tablet.store import records
 from kudu_core.wal import KIND_INGEST, KIND_WRITE, Record
