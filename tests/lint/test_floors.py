@@ -117,3 +117,130 @@ def test_every_module_is_imported_by_something() -> None:
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         # A package is used when something inside it is; one with nothing inside is a place kept free.
         assert module in used | ENTRY_POINTS.keys() or path.name == "__init__.py", f"nothing imports {module}"
+
+
+# ---- inside a room ----
+
+INSIDE: dict[str, list[set[str]]] = {
+    "_ext": [
+        {"base"},
+        {"columns", "keys", "changes", "rules"},
+        {"pages"},
+        {"search"},
+        {"index", "scan"},
+        {"row"},
+    ],
+    "common": [
+        {"types", "format", "run"},
+        {"schema"},
+        {"rows"},
+        {"where"},
+        {"partition", "idempotence"},
+    ],
+    "cfile": [{"pages"}, {"columns"}, {"readers"}, {"files"}],
+    "rowset": [{"rows"}, {"memory"}, {"disk"}, {"scan", "history"}],
+    "tablet": [{"view"}, {"store"}, {"flush", "compact"}, {"ingest", "maintain"}, {"replay"}],
+    "table": [
+        {"stored"},
+        {"calls"},
+        {"opened"},
+        {"read", "runs", "lifecycle"},
+        {"report", "changes", "ingest"},
+        {"write"},
+        {"backup"},
+        {"table"},
+        {"jobs", "repair"},
+    ],
+}
+"""The packages of a room, lowest floor first; those on one floor do not know each other."""
+
+FLOOR_INSIDE = {
+    (room, package): number
+    for room, floors in INSIDE.items()
+    for number, packages in enumerate(floors)
+    for package in packages
+}
+MOST_MODULES = 15
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {module_of(path) for path in sources(".py", ".pyx", ".pxd")}
+
+
+def modules_imported(path: Path) -> set[str]:
+    """Modules of ours that a file imports, for types alone too; not itself."""
+    found = set()
+    for name in imported(path):
+        whole = name if name in MODULES else name.rpartition(".")[0]
+        found.add(whole)
+    return found & MODULES - {module_of(path)}
+
+
+def inside(module: str) -> tuple[str, str]:
+    """(room, package or module in it), empty for what has none."""
+    _, room, package, *_ = (*module.split("."), "", "")
+    return room, package
+
+
+@pytest.mark.parametrize("path", sources(".py", ".pyx", ".pxd"), ids=named)
+def test_imports_only_go_down_inside_a_room(path: Path) -> None:
+    room, package = inside(module_of(path))
+    if room not in INSIDE or not package or package == "_shared":
+        return
+    assert (room, package) in FLOOR_INSIDE, f"{room}.{package} has no floor: add it to INSIDE"
+    for target in modules_imported(path):
+        there, other = inside(target)
+        if there == room and other not in ("", package):
+            assert FLOOR_INSIDE[room, other] < FLOOR_INSIDE[room, package], (
+                f"{named(path)}: {room}.{package} imports {target}, which is not below it"
+            )
+
+
+def test_every_floor_has_what_stands_on_it() -> None:
+    there = {inside(module) for module in MODULES}
+    assert FLOOR_INSIDE.keys() <= there, FLOOR_INSIDE.keys() - there
+
+
+def circle_in(arrows: dict[str, set[str]]) -> list[str]:
+    """Modules that import each other, the way round; empty where there are none."""
+    done: set[str] = set()
+    for start, targets_of in arrows.items():
+        way = [(start, iter(sorted(targets_of)))]
+        on_way = [start]
+        while way:
+            module, targets = way[-1]
+            target = next((t for t in targets if t not in done), None)
+            if target is None:
+                way.pop()
+                on_way.pop()
+                done.add(module)
+            elif target in on_way:
+                return [*on_way[on_way.index(target) :], target]
+            else:
+                way.append((target, iter(sorted(arrows.get(target, ())))))
+                on_way.append(target)
+    return []
+
+
+def test_no_circle_of_modules() -> None:
+    arrows: dict[str, set[str]] = {}
+    for path in sources(".py", ".pyx", ".pxd"):
+        arrows.setdefault(module_of(path), set()).update(modules_imported(path))
+    assert not circle_in(arrows), " -> ".join(circle_in(arrows))
+
+
+def test_the_rule_finds_a_circle() -> None:
+    assert circle_in({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
+    assert circle_in({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+
+
+def test_folders_are_small() -> None:
+    folders: dict[Path, set[str]] = {}
+    for path in sources(".py", ".pyx", ".pxd"):
+        if path.stem not in ("__init__", "_shared"):
+            folders.setdefault(path.parent, set()).add(path.stem)
+    crowded = {named(folder): len(names) for folder, names in folders.items() if len(names) > MOST_MODULES}
+    assert not crowded, f"more than {MOST_MODULES} modules in a folder: {crowded}"
