@@ -141,3 +141,20 @@ def test_a_reader_that_was_refreshed_does_not_promise_history_that_has_gone(tmp_
             ):
                 with pytest.raises(kc.SnapshotTooOld):
                     read()
+
+
+def test_a_manifest_does_not_name_files_that_are_deleted(tmp_path: Path) -> None:
+    """Else its list of retired files would grow with every compaction, for ever."""
+    with kc.create_table(tmp_path / "t", SCHEMA, "k", options=MANUAL) as table:
+        [tablet] = table._engine.tablets
+        deleted: set[str] = set()
+        for part in range(4):
+            table.upsert({"k": list(range(50)), "v": [part] * 50})
+            table.flush()
+            before = {file.name for file in Path(tablet.directory).iterdir()}
+            table.compact(full=True)
+            table.gc()
+            deleted |= before - {file.name for file in Path(tablet.directory).iterdir()}
+        assert len(deleted) >= 2, "nothing was replaced"
+        assert tablet.manifest is not None
+        assert not tablet.manifest.state.retired & deleted
