@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
+from kudu_core.cfile.pages.container import KIND_ROWS, FileReader
 from kudu_core.common.run.clock import ManualClock, last_of_microsecond
+from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.tablet.maintain.delta_policy import MAJOR, MINOR
 from tests.support.faults import TINY, drop, segments_of
 
@@ -158,3 +162,15 @@ def test_a_manifest_does_not_name_files_that_are_deleted(tmp_path: Path) -> None
         assert len(deleted) >= 2, "nothing was replaced"
         assert tablet.manifest is not None
         assert not tablet.manifest.state.retired & deleted
+
+
+def test_a_file_that_is_refused_is_closed_though_the_error_is_kept(tmp_path: Path) -> None:
+    """Whoever keeps the error keeps the frames that it came through."""
+    path = tmp_path / "wrong.rows"
+    path.write_bytes(bytes(4096))
+    with pytest.raises(kc.Corruption) as met:
+        FileReader(PosixFileSystem(), str(path), KIND_ROWS)
+    mine = path.stat()
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # the descriptor that listed the folder
+            assert not os.path.samestat(os.fstat(int(name)), mine), met
