@@ -46,6 +46,7 @@ from kudu_core.rowset.rows.delta_view import UPDATE
 from kudu_core.table.jobs import job as jobs
 from kudu_core.table.jobs import resolve
 from kudu_core.table.lifecycle import staging_folders as staging
+from kudu_core.table.opened import job_marks
 from kudu_core.table.stored import table_file
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store import salvage as manifests
@@ -330,7 +331,7 @@ def test_what_a_distributed_write_leaves_is_read_to_a_limit(monkeypatch: pytest.
     with make(fs) as table:
         job, runs = staged_job(table, pa.table({"k": range(30), "s": ["x"] * 30}), 3, overwrite=False)
         data = jobs.sealed(job, runs)
-        directory = staging.job_directory(PATH, job.id)
+        directory = job_marks.job_directory(PATH, job.id)
         put(fs, f"{directory}/{staging.SEALED}", data)
         monkeypatch.setattr(jobs, "MAX_SEALED_BYTES", len(data))
         assert jobs.unsealed(fs, PATH, job.id)[0].id == job.id
@@ -339,11 +340,11 @@ def test_what_a_distributed_write_leaves_is_read_to_a_limit(monkeypatch: pytest.
             jobs.unsealed(fs, PATH, job.id)
         mark = f"{PATH}/staging/{names.mark_of_job(job.id)}"
         most = json.dumps([5, 1, 2, 3, 4]).encode()
-        put(fs, mark, most + b" " * (staging.MAX_MARK_BYTES - len(most)))
-        assert staging.read_mark(fs, PATH, job.id) == Token(0, 5, (1, 2, 3, 4))
-        put(fs, mark, most + b" " * (staging.MAX_MARK_BYTES - len(most) + 1))
+        put(fs, mark, most + b" " * (job_marks.MAX_MARK_BYTES - len(most)))
+        assert job_marks.read_mark(fs, PATH, job.id) == Token(0, 5, (1, 2, 3, 4))
+        put(fs, mark, most + b" " * (job_marks.MAX_MARK_BYTES - len(most) + 1))
         with pytest.raises(Corruption, match="longer than"):
-            staging.read_mark(fs, PATH, job.id)
+            job_marks.read_mark(fs, PATH, job.id)
         fs.unlink(mark)
 
 
