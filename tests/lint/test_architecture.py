@@ -1,0 +1,104 @@
+"""What docs/ARCHITECTURE.md says of the house is so: its files, its floors, the steps of its walks."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.lint.test_floors import FLOORS, INSIDE
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "kudu_core"
+TEXT = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+WALKS = ["A write of two rows", "A bulk insert", "A scan with a predicate", "A Spark write", "A flush"]
+MOST_STEPS = 10
+
+ROOMS = "|".join(sorted(room for floor in FLOORS for room in floor if (PACKAGE / room).is_dir()))
+FILE = re.compile(rf"`((?:{ROOMS})/[\w/]+\.(?:py|pyx))`")
+NAME = re.compile(r"`([a-z_]\w*|[A-Z]\w*[a-z]\w*)`")
+MEMBER = re.compile(r"`([A-Z]\w+)\.([a-z_]\w*)`")
+
+
+def section(title: str, level: int = 3, text: str = TEXT) -> str:
+    found = re.search(rf"^{'#' * level} {re.escape(title)}\n(.*?)(?=^##|\Z)", text, re.M | re.S)
+    assert found, title
+    return found[1]
+
+
+def steps_of(walk: str) -> list[str]:
+    """The numbered points of a walk, each as one line."""
+    found = re.split(r"^\d+\. ", section(walk), flags=re.M)[1:]
+    return [" ".join(step.split("\n\n")[0].split()) for step in found]
+
+
+def missing_of(step: str) -> list[str]:
+    """What a step names that none of its files defines; a table of the house itself is no step."""
+    sources = [(PACKAGE / file).read_text() for file in FILE.findall(step)]
+    names = NAME.findall(step)
+    return [n for n in names if not any(re.search(rf"\b(?:def|class) {n}\b", s) for s in sources)]
+
+
+@cache
+def members() -> dict[str, str]:
+    """The text of every class of the package, by name; of several with one name, of all."""
+    found: dict[str, str] = {}
+    for path in PACKAGE.rglob("*.py"):
+        text = path.read_text()
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.ClassDef):
+                found[node.name] = found.get(node.name, "") + (ast.get_source_segment(text, node) or "")
+    return found
+
+
+def has(cls: str, member: str) -> bool:
+    return bool(re.search(rf"\bdef {member}\(|\bself\.{member}\b", members().get(cls, "")))
+
+
+def test_files_are_there() -> None:
+    named = set(FILE.findall(TEXT))
+    assert len(named) > 40
+    assert [name for name in sorted(named) if not (PACKAGE / name).exists()] == []
+
+
+def test_members_are_there() -> None:
+    named = set(MEMBER.findall(TEXT))
+    assert len(named) > 5
+    assert [f"{cls}.{member}" for cls, member in sorted(named) if not has(cls, member)] == []
+
+
+@pytest.mark.parametrize("walk", WALKS)
+def test_steps_name_what_their_files_define(walk: str) -> None:
+    steps = steps_of(walk)
+    assert 5 < len(steps) <= MOST_STEPS, f"{walk} has {len(steps)} steps"
+    for number, step in enumerate(steps, 1):
+        assert FILE.search(step), f"{walk}, step {number}, names no file"
+        assert missing_of(step) == [], f"{walk}, step {number}"
+
+
+@pytest.mark.parametrize("room", INSIDE)
+def test_floors_are_those_of_the_tests(room: str) -> None:
+    table = TEXT.split(f"| floor | `{room}/` |")[1].split("\n\n")[0]
+    told = re.findall(r"^\| (\d+) \| `(\w+)(?:/|\.py)` \|", table, re.M)
+    floors = {package: number for number, packages in enumerate(INSIDE[room], 1) for package in packages}
+    assert {package: int(number) for number, package in told} == floors
+
+
+def test_every_room_is_told() -> None:
+    told = re.findall(r"^\| (\d+) \| (`.+?)\|", TEXT.split("| floor | room |")[1].split("\n\n")[0], re.M)
+    rooms = {name: int(floor) for floor, names in told for name in re.findall(r"`(\w+)(?:/|\.py)", names)}
+    engines = {"spark", "__init__"}  # what users import, above all rooms
+    below = {room: number for number, floor in enumerate(FLOORS) for room in floor}
+    assert rooms.keys() == below.keys() - engines
+    for room, floor in rooms.items():
+        assert floor == below[room], room
+
+
+def test_the_rules_find_what_they_are_for() -> None:
+    assert missing_of("`table/table.py`: `no_such_thing` does it") == ["no_such_thing"]
+    assert missing_of("`wal/log.py`: `append`") == []
+    assert not has("Tablet", "no_such_thing")
+    assert not has("NoSuchClass", "close")
