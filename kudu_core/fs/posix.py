@@ -8,6 +8,7 @@ What is deeper than directly in the folder of a rooted file system is reached fo
 in the one before it and without following links (``places``): a look at the path first would leave a moment
 for an exchange.  That costs two system calls for each folder on the way, of which there are at most three,
 in calls that name a path (compiled: ``_ext/base/holding.pyx``); reads and writes of open files cost nothing.
+A file that has other names too is copied before it is written to.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 A name that is read from a file is one of these, or the file is broken: so no name leads out of its folder,
 nor to a file of another kind.  A name that is found in a folder is one of these, or it is left alone: only
 what we have named is ever swept.  None has a separator, a NUL, a line break or a leading dot, and all are
-ASCII.
+ASCII.  Ids that are read from files are compared with the folders in which they are found, and
+``Table.verify`` names what does not belong to the table.
 """
 
 from __future__ import annotations

@@ -19,7 +19,14 @@ CPython 3.14 may run a handler after ``__enter__`` and before the body all the s
 in 3.15): what is ``Held`` or claimed is given back there too, because the object goes; a plain ``with lock:``
 is not safe on such a 3.14.
 
-``tests/lint/test_locks.py`` holds the package to this.
+A call that was interrupted is applied wholly or not at all, or the log is poisoned.  The handle of a table
+is made before its threads start.  A replacement of TABLE that was cut short is known again by its bytes.
+``close()`` keeps the lease until no thread of the table can write; if it is interrupted the table stays
+closing, and the next call goes on.  Lack of memory is an exception like these, at the same places.
+
+``tests/lint/test_locks.py`` holds the package to this.  ``tests/hardening/test_interrupts.py`` raises at
+every place of every public call, ``test_signals.py`` at random moments, ``test_no_memory.py`` where memory
+is taken.
 """
 
 from __future__ import annotations

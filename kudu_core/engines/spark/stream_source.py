@@ -3,7 +3,8 @@
 An offset says up to which time the changes were read, ``{"table": ..., "ts": 7123...}``.  The state at
 the start is read first, in one batch or, with maxRowsPerTrigger, in several: until its end
 an offset also says how far, ``{..., "tablet": 3, "key": "80000001"}``: rows of earlier tablets and
-smaller keys were read.  ``ts`` 0 is the offset of a stream that has read nothing.
+smaller keys were read.  So a batch that is repeated is the same one, whatever was merged meanwhile.  ``ts`` 0
+is the offset of a stream that has read nothing.
 """
 
 from __future__ import annotations

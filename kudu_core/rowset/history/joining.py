@@ -2,9 +2,17 @@
 
 A key that was deleted and inserted anew has a dead copy in one rowset and a younger one in another;
 lifetimes may interleave, since a copy that was dead may live again within its own rowset.  At any time
-above the horizon at most one copy lives, so all starts and ends of lifetimes, put in order of time, are
-the history of the one row that remains.  What happened at or below the horizon is not told any more:
-there files may contradict each other, as some of them have lost their history and others have not.
+above the horizon at most one copy lives.  So the starts and ends of all lifetimes, put in order of time, are
+the history of the one row that remains:
+
+    copy in rowset 3     |10------20|                 |40----->
+    copy in rowset 8                    |30-----35|
+    the joined row       inserted at 10, UNDO of 20 "present before, with this image",
+                         UNDO of 30 "absent before", of 35 "present before", of 40 "absent before"
+
+The first start is the insert time.  Each later start becomes an UNDO record "absent before".  Each end that
+is followed by a start becomes "present before, with this image".  What happened at or below the horizon is
+not told any more: files may contradict each other there, as some have lost their history and others have not.
 
 Source: Kudu's MergeDuplicatedRowHistory (tablet/compaction.cc), which chains copies from the newest to
 the oldest; that is wrong where lifetimes interleave.

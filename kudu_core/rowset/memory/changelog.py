@@ -8,7 +8,7 @@ logs are in timestamp order, what a snapshot sees is a prefix: a scan replays it
 column by direct addressing.
 
 Source: Kudu's DeltaMemStore (tablet/deltamemstore.h), with columnar logs in place of a tree of
-row changes; docs/ARCHITECTURE.md, "Changes in memory", says why.
+row changes; ``kudu_core/rowset/memory/__init__.py`` says why.
 """
 
 from __future__ import annotations

@@ -1,10 +1,18 @@
 """The walk of a bulk ingest (protocol G1 to G6): files first, then one record that names them.
 
-Calls above a threshold are decided like any others, but against views at a cut and without the mutexes.
-Their rows are sorted in runs (``table/runs/sorted.py``), the runs cut into ranges of keys, and range by
-range, on all cores, what the rows come to is written: inserts as one DiskRowSet, which overlaps none of the
-others, changes as entries of delta files.  The critical section rechecks what was written meanwhile, links
-the files and appends the record.
+Calls above a threshold are decided by the same rules as small ones, but against each tablet's view at a cut
+and without its mutex.  The rows are sorted in runs (``table/runs/sorted.py``).  Samples of the runs' keys
+cut each tablet into ranges of keys of about one rowset.  The rules look at one key at a time, so the ranges
+are decided and written side by side on all cores.  Inserts of a range become one DiskRowSet, which overlaps
+none of the others; its columns are gathered one by one while the file is written.  Changes of rows on disk
+become entries of delta files.  Changes to rows that are still in memory cannot go into a delta file; they
+are kept as a list, sorted by key.  Flushes wait meanwhile, so the rowsets stay what the decision saw.
+
+Then the commit takes the tablet mutexes and checks the keys of the staged files.  If a record written since
+the cut changed one of them, the build is discarded and retried; the third attempt runs under the mutexes
+from the start.  Otherwise the files are linked into the tablets and one record that names them is written,
+made durable and installed.  Where no record could be written the links are removed again: on a full disk
+they would keep it full.
 """
 
 from __future__ import annotations

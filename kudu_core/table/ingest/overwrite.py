@@ -1,9 +1,19 @@
 """The walk of an overwrite (protocol G7): new tablets with the rows, then one record that puts them in the
 place of all that are there.
 
-The tablets are built and made durable beside the table, where nobody looks; the record ends the lives of the
-old ones at its timestamp.  Those are from then on what the tablets of a dropped range are: read by snapshots
-of before and by ``changes``, purged when nobody may read them any more.
+A new tablet for each partition is built beside the table: its files (made by the tasks of a distributed
+write, which know only the partition, or here), a directory and a MANIFEST, all durable and named by nothing.
+Then, under all tablet mutexes as for an ALTER: one INGEST record that names the tablets that end and those
+that begin, the rowsets installed, TABLE replaced, memory changed.  An overwrite that fails before its record
+removes its directories, or the next open moves them away.
+
+Log readers see an overwrite as an ``Alteration``, as they do for ALTER.  The old tablets are then treated
+like the tablets of a dropped range: read by snapshots of before and by ``changes``, purged when nobody may
+read them any more.  So a partition has had several tablets, one after the other; ``changes`` joins them by
+key and reports an overwrite as one change for each key.
+
+The partition schema is replaced by an equal copy.  A concurrent write compares object identity, sees that
+its routing is stale, and routes again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,20 @@
 """The walk of a schema change (protocol A1 to A3).
 
 next version -> all mutexes -> one log record, durable -> directories of new tablets -> TABLE -> memory.
-Nothing stored is rewritten: files and records name columns by ids, which are never used again.
+
+Nothing stored is rewritten: files and records name columns by ids, which are never used again.  A file that
+lacks a column reads its fixed default.  A column that the schema lacks is not looked at, and flushes and
+compactions leave it out, unless a scan that was made before may still ask for it.  MemRowSets of the old
+columns are frozen.
+
+Memory follows in the order tablets, partitions, schema, so that whoever reads beside it and has one of them
+has those before it.  A write whose schema or partitions have changed encodes and routes its rows again.  A
+bulk ingest is fitted to them (``table/runs/refitted.py``) and built again, and so is a distributed job if its
+columns are still there.
+
+A tablet has a time of creation and one of its end, and a snapshot is routed by the partitions of its time.
+A tablet that has ended stays until the horizon has passed its end (``purge``).  What a table is after a
+record is in ``table/stored/alteration.py``: pure functions, which replay and readers follow too.
 """
 
 from __future__ import annotations

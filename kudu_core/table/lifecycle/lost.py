@@ -1,10 +1,18 @@
 """``lost/``: what an open for writing finds that nothing names.
 
-Such a file was written by an operation that died before its edit, and nobody misses it; or something that
-should name it is damaged in a way that nobody could see.  So it is not deleted: it is renamed, keeps its
-tablet and name, and goes when ``lost_grace_s`` has passed.  A file that is named and missing is brought back
-from there.  What a durable decision has let go of (an edit that dropped a file, a TABLE without a tablet) is
-not lost, and is deleted at once.
+*Deleted at once* is what a durable decision has let go of: files that an edit dropped, the folder of a
+tablet that was purged, log segments behind a durable CHECKPOINT, staging of an ingest or a merge whose
+writer is gone, staging of jobs after their record or ``staging_grace_s``, and unfinished copies of TABLE,
+manifests and segments.
+
+*Moved to ``lost/``* is every other thing of ours that nothing names: data files, folders of tablets that no
+TABLE has known, and the last log segment when something that looks like a record follows its end.  It was
+written by an operation that died before its edit, and nobody misses it; or something that should name it is
+damaged in a way that nobody could see.  It keeps its tablet and name, and goes when ``lost_grace_s`` has
+passed.  A file that is named and missing is brought back from there.  Moves are durable under the new name
+before the old one is given up, and nothing moves before every file that is named was found.
+
+*Left alone* is every name that is none of ours.
 """
 
 from __future__ import annotations

@@ -1,8 +1,12 @@
-"""Writers are slowed before memory is full: at first not at all, then to half the speed of flushes.
+"""Writers are slowed before memory is full, so that they seldom have to wait for a whole flush.
 
-A writer pays for its bytes by waiting, at its next call, a part of the time that a flush of them takes.  So
-memory that fills faster than it is flushed fills ever more slowly, and writers seldom meet the limit, where
-they would wait for a whole flush.
+``memory_limit_bytes`` is for memory stores and page cache together; the cache gives way down to an eighth of
+it.  What flushes and merges hold while they run is counted too, up to a quarter of what stores may take.
+
+There are two thresholds at half of what stores may take.  Counting the memory that the next flush will need,
+the largest store is flushed; not counting it, writers are slowed.  A writer pays for its bytes at its next
+call, by waiting a part of the time that a flush of them takes.  This part grows, so memory that fills faster
+than it is flushed fills ever more slowly.  At 80 % writers wait for a flush, or do it themselves.
 """
 
 from __future__ import annotations

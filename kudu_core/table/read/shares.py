@@ -1,6 +1,9 @@
 """Cutting a tablet into ranges of keys of about equal numbers of rows, without reading pages.
 
-stores -> stretches of rows that statistics and zone maps leave, by their first keys -> cuts.
+1. Drop rowsets that statistics rule out.
+2. Cut the rest into stretches, using their key indexes.
+3. Drop stretches whose pages the zone maps rule out.
+4. Group what is left, in the order of keys, into shares with about the same number of rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,12 @@
-"""Rows of a call as they come: kept while they fit into memory, else spilled as sorted runs."""
+"""The door of all writes of more than one row: batches are collected while they fit into memory.
+
+Batches of a call that come to more than a quarter of ``memory_limit_bytes`` are sorted and spilled to
+``staging/`` while they arrive, and the bulk ingest reads them from there.  So the memory that a call needs
+does not grow with its rows.
+
+If the caller passes an Arrow table that already has the table's types, in batches that are not small, it is
+sorted where it lies.  Spilling it would not free memory, because the caller still holds it.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,17 @@
-"""The walk of a write (protocol W1 to W7).
+"""The walk of a write through the log (protocol W1 to W7).
 
-encode and route -> mutexes in tablet order -> decide -> log record -> apply -> release -> wait.
+encode and route -> mutexes in tablet order -> decide -> reserve -> log record -> apply -> release -> wait.
+
+``Prepared`` encodes the keys, groups equal ones, routes them to tablets, and marks rows that are refused
+whatever the table holds.  Under the mutexes of these tablets ``locate_newest`` finds the one store in which
+each key lives, the row rules run in the order of the call, and one net change for each key is left.  Room
+for it is made in the very stores that will take it; only then is the record written, and the changes are
+put into the room, which allocates nothing and cannot be refused.  Without room ``MemoryLimit`` is raised,
+and nothing has happened.
+
+A store that would come to hold more than 2 GiB of one column is closed first.  A MemRowSet is frozen, and
+the keys are looked up again (``Moved``); a DeltaMemStore, and the changes of a frozen MemRowSet, get a
+successor.  A call that would take half of that by itself becomes a bulk ingest.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 The same steps in the same order for the plain case: a row that the rules accept or ignore, values of the
 exact Python types of their columns.  Everything else returns None, with nothing done, and the general
 path answers: refused rows, conversions, dead entries to be revived, batches that go to files.
+
+It takes the mutex of one tablet, and not ``short_writes``: that keeps calls from handing several locks, and
+the interpreter's lock between short kernels, to and fro, and here there is one lock and no such kernel.
 """
 
 from __future__ import annotations

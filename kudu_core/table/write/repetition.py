@@ -1,5 +1,17 @@
 """Whether a write that names itself was applied before, and the fingerprint by which that is known
-(protocol K1)."""
+(protocol K1).
+
+A fingerprint is the number of a write's rows and sums of a hash of each row.  Sums add up over batches,
+spilled runs and tasks, so it does not matter how the rows came.  The fingerprint of a call is made before
+anything is locked, that of a spilled call while its runs are sorted, that of a distributed job by the tasks
+that stage.  It goes into the record and into TABLE with the write's token.
+
+Under the token's lock the write is compared with what is known: an equal one is a repetition, a new version
+is applied, and everything else is refused.  A table drops tokens by age and number when it writes TABLE, and
+only those of records that TABLE covers; replay takes no token of such a record, so none comes back.  TABLE
+names no write that the log may still lose.  A write that touches no tablet holds the mutex of one all the
+same: an ALTER, which writes the tokens down, then either has its token or comes before it.
+"""
 
 from __future__ import annotations
 

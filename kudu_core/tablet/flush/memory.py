@@ -1,7 +1,11 @@
 """The walk of a flush: a MemRowSet becomes DiskRowSets (protocol F1 to F3).
 
-Scans and writes go on: until the install they use the frozen MemRowSet, after it the new rowsets,
-and both hold the same rows.
+freeze at a cut -> rows sorted, changes folded -> files -> log durable up to the cut -> later changes moved,
+view exchanged with one edit.
+
+Changes up to the cut are folded into the rows; what they replaced goes into UNDO files.  Scans and writes
+go on: until the install they use the frozen MemRowSet, after it the new rowsets, and both hold the same rows.
+Changes since the cut are moved over under the mutex, from memory to memory.
 """
 
 from __future__ import annotations

@@ -2,13 +2,16 @@
 
 Two reasons to merge, and the better gain per byte wins.
 
-*Overlap* is Kudu's budgeted choice: each rowset is worth its *width*, the share of the tablet's data that
+*Overlap* is Kudu's budgeted choice.  Each rowset is worth its *width*, the fraction of the tablet's data that
 lies between its first and its last key, and a little for being small; a set is worth the sum less what it
-spans as one, within the budget, chosen exactly (``_ext/rules/knapsack.pyx``).  What is gained is the fall of
-the average height: how many rowsets a key must be looked for in.
+spans as one.  The best set within the budget is chosen exactly (``_ext/rules/knapsack.pyx``): a bound for
+every leftmost rowset first, then tables, the most promising first.  What is gained is the fall of the
+average height: how many rowsets a key must be looked for in.
 
 *Tidying* is what Kudu lacks: rows that nobody can see any more in rowsets that overlap nothing, cells that
-nobody reads, and runs of adjacent small rowsets.
+nobody reads, and adjacent small rowsets.  A rowset is *small* by its size in bytes, with two exceptions that
+prevent endless merging: one that has the full number of rows, however well it is encoded, and one that an
+earlier merge could not make larger.
 """
 
 from __future__ import annotations

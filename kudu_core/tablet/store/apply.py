@@ -3,7 +3,8 @@
 In two steps, with the log record between them: ``Laying.reserve`` finds room in the very structures that
 take the rows, and closes a store that is full; ``Laying.lay`` puts them there, and neither reads, nor
 allocates what grows with the rows, nor is refused.  So what is in the log can be applied.  What may still
-fail is what any statement may: an interrupt, or memory for a handful of small objects.
+fail is what any statement may: an interrupt, or memory for a handful of small objects.  With the debug
+switch each write asserts that no buffer grew after its record.
 
 Used by writes and ingests, which know where each key lives, and by replay, which looks it up by the rule
 of protocol O5.
