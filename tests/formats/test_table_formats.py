@@ -29,7 +29,7 @@ from kudu_core.tablet.store import manifest, manifest_format, records
 from kudu_core.wal import KIND_ALTER, KIND_INGEST, KIND_WRITE, Record
 from tests.support.fs.memory import MemoryFileSystem
 
-FORMAT = Path(__file__).parents[2] / "docs" / "format.md"
+PAGES = sorted((Path(__file__).parents[2] / "docs").glob("format*.md"))
 
 TABLES = [
     ("TABLE", table_file.HEADER),
@@ -45,13 +45,14 @@ TABLES = [
 
 
 def rows_of(section: str) -> list[tuple[int, int]]:
-    for part in re.split(r"^#+ ", FORMAT.read_text(), flags=re.MULTILINE):
+    text = "\n".join(page.read_text() for page in PAGES)
+    for part in re.split(r"^#+ ", text, flags=re.MULTILINE):
         if part.startswith(section + "\n"):
             table = part.split("| offset | width |", 1)[1].split("\n\n")[0]
             return [
                 (int(a), int(b)) for a, b in re.findall(r"^\| (\d+) \| (\d+) \|", table, flags=re.MULTILINE)
             ]
-    raise AssertionError(f"docs/format.md has no section {section!r}")
+    raise AssertionError(f"docs/format*.md have no section {section!r}")
 
 
 @pytest.mark.parametrize(("section", "layout"), TABLES, ids=[name for name, _ in TABLES])

@@ -18,10 +18,10 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def section(name: str) -> str:
-    for part in re.split(r"^#+ ", (DOCS / "format.md").read_text(), flags=re.MULTILINE):
+    for part in re.split(r"^#+ ", (DOCS / "format-log.md").read_text(), flags=re.MULTILINE):
         if part.startswith(name + "\n"):
             return part
-    raise AssertionError(f"docs/format.md has no section {name}")
+    raise AssertionError(f"docs/format-log.md has no section {name}")
 
 
 def table(name: str, number: int = 0) -> list[tuple[int, int, str]]:
