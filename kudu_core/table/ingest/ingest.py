@@ -6,7 +6,7 @@ cut each tablet into ranges of keys of about one rowset.  The rules look at one 
 are decided and written side by side on all cores.  Inserts of a range become one DiskRowSet, which overlaps
 none of the others; its columns are gathered one by one while the file is written.  Changes of rows on disk
 become entries of delta files.  Changes to rows that are still in memory cannot go into a delta file; they
-are kept as a list, sorted by key.  Flushes wait meanwhile, so the rowsets stay what the decision saw.
+are kept as a list of keys and new values.  Flushes wait meanwhile, so the rowsets stay what the decision saw.
 
 Then the commit takes the tablet mutexes and checks the keys of the staged files.  If a record written since
 the cut changed one of them, the build is discarded and retried; the third attempt runs under the mutexes
