@@ -53,6 +53,10 @@ class Room:
     tests: tuple[str, ...]
 
 
+def _of(folder: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"kudu_core/{folder}/{name}.py" for name in names)
+
+
 def _engine(*names: str) -> tuple[str, ...]:
     return tuple(f"tests/engine/test_{name}.py" for name in names)
 
@@ -106,7 +110,7 @@ ROOMS = {
         ),
     ),
     "log": Room(
-        ("kudu_core/wal/log.py", "kudu_core/wal/segments.py", "kudu_core/wal/reader.py"),
+        _of("wal", "log", "sync", "watermarks", "segments", "reader"),
         (
             *(f"tests/formats/test_wal_{name}.py" for name in ("log", "reading", "follow", "powercut")),
             *_crash("alter", "faults"),
@@ -185,12 +189,7 @@ ROOMS = {
         ),
     ),
     "files": Room(
-        (
-            "kudu_core/fs/base.py",
-            "kudu_core/fs/posix.py",
-            "kudu_core/fs/lease.py",
-            "kudu_core/cfile/pages/container.py",
-        ),
+        (*_of("fs", "base", "posix", "lease"), "kudu_core/cfile/pages/container.py"),
         (
             *(f"tests/formats/test_fs{name}.py" for name in ("", "_lease", "_crash")),
             *(f"tests/formats/test_cfile{name}.py" for name in ("_format", "")),

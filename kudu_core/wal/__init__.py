@@ -1,4 +1,4 @@
-"""The log's bytes: appending and waiting (``log``), reading and recovery (``reader``), the format.
+"""The log's bytes: appending (``log``), waiting (``sync``, ``watermarks``), reading (``reader``), the format.
 
 Knows timestamps, durability and segments; what a payload means is the tablet's and the table's.
 """
@@ -11,7 +11,8 @@ from kudu_core.wal.format import (
     Segment,
     is_log_name,
 )
-from kudu_core.wal.log import Durability, Log, LogOptions
+from kudu_core.wal.log import Log
+from kudu_core.wal.options import Durability, LogOptions
 from kudu_core.wal.reader import LogChanged, LogTail, Record, open_log, read_log
 from kudu_core.wal.segments import holds_records
 

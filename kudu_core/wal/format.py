@@ -256,6 +256,20 @@ def unpack_checkpoint(payload: Buffer) -> Checkpoint | None:
     return Checkpoint(through, {t: edit for t, edit, _ in entries}, {t: mark for t, _, mark in entries})
 
 
+def as_bytes(parts: Sequence[Buffer]) -> list[Buffer]:
+    """The parts as buffers of single bytes, empty ones left out."""
+    buffers: list[Buffer] = []
+    for part in parts:
+        if not isinstance(part, bytes):
+            part = memoryview(part)
+            if part.nbytes and (part.itemsize != 1 or part.ndim != 1):
+                part = part.cast("B")
+            if not part.nbytes:
+                continue
+        buffers.append(part)
+    return buffers
+
+
 def total_size(parts: Sequence[Buffer]) -> int:
     """The bytes of the buffers together, whatever their item size."""
     return sum(part.nbytes if isinstance(part, memoryview) else len(part) for part in parts)

@@ -1,13 +1,8 @@
 """The writer's log: one order for everything that happens to a table (protocol W5 to W8, L1 to L3).
 
 ``append`` assigns the timestamp and writes the record; ``applied`` says that the stores have it;
-``wait_visible`` returns when the caller may answer.  Whoever waits first runs the fsync itself, for
-all that was appended until then: handing it to another thread would cost two switches on a path
-that is as short as the disk allows.  The log thread does what has no waiter: the intervals of
-``group``, and records whose waiter was interrupted.
-
-Words: **A** (``applied_ts``) = every record <= A is applied; **W** (``committed_ts``) = min(A, durable);
-**V** (``visible_ts``) = what readers in this process may see: W for ``sync``, A for ``group``, ``none``.
+``wait_visible`` returns when the caller may answer.  The log is three floors of one object: its watermarks
+(``wal.watermarks``), what makes it durable (``wal.sync``), and here the records and their segments.
 
 Not known here: what a payload means, tablets, TABLE.  Reading is ``wal.reader``.
 """
@@ -17,15 +12,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.common.format.members import LIMIT
 from kudu_core.common.run.clock import time_of
-from kudu_core.common.run.gates import Flag, Gates
-from kudu_core.common.run.locks import mutex
-from kudu_core.common.run.workers import Worker
 from kudu_core.errors import (
     Closed,
     Fenced,
@@ -37,8 +28,6 @@ from kudu_core.errors import (
     without_frames,
 )
 from kudu_core.wal.format import (
-    COMMITTED_NAME,
-    COMMITTED_STRIDE,
     KIND_CHECKPOINT,
     MAX_RECORD,
     PADDING,
@@ -46,67 +35,32 @@ from kudu_core.wal.format import (
     SEGMENT_HEADER,
     Buffer,
     Checkpoint,
-    Committed,
     Segment,
+    as_bytes,
     padded,
     payload_crc,
     record_header,
     total_size,
 )
+from kudu_core.wal.options import LogClock, LogOptions
 from kudu_core.wal.segments import ActiveSegment, SegmentFiles, SyncFailed
+from kudu_core.wal.sync import SyncedLog
 
 if TYPE_CHECKING:
-    from kudu_core.fs.api import FileSystem, WriteFile
+    from kudu_core.fs.api import FileSystem
     from kudu_core.wal.reader import LogTail
 
 SMALL_RECORD = 16 << 10
 """Bytes of a payload that is copied together with its header."""
 
-RETRY_S = 0.25
-"""After so long the log thread tries again when there was no memory."""
 
-Durability: TypeAlias = Literal["sync", "group", "none"]
-
-
-class LogClock(Protocol):
-    """What the log asks of ``common.run.clock``."""
-
-    def now_hybrid(self) -> int: ...
-    def monotonic_s(self) -> float: ...
-
-
-@dataclass(frozen=True, slots=True)
-class LogOptions:
-    """How a log behaves.
-
-    ``segment_bytes`` is the size at which a segment is full; a larger record gets a segment of its
-    own size.  Zeros are written ahead of the records, so that an fsync finds a file whose size and
-    blocks need no journal: as much again as the segment holds, between ``first_fill_bytes`` and
-    ``fill_bytes``; records above ``fill_record_bytes`` gain nothing from it.  ``file_grace_s``: for
-    how long a segment that no checkpoint needs is left as it is before its bytes are used again.
-    """
-
-    durability: Durability = "sync"
-    group_interval_s: float = 0.05
-    segment_bytes: int = 64 << 20
-    first_fill_bytes: int = 256 << 10
-    fill_bytes: int = 4 << 20
-    fill_record_bytes: int = 256 << 10
-    file_grace_s: float = 60.0
-
-
-class Log:
+class Log(SyncedLog):
     """The log of a table that this process holds for writing.  Safe for any number of threads.
 
     Two locks.  ``_mutex``, the log mutex, guards everything that changes: positions, timestamps in
     flight, watermarks; it is held over write(2) and never over an fsync, but for the last one
     of a segment.  ``_sync_lock`` serialises fsyncs, new segments and their removal, so that no two
     threads can share out one error report of the file; it is taken before ``_mutex``, never after.
-
-    Who needs an fsync while one runs does not queue for the lock: the thread that has just synced would
-    take it again before those whom its fsync covered had woken, and they would wait for
-    nothing.  They wait at ``_syncing``, which opens for all of them; those still not covered
-    compete for the lock.
 
     Signals may interrupt any method in the main thread.  What the methods rely on: CPython
     runs a handler between bytecodes, never between a failing call and the first plain store of
@@ -126,50 +80,19 @@ class Log:
         fence_check: Callable[[], None] = lambda: None,
     ) -> None:
         """Use ``create`` or ``resume``."""
-        self._fs = fs
-        self._directory = directory
-        self._uuid = table_uuid
-        self._epoch = epoch
+        options = options or LogOptions()
+        super().__init__(fs, directory, table_uuid, epoch, options, fence_check)
         self._clock = clock
-        self._options = options or LogOptions()
-        self._fence_check = fence_check
-        self._sync = self._options.durability == "sync"
-        self._group = self._options.durability == "group"
-
-        self._mutex = mutex()
-        self._sync_lock = mutex()
-        self._syncing = Gates()
-        self._advancing = Gates()
-
-        self._active: ActiveSegment
-        self._committed_file: WriteFile
         self._files = SegmentFiles(
-            fs, directory, table_uuid, epoch, clock, self._options.segment_bytes, self._options.file_grace_s
+            fs, directory, table_uuid, epoch, clock, options.segment_bytes, options.file_grace_s
         )
-
-        self._last_ts = 0
-        self._last_record_ts = 0
-        self._last_lsn = 0
-        self._durable_ts = 0
-        self._durable_lsn = 0
-        self._applied_ts = 0
-        self._committed = Committed(0, 0, 0, epoch)
-        # Timestamps appended and not yet applied, in the order of the log, and whose they are.
-        self._in_flight: dict[int, int] = {}
-        self._failure: BaseException | None = None
-        self._closed = False
         self._through = 0
         """Of the last CHECKPOINT."""
 
-        self._thread: Worker | None = None
-        self._work = Flag()
-        self._stop = Flag()
-
-        self.fsyncs = 0
         self.records = 0
         self.bytes_appended = 0
 
-    # Beginning and end ------------------------------------------------------------------------
+    # Beginning and end --------------------------------------------------------------------------
 
     @classmethod
     def create(
@@ -261,12 +184,7 @@ class Log:
         self._thread = None
         self._close_files()
 
-    def _close_files(self) -> None:
-        for file in (self._active.file, self._committed_file):
-            with suppress(OSError):
-                file.close()
-
-    # Appending --------------------------------------------------------------------------------
+    # Appending ----------------------------------------------------------------------------------
 
     def append(self, kind: int, schema_version: int, parts: Sequence[Buffer]) -> int:
         """Write one record and return its timestamp, which is in flight until ``applied``.
@@ -285,7 +203,7 @@ class Log:
             buffers: list[Buffer] = [body]
             body_crc = crc32c(body, 0)
         else:
-            buffers = _as_bytes(parts)
+            buffers = as_bytes(parts)
             length = RECORD_HEADER.size + total_size(buffers)
             if length > MAX_RECORD:
                 raise InvalidArgument(f"a log record holds at most {MAX_RECORD} bytes, not {length}")
@@ -362,254 +280,21 @@ class Log:
             self._fail(error)
             raise
 
-    def applied(self, ts: int) -> None:
-        """The stores hold the record of ``ts``: it is no longer in flight."""
-        with self._mutex:
-            del self._in_flight[ts]
-            self._advance()
+    def _append_to_next_segment(
+        self, kind: int, schema_version: int, length: int, body_crc: int, buffers: list[Buffer]
+    ) -> int:
+        size = padded(length)
+        with self._sync_lock:
+            if not self._active.fits(size) and self._last_lsn > self._durable_lsn:
+                self._sync_now()  # the most of it, while others still append
+            with self._mutex:
+                if self._failure is not None or self._closed:
+                    self._refuse()
+                if not self._active.fits(size):
+                    self._roll(size)
+                return self._append(kind, schema_version, length, body_crc, buffers)
 
-    def _advance(self) -> None:
-        """Under the mutex: A and W follow what is in flight and what is durable."""
-        applied = next(iter(self._in_flight)) - 1 if self._in_flight else self._last_ts
-        if applied > self._applied_ts:
-            self._applied_ts = applied
-        watermark = self._applied_ts if self._applied_ts < self._durable_ts else self._durable_ts
-        if watermark > self._committed.ts or self._durable_lsn > self._committed.lsn:
-            self._publish(watermark)
-        self._advancing.open()
-
-    def _publish(self, watermark: int) -> None:
-        """Under the mutex: tell the other processes, then take the new W."""
-        if self._failure is not None:
-            return
-        slot = Committed(self._committed.counter + 1, watermark, self._durable_lsn, self._epoch)
-        try:
-            self._committed_file.pwrite(slot.pack(self._uuid), slot.offset())
-        except OSError as error:
-            self._failure = without_frames(error)
-            self._refuse()
-        self._committed = slot
-
-    # Waiting ----------------------------------------------------------------------------------
-
-    def wait_visible(self, ts: int) -> None:
-        """Return when V covers every record <= ``ts``; raises ``Poisoned`` or ``Fenced`` if it never
-        will.  An interrupted wait leaves the record to the log thread."""
-        if self.visible_ts >= ts:
-            return
-        self.raise_if_poisoned()
-        ts = min(ts, self._last_record_ts)
-        if self._sync:
-            self.wait_durable(ts)
-        self._wait_while(lambda: self.visible_ts < ts)
-
-    def wait_committed(self, ts: int) -> None:
-        """Return when W covers every record <= ``ts``, for other processes to read them: what is durable
-        is so a moment before W says it."""
-        if self._committed.ts >= ts:
-            return
-        self.raise_if_poisoned()
-        ts = min(ts, self._last_record_ts)
-        self.wait_durable(ts)
-        self._wait_while(lambda: self._committed.ts < ts)
-
-    def _wait_while(self, behind: Callable[[], bool]) -> None:
-        while behind():
-            if self._failure is not None or self._closed:
-                self._refuse()
-            self._advancing.wait(lambda: behind() and self._failure is None)
-            if behind():  # whoever was to advance the watermarks may have been interrupted
-                with self._mutex:
-                    self._advance()
-
-    def wait_durable(self, ts: int) -> None:
-        """Return when an fsync covers every record <= ``ts``, and run it if nobody else does.
-
-        The fsync asked for by one waiter covers all that was appended when it began.
-        """
-        if self._durable_ts >= ts:
-            return
-        self.raise_if_poisoned()
-        try:
-            self._wait_or_sync(min(ts, self._last_record_ts))
-        except (Poisoned, Fenced, Closed):
-            raise
-        except BaseException:
-            self._ask_log_thread()
-            raise
-
-    def _wait_or_sync(self, ts: int) -> None:
-        while self._durable_ts < ts:
-            if self._sync_lock.locked():
-                self._syncing.wait(lambda: self._sync_lock.locked() and self._durable_ts < ts)
-                continue
-            with self._sync_lock:
-                if self._durable_ts < ts:
-                    self._sync_now()
-            self._syncing.open()
-
-    def _sync_now(self) -> None:
-        """Under the sync lock, not the mutex: one fsync of all that is appended, then the
-        watermarks.  A failure is final: the kernel may have dropped what it could not write."""
-        with self._mutex:
-            if self._failure is not None or self._closed:
-                self._refuse()
-            file = self._active.file
-            ts, lsn = self._last_record_ts, self._last_lsn
-        self._sync_file(file)
-        with self._mutex:
-            self._durable(ts, lsn)
-
-    def _sync_file(self, file: WriteFile) -> None:
-        try:
-            file.sync(data_only=True)
-        except OSError as error:
-            self._failure = without_frames(error)
-            self._fail_and_refuse()
-        self.fsyncs += 1
-        self._check_fence()
-
-    def _check_fence(self) -> None:
-        """Protocol P2, without the mutex: before anything is acknowledged or deleted."""
-        try:
-            self._fence_check()
-        except (OSError, KuduError) as error:
-            self._failure = without_frames(error)
-            self._fail_and_refuse()
-
-    def _durable(self, ts: int, lsn: int) -> None:
-        """Under the mutex: every record <= ``lsn`` is on disk, and this writer is not fenced."""
-        if self._failure is not None:
-            self._refuse()
-        self._durable_ts = max(self._durable_ts, ts)
-        self._durable_lsn = max(self._durable_lsn, lsn)
-        self._advance()
-
-    # The log thread ---------------------------------------------------------------------------
-
-    def _ask_log_thread(self) -> None:
-        """See that what is appended becomes durable although nobody waits for it."""
-        if self._failure is not None or self._closed:
-            return
-        if not self._work.is_set():
-            self._work.set()
-        if self._thread is None or not self._thread.is_alive:
-            self._start_thread()
-
-    def _start_thread(self) -> None:
-        with self._mutex:
-            if self._stop.is_set() or (self._thread is not None and self._thread.is_alive):
-                return
-            self._thread = Worker(self._run, "kudu-log")
-            self._thread.start()  # one whose start was interrupted is alive, or another will be made
-
-    def _run(self) -> None:
-        pause = self._options.group_interval_s if self._group else 0.0
-        while True:
-            self._work.wait()
-            if self._stop.wait(pause):
-                return
-            self._work.clear()
-            try:
-                with self._sync_lock:
-                    if self._last_lsn > self._durable_lsn:
-                        self._sync_now()
-                self._syncing.open()
-            except (Poisoned, Fenced, Closed):
-                return
-            except MemoryError:
-                self._work.set()  # another time
-                self._stop.wait(RETRY_S)
-
-    # Watermarks -------------------------------------------------------------------------------
-
-    @property
-    def last_ts(self) -> int:
-        """The largest timestamp assigned, or reserved by ``raise_last_ts``."""
-        return self._last_ts
-
-    @property
-    def last_lsn(self) -> int:
-        return self._last_lsn
-
-    @property
-    def applied_ts(self) -> int:
-        """A: every record <= A is applied, and none will be added."""
-        return self._applied_ts
-
-    @property
-    def durable_ts(self) -> int:
-        """The last record that a finished fsync covers."""
-        return self._durable_ts
-
-    @property
-    def committed_ts(self) -> int:
-        """W, as the other processes can read it."""
-        return self._committed.ts
-
-    @property
-    def visible_ts(self) -> int:
-        """V: what a read in this process may see."""
-        return self._committed.ts if self._sync else self._applied_ts
-
-    def cut(self) -> int:
-        """The timestamp of the last record.  Under a tablet's mutex: every record <= the cut that
-        touches the tablet is applied, every later record has a larger timestamp.
-
-        Never a timestamp that was only reserved: a watermark in a manifest must be one that
-        the log can prove after a crash.
-        """
-        with self._mutex:
-            return self._last_record_ts
-
-    def raise_last_ts(self, ts: int) -> int:
-        """Reserve the timestamps <= ``ts``: no later record gets one.  Returns the timestamp of the last
-        record; when that is visible, so is every record <= ``ts``."""
-        with self._mutex:
-            if ts > self._last_ts:
-                self._last_ts = ts
-                self._advance()
-            return self._last_record_ts
-
-    # Failure ----------------------------------------------------------------------------------
-
-    @property
-    def poisoned(self) -> BaseException | None:
-        """What poisoned the log, or None."""
-        return self._failure
-
-    def raise_if_poisoned(self) -> None:
-        """``Fenced`` or ``Poisoned``, with what did it as the cause; nothing on a sound log."""
-        if self._failure is not None:
-            self._refuse()
-
-    def poison(self, error: BaseException) -> None:
-        """Stop all writing for good.  What is visible stays readable."""
-        self._fail(error)
-        self._advancing.open()
-        self._syncing.open()
-
-    def _fail(self, error: BaseException) -> None:
-        if self._failure is None:
-            self._failure = without_frames(error)
-
-    def _fail_and_refuse(self) -> NoReturn:
-        """``_failure`` is set: wake whoever waits."""
-        self._advancing.open()
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        cause = self._failure
-        if cause is None:
-            raise Closed("the log is closed")
-        if isinstance(cause, Fenced):
-            raise Fenced(*cause.args) from cause
-        raise Poisoned(
-            f"writing stopped after {type(cause).__name__}: {cause}; what was not acknowledged may or may "
-            "not be there; reopen the table to write again"
-        ) from cause
-
-    # Checkpoints and segments -----------------------------------------------------------------
+    # Checkpoints --------------------------------------------------------------------------------
 
     def checkpoint(
         self, through: int, edits: Mapping[int, int], marks: Mapping[int, int] | None = None
@@ -640,6 +325,15 @@ class Log:
         """A CHECKPOINT that lets go of nothing: from now on the log knows of these edits."""
         return self.checkpoint(self._through, edits, marks)
 
+    def _drop_segments(self, through: int) -> None:
+        sealed = self._files.sealed
+        if sealed and sealed[0].last_ts <= through:
+            self._check_fence()
+        while sealed and sealed[0].last_ts <= through:
+            self._files.drop_first()
+
+    # Segments -----------------------------------------------------------------------------------
+
     def roll(self) -> None:
         """Begin a segment, so that a checkpoint can drop what is in the current one, if that is anything.
 
@@ -654,51 +348,10 @@ class Log:
                 if self._active.segment.end > SEGMENT_HEADER.size:
                     self._roll(0)
 
-    @property
-    def spare_bytes(self) -> int:
-        """Of obsolete segments that wait to be recycled, and could go by now."""
-        with self._sync_lock:
-            return self._files.spare_bytes
-
-    def drop_spares(self) -> int:
-        """Remove them; how many bytes that were.  An ``OSError`` leaves the rest for another time."""
-        with self._sync_lock:
-            self._check_fence()
-            return self._files.drop_spares()
-
-    def _drop_segments(self, through: int) -> None:
-        sealed = self._files.sealed
-        if sealed and sealed[0].last_ts <= through:
-            self._check_fence()
-        while sealed and sealed[0].last_ts <= through:
-            self._files.drop_first()
-
-    def _append_to_next_segment(
-        self, kind: int, schema_version: int, length: int, body_crc: int, buffers: list[Buffer]
-    ) -> int:
-        size = padded(length)
-        with self._sync_lock:
-            if not self._active.fits(size) and self._last_lsn > self._durable_lsn:
-                self._sync_now()  # the most of it, while others still append
-            with self._mutex:
-                if self._failure is not None or self._closed:
-                    self._refuse()
-                if not self._active.fits(size):
-                    self._roll(size)
-                return self._append(kind, schema_version, length, body_crc, buffers)
-
     def _roll(self, size: int) -> None:
         """Under both locks: the current segment is durable before the next one exists (protocol L2)."""
         old = self._active
-        try:
-            if self._last_lsn > self._durable_lsn:
-                old.file.sync(data_only=True)
-                self.fsyncs += 1
-            self._fence_check()
-        except (OSError, KuduError) as error:
-            self._failure = without_frames(error)
-            self._fail_and_refuse()
-        self._durable(self._last_record_ts, self._last_lsn)
+        self._sync_all()
         seq = old.segment.seq + 1
         try:
             self._active = self._files.open_next(seq, self._last_record_ts, self._last_lsn, size)
@@ -717,21 +370,17 @@ class Log:
             self._active.file.close()
             raise
 
-    def _open_committed(self, counter: int) -> None:
-        """COMMITTED exists with both slots' bytes, and says where the log begins."""
-        path = f"{self._directory}/{COMMITTED_NAME}"
-        exists = self._fs.exists(path)
-        self._committed_file = file = self._fs.open_write(path) if exists else self._fs.create(path)
-        try:
-            if not exists:
-                self._fs.sync_dir(self._directory)
-            if file.size() < 2 * COMMITTED_STRIDE:
-                file.pwrite(bytes(2 * COMMITTED_STRIDE), 0)
-            self._committed = Committed(counter, 0, 0, self._epoch)
-            self._publish(self._durable_ts)
-        except BaseException:
-            file.close()
-            raise
+    @property
+    def spare_bytes(self) -> int:
+        """Of obsolete segments that wait to be recycled, and could go by now."""
+        with self._sync_lock:
+            return self._files.spare_bytes
+
+    def drop_spares(self) -> int:
+        """Remove them; how many bytes that were.  An ``OSError`` leaves the rest for another time."""
+        with self._sync_lock:
+            self._check_fence()
+            return self._files.drop_spares()
 
     @property
     def segments(self) -> list[Segment]:
@@ -745,18 +394,4 @@ class Log:
         return sum(segment.end for segment in self.segments)
 
 
-def _as_bytes(parts: Sequence[Buffer]) -> list[Buffer]:
-    """The parts as buffers of single bytes, empty ones left out."""
-    buffers: list[Buffer] = []
-    for part in parts:
-        if not isinstance(part, bytes):
-            part = memoryview(part)
-            if part.nbytes and (part.itemsize != 1 or part.ndim != 1):
-                part = part.cast("B")
-            if not part.nbytes:
-                continue
-        buffers.append(part)
-    return buffers
-
-
-__all__ = ["Durability", "Log", "LogClock", "LogOptions"]
+__all__ = ["Log"]

@@ -39,7 +39,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "threading.Thread": "threads that an interrupt cannot leave half started",
         "_thread.start_new_thread": "of which an interrupt leaves either none or one that runs",
     },
-    "wal/log.py": {"kudu_core.common.run.workers.Worker": "the log's writer"},
+    "wal/sync.py": {"kudu_core.common.run.workers.Worker": "the log's writer"},
     "tablet/maintain/flush_lane.py": {"kudu_core.common.run.workers.Worker": "maintenance"},
     "tablet/maintain/compaction_lane.py": {"kudu_core.common.run.workers.Worker": "maintenance"},
     "cfile/pages/container.py": {"os.urandom": "file_id is random"},

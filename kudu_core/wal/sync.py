@@ -1,0 +1,211 @@
+"""Making a log durable: fsyncs for all that was appended until then, and the thread that runs some of them.
+
+Whoever waits first runs the fsync itself, for all others too: handing it to another thread would cost two
+switches on a path that is as short as the disk allows.  The log thread does what has no waiter: the
+intervals of ``group``, and records whose waiter was interrupted.
+
+Not known here: how records get into the segment that is synced, and what follows it (``wal.log``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kudu_core.common.run.gates import Flag
+from kudu_core.common.run.locks import mutex
+from kudu_core.common.run.workers import Worker
+from kudu_core.errors import Closed, Fenced, KuduError, Poisoned, without_frames
+from kudu_core.wal.options import LogOptions
+from kudu_core.wal.segments import ActiveSegment
+from kudu_core.wal.watermarks import Watermarks
+
+if TYPE_CHECKING:
+    from kudu_core.fs.api import FileSystem, WriteFile
+
+RETRY_S = 0.25
+"""After so long the log thread tries again when there was no memory."""
+
+
+class SyncedLog(Watermarks):
+    """A log whose active segment can be synced and waited for.
+
+    Who needs an fsync while one runs does not queue for the lock: the thread that has just synced would
+    take it again before those whom its fsync covered had woken, and they would wait for
+    nothing.  They wait at ``_syncing``, which opens for all of them; those still not covered
+    compete for the lock.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        table_uuid: bytes,
+        epoch: int,
+        options: LogOptions,
+        fence_check: Callable[[], None],
+    ) -> None:
+        super().__init__(fs, directory, table_uuid, epoch, options)
+        self._fence_check = fence_check
+        self._sync_lock = mutex()
+        self._active: ActiveSegment
+
+        self._thread: Worker | None = None
+        self._work = Flag()
+        self._stop = Flag()
+
+        self.fsyncs = 0
+
+    # Waiting ------------------------------------------------------------------------------------
+
+    def wait_visible(self, ts: int) -> None:
+        """Return when V covers every record <= ``ts``; raises ``Poisoned`` or ``Fenced`` if it never
+        will.  An interrupted wait leaves the record to the log thread."""
+        if self.visible_ts >= ts:
+            return
+        self.raise_if_poisoned()
+        ts = min(ts, self._last_record_ts)
+        if self._sync:
+            self.wait_durable(ts)
+        self._wait_while(lambda: self.visible_ts < ts)
+
+    def wait_committed(self, ts: int) -> None:
+        """Return when W covers every record <= ``ts``, for other processes to read them: what is durable
+        is so a moment before W says it."""
+        if self._committed.ts >= ts:
+            return
+        self.raise_if_poisoned()
+        ts = min(ts, self._last_record_ts)
+        self.wait_durable(ts)
+        self._wait_while(lambda: self._committed.ts < ts)
+
+    def _wait_while(self, behind: Callable[[], bool]) -> None:
+        while behind():
+            if self._failure is not None or self._closed:
+                self._refuse()
+            self._advancing.wait(lambda: behind() and self._failure is None)
+            if behind():  # whoever was to advance the watermarks may have been interrupted
+                with self._mutex:
+                    self._advance()
+
+    def wait_durable(self, ts: int) -> None:
+        """Return when an fsync covers every record <= ``ts``, and run it if nobody else does.
+
+        The fsync asked for by one waiter covers all that was appended when it began.
+        """
+        if self._durable_ts >= ts:
+            return
+        self.raise_if_poisoned()
+        try:
+            self._wait_or_sync(min(ts, self._last_record_ts))
+        except (Poisoned, Fenced, Closed):
+            raise
+        except BaseException:
+            self._ask_log_thread()
+            raise
+
+    def _wait_or_sync(self, ts: int) -> None:
+        while self._durable_ts < ts:
+            if self._sync_lock.locked():
+                self._syncing.wait(lambda: self._sync_lock.locked() and self._durable_ts < ts)
+                continue
+            with self._sync_lock:
+                if self._durable_ts < ts:
+                    self._sync_now()
+            self._syncing.open()
+
+    # One fsync ----------------------------------------------------------------------------------
+
+    def _sync_now(self) -> None:
+        """Under the sync lock, not the mutex: one fsync of all that is appended, then the
+        watermarks.  A failure is final: the kernel may have dropped what it could not write."""
+        with self._mutex:
+            if self._failure is not None or self._closed:
+                self._refuse()
+            file = self._active.file
+            ts, lsn = self._last_record_ts, self._last_lsn
+        self._sync_file(file)
+        with self._mutex:
+            self._durable(ts, lsn)
+
+    def _sync_all(self) -> None:
+        """Under both locks: make durable what is appended, and nothing can be meanwhile."""
+        try:
+            if self._last_lsn > self._durable_lsn:
+                self._active.file.sync(data_only=True)
+                self.fsyncs += 1
+            self._fence_check()
+        except (OSError, KuduError) as error:
+            self._failure = without_frames(error)
+            self._fail_and_refuse()
+        self._durable(self._last_record_ts, self._last_lsn)
+
+    def _sync_file(self, file: WriteFile) -> None:
+        try:
+            file.sync(data_only=True)
+        except OSError as error:
+            self._failure = without_frames(error)
+            self._fail_and_refuse()
+        self.fsyncs += 1
+        self._check_fence()
+
+    def _check_fence(self) -> None:
+        """Protocol P2, without the mutex: before anything is acknowledged or deleted."""
+        try:
+            self._fence_check()
+        except (OSError, KuduError) as error:
+            self._failure = without_frames(error)
+            self._fail_and_refuse()
+
+    def _durable(self, ts: int, lsn: int) -> None:
+        """Under the mutex: every record <= ``lsn`` is on disk, and this writer is not fenced."""
+        if self._failure is not None:
+            self._refuse()
+        self._durable_ts = max(self._durable_ts, ts)
+        self._durable_lsn = max(self._durable_lsn, lsn)
+        self._advance()
+
+    # The log thread -----------------------------------------------------------------------------
+
+    def _ask_log_thread(self) -> None:
+        """See that what is appended becomes durable although nobody waits for it."""
+        if self._failure is not None or self._closed:
+            return
+        if not self._work.is_set():
+            self._work.set()
+        if self._thread is None or not self._thread.is_alive:
+            self._start_thread()
+
+    def _start_thread(self) -> None:
+        with self._mutex:
+            if self._stop.is_set() or (self._thread is not None and self._thread.is_alive):
+                return
+            self._thread = Worker(self._run, "kudu-log")
+            self._thread.start()  # one whose start was interrupted is alive, or another will be made
+
+    def _run(self) -> None:
+        pause = self._options.group_interval_s if self._group else 0.0
+        while True:
+            self._work.wait()
+            if self._stop.wait(pause):
+                return
+            self._work.clear()
+            try:
+                with self._sync_lock:
+                    if self._last_lsn > self._durable_lsn:
+                        self._sync_now()
+                self._syncing.open()
+            except (Poisoned, Fenced, Closed):
+                return
+            except MemoryError:
+                self._work.set()  # another time
+                self._stop.wait(RETRY_S)
+
+    def _close_files(self) -> None:
+        for file in (self._active.file, self._committed_file):
+            with suppress(OSError):
+                file.close()
+
+
+__all__ = ["SyncedLog"]
