@@ -110,7 +110,7 @@ ROOMS = {
         ),
     ),
     "log": Room(
-        _of("wal", "log", "sync", "watermarks", "segments", "reader"),
+        _of("wal", "log", "sync", "watermarks", "segments", "tail", "open_segments", "check", "records"),
         (
             *(f"tests/formats/test_wal_{name}.py" for name in ("log", "reading", "follow", "powercut")),
             *_crash("alter", "faults"),

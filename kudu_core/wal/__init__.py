@@ -1,4 +1,4 @@
-"""The log's bytes: appending (``log``), waiting (``sync``, ``watermarks``), reading (``reader``), the format.
+"""The log's bytes: appending (``log``), waiting (``sync``, ``watermarks``), reading (``tail``), the format.
 
 Knows timestamps, durability and segments; what a payload means is the tablet's and the table's.
 """
@@ -12,9 +12,11 @@ from kudu_core.wal.format import (
     is_log_name,
 )
 from kudu_core.wal.log import Log
+from kudu_core.wal.open_segments import LogChanged
 from kudu_core.wal.options import Durability, LogOptions
-from kudu_core.wal.reader import LogChanged, LogTail, Record, open_log, read_log
+from kudu_core.wal.records import Record
 from kudu_core.wal.segments import holds_records
+from kudu_core.wal.tail import LogTail, open_log, read_log
 
 __all__ = [
     "KIND_ALTER",

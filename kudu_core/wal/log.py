@@ -4,7 +4,7 @@
 ``wait_visible`` returns when the caller may answer.  The log is three floors of one object: its watermarks
 (``wal.watermarks``), what makes it durable (``wal.sync``), and here the records and their segments.
 
-Not known here: what a payload means, tablets, TABLE.  Reading is ``wal.reader``.
+Not known here: what a payload means, tablets, TABLE.  Reading is ``wal.tail``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from kudu_core.wal.sync import SyncedLog
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
-    from kudu_core.wal.reader import LogTail
+    from kudu_core.wal.tail import LogTail
 
 SMALL_RECORD = 16 << 10
 """Bytes of a payload that is copied together with its header."""

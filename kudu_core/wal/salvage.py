@@ -1,6 +1,6 @@
 """Reading a log that may be damaged: every record that is sound, and what was lost between them.
 
-``reader.py`` refuses a log from which a durable record is missing; this goes on behind it.  It follows the
+``tail.py`` refuses a log from which a durable record is missing; this goes on behind it.  It follows the
 same rules of which segments are the log's and of where a log may end: what was not durable is no loss, and
 nothing behind a missing record that was not durable is believed.  Changes nothing, takes no lock.
 """
@@ -33,7 +33,7 @@ from kudu_core.wal.format import (
     unpack_committed,
     unpack_segment_header,
 )
-from kudu_core.wal.reader import Record, find_record, sound_records
+from kudu_core.wal.records import Record, find_record, sound_records
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem, ReadFile
@@ -226,6 +226,7 @@ def _known(fs: FileSystem, directory: str, log: SalvagedLog, clean_end: int, seg
 
 
 def _walk(log: SalvagedLog, chain: list[_Segment], directory: str, known: int) -> None:
+    """Note every gap between the sound records of the chain, and keep what belongs to the log."""
     if not chain:
         log.gaps.append(LogGap(directory, 0, None, None, 0, "the log has no segment"))
         return
@@ -235,14 +236,7 @@ def _walk(log: SalvagedLog, chain: list[_Segment], directory: str, known: int) -
             segment.runs = _runs(segment, log.table_uuid)
         except UNREADABLE as error:
             log.unused.append((segment.path, f"it cannot be read: {error}"))
-    # What some later record, header or watermark proves to have been durable, from behind.
-    proven = [known] * len(chain)
-    for place in range(len(chain) - 2, -1, -1):
-        after = chain[place + 1]
-        said = [run.synced_lsn for run in after.runs]
-        if after.header is not None:
-            said.append(after.header.prev_lsn)
-        proven[place] = max([proven[place + 1], *said])
+    proven = _proven(chain, known)
     lsn = ts = 0
     expected = False
     ended = False
@@ -290,6 +284,19 @@ def _walk(log: SalvagedLog, chain: list[_Segment], directory: str, known: int) -
             segment.file.close()
     log._segments = kept
     _summed_up(log, directory)
+
+
+def _proven(chain: list[_Segment], known: int) -> list[int]:
+    """Of each segment the last lsn that some later segment's record or header, or ``known``, proves to have
+    been durable."""
+    proven = [known] * len(chain)
+    for place in range(len(chain) - 2, -1, -1):
+        after = chain[place + 1]
+        said = [run.synced_lsn for run in after.runs]
+        if after.header is not None:
+            said.append(after.header.prev_lsn)
+        proven[place] = max([proven[place + 1], *said])
+    return proven
 
 
 def _before(runs: list[_Run]) -> tuple[int, int]:

@@ -29,7 +29,7 @@ from kudu_core.wal.format import (
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem, WriteFile
-    from kudu_core.wal.reader import LogTail
+    from kudu_core.wal.tail import LogTail
 
 MAX_SPARES: Final = 2
 COPY_BYTES: Final = 4 << 20

@@ -40,7 +40,7 @@ from kudu_core.common.types.types import ColumnType
 from kudu_core.table.stored import table_file
 from kudu_core.tablet.store import manifest, manifest_format, records
 from kudu_core.wal import format as wal_format
-from kudu_core.wal import reader as wal_reader
+from kudu_core.wal import tail as wal_tail
 from tests.support.block_cases import bits_of, integers, raw
 from tests.support.cfile_cases import FILE_ID, BytesFileSystem, column, make_case
 from tests.support.fs.memory import MemoryFileSystem
@@ -333,7 +333,7 @@ def read_log(data: bytes) -> None:
     fs.mkdir("/wal")
     table_files()
     fs.replace_file(f"/wal/{_SEGMENT[0]}", data)
-    tail = wal_reader.read_log(fs, "/wal", _UUID[0])
+    tail = wal_tail.read_log(fs, "/wal", _UUID[0])
     for record in tail.records():
         with contextlib.suppress(*REFUSALS):
             records.decode(memoryview(record.payload), "log", 0)
@@ -346,7 +346,7 @@ def payloads() -> list[bytes]:
     fs.mkdir("/wal")
     sample = table_files()["log"][0]
     fs.replace_file(f"/wal/{_SEGMENT[0]}", sample)
-    tail = wal_reader.read_log(fs, "/wal", _UUID[0])
+    tail = wal_tail.read_log(fs, "/wal", _UUID[0])
     found = [bytes(record.payload) for record in tail.records()]
     tail.close()
     return found

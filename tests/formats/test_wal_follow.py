@@ -17,6 +17,7 @@ from kudu_core.common.run.clock import Clock, ManualClock
 from kudu_core.errors import Corruption
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.wal import KIND_CHECKPOINT, KIND_WRITE, Log, LogChanged, LogTail, open_log
+from kudu_core.wal.open_segments import OpenSegments
 from tests.support.wal_cases import SMALL, UUID, commit, create, payloads, read, resume, segments, write
 
 NONE = replace(SMALL, durability="none")
@@ -345,17 +346,17 @@ def test_a_listing_that_misses_a_copy(tmp_path: Path, monkeypatch: pytest.Monkey
     while log.segments[-1].seq < copy + 2:
         commit(log, content(number))
         number += 1
-    whole = LogTail._list_segments
+    whole = OpenSegments.listed
     missed = [0]
 
-    def listed(tail: LogTail, from_seq: int) -> dict[int, tuple[int, str]]:
-        names = whole(tail, from_seq)
+    def listed(opened: OpenSegments, from_seq: int) -> dict[int, tuple[int, str]]:
+        names = whole(opened, from_seq)
         if not missed[0] and names.get(copy, (0, ""))[0] == 2:
             missed[0] += 1
             del names[copy]
         return names
 
-    monkeypatch.setattr(LogTail, "_list_segments", listed)
+    monkeypatch.setattr(OpenSegments, "listed", listed)
     reader.refresh()
     assert missed == [1] and reader.reopened == 1
     assert reader.last == number - 1

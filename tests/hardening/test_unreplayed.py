@@ -339,7 +339,7 @@ def test_the_place_of_every_record_is_known(made: Made) -> None:
         tail = read_log(table._engine.fs, str(made.path / "wal"), uuid)
     try:
         data = made.segment().read_bytes()
-        for lsn, (at, _) in enumerate(log_records(data), tail._sources[-1].prev_lsn + 1):
+        for lsn, (at, _) in enumerate(log_records(data), tail.last_segment().prev_lsn + 1):
             assert tail.place_of(lsn) == (str(made.segment()), at)
         assert tail.place_of(10**9) == (str(made.path / "wal"), 0)
     finally:

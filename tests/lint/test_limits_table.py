@@ -29,7 +29,7 @@ NO_FORMAT = {
     "tablet/compact/merge.MAX_ROUNDS": "how often",
     "tablet/maintain/merge_policy.MAX_INPUTS": "what one merge takes",
     "tablet/maintain/merge_policy.MAX_UNITS": "of a budget",
-    "wal/reader.MAX_RESTARTS": "how often",
+    "wal/tail.MAX_RESTARTS": "how often",
     "wal/segments.MAX_SPARES": "how many are kept",
     "cfile/columns/statistics.HAS_MAX": "a flag",
     "cfile/columns/statistics.MAX_EXACT": "a flag",
