@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.common.idempotence.writers import check_txn
-from kudu_core.common.partition.partitions import HashPartition, PartitionSchema, RangePartition
+from kudu_core.common.partition.declared import HashPartition, RangePartition, declared_dimensions
+from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.rows.keys import encode_prefix
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.run.locks import mutex
@@ -28,7 +29,6 @@ from kudu_core.errors import (
     TableExists,
     TableNotFound,
     UnreplayedWarning,
-    shown,
 )
 from kudu_core.events import EventListener
 from kudu_core.fs.posix import PosixFileSystem
@@ -115,11 +115,7 @@ def create_table(
     root = folder_path(path)
     fs = (_fs or PosixFileSystem()).rooted(root)
     wanted = declare(schema, primary_key)
-    if isinstance(partition_by, HashPartition | RangePartition):
-        partition_by = (partition_by,)
-    elif not isinstance(partition_by, Iterable):
-        raise InvalidArgument(f"partition_by is a partition or a list of them, not {shown(partition_by)}")
-    partitions = list(partition_by)
+    partitions = declared_dimensions(partition_by)
     settings = Options().overridden(options)
     if exist_ok and fs.exists(f"{root}/TABLE"):
         table = open_table(root, "rw", options=options, _fs=fs, _clock=_clock)

@@ -27,7 +27,7 @@ from kudu_core.common.format.members import LIMIT
 from kudu_core.common.idempotence import writers
 from kudu_core.common.idempotence.fingerprint import Fingerprint
 from kudu_core.common.idempotence.writers import Token
-from kudu_core.common.partition import partitions
+from kudu_core.common.partition import partitions, ranges
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema import schema
 from kudu_core.common.types.keycodec import MAX_KEY_BYTES
@@ -398,22 +398,22 @@ def test_bounds_of_ranges(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch)
         refused(fs, lambda: table.alter(drop_range=(b"y" * (most + 1), None)), "16,385 bytes")
         table.insert({"k": [b"x" * most, b"w" * most]})
         comes_back(fs, table)
-    monkeypatch.setattr(partitions, "MAX_KEY_BYTES", most - 1)
+    monkeypatch.setattr(ranges, "MAX_KEY_BYTES", most - 1)
     unreadable(fs, "a bound of 16384 bytes")
 
 
 def test_bounds_of_all_ranges(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     cut = kc.RangePartition("k", [(i, i + 1) for i in range(10)])
     wanted = 10 * (2 * 8 + 2 * 8 + 20)
-    monkeypatch.setattr(partitions, "MAX_RANGES_BYTES", wanted - 1)
+    monkeypatch.setattr(ranges, "MAX_RANGES_BYTES", wanted - 1)
     refused(fs, lambda: make(fs, partition_by=cut), f"10 ranges take {wanted} bytes; at most {wanted - 1}")
-    monkeypatch.setattr(partitions, "MAX_RANGES_BYTES", wanted)
+    monkeypatch.setattr(ranges, "MAX_RANGES_BYTES", wanted)
     with make(fs, partition_by=cut) as table:
         taken = len(json.dumps(table.partitions.to_json()["ranges"], separators=(",", ":")))
         assert taken <= wanted, "what is counted is no less than what is stored"
         refused(fs, lambda: table.alter(add_range=(10, 11)), "11 ranges take")
         comes_back(fs, table)
-    monkeypatch.setattr(partitions, "MAX_RANGES_BYTES", wanted - 1)
+    monkeypatch.setattr(ranges, "MAX_RANGES_BYTES", wanted - 1)
     unreadable(fs, "10 ranges take")
 
 
@@ -510,7 +510,7 @@ def test_the_parts_of_table_come_to_less_than_it_may_be() -> None:
         other
         + schema.MAX_SCHEMA_BYTES
         + table_file.OLD_SCHEMAS_BYTES
-        + partitions.MAX_RANGES_BYTES
+        + ranges.MAX_RANGES_BYTES
         + a_tablet * table_file.MAX_TABLETS
         + a_token * writers.MAX_TOKENS
     )

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kudu_core.common.partition.partitions import HashPartition, PartitionSchema, RangePartition
+from kudu_core.common.partition.declared import HashPartition, RangePartition
+from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.partition.spark_hash import xxhash64
 from kudu_core.common.rows.conform import conform
 from kudu_core.common.rows.keys import encode_keys, encode_prefix

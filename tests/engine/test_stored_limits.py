@@ -19,7 +19,7 @@ from kudu_core.common.format.members import LIMIT
 from kudu_core.common.idempotence import writers
 from kudu_core.common.idempotence.fingerprint import MAX_ROWS, Fingerprint
 from kudu_core.common.idempotence.writers import Token, Txn, check_txn
-from kudu_core.common.partition import partitions
+from kudu_core.common.partition import hashes
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.schema import schema
 from kudu_core.common.schema.schema import Column, Schema
@@ -127,7 +127,7 @@ MEMBERS = [
     Member("name", member(schema.StoredColumn.from_json, COLUMN, "name"), "x" * 256, "x" * 257, "x", ""),
     Member("comment", member(schema.StoredColumn.from_json, COLUMN, "comment"), "\u00e9" * 256, "x" * 257),
     numbers(
-        "buckets", member(partitions_of, PARTITIONS, "hash", 0, "buckets"), partitions.MAX_BUCKETS + 1, 2
+        "buckets", member(partitions_of, PARTITIONS, "hash", 0, "buckets"), hashes.MAX_BUCKETS + 1, 2
     ),
     numbers("seed", member(partitions_of, PARTITIONS, "hash", 0, "seed"), 1 << 64),
     Member(

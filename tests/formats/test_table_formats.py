@@ -17,7 +17,8 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.cfile.columns import statistics
-from kudu_core.common.partition.partitions import HashPartition, PartitionSchema, RangePartition
+from kudu_core.common.partition.declared import HashPartition, RangePartition
+from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.alter import altered
 from kudu_core.common.schema.schema import Column, declare

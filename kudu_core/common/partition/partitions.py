@@ -2,10 +2,7 @@
 
 Any number of hash dimensions and at most one range dimension cut a table into partitions.  A
 partition's *ordinal* never changes: ranges are numbered as they were added, and a dropped one keeps
-its number.
-
-The hash is Spark's ``xxhash64`` (``spark_hash.py``), so ``pmod(xxhash64(cols), lit(buckets))`` in
-Spark is the bucket here.
+its number.  What one dimension does is in ``hashes`` and ``ranges``.
 """
 
 from __future__ import annotations
@@ -18,83 +15,43 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from kudu_core._ext.keys import hashing
 from kudu_core._ext.row.route import KeyRouter
-from kudu_core.common.format.members import flag, integer
-from kudu_core.common.partition.spark_hash import is_long_decimal, xxhash64
+from kudu_core.common.format.members import integer
+from kudu_core.common.partition.declared import HashPartition, RangePartition, declared_dimensions
+from kudu_core.common.partition.dimension import I32Array, column_ids
+from kudu_core.common.partition.hashes import (
+    MAX_BUCKETS,
+    MIN_BUCKETS,
+    HashDimension,
+    bucket_choices,
+    bucket_of,
+    hash_dimension,
+)
+from kudu_core.common.partition.ranges import (
+    Range,
+    check_apart,
+    check_bytes,
+    cuts_of,
+    in_order,
+    range_as_text,
+    range_of,
+)
+from kudu_core.common.partition.spark_hash import is_long_decimal
 from kudu_core.common.rows.keys import EncodedKeys
-from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.run.cached import cached_property
 from kudu_core.common.schema.schema import Schema, StoredColumn
-from kudu_core.common.types.keycodec import MAX_KEY_BYTES, KeyCodec
-from kudu_core.common.types.types import ColumnType
-from kudu_core.common.types.values import Physical, pack
+from kudu_core.common.types.keycodec import KeyCodec
 from kudu_core.common.where import keybounds
 from kudu_core.common.where.keybounds import Bounds
 from kudu_core.common.where.terms import Term
 from kudu_core.errors import InvalidArgument, shown
 
-I32Array = npt.NDArray[np.int32]
-
-DEFAULT_SEED = 42
-MIN_BUCKETS, MAX_BUCKETS = 2, 4096
 MAX_PARTITIONS = 65_536
 """With those of ranges that were dropped, whose ordinals are not used again."""
-MAX_RANGES_BYTES = 32 << 20
-"""What the bounds of all ranges take as JSON."""
 RANGES_SHOWN = 100
 MAX_ROUTED_COLUMNS = 32
-# More combinations of values than this are not worth hashing to skip some buckets.
-_MAX_ENUMERATED = 65_536
-
-
-@dataclass(frozen=True, slots=True)
-class HashPartition:
-    """Rows by the hash of key columns.
-
-    ``columns`` is a name or names, ``buckets`` 2 to 4,096.  Another ``seed`` than 42 keeps a second
-    dimension from following the first, but only Spark's own seed lets Spark route rows natively.
-    """
-
-    columns: str | Sequence[str]
-    buckets: int
-    seed: int = DEFAULT_SEED
-
-
-@dataclass(frozen=True, slots=True)
-class RangePartition:
-    """Rows by ranges of key columns.
-
-    ``bounds`` lists half-open ranges ``(lower, upper)``; a bound is a scalar, a tuple of the first
-    of the columns' values, or None for an open end.  Ranges must not overlap and need not cover: a
-    row outside them all is a row error.
-    """
-
-    columns: str | Sequence[str]
-    bounds: Sequence[tuple[Any, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class HashDimension:
-    column_ids: tuple[int, ...]
-    buckets: int
-    seed: int
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Encoded values of the range columns, half-open, None = open."""
-
-    lower: bytes | None
-    upper: bytes | None
-    dropped: bool = False
-
-    def overlaps(self, other: Range) -> bool:
-        above = self.upper is None or other.lower is None or other.lower < self.upper
-        below = other.upper is None or self.lower is None or self.lower < other.upper
-        return above and below
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +92,12 @@ class PartitionSchema:
     @staticmethod
     def make(schema: Schema, partition_by: Any = ()) -> PartitionSchema:
         """Check what ``create_table`` was given; nothing given makes one partition of all rows."""
-        if isinstance(partition_by, HashPartition | RangePartition):
-            partition_by = (partition_by,)
         hashes: list[HashDimension] = []
         declared: RangePartition | None = None
         hashed: set[int] = set()
-        for dimension in partition_by:
+        for dimension in declared_dimensions(partition_by):
             if isinstance(dimension, HashPartition):
-                made = _hash_dimension(schema, dimension)
+                made = hash_dimension(schema, dimension)
                 for column_id in made.column_ids:
                     if column_id in hashed:
                         name = schema.by_id[column_id].name
@@ -159,7 +114,7 @@ class PartitionSchema:
                 declared = dimension
         result = PartitionSchema(schema, tuple(hashes))
         if declared is not None:
-            ids = _column_ids(schema, declared.columns, "range")
+            ids = column_ids(schema, declared.columns, "range")
             result = PartitionSchema(schema, tuple(hashes), ids)
             given = declared.bounds
             bounds = (
@@ -169,7 +124,7 @@ class PartitionSchema:
                 raise InvalidArgument("a range dimension has at least one range: bounds=[(None, None)]")
             result = result._with_ranges(schema, bounds)
             # In order of keys at first, whatever order they were written in.
-            result = PartitionSchema(schema, result.hashes, ids, tuple(_in_order(result.ranges)))
+            result = PartitionSchema(schema, result.hashes, ids, tuple(in_order(result.ranges)))
         result._check_size()
         return result
 
@@ -180,8 +135,7 @@ class PartitionSchema:
     def _with_ranges(self, schema: Schema, bounds: Iterable[tuple[Any, Any]]) -> PartitionSchema:
         new = [self._range_of(some) for some in bounds]
         result = PartitionSchema(schema, self.hashes, self.range_ids, (*self.ranges, *new))
-        result._check_apart()
-        result._check_size()
+        result._check()
         return result
 
     def without_range(self, schema: Schema, bounds: tuple[Any, Any]) -> PartitionSchema:
@@ -232,7 +186,7 @@ class PartitionSchema:
                 {"columns": list(h.column_ids), "buckets": h.buckets, "seed": h.seed} for h in self.hashes
             ],
             "range": list(self.range_ids),
-            "ranges": [[_hex(r.lower), _hex(r.upper), r.dropped] for r in self.ranges],
+            "ranges": [r.to_json() for r in self.ranges],
         }
 
     @staticmethod
@@ -246,7 +200,7 @@ class PartitionSchema:
             )
             for h in stored["hash"]
         )
-        ranges = tuple(Range(_unhex(lo), _unhex(hi), flag(gone)) for lo, hi, gone in stored["ranges"])
+        ranges = tuple(map(Range.from_json, stored["ranges"]))
         range_ids = tuple(map(integer, stored["range"]))
         for column_id in itertools.chain(range_ids, *(h.column_ids for h in hashes)):
             if column_id not in schema.key_ids:
@@ -256,8 +210,7 @@ class PartitionSchema:
         if any(not h.column_ids for h in hashes):
             raise ValueError("a hash dimension without columns")
         made = PartitionSchema(schema, hashes, range_ids, ranges)
-        made._check_apart()
-        made._check_size()
+        made._check()
         return made
 
     def __eq__(self, other: object) -> bool:
@@ -296,7 +249,7 @@ class PartitionSchema:
         ordinal = np.zeros(keys.rows, np.int32)
         for dimension in self.hashes:
             ordinal *= np.int32(dimension.buckets)
-            ordinal += self._bucket_of(dimension, keys)
+            ordinal += bucket_of(dimension, self._columns, keys)
         if self.range_ids:
             place = self._range_of_rows(keys)
             ordinal += place * np.int32(self._buckets)
@@ -322,12 +275,7 @@ class PartitionSchema:
 
     def bucket_of(self, dimension: int, keys: RowBlock) -> I32Array:
         """(n,) int32: bucket in one hash dimension."""
-        return self._bucket_of(self.hashes[dimension], keys)
-
-    def _bucket_of(self, dimension: HashDimension, keys: RowBlock) -> I32Array:
-        columns = [(self._columns[i].type, keys.columns[i]) for i in dimension.column_ids]
-        hashes = xxhash64(columns, keys.rows, dimension.seed)
-        return hashing.bucket(hashes, dimension.buckets)
+        return bucket_of(self.hashes[dimension], self._columns, keys)
 
     def _range_of_rows(self, keys: RowBlock) -> I32Array:
         columns = [(self._columns[i], keys.columns[i]) for i in self.range_ids]
@@ -337,16 +285,7 @@ class PartitionSchema:
 
     @cached_property
     def _cuts(self) -> tuple[EncodedKeys, I32Array]:
-        """All bounds in order, and the range (or -1) that owns what lies before, between and after."""
-        live = [(r, i) for i, r in enumerate(self.ranges) if not r.dropped]
-        cuts = sorted({b for r, _ in live for b in (r.lower, r.upper) if b is not None})
-        owner = np.full(len(cuts) + 1, -1, np.int32)
-        place = {cut: at for at, cut in enumerate(cuts)}
-        for held, number in live:
-            first = 0 if held.lower is None else place[held.lower] + 1
-            last = len(cuts) if held.upper is None else place[held.upper]
-            owner[first : last + 1] = number
-        return EncodedKeys.from_list(cuts), owner
+        return cuts_of(self.ranges)
 
     # ---- pruning
 
@@ -373,7 +312,7 @@ class PartitionSchema:
             return []
         shared = keybounds.equal_prefix(self._key_codec, bounds)
         fixed = dict(zip(self._key_ids, shared, strict=False))
-        choices = [self._bucket_choices(h, terms, fixed) for h in self.hashes]
+        choices = [bucket_choices(h, self._columns, terms, fixed) for h in self.hashes]
         buckets = [
             range(h.buckets) if choice is None else sorted(choice)
             for h, choice in zip(self.hashes, choices, strict=True)
@@ -386,27 +325,6 @@ class PartitionSchema:
             for number in self._range_choices(terms, bounds, dropped)
             for place in places
         ]
-
-    def _bucket_choices(
-        self, dimension: HashDimension, terms: Sequence[Term], fixed: Mapping[int, Physical]
-    ) -> frozenset[int] | None:
-        """Buckets that may hold a match; None = any, when a column is free or the lists are long."""
-        listed: list[list[Physical]] = []
-        for column_id in dimension.column_ids:
-            candidates = [t.physical() for t in terms if t.column_id == column_id and t.op in ("eq", "in")]
-            if column_id in fixed:
-                candidates.append([fixed[column_id]])
-            if not candidates:
-                return None
-            listed.append(min(candidates, key=len))
-        if prod(map(len, listed)) > _MAX_ENUMERATED:
-            return None
-        combinations = list(itertools.product(*listed))
-        block = RowBlock({}, len(combinations))
-        for place, column_id in enumerate(dimension.column_ids):
-            cells = [combination[place] for combination in combinations]
-            block.columns[column_id] = _column_of(self._columns[column_id].type, cells)
-        return frozenset(self._bucket_of(dimension, block).tolist())
 
     def _range_choices(self, terms: Sequence[Term], bounds: Bounds, dropped: bool) -> list[int]:
         """Numbers of the ranges that may hold a match."""
@@ -445,11 +363,6 @@ class PartitionSchema:
             None if upper is None else self._range_codec.decode_prefix(upper),
         )
 
-    def _show(self, shown: Range) -> str:
-        assert self._range_codec is not None
-        lower = "(open" if shown.lower is None else f"[{self._range_codec.show(shown.lower)}"
-        return f"{lower}, {self._range_codec.show(shown.upper)})"
-
     def _names(self, column_ids: Iterable[int]) -> str:
         return ", ".join(self._columns[i].name for i in column_ids)
 
@@ -459,30 +372,19 @@ class PartitionSchema:
         return KeyCodec([(self._columns[i].name, self._columns[i].type) for i in column_ids])
 
     def _range_of(self, bounds: Any) -> Range:
-        """A caller's bounds, encoded and checked."""
         if self._range_codec is None:
             raise InvalidArgument("the table has no range dimension")
-        if isinstance(bounds, str | bytes | Mapping) or not isinstance(bounds, Sequence) or len(bounds) != 2:
-            raise InvalidArgument(f"a range is (lower, upper), None for an open end, not {shown(bounds)}")
-        lower, upper = (None if bound is None else self._range_codec.encode_prefix(bound) for bound in bounds)
-        made = Range(lower, upper)
-        for bound in (lower, upper):
-            if bound is not None and len(bound) > MAX_KEY_BYTES:
-                raise InvalidArgument(
-                    f"a bound of a range has {len(bound):,} bytes as a key; a key has at most "
-                    f"{MAX_KEY_BYTES:,}"
-                )
-        if upper is not None and (lower or b"") >= upper:
-            raise InvalidArgument(f"range {self._show(made)} is empty")
-        return made
+        return range_of(self._range_codec, bounds)
 
-    def _check_apart(self) -> None:
-        """``InvalidArgument`` where two ranges that are there overlap."""
-        place = {id(held): number for number, held in enumerate(self.ranges)}
-        for one, other in itertools.pairwise(_in_order(held for held in self.ranges if not held.dropped)):
-            if one.overlaps(other):
-                new, old = (one, other) if place[id(one)] > place[id(other)] else (other, one)
-                raise InvalidArgument(f"range {self._show(new)} overlaps {self._show(old)}")
+    def _show(self, held: Range) -> str:
+        assert self._range_codec is not None
+        return range_as_text(self._range_codec, held)
+
+    def _check(self) -> None:
+        """``InvalidArgument`` where ranges overlap, or there is more than TABLE and the log take."""
+        if self._range_codec is not None:
+            check_apart(self._range_codec, self.ranges)
+        self._check_size()
 
     def _check_size(self) -> None:
         """``InvalidArgument`` for more than TABLE and the log take."""
@@ -491,64 +393,4 @@ class PartitionSchema:
             raise InvalidArgument(
                 f"{count:,} partitions; a table has at most {MAX_PARTITIONS:,}, dropped ones counted"
             )
-        size = sum(2 * len(held.lower or b"") + 2 * len(held.upper or b"") + 20 for held in self.ranges)
-        if size > MAX_RANGES_BYTES:
-            raise InvalidArgument(
-                f"the bounds of {len(self.ranges):,} ranges take {size:,} bytes; at most "
-                f"{MAX_RANGES_BYTES:,} are stored: make fewer ranges, or give shorter bounds"
-            )
-
-
-def _hash_dimension(schema: Schema, declared: HashPartition) -> HashDimension:
-    ids = _column_ids(schema, declared.columns, "hash")
-    buckets, seed = declared.buckets, declared.seed
-    if isinstance(buckets, bool) or not isinstance(buckets, int) or not MIN_BUCKETS <= buckets <= MAX_BUCKETS:
-        raise InvalidArgument(
-            f"buckets is a whole number of {MIN_BUCKETS} to {MAX_BUCKETS:,}, not {shown(buckets)}"
-        )
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 64:
-        raise InvalidArgument(f"seed is a whole number of 0 to 2**64 - 1, not {shown(seed)}")
-    return HashDimension(ids, buckets, seed)
-
-
-def _column_ids(schema: Schema, columns: str | Sequence[str], dimension: str) -> tuple[int, ...]:
-    if not isinstance(columns, Iterable):
-        raise InvalidArgument(f"a {dimension} dimension names columns, not {shown(columns)}")
-    names = (columns,) if isinstance(columns, str) else tuple(columns)
-    if not names:
-        raise InvalidArgument(f"a {dimension} dimension has at least one column")
-    ids = []
-    for name in names:
-        column = schema.column(name)
-        if column.id not in schema.key_ids:
-            raise InvalidArgument(f"column {name!r} is not in the primary key; only key columns partition")
-        if column.id in ids:
-            raise InvalidArgument(f"column {name!r} is twice in a {dimension} dimension")
-        ids.append(column.id)
-    return tuple(ids)
-
-
-def _column_of(type_: ColumnType, cells: Sequence[Physical]) -> ColumnBuffers:
-    raw = [pack(type_, cell) for cell in cells]
-    values = np.frombuffer(b"".join(raw), np.uint8) if raw else np.empty(0, np.uint8)
-    if type_.width:
-        return ColumnBuffers(type_.width, len(raw), values)
-    offsets = np.zeros(len(raw) + 1, np.int32)
-    np.cumsum([len(cell) for cell in raw], out=offsets[1:])
-    return ColumnBuffers(0, len(raw), values, offsets)
-
-
-def _hex(bound: bytes | None) -> str | None:
-    return None if bound is None else bound.hex()
-
-
-def _unhex(stored: str | None) -> bytes | None:
-    bound = None if stored is None else bytes.fromhex(stored)
-    if bound is not None and len(bound) > MAX_KEY_BYTES:
-        raise ValueError(f"a bound of {len(bound)} bytes; keys have at most {MAX_KEY_BYTES}")
-    return bound
-
-
-def _in_order(ranges: Iterable[Range]) -> list[Range]:
-    """By the keys that they hold."""
-    return sorted(ranges, key=lambda held: (held.lower is not None, held.lower or b""))
+        check_bytes(self.ranges)

@@ -16,7 +16,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from kudu_core.common.partition.partitions import DEFAULT_SEED, PartitionSchema
+from kudu_core.common.partition.declared import DEFAULT_SEED
+from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.run.cycles import cycles_left
 from kudu_core.common.schema.schema import Schema
 from kudu_core.engines.spark.codes import coded, original

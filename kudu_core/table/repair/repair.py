@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from kudu_core.common.partition.partitions import HashPartition, RangePartition
+from kudu_core.common.partition.declared import HashPartition, RangePartition
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.schema.schema import Column
 from kudu_core.errors import InvalidArgument
