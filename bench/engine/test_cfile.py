@@ -15,7 +15,15 @@ import pytest
 
 from kudu_core._ext.keys import hashing
 from kudu_core._ext.keys import keys as key_kernel
-from kudu_core.cfile import ColumnSpec, DeltaFile, PageCache, RowsFile, write_delta_file, write_rows_file
+from kudu_core.cfile import (
+    ColumnSpec,
+    DeltaFile,
+    PageCache,
+    RowsFile,
+    RowsFileSpec,
+    write_delta_file,
+    write_rows_file,
+)
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.types.types import ColumnType
 from kudu_core.fs.posix import PosixFileSystem
@@ -90,7 +98,7 @@ def file(path: str) -> RowsFile:
 
 def write(path: str, columns: list[tuple[ColumnSpec, ColumnBuffers]], keys: Keys) -> Any:
     hashes = hashing.murmur3(keys.data, keys.offsets)
-    return write_rows_file(FS, path, columns=columns, key_ids=[0, 1], keys=keys, hashes=hashes)
+    return write_rows_file(FS, path, RowsFileSpec(columns, key_ids=[0, 1], keys=keys, hashes=hashes))
 
 
 def scan(file: RowsFile, ids: list[int]) -> None:

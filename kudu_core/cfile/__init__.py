@@ -1,24 +1,18 @@
 """How values become bytes on disk: ``.rows`` and ``.delta`` files, their columns and pages.
 
 ``container`` frames and checks the pieces of a file; ``page`` adds codecs; ``column_writer`` and
-``column_reader`` store one column with its zone maps; ``rows_file`` and ``delta_file`` make the two
-kinds of files of columns; ``page_cache`` keeps pages in memory.  Layouts: docs/format.md.
+``column_reader`` store one column with its zone maps; ``rows_file``, ``delta_file`` and their
+writers are the two kinds of files of columns; ``page_cache`` keeps pages in memory.  Layouts: docs/format.md.
 """
 
 from kudu_core.cfile.columns.specs import ColumnSpec
 from kudu_core.cfile.columns.zone import Zone
-from kudu_core.cfile.files.delta_file import (
-    OP_ALIVE,
-    OP_DEAD,
-    OP_DELETE,
-    OP_UPDATE,
-    REDO,
-    UNDO,
-    DeltaFile,
-    DeltaMeta,
-    write_delta_file,
-)
-from kudu_core.cfile.files.rows_file import RowsFile, RowsMeta, write_rows_file
+from kudu_core.cfile.files.delta_file import DeltaFile
+from kudu_core.cfile.files.delta_format import OP_ALIVE, OP_DEAD, OP_DELETE, OP_UPDATE, REDO, UNDO, DeltaMeta
+from kudu_core.cfile.files.delta_writer import write_delta_file
+from kudu_core.cfile.files.rows_file import RowsFile
+from kudu_core.cfile.files.rows_format import RowsMeta
+from kudu_core.cfile.files.rows_writer import RowsFileSpec, write_rows_file
 from kudu_core.cfile.pages.container import FileMeta
 from kudu_core.cfile.pages.page import BLOCK_ROWS, PAGE_ROWS
 from kudu_core.cfile.pages.page_cache import CacheStatistics, PageCache
@@ -39,6 +33,7 @@ __all__ = [
     "FileMeta",
     "PageCache",
     "RowsFile",
+    "RowsFileSpec",
     "RowsMeta",
     "Zone",
     "write_delta_file",

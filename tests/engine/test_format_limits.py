@@ -25,7 +25,7 @@ from kudu_core.cfile.columns.pages import ColumnPages
 from kudu_core.cfile.columns.specs import ColumnSpec
 from kudu_core.cfile.columns.statistics import StatisticsBlock, StatisticsRef
 from kudu_core.cfile.columns.writer import write_column
-from kudu_core.cfile.files import rows_file
+from kudu_core.cfile.files import rows_writer
 from kudu_core.cfile.pages import container
 from kudu_core.cfile.pages import page as pages
 from kudu_core.common.format import names
@@ -301,9 +301,9 @@ def test_statistics_that_stand_in_a_manifest(monkeypatch: pytest.MonkeyPatch) ->
     inline = case.write(fs, "a").statistics
     assert isinstance(inline, StatisticsBlock)
     size = len(inline.data)
-    monkeypatch.setattr(rows_file, "INLINE_BYTES", size)
+    monkeypatch.setattr(rows_writer, "INLINE_BYTES", size)
     assert isinstance(case.write(fs, "b").statistics, StatisticsBlock)
-    monkeypatch.setattr(rows_file, "INLINE_BYTES", size - 1)
+    monkeypatch.setattr(rows_writer, "INLINE_BYTES", size - 1)
     assert isinstance(case.write(fs, "c").statistics, StatisticsRef)
 
 

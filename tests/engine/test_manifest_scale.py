@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
+from kudu_core.cfile import RowsFile
 from kudu_core.cfile.columns.statistics import StatisticsBlock, StatisticsRef, read_statistics
-from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.cfile.pages import container
 from kudu_core.common.run.clock import ManualClock
 from kudu_core.fs.posix import PosixFileSystem

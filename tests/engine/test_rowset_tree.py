@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.cfile.files.rows_file import RowsFile
+from kudu_core.cfile import RowsFile
 from kudu_core.common.rows.keys import encode_key
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.rowset.disk.diskrowset import DiskRowSet

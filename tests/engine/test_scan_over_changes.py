@@ -17,7 +17,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core._ext.changes import replay as replay_kernel
-from kudu_core.cfile.files import delta_file
+from kudu_core.cfile.files import delta_pieces
 from kudu_core.rowset.memory import changelog
 
 SCHEMA = pa.schema(
@@ -160,14 +160,14 @@ def test_a_partial_scan_decodes_only_its_part_of_a_delta_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows, pieces = 400_000, []
-    made = delta_file.Updates
+    made = delta_pieces.Updates
 
     def counted(*args: Any, **options: Any) -> replay_kernel.Updates:
         part = made(*args, **options)
         pieces.append(part.count)
         return part
 
-    monkeypatch.setattr(delta_file, "Updates", counted)
+    monkeypatch.setattr(delta_pieces, "Updates", counted)
     schema = pa.schema([("id", pa.int64()), ("a", pa.float64()), ("b", pa.float64())])
     with kc.create_table(tmp_path / "t", schema, ["id"], options={"maintenance": "manual"}) as table:
         base = np.arange(rows)

@@ -14,12 +14,12 @@ import pytest
 from kudu_core._ext.changes import delta as delta_kernel
 from kudu_core._ext.changes.replay import Updates, replay
 from kudu_core._ext.keys import hashing
-from kudu_core.cfile import PAGE_ROWS, PageCache, RowsFile, Zone
+from kudu_core.cfile import PAGE_ROWS, REDO, UNDO, DeltaFile, PageCache, RowsFile, Zone
 from kudu_core.cfile.columns.specs import ColumnSpec
 from kudu_core.cfile.columns.statistics import StatisticsRef, read_statistics
-from kudu_core.cfile.files import delta_file
-from kudu_core.cfile.files.delta_file import REDO, UNDO, DeltaFile, write_delta_file
-from kudu_core.cfile.files.rows_file import write_rows_file
+from kudu_core.cfile.files import delta_writer
+from kudu_core.cfile.files.delta_writer import write_delta_file
+from kudu_core.cfile.files.rows_writer import RowsFileSpec, write_rows_file
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.types.types import ColumnType
 from kudu_core.common.where.terms import Term
@@ -237,7 +237,7 @@ def test_columns_without_keys_make_a_file() -> None:
     case = make_case(np.random.default_rng(5), 3000, types=["int32", "string"])
     fs = BytesFileSystem()
     picked = [(case.specs[id_], case.columns[id_]) for id_ in (2, 3)]
-    meta = write_rows_file(fs, "a", columns=picked, key_ids=(), keys=None)
+    meta = write_rows_file(fs, "a", RowsFileSpec(picked))
     assert meta.bloom_bytes == 0
     with RowsFile(fs, "a") as file:
         assert same(file.read(2, 0, 3000).to_arrow(case.specs[2].type), case.arrow(2))
@@ -343,7 +343,7 @@ def _same_replayed(
 
 
 def test_a_delta_file_whose_rowids_descend_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delta_file, "in_order", lambda *_: True)
+    monkeypatch.setattr(delta_writer, "in_order", lambda *_: True)
     fs = BytesFileSystem()
     rowids, ops = np.array([1, 9, 3, 12], np.uint32), np.array([1, 1, 2, 2], np.uint8)
     spec = ColumnSpec(4, ColumnType.parse("int64"), True)
@@ -396,7 +396,7 @@ def test_compression_is_kept_only_where_it_saves() -> None:
             spec = ColumnSpec(0, ColumnType.parse(type_name), False, compression=codec)
             fs = BytesFileSystem()
             data = column(values, type_name)
-            meta = write_rows_file(fs, "a", columns=[(spec, data)], key_ids=(), keys=None)
+            meta = write_rows_file(fs, "a", RowsFileSpec([(spec, data)]))
             sizes[name, codec] = meta.size
             with RowsFile(fs, "a") as file:
                 assert same(file.read(0, 0, rows).to_arrow(spec.type), data.to_arrow(spec.type))
@@ -410,7 +410,7 @@ def test_an_empty_column_needs_no_page() -> None:
     fs = BytesFileSystem()
     spec = ColumnSpec(0, ColumnType.parse("string"), True)
     empty = ColumnBuffers(0, 0, np.empty(0, np.uint8), np.zeros(1, np.int32), None)
-    write_rows_file(fs, "a", columns=[(spec, empty)], key_ids=(), keys=None)
+    write_rows_file(fs, "a", RowsFileSpec([(spec, empty)]))
     with RowsFile(fs, "a") as file:
         assert file.rows == 0 and file.read(0, 0, 0).length == 0 and file.zones(0) == []
         file.verify()

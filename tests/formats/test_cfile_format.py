@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 
 from kudu_core._ext.base.crc32c import crc32c
+from kudu_core.cfile import UNDO, RowsFileSpec, write_delta_file, write_rows_file
 from kudu_core.cfile.columns import specs
 from kudu_core.cfile.columns.specs import ColumnSpec
-from kudu_core.cfile.files.delta_file import UNDO, write_delta_file
-from kudu_core.cfile.files.rows_file import write_rows_file
 from kudu_core.cfile.pages import container, page
 from kudu_core.common.types.types import ColumnType
 from tests.support.cfile_cases import FILE_ID, BytesFileSystem, column, encode_keys
@@ -169,10 +168,8 @@ def rows_example() -> bytes:
     )
     types = [ColumnType.parse(name) for name in ("string", "int64", "float64", "string")]
     fs = BytesFileSystem()
-    write_rows_file(
-        fs,
-        "a",
-        columns=[
+    spec = RowsFileSpec(
+        [
             (ColumnSpec(0, types[0], False, "key", encoding="dictionary"), host),
             (ColumnSpec(1, types[1], False, "key"), ts),
             (ColumnSpec(2, types[2], True), value),
@@ -184,6 +181,7 @@ def rows_example() -> bytes:
         insert_times=np.array([77, 77, 78], np.uint64),
         file_id=FILE_ID,
     )
+    write_rows_file(fs, "a", spec)
     return bytes(fs.files["a"])
 
 

@@ -18,9 +18,8 @@ import pytest
 
 from kudu_core._ext.base.crc32c import crc32c
 from kudu_core._ext.changes.replay import replay
+from kudu_core.cfile import UNDO, DeltaFile, RowsFile, RowsFileSpec, write_delta_file, write_rows_file
 from kudu_core.cfile.columns.specs import ColumnSpec
-from kudu_core.cfile.files.delta_file import UNDO, DeltaFile, write_delta_file
-from kudu_core.cfile.files.rows_file import RowsFile, write_rows_file
 from kudu_core.cfile.pages import container, page
 from kudu_core.cfile.pages.page_cache import PageCache
 from kudu_core.common.types.types import ColumnType
@@ -233,7 +232,7 @@ def test_decompression_never_exceeds_what_was_declared(compression: str) -> None
     spec = ColumnSpec(0, ColumnType.parse("string"), False, encoding="plain", compression=compression)
     fs = BytesFileSystem()
     text = column([f"the same words again and again {i % 7}" for i in range(2000)], "string")
-    write_rows_file(fs, "f", columns=[(spec, text)], key_ids=(), keys=None)
+    write_rows_file(fs, "f", RowsFileSpec([(spec, text)]))
     with RowsFile(fs, "f") as file:
         offset = file.columns[0].extent.offset
     _, stored, raw, _, codec, _ = page.PAGE_FRAME.unpack_from(fs.files["f"], offset)

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kudu_core.cfile import PAGE_ROWS, RowsFile
+from kudu_core.cfile import PAGE_ROWS, RowsFile, RowsFileSpec, write_rows_file
 from kudu_core.cfile.columns.specs import ColumnSpec
-from kudu_core.cfile.files.rows_file import write_rows_file
 from kudu_core.cfile.pages.page import CODEC_LZ4, CODEC_NONE, CODEC_ZSTD, PAGE_FRAME
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import COMPRESSIONS, ENCODINGS, encodings_of
@@ -218,7 +217,7 @@ NUMBERS: dict[str, tuple[str, Series, str, int, float]] = {
 def write(spec: ColumnSpec, cells: ColumnBuffers) -> tuple[RowsFile, Any, list[int]]:
     """The file, the column's reader, and the codecs of its pages."""
     fs = BytesFileSystem()
-    write_rows_file(fs, "f", columns=[(spec, cells)], key_ids=[], keys=None)
+    write_rows_file(fs, "f", RowsFileSpec([(spec, cells)]))
     file = RowsFile(fs, "f", None)
     reader = file.columns[spec.id]
     codecs = [
@@ -275,7 +274,7 @@ def test_leading_key_columns_give_single_cells(name: str, seed: int) -> None:
     keys = encode_keys([(type_, cells), (type_, cells)], ROWS)
     columns = [(ColumnSpec(id_, type_, False, "key"), cells) for id_ in (1, 2)]
     fs = BytesFileSystem()
-    write_rows_file(fs, "f", columns=columns, key_ids=[1, 2], keys=keys)
+    write_rows_file(fs, "f", RowsFileSpec(columns, key_ids=[1, 2], keys=keys))
     with RowsFile(fs, "f", None) as file:
         first, last = (file.columns[id_].layout()["blocks"] for id_ in (1, 2))
     assert last == {"delta": ROWS // 1024}

@@ -28,12 +28,11 @@ from kudu_core._ext.keys import keys
 from kudu_core._ext.pages import blocks
 from kudu_core._ext.scan.read import read as scan_read
 from kudu_core._ext.scan.selection import CellSet, Selection
+from kudu_core.cfile import UNDO, DeltaFile, RowsFile, write_delta_file
 from kudu_core.cfile.columns import statistics
 from kudu_core.cfile.columns.specs import ColumnSpec
 from kudu_core.cfile.columns.zone import Zone
-from kudu_core.cfile.files import rows_file
-from kudu_core.cfile.files.delta_file import UNDO, DeltaFile, write_delta_file
-from kudu_core.cfile.files.rows_file import RowsFile
+from kudu_core.cfile.files import rows_writer
 from kudu_core.cfile.pages import container, page
 from kudu_core.cfile.pages.page_cache import PageCache
 from kudu_core.common.types.types import ColumnType
@@ -385,7 +384,7 @@ def forged() -> Any:
         return 0
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (container, page, manifest_format, rows_file, table_file, statistics, wal_format):
+        for module in (container, page, manifest_format, rows_writer, table_file, statistics, wal_format):
             patch.setattr(module, "crc32c", nothing)
         yield
 

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.cfile.files.delta_file import DeltaFile
-from kudu_core.cfile.files.rows_file import RowsFile
+from kudu_core.cfile import DeltaFile, RowsFile
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.tablet.store import records
 from kudu_core.wal.format import RECORD_HEADER, SEGMENT_HEADER, padded

@@ -12,8 +12,8 @@ import pytest
 
 import kudu_core as kc
 from kudu_core._ext.base.crc32c import crc32c
+from kudu_core.cfile import RowsFile
 from kudu_core.cfile.files import salvage
-from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.cfile.pages.container import HEADER, TRAILER, Extent
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.tablet.compact.deltas import compact_major

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import kudu_core as kc
-from kudu_core.cfile.files.rows_file import RowsFile
+from kudu_core.cfile import RowsFile
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.tablet.compact.deltas import compact_major
 from tests.engine.conftest import Make, make, path, small_segments

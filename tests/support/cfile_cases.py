@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from kudu_core._ext.keys import hashing
 from kudu_core._ext.keys import keys as key_kernel
+from kudu_core.cfile import RowsFileSpec, RowsMeta, write_rows_file
 from kudu_core.cfile.columns.specs import ColumnSpec
-from kudu_core.cfile.files.rows_file import RowsMeta, write_rows_file
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.types.types import ColumnType
 
@@ -156,10 +156,8 @@ class Case:
         return self.columns[column_id].slice(lower, upper).to_arrow(type_)
 
     def write(self, fs: Any, path: str, **options: Any) -> RowsMeta:
-        return write_rows_file(
-            fs,
-            path,
-            columns=[(self.specs[id_], self.columns[id_]) for id_ in self.columns],
+        spec = RowsFileSpec(
+            [(self.specs[id_], self.columns[id_]) for id_ in self.columns],
             key_ids=self.key_ids,
             keys=self.keys,
             hashes=hashing.murmur3(self.keys.data, self.keys.offsets),
@@ -167,6 +165,7 @@ class Case:
             file_id=FILE_ID,
             **options,
         )
+        return write_rows_file(fs, path, spec)
 
 
 def make_case(

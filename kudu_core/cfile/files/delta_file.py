@@ -1,4 +1,4 @@
-"""``.delta`` files: changes of rows of one DiskRowSet, by rowid and time.
+"""Reading ``.delta`` files: changes of rows of one DiskRowSet, by rowid and time.
 
     header | rowid, timestamp, op columns | per changed column: entry, value columns | footer | trailer
 
@@ -13,10 +13,8 @@ Layout: docs/format.md, "Delta files".
 from __future__ import annotations
 
 import copy
-from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -24,192 +22,43 @@ import numpy.typing as npt
 from kudu_core._ext.changes.replay import Updates
 from kudu_core.cfile.columns.pages import column_entries, need
 from kudu_core.cfile.columns.reader import ColumnReader, uncached
-from kudu_core.cfile.columns.specs import MAX_ROWS, ColumnSpec, check_rows
-from kudu_core.cfile.columns.writer import write_column
+from kudu_core.cfile.columns.specs import MAX_ROWS, ColumnSpec
 from kudu_core.cfile.columns.zone import Zone
-from kudu_core.cfile.pages.container import KIND_DELTA, Extent, FileReader, FileWriter
-from kudu_core.cfile.pages.page import PAGE_BITS, PAGE_ROWS
+from kudu_core.cfile.files.ascending import limits, span
+from kudu_core.cfile.files.delta_format import (
+    OP_ALIVE,
+    OP_DELETE,
+    OP_ID,
+    OP_UPDATE,
+    REDO,
+    ROWID_ID,
+    TIMESTAMP_ID,
+    UNDO,
+    DeltaMeta,
+    in_order,
+)
+from kudu_core.cfile.files.delta_pieces import DeltaPieces
+from kudu_core.cfile.files.open_file import OpenFile
+from kudu_core.cfile.pages.container import KIND_DELTA, Extent
 from kudu_core.cfile.readers.point_reader import open_delta_points
 from kudu_core.common.rows.rowblock import ColumnBuffers
-from kudu_core.common.types.types import ColumnType
 
 if TYPE_CHECKING:
     from kudu_core._ext.row.changes import DeltaPoints
-    from kudu_core.cfile.pages.page_cache import PageCache
-    from kudu_core.fs.api import FileSystem
 
     U8 = npt.NDArray[np.uint8]
     U32 = npt.NDArray[np.uint32]
     U64 = npt.NDArray[np.uint64]
 
-REDO = "redo"
-UNDO = "undo"
 
-OP_UPDATE = 1
-OP_DELETE = 2  # REDO: the row is dead from its timestamp on
-OP_DEAD = 2  # UNDO: the row is absent before its timestamp
-OP_ALIVE = 3  # UNDO: the row is present before its timestamp, with this image
-
-ROWID_ID = -3
-TIMESTAMP_ID = -4
-OP_ID = -5
-
-_PLACES = -(1 << 48)
-"""Places in the page cache of what is kept decoded lie below; above are those of ``point_reader``."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeltaMeta:
-    """What a manifest records of a ``.delta`` file.
-
-    ``delete_count`` counts DELETE or DEAD, ``reinsert_count`` ALIVE entries; ``updates`` the values
-    by column id; the times are None where they are the record's.
-    """
-
-    kind: str
-    entries: int
-    size: int
-    footer_crc: int
-    min_ts: int | None
-    max_ts: int | None
-    min_rowid: int
-    max_rowid: int
-    delete_count: int
-    reinsert_count: int
-    updates: dict[int, int]
-    column_stats: dict[int, dict[str, Any]]
-
-
-def write_delta_file(
-    fs: FileSystem,
-    path: str,
-    kind: str,
-    rowids: U32,
-    ts: U64 | None,
-    ops: U8,
-    columns: Mapping[int, tuple[ColumnSpec, U32, ColumnBuffers]],
-    *,
-    file_id: bytes | None = None,
-) -> DeltaMeta:
-    """Write and sync a file of at least one entry; the directory is the caller's.
-
-    Parameters
-    ----------
-    kind : "redo" or "undo"
-    rowids : (entries,) uint32, ascending
-    ts : (entries,) uint64, within a rowid strictly ascending (REDO) or descending (UNDO);
-        None: the record's, rowids are then strictly ascending
-    ops : (entries,) uint8
-    columns
-        By column id: its spec, the ordinals of the entries that change it (strictly ascending), and
-        as many values.
-
-    An exception leaves no file behind.
-    """
-    entries = len(rowids)
-    assert kind in (REDO, UNDO) and entries and len(ops) == entries
-    check_rows(path, entries)
-    assert in_order(kind, rowids, ts), "entries are not sorted by rowid and time"
-    delete_count = int(np.count_nonzero(ops == OP_DELETE))
-    reinsert_count = int(np.count_nonzero(ops == OP_ALIVE))
-    writer = FileWriter(fs, path, KIND_DELTA, file_id=file_id)
-    try:
-        stored = [
-            _write_numbers(writer, ROWID_ID, "rowid", "uint32", rowids),
-            _write_numbers(writer, OP_ID, "op", "uint8", ops),
-        ]
-        if ts is not None:
-            assert len(ts) == entries
-            stored.append(_write_numbers(writer, TIMESTAMP_ID, "timestamp", "uint64", ts))
-        stats: dict[int, dict[str, Any]] = {}
-        for id_, (spec, positions, column) in columns.items():
-            assert spec.id == id_ and spec.role in ("key", "value")
-            assert len(positions) == column.length > 0 and positions[-1] < entries
-            assert len(positions) == 1 or bool((positions[1:] > positions[:-1]).all())
-            stored.append(_write_numbers(writer, id_, "entry", "uint32", positions))
-            stored.append(write_column(writer, spec, column))
-            size = sum((stored[-1][part] or (0, 0))[1] for part in ("pages", "index", "dictionary"))
-            stats[id_] = {"bytes": size, **stored[-1]["zone"]}
-        meta = {
-            "kind": kind,
-            "entries": entries,
-            "columns": stored,
-            "delete_count": delete_count,
-            "reinsert_count": reinsert_count,
-        }
-        file = writer.finish(meta)
-    except BaseException:
-        writer.abort()
-        raise
-    return DeltaMeta(
-        kind,
-        entries,
-        file.size,
-        file.footer_crc,
-        None if ts is None else int(ts.min()),
-        None if ts is None else int(ts.max()),
-        int(rowids[0]),
-        int(rowids[-1]),
-        delete_count,
-        reinsert_count,
-        {id_: len(positions) for id_, (_, positions, _) in columns.items()},
-        stats,
-    )
-
-
-def in_order(kind: str, rowids: U32, ts: U64 | None) -> bool:
-    """Whether entries are sorted by rowid, and within a rowid by strictly rising or falling time."""
-    if len(rowids) < 2:
-        return True
-    later = rowids[1:] > rowids[:-1]
-    if ts is None:
-        return bool(later.all())
-    apart = ts[1:] > ts[:-1] if kind == REDO else ts[1:] < ts[:-1]
-    return bool((later | ((rowids[1:] == rowids[:-1]) & apart)).all())
-
-
-def _write_numbers(
-    writer: FileWriter, id_: int, role: str, type_name: str, values: npt.NDArray[Any]
-) -> dict[str, Any]:
-    type_ = ColumnType.parse(type_name)
-    raw = np.ascontiguousarray(values, type_.dtype).view(np.uint8)
-    column = ColumnBuffers(type_.width, len(values), raw, None, None)
-    return write_column(writer, ColumnSpec(id_, type_, False, role), column)
-
-
-class DeltaFile:
+class DeltaFile(OpenFile):
     """An open ``.delta`` file.  Thread safe; works on after the file is unlinked, until ``close``.
 
     All ranges are of rowids, half-open.  Raises ``NotSupported`` or ``Corruption`` at open or later,
     where the bytes are first read.
     """
 
-    def __init__(
-        self,
-        fs: FileSystem,
-        path: str,
-        cache: PageCache | None = None,
-        *,
-        size: int | None = None,
-        footer_crc: int | None = None,
-    ) -> None:
-        self._take(FileReader(fs, path, KIND_DELTA, size=size, footer_crc=footer_crc, cache=cache))
-
-    @classmethod
-    def of(cls, file: FileReader) -> DeltaFile:
-        """The changes of a container that is open, which is closed with them, or if they are none."""
-        changes = cls.__new__(cls)
-        changes._take(file)
-        return changes
-
-    def _take(self, file: FileReader) -> None:
-        self.path = file.path
-        self.file = file
-        try:
-            self._open()
-        except BaseException:
-            file.close()
-            raise
+    KIND = KIND_DELTA
 
     def _open(self) -> None:
         file, footer = self.file, self.file.footer
@@ -244,11 +93,11 @@ class DeltaFile:
         self._rowids, self._ops, self._ts = own[ROWID_ID], own[OP_ID], own.get(TIMESTAMP_ID)
         self._points: DeltaPoints | None = None
         self._ordinals = {id_: number for number, id_ in enumerate(self._positions)}
-        self._piece_rows: dict[int, tuple[list[int], list[int]]] = {}
-        self.min_rowid, self.max_rowid = _limits(self._rowids)
+        self._pieces = DeltaPieces(file, self._rowids, self._ops)
+        self.min_rowid, self.max_rowid = limits(self._rowids)
         self.min_ts = self.max_ts = None
         if self._ts is not None:
-            self.min_ts, self.max_ts = _limits(self._ts)
+            self.min_ts, self.max_ts = limits(self._ts)
 
     @property
     def meta(self) -> DeltaMeta:
@@ -292,11 +141,12 @@ class DeltaFile:
         """Bounds of all values that the file gives a column."""
         return self._values[column_id].zone
 
-    def uncached(self) -> DeltaFile:
+    def uncached(self) -> Self:
         """The same entries, read past the page cache; open as long as this one.  Not for ``points``."""
         other = copy.copy(self)
         other.file = uncached(self.file)
         other._rowids, other._ops = self._rowids.uncached(), self._ops.uncached()
+        other._pieces = DeltaPieces(other.file, other._rowids, other._ops)
         other._ts = None if self._ts is None else self._ts.uncached()
         other._positions = {id_: column.uncached() for id_, column in self._positions.items()}
         other._values = {id_: column.uncached() for id_, column in self._values.items()}
@@ -328,19 +178,13 @@ class DeltaFile:
         if self._points is not None:
             self._points.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
     # ------------------------------------------------------------------ reading
 
     def span(self, row_lower: int, row_upper: int) -> tuple[int, int, U32]:
         """Entries [lower, upper) of the rows, and their rowids."""
         if row_lower > self.max_rowid or row_upper <= self.min_rowid or row_lower >= row_upper:
             return 0, 0, np.empty(0, np.uint32)
-        return _span(self._rowids, row_lower, row_upper)
+        return span(self._rowids, row_lower, row_upper)
 
     def entries(self, row_lower: int = 0, row_upper: int = 1 << 32) -> tuple[U32, U64 | None, U8]:
         """``(rowids, timestamps or None, ops)`` of the rows' entries, in file order."""
@@ -367,7 +211,7 @@ class DeltaFile:
         if lower == upper:
             none = np.empty(0, np.uint32)
             return none, None if self._ts is None else np.empty(0, np.uint64), none, values.read(0, 0)
-        first, last, found = _span(positions, lower, upper)
+        first, last, found = span(positions, lower, upper)
         picked = found - np.uint32(lower)
         ts = None
         if self._ts is not None:
@@ -383,7 +227,7 @@ class DeltaFile:
         columns: dict[int, tuple[U32, ColumnBuffers]] = {}
         for id_, positions in self._positions.items():
             if lower < upper and (wanted is None or id_ in wanted):
-                first, last, found = _span(positions, lower, upper)
+                first, last, found = span(positions, lower, upper)
                 if first < last:
                     columns[id_] = (found - np.uint32(lower), self._values[id_].read(first, last))
         return rowids, ts, self._ops.read(lower, upper).values, columns
@@ -395,77 +239,13 @@ class DeltaFile:
         [row_lower, row_upper) may be in.  Decoded once and kept in the page cache.
         """
         positions, values = self._positions[column_id], self._values[column_id]
-        return self._pieces(
-            1 + self._ordinals[column_id],
-            positions,
-            row_lower,
-            row_upper,
-            lambda lower, upper: self._updates_of(positions, values, lower, upper),
-        )
+        return self._pieces.updates(self._ordinals[column_id], positions, values, row_lower, row_upper)
 
     def liveness_parts(self, row_lower: int, row_upper: int) -> list[Updates]:
         """The same of the entries that are no updates: a byte each, 1 for rows that are present."""
         if not self.delete_count and not self.reinsert_count:
             return []
-        return self._pieces(0, None, row_lower, row_upper, self._liveness_of)
-
-    def _pieces(
-        self,
-        number: int,
-        positions: ColumnReader | None,
-        row_lower: int,
-        row_upper: int,
-        make: Callable[[int, int], Updates],
-    ) -> list[Updates]:
-        bounds = self._piece_rows.get(number)
-        if bounds is None:
-            bounds = self._piece_rows.setdefault(number, self._bounds_of_pieces(positions))
-        lows, highs = bounds
-        first, end = bisect_left(highs, row_lower), bisect_left(lows, row_upper)
-        if first >= end:
-            return []
-        places = [_PLACES - (number << 32) - k for k in range(first, end)]
-        found: list[Updates | None] = self.file.cached(places)
-        rows = self.entry_count if positions is None else positions.rows
-        for at, part in enumerate(found):
-            if part is None:
-                lower = (first + at) * PAGE_ROWS
-                try:
-                    found[at] = part = make(lower, min(lower + PAGE_ROWS, rows))
-                except ValueError:
-                    self.file.damaged(self._rowids.extent.offset, "rowids do not ascend")
-                self.file.remember(places[at], part)
-        return found  # type: ignore[return-value]
-
-    def _bounds_of_pieces(self, positions: ColumnReader | None) -> tuple[list[int], list[int]]:
-        """The least and the largest rowid of each piece, as far as page indexes tell."""
-        lows, highs = _page_bounds(self._rowids)
-        if positions is not None and positions.rows != self.entry_count:
-            first, last = _page_bounds(positions)
-            if last[-1] >= self.entry_count:
-                self.file.damaged(positions.index_extent.offset, "the entries of a column do not ascend")
-            lows = [lows[entry >> PAGE_BITS] for entry in first]
-            highs = [highs[entry >> PAGE_BITS] for entry in last]
-        return lows, highs
-
-    def _updates_of(
-        self, positions: ColumnReader, values: ColumnReader, lower: int, upper: int
-    ) -> Updates:
-        if positions.rows == self.entry_count:
-            rowids = self._rowids.read(lower, upper).values.view("<u4")
-        else:
-            found = positions.read(lower, upper).values.view("<u4")
-            first, end = int(found[0]), int(found[-1]) + 1
-            if end > self.entry_count or bool((found[1:] <= found[:-1]).any()):
-                self.file.damaged(positions.extent.offset, "the entries of a column do not ascend")
-            rowids = self._rowids.read(first, end).values.view("<u4")[found - np.uint32(first)]
-        new = values.read(lower, upper)
-        return Updates(rowids, new.values, new.width, new.validity, ascending=True)
-
-    def _liveness_of(self, lower: int, upper: int) -> Updates:
-        rowids, ops = self._rowids.read(lower, upper).values.view("<u4"), self._ops.read(lower, upper).values
-        keep = ops != OP_UPDATE
-        return Updates(rowids[keep], (ops[keep] == OP_ALIVE).view(np.uint8), 1, ascending=True)
+        return self._pieces.liveness(row_lower, row_upper)
 
     def liveness(self, row_lower: int = 0, row_upper: int = 1 << 32) -> tuple[U32, U64 | None, U8]:
         """The entries that are no updates: ``(rowids, timestamps or None, ops)``."""
@@ -501,51 +281,3 @@ class DeltaFile:
             positions = column.read(0, column.rows).values.view("<u4")
             if positions[-1] >= self.entry_count or bool((positions[1:] <= positions[:-1]).any()):
                 file.damaged(column.extent.offset, "the entries of a column do not ascend")
-
-
-def _limits(column: ColumnReader) -> tuple[int, int]:
-    zone = column.zone
-    width = column.width
-    if zone.minimum is None or zone.maximum is None or {len(zone.minimum), len(zone.maximum)} != {width}:
-        column.file.damaged(column.file.footer_extent.offset, "footer: bounds of rowids or times")
-    return int.from_bytes(zone.minimum, "little"), int.from_bytes(zone.maximum, "little")
-
-
-def _page_bounds(column: ColumnReader) -> tuple[list[int], list[int]]:
-    """Least and largest value of each page of an ascending uint32 column."""
-    if column.page_count == 1:
-        low, high = _limits(column)
-        if low > high:
-            column.file.damaged(column.extent.offset, "the bounds of a page do not ascend")
-        return [low], [high]
-    index = column.index()
-    lows, highs = (
-        np.ascontiguousarray(index[end]).view("<u4").ravel().astype(np.int64) for end in ("low", "high")
-    )
-    if bool((lows > highs).any()) or bool((lows[1:] < highs[:-1]).any()):
-        column.file.damaged(column.index_extent.offset, "the bounds of pages do not ascend")
-    return lows.tolist(), highs.tolist()
-
-
-def _span(column: ColumnReader, lower: int, upper: int) -> tuple[int, int, U32]:
-    """Of an ascending uint32 column: the cells with values in [lower, upper), and those values."""
-    if column.page_count == 1:
-        first_page, end_page = 0, 1
-    else:
-        index = column.index()
-        lows = np.ascontiguousarray(index["low"]).view("<u4").ravel()
-        highs = np.ascontiguousarray(index["high"]).view("<u4").ravel()
-        first_page = int(np.searchsorted(highs, lower))
-        end_page = int(np.searchsorted(lows, upper))
-    if first_page >= end_page:
-        return 0, 0, np.empty(0, np.uint32)
-    base = first_page * PAGE_ROWS
-    end = min(end_page * PAGE_ROWS, column.rows)
-    values: Any = column.read(base, end).values.view("<u4")
-    begin = int(np.searchsorted(values, lower))
-    stop = int(np.searchsorted(values, upper))
-    found = values[begin:stop]
-    if len(found) and not lower <= int(found.min()) <= int(found.max()) < upper:
-        # Callers index with these: they must hold whatever order the file keeps.
-        column.file.damaged(column.extent.offset, "rowids or entries do not ascend")
-    return base + begin, base + stop, found

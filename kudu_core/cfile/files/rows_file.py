@@ -1,4 +1,4 @@
-"""``.rows`` files: the base of a DiskRowSet, or the columns that a compaction has rewritten.
+"""Reading ``.rows`` files: the base of a DiskRowSet, or the columns that a compaction has rewritten.
 
     header | columns | key index | bloom | footer | trailer
 
@@ -13,300 +13,52 @@ from __future__ import annotations
 
 import copy
 import struct
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from kudu_core._ext.base.crc32c import crc32c
 from kudu_core._ext.base.status import Elsewhere, PageError
-from kudu_core._ext.index import bloom as bloom_kernel
 from kudu_core._ext.keys import keys as key_kernel
 from kudu_core.cfile.columns.pages import column_entries, need, need_extent
 from kudu_core.cfile.columns.reader import ColumnReader
-from kudu_core.cfile.columns.specs import KEY_INDEX_HEAD, MAX_ROWS, ColumnSpec, check_rows
-from kudu_core.cfile.columns.statistics import (
-    INLINE_BYTES,
-    FileStatistics,
-    StatisticsBlock,
-    StatisticsRef,
-    pack,
-    runs_of,
-)
-from kudu_core.cfile.columns.writer import write_column
+from kudu_core.cfile.columns.specs import MAX_ROWS
+from kudu_core.cfile.columns.statistics import FileStatistics, StatisticsBlock, StatisticsRef, pack, runs_of
 from kudu_core.cfile.columns.zone import Zone
-from kudu_core.cfile.pages.container import (
-    KIND_ROWS,
-    SECTION_BLOOM,
-    SECTION_FRAME,
-    SECTION_KEY_INDEX,
-    SECTION_STATISTICS,
-    Extent,
-    FileMeta,
-    FileReader,
-    FileWriter,
-)
-from kudu_core.cfile.pages.page import BLOCK_ROWS, PAGE_ROWS
+from kudu_core.cfile.files.open_file import OpenFile
+from kudu_core.cfile.files.rows_format import INSERT_TIME_ID, KEYS_ID, RowsMeta, rows_meta
+from kudu_core.cfile.pages.container import KIND_ROWS, SECTION_STATISTICS, Extent, FileMeta
+from kudu_core.cfile.pages.page import PAGE_ROWS
 from kudu_core.cfile.readers.key_reader import KeyReader
 from kudu_core.cfile.readers.key_search import KeySearch
 from kudu_core.cfile.readers.point_reader import open_points
 from kudu_core.cfile.readers.scan_reader import ScanReader
 from kudu_core.common.rows.rowblock import ColumnBuffers
-from kudu_core.common.types.types import ColumnType
-from kudu_core.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from kudu_core._ext.row.file import PointFile
     from kudu_core.cfile.columns.zone_table import ZoneTable
-    from kudu_core.cfile.pages.page_cache import PageCache
-    from kudu_core.fs.api import FileSystem
 
     U8 = npt.NDArray[np.uint8]
     I64 = npt.NDArray[np.int64]
     U64 = npt.NDArray[np.uint64]
 
 # PAGE_ROWS too: scans are planned by pages.
-__all__ = ["PAGE_ROWS", "EncodedKeys", "RowsFile", "RowsMeta", "write_rows_file"]
+__all__ = ["PAGE_ROWS", "RowsFile"]
 
 _ROWS_PER_PROBE = 64
 """With fewer rows a probe, decoding the mini-blocks costs less than looking at cells."""
 
-KEYS_ID = -1
-INSERT_TIME_ID = -2
 
-
-class EncodedKeys(Protocol):
-    """Keys in their order-preserving encoding: ``common.rows.keys`` makes them."""
-
-    @property
-    def data(self) -> U8: ...
-    @property
-    def offsets(self) -> I64: ...
-
-
-@dataclass(frozen=True, slots=True)
-class RowsMeta:
-    """What a manifest records of a ``.rows`` file.
-
-    ``statistics``: of the columns, or where in the file they are.
-    ``min_insert``, ``max_insert``: of the insert-time column, None where the file has none.
-    """
-
-    rows: int
-    size: int
-    footer_crc: int
-    min_key: bytes
-    max_key: bytes
-    statistics: FileStatistics
-    bloom_bytes: int
-    key_bytes: int
-    min_insert: int | None
-    max_insert: int | None
-
-
-def write_rows_file(
-    fs: FileSystem,
-    path: str,
-    *,
-    columns: Iterable[tuple[ColumnSpec, ColumnBuffers]],
-    key_ids: Sequence[int],
-    keys: EncodedKeys | None,
-    hashes: U64 | None = None,
-    insert_times: U64 | None = None,
-    bloom_bits_per_key: int = 12,
-    prefix_key: bool | None = None,
-    file_id: bytes | None = None,
-    durable: bool = True,
-) -> RowsMeta:
-    """Write and sync a file of rows that lie in memory in key order; the directory is the caller's.
-
-    Parameters
-    ----------
-    columns
-        All of one length, taken one after the other, each when it is written.  Key columns are never
-        delta-encoded, but for the last.
-    keys
-        Their encoded keys, strictly ascending; None for a file of rewritten columns only
-        (``key_ids`` is then empty).
-    hashes : (rows,) uint64, or None for no bloom
-    insert_times : (rows,) uint64, or None: constant or the record's, which the manifest knows
-    prefix_key
-        Whether encoded keys are stored besides the columns; None: where needed, see above.
-    durable
-        False: the file is not synced, for one that a crash may take.
-
-    An exception leaves no file behind.
-    """
-    rows = -1 if keys is None else len(keys.offsets) - 1
-    assert (keys is None) == (not key_ids)
-    if keys is not None and rows:
-        assert key_kernel.order(keys.data, keys.offsets) == 2, "rows are not in strictly ascending key order"
-    writer = FileWriter(fs, path, KIND_ROWS, file_id=file_id)
-    try:
-        entries: list[dict[str, Any]] = []
-        for spec, column in columns:
-            rows = column.length if rows < 0 else rows
-            assert column.length == rows
-            check_rows(path, rows)
-            delta = spec.id not in key_ids or spec.id == key_ids[-1]
-            entries.append(write_column(writer, spec, column, allow_delta=delta))
-        by_id = {entry["id"]: entry for entry in entries}
-        key_index = bloom = None
-        min_key = max_key = b""
-        key_bytes = 0
-        if keys is not None:
-            if prefix_key is None:
-                prefix_key = len(key_ids) > 1 and any(
-                    by_id[id_]["words"] is None and by_id[id_]["type"] in ("string", "binary")
-                    for id_ in key_ids
-                )
-            if prefix_key:
-                entries.append(_write_keys(writer, keys))
-                key_bytes += _stored_bytes(entries[-1])
-            key_index = _write_key_index(writer, keys)
-            key_bytes += key_index.length
-            if rows:
-                min_key, max_key = _key(keys, 0), _key(keys, rows - 1)
-        if insert_times is not None:
-            assert len(insert_times) == rows
-            entries.append(_write_insert_times(writer, insert_times))
-        if hashes is not None and bloom_bits_per_key:
-            assert len(hashes) == rows
-            bloom = writer.add_section(SECTION_BLOOM, [bloom_kernel.build(hashes, bloom_bits_per_key)])
-        block = _statistics(rows, entries)
-        statistics = _write_statistics(writer, block) if len(block.data) > INLINE_BYTES else block
-        footer: dict[str, Any] = {}
-        if isinstance(statistics, StatisticsRef):
-            footer["statistics"] = [statistics.offset, statistics.length]
-        file = writer.finish(
-            {
-                **footer,
-                "rows": rows,
-                "columns": entries,
-                "key_ids": list(key_ids),
-                "key_index": None if key_index is None else list(key_index),
-                "bloom": None if bloom is None else list(bloom),
-                "min_key": min_key.hex(),
-                "max_key": max_key.hex(),
-            },
-            sync=durable,
-        )
-    except BaseException:
-        writer.abort()
-        raise
-    bloom_bytes = 0 if bloom is None else bloom.length
-    return _meta(rows, entries, file, (min_key, max_key), statistics, bloom_bytes, key_bytes)
-
-
-def _meta(
-    rows: int,
-    entries: Sequence[dict[str, Any]],
-    file: FileMeta,
-    bounds: tuple[bytes, bytes],
-    statistics: FileStatistics,
-    bloom_bytes: int,
-    key_bytes: int,
-) -> RowsMeta:
-    inserts = next((entry["zone"] for entry in entries if entry["role"] == "insert_time"), None)
-    times: tuple[int | None, int | None] = (None, None)
-    if inserts is not None and rows:
-        first, last = (int.from_bytes(bytes.fromhex(inserts[end]), "little") for end in ("min", "max"))
-        times = first, last
-    return RowsMeta(
-        rows,
-        file.size,
-        file.footer_crc,
-        *bounds,
-        statistics,
-        bloom_bytes,
-        key_bytes,
-        *times,
-    )
-
-
-def _statistics(rows: int, entries: Sequence[dict[str, Any]]) -> StatisticsBlock:
-    """Of the columns that a schema knows."""
-    known = {entry["id"]: entry for entry in entries if entry["id"] >= 0}
-    return pack(rows, {id_: (_stored_bytes(e), Zone.from_json(e["zone"])) for id_, e in known.items()})
-
-
-def _write_statistics(writer: FileWriter, block: StatisticsBlock) -> StatisticsRef:
-    length = SECTION_FRAME.size + len(block.data)
-    rest = SECTION_FRAME.pack(0, SECTION_STATISTICS, 0, len(block.data))[4:]
-    crc = crc32c(block.data, crc32c(rest, writer.place_crc(SECTION_STATISTICS)))
-    extent = writer.add_section(SECTION_STATISTICS, [block.data])
-    assert extent.length == length
-    return StatisticsRef(extent.offset, length, crc, runs_of(block.column_ids))
-
-
-def _stored_bytes(entry: dict[str, Any]) -> int:
-    extents = (entry["pages"], entry["index"], entry["dictionary"] or (0, 0))
-    return sum(extent[1] for extent in extents)
-
-
-def _key(keys: EncodedKeys, row: int) -> bytes:
-    return keys.data[int(keys.offsets[row]) : int(keys.offsets[row + 1])].tobytes()
-
-
-def _write_keys(writer: FileWriter, keys: EncodedKeys) -> dict[str, Any]:
-    spec = ColumnSpec(KEYS_ID, ColumnType.parse("binary"), False, "keys", encoding="prefix")
-    base = int(keys.offsets[0])
-    if int(keys.offsets[-1]) - base > 0x7FFFFFFF:
-        raise InvalidArgument("the keys of one rowset exceed 2 GiB")
-    offsets = (keys.offsets - base).astype(np.int32)
-    data = np.ascontiguousarray(keys.data[base : int(keys.offsets[-1])])
-    return write_column(writer, spec, ColumnBuffers(0, len(offsets) - 1, data, offsets, None))
-
-
-def _write_key_index(writer: FileWriter, keys: EncodedKeys) -> Extent:
-    firsts = np.arange(0, len(keys.offsets) - 1, BLOCK_ROWS, dtype=np.int64)
-    data, offsets = key_kernel.take(keys.data, keys.offsets, firsts)
-    head = KEY_INDEX_HEAD.pack(len(firsts), 0)
-    return writer.add_section(SECTION_KEY_INDEX, [head, offsets.astype("<u8").tobytes(), data])
-
-
-def _write_insert_times(writer: FileWriter, insert_times: U64) -> dict[str, Any]:
-    spec = ColumnSpec(INSERT_TIME_ID, ColumnType.parse("uint64"), False, "insert_time")
-    values = np.ascontiguousarray(insert_times, "<u8").view(np.uint8)
-    column = ColumnBuffers(8, len(insert_times), values, None, None)
-    return write_column(writer, spec, column, allow_delta=False)  # `get` reads single cells
-
-
-class RowsFile:
+class RowsFile(OpenFile):
     """An open ``.rows`` file.  Thread safe; reads through the cache, one system call per column and
     run of missing pages.  Works on after the file is unlinked, until ``close``.
 
     Raises ``NotSupported`` or ``Corruption`` at open or later, where the bytes are first read.
     """
 
-    def __init__(
-        self,
-        fs: FileSystem,
-        path: str,
-        cache: PageCache | None = None,
-        *,
-        size: int | None = None,
-        footer_crc: int | None = None,
-    ) -> None:
-        self._take(FileReader(fs, path, KIND_ROWS, size=size, footer_crc=footer_crc, cache=cache))
-
-    @classmethod
-    def of(cls, file: FileReader) -> RowsFile:
-        """The rows of a container that is open, which is closed with them, or if they are none."""
-        rows = cls.__new__(cls)
-        rows._take(file)
-        return rows
-
-    def _take(self, file: FileReader) -> None:
-        self.path = file.path
-        self.file = file
-        try:
-            self._open()
-        except BaseException:
-            file.close()
-            raise
+    KIND = KIND_ROWS
 
     def _open(self) -> None:
         file, footer = self.file, self.file.footer
@@ -370,7 +122,7 @@ class RowsFile:
         self.columns.update((id_, other.columns[id_]) for id_ in column_ids)
         self.column_ids = tuple(id_ for id_ in self.columns if id_ >= 0)
 
-    def uncached(self) -> RowsFile:
+    def uncached(self) -> Self:
         """The same columns and keys, read past the page cache; open as long as this one.
 
         For ``read``, ``read_ranges``, ``keys`` and insert times; what reads single cells caches all the same.
@@ -417,12 +169,6 @@ class RowsFile:
             other.close()
         self.scans.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
     @property
     def meta(self) -> RowsMeta:
         """What ``write_rows_file`` returned."""
@@ -431,7 +177,7 @@ class RowsFile:
         key_bytes = 0 if index is None else index.length
         if self._keys_column is not None:
             key_bytes += self._keys_column.stored_bytes
-        return _meta(
+        return rows_meta(
             self.rows,
             entries,
             FileMeta(self.file.size, self.file.footer_crc),

@@ -19,7 +19,8 @@ from kudu_core._ext.row.changes import Store
 from kudu_core._ext.row.view import RowsetPoints
 from kudu_core.cfile.columns.statistics import FileStatistics, StatisticsRef, read_statistics
 from kudu_core.cfile.columns.zone import Zone
-from kudu_core.cfile.files.rows_file import INSERT_TIME_ID, RowsFile
+from kudu_core.cfile.files.rows_file import RowsFile
+from kudu_core.cfile.files.rows_format import INSERT_TIME_ID
 from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers
@@ -480,16 +481,8 @@ class DiskRowSet:
                 for store in reversed(self.redo)
             ]
             stores += [store.points(undo=True) for store in reversed(self.undo)]
-            meta = self.meta
-            self._points.append(
-                RowsetPoints(
-                    self.base.points,
-                    stores,
-                    meta.insert_ts,
-                    meta.max_insert_ts,
-                    INSERT_TIME_ID,
-                )
-            )
+            times = self.meta.insert_ts, self.meta.max_insert_ts
+            self._points.append(RowsetPoints(self.base.points, stores, *times, INSERT_TIME_ID))
         return self._points[0]
 
     def at(self, snapshot: int) -> DiskRowsAt | None:

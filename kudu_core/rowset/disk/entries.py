@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kudu_core.cfile.files.delta_file import REDO, in_order, write_delta_file
+from kudu_core.cfile.files.delta_format import REDO, in_order
+from kudu_core.cfile.files.delta_writer import write_delta_file
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema
 from kudu_core.rowset.disk.deltastore import DeltaStore

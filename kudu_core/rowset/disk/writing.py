@@ -10,7 +10,8 @@ import numpy as np
 
 from kudu_core._ext.index.bloom import bits_per_key
 from kudu_core.cfile.columns.specs import ColumnSpec
-from kudu_core.cfile.files.rows_file import RowsMeta, write_rows_file
+from kudu_core.cfile.files.rows_format import RowsMeta
+from kudu_core.cfile.files.rows_writer import RowsFileSpec, write_rows_file
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn
@@ -74,16 +75,15 @@ def write_rows(
     times = None if rows.insert_times is None else rows.insert_times[lower:upper]
     if times is not None and len(times) and bool((times == times[0]).all()):
         times = None  # one insert time needs no column: it stands in the manifest
-    return write_rows_file(
-        fs,
-        path,
-        columns=((column_spec(schema, c), rows.column(c.id, lower, upper)) for c in schema.columns),
+    spec = RowsFileSpec(
+        ((column_spec(schema, c), rows.column(c.id, lower, upper)) for c in schema.columns),
         key_ids=schema.key_ids,
         keys=rows.keys.slice(lower, upper),
         hashes=rows.hashes[lower:upper],
         insert_times=times,
         bloom_bits_per_key=bits_per_key(options.bloom_false_positive_rate),
     )
+    return write_rows_file(fs, path, spec)
 
 
 def column_spec(schema: Schema, column: StoredColumn) -> ColumnSpec:

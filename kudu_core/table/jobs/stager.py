@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from kudu_core._ext.rules import decide as rules
 from kudu_core.cfile import ColumnSpec
-from kudu_core.cfile.files.rows_file import RowsMeta, write_rows_file
+from kudu_core.cfile.files.rows_format import RowsMeta
+from kudu_core.cfile.files.rows_writer import RowsFileSpec, write_rows_file
 from kudu_core.common.idempotence.fingerprint import of_hashes
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.rows.keys import EncodedKeys, encode_keys
@@ -196,9 +197,7 @@ class JobStager:
                 0, rows.count, path,
             )  # fmt: skip
         else:
-            meta = write_rows_file(
-                fs, path, columns=self._columns(rows, given, status), key_ids=(), keys=None
-            )
+            meta = write_rows_file(fs, path, RowsFileSpec(self._columns(rows, given, status)))
         return JobRun(
             file=FileRef(name, meta.size, meta.footer_crc),
             rows=rows.count,
@@ -252,7 +251,7 @@ class JobStager:
         column = rows.take(rows.sequence, 0, rows.count)
         spec = ColumnSpec(SEQUENCE_ID, self._form.sequence[1], True)
         path = f"{self._directory}/{name}"
-        meta: RowsMeta = write_rows_file(self._fs, path, columns=[(spec, column)], key_ids=(), keys=None)
+        meta: RowsMeta = write_rows_file(self._fs, path, RowsFileSpec([(spec, column)]))
         return FileRef(name, meta.size, meta.footer_crc)
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from kudu_core.cfile.columns.statistics import FileStatistics
 from kudu_core.cfile.files.delta_file import DeltaFile
-from kudu_core.cfile.files.rows_file import RowsFile, RowsMeta
+from kudu_core.cfile.files.rows_file import RowsFile
+from kudu_core.cfile.files.rows_format import RowsMeta
 from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.common.format.names import is_data_file, is_staging, job_of_mark, parse_lost, tablet_of_folder
 from kudu_core.errors import Corruption

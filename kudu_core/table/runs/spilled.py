@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kudu_core.cfile import ColumnSpec, RowsFile
-from kudu_core.cfile.files.rows_file import write_rows_file
+from kudu_core.cfile.files.rows_writer import RowsFileSpec, write_rows_file
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.locks import mutex
 from kudu_core.common.schema.schema import Schema
@@ -113,7 +113,7 @@ def spill_run(fs: FileSystem, schema: Schema, run: MemoryRun, path: str, files: 
         if status is not None:
             yield _extra(STATUS_ID, "uint8", status)
 
-    write_rows_file(fs, path, columns=columns(), key_ids=(), keys=None, durable=False)
+    write_rows_file(fs, path, RowsFileSpec(columns(), durable=False))
     return SpilledRun(
         run.call,
         run.unique,

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kudu_core.cfile.files.delta_file import REDO, UNDO
-from kudu_core.cfile.files.rows_file import write_rows_file
+from kudu_core.cfile.files.delta_format import REDO, UNDO
+from kudu_core.cfile.files.rows_writer import RowsFileSpec, write_rows_file
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.locks import Claim
 from kudu_core.common.schema.schema import Schema
@@ -175,7 +175,7 @@ def _fold(
         columns.append((column_spec(schema, column), patch(before, 0, rowids, values, owned=True)))
     name = tablet.new_file("rows")
     written.append(f"{tablet.directory}/{name}")
-    meta = write_rows_file(context.fs, written[-1], columns=columns, key_ids=(), keys=None)
+    meta = write_rows_file(context.fs, written[-1], RowsFileSpec(columns))
     undo = DeltaEntries(
         entries.rowids, entries.timestamps, np.full(len(entries), UNDO_UPDATE, np.uint8), old_values
     )

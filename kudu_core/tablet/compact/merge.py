@@ -18,7 +18,7 @@ from itertools import count
 
 import numpy as np
 
-from kudu_core.cfile.files.delta_file import REDO
+from kudu_core.cfile.files.delta_format import REDO
 from kudu_core.common.run.locks import Claim
 from kudu_core.common.run.memory import release_free
 from kudu_core.common.run.pool import Pool

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kudu_core.cfile.files.delta_file import REDO, UNDO
+from kudu_core.cfile.files.delta_format import REDO, UNDO
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import ColumnTooLarge, Corruption

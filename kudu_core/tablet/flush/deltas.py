@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kudu_core.cfile.files.delta_file import REDO
+from kudu_core.cfile.files.delta_format import REDO
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.disk.entries import entries_of, write_deltas
 from kudu_core.rowset.disk.writing import discard

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from kudu_core.cfile.files.delta_file import REDO, DeltaFile
+from kudu_core.cfile.files.delta_file import DeltaFile
+from kudu_core.cfile.files.delta_format import REDO
 from kudu_core.common.format.members import BROKEN, key
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.run.pool import Pool

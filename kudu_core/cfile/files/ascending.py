@@ -1,0 +1,63 @@
+"""Ascending uint32 columns, such as rowids and entries: where values lie, by the bounds of pages alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kudu_core.cfile.columns.reader import ColumnReader
+from kudu_core.cfile.pages.page import PAGE_ROWS
+
+if TYPE_CHECKING:
+    U32 = npt.NDArray[np.uint32]
+
+
+def limits(column: ColumnReader) -> tuple[int, int]:
+    """The least and the largest value of a column of whole numbers, as the footer has them."""
+    zone = column.zone
+    width = column.width
+    if zone.minimum is None or zone.maximum is None or {len(zone.minimum), len(zone.maximum)} != {width}:
+        column.file.damaged(column.file.footer_extent.offset, "footer: bounds of rowids or times")
+    return int.from_bytes(zone.minimum, "little"), int.from_bytes(zone.maximum, "little")
+
+
+def page_bounds(column: ColumnReader) -> tuple[list[int], list[int]]:
+    """Least and largest value of each page of an ascending uint32 column."""
+    if column.page_count == 1:
+        low, high = limits(column)
+        if low > high:
+            column.file.damaged(column.extent.offset, "the bounds of a page do not ascend")
+        return [low], [high]
+    index = column.index()
+    lows, highs = (
+        np.ascontiguousarray(index[end]).view("<u4").ravel().astype(np.int64) for end in ("low", "high")
+    )
+    if bool((lows > highs).any()) or bool((lows[1:] < highs[:-1]).any()):
+        column.file.damaged(column.index_extent.offset, "the bounds of pages do not ascend")
+    return lows.tolist(), highs.tolist()
+
+
+def span(column: ColumnReader, lower: int, upper: int) -> tuple[int, int, U32]:
+    """Of an ascending uint32 column: the cells with values in [lower, upper), and those values."""
+    if column.page_count == 1:
+        first_page, end_page = 0, 1
+    else:
+        index = column.index()
+        lows = np.ascontiguousarray(index["low"]).view("<u4").ravel()
+        highs = np.ascontiguousarray(index["high"]).view("<u4").ravel()
+        first_page = int(np.searchsorted(highs, lower))
+        end_page = int(np.searchsorted(lows, upper))
+    if first_page >= end_page:
+        return 0, 0, np.empty(0, np.uint32)
+    base = first_page * PAGE_ROWS
+    end = min(end_page * PAGE_ROWS, column.rows)
+    values: Any = column.read(base, end).values.view("<u4")
+    begin = int(np.searchsorted(values, lower))
+    stop = int(np.searchsorted(values, upper))
+    found = values[begin:stop]
+    if len(found) and not lower <= int(found.min()) <= int(found.max()) < upper:
+        # Callers index with these: they must hold whatever order the file keeps.
+        column.file.damaged(column.extent.offset, "rowids or entries do not ascend")
+    return base + begin, base + stop, found
