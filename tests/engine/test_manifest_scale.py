@@ -18,7 +18,7 @@ from kudu_core.cfile.columns.statistics import StatisticsBlock, StatisticsRef, r
 from kudu_core.cfile.pages import container
 from kudu_core.common.run.clock import ManualClock
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.rowset.disk import diskrowset
+from kudu_core.rowset.disk import base as rowset_base
 from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
 from kudu_core.tablet.ingest import part
 from kudu_core.tablet.store import manifest_format, records
@@ -75,7 +75,7 @@ def test_statistics_in_a_file_are_those_of_its_footer(wide: kc.Table) -> None:
 def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Files that were opened whole, and those of which the statistics alone were read."""
     counts = {"opened": 0, "statistics": 0}
-    opened, read = container.FileReader.__init__, diskrowset.read_statistics
+    opened, read = container.FileReader.__init__, rowset_base.read_statistics
 
     def opening(self: Any, *given: Any, **named: Any) -> None:
         counts["opened"] += 1
@@ -86,7 +86,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         return read(*given)
 
     monkeypatch.setattr(container.FileReader, "__init__", opening)
-    monkeypatch.setattr(diskrowset, "read_statistics", reading)
+    monkeypatch.setattr(rowset_base, "read_statistics", reading)
     return counts
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +11,8 @@ from kudu_core._ext.changes.replay import Updates
 from kudu_core._ext.row.changes import ChangeFile
 from kudu_core.cfile.files.delta_file import DeltaFile
 from kudu_core.common.rows.rowblock import ColumnBuffers
-from kudu_core.common.run.locks import mutex
 from kudu_core.errors import Corruption
+from kudu_core.rowset.disk.lazy_file import LazyFile
 from kudu_core.rowset.rows.delta_view import DELETE, UNDO_ALIVE, UNDO_DEAD
 from kudu_core.rowset.rows.meta import DeltaRef
 
@@ -24,28 +23,15 @@ if TYPE_CHECKING:
 _GENERAL = object()
 
 
-class DeltaStore:
+class DeltaStore(LazyFile[DeltaFile]):
     """One REDO or UNDO file.  Immutable; opened on first use, by whoever comes first."""
 
     def __init__(self, fs: FileSystem, directory: str, ref: DeltaRef, cache: PageCache | None) -> None:
+        super().__init__()
         self.ref = ref
         self._fs = fs
         self._path = f"{directory}/{ref.file.name}"
         self._cache = cache
-        self._file: DeltaFile | None = None
-        self._opening = mutex()
-        self.borrowed = False
-        """Whether the file is another's, which lets it go."""
-
-    def open(self) -> DeltaFile:
-        file = self._file
-        if file is None:
-            with self._opening:
-                file = self._file
-                if file is None:
-                    file = self._opened()
-                    self._file = file
-        return file
 
     def _opened(self) -> DeltaFile:
         ref = self.ref
@@ -62,38 +48,10 @@ class DeltaStore:
             raise Corruption(self._path, 0, "its entries are not those that its manifest counts")
         return file
 
-    def held(self) -> DeltaStore:
-        """The same, with a hold of its own on the file."""
-        other = copy.copy(self)
-        other._opening = mutex()
-        other.borrowed = other._file is not None
-        return other
-
-    def uncached(self) -> DeltaStore:
-        """The same, read past the page cache; opened here, and open as long as this one."""
-        other = copy.copy(self)
-        other._opening = mutex()
-        other._file = self.open().uncached()
-        other.borrowed = True
-        return other
-
     @property
     def opened(self) -> DeltaFile | None:
         """The file, if somebody has opened it."""
         return self._file
-
-    def let_go(self, *, close: bool = False) -> None:
-        """Hold the file no longer; it is closed when the last scan that reads it ends, or at once."""
-        with self._opening:
-            file, self._file = self._file, None
-        if file is not None and not self.borrowed:
-            file.let_go()
-            if close:
-                file.close()
-
-    def __del__(self) -> None:
-        # Of a rowset that a compaction replaced: else the cache would keep its file open.
-        self.let_go()
 
     def points(self, *, undo: bool) -> ChangeFile:
         """The file for reads of one row; it is opened when one of them needs it."""

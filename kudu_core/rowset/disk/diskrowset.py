@@ -1,289 +1,41 @@
 """Rows in key order in a file, with their changes in files and in memory.
 
 A ``DiskRowSet`` is a value: its base, the ordered list of its stores of changes and its manifest
-entry.  Whatever changes that list makes a new one; who holds the old one reads on.  Only
+entry.  Whatever changes that list makes a new one (``versions``); who holds the old one reads on.  Only
 ``newest`` is shared by all of them and changes in place, under the tablet's mutex: which rows are
 dead in the newest applied state, which writers ask and readers never do.
 """
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kudu_core._ext.row.changes import Store
 from kudu_core._ext.row.view import RowsetPoints
-from kudu_core.cfile.columns.statistics import FileStatistics, StatisticsRef, read_statistics
-from kudu_core.cfile.columns.zone import Zone
-from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.cfile.files.rows_format import INSERT_TIME_ID
-from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers
-from kudu_core.common.run.locks import mutex
 from kudu_core.common.schema.schema import StoredColumn
-from kudu_core.common.types import values
 from kudu_core.common.types.types import ColumnType
-from kudu_core.common.where.intervals import order_number
-from kudu_core.errors import Corruption, InternalError
+from kudu_core.errors import InternalError
+from kudu_core.rowset.disk.base import ColumnBounds
 from kudu_core.rowset.disk.deltastore import DeltaStore
+from kudu_core.rowset.disk.versions import RowSetStores
 from kudu_core.rowset.memory.changelog import Change, ChangeLog
 from kudu_core.rowset.rows.delta_view import DELETE, DeltaView
-from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta
 from kudu_core.rowset.rows.rows_at import RowsAt
 
 if TYPE_CHECKING:
     from kudu_core._ext.row.codec import Cell
-    from kudu_core._ext.row.file import PointFile
-    from kudu_core.cfile.pages.page_cache import PageCache
-    from kudu_core.fs.api import FileSystem
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ColumnBounds:
-    """Bounds of the base values of a column: order numbers (``common.where.intervals``) or bytes."""
-
-    some: bool
-    """Whether any cell is neither null nor NaN."""
-    low: Any
-    high: Any
-    """None where nothing is known."""
-
-    @staticmethod
-    def of(type_: ColumnType, zone: Zone) -> ColumnBounds | None:
-        bounds = zone.minimum, zone.maximum
-        if type_.width and any(raw is not None and len(raw) != type_.width for raw in bounds):
-            return None  # statistics that say nothing rule nothing out
-        low, high = (
-            raw if raw is None or not type_.width else order_number(type_, values.unpack(type_, raw))
-            for raw in bounds
-        )
-        return ColumnBounds(not zone.empty, low, high)
-
-
-class _Base:
-    """The ``.rows`` file, and those of rewritten columns, opened on first use and shared by all versions
-    of the rowset until a compaction rewrites columns."""
-
-    def __init__(self, fs: FileSystem, directory: str, meta: RowSetMeta, cache: PageCache | None) -> None:
-        self.fs = fs
-        self.directory = directory
-        self.cache = cache
-        self._ref = meta.base
-        self._rows = meta.rows
-        self._replaced = meta.replaced
-        self._file: RowsFile | None = None
-        self._opening = mutex()
-        self.borrowed = False
-        """Whether the file is another's, which lets it go."""
-
-        self._statistics = meta.statistics
-        self._bounds: dict[int, ColumnBounds | None] = {}
-
-    def bounds(self, column_id: int, type_: ColumnType) -> ColumnBounds | None:
-        """What statistics say of a column, None where they say nothing.  Those that are not in the manifest
-        are read when they are first asked for; of the file that may need, but never its footer."""
-        if column_id not in self._bounds:
-            try:
-                zone = self.zone(column_id)
-            except FileMissing:
-                return None  # who opens the file for its rows meets that
-            self._bounds[column_id] = None if zone is None else ColumnBounds.of(type_, zone)
-        return self._bounds[column_id]
-
-    def zone(self, column_id: int) -> Zone | None:
-        """What statistics say of a column; see ``bounds``.  ``FileMissing`` where they are in no file."""
-        ref, statistics = self._ref, self._statistics
-        for columns in self._replaced:
-            if column_id in columns.column_ids:
-                ref, statistics = columns.file, columns.statistics
-        if isinstance(statistics, StatisticsRef):
-            file = self._file
-            if file is not None and column_id in file.columns:
-                return file.zone(column_id)
-            if column_id not in statistics.column_ids:
-                return None
-            statistics = read_statistics(self.fs, f"{self.directory}/{ref.name}", statistics)
-        return None if statistics is None else statistics.zone(column_id)
-
-    def column_sizes(self) -> dict[int, tuple[int, int]]:
-        """Stored bytes and nulls by column id, as statistics have them; those in files are read anew."""
-        found: dict[int, tuple[int, int]] = {}
-        sources: list[tuple[FileRef, FileStatistics | None, tuple[int, ...] | None]]
-        sources = [(self._ref, self._statistics, None)]
-        sources += [(columns.file, columns.statistics, columns.column_ids) for columns in self._replaced]
-        for ref, statistics, column_ids in sources:
-            if isinstance(statistics, StatisticsRef):
-                statistics = read_statistics(self.fs, f"{self.directory}/{ref.name}", statistics)
-            if statistics is None:
-                continue
-            for column_id in statistics.column_ids if column_ids is None else column_ids:
-                zone = statistics.zone(column_id)
-                if zone is not None:
-                    found[column_id] = statistics.stored_bytes(column_id), zone.null_count
-        return found
-
-    @property
-    def path(self) -> str:
-        return f"{self.directory}/{self._ref.name}"
-
-    def open(self) -> RowsFile:
-        file = self._file
-        if file is None:
-            with self._opening:
-                file = self._file
-                if file is None:
-                    file = self._open(self._ref)
-                    try:
-                        for columns in self._replaced:
-                            file.replace_columns(self._open(columns.file), columns.column_ids)
-                    except BaseException:
-                        file.close()
-                        raise
-                    self._file = file
-        return file
-
-    def _open(self, ref: FileRef) -> RowsFile:
-        path = f"{self.directory}/{ref.name}"
-        file = RowsFile(self.fs, path, self.cache, size=ref.size, footer_crc=ref.footer_crc)
-        if file.rows != self._rows:
-            file.close()
-            raise Corruption(path, 0, f"{file.rows} rows, its manifest says {self._rows}")
-        return file
-
-    def points(self) -> PointFile:
-        return self.open().points
-
-    def held(self) -> _Base:
-        """The same, with a hold of its own on the file."""
-        other = copy.copy(self)
-        other._opening = mutex()
-        other.borrowed = other._file is not None
-        return other
-
-    def uncached(self) -> _Base:
-        """The same, read past the page cache; opened here, and open as long as this one."""
-        other = self.held()
-        other._file = self.open().uncached()
-        other.borrowed = True
-        return other
-
-    def let_go(self, *, close: bool = False) -> None:
-        """Hold the file no longer; it is closed when the last scan that reads it ends, or at once."""
-        with self._opening:
-            file, self._file = self._file, None
-        if file is not None and not self.borrowed:
-            file.let_go()
-            if close:
-                file.close()
-
-    def __del__(self) -> None:
-        # Of a rowset that a compaction replaced: else the cache would keep its file open.
-        self.let_go()
-
-
-class _Newest:
-    """Which rows are dead in the newest applied state.  Guarded by the tablet's mutex."""
-
-    __slots__ = ("dead", "loaded")
-
-    def __init__(self) -> None:
-        self.loaded = False
-        self.dead: np.ndarray | None = None  # (rows,) bool; None while no row is dead
-
-    def reserve(self, rows: int) -> None:
-        """Make room, so that ``set`` allocates nothing."""
-        if self.dead is None:
-            self.dead = np.zeros(rows, bool)
-
-    def set(self, rows: int, rowids: np.ndarray, dead: bool) -> None:
-        if self.dead is None:
-            if not dead:
-                return
-            self.reserve(rows)
-        assert self.dead is not None
-        self.dead[rowids] = dead
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class DiskRowSet:
+class DiskRowSet(RowSetStores):
     """One rowset on disk as its tablet's view holds it."""
-
-    meta: RowSetMeta
-    base: _Base
-    redo: tuple[DeltaStore | ChangeLog, ...]
-    """Oldest first; at most the last one is an active DeltaMemStore."""
-    undo: tuple[DeltaStore, ...]
-    """Newest first."""
-    newest: _Newest
-    _points: list[RowsetPoints] = dataclasses.field(init=False, default_factory=list, repr=False)
-    """What ``points`` has made; never that of another version."""
-
-    @staticmethod
-    def make(fs: FileSystem, directory: str, meta: RowSetMeta, cache: PageCache | None) -> DiskRowSet:
-        return DiskRowSet(
-            meta,
-            _Base(fs, directory, meta, cache),
-            tuple(DeltaStore(fs, directory, ref, cache) for ref in meta.redo),
-            tuple(DeltaStore(fs, directory, ref, cache) for ref in meta.undo),
-            _Newest(),
-        )
-
-    @property
-    def id(self) -> int:
-        return self.meta.id
-
-    @property
-    def memory_stores(self) -> tuple[ChangeLog, ...]:
-        return tuple(store for store in self.redo if isinstance(store, ChangeLog))
-
-    @property
-    def active(self) -> ChangeLog | None:
-        """The DeltaMemStore that takes changes, if there is one."""
-        last = self.redo[-1] if self.redo else None
-        return last if isinstance(last, ChangeLog) and last.frozen_at is None else None
-
-    def held(self) -> DiskRowSet:
-        """The same, with files of its own hold: who has opened them reads on when the table is closed."""
-        return dataclasses.replace(
-            self,
-            base=self.base.held(),
-            redo=tuple(s.held() if isinstance(s, DeltaStore) else s for s in self.redo),
-            undo=tuple(s.held() for s in self.undo),
-        )
-
-    def uncached(self, horizon: int) -> DiskRowSet:
-        """The same for a compaction, read past the page cache: without UNDO files at or below ``horizon``.
-
-        Opens all its files.  Not for point reads.
-        """
-        return dataclasses.replace(
-            self,
-            base=self.base.uncached(),
-            redo=tuple(s.uncached() if isinstance(s, DeltaStore) else s for s in self.redo),
-            undo=tuple(s.uncached() for s in self.undo if s.ref.max_ts > horizon),
-        )
-
-    def let_go(self, *, close: bool = False) -> None:
-        """Hold no file any longer.  Scans that have begun read on, and close them by their end, unless
-        ``close``: nobody can have begun one."""
-        for points in self._points:
-            points.let_go()
-        self.base.let_go(close=close)
-        for store in (*self.redo, *self.undo):
-            if isinstance(store, DeltaStore):
-                store.let_go(close=close)
-
-    # ---- versions ----
-
-    def with_active(self) -> DiskRowSet:
-        """This rowset with a fresh DeltaMemStore at the end of its stores."""
-        assert self.active is None
-        return dataclasses.replace(self, redo=(*self.redo, ChangeLog()))
 
     def with_changes(self, log: ChangeLog) -> DiskRowSet:
         """This rowset, which has no store in memory and is in no view yet, with one that has changes."""
@@ -292,80 +44,6 @@ class DiskRowSet:
         _, rowids, ops = log.changes(0, len(log))
         self.newest.set(self.meta.rows, rowids[ops == DELETE], True)
         return dataclasses.replace(self, redo=(*self.redo, log))
-
-    def with_flushed(self, log: ChangeLog, ref: DeltaRef | None, durable: int) -> DiskRowSet:
-        """A frozen DeltaMemStore replaced by its file (or by nothing when it was empty)."""
-        at = next(i for i, store in enumerate(self.redo) if store is log)
-        if any(isinstance(store, ChangeLog) for store in self.redo[:at]):
-            raise InternalError("a store of changes was flushed before an older one")
-        files: tuple[DeltaStore, ...] = ()
-        if ref is not None:
-            files = (DeltaStore(self.base.fs, self.base.directory, ref, self.base.cache),)
-        return dataclasses.replace(
-            self,
-            meta=self._meta_with(files, durable),
-            redo=(*self.redo[:at], *files, *self.redo[at + 1 :]),
-        )
-
-    def with_ingested(self, ref: DeltaRef, durable: int) -> DiskRowSet:
-        """An ingest's delta file at the end; no change in memory may be older (protocol G3)."""
-        assert not self.memory_stores
-        file = DeltaStore(self.base.fs, self.base.directory, ref, self.base.cache)
-        return dataclasses.replace(self, meta=self._meta_with((file,), durable), redo=(*self.redo, file))
-
-    def with_compacted(
-        self,
-        inputs: Sequence[DeltaStore],
-        redo: DeltaRef | None,
-        undo: DeltaRef | None = None,
-        columns: ColumnsRef | None = None,
-    ) -> DiskRowSet:
-        """The first REDO files replaced by what a compaction made of them (protocol M1).
-
-        ``columns``: those it has written anew; they supersede older ones.
-        """
-        count = len(inputs)
-        if any(mine is not given for mine, given in zip(self.redo, inputs, strict=False)):
-            raise InternalError("a compaction of deltas that are not the first of their rowset")
-        base, meta = self.base, self.meta
-        if columns is not None:
-            rewritten = set(columns.column_ids)
-            kept = [
-                dataclasses.replace(old, column_ids=left)
-                for old in meta.replaced
-                if (left := tuple(i for i in old.column_ids if i not in rewritten))
-            ]
-            meta = dataclasses.replace(meta, replaced=(*kept, columns))
-            base = _Base(base.fs, base.directory, meta, base.cache)
-        meta = dataclasses.replace(
-            meta,
-            redo=(*(() if redo is None else (redo,)), *meta.redo[count:]),
-            undo=(*(() if undo is None else (undo,)), *meta.undo),
-        )
-        stores = [None if ref is None else self._store(ref) for ref in (redo, undo)]
-        return dataclasses.replace(
-            self,
-            meta=meta,
-            base=base,
-            redo=(*(() if stores[0] is None else (stores[0],)), *self.redo[count:]),
-            undo=(*(() if stores[1] is None else (stores[1],)), *self.undo),
-        )
-
-    def without_undo(self, horizon: int) -> DiskRowSet | None:
-        """This rowset without the UNDO files whose records all lie at or below ``horizon``; None: it has
-        none of them."""
-        kept = tuple(store for store in self.undo if store.ref.max_ts > horizon)
-        if len(kept) == len(self.undo):
-            return None
-        meta = dataclasses.replace(self.meta, undo=tuple(store.ref for store in kept))
-        return dataclasses.replace(self, meta=meta, undo=kept)
-
-    def _store(self, ref: DeltaRef) -> DeltaStore:
-        return DeltaStore(self.base.fs, self.base.directory, ref, self.base.cache)
-
-    def _meta_with(self, files: tuple[DeltaStore, ...], durable: int) -> RowSetMeta:
-        refs = (*self.meta.redo, *(file.ref for file in files))
-        return dataclasses.replace(self.meta, redo=refs, durable=max(durable, self.meta.durable))
 
     # ---- the newest state, under the tablet's mutex ----
 

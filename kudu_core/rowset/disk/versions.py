@@ -1,0 +1,173 @@
+"""The stores of a DiskRowSet, and the versions of it that flushes, ingests and compactions make.
+
+What the stores say of rows, now or at a snapshot, is ``diskrowset``'s.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
+
+from kudu_core._ext.row.view import RowsetPoints
+from kudu_core.errors import InternalError
+from kudu_core.rowset.disk.base import Base
+from kudu_core.rowset.disk.deltastore import DeltaStore
+from kudu_core.rowset.disk.newest import Newest
+from kudu_core.rowset.memory.changelog import ChangeLog
+from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, RowSetMeta
+
+if TYPE_CHECKING:
+    from kudu_core.cfile.pages.page_cache import PageCache
+    from kudu_core.fs.api import FileSystem
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class RowSetStores:
+    """One version of a rowset on disk: a value, of which every change makes another one."""
+
+    meta: RowSetMeta
+    base: Base
+    redo: tuple[DeltaStore | ChangeLog, ...]
+    """Oldest first; at most the last one is an active DeltaMemStore."""
+    undo: tuple[DeltaStore, ...]
+    """Newest first."""
+    newest: Newest
+    _points: list[RowsetPoints] = dataclasses.field(init=False, default_factory=list, repr=False)
+    """What ``points`` has made; never that of another version."""
+
+    @classmethod
+    def make(cls, fs: FileSystem, directory: str, meta: RowSetMeta, cache: PageCache | None) -> Self:
+        return cls(
+            meta,
+            Base(fs, directory, meta, cache),
+            tuple(DeltaStore(fs, directory, ref, cache) for ref in meta.redo),
+            tuple(DeltaStore(fs, directory, ref, cache) for ref in meta.undo),
+            Newest(),
+        )
+
+    @property
+    def id(self) -> int:
+        return self.meta.id
+
+    @property
+    def memory_stores(self) -> tuple[ChangeLog, ...]:
+        return tuple(store for store in self.redo if isinstance(store, ChangeLog))
+
+    @property
+    def active(self) -> ChangeLog | None:
+        """The DeltaMemStore that takes changes, if there is one."""
+        last = self.redo[-1] if self.redo else None
+        return last if isinstance(last, ChangeLog) and last.frozen_at is None else None
+
+    def held(self) -> Self:
+        """The same, with files of its own hold: who has opened them reads on when the table is closed."""
+        return dataclasses.replace(
+            self,
+            base=self.base.held(),
+            redo=tuple(s.held() if isinstance(s, DeltaStore) else s for s in self.redo),
+            undo=tuple(s.held() for s in self.undo),
+        )
+
+    def uncached(self, horizon: int) -> Self:
+        """The same for a compaction, read past the page cache: without UNDO files at or below ``horizon``.
+
+        Opens all its files.  Not for point reads.
+        """
+        return dataclasses.replace(
+            self,
+            base=self.base.uncached(),
+            redo=tuple(s.uncached() if isinstance(s, DeltaStore) else s for s in self.redo),
+            undo=tuple(s.uncached() for s in self.undo if s.ref.max_ts > horizon),
+        )
+
+    def let_go(self, *, close: bool = False) -> None:
+        """Hold no file any longer.  Scans that have begun read on, and close them by their end, unless
+        ``close``: nobody can have begun one."""
+        for points in self._points:
+            points.let_go()
+        self.base.let_go(close=close)
+        for store in (*self.redo, *self.undo):
+            if isinstance(store, DeltaStore):
+                store.let_go(close=close)
+
+    # ---- versions ----
+
+    def with_active(self) -> Self:
+        """This rowset with a fresh DeltaMemStore at the end of its stores."""
+        assert self.active is None
+        return dataclasses.replace(self, redo=(*self.redo, ChangeLog()))
+
+    def with_flushed(self, log: ChangeLog, ref: DeltaRef | None, durable: int) -> Self:
+        """A frozen DeltaMemStore replaced by its file (or by nothing when it was empty)."""
+        at = next(i for i, store in enumerate(self.redo) if store is log)
+        if any(isinstance(store, ChangeLog) for store in self.redo[:at]):
+            raise InternalError("a store of changes was flushed before an older one")
+        files: tuple[DeltaStore, ...] = ()
+        if ref is not None:
+            files = (DeltaStore(self.base.fs, self.base.directory, ref, self.base.cache),)
+        return dataclasses.replace(
+            self,
+            meta=self._meta_with(files, durable),
+            redo=(*self.redo[:at], *files, *self.redo[at + 1 :]),
+        )
+
+    def with_ingested(self, ref: DeltaRef, durable: int) -> Self:
+        """An ingest's delta file at the end; no change in memory may be older (protocol G3)."""
+        assert not self.memory_stores
+        file = DeltaStore(self.base.fs, self.base.directory, ref, self.base.cache)
+        return dataclasses.replace(self, meta=self._meta_with((file,), durable), redo=(*self.redo, file))
+
+    def with_compacted(
+        self,
+        inputs: Sequence[DeltaStore],
+        redo: DeltaRef | None,
+        undo: DeltaRef | None = None,
+        columns: ColumnsRef | None = None,
+    ) -> Self:
+        """The first REDO files replaced by what a compaction made of them (protocol M1).
+
+        ``columns``: those it has written anew; they supersede older ones.
+        """
+        count = len(inputs)
+        if any(mine is not given for mine, given in zip(self.redo, inputs, strict=False)):
+            raise InternalError("a compaction of deltas that are not the first of their rowset")
+        base, meta = self.base, self.meta
+        if columns is not None:
+            rewritten = set(columns.column_ids)
+            kept = [
+                dataclasses.replace(old, column_ids=left)
+                for old in meta.replaced
+                if (left := tuple(i for i in old.column_ids if i not in rewritten))
+            ]
+            meta = dataclasses.replace(meta, replaced=(*kept, columns))
+            base = Base(base.fs, base.directory, meta, base.cache)
+        meta = dataclasses.replace(
+            meta,
+            redo=(*(() if redo is None else (redo,)), *meta.redo[count:]),
+            undo=(*(() if undo is None else (undo,)), *meta.undo),
+        )
+        stores = [None if ref is None else self._store(ref) for ref in (redo, undo)]
+        return dataclasses.replace(
+            self,
+            meta=meta,
+            base=base,
+            redo=(*(() if stores[0] is None else (stores[0],)), *self.redo[count:]),
+            undo=(*(() if stores[1] is None else (stores[1],)), *self.undo),
+        )
+
+    def without_undo(self, horizon: int) -> Self | None:
+        """This rowset without the UNDO files whose records all lie at or below ``horizon``; None: it has
+        none of them."""
+        kept = tuple(store for store in self.undo if store.ref.max_ts > horizon)
+        if len(kept) == len(self.undo):
+            return None
+        meta = dataclasses.replace(self.meta, undo=tuple(store.ref for store in kept))
+        return dataclasses.replace(self, meta=meta, undo=kept)
+
+    def _store(self, ref: DeltaRef) -> DeltaStore:
+        return DeltaStore(self.base.fs, self.base.directory, ref, self.base.cache)
+
+    def _meta_with(self, files: tuple[DeltaStore, ...], durable: int) -> RowSetMeta:
+        refs = (*self.meta.redo, *(file.ref for file in files))
+        return dataclasses.replace(self.meta, redo=refs, durable=max(durable, self.meta.durable))
