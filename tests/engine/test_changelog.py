@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kudu_core.common.rows.rowblock import ColumnBuffers
-from kudu_core.rowset.memory import changelog
+from kudu_core.rowset.memory import logged
 from kudu_core.rowset.memory.changelog import Change, ChangeLog
 from kudu_core.rowset.rows.delta_view import DELETE, REINSERT, UPDATE, patch
 
@@ -133,7 +133,7 @@ def test_moved_changes_keep_their_order_times_and_values(seed: int) -> None:
 
 
 def test_narrow_reads_use_the_tree_and_wide_ones_do_not(seed: int) -> None:
-    log, _ = filled(seed, 2 * changelog._NARROW_CHANGES)
+    log, _ = filled(seed, 2 * logged.NARROW_CHANGES)
     view = log.at(2**64 - 1)
     view.updates(NUMBER, 0, ROWS)
     assert log._in_tree == 0

@@ -18,7 +18,7 @@ import pytest
 import kudu_core as kc
 from kudu_core._ext.changes import replay as replay_kernel
 from kudu_core.cfile.files import delta_pieces
-from kudu_core.rowset.memory import changelog
+from kudu_core.rowset.memory import column_log, logged
 
 SCHEMA = pa.schema(
     [
@@ -133,8 +133,9 @@ def test_scans_over_changes_agree_with_a_dictionary(
     part: int, tmp_path: Path, long: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Runs that fill, and pieces of several pages, with few changes.
-    monkeypatch.setattr(changelog, "_RUN", 256)
-    monkeypatch.setattr(changelog, "_UNSORTED", int(part) * 40)
+    for module in (column_log, logged):
+        monkeypatch.setattr(module, "RUN", 256)
+        monkeypatch.setattr(module, "UNSORTED", int(part) * 40)
     for seed in range(part * 100, part * 100 + (40 if long else 2)):
         print(f"seed {seed}")
         rng = np.random.default_rng(seed)
