@@ -8,7 +8,6 @@ is given as the class's default overrides another that is stored.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -195,6 +194,8 @@ def _given_by(other: Any) -> dict[str, Any]:
 def _check_names(given: Iterable[Any]) -> None:
     for name in given:
         if name not in NAMES:
+            import difflib  # only for a mistake
+
             close = difflib.get_close_matches(str(name), NAMES, 1)
             hint = f"; did you mean {close[0]}?" if close else f"; there are {', '.join(NAMES)}"
             raise InvalidArgument(f"no option {shown(name)}{hint}")

@@ -43,6 +43,7 @@ ALLOWED: dict[str, dict[str, str]] = {
     "tablet/maintain/flush_lane.py": {"kudu_core.common.run.workers.Worker": "maintenance"},
     "tablet/maintain/compaction_lane.py": {"kudu_core.common.run.workers.Worker": "maintenance"},
     "cfile/pages/container.py": {"os.urandom": "file_id is random"},
+    "rowset/memory/memrowset.py": {"os.urandom": "the seed of a hash table, which nobody may guess"},
     "table/opened/fork.py": {
         "os.register_at_fork": "handles refuse to work in the child",
         "kudu_core.common.run.workers.Worker": (

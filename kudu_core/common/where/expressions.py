@@ -44,7 +44,9 @@ class Call:
 
 Node = Ref | Literal | Call
 
-_MATCH = pa.scalar(0, pa.uint32())  # SetLookupOptions: NULL equals NULL
+# SetLookupOptions: NULL equals NULL.  A uint32 0, made of bytes: of a Python value pyarrow would make it with
+# the help of pandas, and import that with this module.
+_MATCH = pa.Array.from_buffers(pa.uint32(), 1, [None, pa.py_buffer(bytes(4))])[0]
 
 
 def parse(expression: pc.Expression) -> Node | None:

@@ -24,7 +24,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import acero
 
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.casts import cast
@@ -117,6 +116,8 @@ def _evaluated(expression: pc.Expression, batch: pa.RecordBatch) -> npt.NDArray[
     One project node for the whole expression costs 5 microseconds more than calling its
     functions one by one, and leaves casts, NULL and NaN to the code that defines them.
     """
+    from pyarrow import acero  # it imports pyarrow.dataset, and that pandas
+
     source = acero.TableSourceNodeOptions(pa.Table.from_batches([batch]))
     plan = acero.Declaration.from_sequence(
         [

@@ -9,7 +9,7 @@ Knows nothing of logs or files.  Source: Kudu's MemRowSet (tablet/memrowset.h), 
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ class MemRowSet:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        self._keys = KeyTable(secrets.randbits(63))
+        self._keys = KeyTable(int.from_bytes(os.urandom(8), "little") >> 1)
         self._columns = {c.id: GrowingColumn(c.type.width) for c in schema.columns}
         self._inserted = GrowingNumbers(np.uint64)
         self._live = GrowingFlags()

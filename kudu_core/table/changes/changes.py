@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,8 +43,8 @@ SLICE_EVENTS = 1 << 20
 FIRST_ROWS = 1 << 18
 """Rows of the first state that are read at a time."""
 BATCH_ROWS = 65_536
-_SAME = [pa.repeat(name, BATCH_ROWS) for name in OP_NAMES]
-"""A batch of one operation."""
+_SAME = cache(lambda op: pa.repeat(OP_NAMES[op], BATCH_ROWS))
+"""A batch of one operation; made when it is first wanted, as pyarrow imports pandas for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -465,9 +466,8 @@ def _counted(times: np.ndarray, weight: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _op_names(ops: np.ndarray) -> pa.Array:
     if len(ops) and bool((ops == ops[0]).all()):
-        return _SAME[int(ops[0])].slice(0, len(ops))
-    names = pa.DictionaryArray.from_arrays(pa.array(ops, pa.uint8()), pa.array(OP_NAMES))
-    return names.cast(pa.string())
+        return _SAME(int(ops[0])).slice(0, len(ops))
+    return pa.DictionaryArray.from_arrays(pa.array(ops, pa.uint8()), pa.array(OP_NAMES)).cast(pa.string())
 
 
 def _with_nulls(values: ColumnBuffers, gone: np.ndarray) -> ColumnBuffers:

@@ -13,8 +13,6 @@ from kudu_core.common.run.clock import Clock
 from kudu_core.common.schema.schema import Column
 from kudu_core.errors import InvalidArgument
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.table.repair import walk
-from kudu_core.table.repair.guessing import Given
 from kudu_core.table.repair.report import RepairReport
 from kudu_core.table.table import folder_path
 
@@ -67,6 +65,10 @@ def repair(
         raise InvalidArgument(
             f"{place} lies in the damaged table's own folder; it belongs elsewhere"
         )
+    # Here: few repair a table, and with what it needs it is an eighth of the cost of importing the package.
+    from kudu_core.table.repair import walk
+    from kudu_core.table.repair.guessing import Given
+
     given = Given(schema, primary_key, partition_by)
     return walk.repair(fs, root, place, given, dry_run=dry_run, clock=_clock or Clock())
 
