@@ -21,6 +21,7 @@ import pyarrow as pa
 import kudu_core as kc
 from kudu_core.tablet.maintain.merge_policy import Layout
 from kudu_core.tablet.maintain.operations import rowset_stats
+from tests.support.layouts import average_height
 
 SCHEMA = pa.schema([("k", pa.int64()), ("a", pa.float64()), ("b", pa.int64())])
 BATCH = 10_000
@@ -30,7 +31,7 @@ MILLION = 1_000_000
 def height(table: kc.Table) -> float:
     """In how many rowsets on disk a key lies, averaged over the data."""
     metas = [m for tablet in table._engine.tablets for m in tablet.rowset_metas]
-    return Layout.of([rowset_stats(m, 0, 1 << 25, 1) for m in metas]).average_height if metas else 0.0
+    return average_height(Layout.of([rowset_stats(m, 0, 1 << 25, 1) for m in metas])) if metas else 0.0
 
 
 def scan_s(table: kc.Table) -> float:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import ahead
+from tests.support import clock
 
 HERE = Path(__file__).parent
-ROOMS = ("kernels", "formats", "engine", "crash", "hardening", "model", "spark", "lint")
+ROOMS = ("compat", "kernels", "formats", "engine", "crash", "hardening", "model", "spark", "lint")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,8 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # Modules that draw their cases while they are collected, and child processes, read the environment.
     os.environ["KUDU_CORE_SEED"] = str(config.getoption("--seed"))
     if config.getoption("--ahead"):
-        os.environ[ahead.SWITCH] = "1"
-        ahead.set_clocks()
+        os.environ[clock.SWITCH] = "1"
+        clock.set_clocks()
     for room in ROOMS:
         config.addinivalue_line("markers", f"{room}: tests of tests/{room} (set by the folder)")
 

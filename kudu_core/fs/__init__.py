@@ -2,7 +2,6 @@
 
 from kudu_core.fs.api import FileStat, FileSystem, Holder, Lease, ReadFile, WriteFile
 from kudu_core.fs.base import is_temporary
-from kudu_core.fs.lease import same_file
 from kudu_core.fs.posix import PosixFileSystem
 
 __all__ = [
@@ -14,5 +13,4 @@ __all__ = [
     "ReadFile",
     "WriteFile",
     "is_temporary",
-    "same_file",
 ]

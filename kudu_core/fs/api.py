@@ -183,9 +183,6 @@ class FileSystem(Protocol):
     def identity(self, path: str) -> Identity:
         """Which file has this name now; compare with ``==`` (``FileNotFoundError``: none)."""
 
-    def free_bytes(self, path: str) -> int:
-        """Bytes that this user may still write to the file system of ``path``."""
-
     def lease(self, path: str, *, sleep: Sleep | None = None) -> Lease:
         """The lease of the file at ``path``, not yet taken."""
 

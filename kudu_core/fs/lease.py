@@ -28,7 +28,7 @@ from kudu_core.fs.descriptors import Descriptor, opened
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kudu_core.fs.api import FileSystem, Identity, Lease, Sleep
+    from kudu_core.fs.api import Lease, Sleep
 
 # Linux's numbers, for a Python built against headers without them.
 _OFD_GETLK = getattr(fcntl, "F_OFD_GETLK", 36)
@@ -64,14 +64,6 @@ def _pause(seconds: float) -> None:
     gate = allocate_lock()
     gate.acquire()
     gate.acquire(timeout=seconds)
-
-
-def same_file(fs: FileSystem, path: str, identity: Identity) -> bool:
-    """Whether ``path`` is still the file of which ``identity`` was taken (protocol P2)."""
-    try:
-        return fs.identity(path) == identity
-    except FileNotFoundError:
-        return False
 
 
 def format_hint(pid: int, host: str) -> bytes:

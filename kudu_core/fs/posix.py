@@ -294,10 +294,6 @@ class PosixFileSystem:
         _, found = self._opened(path, os.O_RDONLY)
         return (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
 
-    def free_bytes(self, path: str) -> int:
-        found = os.statvfs(path)
-        return found.f_bavail * found.f_frsize
-
     def lease(self, path: str, *, sleep: Sleep | None = None) -> PosixLease:
         if self._root is not None and len(base.names_beneath(self._root, path)) != 1:
             raise InvalidArgument(f"{path} is no lease of {self._root}: that lies directly in it")

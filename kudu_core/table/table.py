@@ -24,10 +24,8 @@ from kudu_core.common.where.predicates import compile_where
 from kudu_core.errors import (
     ChangesLost,
     InvalidArgument,
-    KuduError,
     ReadOnly,
     TableExists,
-    TableNotFound,
     UnreplayedWarning,
 )
 from kudu_core.events import EventListener
@@ -1033,9 +1031,7 @@ def _key_range(schema: Schema, key_range: tuple[Any, Any] | None) -> tuple[bytes
 
 
 __all__ = [
-    "KuduError",
     "Table",
-    "TableNotFound",
     "create_table",
     "open_table",
     "restore",

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.run.clock import ManualClock
 from kudu_core.errors import KuduError
 from kudu_core.table.stored.table_file import read_state
 from tests.crash.test_faults import shares, telling
 from tests.support.altering import Altering
+from tests.support.clock import ManualClock
 from tests.support.faults import (
     ROOT,
     SMALL,

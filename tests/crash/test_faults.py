@@ -15,8 +15,8 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.rows.conform import conform
-from kudu_core.common.run.clock import ManualClock
 from kudu_core.errors import KuduError, Poisoned, TableNotFound
+from tests.support.clock import ManualClock
 from tests.support.faults import (
     ROOT,
     SMALL,

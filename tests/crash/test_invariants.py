@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.run.clock import ManualClock
 from kudu_core.rowset.memory.changelog import Change
 from kudu_core.rowset.rows.delta_view import DELETE, REINSERT
 from kudu_core.tablet.replay import invariants
 from kudu_core.tablet.replay.invariants import BrokenInvariant, check_install
 from kudu_core.tablet.store.tablet import Tablet, freeze_memrowset
+from tests.support.clock import ManualClock
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.history import SCHEMA
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.run.clock import ManualClock
 from kudu_core.table.lifecycle import purge
 from kudu_core.table.opened.engine import Engine
+from tests.support.clock import ManualClock
 from tests.support.faults import TINY, drop, segments_of
 from tests.support.fs.memory import MemoryFileSystem
 

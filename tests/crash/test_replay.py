@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.run.clock import ManualClock
 from kudu_core.table.opened.engine import Engine
+from tests.support.clock import ManualClock
 from tests.support.faults import ROOT, SMALL, TINY, Stage, check_survivor, checking, drop, segments_of
 from tests.support.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
 from tests.support.fs.memory import MemoryFileSystem

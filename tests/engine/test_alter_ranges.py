@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.run.clock import ManualClock
 from kudu_core.events import Event, TableAltered, TabletsPurged
+from tests.support.clock import ManualClock
 
 SCHEMA = pa.schema([("day", pa.int64()), ("id", pa.int64()), ("v", pa.string())])
 MANUAL = {"maintenance": "manual", "scan_threads": 1, "file_grace_s": 0}

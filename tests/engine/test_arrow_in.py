@@ -263,7 +263,7 @@ def test_a_batch_says_which_columns_it_gives() -> None:
     found = _conformed(s=pa.array(["a"]), k=pa.array([1], pa.int8()))
     assert found.given == {SCHEMA.by_name["s"].id, SCHEMA.by_name["k"].id}
     assert found.status is None
-    assert found.block.schema_columns[0] == SCHEMA.by_name["k"].id
+    assert next(iter(found.block.columns)) == SCHEMA.by_name["k"].id
 
 
 def test_nulls_in_required_columns_are_matters_of_their_rows() -> None:

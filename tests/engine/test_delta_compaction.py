@@ -195,7 +195,7 @@ def test_files_stay_until_the_edit_that_drops_them_is_durable(
 
 def test_retired_files_stay_for_file_grace_s() -> None:
     """Readers of other processes, of which this one knows nothing, may have them open soon."""
-    from kudu_core.common.run.clock import ManualClock
+    from tests.support.clock import ManualClock
     from tests.support.fs.memory import MemoryFileSystem
 
     fs, clock = MemoryFileSystem(), ManualClock()
@@ -219,7 +219,7 @@ def test_retired_files_stay_for_file_grace_s() -> None:
 @pytest.mark.parametrize("files", [1, 2])
 def test_a_rowset_stays_while_a_readable_time_sees_one_of_its_rows(files: int) -> None:
     """All rows are dead, one of them since the end of history."""
-    from kudu_core.common.run.clock import ManualClock
+    from tests.support.clock import ManualClock
     from tests.support.fs.memory import MemoryFileSystem
 
     fs, clock = MemoryFileSystem(), ManualClock()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.run.clock import ManualClock
+from tests.support.clock import ManualClock
 from tests.support.fs.faulty import FaultyFileSystem
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.history import SCHEMA

@@ -16,7 +16,6 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.format import names
-from kudu_core.common.run.clock import ManualClock
 from kudu_core.table.ingest import commit as committing
 from kudu_core.table.jobs import commit as jobs
 from kudu_core.table.jobs.commit import Job
@@ -24,6 +23,7 @@ from kudu_core.table.jobs.resolve import Resolution, resolve
 from kudu_core.table.lifecycle import staging_folders
 from kudu_core.table.opened.job_marks import leave_marks
 from kudu_core.table.runs.staged import JobRun
+from tests.support.clock import ManualClock
 from tests.support.faults import TINY, drop, segments_of
 from tests.support.fs.faulty import CHANGES, FaultyFileSystem, Rule, SimulatedCrash
 from tests.support.fs.memory import MemoryFileSystem

@@ -18,7 +18,6 @@ from kudu_core._ext.base.status import PageError
 from kudu_core.common.rows.conform import conform
 from kudu_core.common.rows.keys import (
     EncodedKeys,
-    decode_key,
     decode_keys,
     encode_key,
     encode_keys,
@@ -57,7 +56,7 @@ GOLDEN = [
 def test_the_bytes_of_a_key(types: tuple[str, ...], key: tuple[object, ...], encoded: str) -> None:
     schema = _schema(*types)
     assert encode_key(schema, key).hex() == encoded
-    assert tuple(decode_key(schema, bytes.fromhex(encoded)).values()) == key
+    assert tuple(schema.key_codec.decode(bytes.fromhex(encoded))) == key
 
 
 CELLS: dict[str, st.SearchStrategy[Any]] = {
@@ -102,7 +101,7 @@ def test_bytes_order_as_values_do_and_both_ways_agree(types: tuple[str, ...], da
     back = decode_keys(schema, encoded)
     for column, array in zip(schema.columns, columns, strict=True):
         assert back.columns[column.id].to_arrow(column.type) == array
-    assert [tuple(decode_key(schema, x).values()) for x in one_by_one] == keys
+    assert [tuple(schema.key_codec.decode(x)) for x in one_by_one] == keys
     for key, x in zip(keys, one_by_one, strict=True):
         for count in range(1, len(key)):
             head = encode_prefix(schema, key[:count])
@@ -157,7 +156,7 @@ def test_a_wrong_key_names_the_column(types: tuple[str, ...], key: object, named
 def test_bytes_that_are_no_key_are_found_out(types: tuple[str, ...], encoded: str) -> None:
     schema, raw = _schema(*types), bytes.fromhex(encoded)
     with pytest.raises(PageError):
-        decode_key(schema, raw)
+        schema.key_codec.decode(raw)
     with pytest.raises(PageError):
         decode_keys(schema, EncodedKeys.from_list([raw]))
 

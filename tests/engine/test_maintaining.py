@@ -13,7 +13,6 @@ import pytest
 
 import kudu_core as kc
 from kudu_core import events
-from kudu_core.common.run.clock import Clock, ManualClock
 from kudu_core.errors import MemoryLimit
 from kudu_core.table.opened import throttle
 from kudu_core.tablet.maintain import compaction_lane, scoring
@@ -21,15 +20,16 @@ from kudu_core.tablet.maintain.merge_policy import Layout
 from kudu_core.tablet.maintain.operations import fixed_row_bytes, rowset_stats
 from tests.engine.conftest import Make
 from tests.engine.test_maintenance import eventually, stat
+from tests.support.clock import Clock, ManualClock
+from tests.support.layouts import average_height
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 
 
 def height(table: kc.Table) -> float:
-    tablet = table._engine.tablets[0]
     width = fixed_row_bytes(table._engine.schema)
-    metas = tablet.rowset_metas
-    return Layout.of([rowset_stats(m, 0, 1 << 20, width) for m in metas]).average_height if metas else 0.0
+    metas = table._engine.tablets[0].rowset_metas
+    return average_height(Layout.of([rowset_stats(m, 0, 1 << 20, width) for m in metas])) if metas else 0.0
 
 
 def random_rows(table: kc.Table, count: int, flushes: int, seed: int = 0) -> np.ndarray:

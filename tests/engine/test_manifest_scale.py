@@ -16,13 +16,13 @@ import kudu_core as kc
 from kudu_core.cfile import RowsFile
 from kudu_core.cfile.columns.statistics import StatisticsBlock, StatisticsRef, read_statistics
 from kudu_core.cfile.pages import container
-from kudu_core.common.run.clock import ManualClock
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.rowset.disk import base as rowset_base
 from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
 from kudu_core.tablet.ingest import part
 from kudu_core.tablet.store import manifest_format, records
 from kudu_core.tablet.store.manifest import Edit, read_manifest
+from tests.support.clock import ManualClock
 from tests.support.faults import TINY, drop, segments_of
 from tests.support.fs.memory import MemoryFileSystem
 

@@ -16,8 +16,9 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.run.clock import ManualClock, hybrid
+from kudu_core.common.run.clock import hybrid
 from kudu_core.tablet.maintain.delta_policy import MAJOR, MINOR
+from tests.support.clock import ManualClock
 from tests.support.drawing import drawing
 from tests.support.faults import checking
 from tests.support.fs.memory import MemoryFileSystem

@@ -10,11 +10,12 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from kudu_core.common.run.clock import ManualClock, hybrid, last_of_microsecond, micros_of
+from kudu_core.common.run.clock import hybrid, last_of_microsecond, micros_of
 from kudu_core.common.run.pool import Pool
 from kudu_core.errors import Closed, InvalidArgument
 from kudu_core.events import FlushEnd, MaintenanceError, log_events, tell
 from kudu_core.options import NAMES, Options
+from tests.support.clock import ManualClock
 
 
 def test_options_survive_json_and_pickle() -> None:

@@ -158,28 +158,28 @@ def test_partitions_are_numbered_and_described() -> None:
 def test_ordinals_stay_when_ranges_come_and_go() -> None:
     keys = _keys(("a", 5, 1), ("a", 15, 1), ("a", 25, 1), ("a", 35, 1))
     before = BOTH.route(keys).tolist()
-    more = BOTH.with_range(SCHEMA, (20, 30))
+    more = BOTH.altered(SCHEMA, add=[(20, 30)])
     assert len(more.partitions) == 48
     assert more.partitions[:36] == BOTH.partitions
     after = more.route(keys).tolist()
     assert after[:2] == before[:2]
     assert after[3] == before[3]
     assert after[2] >= 36
-    less = more.without_range(SCHEMA, (None, 10))
+    less = more.altered(SCHEMA, drop=[(None, 10)])
     assert less.route(keys).tolist() == [-1, *after[1:]]
     assert less.partitions[0].dropped
     assert set(less.prune()) == set(range(12, 48))
     assert set(less.prune(dropped=True)) == set(range(48))
-    again = less.with_range(SCHEMA, (None, 10))
+    again = less.altered(SCHEMA, add=[(None, 10)])
     assert again.route(keys)[0] >= 48
     assert PartitionSchema.from_json(again.to_json(), SCHEMA) == again
     with pytest.raises(InvalidArgument, match="no range"):
-        less.without_range(SCHEMA, (None, 10))
+        less.altered(SCHEMA, drop=[(None, 10)])
     with pytest.raises(InvalidArgument, match="overlaps"):
-        more.with_range(SCHEMA, (29, 31))
+        more.altered(SCHEMA, add=[(29, 31)])
     one = PartitionSchema.make(SCHEMA, RangePartition("day", [(0, 1)]))
     with pytest.raises(InvalidArgument, match="at least one"):
-        one.without_range(SCHEMA, (0, 1))
+        one.altered(SCHEMA, drop=[(0, 1)])
 
 
 # ------------------------------------------------------------------------------------- pruning

@@ -20,7 +20,7 @@ from kudu_core.common.where.intervals import Intervals, order_number, order_numb
 from kudu_core.common.where.predicates import compile_where
 from kudu_core.common.where.terms import Term
 from kudu_core.rowset.disk.diskrowset import DiskRowsAt
-from kudu_core.rowset.scan.row_ranges import each_row, intersection, pages_of
+from kudu_core.rowset.scan.row_ranges import intersection, pages_of
 from kudu_core.table.read import scan as scanning
 from tests.engine.conftest import Make
 from tests.engine.test_scans import counting, reads
@@ -124,7 +124,7 @@ def test_ranges_have_in_common_what_their_rows_have(seed: int) -> None:
             np.sort(rng.choice(60, 2 * int(rng.integers(0, 6)), replace=False)).reshape(-1, 2) for _ in "ab"
         )
         common = intersection(one, other)
-        rows = [set(each_row(r).tolist()) if len(r) else set() for r in (one, other, common)]
+        rows = [{row for first, end in r.tolist() for row in range(first, end)} for r in (one, other, common)]
         assert rows[2] == rows[0] & rows[1]
         assert (common[:, 0] < common[:, 1]).all()
 

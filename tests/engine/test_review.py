@@ -31,7 +31,7 @@ from kudu_core.tablet.flush.memory import flush_memrowset
 from kudu_core.tablet.maintain import flush_lane
 from kudu_core.tablet.store import manifest
 from kudu_core.tablet.store.manifest import Edit
-from tests.support import ahead
+from tests.support import clock
 from tests.support.fs.faulty import Call, FaultyFileSystem, Rule
 from tests.support.fs.memory import MemoryFileSystem
 
@@ -456,7 +456,7 @@ def test_tokens_can_be_read_by_others_at_once(disk: Disk, durability: str, now: 
     table = create(disk, durability=durability, group_interval_s=30.0)
     table.insert(rows(0, 5))
     time.sleep(0.001)
-    tokens = table.scan_tokens(at=ahead.now() if now else None)
+    tokens = table.scan_tokens(at=clock.now() if now else None)
     with kc.open_table(PATH, _fs=disk) as reader:
         assert sum(reader.scan_token(token).to_table().num_rows for token in tokens) == 5
 

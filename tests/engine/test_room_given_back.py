@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.run.clock import ManualClock
 from kudu_core.tablet.maintain import compaction_lane, flush_lane
 from tests.engine.test_maintenance import eventually, stat
+from tests.support.clock import ManualClock
 from tests.support.faults import segments_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("a", pa.float64()), ("b", pa.int64()), ("s", pa.string())])

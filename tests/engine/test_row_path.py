@@ -15,11 +15,11 @@ import pytest
 import kudu_core as kc
 from kudu_core._ext.base.status import Elsewhere
 from kudu_core._ext.row.column import PageHolder
-from kudu_core.common.run.clock import ManualClock
 from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.table import table as table_module
 from kudu_core.table.read import points
 from kudu_core.table.write import one_row
+from tests.support.clock import ManualClock
 
 UTC = dt.UTC
 WORDS = ["", "a", "b", "host-1", "host-2", "ä\u20ac", "nul\0in", "\0", "z" * 40, "long" * 300]

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.run.clock import ManualClock
 from kudu_core.rowset.rows.meta import DeltaRef
 from kudu_core.tablet.maintain.delta_policy import MAJOR, MINOR
+from tests.support.clock import ManualClock
 from tests.support.fs.faulty import FaultyFileSystem
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.history import SCHEMA

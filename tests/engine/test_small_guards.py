@@ -14,9 +14,10 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.cfile.pages.container import KIND_ROWS, FileReader
-from kudu_core.common.run.clock import ManualClock, last_of_microsecond
+from kudu_core.common.run.clock import last_of_microsecond
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.tablet.maintain.delta_policy import MAJOR, MINOR
+from tests.support.clock import ManualClock
 from tests.support.faults import TINY, drop, segments_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])

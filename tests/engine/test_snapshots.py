@@ -16,9 +16,8 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.format.members import LIMIT
-from kudu_core.common.run.clock import ManualClock
 from tests.engine.conftest import SCHEMA, Make
-from tests.support.ahead import now
+from tests.support.clock import ManualClock, now
 from tests.support.threads import Run
 
 

@@ -17,9 +17,10 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.format.members import LIMIT
-from kudu_core.common.run.clock import ManualClock, hybrid, time_of, timestamp_of
+from kudu_core.common.run.clock import hybrid, time_of, timestamp_of
 from kudu_core.errors import InvalidArgument, NotSupported, SnapshotInFuture
 from tests.support.changes import check_changes, check_pairs
+from tests.support.clock import ManualClock
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.history import SCHEMA, History, random_batch
 

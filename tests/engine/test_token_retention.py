@@ -14,11 +14,11 @@ from kudu_core.common.format.members import LIMIT
 from kudu_core.common.idempotence import writers
 from kudu_core.common.idempotence.fingerprint import MAX_ROWS, NO_ROWS, Fingerprint
 from kudu_core.common.idempotence.writers import Token, outdated
-from kudu_core.common.run.clock import ManualClock
 from kudu_core.events import TokensDropped
 from kudu_core.table.opened import engine as engines
 from kudu_core.table.stored import table_file as states
 from kudu_core.table.stored.table_file import read_state
+from tests.support.clock import ManualClock
 from tests.support.fs.memory import MemoryFileSystem
 
 SCHEMA = pa.schema([("k", pa.int64())])

@@ -255,7 +255,7 @@ def test_a_block_of_rows_moves_all_its_columns() -> None:
         3,
     )
     names = {7: ("s", string), 3: ("i", int64)}
-    assert block.schema_columns == (7, 3)
+    assert list(block.columns) == [7, 3]
     assert block.take(np.array([2, 0])).to_arrow(names).to_pylist() == [
         {"s": None, "i": 3},
         {"s": "a", "i": 1},

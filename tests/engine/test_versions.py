@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.run.clock import ManualClock
 from kudu_core.tablet.compact.merge import merge_rowsets
 from kudu_core.tablet.maintain.delta_policy import MAJOR, MINOR
 from tests.support.changes import check_changes, check_pairs
+from tests.support.clock import ManualClock
 from tests.support.faults import SMALL, Stage, checking, drop, segments_of
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.history import SCHEMA, VALUES, History, random_batch

@@ -25,7 +25,7 @@ from kudu_core.common.types.types import ColumnType
 from kudu_core.common.where.terms import Term
 from kudu_core.errors import Closed, Corruption, InvalidArgument
 from kudu_core.fs.posix import PosixFileSystem
-from tests.support.cfile_cases import BytesFileSystem, Keys, column, encode_keys, make_case, same
+from tests.support.cfile_cases import BytesFileSystem, Keys, column, encode_keys, make_case, read_codes, same
 
 SIZES = [1, 7, 1023, 1024, 1025, 5000, PAGE_ROWS, PAGE_ROWS + 1, 40_000]
 
@@ -78,7 +78,7 @@ def test_dictionary_codes_are_ordinals_of_sorted_words() -> None:
     fs = BytesFileSystem()
     case.write(fs, "a")
     with RowsFile(fs, "a") as file:
-        found = file.read_dictionary(2, 5, 19_000)
+        found = read_codes(file, 2, 5, 19_000)
         assert found is not None
         codes, width, validity, dictionary = found
         assert width == 2 and validity is not None
@@ -88,7 +88,7 @@ def test_dictionary_codes_are_ordinals_of_sorted_words() -> None:
         valid = np.unpackbits(validity, bitorder="little")[: len(values)]
         got = [listed[code] if ok else None for code, ok in zip(values.tolist(), valid, strict=True)]
         assert got == words[5:19_000]
-        assert file.read_dictionary(1, 0, 10) is None
+        assert read_codes(file, 1, 0, 10) is None
         assert file.dictionary(1) is None
 
 

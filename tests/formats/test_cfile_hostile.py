@@ -24,7 +24,7 @@ from kudu_core.cfile.pages import container, page
 from kudu_core.cfile.pages.page_cache import PageCache
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import Corruption, KuduError, NotSupported
-from tests.support.cfile_cases import FILE_ID, BytesFileSystem, column, make_case
+from tests.support.cfile_cases import FILE_ID, BytesFileSystem, column, make_case, read_codes
 
 
 def rows_bytes(rows: int = 9, types: list[str] | None = None) -> bytes:
@@ -68,7 +68,7 @@ def read_rows(data: bytes | bytearray, verify: bool) -> list[Any]:
             found.append(file.read(id_, 0, file.rows).to_arrow(type_).to_pylist())
             found.append(file.cells([id_], rows)[0].to_arrow(type_).to_pylist())
             found.append([repr(zone) for zone in (*file.zones(id_), file.zone(id_))])
-            codes = file.read_dictionary(id_, 0, file.rows)
+            codes = read_codes(file, id_, 0, file.rows)
             if codes is not None:
                 found.append((codes[0].tolist(), codes[3].to_arrow(type_).to_pylist()))
         data_, offsets = file.keys(0, file.rows)

@@ -41,7 +41,7 @@ from kudu_core.tablet.store import manifest, manifest_format, records
 from kudu_core.wal import format as wal_format
 from kudu_core.wal import tail as wal_tail
 from tests.support.block_cases import bits_of, integers, raw
-from tests.support.cfile_cases import FILE_ID, BytesFileSystem, column, make_case
+from tests.support.cfile_cases import FILE_ID, BytesFileSystem, column, make_case, read_codes
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.mutate import mutated
 
@@ -153,7 +153,7 @@ def dictionaries() -> list[bytes]:
     return [bytes(ends) + bytes(codes) + b"abcd" * 9]
 
 
-def read_dictionary(data: bytes) -> None:
+def expand_dictionary(data: bytes) -> None:
     ends = np.frombuffer(data[:40].ljust(40, b"\0"), "<i4")
     codes = np.frombuffer(data[40:1040].ljust(1000, b"\0"), np.uint8)
     words = np.frombuffer(data[1040:], np.uint8)
@@ -189,7 +189,7 @@ def read_rows_file(data: bytes) -> None:
                 lambda: file.read(id_, 0, rows),  # noqa: B023
                 lambda: file.cells([id_], some),  # noqa: B023
                 lambda: file.zones(id_),  # noqa: B023
-                lambda: file.read_dictionary(id_, 0, rows),  # noqa: B023
+                lambda: read_codes(file, id_, 0, rows),  # noqa: B023
                 lambda: _scanned(file, id_, ranges),  # noqa: B023
             ):
                 with contextlib.suppress(*REFUSALS):
@@ -364,7 +364,7 @@ TARGETS = {
         Target("fixed pages", fixed_pages, read_page, 30),
         Target("binary pages", binary_pages, read_page, 20),
         Target("keys", key_bytes, read_keys, 10),
-        Target("dictionaries", dictionaries, read_dictionary, 5),
+        Target("dictionaries", dictionaries, expand_dictionary, 5),
         Target("rows files", rows_files, read_rows_file, 12),
         Target("delta files", delta_files, read_delta_file, 8),
         Target("TABLE", lambda: table_files()["TABLE"], read_table_file, 4),

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from kudu_core.common.run.clock import Clock, ManualClock
 from kudu_core.errors import Corruption
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.wal import KIND_CHECKPOINT, KIND_WRITE, Log, LogChanged, LogTail, open_log
 from kudu_core.wal.open_segments import OpenSegments
+from tests.support.clock import Clock, ManualClock
 from tests.support.wal_cases import SMALL, UUID, commit, create, payloads, read, resume, segments, write
 
 NONE = replace(SMALL, durability="none")

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from kudu_core.common.run.clock import Clock, ManualClock
 from kudu_core.errors import Closed, Fenced, Poisoned
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.wal import KIND_ALTER, KIND_INGEST, KIND_WRITE, LogOptions
 from kudu_core.wal.format import RECORD_HEADER, SEGMENT_HEADER
+from tests.support.clock import Clock, ManualClock
 from tests.support.wal_cases import SMALL, Tapped, commit, create, payloads, read, resume, segments, write
 
 GROUP = replace(SMALL, durability="group", group_interval_s=0.01)

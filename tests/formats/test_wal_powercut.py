@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from kudu_core.common.run.clock import ManualClock
 from kudu_core.wal import Log, LogOptions, Record, read_log
+from tests.support.clock import ManualClock
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.wal_cases import SMALL, UUID, Tapped, write
 

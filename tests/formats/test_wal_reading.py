@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from kudu_core.common.run.clock import ManualClock
 from kudu_core.errors import Corruption
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.wal import KIND_WRITE, Log, read_log
 from kudu_core.wal.format import RECORD_HEADER, SEGMENT_HEADER, padded
+from tests.support.clock import ManualClock
 from tests.support.wal_cases import (
     SMALL,
     Tapped,

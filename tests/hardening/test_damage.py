@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.run.clock import ManualClock
 from kudu_core.errors import Corruption
+from tests.support.clock import ManualClock
 from tests.support.damage import (
     Damage,
     Subject,

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.run.clock import ManualClock
+from tests.support.clock import ManualClock
 from tests.support.damage import Files, contents, kind_of, put
 from tests.support.faults import TINY, drop, segments_of
 from tests.support.forge import log_records

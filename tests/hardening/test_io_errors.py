@@ -20,11 +20,11 @@ from typing import Any
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.run.clock import ManualClock
 from kudu_core.errors import KuduError
 from kudu_core.fs.posix import PosixFileSystem
 from tests.crash.test_faults import shares, telling
 from tests.engine.conftest import Make
+from tests.support.clock import ManualClock
 from tests.support.damage import Subject, subject
 from tests.support.faults import (
     ROOT,

@@ -13,8 +13,8 @@ import pytest
 import kudu_core as kc
 from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.common.format.names import parse_lost
-from kudu_core.common.run.clock import ManualClock
 from kudu_core.tablet.store import manifest_format as form
+from tests.support.clock import ManualClock
 from tests.support.damage import Files, contents, put
 from tests.support.faults import drop
 from tests.support.fs.faulty import CHANGES, FaultyFileSystem, Rule, SimulatedCrash

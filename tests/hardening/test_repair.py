@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.run.clock import ManualClock
 from tests.engine.conftest import Make
 from tests.hardening.conftest import everything
+from tests.support.clock import ManualClock
 from tests.support.damage import Damage, Subject, contents, in_place, kind_of, put, subject, whole_file
 from tests.support.faults import ROOT, TINY, checking, segments_of
 from tests.support.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.run.clock import ManualClock
+from tests.support.clock import ManualClock
 from tests.support.damage import Damage, Subject, in_place, kind_of, whole_file
 from tests.support.faults import ROOT, TINY, checking, drop, segments_of
 from tests.support.fs.memory import MemoryFileSystem

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from kudu_core._ext.keys import hashing
 from kudu_core._ext.keys import keys as key_kernel
-from kudu_core.cfile import RowsFileSpec, RowsMeta, write_rows_file
+from kudu_core.cfile import RowsFile, RowsFileSpec, RowsMeta, write_rows_file
 from kudu_core.cfile.columns.specs import ColumnSpec
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.types.types import ColumnType
@@ -214,3 +214,18 @@ def same(left: pa.Array, right: pa.Array) -> bool:
             return False
         return bool(left.drop_null().view(kind).equals(right.drop_null().view(kind)))
     return bool(left.equals(right))
+
+
+def read_codes(
+    file: RowsFile, column_id: int, lower: int, upper: int
+) -> tuple[np.ndarray, int, np.ndarray | None, ColumnBuffers] | None:
+    """Codes (raw) of a column's rows, their width, validity, and the sorted words; None where there is no
+    dictionary.
+
+    Every code, of null cells too, is an ordinal of the words.
+    """
+    column = file.columns[column_id]
+    if column.words is None:
+        return None
+    codes = column.read_stored(lower, upper)
+    return codes.values, codes.width, codes.validity, column.dictionary()

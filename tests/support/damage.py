@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import kudu_core as kc
-from kudu_core.common.run.clock import ManualClock
 from kudu_core.errors import Corruption
+from tests.support.clock import ManualClock
 from tests.support.faults import ROOT, TINY, Stage, checking, drop, segments_of
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.guard import within

@@ -17,7 +17,6 @@ from typing import Any
 
 import kudu_core as kc
 from kudu_core.common.format.names import parse_lost
-from kudu_core.common.run.clock import ManualClock
 from kudu_core.fs.base import is_temporary
 from kudu_core.table.lifecycle import open as opening
 from kudu_core.table.opened import debug
@@ -31,6 +30,7 @@ from kudu_core.tablet.store.manifest import read_manifest
 from kudu_core.wal import KIND_INGEST, LogOptions, read_log
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
 from tests.support.changes import check_changes
+from tests.support.clock import ManualClock
 from tests.support.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.history import SCHEMA, History, random_batch, random_rows

@@ -18,12 +18,12 @@ from warnings import catch_warnings, simplefilter
 import kudu_core as kc
 from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.cfile.pages import container
-from kudu_core.common.run.clock import ManualClock
 from kudu_core.errors import UnreplayedWarning
 from kudu_core.table.stored import table_file as table_state
 from kudu_core.tablet.store import manifest_format as form
 from kudu_core.tablet.store import records
 from kudu_core.wal import format as wal
+from tests.support.clock import ManualClock
 from tests.support.damage import CPU_SECONDS, Damage, Subject, kind_of
 from tests.support.faults import TINY, Stage, checking, segments_of
 from tests.support.guard import at_most, within

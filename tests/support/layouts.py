@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from kudu_core.tablet.maintain.merge_policy import RowSetStats
+from kudu_core.tablet.maintain.merge_policy import Layout, RowSetStats
 
 MIB = 1 << 20
+
+
+def average_height(layout: Layout) -> float:
+    """In how many rowsets a key lies, averaged over the data."""
+    return float((layout.high - layout.low).sum())
 
 
 def ycsb(path: Path) -> list[RowSetStats]:

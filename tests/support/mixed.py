@@ -17,12 +17,12 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.run.clock import ManualClock
 from kudu_core.table.jobs import commit
 from kudu_core.table.jobs.resolve import Resolution, resolve
 from kudu_core.table.runs.staged import JobRun
 from tests.support.altering import Altering, Col, World
 from tests.support.bulk import small_runs
+from tests.support.clock import ManualClock
 from tests.support.faults import SMALL, checking, drop, segments_of
 from tests.support.fs.memory import MemoryFileSystem
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import kudu_core as kc
-from tests.support import ahead
+from tests.support import clock
 
 ROOT = Path(__file__).resolve().parents[2]
 NOBODY = 65_534
@@ -22,8 +22,8 @@ def python(
 ) -> subprocess.CompletedProcess[str]:
     """Run a program in a process of its own.  ``warnings``: what becomes of them there."""
     code = textwrap.dedent(code)
-    if os.environ.get(ahead.SWITCH):
-        code = f"from tests.support import ahead\nahead.set_clocks()\n{code}"
+    if os.environ.get(clock.SWITCH):
+        code = f"from tests.support import clock\nclock.set_clocks()\n{code}"
     return subprocess.run(
         [sys.executable, "-W", warnings, "-c", code, *map(str, arguments)],
         cwd=ROOT,

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 import kudu_core as kc
-from kudu_core.common.run.clock import ManualClock
+from tests.support.clock import ManualClock
 from tests.support.damage import Files, contents, walk
 from tests.support.faults import ROOT, TINY, checking, segments_of
 from tests.support.fs.memory import MemoryFileSystem

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kudu_core.common.run.clock import ManualClock
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.wal import KIND_WRITE, Log, LogOptions, LogTail, Record, read_log
+from tests.support.clock import ManualClock
 
 UUID = bytes(range(16))
 SMALL = LogOptions(segment_bytes=8 << 10, first_fill_bytes=1 << 10, fill_bytes=2 << 10, file_grace_s=1.0)

@@ -125,7 +125,7 @@ class RowsFile(OpenFile):
     def uncached(self) -> Self:
         """The same columns and keys, read past the page cache; open as long as this one.
 
-        For ``read``, ``read_ranges``, ``keys`` and insert times; what reads single cells caches all the same.
+        For ``read``, ``keys`` and insert times; what reads single cells caches all the same.
         """
         other = copy.copy(self)
         other.columns = {id_: column.uncached() for id_, column in self.columns.items()}
@@ -199,23 +199,6 @@ class RowsFile(OpenFile):
     def read(self, column_id: int, lower: int, upper: int) -> ColumnBuffers:
         """The values of rows [lower, upper) of a column."""
         return self.columns[column_id].read(lower, upper)
-
-    def read_ranges(self, column_id: int, ranges: I64) -> ColumnBuffers:
-        """The values of several ranges of rows, (m, 2), ascending, one after the other."""
-        return self.columns[column_id].read_ranges(ranges.tolist())
-
-    def read_dictionary(
-        self, column_id: int, lower: int, upper: int
-    ) -> tuple[U8, int, U8 | None, ColumnBuffers] | None:
-        """Codes (raw), their width, validity, and the sorted words; None where there is no dictionary.
-
-        Every code, of null cells too, is an ordinal of the words.
-        """
-        column = self.columns[column_id]
-        if column.words is None:
-            return None
-        codes = column.read_stored(lower, upper)
-        return codes.values, codes.width, codes.validity, column.dictionary()
 
     def dictionary(self, column_id: int) -> ColumnBuffers | None:
         """The sorted words of a column, or None."""

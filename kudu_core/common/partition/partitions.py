@@ -128,19 +128,12 @@ class PartitionSchema:
         result._check_size()
         return result
 
-    def with_range(self, schema: Schema, bounds: tuple[Any, Any]) -> PartitionSchema:
-        """With one more range, whose partitions are numbered after all others."""
-        return self._with_ranges(schema, (bounds,))
-
     def _with_ranges(self, schema: Schema, bounds: Iterable[tuple[Any, Any]]) -> PartitionSchema:
+        """With more ranges, whose partitions are numbered after all others."""
         new = [self._range_of(some) for some in bounds]
         result = PartitionSchema(schema, self.hashes, self.range_ids, (*self.ranges, *new))
         result._check()
         return result
-
-    def without_range(self, schema: Schema, bounds: tuple[Any, Any]) -> PartitionSchema:
-        """With a range, given by its exact bounds, dropped; its ordinals are not used again."""
-        return self.altered(schema, drop=(bounds,))
 
     def altered(
         self,
@@ -149,7 +142,8 @@ class PartitionSchema:
         drop: Iterable[tuple[Any, Any]] = (),
         add: Iterable[tuple[Any, Any]] = (),
     ) -> PartitionSchema:
-        """With ranges dropped, then others added: a range in both lists becomes a new, empty one."""
+        """With ranges, given by their exact bounds, dropped, then others added: a range in both lists becomes
+        a new, empty one.  Ordinals are not used again."""
         ranges = list(self.ranges)
         live = {held: place for place, held in enumerate(ranges) if not held.dropped}
         for bounds in drop:
@@ -272,10 +266,6 @@ class PartitionSchema:
             [cuts.data[lo:hi].tobytes() for lo, hi in itertools.pairwise(ends)],
             owner.tolist(),
         )
-
-    def bucket_of(self, dimension: int, keys: RowBlock) -> I32Array:
-        """(n,) int32: bucket in one hash dimension."""
-        return bucket_of(self.hashes[dimension], self._columns, keys)
 
     def _range_of_rows(self, keys: RowBlock) -> I32Array:
         columns = [(self._columns[i], keys.columns[i]) for i in self.range_ids]

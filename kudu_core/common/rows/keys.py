@@ -147,8 +147,3 @@ def encode_key(schema: Schema, key: Any) -> bytes:
 def encode_prefix(schema: Schema, key: Any) -> bytes:
     """The first key columns from a scalar, tuple or dict: a bound for ``key_range``."""
     return schema.key_codec.encode_prefix(key)
-
-
-def decode_key(schema: Schema, encoded: bytes) -> dict[str, Any]:
-    """One key as exact Python values by name.  ``PageError`` when the bytes are no key."""
-    return dict(zip(schema.key_names, schema.key_codec.decode(encoded), strict=True))

@@ -245,11 +245,6 @@ class RowBlock:
     rows: int
 
     @property
-    def schema_columns(self) -> tuple[int, ...]:
-        """Ids of the columns that the block has."""
-        return tuple(self.columns)
-
-    @property
     def nbytes(self) -> int:
         return sum(column.nbytes for column in self.columns.values())
 

@@ -16,8 +16,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kudu_core.common.run.locks import mutex
-
 COUNTER_BITS = 12
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -77,34 +75,3 @@ class Clock:
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
-
-
-class ManualClock(Clock):
-    """A clock for tests that moves only when told.  ``sleep`` moves it and returns at once."""
-
-    def __init__(self, start_us: int = 1_700_000_000_000_000) -> None:
-        self._lock = mutex()
-        self._us = start_us
-        self._monotonic_us = 0
-
-    def now_us(self) -> int:
-        return self._us
-
-    def monotonic_s(self) -> float:
-        return self._monotonic_us / 1e6
-
-    def advance(self, seconds: float = 0.0, *, us: int = 0) -> None:
-        """Let time pass on both clocks."""
-        step = us + round(seconds * 1_000_000)
-        assert step >= 0, "time passes forward; set_us turns the wall clock back"
-        with self._lock:
-            self._us += step
-            self._monotonic_us += step
-
-    def set_us(self, micros: int) -> None:
-        """Set the wall clock alone, also backwards, as an operator or NTP may."""
-        with self._lock:
-            self._us = micros
-
-    def sleep(self, seconds: float) -> None:
-        self.advance(seconds)

@@ -64,11 +64,6 @@ class DiskRowSet(RowSetStores):
         self.load_newest()
         return self.newest.dead is None or not self.newest.dead[row]
 
-    @property
-    def dead_rows(self) -> int:
-        self.load_newest()
-        return 0 if self.newest.dead is None else int(self.newest.dead.sum())
-
     def load_newest(self) -> None:
         """Read which rows are dead, unless that is known."""
         if self.newest.loaded:
@@ -233,12 +228,6 @@ class DiskRowsAt(RowsAt):
 
     def has(self, column_id: int) -> bool:
         return column_id in self.file.column_ids
-
-    def base_ranges(self, column_id: int, ranges: np.ndarray) -> ColumnBuffers | None:
-        """Values before changes of several ranges of rows, (m, 2), one after the other."""
-        if column_id not in self.file.column_ids:
-            return None
-        return self.file.read_ranges(column_id, ranges)
 
     def base_cells(self, column_id: int, rows: np.ndarray) -> ColumnBuffers | None:
         if column_id not in self.file.column_ids:

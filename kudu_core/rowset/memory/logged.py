@@ -136,10 +136,6 @@ class LoggedChanges:
             parts.append(part)
         return parts
 
-    def last_changes(self, rowids: np.ndarray) -> np.ndarray:
-        """Number of the newest change of each rowid, (n,) uint32, ``NONE`` where there is none."""
-        return self._last.find(np.ascontiguousarray(rowids, np.uint32))
-
     def searched(self, rows: np.ndarray, limit: int) -> np.ndarray:
         """Numbers below ``limit`` of the changes of single rows, ascending, without the chains: for a moment
         in which the writer has put a change into the map and not yet into its chain."""

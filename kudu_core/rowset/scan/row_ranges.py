@@ -175,11 +175,3 @@ def pages_of(ranges: np.ndarray) -> int:
     first, last = ranges[:, 0] // PAGE_ROWS, (ranges[:, 1] - 1) // PAGE_ROWS
     again = int((first[1:] == last[:-1]).sum())
     return int((last - first + 1).sum()) - again
-
-
-def each_row(ranges: np.ndarray) -> np.ndarray:
-    """The rows of the ranges one by one, (n,) int64."""
-    lengths = ranges[:, 1] - ranges[:, 0]
-    ends = np.cumsum(lengths)
-    rows: np.ndarray = np.arange(int(ends[-1])) + np.repeat(ranges[:, 0] - (ends - lengths), lengths)
-    return rows

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kudu_core.common.run.locks import Held
@@ -15,7 +16,7 @@ from kudu_core.events import TabletsPurged
 from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.table.opened.pins import Purged
-from kudu_core.table.stored.table_file import TableState, replace
+from kudu_core.table.stored.table_file import TableState
 from kudu_core.tablet.view.view import View
 
 if TYPE_CHECKING:

@@ -148,11 +148,6 @@ class Layout:
         share = np.maximum.accumulate(below / max(1, int(sizes.sum())))
         return Layout(ordered, share[first], share[last], sizes)
 
-    @property
-    def average_height(self) -> float:
-        """In how many rowsets a key lies, averaged over the data."""
-        return float((self.high - self.low).sum())
-
 
 def overlap_choice(layout: Layout, *, budget_bytes: int, target_bytes: int) -> Choice | None:
     """The set whose merging lowers the average height most."""

@@ -305,10 +305,6 @@ class Manifest:
         # Without a file there was no edit in this life, and those of before are on disk: else ``renew``.
         return self.durable_number if self._file is not None else self.state.number
 
-    @property
-    def is_durable(self) -> bool:
-        return self._file is None or self.durable_number >= self.state.number
-
     def _frames(self, number: int, edit: Edit) -> list[bytes]:
         lines = form.lines_of(edit.lines())
         return form.frames(self._header, self._size, number, self._epoch, self.durable_number, lines)
@@ -344,10 +340,6 @@ class Manifest:
             self._file = None
 
 
-def file_names(metas: Iterable[RowSetMeta]) -> set[str]:
-    return {file.name for meta in metas for file in meta.files}
-
-
 def file_name(epoch: int, number: int, kind: str) -> str:
     """``<epoch>-<n>.rows`` or ``.delta``; a name is never used twice."""
     return f"{epoch:06d}-{number:08d}.{kind}"
@@ -359,7 +351,6 @@ __all__ = [
     "Manifest",
     "TabletState",
     "file_name",
-    "file_names",
     "read_manifest",
     "taken_apart",
 ]

@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import kudu_core as kc
-from kudu_core.common.run.clock import Clock, ManualClock, last_of_microsecond, micros_of
+from kudu_core.common.run.clock import Clock, last_of_microsecond, micros_of
 from tests.support import cells
+from tests.support.clock import ManualClock
 from tests.support.differential.calls import INVALID, send_call
 from tests.support.differential.cases import (
     Apply,

@@ -65,7 +65,6 @@ LOOKS = frozenset(
         "is_dir",
         "stat",
         "identity",
-        "free_bytes",
         "lease",
         "holder",
     }
@@ -287,10 +286,6 @@ class FaultyFileSystem:
     def identity(self, path: str) -> Identity:
         self._call("identity", path)
         return self.inner.identity(path)
-
-    def free_bytes(self, path: str) -> int:
-        self._call("free_bytes", path)
-        return self.inner.free_bytes(path)
 
     def lease(self, path: str, *, sleep: Sleep | None = None) -> FaultyLease:
         return FaultyLease(self, self.inner.lease(path, sleep=sleep))

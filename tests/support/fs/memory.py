@@ -389,10 +389,6 @@ class MemoryFileSystem:
         with self._lock:
             return (_DEVICE, self._file(path).inode)
 
-    def free_bytes(self, path: str) -> int:
-        self._lookup(path, follow=True)
-        return 1 << 40
-
     def lease(self, path: str, *, sleep: Sleep | None = None) -> MemoryLease:
         return MemoryLease(self, path, sleep)
 
