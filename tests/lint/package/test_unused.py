@@ -14,7 +14,7 @@ from pathlib import Path
 
 import kudu_core as kc
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = ROOT / "kudu_core"
 
 # Name -> why it may stay though nothing in the package says it.
