@@ -109,8 +109,8 @@ STEPS: dict[str, tuple[Any, str, Callable[[Any], Any], bool]] = {
     "after the record": (Log, "append", die_after, True),
     "installed 0 of 4": (committing.ingest, "install", lambda real: dies, True),
     "installed 2 of 4": (committing.ingest, "install", lambda real: at_call(3, real), True),
-    "installed 4 of 4": (staged_room, "_mark", lambda real: dies, True),
-    "marked": (staged_room, "_mark", die_after, True),
+    "installed 4 of 4": (staged_room, "leave_mark", lambda real: dies, True),
+    "marked": (staged_room, "leave_mark", die_after, True),
     "removed": (staged_room, "remove", die_after, True),
 }
 
