@@ -65,6 +65,7 @@ def _crash(*names: str) -> tuple[str, ...]:
     return tuple(f"tests/crash/test_{name}.py" for name in names)
 
 
+JOBS = "tests/spark/test_jobs.py"
 EVERYWHERE = _engine("small_guards", "scenarios", "review", "mixed_histories", "differential")
 
 ROOMS = {
@@ -74,11 +75,11 @@ ROOMS = {
             "kudu_core/table/write/log_walk.py",
             "kudu_core/table/write/one_row.py",
         ),
-        (*_engine("decision", "row_rules", "row_path", "batches", "txn", "bad_input"), *EVERYWHERE),
+        (*_engine("decision", "row_rules", "row_path", "batches", "txn", "bad_input"), JOBS, *EVERYWHERE),
     ),
     "apply": Room(
         ("kudu_core/tablet/store/apply.py", "kudu_core/tablet/store/records.py"),
-        (*_engine("scenarios", "versions", "row_path"), *_crash("replay"), *EVERYWHERE),
+        (*_engine("reserving", "scenarios", "versions", "row_path"), *_crash("replay"), *EVERYWHERE),
     ),
     "commit": Room(
         (
@@ -86,7 +87,7 @@ ROOMS = {
             "kudu_core/table/jobs/commit.py",
             "kudu_core/table/ingest/ingest.py",
         ),
-        (*_engine("bulk", "overwrite", "overwrite_beside"), "tests/spark/test_jobs.py", *EVERYWHERE),
+        (*_engine("bulk", "overwrite", "overwrite_beside"), JOBS, *EVERYWHERE),
     ),
     "recheck": Room(
         (
@@ -94,7 +95,7 @@ ROOMS = {
             "kudu_core/table/jobs/resolve.py",
             "kudu_core/table/ingest/build.py",
         ),
-        ("tests/spark/test_jobs.py", *_engine("bulk", "bank"), *EVERYWHERE),
+        (JOBS, *_engine("bulk", "bank"), *EVERYWHERE),
     ),
     "replay": Room(
         (
@@ -178,7 +179,7 @@ ROOMS = {
             "kudu_core/table/opened/job_marks.py",
             "kudu_core/table/runs/staged.py",
         ),
-        ("tests/spark/test_jobs.py", *_engine("bulk", "merge_elsewhere"), "tests/hardening/test_names.py"),
+        (JOBS, *_engine("job_commits", "bulk", "merge_elsewhere"), "tests/hardening/test_names.py"),
     ),
     "alter": Room(
         ("kudu_core/table/lifecycle/alter.py", "kudu_core/table/ingest/overwrite.py"),
@@ -191,7 +192,7 @@ ROOMS = {
     "files": Room(
         (*_of("fs", "base", "posix", "lease"), "kudu_core/cfile/pages/container.py"),
         (
-            *(f"tests/formats/test_fs{name}.py" for name in ("", "_lease", "_crash")),
+            *(f"tests/formats/test_fs{name}.py" for name in ("", "_lease", "_crash", "_writes")),
             *(f"tests/formats/test_cfile{name}.py" for name in ("_format", "")),
             "tests/hardening/test_names.py",
             "tests/hardening/test_writers.py",

@@ -175,3 +175,15 @@ def test_a_file_that_is_refused_is_closed_though_the_error_is_kept(tmp_path: Pat
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):  # the descriptor that listed the folder
             assert not os.path.samestat(os.fstat(int(name)), mine), met
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["nothing", "a named write"])
+def test_a_bulk_write_that_changes_nothing_is_recorded_only_for_its_name(tmp_path: Path, named: bool) -> None:
+    options = {**MANUAL, "ingest_threshold_rows": 1}
+    with kc.create_table(tmp_path / "t", SCHEMA, "k", options=options) as table:
+        table.insert({"k": [1, 2], "v": [1, 2]})
+        lsn = table._engine.log.last_lsn
+        txn = ("job", 1) if named else None
+        result = table.insert({"k": [1, 2], "v": [8, 9]}, on_conflict="ignore", txn=txn)
+        assert (result.inserted, result.ignored) == (0, 2)
+        assert (table._engine.log.last_lsn > lsn) == named
