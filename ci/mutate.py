@@ -48,7 +48,6 @@ COMPARED = {
 @dataclass(frozen=True)
 class Room:
     """Files that are mutated, and the tests that are to notice, the nearest first."""
-
     files: tuple[str, ...]
     tests: tuple[str, ...]
 
@@ -192,7 +191,7 @@ ROOMS = {
     "files": Room(
         (*_of("fs", "base", "posix", "lease"), "kudu_core/cfile/pages/container.py"),
         (
-            *(f"tests/formats/test_fs{name}.py" for name in ("", "_lease", "_crash", "_writes")),
+            *(f"tests/formats/test_fs{name}.py" for name in ("", "_lease", "_crash", "_rooted")),
             *(f"tests/formats/test_cfile{name}.py" for name in ("_format", "")),
             "tests/hardening/test_names.py",
             "tests/hardening/test_writers.py",
