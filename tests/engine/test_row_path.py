@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import kudu_core as kc
-from kudu_core._ext.base.status import Elsewhere
+from kudu_core._ext.base.status import NeedsGeneralPath
 from kudu_core._ext.row.column import PageHolder
 from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.table import table as table_module
@@ -409,7 +409,7 @@ def test_pages_leave_with_the_cache(tmp_path: Path) -> None:
             assert row is not None and row["k0"] == k
             assert points_.pages <= cache.statistics().pages
         assert points_.pages > 0
-    with pytest.raises(Elsewhere):
+    with pytest.raises(NeedsGeneralPath):
         points_.find(b"12345678", 0)
 
 

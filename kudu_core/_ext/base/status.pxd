@@ -5,4 +5,4 @@ cdef enum Status:
     BAD_VALUE = -3      # a field lies outside its domain
 
 cdef int raise_status(Py_ssize_t status, Py_ssize_t offset) except -1
-cdef int raise_elsewhere() except -1
+cdef int raise_needs_general_path() except -1

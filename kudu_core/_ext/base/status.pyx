@@ -17,12 +17,12 @@ class PageError(ValueError):
         return f"{self.reason} (offset {self.offset})"
 
 
-class Elsewhere(Exception):
+class NeedsGeneralPath(Exception):
     """The general path must answer; nothing is wrong."""
 
 
-cdef int raise_elsewhere() except -1:
-    raise Elsewhere
+cdef int raise_needs_general_path() except -1:
+    raise NeedsGeneralPath
 
 
 cdef int raise_status(Py_ssize_t status, Py_ssize_t offset) except -1:

@@ -6,7 +6,7 @@ memory.  ``ChangeFile`` is a delta file, whose rowids, times and ordinals of ent
 while the page cache keeps them (``DeltaPoints``), so that an untouched row costs one search.
 
 Everything here runs with the GIL: what it sees of a store in memory is what the writer had finished between
-two steps.  ``Elsewhere`` and ``PageError`` mean that the general path must answer.
+two steps.  ``NeedsGeneralPath`` and ``PageError`` mean that the general path must answer.
 """
 cimport cython
 from cpython.dict cimport PyDict_GetItem
@@ -20,7 +20,7 @@ from kudu_core._ext.pages.head cimport load64
 from kudu_core._ext.row.column cimport Held, PageHolder, PointColumn
 from kudu_core._ext.row.codec cimport RowShape, value_of
 from kudu_core._ext.index.rowid_map cimport RowidMap
-from kudu_core._ext.base.status cimport raise_elsewhere
+from kudu_core._ext.base.status cimport raise_needs_general_path
 
 import numpy as np
 
@@ -299,7 +299,7 @@ cdef class ChangePoints(Store):
         before = <const uint32_t*>self.before._values_at
         while number != NO_CHANGE and number >= first:
             if number >= self.before._count:
-                raise_elsewhere()           # the writer is just appending it
+                raise_needs_general_path()  # the writer is just appending it
             count += 1
             number = before[number]
         chain = np.empty(count, np.uint32)
@@ -382,7 +382,7 @@ cdef class ChangePoints(Store):
             return self._collect_hot(self._hot_row(<uint32_t>row, last), limit, overlay)
         while number != NO_CHANGE:
             if number >= self.before._count:
-                raise_elsewhere()           # the writer is just appending it
+                raise_needs_general_path()  # the writer is just appending it
             if number < limit:
                 op = self.ops._values_at[number]
                 if op >= DELETE and overlay.lives == UNKNOWN:
@@ -414,7 +414,7 @@ cdef class ChangePoints(Store):
             at = <const uint32_t*>numbers._values_at
             while number != NO_CHANGE and steps < LONG_CHAIN:
                 if number >= self.before._count:
-                    raise_elsewhere()
+                    raise_needs_general_path()
                 if number < limit:
                     place = _lower_bound(at, numbers._count, number)
                     if place < numbers._count and at[place] == number:
@@ -441,7 +441,7 @@ cdef class ChangePoints(Store):
         if not (self._hot and row in self._hot):
             while number != NO_CHANGE and steps < LONG_CHAIN:
                 if number >= self.before._count:
-                    raise_elsewhere()
+                    raise_needs_general_path()
                 if number < limit and self.ops._values_at[number] >= DELETE:
                     return number
                 steps += 1
@@ -456,7 +456,7 @@ cdef class ChangePoints(Store):
         """Which rows have an update of a column in the first ``limit`` changes, and the newest of each.
 
         (m,) int64 indexes into ``rows``, (m,) int64 positions in the column's log.  ``column_id`` None:
-        removals and revivals, by number of change.  Raises ``Elsewhere`` while a writer appends one.
+        removals and revivals, by number of change.  Raises ``NeedsGeneralPath`` while a writer appends one.
         """
         cdef:
             int64_t i, place, m = 0
@@ -535,7 +535,7 @@ cdef class DecodedColumn(Held):
             return self._data
         array, place = self._load()
         if place is None or holder.closed:
-            raise_elsewhere()
+            raise_needs_general_path()
         if self._data == NULL:              # nobody was faster
             view = array
             if view.shape[0] != self._count * self.width:
@@ -546,7 +546,7 @@ cdef class DecodedColumn(Held):
             if self._remember is not None:
                 self._remember(place, array)        # else it would be held until the file closes
                 if self._data == NULL:
-                    raise_elsewhere()               # dropped again at once
+                    raise_needs_general_path()  # dropped again at once
         return self._data
 
     cdef int used(self, Py_ssize_t number) except -1:
@@ -620,7 +620,7 @@ cdef class DeltaPoints(PageHolder):
             int64_t i, found
             uint8_t[::1] out
         if self.closed:
-            raise_elsewhere()
+            raise_needs_general_path()
         at = <const uint32_t*>self.rowids.at(self)
         result = np.zeros(rows.shape[0], np.uint8)
         out = result
@@ -687,7 +687,7 @@ cdef class DeltaPoints(PageHolder):
                 return None
             positions, column = <tuple>log
         if self.closed:
-            raise_elsewhere()
+            raise_needs_general_path()
         at = <const uint32_t*>self.rowids.at(self)
         if snapshot is not None and self.times is not None:
             times = <const uint64_t*>self.times.at(self)
@@ -698,7 +698,7 @@ cdef class DeltaPoints(PageHolder):
         if self.rowids._data != <const uint8_t*>at or (
             times != NULL and self.times._data != <const uint8_t*>times
         ):
-            raise_elsewhere()               # one load has pushed another out
+            raise_needs_general_path()  # one load has pushed another out
         which, places = np.empty(rows.shape[0], np.int64), np.empty(rows.shape[0], np.int64)
         lives = np.empty(rows.shape[0], np.uint8)
         out_which, out_places, out_lives = which, places, lives
@@ -717,7 +717,7 @@ cdef class DeltaPoints(PageHolder):
                 continue
             k = _last_life(ops, first, end)
             if k == -2:
-                raise_elsewhere()
+                raise_needs_general_path()
             if k >= 0:
                 out_which[m], out_lives[m] = i, ops[k] == REINSERT
                 m += 1
@@ -808,14 +808,14 @@ cdef class ChangeFile(Store):
         if points.rowids._data != <const uint8_t*>rowids or (
             times != NULL and points.times._data != <const uint8_t*>times
         ):
-            raise_elsewhere()
+            raise_needs_general_path()
         end = points.relevant(first, rowids, times, snapshot, self.undo)
         if end == first:
             return 0
         if overlay.lives == UNKNOWN:
             last = _last_life(ops, first, end)
             if last == -2:
-                raise_elsewhere()
+                raise_needs_general_path()
             if last >= 0:
                 overlay.lives = ops[last] == REINSERT
                 if overlay.lives == 0:

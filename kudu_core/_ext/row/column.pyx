@@ -3,7 +3,7 @@
 ``PointColumn`` has the pages of a column that point reads have asked for, as the page cache keeps them,
 and raw pointers into them.  ``PageHolder`` is what the cache asks before it drops one.
 
-What cannot be read cell by cell raises ``Elsewhere``, stored bytes that break their format raise
+What cannot be read cell by cell raises ``NeedsGeneralPath``, stored bytes that break their format raise
 ``PageError``; in both cases the general path must answer.
 
 Memory: a page is kept while the cache keeps it.  When the cache is about to drop one, it calls ``forget``,
@@ -31,7 +31,7 @@ from kudu_core._ext.pages.head cimport (
 )
 from kudu_core._ext.pages.rows cimport stored_part
 from kudu_core._ext.search.cells cimport (
-    ELSEWHERE,
+    NEEDS_GENERAL_PATH,
     NEED_PAGE,
     Cells,
     kc_point_fetch,
@@ -44,7 +44,7 @@ from kudu_core._ext.base.status cimport BAD_VALUE, raise_status
 
 import numpy as np
 
-from kudu_core._ext.base.status import Elsewhere
+from kudu_core._ext.base.status import NeedsGeneralPath
 
 cdef enum:
     AHEAD = 6                   # rows of a gather whose mini-blocks are fetched early
@@ -210,7 +210,7 @@ cdef int64_t _gather_strings(
             index = row >> 10
             found = strings_open(page, index, &part, at)
             if found == 0 and part.kind != STRING_PLAIN:
-                found = ELSEWHERE
+                found = NEEDS_GENERAL_PATH
             if found < 0:
                 status[0] = found
                 return k
@@ -241,7 +241,7 @@ cdef int64_t _place(
                 spans[k].size = column.words.ends[code + 1] - column.words.ends[code]
         total += spans[k].size
         if total > MAX_DATA_BYTES:
-            return ELSEWHERE
+            return NEEDS_GENERAL_PATH
         offsets[k + 1] = <int32_t>total
     return total
 
@@ -323,7 +323,7 @@ cdef class PageHolder:
         return 0
 
     def close(self):
-        """Let go of every page; look-ups raise ``Elsewhere`` from now on."""
+        """Let go of every page; look-ups raise ``NeedsGeneralPath`` from now on."""
         self.closed = True
         places, self._places = self._places, {}
         for who, number in places.values():
@@ -386,7 +386,7 @@ cdef class PointColumn(Held):
             holder = self._holder
         payload, place = self._load(number)
         if place is None:
-            raise Elsewhere
+            raise NeedsGeneralPath
         view = payload
         memset(&page, 0, sizeof(page))
         status = page_open(
@@ -397,7 +397,7 @@ cdef class PointColumn(Held):
             raise_status(status, at)
         if self.c.pages[number].data == NULL:       # nobody was faster
             if holder.closed:
-                raise Elsewhere
+                raise NeedsGeneralPath
             self._payloads[number] = payload
             holder.hold(place, self, number)
             self.c.touched[number] = 1
@@ -405,7 +405,7 @@ cdef class PointColumn(Held):
             if self._remember is not None:
                 self._remember(place, payload)      # else it would be held until the file closes
                 if self.c.pages[number].data == NULL:
-                    raise Elsewhere                 # dropped again at once
+                    raise NeedsGeneralPath  # dropped again at once
         return &self.c.pages[number]
 
     cdef void _publish(self, int64_t number, const Page* page) noexcept:
@@ -463,7 +463,7 @@ cdef class PointColumn(Held):
             i = page_values(page, row - i, i)
         status = strings_open(page, row >> 10, &part, &at)
         if status == 0 and part.kind != STRING_PLAIN:
-            raise Elsewhere
+            raise NeedsGeneralPath
         if status == 0:
             status = plain_cell(&part, i, &start, &size, &at)
         if status < 0:
@@ -519,8 +519,8 @@ cdef class PointColumn(Held):
                         k = _gather_strings(&self.c, rows, spans, &bits[0], k, &need, &nulls, &status, &at)
                 if status == NEED_PAGE:
                     self.page(holder, need.page)
-                elif status == ELSEWHERE:
-                    raise Elsewhere
+                elif status == NEEDS_GENERAL_PATH:
+                    raise NeedsGeneralPath
                 elif status:
                     raise_status(status, at)
                 else:
@@ -533,8 +533,8 @@ cdef class PointColumn(Held):
             offsets = np.empty(n + 1, np.int32)
             ends = offsets
             total = _place(&self.c, codes, &bits[0], spans, n, &ends[0])
-            if total == ELSEWHERE:
-                raise Elsewhere
+            if total == NEEDS_GENERAL_PATH:
+                raise NeedsGeneralPath
             if total < 0:
                 raise_status(total, 0)
             result = np.empty(total + 1, np.uint8)

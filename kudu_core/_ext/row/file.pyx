@@ -5,9 +5,9 @@ search in the first keys of the mini-blocks, binary search by cells in the one m
 key.  ``row`` makes a dict of one row's cells, ``cells`` gathers a column's cells of many rows.
 
 It is the fast path beside ``cfile.readers.key_reader`` and ``cfile.columns.reader``: what it cannot do (an
-encoding without cells, a page that the cache does not keep) raises ``Elsewhere``, stored bytes that break
-their format raise ``PageError``; in both cases the caller asks the general path, whose answer or
-error stands.  It knows no files, frames or codecs.  ``pointcolumn`` says who holds the pages.
+encoding without cells, a page that the cache does not keep) raises ``NeedsGeneralPath``, stored bytes that
+break their format raise ``PageError``; in both cases the caller asks the general path, whose answer or
+error stands.  It knows no files, frames or codecs.  ``row.column`` says who holds the pages.
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -17,7 +17,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from kudu_core._ext.pages.head cimport BLOCK_ROWS, Page, load32
 from kudu_core._ext.search.cells cimport (
     ABSENT,
-    ELSEWHERE,
+    NEEDS_GENERAL_PATH,
     NEED_PAGE,
     Cells,
     cell_number,
@@ -39,7 +39,7 @@ from kudu_core._ext.row.column cimport (
 )
 from kudu_core._ext.row.codec cimport RowShape
 from kudu_core._ext.search.sorted_strings cimport sorted_strings
-from kudu_core._ext.base.status cimport BAD_VALUE, raise_elsewhere, raise_status
+from kudu_core._ext.base.status cimport BAD_VALUE, raise_needs_general_path, raise_status
 
 import numpy as np
 
@@ -92,7 +92,7 @@ cdef inline const Page* _page(const Finder* finder, int k, int64_t block, Need* 
 cdef int64_t _cell_want(
     const Column* column, const uint8_t* key, int64_t size, bint last, int64_t* pos, uint64_t* want
 ) noexcept nogil:
-    """Cut one column's cell off an encoded key: the number to look for.  0, ABSENT or ELSEWHERE."""
+    """Cut one column's cell off an encoded key: the number to look for.  0, ABSENT or NEEDS_GENERAL_PATH."""
     cdef int64_t begin = pos[0], end, code
     if column.order == NUMBER:
         if size - begin < column.key_width:
@@ -108,7 +108,7 @@ cdef int64_t _cell_want(
         if end + 1 >= size:
             return ABSENT
         if key[end + 1] != 0:
-            return ELSEWHERE                # a byte 00 inside the string
+            return NEEDS_GENERAL_PATH  # a byte 00 inside the string
     code = word_code(&column.words, key + begin, end - begin)
     if code < 0:
         return ABSENT
@@ -126,7 +126,7 @@ cdef int64_t _find_in_block(
     Need* need,
     int64_t* at,
 ) noexcept nogil:
-    """The row of a key, ABSENT, NEED_PAGE, ELSEWHERE or a status of the page in ``need``."""
+    """The row of a key, ABSENT, NEED_PAGE, NEEDS_GENERAL_PATH or a status of the page in ``need``."""
     cdef:
         int64_t lower = 0, upper, pos = 0, status
         uint64_t want = 0, word = 0
@@ -266,7 +266,7 @@ cdef class PointFile(PageHolder):
     keys : [(PointColumn, order, width, bias)]
         The key columns in key order; order 0: a number of that many bytes in the key, whose stored
         value differs by the bit ``bias``; 1: a word of the dictionary; 2: a string (the only column).
-        None where another encoding is needed: ``find`` then raises ``Elsewhere``.
+        None where another encoding is needed: ``find`` then raises ``NeedsGeneralPath``.
     encoded : PointColumn or None
         Stored encoded keys; they are searched instead of the columns.
     index : (data uint8, offsets int64)
@@ -320,7 +320,7 @@ cdef class PointFile(PageHolder):
     def find(self, bytes key not None, uint64_t hash):
         """The row of an encoded key, -1 where the file does not have it.
 
-        Raises ``Elsewhere`` or ``PageError``: ask the general path.
+        Raises ``NeedsGeneralPath`` or ``PageError``: ask the general path.
         """
         return self.find_row(<const uint8_t*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), hash)
 
@@ -330,7 +330,7 @@ cdef class PointFile(PageHolder):
             Need need
             int64_t at = 0, found, block
         if self.closed or not self.can_find:
-            raise_elsewhere()
+            raise_needs_general_path()
         if self.f.bloom != NULL and not kc_point_bloom(self.f.bloom, self.f.bloom_blocks, hash):
             return ABSENT
         need.column = 0
@@ -352,8 +352,8 @@ cdef class PointFile(PageHolder):
         if status == NEED_PAGE:
             (<PointColumn>self._keys[need.column]).page(self, need.page)
             return 0
-        if status == ELSEWHERE:
-            raise_elsewhere()
+        if status == NEEDS_GENERAL_PATH:
+            raise_needs_general_path()
         return raise_status(status, at)
 
     def find_many(
@@ -380,7 +380,7 @@ cdef class PointFile(PageHolder):
         if offsets[n] > data.shape[0]:
             raise ValueError("offsets of keys leave the data")
         if self.closed or not self.can_find:
-            raise_elsewhere()
+            raise_needs_general_path()
         result = np.empty(n, np.int64)
         if n == 0:
             return result
@@ -404,7 +404,7 @@ cdef class PointFile(PageHolder):
     def row(self, int64_t row, RowShape shape not None):
         """The row as a dict of the shape's columns; those that are not stored take their default.
 
-        Raises ``Elsewhere``, ``PageError``, IndexError for a row that the file has not.
+        Raises ``NeedsGeneralPath``, ``PageError``, IndexError for a row that the file has not.
         """
         cdef:
             dict out = {}
@@ -413,7 +413,7 @@ cdef class PointFile(PageHolder):
         if row < 0 or row >= self.f.rows:
             raise IndexError(f"no row {row} of {self.f.rows}")
         if self.closed:
-            raise_elsewhere()
+            raise_needs_general_path()
         columns = self.columns_of(shape)
         for i in range(shape.count):
             column = columns[i]
@@ -449,7 +449,7 @@ cdef class PointFile(PageHolder):
             if rows[k] < 0 or rows[k] >= self.f.rows:
                 raise IndexError(f"no row {rows[k]} of {self.f.rows}")
         if self.closed:
-            raise_elsewhere()
+            raise_needs_general_path()
         for column_id in column_ids:
             found = self._columns.get(column_id)
             out.append(None if found is None else (<PointColumn>found).cells(self, rows))

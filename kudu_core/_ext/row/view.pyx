@@ -4,8 +4,8 @@
 bounds (``rowsettree``) and blooms admit the key.  A row that is found is read from the base in place, and
 the stores of its rowset say what changed of it (``pointchanges``).
 
-It is the fast path beside ``rowset.rows.rows_at``: ``Elsewhere`` and ``PageError`` mean that the general path
-must answer.  Everything here runs with the GIL.
+It is the fast path beside ``rowset.rows.rows_at``: ``NeedsGeneralPath`` and ``PageError`` mean that the
+general path must answer.  Everything here runs with the GIL.
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -294,7 +294,7 @@ cdef class PointView:
     def get(self, bytes key not None, uint64_t snapshot, RowShape shape not None):
         """The row of an encoded key at a snapshot as a dict, None where it is not there.
 
-        Raises ``Elsewhere`` or ``PageError``: ask the general path.
+        Raises ``NeedsGeneralPath`` or ``PageError``: ask the general path.
         """
         cdef:
             const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(key)

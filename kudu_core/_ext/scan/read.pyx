@@ -180,7 +180,7 @@ cdef enum:
 
     FEW = 24                    # so many cells of a mini-block are read one by one
     TOO_LARGE = -103
-    ELSEWHERE = -102
+    NEEDS_GENERAL_PATH = -102
 
 cdef int64_t MAX_DATA_BYTES = 0x7FFFFFFF
 
@@ -430,7 +430,7 @@ cdef int _spans(
         int64_t begin = piece.block * BLOCK_ROWS, row = begin + piece.first, lower, values, i, v, j = 0
         int status = strings_open(page, piece.block, &part, at)
     if status == 0 and part.kind != STRING_PLAIN:
-        status = ELSEWHERE
+        status = NEEDS_GENERAL_PATH
     if status < 0:
         return status
     data[0] = part.data

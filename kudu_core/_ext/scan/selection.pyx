@@ -9,8 +9,8 @@ the rows that are left.
 A set of values is a list of closed intervals on a line of unsigned integers on which the order of the cells
 is that of the numbers (``CellSet``), so one comparison of unsigned words decides all types; NULLs are told
 apart.  The pages of a file are held as the page cache keeps them (``ScanFile``).  What is read is hostile: a
-broken page raises ``PageError``, a form that is not tested here ``Elsewhere``; the caller then asks the
-general path, whose answer or error stands.  A test that fails half way has removed only rows that
+broken page raises ``PageError``, a form that is not tested here ``NeedsGeneralPath``; the caller then asks
+the general path, whose answer or error stands.  A test that fails half way has removed only rows that
 it was right to remove.
 """
 cimport cython
@@ -52,7 +52,7 @@ from kudu_core._ext.base.status cimport BAD_VALUE, TRUNCATED, raise_status
 
 import numpy as np
 
-from kudu_core._ext.base.status import Elsewhere
+from kudu_core._ext.base.status import NeedsGeneralPath
 
 cdef extern from *:
     """
@@ -173,7 +173,7 @@ cdef enum:
     MANY_WORDS = 1 << 16
     FEW_INTERVALS = 4           # tested one after the other
     MOST_ROWS = 1 << 28
-    ELSEWHERE = -102
+    NEEDS_GENERAL_PATH = -102
 
 cdef:
     uint64_t SIGN = <uint64_t>1 << 63
@@ -585,7 +585,7 @@ cdef inline uint64_t _decimal_key(int64_t integer, int width, int scale) noexcep
 cdef int _test_decimals(
     const Line* line, const Block* block, const Layout* layout, int64_t lower, int64_t n, Scratch* s
 ) noexcept nogil:
-    """Floats stored as integers: the ends become integers.  ELSEWHERE: decode them.
+    """Floats stored as integers: the ends become integers.  NEEDS_GENERAL_PATH: decode them.
 
     A quotient grows with its dividend, so the integers of an interval are neighbours.
     """
@@ -597,16 +597,16 @@ cdef int _test_decimals(
     if width == 4:
         base = <int64_t><int32_t><uint32_t>block.base
     if block.bits > 53 or base > (<int64_t>1 << 53) or base < -(<int64_t>1 << 53):
-        return ELSEWHERE
+        return NEEDS_GENERAL_PATH
     if width == 4 and base + most > 0x7FFFFFFF:
-        return ELSEWHERE
+        return NEEDS_GENERAL_PATH
     first = _decimal_key(base, width, block.scale)
     state = _decide(line, first, _decimal_key(base + most, width, block.scale))
     if state != SOME:
         return state
     i = _first_reaching(line, first)
     if i + 1 < line.n and line.lows[i + 1] <= _decimal_key(base + most, width, block.scale):
-        return ELSEWHERE        # more than one interval: compare floats
+        return NEEDS_GENERAL_PATH  # more than one interval: compare floats
     low = 0
     high = most + 1
     while low < high:           # the first integer that is not below
@@ -633,7 +633,7 @@ cdef int _test_decimals(
 cdef int _test_frame(
     const Line* line, const Block* block, const Layout* layout, int64_t lower, int64_t n, Scratch* s
 ) noexcept nogil:
-    """By the head, else by the packed values.  ELSEWHERE: decode them."""
+    """By the head, else by the packed values.  NEEDS_GENERAL_PATH: decode them."""
     cdef:
         uint64_t least, most, low
         int64_t i
@@ -646,17 +646,17 @@ cdef int _test_frame(
             kc_to_floats(<uint8_t*>&low, 1, line.width, block.scale, 0)
         return ALL if _belongs(line, low) else NONE
     if line.kind == FLOAT:
-        return ELSEWHERE
+        return NEEDS_GENERAL_PATH
     least = (block.base & line.mask) ^ line.flip
     most = least + kc_mask(block.bits)
     if most < least or most > line.mask:
-        return ELSEWHERE        # wraps around
+        return NEEDS_GENERAL_PATH  # wraps around
     state = _decide(line, least, most)
     if state != SOME:
         return state
     i = _first_reaching(line, least)
     if i + 1 < line.n and line.lows[i + 1] <= most:
-        return ELSEWHERE
+        return NEEDS_GENERAL_PATH
     low = line.lows[i] ^ line.flip
     kc_unpack_part(
         s.cells, layout.packed, block.count, line.width, block.bits, block.base - low, lower, n, s.work
@@ -719,7 +719,7 @@ cdef int _test_values(
     """State of values lower .. lower + n - 1, in ``s.passed`` where it is SOME; or a status."""
     cdef:
         Line line
-        int state = ELSEWHERE, status
+        int state = NEEDS_GENERAL_PATH, status
     line.kind = test.kind
     line.width = layout.width
     line.mask = kc_mask(8 * layout.width) if layout.width < 16 else 0
@@ -736,7 +736,7 @@ cdef int _test_values(
         return _test_runs(&line, block, layout, lower, n, s, at)
     if block.kind == FOR or block.kind == CONSTANT:
         state = _test_frame(&line, block, layout, lower, n, s)
-        if state != ELSEWHERE:
+        if state != NEEDS_GENERAL_PATH:
             if block.exceptions:
                 state = _test_exceptions(&line, block, layout, lower, n, state, s, at)
             return state
@@ -835,7 +835,7 @@ cdef int _test_strings(
         int64_t begin = piece.block * BLOCK_ROWS, row = begin + piece.first, i, v, lower, values
         int status = strings_open(page, piece.block, &part, at)
     if status == 0 and part.kind != STRING_PLAIN:
-        status = ELSEWHERE
+        status = NEEDS_GENERAL_PATH
     if status < 0:
         return status
     lower = page_values(page, begin, piece.first)
@@ -1075,8 +1075,8 @@ cdef class Selection:
         """Leave the rows whose cell belongs to the set.
 
         ``states``: for each page of the column what its zone map says, 0: no row of it belongs, 1: every row
-        does, 2: look; only such pages are read.  Raises ``PageError``, ``Elsewhere``, and what ``load``
-        does; rows that are gone by then do not belong.
+        does, 2: look; only such pages are read.  Raises ``PageError``, ``NeedsGeneralPath``, and what
+        ``load`` does; rows that are gone by then do not belong.
         """
         cdef:
             uint8_t* wanted
@@ -1117,8 +1117,8 @@ cdef class Selection:
                     self.pieces, self.piece_count, self.mask, pages, self.numbers, by_page, &test.c,
                     column.width, &at,
                 )
-            if status == ELSEWHERE:
-                raise Elsewhere
+            if status == NEEDS_GENERAL_PATH:
+                raise NeedsGeneralPath
             if status < 0:
                 raise_status(status, at)
         finally:

@@ -60,7 +60,7 @@ cdef extern from *:
 cdef enum:
     ABSENT = -1
     NEED_PAGE = -101
-    ELSEWHERE = -102
+    NEEDS_GENERAL_PATH = -102
 
     FEW_EXCEPTIONS = 8
 
@@ -122,7 +122,7 @@ cdef inline int order_cells(
     """Make the cells of an open mini-block numbers that compare."""
     cdef Block* block = &cells.block
     if width > 8:
-        return ELSEWHERE
+        return NEEDS_GENERAL_PATH
     if page.bits != NULL or block.scale != NO_SCALE:
         return BAD_VALUE                    # a key is never null, and no float
     cells.width = width
@@ -139,7 +139,7 @@ cdef inline int open_cells(
 ) noexcept nogil:
     cdef int status
     if width > 8:
-        return ELSEWHERE
+        return NEEDS_GENERAL_PATH
     status = open_block(page, index, width, cells, at)
     return status if status < 0 else order_cells(page, width, flip, cells, at)
 

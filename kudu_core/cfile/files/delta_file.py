@@ -154,7 +154,7 @@ class DeltaFile(OpenFile):
 
     @property
     def points(self) -> DeltaPoints:
-        """The same for reads of one row; what it cannot answer (``Elsewhere``), the methods here do."""
+        """The same for reads of one row; where it raises ``NeedsGeneralPath``, the methods here answer."""
         points = self._points
         if points is None:
             points = self._points = open_delta_points(

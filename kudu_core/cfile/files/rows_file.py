@@ -136,7 +136,7 @@ class RowsFile(OpenFile):
 
     @property
     def points(self) -> PointFile:
-        """The same file for point reads; what it cannot answer (``Elsewhere``), the methods here do."""
+        """The same file for point reads; where it raises ``NeedsGeneralPath``, the methods here answer."""
         points = self._points
         if points is None:
             points = self._points = open_points(self.file, self.rows, self.columns, self._keys)
@@ -209,7 +209,7 @@ class RowsFile(OpenFile):
         """The values of single rows in some columns, in the order asked."""
         try:
             found = self.points.cells(column_ids, np.ascontiguousarray(rows, np.int64))
-        except (Elsewhere, PageError, IndexError):
+        except (NeedsGeneralPath, PageError, IndexError):
             found = [None] * len(column_ids)
         out = []
         for column_id, buffers in zip(column_ids, found, strict=True):
@@ -267,7 +267,7 @@ class RowsFile(OpenFile):
         if count * _ROWS_PER_PROBE <= self.rows:
             try:
                 return self.points.find_many(data, offsets, hashes)
-            except (Elsewhere, PageError):
+            except (NeedsGeneralPath, PageError):
                 pass
         found = np.full(count, -1, np.int64)
         maybe = np.flatnonzero(self.may_contain(hashes))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kudu_core._ext.base.status import Elsewhere, PageError
+from kudu_core._ext.base.status import NeedsGeneralPath, PageError
 from kudu_core._ext.changes.replay import Updates
 from kudu_core._ext.row.changes import ChangeFile
 from kudu_core.cfile.files.delta_file import DeltaFile
@@ -164,7 +164,7 @@ class FileDeltas:
         snapshot = None if self._whole or not file.has_timestamps else int(self._snapshot)
         try:
             return file.points.newest(column_id, np.ascontiguousarray(rows, np.int64), snapshot, self._undo)
-        except (Elsewhere, PageError):
+        except (NeedsGeneralPath, PageError):
             return _GENERAL
 
     def _relevant(self, timestamps: np.ndarray | None) -> np.ndarray | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from kudu_core._ext.base.status import Elsewhere, PageError
+from kudu_core._ext.base.status import NeedsGeneralPath, PageError
 from kudu_core._ext.scan.read import TooLarge, read
 from kudu_core._ext.scan.selection import Selection
 from kudu_core.cfile.columns.specs import allocate
@@ -226,7 +226,7 @@ class FileScan:
         for column_id, test, states in self._tests:
             try:
                 selection.test(self.source.file.scans.column(column_id), test, states)
-            except (Elsewhere, PageError):
+            except (NeedsGeneralPath, PageError):
                 rest = self._where  # whatever it was, the general path gives the answer or the error
             if not selection.chosen:
                 return None

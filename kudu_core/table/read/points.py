@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from kudu_core._ext.base.status import Elsewhere, PageError
+from kudu_core._ext.base.status import NeedsGeneralPath, PageError
 from kudu_core.common.rows.arrow_in import batches
 from kudu_core.common.rows.conform import conform
 from kudu_core.common.rows.keys import EncodedKeys, decode_keys, encode_key, encode_keys
@@ -46,7 +46,7 @@ def get(engine: Engine, key: Any, columns: Sequence[StoredColumn], at: Any) -> d
                 # more raises the floor first (protocol H2).  So this look stands for a pin.
                 if snapshot >= engine.pins.floor or not engine.writer:
                     return None if view is None else view.points.get(encoded, snapshot, codec.shape(columns))
-            except (Elsewhere, PageError, SnapshotTooOld):
+            except (NeedsGeneralPath, PageError, SnapshotTooOld):
                 pass
         try:
             return _get_general(engine, key, columns, snapshot)
@@ -57,14 +57,14 @@ def get(engine: Engine, key: Any, columns: Sequence[StoredColumn], at: Any) -> d
 
 
 def tablet_of_key(engine: Engine, key: bytes, snapshot: int = NEWEST) -> Tablet | None:
-    """The tablet of an encoded key at a snapshot, None where no range takes it; ``Elsewhere``: too many
-    columns."""
+    """The tablet of an encoded key at a snapshot, None where no range takes it; ``NeedsGeneralPath``: too
+    many columns."""
     tablets = engine.tablets
     if len(tablets) == 1 and not engine.partitions.range_ids:
         return tablets[0]
     router = engine.partitions_at(snapshot).router
     if router is None:
-        raise Elsewhere
+        raise NeedsGeneralPath
     ordinal = router.route(key)
     return None if ordinal < 0 else engine.tablet_of(ordinal, snapshot)
 

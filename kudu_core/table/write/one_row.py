@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kudu_core._ext.base.status import Elsewhere, PageError
+from kudu_core._ext.base.status import NeedsGeneralPath, PageError
 from kudu_core._ext.keys.hashing import murmur3_one
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.memrowset import MemRowSet
@@ -57,7 +57,7 @@ def write_row(engine: Engine, operation: str, row: dict[Any, Any]) -> WriteResul
     key, cells = prepared
     try:
         tablet = tablet_of_key(engine, key)
-    except Elsewhere:
+    except NeedsGeneralPath:
         return None
     if tablet is None:
         return None  # refused
@@ -72,7 +72,7 @@ def write_row(engine: Engine, operation: str, row: dict[Any, Any]) -> WriteResul
         key_hash = murmur3_one(key)
         try:
             found = _locate(view, key, key_hash)
-        except (Elsewhere, PageError):
+        except (NeedsGeneralPath, PageError):
             return None
         if found is None:
             return None

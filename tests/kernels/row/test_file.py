@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kudu_core._ext.base.status import Elsewhere, PageError
+from kudu_core._ext.base.status import NeedsGeneralPath, PageError
 from kudu_core._ext.index import bloom
 from kudu_core._ext.keys import hashing
 from kudu_core._ext.pages import blocks
@@ -237,7 +237,7 @@ def test_a_byte_00_inside_a_leading_string_is_left_to_the_general_path() -> None
     hosts = worded(words, valid, 0)
     file = PointFile(2, {}, [(hosts, 1, 0, 0), (numbers, 0, 4, 0)], None, index_of(keys), None)
     assert file.find(keys[1], 0) == 1
-    with pytest.raises(Elsewhere):
+    with pytest.raises(NeedsGeneralPath):
         file.find(keys[0], 0)
 
 
@@ -289,14 +289,14 @@ def test_damaged_pages_raise_and_nothing_worse(long: bool) -> None:
         for encoded in (None, columns[2]):
             file = PointFile(n, columns, order, encoded, index_of(keys), None)
             for key in r.sample(keys, min(n, 10)):
-                with suppress(PageError, Elsewhere):
+                with suppress(PageError, NeedsGeneralPath):
                     assert -1 <= file.find(key, 0) < n
             for row in (0, n - 1, r.randrange(n)):
                 for each in (shape, *one):
-                    with suppress(PageError, Elsewhere):
+                    with suppress(PageError, NeedsGeneralPath):
                         file.row(row, each)
                 for i in range(3):
-                    with suppress(PageError, Elsewhere):
+                    with suppress(PageError, NeedsGeneralPath):
                         file.cells([i], np.array([row, 0, row], np.int64))
 
 
@@ -313,9 +313,9 @@ def test_pages_are_forgotten_when_the_cache_says_so() -> None:
     assert file.find(keys[5], 0) == 5 and file.pages == 3
     file.close()
     assert file.closed and file.pages == 0
-    with pytest.raises(Elsewhere):
+    with pytest.raises(NeedsGeneralPath):
         file.find(keys[5], 0)
-    with pytest.raises(Elsewhere):
+    with pytest.raises(NeedsGeneralPath):
         file.row(5, RowShape("a", [0], [TAGS["unsigned"]], [bytes], [None]))
 
 
@@ -351,7 +351,7 @@ def test_pages_that_the_cache_does_not_keep_are_not_held() -> None:
     page = blocks.encode_fixed(np.zeros(8, np.uint8), 8, 0)
     column = PointColumn(lambda number: (page, None), 1, 8)
     file = PointFile(1, {0: column}, None, None, None, None)
-    with pytest.raises(Elsewhere):
+    with pytest.raises(NeedsGeneralPath):
         file.row(0, RowShape("a", [0], [TAGS["unsigned"]], [bytes], [None]))
     assert file.pages == 0
 
@@ -365,7 +365,7 @@ def test_bad_arguments_are_refused() -> None:
             file.row(row, shape)
         with pytest.raises(IndexError):
             file.cells([0], np.array([row], np.int64))
-    with pytest.raises(Elsewhere):
+    with pytest.raises(NeedsGeneralPath):
         file.find(b"", 0)
     with pytest.raises(ValueError):
         PointFile(4, {}, None, None, (np.zeros(4, np.uint8), np.zeros(1, np.int64)), None)
