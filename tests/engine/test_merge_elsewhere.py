@@ -19,7 +19,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.rowset.history.merging import Limits
 from kudu_core.table.jobs import merge_job
-from kudu_core.table.jobs.merge_job import MergeTask, Run, build_task, elsewhere_of
+from kudu_core.table.jobs.merge_job import MergeTask, Run, build_task, builder_of
 from kudu_core.tablet.compact import merge
 from kudu_core.tablet.compact.merge_remote import BuiltRange
 from kudu_core.tablet.maintain import compaction_lane
@@ -39,7 +39,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-class Elsewhere:
+class Builder:
     """Tasks that are run here, on a table that is open for reading as in a worker."""
 
     def __init__(self, table: kc.Table) -> None:
@@ -63,7 +63,7 @@ class Elsewhere:
         return self.answers
 
     def __call__(self, *arguments: Any) -> Any:
-        return elsewhere_of(self.table._engine, self.run)(*arguments)
+        return builder_of(self.table._engine, self.run)(*arguments)
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_every_state_and_every_change_stay(
     monkeypatch.setattr(merge, "Limits", lambda file_bytes, memory_bytes: Limits(1500, 1 << 20))
     rng = random.Random(seed)
     m = Merging(tmp_path / "t", history_retention_s=retention)
-    elsewhere = Elsewhere(m.table)
+    builder = Builder(m.table)
     several = 0
     for step in range(8):
         for _ in range(4):
@@ -102,13 +102,13 @@ def test_every_state_and_every_change_stay(
                 m.table.flush() if rng.random() < 0.5 else m.flush()
         if not m.ids:
             continue
-        elsewhere.between = lambda: m.history.write(
+        builder.between = lambda: m.history.write(
             m.table, random_batch(rng, m.history.model, range(60), rng.choice((1, 70)), whole=False)
         )
         ids = rng.sample(m.ids, rng.randint(1, len(m.ids)))
-        done = m.merge(ids, elsewhere=elsewhere)
-        several += done.rowsets_added > 1 and len(elsewhere.tasks) > 1
-        assert elsewhere.answers and staging(m) == []
+        done = m.merge(ids, builder=builder)
+        several += done.rowsets_added > 1 and len(builder.tasks) > 1
+        assert builder.answers and staging(m) == []
         if step % 4 == 3:
             m.check()
     assert several
@@ -118,7 +118,7 @@ def test_every_state_and_every_change_stay(
 
 def test_what_is_written_meanwhile_is_carried_over(m: Merging) -> None:
     """Updates, deletions, rows that come back, delta flushes and an ingest between the tasks."""
-    elsewhere = Elsewhere(m.table)
+    builder = Builder(m.table)
     steps: list[Callable[[], object]] = [
         lambda: m.set(4, 5, 100, c=0.25),
         lambda: m.delete(4, 50),
@@ -126,9 +126,9 @@ def test_what_is_written_meanwhile_is_carried_over(m: Merging) -> None:
         lambda: m.write(("upsert", [{"k": k, "a": 5} for k in range(0, 120, 2) if k not in (4, 50)])),
         lambda: m.put(4, a=44),
     ]
-    elsewhere.between = lambda: steps.pop(0)() if steps else None
-    done = m.merge(elsewhere=elsewhere)
-    assert not steps and len(elsewhere.tasks) > 3
+    builder.between = lambda: steps.pop(0)() if steps else None
+    done = m.merge(builder=builder)
+    assert not steps and len(builder.tasks) > 3
     assert done.changes > 0 and done.rowsets_added > 1
     m.check()
     m.reopen()
@@ -138,29 +138,29 @@ def test_what_is_written_meanwhile_is_carried_over(m: Merging) -> None:
 @pytest.mark.parametrize("flush", [False, True])
 def test_a_reader_that_is_behind_looks_again(m: Merging, flush: bool) -> None:
     """Changes that it has not seen, in the log or in a file of a rowset that it knows."""
-    elsewhere = Elsewhere(m.table)
+    builder = Builder(m.table)
     m.flush_all()
-    elsewhere.reader = kc.open_table(m.path)
+    builder.reader = kc.open_table(m.path)
     m.set(4, 5, 100, a=99)
     m.delete(50)
     if flush:
         m.flush_all()
-    m.merge(elsewhere=elsewhere)
-    assert len(elsewhere.answers) > 1
+    m.merge(builder=builder)
+    assert len(builder.answers) > 1
     m.check()
 
 
 def test_columns_that_come_and_go_meanwhile(m: Merging) -> None:
-    elsewhere = Elsewhere(m.table)
+    builder = Builder(m.table)
     alters: list[dict[str, Any]] = [
         {"add": [kc.Column("n", pa.int64(), default=7)]},
         {"drop": ["b"]},
     ]
-    elsewhere.between = lambda: m.table.alter(**alters.pop()) if alters else None
-    m.merge(elsewhere=elsewhere)
+    builder.between = lambda: m.table.alter(**alters.pop()) if alters else None
+    m.merge(builder=builder)
     m.table.update({"k": [1], "n": [8]})
     assert m.table.get(1) == {"k": 1, "a": 7, "c": 0.5, "n": 8}
-    m.merge(elsewhere=elsewhere)
+    m.merge(builder=builder)
     assert m.table.get(1) == {"k": 1, "a": 7, "c": 0.5, "n": 8}
     assert m.table.verify().files
 
@@ -172,7 +172,7 @@ def test_the_outputs_are_those_of_a_merge_here(m: Merging, tmp_path: Path) -> No
     shutil.rmtree(other.path)
     shutil.copytree(m.path, other.path)
     m.table, other.table = kc.open_table(m.path, "rw"), kc.open_table(other.path, "rw")
-    there, here = m.merge(elsewhere=Elsewhere(m.table)), other.merge()
+    there, here = m.merge(builder=Builder(m.table)), other.merge()
     assert replace(there, horizon=0) == replace(here, horizon=0)
 
     def told(m: Merging) -> list[Any]:
@@ -191,7 +191,7 @@ def test_the_outputs_are_those_of_a_merge_here(m: Merging, tmp_path: Path) -> No
 def unchanged(m: Merging, run: Run, error: type[BaseException], match: str) -> None:
     before, state = m.ids, m.tablet.state
     with pytest.raises(error, match=match):
-        m.merge(elsewhere=elsewhere_of(m.table._engine, run))
+        m.merge(builder=builder_of(m.table._engine, run))
     assert m.ids == before and m.tablet.state == state
     assert m.files() == set() and m.tablet.compacting == set() and staging(m) == []
     m.check()
@@ -199,7 +199,7 @@ def unchanged(m: Merging, run: Run, error: type[BaseException], match: str) -> N
 
 def test_a_task_that_fails(m: Merging) -> None:
     """Then the merge did not happen, whatever the others have written; the next one does."""
-    elsewhere = Elsewhere(m.table)
+    builder = Builder(m.table)
     calls = [0]
 
     def fails() -> None:
@@ -207,9 +207,9 @@ def test_a_task_that_fails(m: Merging) -> None:
         if calls[0] == 3:
             raise OSError(28, "no room there")
 
-    elsewhere.between = fails
-    unchanged(m, elsewhere.run, OSError, "no room there")
-    m.merge(elsewhere=elsewhere)
+    builder.between = fails
+    unchanged(m, builder.run, OSError, "no room there")
+    m.merge(builder=builder)
     m.check()
 
 
@@ -225,10 +225,10 @@ DAMAGES: dict[str, tuple[str, Callable[[bytearray], object]]] = {
 
 @pytest.mark.parametrize("damage", [*DAMAGES, "rows that are missing", "a map that is missing"])
 def test_files_that_are_not_those_that_were_told_of(m: Merging, damage: str) -> None:
-    elsewhere = Elsewhere(m.table)
+    builder = Builder(m.table)
 
     def run(tasks: Sequence[MergeTask]) -> list[bytes]:
-        answers = elsewhere.run(tasks)
+        answers = builder.run(tasks)
         pattern, change = DAMAGES.get(damage, ("*.homes" if "map" in damage else "*.rows", None))
         path = sorted(Path(tasks[0].order.directory).rglob(pattern))[-1]
         data = bytearray(path.read_bytes())
@@ -247,10 +247,10 @@ def test_an_answer_that_is_none(m: Merging) -> None:
 
 def test_a_task_that_does_not_see_the_rowsets_leaves_the_merge_to_this_process(m: Merging) -> None:
     """Other files, another table at the path, a part of the ranges alone: it is built here."""
-    elsewhere = Elsewhere(m.table)
+    builder = Builder(m.table)
 
     def altered(change: Callable[[MergeTask], MergeTask]) -> Run:
-        return lambda tasks: elsewhere.run([change(tasks[0]), *tasks[1:]])
+        return lambda tasks: builder.run([change(tasks[0]), *tasks[1:]])
 
     def foreign(task: MergeTask) -> MergeTask:
         return replace(task, table_uuid="0" * 32)
@@ -267,12 +267,12 @@ def test_a_task_that_does_not_see_the_rowsets_leaves_the_merge_to_this_process(m
         return replace(task, order=replace(task.order, seen=1 << 62))
 
     runs = [altered(change) for change in (foreign, other, unknown, early)]
-    for run in (*runs, lambda tasks: elsewhere.run(tasks)[1:]):
+    for run in (*runs, lambda tasks: builder.run(tasks)[1:]):
         m.put(500 + len(m.history.writes), a=1)
         m.flush()
         m.set(1, a=len(m.history.writes))
         before = set(m.ids)
-        m.merge(elsewhere=elsewhere_of(m.table._engine, run))
+        m.merge(builder=builder_of(m.table._engine, run))
         m.table.gc()
         assert not before & set(m.ids) and staging(m) == [] and m.files() == set()
     m.check()
@@ -280,23 +280,23 @@ def test_a_task_that_does_not_see_the_rowsets_leaves_the_merge_to_this_process(m
 
 def test_small_merges_are_not_sent(m: Merging, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merge_job, "SMALL_BYTES", sum(r.meta.size_bytes for r in m.rowsets) + 1)
-    elsewhere = Elsewhere(m.table)
-    m.merge(elsewhere=elsewhere)
-    assert elsewhere.tasks == [] and len(m.ids) > 1
+    builder = Builder(m.table)
+    m.merge(builder=builder)
+    assert builder.tasks == [] and len(m.ids) > 1
     m.check()
 
 
 def test_an_attempt_that_outlives_its_merge(m: Merging) -> None:
     """It finds no place to write to; and what one leaves all the same goes at the next open."""
-    elsewhere = Elsewhere(m.table)
-    m.merge(elsewhere=elsewhere)
-    late = elsewhere.tasks[0]
+    builder = Builder(m.table)
+    m.merge(builder=builder)
+    late = builder.tasks[0]
     m.put(1000, a=1)
-    assert elsewhere.reader is not None
+    assert builder.reader is not None
     with pytest.raises(FileNotFoundError):
-        build_task(elsewhere.reader, late, "late")
-    elsewhere.reader.refresh()
-    assert build_task(elsewhere.reader, late, "late") == [], "its inputs have gone"
+        build_task(builder.reader, late, "late")
+    builder.reader.refresh()
+    assert build_task(builder.reader, late, "late") == [], "its inputs have gone"
     assert staging(m) == []
     os.makedirs(f"{late.order.directory}/later")
     Path(late.order.directory, "later/00000000.rows").write_bytes(b"half")
@@ -309,19 +309,19 @@ def test_an_attempt_that_outlives_its_merge(m: Merging) -> None:
 
 def test_an_attempt_that_is_repeated_while_its_merge_goes_on(m: Merging) -> None:
     """Only what the merge is told of counts."""
-    elsewhere = Elsewhere(m.table)
+    builder = Builder(m.table)
 
     def run(tasks: Sequence[MergeTask]) -> list[bytes]:
-        answers = elsewhere.run(tasks)
-        assert elsewhere.reader is not None
+        answers = builder.run(tasks)
+        assert builder.reader is not None
         twins = [
-            told for n, task in enumerate(tasks) for told in build_task(elsewhere.reader, task, f"twin{n}")
+            told for n, task in enumerate(tasks) for told in build_task(builder.reader, task, f"twin{n}")
         ]
         assert len(twins) == len(answers)
         mixed = {BuiltRange.from_bytes(told).number: told for told in (*answers, *twins[::2])}
         return list(mixed.values())
 
-    m.merge(elsewhere=elsewhere_of(m.table._engine, run))
+    m.merge(builder=builder_of(m.table._engine, run))
     m.table.gc()
     assert staging(m) == [] and m.files() == set()
     m.check()
@@ -335,7 +335,7 @@ def test_staging_is_swept_beside_a_merge(tmp_path: Path) -> None:
     left = f"merge-{0:032x}"
     os.mkdir(m.path / "staging" / left)
     os.utime(m.path / "staging" / left, (0, 0))
-    elsewhere = Elsewhere(m.table)
+    builder = Builder(m.table)
     swept: list[list[str]] = []
 
     def sweep() -> None:
@@ -344,10 +344,10 @@ def test_staging_is_swept_beside_a_merge(tmp_path: Path) -> None:
         m.table.gc()
         swept.append(staging(m))
 
-    elsewhere.between = sweep
-    m.merge(elsewhere=elsewhere)
+    builder.between = sweep
+    m.merge(builder=builder)
     assert len(swept) > 1 and all(len(names) == 1 and left not in names for names in swept)
-    assert elsewhere.answers and staging(m) == []
+    assert builder.answers and staging(m) == []
     m.check()
 
 
@@ -363,12 +363,12 @@ def test_a_driver_that_is_killed(m: Merging, monkeypatch: pytest.MonkeyPatch, st
     if child == 0:
         try:
             table = m.table = kc.open_table(m.path, "rw")
-            elsewhere = Elsewhere(table)
+            builder = Builder(table)
 
             def run(tasks: Sequence[MergeTask]) -> list[bytes]:
                 if step == "asked":
                     dies()
-                answers = elsewhere.run(tasks)
+                answers = builder.run(tasks)
                 if step == "built":
                     dies()
                 return answers
@@ -377,7 +377,7 @@ def test_a_driver_that_is_killed(m: Merging, monkeypatch: pytest.MonkeyPatch, st
                 monkeypatch.setattr(type(m.tablet), "sync_directory", dies)
             if step == "before the edit":
                 monkeypatch.setattr(type(m.tablet), "install", dies)
-            m.merge(elsewhere=elsewhere_of(table._engine, run))
+            m.merge(builder=builder_of(table._engine, run))
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
@@ -416,9 +416,9 @@ def test_maintenance_does_what_it_does_here(tmp_path: Path, seed: int, threads: 
     def merges(table: kc.Table) -> float:
         return table.metrics().get("merge_count", 0)  # what else there is depends on the time it takes
 
-    assert found._engine.maintain(None, elsewhere_of(found._engine, run), threads) and wanted.maintain()
+    assert found._engine.maintain(None, builder_of(found._engine, run), threads) and wanted.maintain()
     assert merges(found) == merges(wanted) and len(runs) >= 3
-    found._engine.maintain(None, elsewhere_of(found._engine, run), threads)
+    found._engine.maintain(None, builder_of(found._engine, run), threads)
     assert merges(found) == merges(wanted)
     layouts = [
         sorted((t.id, r.meta.min_key, r.meta.max_key, r.meta.rows) for t in e.tablets for r in t.view.rowsets)
@@ -439,18 +439,16 @@ def test_an_operation_that_fails_ends_the_others_and_is_told(tmp_path: Path, see
         raise OSError(5, "the executors are gone")
 
     with pytest.raises(OSError, match="executors are gone"):
-        table._engine.maintain(None, elsewhere_of(table._engine, fails), 3)
+        table._engine.maintain(None, builder_of(table._engine, fails), 3)
     errors = table.history()["error"].drop_null().to_pylist()
     assert errors and all("executors are gone" in error for error in errors)
-    assert table._engine.maintain(0, elsewhere_of(table._engine, fails), 3) == 0, "no budget"
+    assert table._engine.maintain(0, builder_of(table._engine, fails), 3) == 0, "no budget"
     assert table.scan(order="key").to_table() == before
     assert os.listdir(tmp_path / "t/staging") == []
     assert all(not tablet.compacting for tablet in table._engine.tablets)
 
 
-def test_several_are_under_way_at_a_time(
-    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_several_are_under_way_at_a_time(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """And those that are built here one after the other: each may take its share of the memory limit."""
     table = overlapping(tmp_path / "t", History(), random.Random(seed))
     meeting = threading.Barrier(3, timeout=20)
@@ -471,6 +469,6 @@ def test_several_are_under_way_at_a_time(
         return []  # all of them are built here then
 
     monkeypatch.setattr(merge, "build", build)
-    assert table._engine.maintain(None, elsewhere_of(table._engine, run), 3) >= 3
+    assert table._engine.maintain(None, builder_of(table._engine, run), 3) >= 3
     assert most[0] == 1
     assert isinstance(table._engine.compactions, compaction_lane.Compactions)

@@ -25,7 +25,7 @@ from kudu_core.table.backup import backup as backups
 from kudu_core.table.backup.files import StagedRun
 from kudu_core.table.backup.format import BackupResult, Manifest
 from kudu_core.table.changes.tokens import ChangeToken
-from kudu_core.table.jobs.merge_job import MergeTask, build_task, elsewhere_of
+from kudu_core.table.jobs.merge_job import MergeTask, build_task, builder_of
 from kudu_core.table.read.snapshot import Snapshot
 from kudu_core.table.read.tokens import ScanToken
 from kudu_core.table.report.verify import Verified, opened_anew, verify_frame, verify_tablet, with_tablets
@@ -84,13 +84,15 @@ def maintain(
         return [bytes(row.told) for row in found]
 
     manual = {"maintenance": "manual"}
-    opened = nullcontext(path) if isinstance(path, Table) else open_table(
-        path, "rw", options=manual, timeout_s=lock_timeout_s
+    opened = (
+        nullcontext(path)
+        if isinstance(path, Table)
+        else open_table(path, "rw", options=manual, timeout_s=lock_timeout_s)
     )
     with opened as table:
         engine = table._opened_for_writing()
         threads = min(parallelism(spark), MERGES_AT_ONCE)
-        return engine.maintain(budget_s, elsewhere_of(engine, run), threads)
+        return engine.maintain(budget_s, builder_of(engine, run), threads)
 
 
 def build_merges(tasks: Sequence[MergeTask], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:

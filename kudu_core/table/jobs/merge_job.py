@@ -17,7 +17,7 @@ import numpy as np
 
 from kudu_core.common.run.locks import Claim
 from kudu_core.table.lifecycle.staging_folders import remove
-from kudu_core.tablet.compact.merge import Elsewhere
+from kudu_core.tablet.compact.merge import MergeBuilder
 from kudu_core.tablet.compact.merge_output import Job, Output
 from kudu_core.tablet.compact.merge_remote import BuiltRange, Order, adopt, build_ranges, newest_in_memory
 
@@ -53,7 +53,7 @@ Run = Callable[[Sequence[MergeTask]], Sequence[bytes]]
 """Has ``build_task`` done with all tasks, somewhere: what it answered."""
 
 
-def elsewhere_of(engine: Engine, run: Run) -> Elsewhere:
+def builder_of(engine: Engine, run: Run) -> MergeBuilder:
     """What a merge of the table asks first to write its outputs; those of small merges it leaves to it."""
 
     def build(tablet: Tablet, job: Job, edges: np.ndarray) -> list[Output] | None:
@@ -79,9 +79,7 @@ def elsewhere_of(engine: Engine, run: Run) -> Elsewhere:
     return build
 
 
-def _tasks(
-    engine: Engine, tablet: Tablet, job: Job, edges: np.ndarray, directory: str
-) -> list[MergeTask]:
+def _tasks(engine: Engine, tablet: Tablet, job: Job, edges: np.ndarray, directory: str) -> list[MergeTask]:
     each = np.array([source.rowset.meta.size_bytes / source.rows for source in job.sources])
     # By the middle of a range among all bytes.
     middles = ((edges[:-1] + edges[1:]) / 2 @ each) // TASK_BYTES
@@ -116,4 +114,4 @@ def build_task(table: Table, task: MergeTask, name: str) -> list[bytes]:
     return []
 
 
-__all__ = ["MergeTask", "Run", "build_task", "elsewhere_of"]
+__all__ = ["MergeTask", "Run", "build_task", "builder_of"]

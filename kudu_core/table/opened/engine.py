@@ -44,7 +44,7 @@ from kudu_core.tablet.store.tablet import Tablet, TabletContext
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem, Lease
     from kudu_core.table.calls.decision import Call
-    from kudu_core.tablet.compact.merge import Elsewhere
+    from kudu_core.tablet.compact.merge import MergeBuilder
     from kudu_core.tablet.replay.bootstrap import Unreplayed
     from kudu_core.tablet.store.apply import Laying
     from kudu_core.wal import Log
@@ -554,12 +554,10 @@ class Engine:
 
     # ---- maintenance ----
 
-    def maintain(
-        self, budget_s: float | None, elsewhere: Elsewhere | None = None, threads: int = 1
-    ) -> int:
+    def maintain(self, budget_s: float | None, builder: MergeBuilder | None = None, threads: int = 1) -> int:
         """What background maintenance would do now; how many operations it was.
 
-        ``elsewhere``: who is asked to build the outputs of merges; ``threads``: compactions at a time, of 1
+        ``builder``: who is asked to build the outputs of merges; ``threads``: compactions at a time, of 1
         on the caller's thread.
         """
         check_budget(budget_s)
@@ -573,7 +571,7 @@ class Engine:
         done = self.maintenance.run_due(may_go_on, patient=False)
         with self.compactions.pause():
             self.compactions.await_others(budget_s)  # what the background is at would be left out
-            done += self.compactions.run_all(may_go_on, elsewhere, threads)
+            done += self.compactions.run_all(may_go_on, builder, threads)
         self.compactions.collect_garbage()
         return done
 

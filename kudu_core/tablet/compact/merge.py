@@ -1,7 +1,7 @@
 """The walk of a merging compaction: rowsets become others that overlap nowhere (protocol C1 to C4).
 
 The outputs are written at a cut, a range of keys at a time, without any lock and past the page cache, by
-this process or by others (``merge_elsewhere``): who writes them is one step.  Meanwhile rows are changed
+this process or by others (``merge_remote``): who writes them is one step.  Meanwhile rows are changed
 in the inputs; *rounds* carry these changes over into REDO files of the outputs, by the map that the writing
 has left, until few remain.  The last round runs under the flush lane, which keeps delta flushes and ingests
 of the tablet away; then, under the mutex, the last changes move from memory to memory and the view is
@@ -62,7 +62,7 @@ class Merged:
     """What lies at or below it may be gone; 0: nothing is."""
 
 
-Elsewhere = Callable[[Tablet, Job, np.ndarray], list[Output] | None]
+MergeBuilder = Callable[[Tablet, Job, np.ndarray], list[Output] | None]
 """Has others build the outputs of ranges of the sources, ``edges`` as of ``merging.plan``: their files are
 the tablet's then and ``Job.homes`` is filled in.  None: they are to be built here; nothing has happened."""
 
@@ -77,7 +77,7 @@ def merge_rowsets(
     *,
     horizon: Callable[[bool], int],
     threads: int = 1,
-    elsewhere: Elsewhere | None = None,
+    builder: MergeBuilder | None = None,
     check: Callable[[], None] = _go_on,
     at_step: Callable[[str], None] = _go_on,
 ) -> Merged | None:
@@ -92,7 +92,7 @@ def merge_rowsets(
         ``Engine.horizon``.
     threads
         Outputs that are written here at one time, each by a thread of its own.
-    elsewhere
+    builder
         Who is asked first to write the outputs.
     check
         Called often; what it raises ends the merge, and the tablet is as it was.
@@ -112,7 +112,7 @@ def merge_rowsets(
             return None
         walk = _Walk(tablet, inputs, threads, check, at_step)
         try:
-            walk.write(horizon, elsewhere)
+            walk.write(horizon, builder)
             walk.catch_up()
             with tablet.flush_lane:  # from here on no delta flush and no ingest
                 tablet.check_open()
@@ -189,7 +189,7 @@ class _Walk:
 
     # ---- protocol C2 ----
 
-    def write(self, horizon: Callable[[bool], int], elsewhere: Elsewhere | None) -> None:
+    def write(self, horizon: Callable[[bool], int], builder: MergeBuilder | None) -> None:
         """Have the outputs written at the cut."""
         job, context = self.job, self.tablet.context
         self.at_step("begun")
@@ -203,7 +203,7 @@ class _Walk:
             options.rowset_target_bytes, options.memory_limit_bytes // (MEMORY_SHARE * self.threads)
         )
         edges = plan(job.schema, job.sources, limits)
-        outputs = None if elsewhere is None else elsewhere(self.tablet, job, edges)
+        outputs = None if builder is None else builder(self.tablet, job, edges)
         self.outputs = self._build_here(edges) if outputs is None else outputs
         self._starts = list(np.array([output.lower for output in self.outputs]).T)
         self._caught = [[] for _ in self.outputs]
@@ -288,9 +288,7 @@ class _Walk:
         in_files = sum(ref.entries for r in inputs for ref in r.meta.redo if ref.max_ts > self.through)
         return in_memory + in_files
 
-    def _missed(
-        self, inputs: list[DiskRowSet], since: int, until: int
-    ) -> Iterator[tuple[int, DeltaEntries]]:
+    def _missed(self, inputs: list[DiskRowSet], since: int, until: int) -> Iterator[tuple[int, DeltaEntries]]:
         """By output: the inputs' changes in ``(since, until]`` at the rows where they belong.
 
         Raises
@@ -387,4 +385,4 @@ def _log_of(entries: DeltaEntries) -> ChangeLog:
     return ChangeLog.of(entries.timestamps[order], entries.rowids[order], entries.ops[order], columns)
 
 
-__all__ = ["Elsewhere", "Merged", "merge_rowsets"]
+__all__ = ["MergeBuilder", "Merged", "merge_rowsets"]

@@ -27,7 +27,7 @@ from kudu_core.events import (
 )
 from kudu_core.tablet.compact import history_gc
 from kudu_core.tablet.compact.deltas import Compacted, compact_major, compact_minor, redo_files
-from kudu_core.tablet.compact.merge import Elsewhere, Merged, merge_rowsets
+from kudu_core.tablet.compact.merge import MergeBuilder, Merged, merge_rowsets
 from kudu_core.tablet.maintain.delta_policy import major_columns
 from kudu_core.tablet.maintain.full_policy import full_merges
 from kudu_core.tablet.maintain.merge_policy import DEAD, MAX_INPUTS
@@ -167,11 +167,11 @@ class Compactions:
 
     # ---- what is worth doing ----
 
-    def run_all(self, may_go_on: Callable[[], bool], elsewhere: Elsewhere | None, threads: int) -> int:
+    def run_all(self, may_go_on: Callable[[], bool], builder: MergeBuilder | None, threads: int) -> int:
         """All that is worth it, in ``threads`` tablets at a time; how many operations it was.
 
         A tablet's come one after the other, as they would with one thread.  ``may_go_on`` is asked before
-        each; ``elsewhere``: of ``merge_rowsets``.  After an operation that fails no other is begun; what it
+        each; ``builder``: of ``merge_rowsets``.  After an operation that fails no other is begun; what it
         raised is raised when those under way have come to their end.
         """
         stop = Flag()
@@ -180,7 +180,7 @@ class Compactions:
             try:
                 done = 0
                 while not stop.is_set() and may_go_on():
-                    if not self.run_one(patient=False, elsewhere=elsewhere, apart=threads > 1):
+                    if not self.run_one(patient=False, builder=builder, apart=threads > 1):
                         break
                     done += 1
                     self.collect_garbage()
@@ -203,12 +203,12 @@ class Compactions:
         kinds: Collection[str] = KINDS,
         *,
         patient: bool = True,
-        elsewhere: Elsewhere | None = None,
+        builder: MergeBuilder | None = None,
         apart: bool = False,
     ) -> bool:
         """Do the operation that gains most for its cost; False when nothing is worth it.
 
-        ``elsewhere``: of ``merge_rowsets``.  ``apart``: not in a tablet in which another such call is at
+        ``builder``: of ``merge_rowsets``.  ``apart``: not in a tablet in which another such call is at
         work, where something else may be best in a moment.
 
         Raises
@@ -230,14 +230,14 @@ class Compactions:
                         return False
                     if apart:
                         mine.take((chosen.tablet_id,))
-                if self._acted(chosen, elsewhere, patient=patient):
+                if self._acted(chosen, builder, patient=patient):
                     return True
             refused.add(chosen)
 
-    def _acted(self, chosen: Operation, elsewhere: Elsewhere | None, *, patient: bool) -> bool:
+    def _acted(self, chosen: Operation, builder: MergeBuilder | None, *, patient: bool) -> bool:
         """Do it; where it fails it is told, and left alone for a while."""
         try:
-            return self._perform(chosen, elsewhere)
+            return self._perform(chosen, builder)
         except (Poisoned, Fenced):
             raise
         except Exception as exc:  # told, and no reason to leave the others alone
@@ -272,7 +272,7 @@ class Compactions:
         for key in op.rowsets or (op.kind,):
             self._failed[op.tablet_id, key] = until
 
-    def _perform(self, op: Operation, elsewhere: Elsewhere | None) -> bool:
+    def _perform(self, op: Operation, builder: MergeBuilder | None) -> bool:
         tablet = next((t for t in self._tablets() if t.id == op.tablet_id), None)
         if tablet is None:
             return False  # it was purged
@@ -284,7 +284,7 @@ class Compactions:
         if op.kind != MERGE:
             return self.compact(tablet, op.rowsets[0], op.kind)
         before = set(tablet.view.tree.ids)
-        merged = self.merge(tablet, op.rowsets, elsewhere=elsewhere)
+        merged = self.merge(tablet, op.rowsets, builder=builder)
         if merged is None:
             return False
         if merged.rowsets_added >= merged.rowsets and not (op.reason == DEAD and merged.rows_dropped):
@@ -336,7 +336,7 @@ class Compactions:
         rowset_ids: Sequence[int],
         *,
         threads: int = 1,
-        elsewhere: Elsewhere | None = None,
+        builder: MergeBuilder | None = None,
     ) -> Merged | None:
         """One merging compaction; None when another compaction is at one of the rowsets, or one has gone."""
         started = self._clock.monotonic_s()
@@ -346,7 +346,7 @@ class Compactions:
                 rowset_ids,
                 horizon=self._horizon,
                 threads=threads,
-                elsewhere=elsewhere,
+                builder=builder,
                 check=self._check_going_on,
             )
         if done is not None:
