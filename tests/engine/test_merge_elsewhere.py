@@ -19,7 +19,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.rowset.history.merging import Limits
 from kudu_core.table.jobs import merge_job
-from kudu_core.table.jobs.merge_job import MergeTask, Run, build_task, builder_of
+from kudu_core.table.jobs.merge_job import RemoteMergeTask, Run, build_task, builder_of
 from kudu_core.tablet.compact import merge
 from kudu_core.tablet.compact.merge_remote import BuiltRange
 from kudu_core.tablet.maintain import compaction_lane
@@ -46,12 +46,12 @@ class Builder:
         self.table = table
         self.reader: kc.Table | None = None
         """Kept open from task to task."""
-        self.tasks: list[MergeTask] = []
+        self.tasks: list[RemoteMergeTask] = []
         self.answers: list[bytes] = []
         self.between: Callable[[], object] = lambda: None
         """Called before each task and after the last."""
 
-    def run(self, tasks: Sequence[MergeTask]) -> list[bytes]:
+    def run(self, tasks: Sequence[RemoteMergeTask]) -> list[bytes]:
         self.tasks, self.answers = list(tasks), []
         for number, task in enumerate(tasks):
             self.between()
@@ -227,7 +227,7 @@ DAMAGES: dict[str, tuple[str, Callable[[bytearray], object]]] = {
 def test_files_that_are_not_those_that_were_told_of(m: Merging, damage: str) -> None:
     builder = Builder(m.table)
 
-    def run(tasks: Sequence[MergeTask]) -> list[bytes]:
+    def run(tasks: Sequence[RemoteMergeTask]) -> list[bytes]:
         answers = builder.run(tasks)
         pattern, change = DAMAGES.get(damage, ("*.homes" if "map" in damage else "*.rows", None))
         path = sorted(Path(tasks[0].order.directory).rglob(pattern))[-1]
@@ -249,21 +249,21 @@ def test_a_task_that_does_not_see_the_rowsets_leaves_the_merge_to_this_process(m
     """Other files, another table at the path, a part of the ranges alone: it is built here."""
     builder = Builder(m.table)
 
-    def altered(change: Callable[[MergeTask], MergeTask]) -> Run:
+    def altered(change: Callable[[RemoteMergeTask], RemoteMergeTask]) -> Run:
         return lambda tasks: builder.run([change(tasks[0]), *tasks[1:]])
 
-    def foreign(task: MergeTask) -> MergeTask:
+    def foreign(task: RemoteMergeTask) -> RemoteMergeTask:
         return replace(task, table_uuid="0" * 32)
 
-    def other(task: MergeTask) -> MergeTask:
+    def other(task: RemoteMergeTask) -> RemoteMergeTask:
         first, *rest = task.order.inputs
         base = replace(first.base, name="000001-00009999.rows")
         return replace(task, order=replace(task.order, inputs=(replace(first, base=base), *rest)))
 
-    def unknown(task: MergeTask) -> MergeTask:
+    def unknown(task: RemoteMergeTask) -> RemoteMergeTask:
         return replace(task, order=replace(task.order, tablet_id=77))
 
-    def early(task: MergeTask) -> MergeTask:
+    def early(task: RemoteMergeTask) -> RemoteMergeTask:
         return replace(task, order=replace(task.order, seen=1 << 62))
 
     runs = [altered(change) for change in (foreign, other, unknown, early)]
@@ -311,7 +311,7 @@ def test_an_attempt_that_is_repeated_while_its_merge_goes_on(m: Merging) -> None
     """Only what the merge is told of counts."""
     builder = Builder(m.table)
 
-    def run(tasks: Sequence[MergeTask]) -> list[bytes]:
+    def run(tasks: Sequence[RemoteMergeTask]) -> list[bytes]:
         answers = builder.run(tasks)
         assert builder.reader is not None
         twins = [
@@ -365,7 +365,7 @@ def test_a_driver_that_is_killed(m: Merging, monkeypatch: pytest.MonkeyPatch, st
             table = m.table = kc.open_table(m.path, "rw")
             builder = Builder(table)
 
-            def run(tasks: Sequence[MergeTask]) -> list[bytes]:
+            def run(tasks: Sequence[RemoteMergeTask]) -> list[bytes]:
                 if step == "asked":
                     dies()
                 answers = builder.run(tasks)
@@ -408,7 +408,7 @@ def test_maintenance_does_what_it_does_here(tmp_path: Path, seed: int, threads: 
     found = overlapping(tmp_path / "there", there, random.Random(seed))
     runs: list[int] = []
 
-    def run(tasks: Sequence[MergeTask]) -> list[bytes]:
+    def run(tasks: Sequence[RemoteMergeTask]) -> list[bytes]:
         runs.append(len(tasks))
         with kc.open_table(tasks[0].table_path) as reader:
             return [told for n, task in enumerate(tasks) for told in build_task(reader, task, f"a{n}")]
@@ -435,7 +435,7 @@ def test_an_operation_that_fails_ends_the_others_and_is_told(tmp_path: Path, see
     table = overlapping(tmp_path / "t", History(), random.Random(seed))
     before = table.scan(order="key").to_table()
 
-    def fails(tasks: Sequence[MergeTask]) -> list[bytes]:
+    def fails(tasks: Sequence[RemoteMergeTask]) -> list[bytes]:
         raise OSError(5, "the executors are gone")
 
     with pytest.raises(OSError, match="executors are gone"):
@@ -463,7 +463,7 @@ def test_several_are_under_way_at_a_time(tmp_path: Path, seed: int, monkeypatch:
         finally:
             building[0] -= 1
 
-    def run(tasks: Sequence[MergeTask]) -> list[bytes]:
+    def run(tasks: Sequence[RemoteMergeTask]) -> list[bytes]:
         if not meeting.broken and most[0] == 0:
             meeting.wait()
         return []  # all of them are built here then

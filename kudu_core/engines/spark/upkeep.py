@@ -25,7 +25,7 @@ from kudu_core.table.backup import backup as backups
 from kudu_core.table.backup.files import StagedRun
 from kudu_core.table.backup.format import BackupResult, Manifest
 from kudu_core.table.changes.tokens import ChangeToken
-from kudu_core.table.jobs.merge_job import MergeTask, build_task, builder_of
+from kudu_core.table.jobs.merge_job import RemoteMergeTask, build_task, builder_of
 from kudu_core.table.read.snapshot import Snapshot
 from kudu_core.table.read.tokens import ScanToken
 from kudu_core.table.report.verify import Verified, opened_anew, verify_frame, verify_tablet, with_tablets
@@ -79,7 +79,7 @@ def maintain(
         seconds, so that a call after it does the others.
     """
 
-    def run(tasks: Sequence[MergeTask]) -> list[bytes]:
+    def run(tasks: Sequence[RemoteMergeTask]) -> list[bytes]:
         found = collected(frame_of(spark, [(task,) for task in tasks], _BUILT, build_merges))
         return [bytes(row.told) for row in found]
 
@@ -95,7 +95,7 @@ def maintain(
         return engine.maintain(budget_s, builder_of(engine, run), threads)
 
 
-def build_merges(tasks: Sequence[MergeTask], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+def build_merges(tasks: Sequence[RemoteMergeTask], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The parts of merges that are a task's, in a worker process; an answer for each range of keys."""
     with coded():
         for task in tasks:

@@ -18,7 +18,7 @@ import numpy as np
 from kudu_core.common.run.locks import Claim
 from kudu_core.table.lifecycle.staging_folders import remove
 from kudu_core.tablet.compact.merge import MergeBuilder
-from kudu_core.tablet.compact.merge_output import Job, Output
+from kudu_core.tablet.compact.merge_output import MergeTask, Output
 from kudu_core.tablet.compact.merge_remote import BuiltRange, Order, adopt, build_ranges, newest_in_memory
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ LOOK_PAUSE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class MergeTask:
-    """A part of one merge, for another process.  Picklable."""
+class RemoteMergeTask:
+    """A part of one merge task, for another process.  Picklable."""
 
     table_path: str
     table_uuid: str
@@ -49,17 +49,17 @@ class MergeTask:
     """Of the inputs."""
 
 
-Run = Callable[[Sequence[MergeTask]], Sequence[bytes]]
+Run = Callable[[Sequence[RemoteMergeTask]], Sequence[bytes]]
 """Has ``build_task`` done with all tasks, somewhere: what it answered."""
 
 
 def builder_of(engine: Engine, run: Run) -> MergeBuilder:
     """What a merge of the table asks first to write its outputs; those of small merges it leaves to it."""
 
-    def build(tablet: Tablet, job: Job, edges: np.ndarray) -> list[Output] | None:
-        if sum(source.rowset.meta.size_bytes for source in job.sources) < SMALL_BYTES:
+    def build(tablet: Tablet, task: MergeTask, edges: np.ndarray) -> list[Output] | None:
+        if sum(source.rowset.meta.size_bytes for source in task.sources) < SMALL_BYTES:
             return None
-        engine.log.wait_committed(newest_in_memory(job))  # else no other process sees it
+        engine.log.wait_committed(newest_in_memory(task))  # else no other process sees it
         name = f"merge-{uuid.uuid4().hex}"
         directory = f"{engine.path}/staging/{name}"
         engine.fs.mkdir(f"{engine.path}/staging", exist_ok=True)
@@ -67,32 +67,35 @@ def builder_of(engine: Engine, run: Run) -> MergeBuilder:
             try:
                 engine.fs.mkdir(directory)
                 built = [
-                    BuiltRange.from_bytes(told) for told in run(_tasks(engine, tablet, job, edges, directory))
+                    BuiltRange.from_bytes(told)
+                    for told in run(_tasks(engine, tablet, task, edges, directory))
                 ]
-                job.check()
+                task.check()
                 if sorted(one.number for one in built) != list(range(len(edges) - 1)):
                     return None  # some task did not see the rowsets as they are
-                return adopt(tablet, job, edges, directory, built)
+                return adopt(tablet, task, edges, directory, built)
             finally:
                 remove(engine.fs, directory)
 
     return build
 
 
-def _tasks(engine: Engine, tablet: Tablet, job: Job, edges: np.ndarray, directory: str) -> list[MergeTask]:
-    each = np.array([source.rowset.meta.size_bytes / source.rows for source in job.sources])
+def _tasks(
+    engine: Engine, tablet: Tablet, task: MergeTask, edges: np.ndarray, directory: str
+) -> list[RemoteMergeTask]:
+    each = np.array([source.rowset.meta.size_bytes / source.rows for source in task.sources])
     # By the middle of a range among all bytes.
     middles = ((edges[:-1] + edges[1:]) / 2 @ each) // TASK_BYTES
     tasks = []
     for place in np.unique(middles).tolist():
         numbers = np.flatnonzero(middles == place).tolist()
-        order = Order.of(tablet, job, edges, numbers, directory)
+        order = Order.of(tablet, task, edges, numbers, directory)
         rows = int((edges[numbers[-1] + 1] - edges[numbers[0]]).sum())
-        tasks.append(MergeTask(engine.path, engine.state.uuid.hex(), order, rows))
+        tasks.append(RemoteMergeTask(engine.path, engine.state.uuid.hex(), order, rows))
     return tasks
 
 
-def build_task(table: Table, task: MergeTask, name: str) -> list[bytes]:
+def build_task(table: Table, task: RemoteMergeTask, name: str) -> list[bytes]:
     """What a task does, with the table open for reading.  ``name``: the attempt's, as no other's.
 
     It answers for all of its ranges, or for none where the table is not as the merge has it.
@@ -114,4 +117,4 @@ def build_task(table: Table, task: MergeTask, name: str) -> list[bytes]:
     return []
 
 
-__all__ = ["MergeTask", "Run", "build_task", "builder_of"]
+__all__ = ["RemoteMergeTask", "Run", "build_task", "builder_of"]

@@ -30,7 +30,7 @@ from kudu_core.rowset.disk.writing import discard
 from kudu_core.rowset.history.merging import ROW_BYTES, Limits, Source, plan, row_bytes
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.rows.meta import DeltaRef
-from kudu_core.tablet.compact.merge_output import DROPPED, Job, Output, Place, build
+from kudu_core.tablet.compact.merge_output import DROPPED, MergeTask, Output, OutputPlace, build
 from kudu_core.tablet.store.manifest import Edit
 from kudu_core.tablet.store.tablet import Tablet
 
@@ -62,9 +62,10 @@ class Merged:
     """What lies at or below it may be gone; 0: nothing is."""
 
 
-MergeBuilder = Callable[[Tablet, Job, np.ndarray], list[Output] | None]
+MergeBuilder = Callable[[Tablet, MergeTask, np.ndarray], list[Output] | None]
 """Has others build the outputs of ranges of the sources, ``edges`` as of ``merging.plan``: their files are
-the tablet's then and ``Job.homes`` is filled in.  None: they are to be built here; nothing has happened."""
+the tablet's then and ``MergeTask.homes`` is filled in.  None: they are to be built here; nothing has
+happened."""
 
 
 def _go_on(_: str = "") -> None:
@@ -120,10 +121,10 @@ def merge_rowsets(
                 with tablet.mutex:
                     installing = walk.prepare()
                     # Past this point the edit may be there: the files stay.
-                    walk.job.written.clear()
+                    walk.task.written.clear()
                     walk.install(*installing)
         except BaseException:
-            discard(tablet.context.fs, walk.job.written)
+            discard(tablet.context.fs, walk.task.written)
             raise
     assert tablet.manifest is not None
     tablet.manifest.sync()
@@ -166,8 +167,8 @@ class _Walk:
         self.threads = threads
         self.at_step = at_step
         self._inputs = inputs.rowsets
-        self.job = Job(
-            place=Place.of(tablet),
+        self.task = MergeTask(
+            place=OutputPlace.of(tablet),
             schema=tablet.context.stored(),
             sources=[],
             cut=inputs.cut,
@@ -191,34 +192,34 @@ class _Walk:
 
     def write(self, horizon: Callable[[bool], int], builder: MergeBuilder | None) -> None:
         """Have the outputs written at the cut."""
-        job, context = self.job, self.tablet.context
+        task, context = self.task, self.tablet.context
         self.at_step("begun")
         if any(_oldest(rowset) <= horizon(False) for rowset in self._inputs):
-            job.horizon = min(horizon(True), job.cut)
+            task.horizon = min(horizon(True), task.cut)
         for rowset in self._inputs:
-            job.check()
-            job.sources.append(Source.of(rowset, job.cut, job.horizon))
+            task.check()
+            task.sources.append(Source.of(rowset, task.cut, task.horizon))
         options = context.options
         limits = Limits(
             options.rowset_target_bytes, options.memory_limit_bytes // (MEMORY_SHARE * self.threads)
         )
-        edges = plan(job.schema, job.sources, limits)
-        outputs = None if builder is None else builder(self.tablet, job, edges)
+        edges = plan(task.schema, task.sources, limits)
+        outputs = None if builder is None else builder(self.tablet, task, edges)
         self.outputs = self._build_here(edges) if outputs is None else outputs
         self._starts = list(np.array([output.lower for output in self.outputs]).T)
         self._caught = [[] for _ in self.outputs]
-        job.sources.clear()
+        task.sources.clear()
         self.tablet.sync_directory()
         self.at_step("written")
 
     def _build_here(self, edges: np.ndarray) -> list[Output]:
-        job, context = self.job, self.tablet.context
-        each = np.array([row_bytes(job.schema, source)[1] + ROW_BYTES for source in job.sources])
+        task, context = self.task, self.tablet.context
+        each = np.array([row_bytes(task.schema, source)[1] + ROW_BYTES for source in task.sources])
 
         def built(number: int) -> list[Output]:
             nbytes = int((edges[number + 1] - edges[number]) @ each)
             with context.work.hold(nbytes):
-                outputs = build(job, edges[number], edges[number + 1])
+                outputs = build(task, edges[number], edges[number + 1])
             release_free(nbytes)
             return outputs
 
@@ -253,23 +254,23 @@ class _Walk:
 
     def _round(self) -> None:
         """Changes in ``(through, Q]`` of the inputs, through the map, into REDO files of the outputs."""
-        self.job.check()
+        self.task.check()
         tablet = self.tablet
         with tablet.mutex:
             upto = tablet.context.cut()
             inputs = self._now()
             schema = tablet.context.stored()  # a column may be new since the cut
-        written = len(self.job.written)
+        written = len(self.task.written)
         for output, changes in self._missed(inputs, self.through, upto):
             entries = changes.within(schema)
             if not len(entries):
                 continue
             name = tablet.new_file("delta")
-            self.job.written.append(f"{tablet.directory}/{name}")
+            self.task.written.append(f"{tablet.directory}/{name}")
             ref = write_deltas(tablet.context.fs, schema, tablet.directory, name, REDO, entries)
             self._caught[output].append(ref)
             self._changes += len(entries)
-        if len(self.job.written) > written:
+        if len(self.task.written) > written:
             tablet.sync_directory()
         self.through = upto
         self._rounds += 1
@@ -302,7 +303,7 @@ class _Walk:
                 entries = changes_between(store, since, until)
                 if entries is None:
                     continue
-                rows = self.job.homes[number][entries.rowids]
+                rows = self.task.homes[number][entries.rowids]
                 if (rows == DROPPED).any():
                     row = int(entries.rowids[np.flatnonzero(rows == DROPPED)[0]])
                     raise Corruption(
@@ -337,7 +338,7 @@ class _Walk:
         edit = Edit(
             remove=tuple(self.ids),
             add=tuple(r.meta for r in outputs),
-            horizon=self.job.horizon,
+            horizon=self.task.horizon,
             mark=self.through,
         )
         tablet.install(tablet.view.with_rowsets((*kept, *outputs)), edit)
@@ -358,7 +359,7 @@ class _Walk:
             rounds=self._rounds,
             input_bytes=self._input_bytes,
             output_bytes=sum(meta.size_bytes for meta in metas),
-            horizon=self.job.horizon,
+            horizon=self.task.horizon,
         )
 
 

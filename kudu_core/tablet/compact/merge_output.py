@@ -38,7 +38,7 @@ _DENSE_SHARE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class OutputPlace:
     """Where outputs are written, and what they are called there."""
 
     fs: FileSystem
@@ -49,17 +49,19 @@ class Place:
     new_rowset_id: Callable[[], int]
 
     @staticmethod
-    def of(tablet: Tablet) -> Place:
+    def of(tablet: Tablet) -> OutputPlace:
         """Among the tablet's files."""
         context = tablet.context
-        return Place(context.fs, context.options, tablet.directory, tablet.new_file, tablet.new_rowset_id)
+        return OutputPlace(
+            context.fs, context.options, tablet.directory, tablet.new_file, tablet.new_rowset_id
+        )
 
 
 @dataclass(slots=True, eq=False)
-class Job:
+class MergeTask:
     """What all outputs of one merge share."""
 
-    place: Place
+    place: OutputPlace
     schema: Schema
     """At the cut."""
     sources: list[Source]
@@ -108,69 +110,69 @@ class _Places:
     """Of the key, whichever copy tells its end."""
 
 
-def build(job: Job, lower: np.ndarray, upper: np.ndarray) -> list[Output]:
+def build(task: MergeTask, lower: np.ndarray, upper: np.ndarray) -> list[Output]:
     """Write the rows ``[lower, upper)`` of each source, (sources,) int64, to one output, or several.
 
     Several where the cells of one column are too large for one file.
     """
-    job.check()
-    merged = MergedRows(job.schema, job.sources, lower, upper)
+    task.check()
+    merged = MergedRows(task.schema, task.sources, lower, upper)
     try:
-        return [_build(job, merged, lower)]
+        return [_build(task, merged, lower)]
     except (TooMuch, ColumnTooLarge):
         if len(merged) < 2:
             raise
         middle = merged.keys[len(merged) // 2]
-    files = [source.at.file for source in job.sources]
+    files = [source.at.file for source in task.sources]
     between = np.array([file.lower_bound(middle) for file in files], np.int64).clip(lower, upper)
     del merged
     if (between == lower).all():
         raise ColumnTooLarge("copies of one key that a merge would join")
-    return [*build(job, lower, between), *build(job, between, upper)]
+    return [*build(task, lower, between), *build(task, between, upper)]
 
 
-def _build(job: Job, merged: MergedRows, lower: np.ndarray) -> Output:
+def _build(task: MergeTask, merged: MergedRows, lower: np.ndarray) -> Output:
     rows = len(merged)
     pasts = [
-        _past(job, part, start) for part, start in zip(merged.slices, merged.starts.tolist(), strict=False)
+        _past(task, part, start) for part, start in zip(merged.slices, merged.starts.tolist(), strict=False)
     ]
     deleted = (
         np.concatenate([past.deleted[0] for past in pasts]),
         np.concatenate([past.deleted[1] for past in pasts]),
     )
-    old = deleted[1] <= np.uint64(job.horizon)
-    copies = None if merged.repeated is None else _Copies.found(job, merged, pasts, deleted)
+    old = deleted[1] <= np.uint64(task.horizon)
+    copies = None if merged.repeated is None else _Copies.found(task, merged, pasts, deleted)
     places = _place(merged, deleted[0][old], copies)
     for part, start in zip(merged.slices, merged.starts.tolist(), strict=False):
         home = places.home[start : start + len(part)]
         # -1 becomes DROPPED.
-        job.homes[part.number][part.lower : part.upper] = home.astype(np.uint32)
+        task.homes[part.number][part.lower : part.upper] = home.astype(np.uint32)
     if not len(merged):
         return Output(lower, rows, None)
 
-    undo = _undo_entries(job, merged, pasts, places, copies)
+    undo = _undo_entries(task, merged, pasts, places, copies)
     redo = _deletions(deleted[0][~old], deleted[1][~old], places, copies)
-    times = merged.insert_times(job.horizon)
+    times = merged.insert_times(task.horizon)
     if copies is not None:
         left = copies.joined.last >= 0
         times[places.home[copies.numbers[copies.joined.last[left]]]] = copies.joined.inserted[left]
-        ancient = times <= np.uint64(job.horizon)
+        ancient = times <= np.uint64(task.horizon)
         times[ancient] = times[ancient].max(initial=0)
 
     images: dict[int, ColumnBuffers] = {}
-    meta = _write_base(job, merged, times, copies, images)
-    undo_refs = _write_entries(job, UNDO, [undo, _images(copies, places, images)])
-    redo_refs = _write_entries(job, REDO, [redo])
+    meta = _write_base(task, merged, times, copies, images)
+    undo_refs = _write_entries(task, UNDO, [undo, _images(copies, places, images)])
+    redo_refs = _write_entries(task, REDO, [redo])
     return Output(lower, rows, replace(meta, undo=undo_refs, redo=redo_refs))
 
 
 # ---- what happened ----
 
 
-def _past(job: Job, part: Slice, start: int) -> _Past:
+def _past(task: MergeTask, part: Slice, start: int) -> _Past:
     rowset, rows = part.source.rowset, (part.lower, part.upper)
-    changes = _known(job, [changes_between(store, 0, job.cut, rows) for store in rowset.redo])
-    undo = _known(job, [changes_between(store, job.horizon, rows=rows) for store in rowset.undo])
+    changes = _known(task, [changes_between(store, 0, task.cut, rows) for store in rowset.redo])
+    undo = _known(task, [changes_between(store, task.horizon, rows=rows) for store in rowset.undo])
     if changes is None:
         return _Past(None, undo, (np.empty(0, np.int64), np.empty(0, np.uint64)))
     changes = changes.in_order(REDO)
@@ -180,9 +182,9 @@ def _past(job: Job, part: Slice, start: int) -> _Past:
     return _Past(changes, undo, deleted)
 
 
-def _known(job: Job, found: list[DeltaEntries | None]) -> DeltaEntries | None:
+def _known(task: MergeTask, found: list[DeltaEntries | None]) -> DeltaEntries | None:
     """What several stores say of the columns that there are."""
-    some = [entries for part in found if part is not None and len(entries := part.within(job.schema))]
+    some = [entries for part in found if part is not None and len(entries := part.within(task.schema))]
     return DeltaEntries.concat(some) if some else None
 
 
@@ -204,7 +206,7 @@ class _Copies:
 
     @staticmethod
     def found(
-        job: Job, merged: MergedRows, pasts: list[_Past], deleted: tuple[np.ndarray, np.ndarray]
+        task: MergeTask, merged: MergedRows, pasts: list[_Past], deleted: tuple[np.ndarray, np.ndarray]
     ) -> _Copies:
         rows = len(merged)
         assert merged.repeated is not None
@@ -220,10 +222,10 @@ class _Copies:
         turns = _turns(merged, pasts, of)
         copies = Copies(key, merged.insert_times_of(numbers), ends[numbers])
         try:
-            joined = join(copies, Turns(*(np.concatenate(part) for part in turns[:3])), job.horizon)
+            joined = join(copies, Turns(*(np.concatenate(part) for part in turns[:3])), task.horizon)
         except Unjoinable as exc:
             row = int(at[np.searchsorted(key, exc.key)])
-            raise Corruption(job.place.directory, 0, f"key {merged.keys[row]!r:.200}: {exc}") from exc
+            raise Corruption(task.place.directory, 0, f"key {merged.keys[row]!r:.200}: {exc}") from exc
         entries = np.concatenate(turns[3])[joined.told]
         slices = np.repeat(np.arange(len(pasts)), [len(part) for part in turns[0]])[joined.told]
         told = {number: entries[slices == number] for number in np.unique(slices).tolist()}
@@ -279,7 +281,7 @@ def _place(merged: MergedRows, gone: np.ndarray, copies: _Copies | None) -> _Pla
 
 
 def _undo_entries(
-    job: Job, merged: MergedRows, pasts: list[_Past], places: _Places, copies: _Copies | None
+    task: MergeTask, merged: MergedRows, pasts: list[_Past], places: _Places, copies: _Copies | None
 ) -> DeltaEntries | None:
     """UNDO of the output, but for images of earlier lifetimes that deletions ended."""
     parts: list[DeltaEntries] = []
@@ -293,7 +295,7 @@ def _undo_entries(
                 undo = undo.take(np.delete(np.arange(len(undo)), copies.told[number]))
             before.append(undo)
         if past.changes is not None:
-            taken_back = _taken_back(part, past.changes, job)
+            taken_back = _taken_back(part, past.changes, task)
             if taken_back is not None:
                 before.append(taken_back)
         for entries in before:
@@ -309,13 +311,13 @@ def _undo_entries(
     return DeltaEntries.concat(parts) if parts else None
 
 
-def _taken_back(part: Slice, changes: DeltaEntries, job: Job) -> DeltaEntries | None:
+def _taken_back(part: Slice, changes: DeltaEntries, task: MergeTask) -> DeltaEntries | None:
     """UNDO for the updates above the horizon: what each of them replaced."""
 
     def before(column_id: int, rows: np.ndarray) -> ColumnBuffers:
         pages = part.source.at.file.columns.get(column_id)
         if pages is None:
-            column = job.schema.by_id[column_id]
+            column = task.schema.by_id[column_id]
             return ColumnBuffers.constant(column.type, column.read_default, len(rows))
         if not len(rows):
             return pages.read(0, 0)
@@ -326,11 +328,11 @@ def _taken_back(part: Slice, changes: DeltaEntries, job: Job) -> DeltaEntries | 
 
     columns: dict[int, tuple[np.ndarray, ColumnBuffers]] = {}
     for column_id in changes.columns:
-        found = replaced_values(changes, column_id, partial(before, column_id), job.horizon)
+        found = replaced_values(changes, column_id, partial(before, column_id), task.horizon)
         if len(found[0]):
             columns[column_id] = found
     assert changes.timestamps is not None
-    told = np.flatnonzero((changes.ops == UPDATE) & (changes.timestamps > np.uint64(job.horizon)))
+    told = np.flatnonzero((changes.ops == UPDATE) & (changes.timestamps > np.uint64(task.horizon)))
     if not len(told):
         return None
     ops = np.full(len(changes), UNDO_UPDATE, np.uint8)
@@ -353,9 +355,7 @@ def _deletions(
     return DeltaEntries(rows.astype(np.uint32), times, np.full(len(rows), DELETE, np.uint8), {})
 
 
-def _images(
-    copies: _Copies | None, places: _Places, images: dict[int, ColumnBuffers]
-) -> DeltaEntries | None:
+def _images(copies: _Copies | None, places: _Places, images: dict[int, ColumnBuffers]) -> DeltaEntries | None:
     """UNDO that brings back earlier lifetimes, each with the image that its copy had in the end."""
     if copies is None or not len(copies.joined.ended[0]):
         return None
@@ -370,21 +370,21 @@ def _images(
 
 
 def _write_base(
-    job: Job,
+    task: MergeTask,
     merged: MergedRows,
     times: np.ndarray,
     copies: _Copies | None,
     images: dict[int, ColumnBuffers],
 ) -> RowSetMeta:
     """The ``.rows`` file.  While each column is at hand, ``images`` get what ended lifetimes need of it."""
-    place, schema = job.place, job.schema
+    place, schema = task.place, task.schema
     key_columns = merged.key_columns()
     ended = np.empty(0, np.int64)
     if copies is not None:
         ended = copies.numbers[copies.joined.ended[0]]
 
     def column(column_id: int, lower: int, upper: int) -> ColumnBuffers:
-        job.check()
+        task.check()
         assert (lower, upper) == (0, len(merged))
         if column_id in key_columns:
             return key_columns.pop(column_id)
@@ -396,21 +396,21 @@ def _write_base(
     ordered = OrderedRows(merged.keys, merged.keys.hashes(), column, merged.keys.nbytes, times)
     name = place.new_file("rows")
     path = f"{place.directory}/{name}"
-    job.written.append(path)
+    task.written.append(path)
     written = write_rows(place.fs, schema, place.options, ordered, 0, len(merged), path)
     # D is put in when it is known.
     return rowset_meta(place.new_rowset_id(), name, written, times=times, record_ts=None, durable=0)
 
 
-def _write_entries(job: Job, kind: str, parts: list[DeltaEntries | None]) -> tuple[DeltaRef, ...]:
+def _write_entries(task: MergeTask, kind: str, parts: list[DeltaEntries | None]) -> tuple[DeltaRef, ...]:
     some = [part for part in parts if part is not None]
     if not some:
         return ()
     entries = DeltaEntries.concat(some).united(kind)
-    place = job.place
+    place = task.place
     name = place.new_file("delta")
-    job.written.append(f"{place.directory}/{name}")
-    return (write_deltas(place.fs, job.schema, place.directory, name, kind, entries),)
+    task.written.append(f"{place.directory}/{name}")
+    return (write_deltas(place.fs, task.schema, place.directory, name, kind, entries),)
 
 
-__all__ = ["DROPPED", "Job", "Output", "Place", "build"]
+__all__ = ["DROPPED", "MergeTask", "Output", "OutputPlace", "build"]

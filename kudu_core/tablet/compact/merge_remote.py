@@ -27,7 +27,7 @@ from kudu_core.options import Options
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.history.merging import Source
 from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
-from kudu_core.tablet.compact.merge_output import DROPPED, Job, Output, Place, build
+from kudu_core.tablet.compact.merge_output import DROPPED, MergeTask, Output, OutputPlace, build
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
@@ -56,16 +56,18 @@ class Order:
     """(number, first row of each input, where they end)."""
 
     @staticmethod
-    def of(tablet: Tablet, job: Job, edges: np.ndarray, numbers: Sequence[int], directory: str) -> Order:
+    def of(
+        tablet: Tablet, task: MergeTask, edges: np.ndarray, numbers: Sequence[int], directory: str
+    ) -> Order:
         """For these of the ranges between ``edges``, (ranges + 1, sources) int64."""
         return Order(
             tablet_id=tablet.id,
-            inputs=tuple(source.rowset.meta.without_statistics() for source in job.sources),
-            schema=job.schema,
-            options=job.place.options,
-            cut=job.cut,
-            horizon=job.horizon,
-            seen=newest_in_memory(job),
+            inputs=tuple(source.rowset.meta.without_statistics() for source in task.sources),
+            schema=task.schema,
+            options=task.place.options,
+            cut=task.cut,
+            horizon=task.horizon,
+            seen=newest_in_memory(task),
             directory=directory,
             ranges=tuple(
                 (number, tuple(edges[number].tolist()), tuple(edges[number + 1].tolist()))
@@ -74,12 +76,12 @@ class Order:
         )
 
 
-def newest_in_memory(job: Job) -> int:
+def newest_in_memory(task: MergeTask) -> int:
     """The newest change of the sources at the cut that no file holds; 0: there is none."""
     newest = 0
-    for source in job.sources:
+    for source in task.sources:
         for log in source.rowset.memory_stores:
-            limit = log.limit(job.cut)
+            limit = log.limit(task.cut)
             if limit:
                 newest = max(newest, int(log.changes(limit - 1, limit)[0][0]))
     return newest
@@ -143,8 +145,8 @@ def build_ranges(tablet: Tablet, order: Order, name: str) -> list[BuiltRange] | 
     def new_file(kind: str) -> str:
         return f"000000-{next(numbers):08d}.{kind}"
 
-    place = Place(fs, order.options, directory, new_file, new_rowset_id=lambda: 0)
-    job = Job(
+    place = OutputPlace(fs, order.options, directory, new_file, new_rowset_id=lambda: 0)
+    task = MergeTask(
         place=place,
         schema=order.schema,
         sources=[Source.of(rowset, order.cut, order.horizon) for rowset in rowsets],
@@ -157,9 +159,9 @@ def build_ranges(tablet: Tablet, order: Order, name: str) -> list[BuiltRange] | 
     for number, first, end in order.ranges:
         lower, upper = np.array(first, np.int64), np.array(end, np.int64)
         outputs = tuple(
-            (tuple(output.lower.tolist()), output.rows, output.meta) for output in build(job, lower, upper)
+            (tuple(output.lower.tolist()), output.rows, output.meta) for output in build(task, lower, upper)
         )
-        built.append(BuiltRange(number, name, outputs, _write_homes(job, lower, upper)))
+        built.append(BuiltRange(number, name, outputs, _write_homes(task, lower, upper)))
     fs.sync_dir(directory)
     return built
 
@@ -179,13 +181,13 @@ def _inputs(tablet: Tablet, order: Order) -> list[DiskRowSet] | None:
     return found
 
 
-def _write_homes(job: Job, lower: np.ndarray, upper: np.ndarray) -> tuple[str, int, int]:
-    place = job.place
+def _write_homes(task: MergeTask, lower: np.ndarray, upper: np.ndarray) -> tuple[str, int, int]:
+    place = task.place
     name = place.new_file(HOMES)
     size = crc = 0
     file = place.fs.create(f"{place.directory}/{name}")
     try:
-        for homes, first, end in zip(job.homes, lower.tolist(), upper.tolist(), strict=True):
+        for homes, first, end in zip(task.homes, lower.tolist(), upper.tolist(), strict=True):
             cells = homes[first:end].astype("<u4", copy=False).view(np.uint8)
             file.append(cells)
             size, crc = size + cells.nbytes, crc32c(cells, crc)
@@ -199,9 +201,9 @@ def _write_homes(job: Job, lower: np.ndarray, upper: np.ndarray) -> tuple[str, i
 
 
 def adopt(
-    tablet: Tablet, job: Job, edges: np.ndarray, directory: str, built: Sequence[BuiltRange]
+    tablet: Tablet, task: MergeTask, edges: np.ndarray, directory: str, built: Sequence[BuiltRange]
 ) -> list[Output]:
-    """Make the files of all ranges the tablet's, by links, and fill in ``Job.homes``.
+    """Make the files of all ranges the tablet's, by links, and fill in ``MergeTask.homes``.
 
     Raises
     ------
@@ -210,10 +212,10 @@ def adopt(
     """
     found: list[Output] = []
     for one in sorted(built, key=lambda built: built.number):
-        _read_homes(tablet.context.fs, f"{directory}/{one.folder}", one, edges, job.homes)
+        _read_homes(tablet.context.fs, f"{directory}/{one.folder}", one, edges, task.homes)
         for lower, rows, meta in one.outputs:
             if meta is not None:
-                meta = _linked(tablet, job, f"{directory}/{one.folder}", meta)
+                meta = _linked(tablet, task, f"{directory}/{one.folder}", meta)
             found.append(Output(np.array(lower, np.int64), rows, meta))
     return found
 
@@ -237,14 +239,14 @@ def _read_homes(
         at += end - first
 
 
-def _linked(tablet: Tablet, job: Job, folder: str, meta: RowSetMeta) -> RowSetMeta:
+def _linked(tablet: Tablet, task: MergeTask, folder: str, meta: RowSetMeta) -> RowSetMeta:
     def linked(file: FileRef, kind: str, container: int) -> FileRef:
         name = tablet.new_file(kind)
         path = f"{tablet.directory}/{name}"
         staged = f"{folder}/{file.name}"
-        fs = job.place.fs
+        fs = task.place.fs
         FileReader(fs, staged, container, size=file.size, footer_crc=file.footer_crc).close()
-        job.written.append(path)
+        task.written.append(path)
         fs.link(staged, path)
         return replace(file, name=name)
 
