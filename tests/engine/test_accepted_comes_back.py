@@ -117,7 +117,7 @@ def told(table: kc.Table) -> Any:
         engine.schema.to_json(),
         engine.partitions.to_json(),
         state.options.to_json(),
-        {app: token.to_json() for app, token in engine.tokens.items()},
+        {app: token.to_json() for app, token in engine.applied_writes.items()},
         canonical(table),
     )
 

@@ -119,7 +119,7 @@ def test_everything_of_a_table_comes_back(tmp_path: Path, dst: Path) -> None:
             assert again.schema.equals(table.schema, check_metadata=True)
             assert again._engine.schema.columns == engine.schema.columns
             assert again.partitions == table.partitions and again.options == options
-            assert again._engine.state.uuid != engine.state.uuid and not again._engine.tokens
+            assert again._engine.state.uuid != engine.state.uuid and not again._engine.applied_writes
             assert again.insert({"k": [5000], "place": ["b"]}, txn=("app", 3)).inserted == 1
             assert again.get(("b", 5000), ["must", "i8"]) == {"must": 7, "i8": TYPES["i8"][1](5)}
             with pytest.raises(kc.RowErrors, match="no_partition"):

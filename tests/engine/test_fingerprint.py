@@ -15,7 +15,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.idempotence.fingerprint import NO_ROWS, Fingerprint
-from kudu_core.common.idempotence.writers import Token
+from kudu_core.common.idempotence.writers import AppliedWrite
 from tests.support.oracles.columns import row_hash as oracle
 
 GOLDEN = Path(__file__).parents[1] / "formats/golden/row_fingerprint.json"
@@ -55,8 +55,8 @@ def create(path: Path, **options: Any) -> kc.Table:
     return kc.create_table(path / "t", SCHEMA, "k", options={"maintenance": "manual", **options})
 
 
-def token(table: kc.Table) -> Token:
-    return table._engine.tokens["golden"]
+def token(table: kc.Table) -> AppliedWrite:
+    return table._engine.applied_writes["golden"]
 
 
 def cells(row: dict[str, Any]) -> dict[int, bytes | None]:

@@ -30,7 +30,7 @@ from kudu_core.cfile.pages import container
 from kudu_core.cfile.pages import page as pages
 from kudu_core.common.format import names
 from kudu_core.common.format.members import LIMIT
-from kudu_core.common.idempotence.writers import Token
+from kudu_core.common.idempotence.writers import AppliedWrite
 from kudu_core.common.rows import rowblock
 from kudu_core.common.rows.keys import encode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
@@ -341,7 +341,7 @@ def test_what_a_distributed_write_leaves_is_read_to_a_limit(monkeypatch: pytest.
         mark = f"{PATH}/staging/{names.mark_of_job(job.id)}"
         most = json.dumps([5, 1, 2, 3, 4]).encode()
         put(fs, mark, most + b" " * (job_marks.MAX_MARK_BYTES - len(most)))
-        assert job_marks.read_mark(fs, PATH, job.id) == Token(0, 5, (1, 2, 3, 4))
+        assert job_marks.read_mark(fs, PATH, job.id) == AppliedWrite(0, 5, (1, 2, 3, 4))
         put(fs, mark, most + b" " * (job_marks.MAX_MARK_BYTES - len(most) + 1))
         with pytest.raises(Corruption, match="longer than"):
             job_marks.read_mark(fs, PATH, job.id)

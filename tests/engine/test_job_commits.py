@@ -187,7 +187,7 @@ def test_the_log_forgets_no_job_that_has_no_mark(tmp_path: Path, monkeypatch: py
         assert marks(table.path) == [job.id]
         table.close()
         with kc.open_table(table.path, "rw") as again:
-            assert again._engine.jobs == {}, "the log still has the record"
+            assert again._engine.applied_jobs == {}, "the log still has the record"
             known = jobs.resume(table.path, job.id, again)
             assert known.deduplicated and known.inserted == 30
             assert len(rows_of(again)) == 50
@@ -203,7 +203,7 @@ def test_a_mark_that_cannot_be_written_is_written_before_the_log_forgets(tmp_pat
         assert jobs.commit_job(job, runs, table).inserted == 30
         table._engine.swept_s = -1e9
         table.gc()
-        assert full.fired and marks(table.path) == [] and job.id in table._engine.jobs
+        assert full.fired and marks(table.path) == [] and job.id in table._engine.applied_jobs
         assert jobs.resume(table.path, job.id, table).deduplicated
         with pytest.raises(OSError, match="space"):
             forget(table)
@@ -228,10 +228,10 @@ def test_no_mark_says_what_a_power_cut_can_take_back(monkeypatch: pytest.MonkeyP
         patch.setattr(engine, "wait_visible", dies)
         with pytest.raises(KeyboardInterrupt):
             jobs.commit_job(job, runs, table)
-    known = engine.jobs[job.id]
+    known = engine.applied_jobs[job.id]
     assert len(rows_of(table)) == 30 and known.ts > engine.committed_ts
     staging_folders.sweep_staging(engine, opening=True)
-    leave_marks(disk, PATH, engine.jobs, engine.committed_ts)
+    leave_marks(disk, PATH, engine.applied_jobs, engine.committed_ts)
     assert disk.listdir(f"{PATH}/staging") == [job.id]
     cut = disk.crash_clone(keep="none")
     drop(table)
@@ -502,5 +502,3 @@ def test_changes_in_memory_since_the_cut_are_decided_again(path: Path, case: str
         table.verify()
     with kc.open_table(path) as reader:
         assert rows_of(reader) == expected
-
-

@@ -492,7 +492,7 @@ def test_the_parts_of_table_come_to_less_than_it_may_be() -> None:
     text = "\x01" * 1024
     number = LIMIT - 1
     rows = Fingerprint((1 << 62) - 1, (1 << 64) - 1, (1 << 64) - 1)
-    token = Token(
+    token = AppliedWrite(
         writers.MAX_VERSION - 1, number, (number,) * 4, rows, text[: writers.MAX_SOURCE_BYTES],
         ((writers.MAX_VERSION - 1, rows),) * writers.RECENT_VERSIONS,
     )  # fmt: skip

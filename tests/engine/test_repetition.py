@@ -299,7 +299,7 @@ def test_a_source_is_told_from_another(tmp_path: Path) -> None:
         with pytest.raises(TokenMismatch, match="not among"):
             table.upsert(rows([2]), txn=("app", 2, "query b"))
     with kc.open_table(tmp_path / "t") as reader:
-        assert reader._engine.tokens["app"].source == "query b"
+        assert reader._engine.applied_writes["app"].source == "query b"
         assert [r["k"] for r in state(reader)] == [1, 2, 3]
 
 
@@ -474,7 +474,7 @@ def test_what_no_rows_can_mend_is_told_before_they_are_read(tmp_path: Path) -> N
             write(5)
         assert len(given) == 100, "these had to be read"
         # A token that goes while they are read is asked all the same: then they are not there to be written.
-        read.append(lambda: table._engine.tokens.clear())
+        read.append(lambda: table._engine.applied_writes.clear())
         with pytest.raises(TokenMismatch, match="rows: 1 then, 100 now"):
             write(5)
         assert table.count() == 1

@@ -60,7 +60,7 @@ def same(found: kc.Table, wanted: kc.Table) -> None:
     changes = found.changes().to_pylist()
     assert {(row["_op"]) for row in changes} <= {"insert"} and len(changes) == wanted.count()
     assert len({row["_timestamp"] for row in changes}) <= 1
-    assert not found._engine.tokens and waiting(found.path) == []
+    assert not found._engine.applied_writes and waiting(found.path) == []
     found.verify()
 
 

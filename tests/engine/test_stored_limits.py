@@ -65,7 +65,7 @@ class Member:
 
 
 def token(place: int) -> Callable[[Any], object]:
-    return lambda value: Token.from_json([*TOKEN[:place], value, *TOKEN[place + 1 :]])
+    return lambda value: AppliedWrite.from_json([*TOKEN[:place], value, *TOKEN[place + 1 :]])
 
 
 def txn(place: int) -> Callable[[Any], object]:

@@ -50,7 +50,7 @@ def crashed(where: dict[str, Any], keep: str = "none") -> dict[str, Any]:
 def known(where: dict[str, Any]) -> dict[str, int]:
     """What a reader sees."""
     with kc.open_table(**where) as reader:
-        return {app_id: token.version for app_id, token in reader._engine.tokens.items()}
+        return {app_id: token.version for app_id, token in reader._engine.applied_writes.items()}
 
 
 def test_a_token_goes_by_its_age_at_a_close(where: dict[str, Any]) -> None:
@@ -89,13 +89,13 @@ def test_a_token_goes_when_the_log_is_truncated_and_does_not_come_back(where: di
     table.flush()
     put(table, 501, "newest")
     assert [event.tokens for event in told] == [1]
-    assert set(table._engine.tokens) == {"new", "newest"} and table.metrics()["tokens_dropped"] == 1
+    assert set(table._engine.applied_writes) == {"new", "newest"} and table.metrics()["tokens_dropped"] == 1
     state = read_state(where["_fs"], "/d/t/TABLE")
-    assert set(state.tokens) == {"new"} and state.applied_ts >= table._engine.tokens["new"].ts
+    assert set(state.tokens) == {"new"} and state.applied_ts >= table._engine.applied_writes["new"].ts
     after = crashed(where, "all")
     assert known(after) == {"new": 1, "newest": 1}
     with kc.open_table(mode="rw", **after) as again:
-        assert set(again._engine.tokens) == {"new", "newest"}
+        assert set(again._engine.applied_writes) == {"new", "newest"}
     table.close()
 
 
@@ -110,13 +110,13 @@ def test_records_that_table_has_seen_bring_no_token_back(where: dict[str, Any]) 
     after = crashed(where)
     assert known(after) == {"new": 1, "newest": 1}
     with kc.open_table(mode="rw", **after) as again:
-        assert set(again._engine.tokens) == {"new", "newest"}
+        assert set(again._engine.applied_writes) == {"new", "newest"}
         assert [r["k"] for r in again.scan(order="key").to_pylist()] == [1, 2, 3]
     table.close()
 
 
 def test_no_token_goes_whose_record_replay_would_read() -> None:
-    tokens = {str(n): Token(1, n, (0, 0, 0, 0)) for n in range(10)}
+    tokens = {str(n): AppliedWrite(1, n, (0, 0, 0, 0)) for n in range(10)}
     assert set(outdated(tokens, 5, 1 << 50, 0.0)) == set(map(str, range(6)))
     assert outdated(tokens, 5, 1 << 50, None) == {}
 
@@ -128,9 +128,9 @@ def test_the_oldest_go_by_number_and_never_the_young(monkeypatch: pytest.MonkeyP
     hour_us = 3_600_000_000
     now_us = 100 * hour_us
 
-    def tokens(ages_hours: list[float]) -> dict[str, Token]:
+    def tokens(ages_hours: list[float]) -> dict[str, AppliedWrite]:
         return {
-            str(n): Token(1, int(now_us - age * hour_us) << 12, (0, 0, 0, 0), NO_ROWS)
+            str(n): AppliedWrite(1, int(now_us - age * hour_us) << 12, (0, 0, 0, 0), NO_ROWS)
             for n, age in enumerate(ages_hours)
         }
 
@@ -162,7 +162,7 @@ def test_a_new_writer_is_refused_when_too_many_are_young(
         where["_clock"].advance(4000)
         put(table, 7, "app 0", 2)
         assert put(table, 100, "one more").inserted == 1
-        assert set(table._engine.tokens) == {"app 0", "app 3", "app 4", "app 5", "one more"}
+        assert set(table._engine.applied_writes) == {"app 0", "app 3", "app 4", "app 5", "one more"}
         assert [event.tokens for event in told if isinstance(event, TokensDropped)] == [2]
         after = crashed(where)
     assert set(known(after)) == set(known(where)) == {"app 0", "app 3", "app 4", "app 5", "one more"}
@@ -243,8 +243,8 @@ def test_the_tokens_that_a_table_keeps_fit_into_it() -> None:
     largest = LIMIT - 1
     recent = tuple((writers.MAX_VERSION - 1, rows) for _ in range(writers.RECENT_VERSIONS))
     source = "\0" * writers.MAX_SOURCE_BYTES  # six bytes each in JSON
-    token = Token(writers.MAX_VERSION - 1, largest, (largest,) * 4, rows, source, recent)
-    assert Token.from_json(json.loads(json.dumps(token.to_json()))) == token
+    token = AppliedWrite(writers.MAX_VERSION - 1, largest, (largest,) * 4, rows, source, recent)
+    assert AppliedWrite.from_json(json.loads(json.dumps(token.to_json()))) == token
     name = base64.b64encode(bytes(writers.MAX_APP_ID_BYTES))
     each = len(name) + len(json.dumps(token.to_json(), separators=(",", ":"))) + len('"":,')
     assert each * (writers.MAX_TOKENS + 100) < states.MAX_BYTES * 2 // 3

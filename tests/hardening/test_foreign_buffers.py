@@ -246,7 +246,7 @@ def state(table: kc.Table) -> tuple[Any, ...]:
     return (
         rows,
         table.count(),
-        table._engine.tokens,
+        table._engine.applied_writes,
         sorted(p.name for p in Path(table.path, "staging").glob("*")),
     )
 

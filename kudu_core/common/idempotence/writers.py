@@ -39,7 +39,7 @@ Counts = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class AppliedWrite:
     """The last write of one idempotent writer."""
 
     version: int
@@ -56,11 +56,11 @@ class Token:
         return [self.version, self.ts, *self.counts, *self.rows.to_json(), self.source, recent]
 
     @staticmethod
-    def from_json(value: Any) -> Token:
+    def from_json(value: Any) -> AppliedWrite:
         version, ts, inserted, updated, deleted, ignored, rows, digits, source, recent = value
         if len(recent) > RECENT_VERSIONS:
             raise ValueError(f"{len(recent)} versions before the last one of a token")
-        return Token(
+        return AppliedWrite(
             integer(version, 0, MAX_VERSION),
             integer(ts),
             stored_counts((inserted, updated, deleted, ignored)),
@@ -88,8 +88,8 @@ def _stored_name(value: Any, most_bytes: int) -> str:
 
 
 def outdated(
-    tokens: Mapping[str, Token], through: int, now_us: int, retention_s: float | None, *, more: int = 0
-) -> dict[str, Token]:
+    tokens: Mapping[str, AppliedWrite], through: int, now_us: int, retention_s: float | None, *, more: int = 0
+) -> dict[str, AppliedWrite]:
     """The tokens that a table drops: after that a repetition of these writes would be applied again.
 
     Those older than ``retention_s`` go, and where there are more than ``MAX_TOKENS``, with ``more`` that are
@@ -97,7 +97,7 @@ def outdated(
     would bring it back (protocol K4).
     """
 
-    def older_than(seconds: float) -> dict[str, Token]:
+    def older_than(seconds: float) -> dict[str, AppliedWrite]:
         oldest = hybrid(max(0, now_us - int(seconds * 1e6)))
         return {app_id: t for app_id, t in tokens.items() if t.ts < oldest and t.ts <= through}
 
@@ -117,7 +117,7 @@ class Txn:
     app_id: str
     version: int
     source: str | None = None
-    """As ``Token.source``."""
+    """As ``AppliedWrite.source``."""
     on_repeat: str = CHECK
     """"check": a repetition must have the rows that were applied.  "skip": its rows are not looked at."""
     rows: Fingerprint | None = None
@@ -142,18 +142,18 @@ class Txn:
             rows=Fingerprint.from_json((rows, digits)),
         )
 
-    def applied(self, known: Token | None, ts: int, counts: Counts) -> Token:
+    def applied(self, known: AppliedWrite | None, ts: int, counts: Counts) -> AppliedWrite:
         """What a table keeps of this write; ``known``: what it kept of the same writer until now."""
         assert self.rows is not None, "a write is applied when its rows are known"
         if known is None:
-            return Token(self.version, ts, counts, self.rows, self.source)
+            return AppliedWrite(self.version, ts, counts, self.rows, self.source)
         source = known.source if self.source is None else self.source
         before: tuple[tuple[int, Fingerprint], ...] = ()
         if source == known.source or known.source is None:  # else its versions are another query's
             before = (*known.recent, (known.version, known.rows))[-RECENT_VERSIONS:]
-        return Token(self.version, ts, counts, self.rows, source, before)
+        return AppliedWrite(self.version, ts, counts, self.rows, source, before)
 
-    def repeats(self, known: Token | None, path: str) -> Counts | None:
+    def repeats(self, known: AppliedWrite | None, path: str) -> Counts | None:
         """The counts with which a repetition is answered; None: the write is a new one.
 
         With ``rows`` None, of a write whose rows are still to come, None says no more than that it is
@@ -209,7 +209,7 @@ class Txn:
         )
 
 
-def _skipped(txn: Txn, known: Token) -> Counts | None:
+def _skipped(txn: Txn, known: AppliedWrite) -> Counts | None:
     if txn.version > known.version:
         return None
     return known.counts if txn.version == known.version else (0, 0, 0, 0)
@@ -269,8 +269,8 @@ __all__ = [
     "SKIP",
     "TOKENS_DROPPED",
     "YOUNG_S",
+    "AppliedWrite",
     "Counts",
-    "Token",
     "Txn",
     "check_txn",
     "outdated",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kudu_core._ext.columns.growing import data_limit
-from kudu_core.common.idempotence.writers import Token
+from kudu_core.common.idempotence.writers import AppliedWrite
 from kudu_core.errors import InternalError
 from kudu_core.rowset.disk.writing import discard
 from kudu_core.rowset.memory.growing import StoreFull
@@ -143,7 +143,7 @@ def log_and_install(
         if txn is not None:
             engine.note_token(txn, ts, counts)
         if job is not None:
-            engine.jobs[job.id] = Token(0, ts, counts)
+            engine.applied_jobs[job.id] = AppliedWrite(0, ts, counts)
         if overwriting is not None:
             overwriting.adopt(ts)
         log.applied(ts)

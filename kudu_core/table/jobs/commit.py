@@ -23,7 +23,7 @@ import numpy as np
 from kudu_core.common.format.names import is_job
 from kudu_core.common.idempotence.fingerprint import NO_ROWS
 from kudu_core.common.idempotence.fingerprint import OVERWRITING as OVERWRITING_ROWS
-from kudu_core.common.idempotence.writers import Token, Txn
+from kudu_core.common.idempotence.writers import AppliedWrite, Txn
 from kudu_core.common.rows.keys import encode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.run.cycles import cycles_left
@@ -74,14 +74,14 @@ def applied(table: Table, txn: Txn | None) -> WriteResult | None:
     TokenMismatch
         Whatever its rows, it is no repetition.
     """
-    known = None if txn is None else table._engine.tokens.get(txn.app_id)
+    known = None if txn is None else table._engine.applied_writes.get(txn.app_id)
     if txn is None or known is None:
         return None
     counts = txn.repeats(known, table.path)
     return None if counts is None else _repeated(replace(known, counts=counts))
 
 
-def _repeated(known: Token) -> WriteResult:
+def _repeated(known: AppliedWrite) -> WriteResult:
     return WriteResult(known.ts, *known.counts, deduplicated=True)
 
 
@@ -213,17 +213,17 @@ def _commit(
     """Apply all rows of the runs as one record, or none, unless that was done; then leave the job's mark
     (protocol J2)."""
     with engine.job_lock(job.id):
-        known = engine.jobs.get(job.id) or read_mark(engine.fs, engine.path, job.id)
+        known = engine.applied_jobs.get(job.id) or read_mark(engine.fs, engine.path, job.id)
         if known is not None:
             engine.wait_visible(known.ts)
-            if job.id not in engine.jobs:
+            if job.id not in engine.applied_jobs:
                 remove(engine.fs, job.directory)
             return _repeated(known)
         with Claim(engine.committing, job.id):
             result = _apply_or_remove(engine, job, runs, resolutions, is_sealed)
             engine.log.wait_durable(engine.log.cut())
             counts = (result.inserted, result.updated, result.deleted, result.ignored)
-            known = engine.jobs.get(job.id) or Token(0, result.timestamp, counts)
+            known = engine.applied_jobs.get(job.id) or AppliedWrite(0, result.timestamp, counts)
             with suppress(OSError, Corruption):  # the next sweep does it, or whoever would drop the record
                 conclude(engine, job.id, known)
     return result
@@ -237,7 +237,7 @@ def _apply_or_remove(
         with cycles_left(len(runs)):
             return _apply(engine, job, runs, resolutions, is_sealed)
     except (InvalidArgument, RowErrors, Corruption) as exc:
-        if job.id not in engine.jobs:
+        if job.id not in engine.applied_jobs:
             remove(engine.fs, job.directory)
         if isinstance(exc, RowErrors):
             hint = LAST_HINT if job.overwrite else IGNORE_HINT
@@ -394,10 +394,10 @@ def abandon(job: Job) -> bool:
     return _in_log(job.table_path, job.id) is not None
 
 
-def _in_log(path: str, job_id: str) -> Token | None:
+def _in_log(path: str, job_id: str) -> AppliedWrite | None:
     """What the log still says of a committed job."""
     with open_table(path) as table:
-        return table._engine.jobs.get(job_id)
+        return table._engine.applied_jobs.get(job_id)
 
 
 def resume(path: str, job_id: str, table: Table | None = None) -> WriteResult:
@@ -418,7 +418,7 @@ def resume(path: str, job_id: str, table: Table | None = None) -> WriteResult:
     if known is not None:
         remove(fs, directory)
     elif not fs.exists(f"{directory}/{SEALED}"):
-        known = _in_log(path, job_id) if table is None else table._engine.jobs.get(job_id)
+        known = _in_log(path, job_id) if table is None else table._engine.applied_jobs.get(job_id)
         if known is None:
             raise unknown_job(path, job_id)
     if known is not None:

@@ -143,7 +143,7 @@ def adopt(
     def after(state: TableState) -> TableState:
         edits = {t.id: t.manifest.proven_number for t in new if t.manifest is not None}
         told = {**state.edits, **edits}
-        return replace(alteration.after(state, ts), tokens=dict(engine.tokens), edits=told)
+        return replace(alteration.after(state, ts), tokens=dict(engine.applied_writes), edits=told)
 
     engine.change_state(after)
     # Tablets before partitions before columns: whoever reads beside this and has one has those before it.

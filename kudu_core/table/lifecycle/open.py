@@ -221,7 +221,7 @@ def _take_over(
         {t.id: t for t in tablets},
         engine.schema,
         writer=True,
-        tokens=epoch_state.tokens,
+        applied_writes=epoch_state.tokens,
         tokens_through=epoch_state.applied_ts,
     )
     context.cut = lambda: replay.position
@@ -240,9 +240,9 @@ def _take_over(
         # Else a reader, after a crash of this process, would end before an ingest that replay installed.
         assert tablet.manifest is not None
         tablet.manifest.sync()
-    engine.tokens, engine.jobs = replay.tokens, replay.jobs
+    engine.applied_writes, engine.applied_jobs = replay.applied_writes, replay.applied_jobs
     if state is not epoch_state:
-        engine.change_state(lambda _: replace(state, tokens=dict(engine.tokens)))
+        engine.change_state(lambda _: replace(state, tokens=dict(engine.applied_writes)))
     engine.maintenance.may_truncate = True
     engine.pins.floor = max([state.horizon, *(s.horizon for s in states.values())])
     orphans = sort_orphans(engine, replay.files, before.next_tablet)
@@ -493,7 +493,7 @@ def _lay_out(engine: Engine, tail: LogTail, states: dict[int, TabletState], toke
         {t.id: t for t in tablets},
         engine.schema,
         writer=False,
-        tokens=state.tokens,
+        applied_writes=state.tokens,
         tokens_through=tokens_through,
     )
     context.cut = lambda: replay.position  # of a store that is full, and frozen
@@ -522,7 +522,7 @@ def _lay_out(engine: Engine, tail: LogTail, states: dict[int, TabletState], toke
         engine.unreplayed, visible = unreplayed, unreplayed.timestamp - 1
     if engine.unreplayed is not None:
         engine.read_settled = False
-    engine.tokens, engine.jobs = replay.tokens, replay.jobs
+    engine.applied_writes, engine.applied_jobs = replay.applied_writes, replay.applied_jobs
     engine.read_visible_ts = visible
     engine.read_oldest_ts = max([state.horizon, *(s.horizon for s in states.values())])
     engine.pins.floor = engine.read_oldest_ts

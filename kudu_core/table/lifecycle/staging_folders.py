@@ -19,7 +19,7 @@ from kudu_core.fs.base import temporary_of
 from kudu_core.table.opened.job_marks import job_directory, leave_mark
 
 if TYPE_CHECKING:
-    from kudu_core.common.idempotence.writers import Token
+    from kudu_core.common.idempotence.writers import AppliedWrite
     from kudu_core.fs.api import FileSystem
     from kudu_core.table.opened.engine import Engine
 
@@ -38,11 +38,11 @@ SWEEP_S = 60.0
 """So often, at most, maintenance looks for what dead jobs have left."""
 
 
-def conclude(engine: Engine, job_id: str, known: Token) -> None:
+def conclude(engine: Engine, job_id: str, known: AppliedWrite) -> None:
     """A job's record is durable: leave the mark of it, and nothing else."""
     leave_mark(engine.fs, engine.path, job_id, known)
     remove(engine.fs, job_directory(engine.path, job_id))
-    engine.jobs.pop(job_id, None)
+    engine.applied_jobs.pop(job_id, None)
 
 
 def remove(fs: FileSystem, directory: str) -> None:
@@ -77,7 +77,7 @@ def sweep_staging(engine: Engine, *, opening: bool = False) -> int:
         path = f"{root}/{name}"
         # Somebody may write or remove it at this moment, or has put a link into it: another time, then.
         with suppress(OSError, Corruption):
-            known = engine.jobs.get(name)
+            known = engine.applied_jobs.get(name)
             if known is not None:
                 if known.ts <= engine.committed_ts:
                     conclude(engine, name, known)

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 from kudu_core._ext.columns.growing import data_limit
 from kudu_core.cfile.pages.page_cache import PageCache
-from kudu_core.common.idempotence.writers import MAX_TOKENS, YOUNG_S, Counts, Token, Txn, outdated
+from kudu_core.common.idempotence.writers import MAX_TOKENS, YOUNG_S, AppliedWrite, Counts, Txn, outdated
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.run.clock import Clock, hybrid
 from kudu_core.common.run.gates import Gates, Slots
@@ -99,8 +99,8 @@ class Engine:
         self.state = state
         self.schema: Schema = state.schema
         self.partitions: PartitionSchema = state.partitions
-        self.tokens: dict[str, Token] = dict(state.tokens)
-        self.jobs: dict[str, Token] = {}
+        self.applied_writes: dict[str, AppliedWrite] = dict(state.tokens)
+        self.applied_jobs: dict[str, AppliedWrite] = {}
         """Distributed writes whose record this handle has seen and whose mark may not be there yet."""
         self.committing: set[str] = set()
         """Those, and the merges built elsewhere, that this process is at work on."""
@@ -151,7 +151,7 @@ class Engine:
         self._replacing: tuple[TableState, bytes] | None = None
         """What TABLE is being replaced by: an interrupt may leave it replaced, and nobody knowing."""
         self._token_mutex = mutex()
-        """Guards changes of ``tokens``."""
+        """Guards changes of ``applied_writes``."""
         self.tokens_dropped = 0
         self._saving_tokens = mutex()
         """One writes them into TABLE at a time; taken before ``_token_mutex`` and ``_table_mutex``."""
@@ -328,12 +328,12 @@ class Engine:
             raise
 
     def save_tokens(self, applied_ts: int, more: int = 0) -> int:
-        """Write the tokens into TABLE, and the marks of jobs into staging: the log up to ``applied_ts``, at
-        most W, is not needed for them then.
+        """Write ``applied_writes`` into TABLE, and the marks of jobs into staging: the log up to
+        ``applied_ts``, at most W, is not needed for them then.
 
         Those that are out of date go, and room is made for ``more``; how many went.
         """
-        leave_marks(self.fs, self.path, self.jobs, applied_ts)
+        leave_marks(self.fs, self.path, self.applied_jobs, applied_ts)
         with self._saving_tokens:
             gone, tokens = self._drop_tokens(applied_ts, more)
             if tokens == self.state.tokens and self.state.applied_ts >= applied_ts:
@@ -356,29 +356,31 @@ class Engine:
             self.change_state(saved)
             return len(gone)
 
-    def _drop_tokens(self, through: int, more: int = 0) -> tuple[dict[str, Token], dict[str, Token]]:
+    def _drop_tokens(
+        self, through: int, more: int = 0
+    ) -> tuple[dict[str, AppliedWrite], dict[str, AppliedWrite]]:
         """(the tokens that went, those that stay)."""
         retention_s = self.options.token_retention_s
         with self._token_mutex:
-            gone = outdated(self.tokens, through, self.clock.now_us(), retention_s, more=more)
+            gone = outdated(self.applied_writes, through, self.clock.now_us(), retention_s, more=more)
             for app_id in gone:
-                del self.tokens[app_id]
+                del self.applied_writes[app_id]
             self.tokens_dropped += len(gone)
-            return gone, dict(self.tokens)
+            return gone, dict(self.applied_writes)
 
     def note_token(self, txn: Txn, ts: int, counts: Counts) -> None:
         """A write that names itself was logged and applied."""
         with self._token_mutex:
-            self.tokens[txn.app_id] = txn.applied(self.tokens.get(txn.app_id), ts, counts)
+            self.applied_writes[txn.app_id] = txn.applied(self.applied_writes.get(txn.app_id), ts, counts)
 
     def make_room_for_token(self) -> None:
         """Before a write of a writer that is not known: not more than ``MAX_TOKENS`` are."""
-        if len(self.tokens) < MAX_TOKENS:
+        if len(self.applied_writes) < MAX_TOKENS:
             return
         dropped = self.save_tokens(self.committed_ts, more=1)
         if dropped:
             self.tell(TokensDropped(tokens=dropped))
-        if len(self.tokens) >= MAX_TOKENS:
+        if len(self.applied_writes) >= MAX_TOKENS:
             raise InvalidArgument(
                 f"{self.path} knows {MAX_TOKENS:,} writers by their txn, and too few of them are older than "
                 f"{YOUNG_S:,} s to be forgotten: use one app_id for many writes, with ascending versions"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kudu_core.common.format import names
 from kudu_core.common.format.members import BROKEN, integer, parsed
-from kudu_core.common.idempotence.writers import Token, stored_counts
+from kudu_core.common.idempotence.writers import AppliedWrite, stored_counts
 from kudu_core.errors import Corruption
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def job_directory(path: str, job_id: str) -> str:
     return f"{path}/staging/{job_id}"
 
 
-def read_mark(fs: FileSystem, path: str, job_id: str) -> Token | None:
+def read_mark(fs: FileSystem, path: str, job_id: str) -> AppliedWrite | None:
     """What a table knows of a job that was committed."""
     mark = f"{path}/staging/{names.mark_of_job(job_id)}"
     try:
@@ -36,19 +36,19 @@ def read_mark(fs: FileSystem, path: str, job_id: str) -> Token | None:
         return None
     try:
         ts, *counts = parsed(b'{"is":' + data + b"}")["is"]
-        return Token(0, integer(ts), stored_counts(counts))
+        return AppliedWrite(0, integer(ts), stored_counts(counts))
     except BROKEN as exc:
         raise Corruption(mark, 0, f"{exc!r:.200}") from exc
 
 
-def leave_mark(fs: FileSystem, path: str, job_id: str, known: Token) -> None:
+def leave_mark(fs: FileSystem, path: str, job_id: str, known: AppliedWrite) -> None:
     """The record of ``known`` is durable: leave the mark, unless it is there."""
     mark = f"{path}/staging/{names.mark_of_job(job_id)}"
     if not fs.exists(mark):
         fs.replace_file(mark, json.dumps([known.ts, *known.counts]).encode())
 
 
-def leave_marks(fs: FileSystem, path: str, jobs: Mapping[str, Token], through: int) -> None:
+def leave_marks(fs: FileSystem, path: str, jobs: Mapping[str, AppliedWrite], through: int) -> None:
     """Before the log forgets the records up to ``through``: what they say of jobs is marked in staging
     (protocol J3).
 

@@ -163,7 +163,7 @@ def metrics(engine: Engine) -> dict[str, float]:
         "memory_limit_bytes": engine.options.memory_limit_bytes,
         "throttled_count": engine.throttle.waits,
         "throttled_s": engine.throttle.waited_s,
-        "tokens": len(engine.tokens),
+        "tokens": len(engine.applied_writes),
         "tokens_dropped": engine.tokens_dropped,
         "log_bytes": 0 if log is None else log.bytes_retained,
         "rowsets": sum(len(tablet.view.rowsets) for tablet in engine.tablets),

@@ -17,7 +17,7 @@ from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.common.format import members
 from kudu_core.common.format.members import integer
 from kudu_core.common.format.names import MAX_TABLET, tablet_folder
-from kudu_core.common.idempotence.writers import Token, stored_app_id
+from kudu_core.common.idempotence.writers import AppliedWrite, stored_app_id
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported
@@ -63,7 +63,7 @@ class TableState:
     """The newest versions, oldest first."""
     partitions: PartitionSchema
     tablets: tuple[TabletEntry, ...]
-    tokens: dict[str, Token] = field(default_factory=dict)
+    tokens: dict[str, AppliedWrite] = field(default_factory=dict)
     applied_ts: int = 0
     """Last record whose schema, partition and token effects are in here."""
     clean_end: int = 0
@@ -166,7 +166,7 @@ def read_state(fs: FileSystem, path: str) -> TableState:
                 for i, p, c, d in value["tablets"]
             ),
             tokens={
-                stored_app_id(base64.b64decode(app, validate=True).decode()): Token.from_json(token)
+                stored_app_id(base64.b64decode(app, validate=True).decode()): AppliedWrite.from_json(token)
                 for app, token in value["tokens"].items()
             },
             applied_ts=integer(value["applied_ts"]),
@@ -226,9 +226,9 @@ def tablet_directory(root: str, tablet_id: int) -> str:
 
 __all__ = [
     "SCHEMAS_KEPT",
+    "AppliedWrite",
     "TableState",
     "TabletEntry",
-    "Token",
     "check_new_tablets",
     "check_tablets",
     "read_state",

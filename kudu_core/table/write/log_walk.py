@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from kudu_core.common.idempotence.writers import Token, Txn
+from kudu_core.common.idempotence.writers import AppliedWrite, Txn
 from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.run.locks import NOTHING, Held
 from kudu_core.common.schema.schema import Schema
@@ -159,7 +159,7 @@ def _write_once(
         if txn is not None:
             engine.note_token(txn, ts, counts_of(decided))
         if job is not None:
-            engine.jobs[job.id] = Token(0, ts, counts_of(decided))
+            engine.applied_jobs[job.id] = AppliedWrite(0, ts, counts_of(decided))
         engine.log.applied(ts)
     except BaseException as exc:
         engine.poison_if_owing(exc)

@@ -28,7 +28,7 @@ from kudu_core.common.idempotence.fingerprint import (
     row_hashes,
     total,
 )
-from kudu_core.common.idempotence.writers import CHECK, Token, Txn
+from kudu_core.common.idempotence.writers import CHECK, AppliedWrite, Txn
 from kudu_core.common.run.pool import Pool
 from kudu_core.errors import TokenMismatch
 from kudu_core.table.calls.decision import Call
@@ -52,14 +52,14 @@ def already_applied(engine: Engine, txn: Txn) -> WriteResult | None:
     InvalidArgument
         It is of a new writer, and the table knows too many that are too young to be forgotten.
     """
-    known = engine.tokens.get(txn.app_id)
+    known = engine.applied_writes.get(txn.app_id)
     if known is None:
         engine.make_room_for_token()
         return None
     return answered(engine, txn, known)
 
 
-def answered(engine: Engine, txn: Txn, known: Token) -> WriteResult | None:
+def answered(engine: Engine, txn: Txn, known: AppliedWrite) -> WriteResult | None:
     """``already_applied`` of a writer that was known when it was asked."""
     try:
         counts = txn.repeats(known, engine.path)
@@ -72,13 +72,13 @@ def answered(engine: Engine, txn: Txn, known: Token) -> WriteResult | None:
     return WriteResult(known.ts, *counts, deduplicated=True)
 
 
-def known_before(engine: Engine, txn: Txn) -> Token | None:
+def known_before(engine: Engine, txn: Txn) -> AppliedWrite | None:
     """Under the token's lock: what is known of the writer, where the rows say if a write is a repetition.
 
     They are read for that and for nothing else: the answer is to be made with this token, which may be out
     of date, and gone, when they have been.
     """
-    known = engine.tokens.get(txn.app_id)
+    known = engine.applied_writes.get(txn.app_id)
     if txn.on_repeat != CHECK or txn.rows is not None or known is None or txn.version > known.version:
         return None
     answered(engine, txn, known)  # what no rows can mend is told before they are read

@@ -16,7 +16,7 @@ import numpy as np
 from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.common.format.members import BROKEN
 from kudu_core.common.format.names import job_id
-from kudu_core.common.idempotence.writers import Token, Txn, stored_counts
+from kudu_core.common.idempotence.writers import AppliedWrite, Txn, stored_counts
 from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Closed, Corruption, Fenced, MemoryLimit, Poisoned
@@ -152,19 +152,20 @@ class Replay:
         schema: Schema,
         *,
         writer: bool,
-        tokens: Mapping[str, Token],
+        applied_writes: Mapping[str, AppliedWrite],
         tokens_through: int,
     ) -> None:
-        """``tokens``: TABLE's; of the records up to ``tokens_through`` they are there, or were dropped."""
+        """``applied_writes``: TABLE's; those of the records up to ``tokens_through`` are there, or were
+        dropped."""
         self._tablets = tablets
         self._schema = schema
         self._writer = writer
         self.began = False
         """Something of the record that is being replayed is in the tablets."""
-        self.tokens = dict(tokens)
+        self.applied_writes = dict(applied_writes)
         """By app_id: those that TABLE has, and then those of the records after ``tokens_through``."""
         self._tokens_through = tokens_through
-        self.jobs: dict[str, Token] = {}
+        self.applied_jobs: dict[str, AppliedWrite] = {}
         """By id of the distributed writes among the records."""
         self.files: dict[int, set[str]] = {}
         """By tablet: files that records name and that may not be in a manifest yet."""
@@ -198,18 +199,18 @@ class Replay:
             self.began = True
             for laying in layings:
                 laying.lay(record.ts)
-        self.tokens |= tokens
-        self.jobs |= jobs
+        self.applied_writes |= tokens
+        self.applied_jobs |= jobs
         self.records += 1
         self.position = record.ts
 
     def _token(
         self, extra: Mapping[str, Any], record: Record, where: str
-    ) -> tuple[dict[str, Token], dict[str, Token]]:
-        """What a record adds to ``tokens`` and ``jobs``."""
+    ) -> tuple[dict[str, AppliedWrite], dict[str, AppliedWrite]]:
+        """What a record adds to ``applied_writes`` and ``applied_jobs``."""
         given, job = extra.get("txn"), extra.get("job")
-        tokens: dict[str, Token] = {}
-        jobs: dict[str, Token] = {}
+        tokens: dict[str, AppliedWrite] = {}
+        jobs: dict[str, AppliedWrite] = {}
         if given is None and job is None:
             return tokens, jobs
         try:
@@ -217,9 +218,9 @@ class Replay:
             if given is not None:
                 txn = Txn.from_json(given)
                 if record.ts > self._tokens_through:
-                    tokens[txn.app_id] = txn.applied(self.tokens.get(txn.app_id), record.ts, counts)
+                    tokens[txn.app_id] = txn.applied(self.applied_writes.get(txn.app_id), record.ts, counts)
             if job is not None:
-                jobs[job_id(job)] = Token(0, record.ts, counts)
+                jobs[job_id(job)] = AppliedWrite(0, record.ts, counts)
         except BROKEN as exc:
             raise Corruption(where, 0, f"token: {exc!r:.200}") from exc
         return tokens, jobs
@@ -291,9 +292,7 @@ class Replay:
                 continue
             rowsets, deltas = part.part_of(payload.extra, tablet, record.ts, where)
             names = {file.name for meta in rowsets for file in meta.files}
-            self.files.setdefault(tablet_id, set()).update(
-                names, (ref.file.name for ref in deltas.values())
-            )
+            self.files.setdefault(tablet_id, set()).update(names, (ref.file.name for ref in deltas.values()))
             if record.ts > tablet.state.ingests_durable:
                 if not self._writer:
                     raise Corruption(
