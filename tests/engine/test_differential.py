@@ -103,7 +103,7 @@ def test_a_broken_engine_is_noticed(broken: str, monkeypatch: pytest.MonkeyPatch
 
         monkeypatch.setattr(write, "decide_net", without_updates)
     elif broken == "wrong order":
-        monkeypatch.setattr(scan, "merge_runs", lambda runs: (s for r in reversed(runs) for s in r.begin()))
+        monkeypatch.setattr(scan, "merge_ordered", lambda those: (s for r in those[::-1] for s in r.begin()))
     else:
         monkeypatch.setattr(
             RowSetTree, "range", lambda tree, lower, upper: np.arange(len(tree) if upper is not None else 0)

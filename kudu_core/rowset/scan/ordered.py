@@ -12,27 +12,27 @@ from kudu_core.rowset.scan.scan import Selected
 
 
 @dataclass(slots=True)
-class Run:
+class OrderedBlocks:
     """Blocks of one rowset in key order, not begun before its first key is near."""
 
     first_key: bytes
-    """No key of the run is below it."""
+    """No key of them is below it."""
     begin: Callable[[], Iterator[Selected]]
 
 
 class _Cursor:
-    """A run that has begun: its current block and how far that is used up."""
+    """Blocks that have begun: the current one and how far that is used up."""
 
     __slots__ = ("at", "block", "blocks", "last_key")
 
-    def __init__(self, run: Run) -> None:
-        self.blocks = run.begin()
+    def __init__(self, ordered: OrderedBlocks) -> None:
+        self.blocks = ordered.begin()
         self.block: Selected | None = None
         self.at = 0
         self.last_key = b""
 
     def fill(self) -> bool:
-        """Make sure that the current block has rows; False at the end of the run."""
+        """Make sure that the current block has rows; False after the last one."""
         while self.block is None or self.at == self.block.rows:
             self.block = next(self.blocks, None)
             if self.block is None:
@@ -62,9 +62,9 @@ class _Cursor:
         )
 
 
-def merge_runs(runs: list[Run]) -> Iterator[Selected]:
-    """All rows of all runs in key order.  No key is in two runs."""
-    waiting = sorted(runs, key=lambda run: run.first_key, reverse=True)
+def merge_ordered(rowsets: list[OrderedBlocks]) -> Iterator[Selected]:
+    """All rows of all rowsets in key order.  No key is in two of them."""
+    waiting = sorted(rowsets, key=lambda ordered: ordered.first_key, reverse=True)
     active: list[_Cursor] = []
     while waiting or active:
         if not active:

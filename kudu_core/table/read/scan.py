@@ -23,7 +23,7 @@ from kudu_core.common.where.predicates import Filter
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 from kudu_core.rowset.disk.diskrowset import DiskRowsAt
 from kudu_core.rowset.rows.rows_at import RowsAt
-from kudu_core.rowset.scan.ordered import Run, merge_runs
+from kudu_core.rowset.scan.ordered import OrderedBlocks, merge_ordered
 from kudu_core.rowset.scan.scan import (
     ScanCounts,
     ScanSpec,
@@ -354,11 +354,14 @@ class Scan(ArrowResult):
         spec = self._spec
         sources = self._sources(counts)
         if self._plan.ordered:
-            runs = [
-                Run(first_key_of(source), lambda s=source: scan_rowset(s, spec, counts))  # type: ignore[misc]
+            rowsets = [
+                OrderedBlocks(
+                    first_key_of(source),
+                    lambda s=source: scan_rowset(s, spec, counts),  # type: ignore[misc]
+                )
                 for source in sources
             ]
-            yield from merge_runs(runs)
+            yield from merge_ordered(rowsets)
             return
         yield from self._read(sources, spec, counts)
 
