@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kudu_core._ext.changes.replay import Run, Updates, replay, replay_at
+from kudu_core._ext.changes.replay import ChangePositions, Updates, replay, replay_at
 
 ROWS, UNIT = 1_048_576, 65_536
 RNG = np.random.default_rng(4)
@@ -17,9 +17,9 @@ CHUNK = 65_536
 
 
 def in_memory() -> list[Updates]:
-    """A log in time order: full runs, and a rest."""
+    """A log in time order: full pieces, and a rest."""
     return [
-        Updates(own, NEW[8 * at : 8 * (at + CHUNK)], 8, run=Run(own))
+        Updates(own, NEW[8 * at : 8 * (at + CHUNK)], 8, positions=ChangePositions(own))
         for at in range(0, len(ROWIDS), CHUNK)
         for own in [ROWIDS[at : at + CHUNK]]
     ]
@@ -65,6 +65,6 @@ def test_replay(benchmark: Any, form: str, rows: str) -> None:
     assert out.any()
 
 
-@pytest.mark.benchmark(group="kernel: a run of 65,536 changes")
+@pytest.mark.benchmark(group="kernel: positions of 65,536 changes")
 def test_run(benchmark: Any) -> None:
-    assert benchmark(Run, ROWIDS[:CHUNK]).count == CHUNK
+    assert benchmark(ChangePositions, ROWIDS[:CHUNK]).count == CHUNK

@@ -7,7 +7,7 @@ _Bytes: TypeAlias = bytes | bytearray | memoryview | npt.NDArray[np.uint8]  # co
 _MutableBytes: TypeAlias = bytearray | memoryview | npt.NDArray[np.uint8]  # uint8_t[::1], written
 _Rowids: TypeAlias = npt.NDArray[np.uint32]  # const uint32_t[::1]
 
-class Run:
+class ChangePositions:
     @property
     def count(self) -> int: ...
     @property
@@ -28,7 +28,7 @@ class Updates:
         width: int,
         validity: _Bytes | None = None,
         *,
-        run: Run | None = None,
+        positions: ChangePositions | None = None,
         ascending: bool = False,
     ) -> None: ...
     def __len__(self) -> int: ...

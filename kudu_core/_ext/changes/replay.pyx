@@ -2,9 +2,9 @@
 
 An ``Updates`` is a piece of a store of changes: rowids, new values, which of them are null, in the order in
 which they apply.  A range of rows finds its own by binary search where rowids ascend (files), by buckets of
-16,384 rows where a ``Run`` has counted them (logs in time order), else by looking at all.  ``replay`` lays a
-list of them over consecutive rows, ``replay_at`` over any ascending rows; of several changes of one row the
-last wins.  Rowids that are not asked for are passed over, so a store may hold any.
+16,384 rows where a ``ChangePositions`` has counted them (logs in time order), else by looking at all.
+``replay`` lays a list of them over consecutive rows, ``replay_at`` over any ascending rows; of several
+changes of one row the last wins.  Rowids that are not asked for are passed over, so a store may hold any.
 
 Source: Kudu docs/design-docs/tablet.md (patching blocks by direct addressing).
 """
@@ -16,7 +16,7 @@ cimport cython
 import numpy as np
 
 cdef enum:
-    RUN = 65536                 # changes of a run at most: positions take 16 bits
+    COUNTED = 65536             # changes counted at once, at most: a position takes 16 bits
 
 cdef:
     int64_t MAX_ROWS = 0xFFFFFFFF
@@ -127,7 +127,7 @@ cdef extern from *:
     ) noexcept nogil
 
 
-# ------------------------------------------------------------------------------- runs of a log
+# ------------------------------------------------------------------------------- positions in a log
 
 cdef void _count(
     const uint32_t[::1] rowids, uint32_t base, uint32_t[::1] starts, uint16_t[::1] low, uint16_t[::1] order
@@ -147,7 +147,7 @@ cdef void _count(
 
 
 @cython.final
-cdef class Run:
+cdef class ChangePositions:
     """Positions of at most 65,536 changes in time order, by buckets of 16,384 rows.  Never changes."""
 
     cdef:
@@ -158,12 +158,12 @@ cdef class Run:
         readonly Py_ssize_t count
 
     def __init__(self, const uint32_t[::1] rowids not None):
-        """Raises ValueError for more changes than a run takes."""
+        """Raises ValueError for more changes than 16 bits count."""
         cdef:
             Py_ssize_t i, n = rowids.shape[0]
             uint32_t least = 0xFFFFFFFF, most = 0
-        if n > RUN:
-            raise ValueError(f"{n} changes in a run of {RUN}")
+        if n > COUNTED:
+            raise ValueError(f"{n} changes, at most {COUNTED} are counted at once")
         self.count = n
         with nogil:
             for i in range(n):
@@ -205,7 +205,7 @@ cdef class Updates:
         const uint32_t[::1] rowids
         const uint8_t[::1] values
         const uint8_t[::1] bits
-        Run run
+        ChangePositions positions
         bint ascending
         readonly int width
         readonly Py_ssize_t count
@@ -217,10 +217,10 @@ cdef class Updates:
         int width,
         const uint8_t[::1] validity=None,
         *,
-        Run run=None,
+        ChangePositions positions=None,
         bint ascending=False,
     ):
-        """``run``: of these rowids; ``ascending`` says that they never descend, which is checked.
+        """``positions``: of these rowids; ``ascending`` says that they never descend, which is checked.
 
         Raises ValueError where something does not fit, or rowids descend.
         """
@@ -233,8 +233,8 @@ cdef class Updates:
             raise ValueError(f"{n} rowids, {values.shape[0]} bytes of new values")
         if validity is not None and validity.shape[0] < (n + 7) >> 3:
             raise ValueError(f"a bitmap of {validity.shape[0]} bytes has no {n} bits")
-        if run is not None and (ascending or run.count != n):
-            raise ValueError(f"a run of {run.count} of {n} changes")
+        if positions is not None and (ascending or positions.count != n):
+            raise ValueError(f"positions of {positions.count} of {n} changes")
         if ascending:
             with nogil:
                 for i in range(1, n):
@@ -244,7 +244,7 @@ cdef class Updates:
         self.rowids = rowids
         self.values = values
         self.bits = validity
-        self.run = run
+        self.positions = positions
         self.ascending = ascending
         self.width = width
         self.count = n
@@ -274,15 +274,15 @@ cdef class Updates:
         if self.ascending:
             changes.lower = _below(self.rowids, first)
             changes.upper = _below(self.rowids, first + rows)
-        elif self.run is not None:
-            changes.starts = &self.run.starts[0]
-            changes.low = &self.run.low[0]
-            changes.order = &self.run.order[0]
-            changes.base = <uint32_t>self.run.base
-            buckets = self.run.starts.shape[0] - 2
-            bucket = (first >> SHIFT) - self.run.base
+        elif self.positions is not None:
+            changes.starts = &self.positions.starts[0]
+            changes.low = &self.positions.low[0]
+            changes.order = &self.positions.order[0]
+            changes.base = <uint32_t>self.positions.base
+            buckets = self.positions.starts.shape[0] - 2
+            bucket = (first >> SHIFT) - self.positions.base
             changes.lower = 0 if bucket < 0 else buckets if bucket > buckets else bucket
-            bucket = ((first + rows - 1) >> SHIFT) - self.run.base + 1
+            bucket = ((first + rows - 1) >> SHIFT) - self.positions.base + 1
             changes.upper = 0 if bucket < 0 else buckets if bucket > buckets else bucket
 
 

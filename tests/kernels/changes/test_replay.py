@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from kudu_core._ext.changes.replay import Run, Updates, replay, replay_at
+from kudu_core._ext.changes.replay import ChangePositions, Updates, replay, replay_at
 from tests.support.oracles.changes import replay as oracle
 
 FIRST_SEED = int(os.environ.get("KUDU_CORE_SEED", "0"))
@@ -33,8 +33,8 @@ def random_updates(
         rowids.sort()
     values = rng.integers(0, 256, n * width, np.uint8)
     bits = rng.integers(0, 256, (n + 7) // 8, np.uint8) if nullable and rng.random() < 0.7 else None
-    run = Run(rowids) if form == 1 else None
-    made = Updates(rowids, values, width, bits, run=run, ascending=form == 0)
+    positions = ChangePositions(rowids) if form == 1 else None
+    made = Updates(rowids, values, width, bits, positions=positions, ascending=form == 0)
     assert (made.count, made.width, made.nullable) == (n, width, bits is not None)
     assert len(made) == n * (4 + width) + (0 if bits is None else len(bits))
     flags = np.ones(n, bool) if bits is None else np.unpackbits(bits, count=n, bitorder="little") != 0
@@ -81,9 +81,9 @@ def test_a_full_run_over_many_buckets() -> None:
     rng = np.random.default_rng(FIRST_SEED)
     rowids = rng.integers(500_000, 1_500_000, 65_536).astype(np.uint32)
     values = rng.integers(0, 256, 8 * len(rowids), np.uint8)
-    run = Run(rowids)
-    assert run.count == 65_536 and run.nbytes < 5 * len(rowids)
-    parts = [Updates(rowids, values, 8, run=run), Updates(rowids, values, 8)]
+    positions = ChangePositions(rowids)
+    assert positions.count == 65_536 and positions.nbytes < 5 * len(rowids)
+    parts = [Updates(rowids, values, 8, positions=positions), Updates(rowids, values, 8)]
     whole, pieces = np.zeros(8 * 1_600_000, np.uint8), np.zeros(8 * 1_600_000, np.uint8)
     replay(parts[1:], whole, 8, 0, 1_600_000)
     for first in range(0, 1_600_000, 70_000):
@@ -102,9 +102,9 @@ def test_what_does_not_fit_is_refused_and_nothing_written() -> None:
         lambda: Updates(rowids, values, 4),
         lambda: Updates(rowids, values, 8, np.zeros(0, np.uint8)),
         lambda: Updates(rowids, values, 8, ascending=True),
-        lambda: Updates(rowids, values, 8, run=Run(rowids[:1])),
-        lambda: Updates(rowids[1:], values[8:], 8, run=Run(rowids[:1]), ascending=True),
-        lambda: Run(np.zeros(65_537, np.uint32)),
+        lambda: Updates(rowids, values, 8, positions=ChangePositions(rowids[:1])),
+        lambda: Updates(rowids[1:], values[8:], 8, positions=ChangePositions(rowids[:1]), ascending=True),
+        lambda: ChangePositions(np.zeros(65_537, np.uint32)),
         lambda: replay([plain], out, 4, 0, 4),
         lambda: replay([plain], out[:31], 8, 0, 4),
         lambda: replay([plain], out, 8, -1, 4),
