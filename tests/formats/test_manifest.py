@@ -11,7 +11,7 @@ import pytest
 from kudu_core.cfile.columns.statistics import StatisticsRef, pack
 from kudu_core.cfile.columns.zone import Zone
 from kudu_core.errors import Corruption, NotSupported
-from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta, Runs
+from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, FileRef, NumbersByColumn, RowSetMeta
 from kudu_core.tablet.store import manifest as manifests
 from kudu_core.tablet.store import manifest_format as form
 from kudu_core.tablet.store.manifest import Edit, Manifest, TabletState, read_manifest
@@ -106,7 +106,7 @@ def test_updates_of_many_columns_are_one_run() -> None:
     value = delta.to_json()
     assert value["updates"] == [[0, 999, 3]]
     found = DeltaRef.from_json(value)
-    assert isinstance(found.updates, Runs) and found == delta
+    assert isinstance(found.updates, NumbersByColumn) and found == delta
     assert 999 in found.updates and 1000 not in found.updates and found.updates[500] == 3
     for hostile in ([[0, 2**31 - 1, 1]], [[5, 4, 1]], [[0, 3, 1], [3, 4, 1]], [[-1, 0, 1]], [[0, 1, 2**32]]):
         with pytest.raises(ValueError):

@@ -120,7 +120,7 @@ class StatisticsRef:
     crc: int
     """The frame's: a manifest's reference is to this section of this file and no other."""
     ids: tuple[tuple[int, int], ...]
-    """The columns, as runs of ids: first, last."""
+    """The columns, as spans of ids: first, last."""
 
     @property
     def column_ids(self) -> tuple[int, ...]:
@@ -150,21 +150,21 @@ def pack(rows: int, entries: Mapping[int, tuple[int, Zone]]) -> StatisticsBlock:
     return StatisticsBlock(b"".join((*heads, *bounds)))
 
 
-def runs_of(ids: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """Ids as runs of neighbours: (first, last)."""
-    runs: list[tuple[int, int]] = []
+def spans_of(ids: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Ids as spans of neighbours: (first, last)."""
+    spans: list[tuple[int, int]] = []
     for column_id in sorted(ids):
-        if runs and runs[-1][1] == column_id - 1:
-            runs[-1] = runs[-1][0], column_id
+        if spans and spans[-1][1] == column_id - 1:
+            spans[-1] = spans[-1][0], column_id
         else:
-            runs.append((column_id, column_id))
-    return tuple(runs)
+            spans.append((column_id, column_id))
+    return tuple(spans)
 
 
 @lru_cache(64)
-def _expanded(runs: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
+def _expanded(spans: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
     """The rowsets of a table have the same few lists of columns."""
-    return tuple(column_id for first, last in runs for column_id in range(first, last + 1))
+    return tuple(column_id for first, last in spans for column_id in range(first, last + 1))
 
 
 def read_statistics(fs: FileSystem, path: str, ref: StatisticsRef) -> StatisticsBlock:
@@ -209,7 +209,7 @@ def to_json(statistics: FileStatistics | None) -> Any:
         return base64.b64encode(statistics.data).decode()
     if statistics is None:
         return None
-    return [statistics.offset, statistics.length, statistics.crc, [list(run) for run in statistics.ids]]
+    return [statistics.offset, statistics.length, statistics.crc, [list(span) for span in statistics.ids]]
 
 
 __all__ = [
@@ -218,6 +218,6 @@ __all__ = [
     "StatisticsRef",
     "pack",
     "read_statistics",
-    "runs_of",
+    "spans_of",
     "to_json",
 ]

@@ -192,7 +192,7 @@ class RowsFile(OpenFile):
         if extent is None:
             return block
         crc = int.from_bytes(self.file.read_at(extent.offset, 4), "little")
-        return StatisticsRef(*extent, crc, runs_of(block.column_ids))
+        return StatisticsRef(*extent, crc, spans_of(block.column_ids))
 
     # ------------------------------------------------------------------ columns
 

@@ -15,7 +15,7 @@ from kudu_core.cfile.columns.statistics import (
     FileStatistics,
     StatisticsBlock,
     StatisticsRef,
-    runs_of,
+    spans_of,
 )
 from kudu_core.cfile.columns.statistics import to_json as statistics_json
 from kudu_core.cfile.pages.container import HEADER, SECTION_FRAME
@@ -52,59 +52,59 @@ COLUMN_IDS = 1 << 31
 COUNTS = MAX_ROWS + 1
 """Numbers of rows and of entries lie below."""
 MAX_COLUMNS = 1 << 20
-"""Of one file: what a list of runs may come to."""
+"""Of one file: what a list of spans may come to."""
 _PLAIN_IDS = 64
-"""Runs that come to no more are a dict: looked up on the way of every scan."""
+"""Spans that come to no more are a dict: looked up on the way of every scan."""
 
 
-_MOST_DELTA_BYTES, _MOST_RUN_BYTES, _MOST_COLUMNS_BYTES = 400, 40, 4000
-"""As JSON: a delta file without its columns, a run of columns, statistics and what is beside."""
+_MOST_DELTA_BYTES, _MOST_SPAN_BYTES, _MOST_COLUMNS_BYTES = 400, 40, 4000
+"""As JSON: a delta file without its columns, a span of columns, statistics and what is beside."""
 
 
-class Runs(Mapping[int, int]):
-    """Numbers by column id, equal for neighbours: a change of a thousand columns is one run."""
+class NumbersByColumn(Mapping[int, int]):
+    """Numbers by column id, equal for neighbours: a change of a thousand columns is one span."""
 
-    __slots__ = ("_firsts", "_runs")
+    __slots__ = ("_firsts", "_spans")
 
-    def __init__(self, runs: Sequence[tuple[int, int, int]]) -> None:
-        """``runs``: (first, last, number), ascending."""
-        self._runs = runs
-        self._firsts = [run[0] for run in runs]
+    def __init__(self, spans: Sequence[tuple[int, int, int]]) -> None:
+        """``spans``: (first, last, number), ascending."""
+        self._spans = spans
+        self._firsts = [span[0] for span in spans]
 
     def __getitem__(self, column_id: int) -> int:
         place = bisect_right(self._firsts, column_id) - 1
-        if place < 0 or column_id > self._runs[place][1]:
+        if place < 0 or column_id > self._spans[place][1]:
             raise KeyError(column_id)
-        return self._runs[place][2]
+        return self._spans[place][2]
 
     def __iter__(self) -> Iterator[int]:
-        return (i for first, last, _ in self._runs for i in range(first, last + 1))
+        return (i for first, last, _ in self._spans for i in range(first, last + 1))
 
     def __len__(self) -> int:
-        return sum(last - first + 1 for first, last, _ in self._runs)
+        return sum(last - first + 1 for first, last, _ in self._spans)
 
 
-def _runs_json(numbers: Mapping[int, int]) -> list[list[int]]:
-    runs: list[list[int]] = []
+def _spans_json(numbers: Mapping[int, int]) -> list[list[int]]:
+    spans: list[list[int]] = []
     for column_id, number in sorted(numbers.items()):
-        if runs and runs[-1][1] == column_id - 1 and runs[-1][2] == number:
-            runs[-1][1] = column_id
+        if spans and spans[-1][1] == column_id - 1 and spans[-1][2] == number:
+            spans[-1][1] = column_id
         else:
-            runs.append([column_id, column_id, number])
-    return runs
+            spans.append([column_id, column_id, number])
+    return spans
 
 
-def _runs_from_json(value: Any) -> Mapping[int, int]:
-    runs, ids, least = [], 0, 0
+def _spans_from_json(value: Any) -> Mapping[int, int]:
+    spans, ids, least = [], 0, 0
     for first, last, number in value:
         integer(first, least, COLUMN_IDS), integer(last, first, COLUMN_IDS)
         integer(number, 0, COUNTS)
         least = last + 1
         ids += least - first
-        runs.append((first, last, number))
+        spans.append((first, last, number))
     if ids > MAX_COLUMNS:
         raise ValueError(f"a file of {ids} columns")
-    found = Runs(runs)
+    found = NumbersByColumn(spans)
     return dict(found) if ids <= _PLAIN_IDS else found
 
 
@@ -130,7 +130,7 @@ class DeltaRef:
             "ts": [self.min_ts, self.max_ts],
             "record_ts": self.record_ts,
             "liveness": self.liveness,
-            "updates": _runs_json(self.updates),
+            "updates": _spans_json(self.updates),
         }
 
     @staticmethod
@@ -143,7 +143,7 @@ class DeltaRef:
             max_ts=integer(last),
             record_ts=integer_or_none(value["record_ts"]),
             liveness=integer(value["liveness"], 0, COUNTS),
-            updates=_runs_from_json(value["updates"]),
+            updates=_spans_from_json(value["updates"]),
         )
 
 
@@ -157,13 +157,13 @@ class ColumnsRef:
     statistics: FileStatistics | None = None
 
     def to_json(self) -> list[Any]:
-        ids = [list(run) for run in runs_of(self.column_ids)]
+        ids = [list(span) for span in spans_of(self.column_ids)]
         return [self.file.to_json(), ids, statistics_json(self.statistics)]
 
     @staticmethod
     def from_json(value: Any) -> ColumnsRef:
         file, ids, statistics = value
-        column_ids = tuple(i for first, last in _id_runs(ids) for i in range(first, last + 1))
+        column_ids = tuple(i for first, last in _id_spans(ids) for i in range(first, last + 1))
         return ColumnsRef(FileRef.from_json(file), column_ids, statistics_from_json(statistics))
 
 
@@ -178,21 +178,21 @@ def statistics_from_json(value: Any) -> FileStatistics | None:
         integer(offset, HEADER.size),
         integer(length, SECTION_FRAME.size, MAX_BLOCK_BYTES),
         integer(crc, 0, 1 << 32),
-        _id_runs(ids),
+        _id_spans(ids),
     )
 
 
-def _id_runs(value: Any) -> tuple[tuple[int, int], ...]:
-    """Runs of column ids: (first, last), ascending, and not too many."""
-    runs = [(first, last) for first, last in value]
+def _id_spans(value: Any) -> tuple[tuple[int, int], ...]:
+    """Spans of column ids: (first, last), ascending, and not too many."""
+    spans = [(first, last) for first, last in value]
     ids, least = 0, 0
-    for first, last in runs:
+    for first, last in spans:
         integer(first, least, COLUMN_IDS), integer(last, first, COLUMN_IDS)
         least = last + 1
         ids += least - first
     if ids > MAX_COLUMNS:
         raise ValueError(f"a file of {ids} columns")
-    return tuple(runs)
+    return tuple(spans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,10 +270,10 @@ class RowSetMeta:
     @property
     def most_bytes(self) -> int:
         """More than its line in a manifest can take."""
-        deltas = sum(_MOST_DELTA_BYTES + _MOST_RUN_BYTES * len(d.updates) for d in (*self.redo, *self.undo))
-        columns = sum(_MOST_COLUMNS_BYTES + _MOST_RUN_BYTES * len(c.column_ids) for c in self.replaced)
+        deltas = sum(_MOST_DELTA_BYTES + _MOST_SPAN_BYTES * len(d.updates) for d in (*self.redo, *self.undo))
+        columns = sum(_MOST_COLUMNS_BYTES + _MOST_SPAN_BYTES * len(c.column_ids) for c in self.replaced)
         keys = 2 * (len(self.min_key) + len(self.max_key))
-        return _MOST_COLUMNS_BYTES + _MOST_RUN_BYTES * len(self.column_ids) + keys + deltas + columns
+        return _MOST_COLUMNS_BYTES + _MOST_SPAN_BYTES * len(self.column_ids) + keys + deltas + columns
 
     def without_statistics(self) -> RowSetMeta:
         replaced = tuple(replace(columns, statistics=None) for columns in self.replaced)
