@@ -60,7 +60,7 @@ class LogGap:
 
 
 @dataclass(slots=True)
-class _Run:
+class _RecordSpan:
     """Sound records one after the other."""
 
     start: int
@@ -80,7 +80,7 @@ class _Segment:
     seq: int
     file: ReadFile
     header: SegmentHeader | None
-    runs: list[_Run] = field(default_factory=list)
+    spans: list[_RecordSpan] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -110,8 +110,8 @@ class SalvagedLog:
         for segment in self._segments:
             assert self.table_uuid is not None
             salt = segment_salt(self.table_uuid, segment.epoch, segment.seq)
-            for run in segment.runs:
-                for _, record in sound_records(segment.file, salt, run.start, run.first_lsn, run.end):
+            for span in segment.spans:
+                for _, record in sound_records(segment.file, salt, span.start, span.first_lsn, span.end):
                     if record.kind != KIND_CHECKPOINT:
                         yield record
 
@@ -233,7 +233,7 @@ def _walk(log: SalvagedLog, chain: list[_Segment], directory: str, known: int) -
     assert log.table_uuid is not None
     for segment in chain:
         try:
-            segment.runs = _runs(segment, log.table_uuid)
+            segment.spans = _spans(segment, log.table_uuid)
         except UNREADABLE as error:
             log.unused.append((segment.path, f"it cannot be read: {error}"))
     proven = _proven(chain, known)
@@ -242,29 +242,29 @@ def _walk(log: SalvagedLog, chain: list[_Segment], directory: str, known: int) -
     ended = False
     kept: list[_Segment] = []
     for place, segment in enumerate(chain):
-        header, runs = segment.header, segment.runs
+        header, spans = segment.header, segment.spans
         if not expected:
-            lsn, ts = (header.prev_lsn, header.prev_ts) if header is not None else _before(runs)
-            expected = header is not None or bool(runs)
-        good: list[_Run] = []
+            lsn, ts = (header.prev_lsn, header.prev_ts) if header is not None else _before(spans)
+            expected = header is not None or bool(spans)
+        good: list[_RecordSpan] = []
         at = SEGMENT_HEADER.size
-        for number, run in enumerate(runs):
-            if run.first_lsn <= lsn or run.first_ts <= ts:
+        for number, span in enumerate(spans):
+            if span.first_lsn <= lsn or span.first_ts <= ts:
                 log.unused.append(
-                    (segment.path, f"records from {run.first_lsn} on are older than those before")
+                    (segment.path, f"records from {span.first_lsn} on are older than those before")
                 )
                 continue
-            if run.first_lsn != lsn + 1:
-                durable = max([proven[place], *(later.synced_lsn for later in runs[number:])])
+            if span.first_lsn != lsn + 1:
+                durable = max([proven[place], *(later.synced_lsn for later in spans[number:])])
                 if durable <= lsn:
                     ended = True
                     break
-                missing = run.first_lsn - lsn - 1
-                reason = f"records {lsn + 1} to {run.first_lsn - 1} are damaged or missing"
-                log.gaps.append(LogGap(segment.path, ts, run.first_ts, missing, run.start - at, reason))
-            good.append(run)
-            lsn, ts, at = run.last_lsn, run.last_ts, run.end
-        segment.runs = good
+                missing = span.first_lsn - lsn - 1
+                reason = f"records {lsn + 1} to {span.first_lsn - 1} are damaged or missing"
+                log.gaps.append(LogGap(segment.path, ts, span.first_ts, missing, span.start - at, reason))
+            good.append(span)
+            lsn, ts, at = span.last_lsn, span.last_ts, span.end
+        segment.spans = good
         kept.append(segment)
         if ended:
             break
@@ -301,48 +301,48 @@ def _proven(chain: list[_Segment], known: int) -> list[int]:
 
 def _before(runs: list[_Run]) -> tuple[int, int]:
     """(lsn, ts) before a segment whose header is gone."""
-    return (runs[0].first_lsn - 1, 0) if runs else (0, 0)
+    return (spans[0].first_lsn - 1, 0) if spans else (0, 0)
 
 
-def _runs(segment: _Segment, table_uuid: bytes) -> list[_Run]:
+def _spans(segment: _Segment, table_uuid: bytes) -> list[_RecordSpan]:
     """All stretches of sound records of a segment."""
     salt = segment_salt(table_uuid, segment.epoch, segment.seq)
     size = segment.file.size()
-    runs: list[_Run] = []
+    spans: list[_RecordSpan] = []
     at, lsn = SEGMENT_HEADER.size, 0
     if segment.header is not None:
         lsn = segment.header.prev_lsn
-    if segment.header is not None and (run := _run(segment.file, salt, at, lsn + 1)):
-        runs.append(run)
-        at, lsn = run.end, run.last_lsn
+    if segment.header is not None and (span := _span(segment.file, salt, at, lsn + 1)):
+        spans.append(span)
+        at, lsn = span.end, span.last_lsn
     while True:
         # Between two records of a segment lie no more than its bytes can hold.
         most = lsn + 2 + (size - at) // RECORD_HEADER.size if lsn else LIMIT
         first = find_record(segment.file, salt, at, lsn, 0, most)
         if first is None:
-            return runs
+            return spans
         found = RECORD_HEADER.unpack(segment.file.pread(RECORD_HEADER.size, first))[2]
-        run = _run(segment.file, salt, first, found)
-        if run is None:
+        span = _span(segment.file, salt, first, found)
+        if span is None:
             at = first + ALIGNMENT  # sound, and of no kind that there is
         else:
-            runs.append(run)
-            at, lsn = run.end, run.last_lsn
+            spans.append(span)
+            at, lsn = span.end, span.last_lsn
 
 
-def _run(file: ReadFile, salt: bytes, start: int, lsn: int) -> _Run | None:
-    run: _Run | None = None
+def _span(file: ReadFile, salt: bytes, start: int, lsn: int) -> _RecordSpan | None:
+    span: _RecordSpan | None = None
     for offset, record in sound_records(file, salt, start, lsn):
         if max(record.ts, record.lsn) >= LIMIT or record.kind not in KINDS:
             break
         end = offset + padded(RECORD_HEADER.size + len(record.payload))
-        if run is None:
-            run = _Run(offset, end, record.lsn, record.ts, record.lsn, record.ts, record.synced_lsn)
-        elif record.ts <= run.last_ts:
+        if span is None:
+            span = _RecordSpan(offset, end, record.lsn, record.ts, record.lsn, record.ts, record.synced_lsn)
+        elif record.ts <= span.last_ts:
             break
-        run.end, run.last_lsn, run.last_ts = end, record.lsn, record.ts
-        run.synced_lsn = max(run.synced_lsn, record.synced_lsn)
-    return run
+        span.end, span.last_lsn, span.last_ts = end, record.lsn, record.ts
+        span.synced_lsn = max(span.synced_lsn, record.synced_lsn)
+    return span
 
 
 def _summed_up(log: SalvagedLog, directory: str) -> None:
@@ -350,9 +350,9 @@ def _summed_up(log: SalvagedLog, directory: str) -> None:
     assert log.table_uuid is not None
     for segment in log._segments:
         salt = segment_salt(log.table_uuid, segment.epoch, segment.seq)
-        for run in segment.runs:
-            log.records += run.last_lsn - run.first_lsn + 1
-            for _, record in sound_records(segment.file, salt, run.start, run.first_lsn, run.end):
+        for span in segment.spans:
+            log.records += span.last_lsn - span.first_lsn + 1
+            for _, record in sound_records(segment.file, salt, span.start, span.first_lsn, span.end):
                 if record.kind == KIND_CHECKPOINT and (found := unpack_checkpoint(record.payload)):
                     log.through, log.edit_numbers = found.through, dict(found.edits)
     first = log._segments[0]
@@ -361,8 +361,8 @@ def _summed_up(log: SalvagedLog, directory: str) -> None:
     before = log.through
     if first.header is not None:
         before = first.header.prev_ts
-    elif first.runs:
-        before = first.runs[0].first_ts - 1
+    elif first.spans:
+        before = first.spans[0].first_ts - 1
     log.begins_after = before
     if before > log.through:
         reason = f"the segments before {first.seq} are missing; the last CHECKPOINT covers {log.through}"

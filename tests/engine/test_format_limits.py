@@ -179,8 +179,8 @@ def forged_log(ts: int) -> tuple[MemoryFileSystem, str, bytes]:
 def test_the_last_time_that_a_record_may_have() -> None:
     fs, path, salt = forged_log(LIMIT - 1)
     with closing(fs.open_read(path)) as file:
-        run = salvage._run(file, salt, wal.SEGMENT_HEADER.size, 1)
-        assert run is not None and (run.last_lsn, run.last_ts) == (2, LIMIT - 1)
+        span = salvage._span(file, salt, wal.SEGMENT_HEADER.size, 1)
+        assert span is not None and (span.last_lsn, span.last_ts) == (2, LIMIT - 1)
     table = kc.open_table(PATH, "rw", _fs=fs)
     assert table.count() == 2 and table.scan().timestamp == LIMIT - 1
     with pytest.raises(NotSupported, match="timestamps end before"):
@@ -191,8 +191,8 @@ def test_the_last_time_that_a_record_may_have() -> None:
 def test_a_record_of_a_later_time_is_damage() -> None:
     fs, path, salt = forged_log(LIMIT)
     with closing(fs.open_read(path)) as file:
-        run = salvage._run(file, salt, wal.SEGMENT_HEADER.size, 1)
-        assert run is not None and run.last_lsn == 1, "the record before it can be told"
+        span = salvage._span(file, salt, wal.SEGMENT_HEADER.size, 1)
+        assert span is not None and span.last_lsn == 1, "the record before it can be told"
     with pytest.raises(Corruption, match="too large"):
         kc.open_table(PATH, "rw", _fs=fs)
 
