@@ -132,18 +132,18 @@ def test_a_backup_holds_one_moment(make: Make, dst: Path, tmp_path: Path) -> Non
     table.insert({"k": list(range(2_000)), "a": [1] * 2_000})
     written: list[int] = []
 
-    class Slow(module.RunWriter):
+    class Slow(module.BackupFileWriter):
         def append(self, batch: pa.RecordBatch) -> None:
             written.append(table.update(where=[("k", "<", 2_000)], set={"a": 2}).timestamp)
             table.flush()
             table.compact(full=True)
             super().append(batch)
 
-    module.RunWriter, usual = Slow, module.RunWriter  # type: ignore[misc]
+    module.BackupFileWriter, usual = Slow, module.BackupFileWriter  # type: ignore[misc]
     try:
         done = table.backup(dst)
     finally:
-        module.RunWriter = usual  # type: ignore[misc]
+        module.BackupFileWriter = usual  # type: ignore[misc]
     assert written and done.timestamp < written[0]
     with kc.open_table(table.path) as reader:
         later = reader.backup(dst, done)

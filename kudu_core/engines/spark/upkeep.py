@@ -22,7 +22,7 @@ from kudu_core.errors import SchemaMismatch
 from kudu_core.fs.api import FileSystem
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table.backup import backup as backups
-from kudu_core.table.backup.files import StagedRun
+from kudu_core.table.backup.files import BackupFile
 from kudu_core.table.backup.format import BackupResult, Manifest
 from kudu_core.table.changes.tokens import ChangeToken
 from kudu_core.table.jobs.merge_job import RemoteMergeTask, build_task, builder_of
@@ -195,7 +195,7 @@ def backup(
 
     def runs(
         fs: FileSystem, directory: str, head: Manifest, snapshot: Snapshot
-    ) -> tuple[list[StagedRun], tuple[int, int, int]]:
+    ) -> tuple[list[BackupFile], tuple[int, int, int]]:
         shares: list[ScanToken | ChangeToken] = []
         if head.since is None:
             shares += table.scan_tokens(at=snapshot, target_rows=target_rows_per_task)
@@ -222,7 +222,7 @@ def backup(
                 fs.unlink(f"{directory}/{name}")
         counts = tuple(sum(int(row[name]) for row in found) for name in ("inserted", "updated", "deleted"))
         inserted, updated, deleted = counts
-        told = [StagedRun(row.name, row.rows, row.size, row.crc) for row in found]
+        told = [BackupFile(row.name, row.rows, row.size, row.crc) for row in found]
         return told, (inserted, updated, deleted)
 
     folder = folder_path(dst)

@@ -20,7 +20,7 @@ from kudu_core.common.run.clock import timestamp_of
 from kudu_core.common.run.locks import Claim
 from kudu_core.errors import InvalidArgument, shown
 from kudu_core.fs.base import temporary_name
-from kudu_core.table.backup.files import RunWriter, StagedRun
+from kudu_core.table.backup.files import BackupFile, BackupFileWriter
 from kudu_core.table.backup.format import (
     LOCK,
     MANIFEST,
@@ -53,7 +53,7 @@ LAST = "last"
 
 Counts = tuple[int, int, int]
 """Rows that were inserted, updated and deleted."""
-Runs = Callable[["FileSystem", str, Manifest, Snapshot], tuple[list[StagedRun], Counts]]
+Runs = Callable[["FileSystem", str, Manifest, Snapshot], tuple[list[BackupFile], Counts]]
 """Writes the rows of a backup, durably, to a directory in the folder of backups; they are those of the
 snapshot, or what changed between ``Manifest.since`` and it."""
 
@@ -182,7 +182,7 @@ def _write(
 
 def _runs_here(
     table: Source, fs: FileSystem, directory: str, head: Manifest, snapshot: Snapshot
-) -> tuple[list[StagedRun], Counts]:
+) -> tuple[list[BackupFile], Counts]:
     rows: Iterator[pa.RecordBatch]
     if head.since is None:
         rows = iter(table._scan_of(head.schema, snapshot))
@@ -197,14 +197,14 @@ def write_runs(
     schema: pa.Schema,
     batches: Iterator[pa.RecordBatch],
     name: Callable[[int], str] = "rows-{:06d}.arrow".format,
-) -> tuple[list[StagedRun], Counts]:
+) -> tuple[list[BackupFile], Counts]:
     """The rows in files of about ``RUN_BYTES``, and how many were inserted, updated and deleted.
 
     ``name`` of the first file, numbered 1, and those after it: such as nobody else uses.
     """
-    runs: list[StagedRun] = []
+    runs: list[BackupFile] = []
     counts = [0, 0, 0]
-    writer: RunWriter | None = None
+    writer: BackupFileWriter | None = None
     size = 0
     try:
         for batch in batches:
@@ -215,7 +215,7 @@ def write_runs(
             else:
                 counts[0] += batch.num_rows
             if writer is None:
-                writer = RunWriter(fs, directory, name(len(runs) + 1), schema, compression=COMPRESSION)
+                writer = BackupFileWriter(fs, directory, name(len(runs) + 1), schema, compression=COMPRESSION)
                 size = 0
             arrays = [batch.column(field.name) for field in schema]
             writer.append(pa.RecordBatch.from_arrays(arrays, schema=schema))

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class StagedRun:
-    """What a reader must know of a run.  Picklable."""
+class BackupFile:
+    """What a reader must know of one.  Picklable."""
 
     name: str
     rows: int
@@ -32,8 +32,8 @@ class StagedRun:
     """CRC-32C of the whole file."""
 
 
-class RunWriter:
-    """Writes one run.  ``name`` is one that no other attempt uses."""
+class BackupFileWriter:
+    """Writes one.  ``name`` is one that no other attempt uses."""
 
     def __init__(
         self,
@@ -55,13 +55,13 @@ class RunWriter:
         self._stream.write_batch(batch)
         self._rows += batch.num_rows
 
-    def finish(self) -> StagedRun:
-        """Make the run durable."""
+    def finish(self) -> BackupFile:
+        """Make the file durable."""
         self._stream.close()
         sink = self._sink
         sink.file.sync()
         sink.file.close()
-        return StagedRun(self._name, self._rows, sink.size, sink.crc)
+        return BackupFile(self._name, self._rows, sink.size, sink.crc)
 
     def discard(self) -> None:
         """After an error: let go of the file; it goes with its job's directory."""
@@ -104,34 +104,31 @@ class _Sink:
         self.closed = True
 
 
-def read_run(fs: FileSystem, directory: str, run: StagedRun, what: str = "staged run") -> pa.Table:
-    """The rows of a run, checked against what its writer told; ``Corruption`` when they differ.
-
-    ``what`` the message calls it.
-    """
+def read_backup_file(fs: FileSystem, directory: str, told: BackupFile) -> pa.Table:
+    """The rows of a file, checked against what its writer told; ``Corruption`` when they differ."""
     try:
-        path = f"{directory}/{staged_file(run.name)}"
+        path = f"{directory}/{staged_file(told.name)}"
     except ValueError as exc:
         raise Corruption(directory, 0, str(exc)) from None
     try:
         file = fs.open_read(path)
     except FileNotFoundError:
-        raise Corruption(path, 0, f"the {what} is missing") from None
+        raise Corruption(path, 0, "the backup's file is missing") from None
     try:
         size = file.size()
-        if size != run.size:
-            reason = f"the {what} has {size} bytes, its writer wrote {run.size}"
-            raise Corruption(path, min(size, run.size), reason)
+        if size != told.size:
+            reason = f"the backup's file has {size} bytes, its writer wrote {told.size}"
+            raise Corruption(path, min(size, told.size), reason)
         data = file.pread(size, 0)
     finally:
         file.close()
-    if crc32c(data) != run.crc:
-        raise Corruption(path, 0, f"the {what}'s checksum does not match")
+    if crc32c(data) != told.crc:
+        raise Corruption(path, 0, "the backup's file's checksum does not match")
     try:
         rows = pa.ipc.open_stream(pa.py_buffer(data)).read_all()
         rows.validate(full=True)  # before anything reads what the buffers say
     except (pa.ArrowException, OSError, ValueError) as exc:
-        raise Corruption(path, 0, f"the {what} holds no rows: {exc}") from exc
-    if rows.num_rows != run.rows:
-        raise Corruption(path, 0, f"the {what} has {rows.num_rows} rows, its writer wrote {run.rows}")
+        raise Corruption(path, 0, f"the backup's file holds no rows: {exc}") from exc
+    if rows.num_rows != told.rows:
+        raise Corruption(path, 0, f"the backup's file has {rows.num_rows} rows, its writer wrote {told.rows}")
     return rows.combine_chunks()

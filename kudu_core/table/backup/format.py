@@ -24,7 +24,7 @@ from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported, TableNotFound, shown
 from kudu_core.fs.base import temporary_of
 from kudu_core.options import Options
-from kudu_core.table.backup.files import StagedRun
+from kudu_core.table.backup.files import BackupFile
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
@@ -81,7 +81,7 @@ class Manifest:
     counts: tuple[int, int, int]
     """Inserted, updated, deleted."""
     total: int
-    runs: tuple[StagedRun, ...]
+    runs: tuple[BackupFile, ...]
     number: int = 0
     """By the folder's name."""
 
@@ -246,7 +246,7 @@ def _parsed(path: str, data: bytes) -> Manifest:
             counts=(inserted, updated, deleted),
             total=integer(value["total"]),
             runs=tuple(
-                StagedRun(staged_file(name), integer(rows), integer(size), integer(crc))
+                BackupFile(staged_file(name), integer(rows), integer(size), integer(crc))
                 for name, rows, size, crc in value["runs"]
             ),
         )

@@ -17,7 +17,7 @@ from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.errors import Corruption, RowErrors, TableNotFound
-from kudu_core.table.backup.files import StagedRun, read_run
+from kudu_core.table.backup.files import BackupFile, read_backup_file
 from kudu_core.table.backup.format import OP_COLUMN, Manifest, check_runs, chosen, needed, read_manifests
 from kudu_core.table.calls.conform import apply_calls
 from kudu_core.table.calls.decision import Call
@@ -102,16 +102,16 @@ def _batches(fs: FileSystem, chain: Chain, schema: Schema) -> Iterator[pa.Record
 
 
 def batches_of(
-    fs: FileSystem, folder: str, manifest: Manifest, run: StagedRun, schema: Schema
+    fs: FileSystem, folder: str, manifest: Manifest, run: BackupFile, schema: Schema
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a run in the newest schema's columns, each with its operation."""
     for batch in _read(fs, folder, manifest, run).to_batches():
         yield _conformed(manifest, batch, schema)
 
 
-def _read(fs: FileSystem, folder: str, manifest: Manifest, run: StagedRun) -> pa.Table:
+def _read(fs: FileSystem, folder: str, manifest: Manifest, run: BackupFile) -> pa.Table:
     path = f"{manifest.directory(folder)}/{run.name}"
-    rows = read_run(fs, manifest.directory(folder), run, "backup's file")
+    rows = read_backup_file(fs, manifest.directory(folder), run)
     if not rows.schema.equals(manifest.arrow_schema()):
         raise Corruption(path, 0, "the rows have other columns than the backup's manifest says")
     return rows

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kudu_core.common.run.clock import Clock
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.table.backup.files import StagedRun
+from kudu_core.table.backup.files import BackupFile
 from kudu_core.table.backup.format import OP_COLUMN, read_manifest
 from kudu_core.table.backup.restore import Chain, Fill, batches_of, check_total
 from kudu_core.table.jobs import commit
@@ -38,7 +38,7 @@ class RunShare:
     """Of its backup in the chain; 0: the full one."""
     number: int
     """The backup's."""
-    run: StagedRun
+    run: BackupFile
 
     @property
     def rows(self) -> int:
