@@ -26,7 +26,7 @@ import kudu_core as kc
 from kudu_core.engines.spark.write import resolutions_of, runs_of, tasks_of
 from kudu_core.table.jobs import commit
 from kudu_core.table.jobs.resolve import resolve
-from kudu_core.table.runs.staged import JobRun
+from kudu_core.table.runs.staged import StagedRun
 
 ROWS_OF_A_RUN = 20
 SCHEMA = pa.schema([("k", pa.int64()), ("a", pa.int32()), ("b", pa.float64()), ("s", pa.string())])
@@ -91,7 +91,7 @@ def simulate(root: str, tablets: int, runs: int) -> dict[str, float]:
         with open(f"{root}/found", "wb") as file:
             for task in tasks:
                 with kc.open_table(path, options={"scan_threads": 1}) as table:
-                    mine = [JobRun.from_json(run) for run in json.loads(task)]
+                    mine = [StagedRun.from_json(run) for run in json.loads(task)]
                     for resolution in resolve(table, job, commit.form_of(job), mine):
                         file.write(resolution.to_bytes() + b"\n")
 

@@ -17,7 +17,7 @@ import kudu_core as kc
 from kudu_core.table.calls.decision import Prepared
 from kudu_core.table.ingest import ingest
 from kudu_core.table.jobs import commit
-from kudu_core.table.runs.staged import JobRun
+from kudu_core.table.runs.staged import StagedRun
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
 from tests.support.processes import in_child, python
 from tests.support.threads import Run
@@ -195,7 +195,7 @@ def test_tokens_of_before_keep_their_columns(table: kc.Table) -> None:
 
 def staged(
     table: kc.Table, data: dict[str, Any], operation: str = "upsert"
-) -> tuple[commit.Job, list[JobRun]]:
+) -> tuple[commit.Job, list[StagedRun]]:
     batch = pa.RecordBatch.from_pydict(data)
     job = commit.begin(table, operation, [(f.name, str(f.type)) for f in batch.schema])
     stager = commit.stager(job, "a", table._engine.fs)

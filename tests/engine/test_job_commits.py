@@ -43,14 +43,14 @@ def batch(keys: Sequence[int], v: str) -> pa.RecordBatch:
 
 def stage(
     table: kc.Table, keys: Sequence[int], operation: str = "insert", v: str = "job", **more: Any
-) -> tuple[Job, list[JobRun]]:
+) -> tuple[Job, list[StagedRun]]:
     job = jobs.begin(table, operation, COLUMNS, **more)
     stager = jobs.stager(job, "p0-a0", table._engine.fs)
     stager.append(batch(keys, v))
     return job, stager.finish()
 
 
-def resolved(path: str | Path, job: Job, runs: Sequence[JobRun]) -> list[Resolution]:
+def resolved(path: str | Path, job: Job, runs: Sequence[StagedRun]) -> list[Resolution]:
     with kc.open_table(path) as reader:
         found = resolve(reader, job, jobs.form_of(job), runs)
     assert found
@@ -129,7 +129,7 @@ def _asked_again(
     disk: MemoryFileSystem,
     clock: ManualClock,
     job: Job,
-    runs: Sequence[JobRun],
+    runs: Sequence[StagedRun],
     after: dict[int, str],
     opens: int,
     seed: int,
@@ -251,7 +251,7 @@ def test_two_commits_of_one_job_at_once(tmp_path: Path, options: dict[str, Any])
             start = threading.Barrier(3)
 
             def commit(
-                job: Job = job, runs: list[JobRun] = runs, start: Any = start, found: list[Any] = found
+                job: Job = job, runs: list[StagedRun] = runs, start: Any = start, found: list[Any] = found
             ) -> None:
                 start.wait()
                 found.append(jobs.commit_job(job, runs, table))

@@ -23,7 +23,7 @@ from kudu_core.table.jobs import commit, restore_job
 from kudu_core.table.jobs.commit import Job
 from kudu_core.table.jobs.resolve import Resolution, resolve
 from kudu_core.table.jobs.restore_job import RunShare, Staged, filling, stage_shares
-from kudu_core.table.runs.staged import JobRun
+from kudu_core.table.runs.staged import StagedRun
 from tests.engine.conftest import Make
 from tests.support.history import SCHEMA, History, random_batch
 from tests.support.staged import waiting
@@ -39,7 +39,7 @@ def stage(job: Job, shares: Sequence[RunShare]) -> list[Staged]:
     return found
 
 
-def resolve_each(job: Job, runs: Sequence[JobRun]) -> list[Resolution]:
+def resolve_each(job: Job, runs: Sequence[StagedRun]) -> list[Resolution]:
     with kc.open_table(job.table_path) as table:
         return resolve(table, job, commit.form_of(job), runs)
 
@@ -116,7 +116,7 @@ def test_files_of_new_rows_are_taken_as_they_are(make: Make, tmp_path: Path) -> 
     table.backup(tmp_path / "backups")
     staged: list[int] = []
 
-    def seen(job: Job, runs: Sequence[JobRun]) -> list[Resolution]:
+    def seen(job: Job, runs: Sequence[StagedRun]) -> list[Resolution]:
         staged.extend(os.stat(f"{job.directory}/{run.file.name}").st_ino for run in runs)
         return resolve_each(job, runs)
 

@@ -18,7 +18,7 @@ from kudu_core.errors import Corruption
 from kudu_core.fs.base import is_temporary, temporary_of
 from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta
 from kudu_core.table.jobs.resolve import Resolution
-from kudu_core.table.runs.staged import JobRun
+from kudu_core.table.runs.staged import StagedRun
 from kudu_core.tablet.compact.merge_remote import BuiltRange
 from kudu_core.tablet.ingest import part
 from kudu_core.tablet.store.manifest import file_name
@@ -183,8 +183,8 @@ PARSERS: dict[str, Parser] = {
     ),
     "named files": lambda name: part.named_files({"rowsets": [{**ROWSET, "base": [name, 1, 1]}]}),
     "named delta": lambda name: part.named_files({"deltas": {"1": {**DELTA, "file": [name, 1, 1]}}}),
-    "run": lambda name: JobRun.from_json({**RUN, "file": [name, 1, 1]}),
-    "sequence": lambda name: JobRun.from_json({**RUN, "sequence": [name, 1, 1]}),
+    "run": lambda name: StagedRun.from_json({**RUN, "file": [name, 1, 1]}),
+    "sequence": lambda name: StagedRun.from_json({**RUN, "sequence": [name, 1, 1]}),
     "resolved runs": lambda name: resolution(runs=[name]),
     "resolved rowset": lambda name: resolution(rowsets=[[name, ROWSET]]),
     "resolved rowset's file": lambda name: resolution(rowsets=[["a/b", {**ROWSET, "base": [name, 1, 1]}]]),

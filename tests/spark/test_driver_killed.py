@@ -20,7 +20,7 @@ from kudu_core.table.jobs import commit as jobs
 from kudu_core.table.jobs.commit import Job
 from kudu_core.table.jobs.resolve import Resolution, resolve
 from kudu_core.table.lifecycle import staging_folders as staged_room
-from kudu_core.table.runs.staged import JobRun
+from kudu_core.table.runs.staged import StagedRun
 from kudu_core.wal import Log
 from tests.support.staged import marks, waiting
 
@@ -41,10 +41,10 @@ def make(path: str) -> None:
         table.delete(list(range(60, 70)))
 
 
-def staged(path: str, operation: str = "upsert", v: str = "job", **more: Any) -> tuple[Job, list[JobRun]]:
+def staged(path: str, operation: str = "upsert", v: str = "job", **more: Any) -> tuple[Job, list[StagedRun]]:
     with kc.open_table(path) as table:
         job = jobs.begin(table, operation, [("k", "int64"), ("v", "string")], **more)
-    runs: list[JobRun] = []
+    runs: list[StagedRun] = []
     for number, keys in enumerate([range(40, 90), range(90, 140)]):
         stager = jobs.stager(job, f"{number}")
         stager.append(pa.RecordBatch.from_pydict({"k": list(keys), "v": [v] * len(keys)}))
@@ -52,7 +52,7 @@ def staged(path: str, operation: str = "upsert", v: str = "job", **more: Any) ->
     return job, runs
 
 
-def resolved(job: Job, runs: list[JobRun]) -> list[Resolution]:
+def resolved(job: Job, runs: list[StagedRun]) -> list[Resolution]:
     with kc.open_table(job.table_path) as table:
         return resolve(table, job, jobs.form_of(job), runs)
 

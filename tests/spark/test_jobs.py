@@ -20,7 +20,7 @@ from kudu_core.table.jobs import commit
 from kudu_core.table.jobs import stager as staging
 from kudu_core.table.jobs.commit import Job
 from kudu_core.table.jobs.resolve import Resolution, resolve
-from kudu_core.table.runs.staged import JobRun
+from kudu_core.table.runs.staged import StagedRun
 from tests.support.staged import waiting
 
 COLUMNS = [("k", "int64"), ("v", "string")]
@@ -45,18 +45,18 @@ def begin(path: str, operation: str = "insert", **options: object) -> Job:
         return commit.begin(table, operation, COLUMNS, **options)  # type: ignore[arg-type]
 
 
-def stage(job: Job, name: str, keys: Sequence[int], parts: int = 1, v: str = "") -> list[JobRun]:
+def stage(job: Job, name: str, keys: Sequence[int], parts: int = 1, v: str = "") -> list[StagedRun]:
     stager = commit.stager(job, name)
     for part in range(parts):
         mine = keys[part::parts]
         values = [v or f"{k}" for k in mine]
         stager.append(pa.record_batch({"k": pa.array(mine, pa.int64()), "v": values}, SCHEMA))
     runs = stager.finish()
-    assert [JobRun.from_json(run.to_json()) for run in runs] == pickle.loads(pickle.dumps(runs)) == runs
+    assert [StagedRun.from_json(run.to_json()) for run in runs] == pickle.loads(pickle.dumps(runs)) == runs
     return runs
 
 
-def resolved(job: Job, runs: Sequence[JobRun]) -> list[Resolution]:
+def resolved(job: Job, runs: Sequence[StagedRun]) -> list[Resolution]:
     with kc.open_table(job.table_path) as table:
         found = resolve(table, job, commit.form_of(job), runs)
     assert [Resolution.from_bytes(one.to_bytes()) for one in found] == found
@@ -121,7 +121,7 @@ def test_a_run_that_is_not_what_was_staged_is_refused(path: str, tmp_path: Path,
     with pytest.raises(kc.Corruption, match="footer"):
         commit.commit_job(job, [other])
     with pytest.raises(ValueError, match="no file name"):
-        JobRun.from_json({**run.to_json(), "file": ["../a", 1, 1]})
+        StagedRun.from_json({**run.to_json(), "file": ["../a", 1, 1]})
     assert keys_of(path) == []
     assert waiting(path) == []
 
@@ -279,7 +279,7 @@ def write(path: str, rows: dict[str, Any], operation: str = "upsert", *, runs: i
     batch = pa.RecordBatch.from_pydict(rows)
     with kc.open_table(path) as table:
         job = commit.begin(table, operation, [(f.name, str(f.type)) for f in batch.schema], **more)
-    staged: list[JobRun] = []
+    staged: list[StagedRun] = []
     for number in range(runs):
         stager = commit.stager(job, f"{number}")
         stager.append(batch.take(pa.array(range(number, batch.num_rows, runs))))

@@ -19,7 +19,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.table.jobs import commit
 from kudu_core.table.jobs.resolve import Resolution, resolve
-from kudu_core.table.runs.staged import JobRun
+from kudu_core.table.runs.staged import StagedRun
 from tests.support.altering import Altering, Col, World
 from tests.support.bulk import small_runs
 from tests.support.clock import ManualClock
@@ -42,7 +42,7 @@ class Pending:
     """A job that is staged, perhaps resolved, and not committed."""
 
     job: commit.Job
-    runs: list[JobRun]
+    runs: list[StagedRun]
     resolutions: Sequence[Resolution]
     rows: dict[int, dict[int, Any]]
     """Cells by key and column id."""
@@ -159,7 +159,7 @@ class Mixed:
         types = [(name, str(schema.column(name).type)) for name in data.schema.names]
         job = commit.begin(self.table, operation, types, overwrite=overwrite)
         attempts = self.rng.randint(1, 3)
-        runs: list[JobRun] = []
+        runs: list[StagedRun] = []
         for attempt in range(attempts):
             stager = commit.stager(job, f"{attempt}", self.fs)
             mine = data.take(pa.array(range(attempt, data.num_rows, attempts), pa.int64()))

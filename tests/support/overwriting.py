@@ -12,7 +12,7 @@ import pyarrow as pa
 import kudu_core as kc
 from kudu_core.table.jobs import commit
 from kudu_core.table.jobs.commit import Job
-from kudu_core.table.runs.staged import JobRun
+from kudu_core.table.runs.staged import StagedRun
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 MANUAL: dict[str, Any] = {"maintenance": "manual", "file_grace_s": 0, "ingest_threshold_rows": 20}
@@ -57,13 +57,13 @@ def reads(table: kc.Table, at: int | None, wanted: dict[int, str]) -> None:
     assert {k: v for share in shares for k, v in found(share).items()} == wanted
 
 
-def staged(table: kc.Table, rows: pa.Table, attempts: int = 1, **options: Any) -> tuple[Job, list[JobRun]]:
+def staged(table: kc.Table, rows: pa.Table, attempts: int = 1, **options: Any) -> tuple[Job, list[StagedRun]]:
     """A job whose attempts have staged every so manieth row each.  ``table`` may be open for reading."""
     engine = table._engine
     types = [(name, str(engine.schema.column(name).type)) for name in rows.schema.names]
     operation = options.pop("operation", "upsert")
     job = commit.begin(table, operation, types, overwrite=options.pop("overwrite", True), **options)
-    runs: list[JobRun] = []
+    runs: list[StagedRun] = []
     for number in range(attempts):
         stager = commit.stager(job, f"{number}", engine.fs)
         mine = rows.take(pa.array(range(number, rows.num_rows, attempts), pa.int64()))

@@ -23,7 +23,7 @@ from kudu_core.table.jobs.commit import Job
 from kudu_core.table.jobs.resolve import Resolution
 from kudu_core.table.jobs.restore_job import RunShare, Staged, filling, stage_shares
 from kudu_core.table.read.tokens import check_target
-from kudu_core.table.runs.staged import JobRun
+from kudu_core.table.runs.staged import StagedRun
 from kudu_core.table.table import DEFAULT_TARGET_ROWS, folder_path
 
 Path = str | os.PathLike[str]
@@ -74,11 +74,11 @@ def restore(
     def stage(job: Job, shares: Sequence[RunShare]) -> list[Staged]:
         tasks = shared_out(shares, target_rows_per_task, parallelism(spark))
         found = collected(frame_of(spark, tasks, _STAGED, partial(_stage, job)))
-        return [(row.place, JobRun.from_json(json.loads(row.told))) for row in found]
+        return [(row.place, StagedRun.from_json(json.loads(row.told))) for row in found]
 
-    def resolve(job: Job, runs: Sequence[JobRun]) -> list[Resolution]:
+    def resolve(job: Job, runs: Sequence[StagedRun]) -> list[Resolution]:
         tasks = [
-            tuple(JobRun.from_json(run) for run in json.loads(task))
+            tuple(StagedRun.from_json(run) for run in json.loads(task))
             for task in tasks_of(runs, TASKS_PER_CORE * parallelism(spark))
         ]
         found = collected(frame_of(spark, tasks, _RESOLVED, partial(_resolve, job)))
@@ -97,7 +97,7 @@ def _stage(job: Job, shares: Sequence[RunShare], wanted: pa.Schema) -> Iterator[
     yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
 
 
-def _resolve(job: Job, runs: Sequence[JobRun], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _resolve(job: Job, runs: Sequence[StagedRun], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
     with coded():
         told = [resolution.to_bytes() for resolution in resolved(job, runs)]
     yield pa.RecordBatch.from_arrays([pa.array(told, pa.binary())], schema=wanted)

@@ -35,7 +35,7 @@ from kudu_core.errors import InvalidArgument
 from kudu_core.table.jobs import commit as jobs
 from kudu_core.table.jobs.commit import Job
 from kudu_core.table.read.tokens import ScanToken
-from kudu_core.table.runs.staged import JobRun
+from kudu_core.table.runs.staged import StagedRun
 from kudu_core.table.table import Table, open_table
 
 
@@ -110,7 +110,7 @@ class KuduReader(DataSourceReader):
 class Staged(WriterCommitMessage):
     """What a task tells the commit."""
 
-    runs: list[JobRun]
+    runs: list[StagedRun]
 
 
 class KuduWriter(DataSourceArrowWriter):

@@ -16,11 +16,11 @@ from kudu_core.engines.spark.schema import to_table
 from kudu_core.table.jobs import commit
 from kudu_core.table.jobs.commit import Job
 from kudu_core.table.jobs.resolve import Resolution, resolve
-from kudu_core.table.runs.staged import JobRun
+from kudu_core.table.runs.staged import StagedRun
 from kudu_core.table.table import open_table
 
 
-def stage(job: Job, batches: Iterable[pa.RecordBatch]) -> list[JobRun]:
+def stage(job: Job, batches: Iterable[pa.RecordBatch]) -> list[StagedRun]:
     """Write a partition's rows to runs."""
     stager = commit.stager(job, attempt_name())
     for batch in batches:
@@ -29,7 +29,7 @@ def stage(job: Job, batches: Iterable[pa.RecordBatch]) -> list[JobRun]:
     return stager.finish()
 
 
-def resolved(job: Job, runs: Sequence[JobRun]) -> list[Resolution]:
+def resolved(job: Job, runs: Sequence[StagedRun]) -> list[Resolution]:
     """What the runs of some tablets come to in the table as it is durable now."""
     with open_table(job.table_path, options={"scan_threads": 1}) as table:
         return resolve(table, job, commit.form_of(job), runs)

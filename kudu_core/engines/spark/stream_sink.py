@@ -26,7 +26,7 @@ from kudu_core.engines.spark.write import write
 from kudu_core.errors import InvalidArgument, NotSupported
 from kudu_core.table.jobs import commit as jobs
 from kudu_core.table.jobs.commit import Job
-from kudu_core.table.runs.staged import JobRun
+from kudu_core.table.runs.staged import StagedRun
 from kudu_core.table.table import Table, open_table
 
 STREAM_OPTIONS = ("checkpointlocation",)
@@ -38,7 +38,7 @@ class StagedBatch(WriterCommitMessage):
     """What a task tells the commit, which Spark does not tell whose query it is."""
 
     job: Job
-    runs: list[JobRun]
+    runs: list[StagedRun]
 
 
 class KuduStreamWriter(DataSourceStreamArrowWriter):

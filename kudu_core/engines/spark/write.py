@@ -30,7 +30,7 @@ from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.jobs import commit as jobs
 from kudu_core.table.jobs.commit import Job
 from kudu_core.table.jobs.resolve import Resolution
-from kudu_core.table.runs.staged import JobRun
+from kudu_core.table.runs.staged import StagedRun
 from kudu_core.table.table import Table, create_table, open_table
 
 MODES = ("append", "overwrite")
@@ -167,12 +167,12 @@ def create(
     ).close()
 
 
-def _stage(df: DataFrame, job: Job) -> list[JobRun]:
+def _stage(df: DataFrame, job: Job) -> list[StagedRun]:
     """Run the tasks that stage; the runs of the attempts that won."""
     return runs_of(_answers(df, staging_function(job)))
 
 
-def _resolve(df: DataFrame, job: Job, runs: Sequence[JobRun]) -> list[Resolution]:
+def _resolve(df: DataFrame, job: Job, runs: Sequence[StagedRun]) -> list[Resolution]:
     """Run the tasks that resolve, of several tablets each; what those of the attempts that won have found."""
     if jobs.is_small(jobs.form_of(job).options, runs):
         return []
@@ -184,10 +184,10 @@ def _resolve(df: DataFrame, job: Job, runs: Sequence[JobRun]) -> list[Resolution
     return resolutions_of(_answers(work, resolving_function(job)))
 
 
-def runs_of(answers: Sequence[bytes]) -> list[JobRun]:
+def runs_of(answers: Sequence[bytes]) -> list[StagedRun]:
     """What tasks that stage have told."""
     with cycles_left(len(answers)):
-        return [JobRun.from_json(json.loads(told)) for told in answers]
+        return [StagedRun.from_json(json.loads(told)) for told in answers]
 
 
 def resolutions_of(answers: Sequence[bytes]) -> list[Resolution]:
@@ -196,20 +196,20 @@ def resolutions_of(answers: Sequence[bytes]) -> list[Resolution]:
         return [Resolution.from_bytes(told) for told in answers]
 
 
-def tasks_of(runs: Sequence[JobRun], at_most: int) -> list[bytes]:
+def tasks_of(runs: Sequence[StagedRun], at_most: int) -> list[bytes]:
     """Runs by task, as JSON: each tablet's in one, and about as many bytes in each."""
     with cycles_left(len(runs)):
         return _tasks_of(runs, at_most)
 
 
-def _tasks_of(runs: Sequence[JobRun], at_most: int) -> list[bytes]:
-    by_tablet: dict[int, list[JobRun]] = {}
+def _tasks_of(runs: Sequence[StagedRun], at_most: int) -> list[bytes]:
+    by_tablet: dict[int, list[StagedRun]] = {}
     for run in runs:
         if run.ordinal >= 0:
             by_tablet.setdefault(run.ordinal, []).append(run)
     sized = sorted(((sum(run.nbytes for run in of), of) for of in by_tablet.values()), key=lambda s: -s[0])
     tasks: list[tuple[int, int]] = [(0, number) for number in range(min(len(sized), at_most))]
-    shares: list[list[JobRun]] = [[] for _ in tasks]
+    shares: list[list[StagedRun]] = [[] for _ in tasks]
     for nbytes, mine in sized:
         load, number = tasks[0]
         shares[number] += mine
@@ -246,7 +246,7 @@ def resolving_function(job: Job) -> Task:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with coded():
             told = [
-                JobRun.from_json(value)
+                StagedRun.from_json(value)
                 for batch in batches
                 for cell in batch.column(0).to_pylist()
                 for value in json.loads(cell)

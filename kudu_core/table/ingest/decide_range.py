@@ -23,7 +23,7 @@ from kudu_core.table.calls.decision import INSERTING, Call, Decided, Net, Prepar
 from kudu_core.table.calls.repeats import RowRules, last_rows
 from kudu_core.table.runs.gather import Slice, cells_of
 from kudu_core.table.runs.sorted import KeyRange
-from kudu_core.table.runs.staged import JobRun, whole_run
+from kudu_core.table.runs.staged import StagedRun, whole_run
 from kudu_core.tablet.ingest.part import NetChanges
 from kudu_core.tablet.view.view import Homes, KeyBatch, View, locate_at, locate_newest
 
@@ -91,7 +91,7 @@ def resolve(
     )
 
 
-def _may_hold(view: View, cut: int | None, run: JobRun) -> bool:
+def _may_hold(view: View, cut: int | None, run: StagedRun) -> bool:
     """Whether the tablet may hold a key between the first and the last of the run."""
     memories = (view.active, *view.frozen)
     if any(len(m) if cut is None else m.rows_at(cut) for m in memories):

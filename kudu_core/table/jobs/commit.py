@@ -1,6 +1,6 @@
 """Distributed writes: many processes stage and resolve runs, one commits them all as one record.
 
-    begin -> (tasks: JobStager -> JobRun) -> (tasks: resolve -> Resolution) -> commit_job    or    abandon
+    begin -> (tasks: JobStager -> StagedRun) -> (tasks: resolve -> Resolution) -> commit_job    or    abandon
 
 Staging touches no tablet and takes no lock, so an attempt may fail, be repeated or outlive its job: what
 the commit is not told of stays an unreferenced file (protocol J1).  ``resolve`` (``resolve.py``) asks a
@@ -44,7 +44,7 @@ from kudu_core.table.jobs.stager import APPLY, OP_COLUMN, Form, JobStager
 from kudu_core.table.lifecycle.staging_folders import SEALED, conclude, remove
 from kudu_core.table.opened.job_marks import job_directory, read_mark
 from kudu_core.table.runs.spilled import OpenRuns
-from kudu_core.table.runs.staged import JobRun, StagedRows, check_run
+from kudu_core.table.runs.staged import StagedRows, StagedRun, check_run
 from kudu_core.table.table import Table, open_table
 from kudu_core.table.write.door import write_parts
 from kudu_core.table.write.repetition import already_applied
@@ -156,7 +156,7 @@ def _files_of(table_path: str) -> FileSystem:
 
 def commit_job(
     job: Job,
-    runs: Sequence[JobRun],
+    runs: Sequence[StagedRun],
     table: Table | None = None,
     resolutions: Sequence[Resolution] = (),
 ) -> WriteResult:
@@ -198,7 +198,7 @@ def commit_job(
         return _commit(opened._engine, job, runs, resolutions, is_sealed=is_sealed)
 
 
-def _seal(fs: FileSystem, job: Job, runs: Sequence[JobRun]) -> bool:
+def _seal(fs: FileSystem, job: Job, runs: Sequence[StagedRun]) -> bool:
     """Note what is to be committed; False where nothing is left of the job's folder."""
     try:
         fs.replace_file(f"{job.directory}/{SEALED}", sealed(job, runs))
@@ -208,7 +208,7 @@ def _seal(fs: FileSystem, job: Job, runs: Sequence[JobRun]) -> bool:
 
 
 def _commit(
-    engine: Engine, job: Job, runs: Sequence[JobRun], resolutions: Sequence[Resolution], *, is_sealed: bool
+    engine: Engine, job: Job, runs: Sequence[StagedRun], resolutions: Sequence[Resolution], *, is_sealed: bool
 ) -> WriteResult:
     """Apply all rows of the runs as one record, or none, unless that was done; then leave the job's mark
     (protocol J2)."""
@@ -230,7 +230,7 @@ def _commit(
 
 
 def _apply_or_remove(
-    engine: Engine, job: Job, runs: Sequence[JobRun], resolutions: Sequence[Resolution], is_sealed: bool
+    engine: Engine, job: Job, runs: Sequence[StagedRun], resolutions: Sequence[Resolution], is_sealed: bool
 ) -> WriteResult:
     """``_apply``; what is refused is removed."""
     try:
@@ -259,7 +259,7 @@ def unknown_job(path: str, job_id: str) -> InvalidArgument:
 
 
 def _apply(
-    engine: Engine, job: Job, runs: Sequence[JobRun], resolutions: Sequence[Resolution], is_sealed: bool
+    engine: Engine, job: Job, runs: Sequence[StagedRun], resolutions: Sequence[Resolution], is_sealed: bool
 ) -> WriteResult:
     txn = _named(job, runs)
     repeated = None if txn is None else already_applied(engine, txn)
@@ -293,7 +293,7 @@ def _ingest(
     job: Job,
     rows: Sorted,
     txn: Txn | None,
-    runs: Sequence[JobRun],
+    runs: Sequence[StagedRun],
     resolutions: Sequence[Resolution],
 ) -> WriteResult:
     # Beside the runs, so that it has their grace, and under another name for each try.
@@ -308,7 +308,7 @@ def _ingest(
     return ingest_sorted(engine, rows, on_error="raise", txn=txn, staging=staging, resolved=resolved)
 
 
-def _named(job: Job, runs: Sequence[JobRun]) -> Txn | None:
+def _named(job: Job, runs: Sequence[StagedRun]) -> Txn | None:
     """The job's token with the fingerprint of all its rows, of which the runs have their shares."""
     if job.txn is None:
         return None
@@ -321,7 +321,7 @@ def _named(job: Job, runs: Sequence[JobRun]) -> Txn | None:
     return job.txn.of(rows)
 
 
-def is_small(options: Options, runs: Sequence[JobRun]) -> bool:
+def is_small(options: Options, runs: Sequence[StagedRun]) -> bool:
     """Whether the rows go through the log, as those of a call of this size would."""
     return (
         sum(run.rows for run in runs) < options.ingest_threshold_rows
@@ -352,7 +352,7 @@ def _each_call(rows: Sorted) -> Iterator[Call]:
         yield Call(ops, block, run.status(0, count), unique=run.unique, continues=number > 0)
 
 
-def _check_columns(engine: Engine, form: Form, runs: Sequence[JobRun]) -> None:
+def _check_columns(engine: Engine, form: Form, runs: Sequence[StagedRun]) -> None:
     """What the job's rows say must have a place in the table of today."""
     for column_id in sorted({column_id for run in runs for column_id in run.column_ids}):
         if column_id not in engine.schema.by_id:
@@ -362,7 +362,9 @@ def _check_columns(engine: Engine, form: Form, runs: Sequence[JobRun]) -> None:
             )
 
 
-def _check_files(engine: Engine, job: Job, runs: Sequence[JobRun], resolutions: Sequence[Resolution]) -> None:
+def _check_files(
+    engine: Engine, job: Job, runs: Sequence[StagedRun], resolutions: Sequence[Resolution]
+) -> None:
     """Staged files must be those that their writers told of (protocol G3)."""
     told = chain((run.files for run in runs), (resolution.files for resolution in resolutions))
     wanted = list(dict.fromkeys(chain.from_iterable(told)))  # what is adopted is told of twice

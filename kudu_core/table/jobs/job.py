@@ -17,7 +17,7 @@ from kudu_core.table.calls.conform import OPERATIONS
 from kudu_core.table.jobs.stager import APPLY, Form
 from kudu_core.table.lifecycle.staging_folders import MAX_SEALED_BYTES, SEALED
 from kudu_core.table.opened.job_marks import job_directory
-from kudu_core.table.runs.staged import JobRun
+from kudu_core.table.runs.staged import StagedRun
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
@@ -106,7 +106,7 @@ def _form(text: str) -> Form:
     return Form.from_json(json.loads(text))
 
 
-def sealed(job: Job, runs: Sequence[JobRun]) -> bytes:
+def sealed(job: Job, runs: Sequence[StagedRun]) -> bytes:
     """The contents of JOB; ``NotSupported`` for more than ``unsealed`` reads."""
     with cycles_left(len(runs)):
         txn = None
@@ -122,12 +122,12 @@ def sealed(job: Job, runs: Sequence[JobRun]) -> bytes:
     return data
 
 
-def unsealed(fs: FileSystem, path: str, job_id: str) -> tuple[Job, list[JobRun]]:
+def unsealed(fs: FileSystem, path: str, job_id: str) -> tuple[Job, list[StagedRun]]:
     """What the folder of a job says that is to be committed; ``Corruption`` where it is no such job."""
     file = f"{job_directory(path, job_id)}/{SEALED}"
     try:
         stored = parsed(fs.read_bytes(file, MAX_SEALED_BYTES))
-        runs = [JobRun.from_json(run) for run in stored.pop("runs")]
+        runs = [StagedRun.from_json(run) for run in stored.pop("runs")]
         if stored["id"] != job_id:
             raise ValueError(f"it is of a job {stored['id']!r:.80}, its folder is of {job_id!r}")
         for member in ("table_path", "table_uuid", "form"):

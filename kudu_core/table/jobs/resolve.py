@@ -25,7 +25,7 @@ from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
 from kudu_core.table.ingest.build import Sorted, build_parts
 from kudu_core.table.lifecycle.alter import new_tablet
 from kudu_core.table.runs.spilled import OpenRuns
-from kudu_core.table.runs.staged import JobRun, StagedRows
+from kudu_core.table.runs.staged import StagedRows, StagedRun
 from kudu_core.table.table import Table
 from kudu_core.tablet.ingest import part as ingest
 from kudu_core.tablet.ingest.recheck import still_holds
@@ -122,7 +122,7 @@ def _by_key(path: Any, size: Any, crc: Any) -> tuple[str, int, int]:
     return staged_path(path), integer(size), integer(crc, 0, 1 << 32)
 
 
-def sorted_rows(job: Job, form: Form, runs: Sequence[JobRun], files: OpenRuns) -> Sorted:
+def sorted_rows(job: Job, form: Form, runs: Sequence[StagedRun], files: OpenRuns) -> Sorted:
     """The rows of staged runs, as one call."""
     unique = job.on_duplicate != "any"
     first = 0
@@ -138,7 +138,7 @@ ERRORS_KEPT = 1000
 """Refused rows of a job whose keys are told; of the others only the number is."""
 
 
-def resolve(table: Table, job: Job, form: Form, runs: Sequence[JobRun]) -> list[Resolution]:
+def resolve(table: Table, job: Job, form: Form, runs: Sequence[StagedRun]) -> list[Resolution]:
     """Resolve the runs of some tablets, each with all runs that it has.
 
     Nothing comes of a tablet whose rows cannot be decided here: of one that the table of today does not
@@ -171,7 +171,7 @@ def _part(
     job: Job,
     form: Form,
     ordinal: int,
-    runs: Sequence[JobRun],
+    runs: Sequence[StagedRun],
     files: OpenRuns,
     directory: str,
 ) -> ingest.Part | None:
@@ -189,7 +189,7 @@ def _part(
 
 
 def _resolution(
-    fs: FileSystem, job: Job, form: Form, part: ingest.Part, runs: Sequence[JobRun], folder: str
+    fs: FileSystem, job: Job, form: Form, part: ingest.Part, runs: Sequence[StagedRun], folder: str
 ) -> Resolution | None:
     """None where it would be more than a commit reads: it decides these rows itself."""
     paths = {name: path.removeprefix(f"{job.directory}/") for path, name in part.staged}
@@ -240,7 +240,7 @@ def _write_by_key(
 def accept(
     engine: Engine,
     directory: str,
-    runs: Sequence[JobRun],
+    runs: Sequence[StagedRun],
     tablets: Sequence[Tablet],
     resolutions: Sequence[Resolution],
     *,

@@ -1,6 +1,6 @@
 """A restore whose rows are read, put in order and into files by many processes.
 
-    shares -> (tasks: stage_shares -> JobRun) -> (tasks: resolve -> Resolution) -> one commit
+    shares -> (tasks: stage_shares -> StagedRun) -> (tasks: resolve -> Resolution) -> one commit
 
 It is a distributed write (``commit.py``) into the table that the restore makes beside its place: each
 backup's rows are runs of a job, and of one key those of a later backup come later.
@@ -22,7 +22,7 @@ from kudu_core.table.jobs import commit
 from kudu_core.table.jobs.commit import Job
 from kudu_core.table.jobs.resolve import Resolution
 from kudu_core.table.jobs.stager import APPLY, JobStager
-from kudu_core.table.runs.staged import JobRun
+from kudu_core.table.runs.staged import StagedRun
 from kudu_core.table.table import open_table
 
 if TYPE_CHECKING:
@@ -45,11 +45,11 @@ class RunShare:
         return self.run.rows
 
 
-Staged = tuple[int, JobRun]
+Staged = tuple[int, StagedRun]
 """A staged run, behind the place of its backup."""
 Stage = Callable[[Job, Sequence[RunShare]], Sequence[Staged]]
 """Has ``stage_shares`` done with all shares, somewhere."""
-Resolve = Callable[[Job, Sequence[JobRun]], Sequence[Resolution]]
+Resolve = Callable[[Job, Sequence[StagedRun]], Sequence[Resolution]]
 """Has ``resolving.resolve`` done with the runs of all tablets, somewhere."""
 
 
@@ -69,7 +69,7 @@ def filling(stage: Stage, resolve: Resolve) -> Fill:
     return fill
 
 
-def _is_small(job: Job, runs: Sequence[JobRun]) -> bool:
+def _is_small(job: Job, runs: Sequence[StagedRun]) -> bool:
     return commit.is_small(commit.form_of(job).options, runs)
 
 

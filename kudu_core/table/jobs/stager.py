@@ -36,7 +36,7 @@ from kudu_core.table.ingest.build import MAX_BYTES
 from kudu_core.table.lifecycle.staging_folders import HEARTBEAT, HEARTBEAT_S
 from kudu_core.table.runs.sorted import Segment, segments_of
 from kudu_core.table.runs.spilled import OPERATION_ID, STATUS_ID
-from kudu_core.table.runs.staged import SEQUENCE_ID, JobRun
+from kudu_core.table.runs.staged import SEQUENCE_ID, StagedRun
 from kudu_core.table.write.repetition import call_hashes
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class JobStager:
         self._waiting: list[Call] = []
         self._sequences: list[ColumnBuffers] = []
         self._nbytes = 0
-        self._runs: list[JobRun] = []
+        self._runs: list[StagedRun] = []
 
     def append(self, batch: pa.RecordBatch) -> None:
         """Take rows in the table's types, with ``_op`` and the sequence column where the job has them."""
@@ -145,7 +145,7 @@ class JobStager:
             # attempt, which nobody waits for, ends here.
             self._fs.replace_file(f"{self._directory}/{HEARTBEAT}", b"")
 
-    def finish(self) -> list[JobRun]:
+    def finish(self) -> list[StagedRun]:
         """Make what was staged durable; a run for each file."""
         self._write()
         if self._runs:
@@ -172,7 +172,7 @@ class JobStager:
             rows = _Rows(call, sequence, order, ordered, segment, hashes)
             self._runs.append(self._write_run(ordinal, rows))
 
-    def _write_run(self, ordinal: int, rows: _Rows) -> JobRun:
+    def _write_run(self, ordinal: int, rows: _Rows) -> StagedRun:
         form, fs, call = self._form, self._fs, rows.call
         number = len(self._runs)
         name = f"{self._name}-{number}.rows"

@@ -36,7 +36,7 @@ SEQUENCE_ID = (1 << 31) - 4
 
 
 @dataclass(frozen=True, slots=True)
-class JobRun:
+class StagedRun:
     """What a commit must know of a run.  Picklable."""
 
     file: FileRef
@@ -80,11 +80,11 @@ class JobRun:
         }
 
     @staticmethod
-    def from_json(value: Any) -> JobRun:
+    def from_json(value: Any) -> StagedRun:
         """Raises one of ``stored.BROKEN`` for what ``to_json`` never writes."""
         first, last = value["keys"]
         fingerprint = value["fingerprint"]
-        return JobRun(
+        return StagedRun(
             file=FileRef.staged(value["file"]),
             rows=integer(value["rows"], 1, 1 << 32),
             ordinal=integer(value["ordinal"], -1, 1 << 31),
@@ -126,7 +126,7 @@ class StagedRows:
 
     schema: Schema
     """The one that the rows were staged in."""
-    run: JobRun
+    run: StagedRun
     directory: str
     files: OpenRuns
     first: int
@@ -248,4 +248,4 @@ def check_run(fs: FileSystem, directory: str, file: FileRef) -> None:
         opened.close()
 
 
-__all__ = ["SEQUENCE_ID", "JobRun", "StagedRows", "check_run", "ranges_of", "whole_run"]
+__all__ = ["SEQUENCE_ID", "StagedRows", "StagedRun", "check_run", "ranges_of", "whole_run"]
