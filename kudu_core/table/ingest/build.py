@@ -53,7 +53,7 @@ class Sorted:
     @property
     def ordinals(self) -> list[int]:
         """Ordinals of the partitions that the rows belong to, ascending; -1 where none takes some."""
-        return sorted({ordinal for run in self.runs for ordinal in run.segments})
+        return sorted({ordinal for run in self.runs for ordinal in run.spans})
 
 
 @dataclass(slots=True)
@@ -161,7 +161,7 @@ def _ranges(engine: Engine, rows: Sorted, wanted: set[int]) -> list[KeyRange]:
     target = min(engine.options.rowset_target_bytes * DECODED_SHARE, share, MAX_BYTES)
     runs: dict[int, list[Run]] = {}
     for run in rows.runs:
-        for ordinal in run.segments:
+        for ordinal in run.spans:
             if ordinal in wanted:
                 runs.setdefault(ordinal, []).append(run)
     evenly = threads if len(runs) == 1 else 1  # with several tablets there is work for all anyway
@@ -177,7 +177,7 @@ def _given_bytes(schema: Schema, runs: Sequence[Run], target_bytes: int) -> int:
     given = sum(run.nbytes for run in runs)
     added = 0
     for run in runs:
-        rows = sum(part.upper - part.lower for part in run.segments.values())
+        rows = sum(part.upper - part.lower for part in run.spans.values())
         added += rows * row_default_bytes(schema, run.column_ids, run.op)
     return max(1, target_bytes * given // (given + added)) if added else target_bytes
 

@@ -34,7 +34,7 @@ from kudu_core.table.calls.decision import INSERTING, Call, joined, oversized_ro
 from kudu_core.table.calls.repeats import RowRules
 from kudu_core.table.ingest.build import MAX_BYTES
 from kudu_core.table.lifecycle.staging_folders import HEARTBEAT, HEARTBEAT_S
-from kudu_core.table.runs.sorted import Segment, segments_of
+from kudu_core.table.runs.sorted import TabletSpan, tablet_spans
 from kudu_core.table.runs.spilled import OPERATION_ID, STATUS_ID
 from kudu_core.table.runs.staged import SEQUENCE_ID, StagedRun
 from kudu_core.table.write.repetition import call_hashes
@@ -166,10 +166,10 @@ class JobStager:
             hashes = call_hashes(
                 call, self._added, None if sequence is None else (SEQUENCE_ID, sequence)
             )
-        order, segments = segments_of(keys, form.partitions.route(call.block))
+        order, spans = tablet_spans(keys, form.partitions.route(call.block))
         ordered = keys if order is None else keys.take(order)
-        for ordinal, segment in sorted(segments.items()):
-            rows = _Rows(call, sequence, order, ordered, segment, hashes)
+        for ordinal, span in sorted(spans.items()):
+            rows = _Rows(call, sequence, order, ordered, span, hashes)
             self._runs.append(self._write_run(ordinal, rows))
 
     def _write_run(self, ordinal: int, rows: _Rows) -> StagedRun:
@@ -263,16 +263,16 @@ class _Rows:
     sequence: ColumnBuffers | None
     order: np.ndarray | None
     ordered: EncodedKeys
-    segment: Segment
+    span: TabletSpan
     hashes: np.ndarray | None
 
     @property
     def count(self) -> int:
-        return self.segment.upper - self.segment.lower
+        return self.span.upper - self.span.lower
 
     @property
     def keys(self) -> EncodedKeys:
-        return self.ordered.slice(self.segment.lower, self.segment.upper)
+        return self.ordered.slice(self.span.lower, self.span.upper)
 
     @property
     def nbytes(self) -> int:
@@ -280,14 +280,14 @@ class _Rows:
         return every * self.count // self.call.rows
 
     def take(self, column: ColumnBuffers, lower: int, upper: int) -> ColumnBuffers:
-        first = self.segment.lower
+        first = self.span.lower
         if self.order is None:
             return column.slice(first + lower, first + upper)
         return column.take(self.order[first + lower : first + upper])
 
     def picked(self, cells: np.ndarray) -> np.ndarray:
         """(count,): the rows' part of an array with a cell for each row of the call."""
-        lower, upper = self.segment.lower, self.segment.upper
+        lower, upper = self.span.lower, self.span.upper
         picked: np.ndarray = cells[lower:upper] if self.order is None else cells[self.order[lower:upper]]
         return picked
 

@@ -13,7 +13,7 @@ from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.rows.keys import encode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema
-from kudu_core.table.runs.sorted import Run, Segment, segments_of
+from kudu_core.table.runs.sorted import Run, TabletSpan, tablet_spans
 
 
 @dataclass(slots=True, eq=False)
@@ -22,7 +22,7 @@ class RefittedRun:
 
     base: Run
     column_ids: Sequence[int]
-    segments: dict[int, Segment]
+    spans: dict[int, TabletSpan]
     order: np.ndarray | None
     """(n,) int64 places of ``base``; None: the same ones."""
 
@@ -78,18 +78,18 @@ class RefittedRun:
 def refitted(schema: Schema, partitions: PartitionSchema, run: Run) -> Run:
     """The run as this schema and these partitions have it."""
     columns = [i for i in run.column_ids if i in schema.by_id]
-    count = max((s.upper for s in run.segments.values()), default=0)
+    count = max((s.upper for s in run.spans.values()), default=0)
     before = np.empty(count, np.int32)
-    for ordinal, segment in run.segments.items():
-        before[segment.lower : segment.upper] = ordinal
+    for ordinal, span in run.spans.items():
+        before[span.lower : span.upper] = ordinal
     block = RowBlock({i: run.column(i, 0, count) for i in schema.key_ids}, count)
     route = partitions.route(block)
     if bool((route == before).all()):
         if len(columns) == len(run.column_ids):
             return run
-        return RefittedRun(run, columns, run.segments, None)
-    order, segments = segments_of(encode_keys(schema, block), route)
-    return RefittedRun(run, columns, segments, order)
+        return RefittedRun(run, columns, run.spans, None)
+    order, spans = tablet_spans(encode_keys(schema, block), route)
+    return RefittedRun(run, columns, spans, order)
 
 
 __all__ = ["refitted"]

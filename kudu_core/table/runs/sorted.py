@@ -29,7 +29,7 @@ SAMPLE_ROWS = 1 << 10
 
 
 @dataclass(slots=True, eq=False)
-class Segment:
+class TabletSpan:
     """The part of a run that belongs to one tablet."""
 
     lower: int
@@ -62,7 +62,7 @@ class Run(Protocol):
         ...
 
     @property
-    def segments(self) -> dict[int, Segment]:
+    def spans(self) -> dict[int, TabletSpan]:
         """By ordinal of the partition; -1: rows that none takes."""
         ...
 
@@ -106,7 +106,7 @@ class MemoryRun:
     lower: int
     order: np.ndarray | None
     """(n,) int64 rows of ``source``; None: they lie in order."""
-    segments: dict[int, Segment]
+    spans: dict[int, TabletSpan]
     nbytes: int
     suspect: bool
 
@@ -203,7 +203,7 @@ def sort_run(schema: Schema, partitions: PartitionSchema, piece: Piece) -> Memor
     block = source.block if count == source.rows else source.block.slice(lower, upper)
     keys = encode_keys(schema, block)
     route = partitions.route(block)
-    order, segments = segments_of(keys, route)
+    order, spans = tablet_spans(keys, route)
     if order is not None:
         order += lower
     suspect = (
@@ -212,17 +212,17 @@ def sort_run(schema: Schema, partitions: PartitionSchema, piece: Piece) -> Memor
         or oversized_rows(block) is not None
     )
     nbytes = block.nbytes + len(keys.data)
-    return MemoryRun(call, first, source, lower, order, segments, nbytes, suspect)
+    return MemoryRun(call, first, source, lower, order, spans, nbytes, suspect)
 
 
-def segments_of(keys: EncodedKeys, route: np.ndarray) -> tuple[np.ndarray | None, dict[int, Segment]]:
+def tablet_spans(keys: EncodedKeys, route: np.ndarray) -> tuple[np.ndarray | None, dict[int, TabletSpan]]:
     """Rows, of which there are some, in order of tablet and key: (n,) int64, None where they lie so; and the
     part of each tablet.  Equal keys stay in their order."""
     count = len(route)
     if bool((route == route[0]).all()):
         order = None if keys.order() >= 1 else keys.sort()
-        return order, {int(route[0]): _segment(keys, order, 0, count)}
-    segments: dict[int, Segment] = {}
+        return order, {int(route[0]): _span(keys, order, 0, count)}
+    spans: dict[int, TabletSpan] = {}
     by_tablet = np.argsort(route, kind="stable")
     ordinals, starts = np.unique(route[by_tablet], return_index=True)
     ends = [*starts[1:].tolist(), count]
@@ -231,13 +231,13 @@ def segments_of(keys: EncodedKeys, route: np.ndarray) -> tuple[np.ndarray | None
         mine = by_tablet[start:end]
         of_tablet = keys.take(mine)
         ordered[start:end] = mine if of_tablet.order() >= 1 else mine[of_tablet.sort()]
-        segments[ordinal] = _segment(keys, ordered, start, end)
-    return ordered, segments
+        spans[ordinal] = _span(keys, ordered, start, end)
+    return ordered, spans
 
 
-def _segment(keys: EncodedKeys, order: np.ndarray | None, lower: int, upper: int) -> Segment:
+def _span(keys: EncodedKeys, order: np.ndarray | None, lower: int, upper: int) -> TabletSpan:
     places = np.arange(lower, upper, SAMPLE_ROWS)
-    return Segment(lower, upper, keys.take(places if order is None else order[places]))
+    return TabletSpan(lower, upper, keys.take(places if order is None else order[places]))
 
 
 # ------------------------------------------------------------------------------------------- ranges
@@ -261,16 +261,16 @@ def key_ranges(
 
     ``multiple``: their number, if more than one, is a multiple of it.
     """
-    mine = [(run, run.segments[ordinal]) for run in runs if ordinal in run.segments]
+    mine = [(run, run.spans[ordinal]) for run in runs if ordinal in run.spans]
     nbytes = 0
-    for run, segment in mine:
-        total = sum(s.upper - s.lower for s in run.segments.values())
-        nbytes += run.nbytes * (segment.upper - segment.lower) // max(1, total)
+    for run, span in mine:
+        total = sum(s.upper - s.lower for s in run.spans.values())
+        nbytes += run.nbytes * (span.upper - span.lower) // max(1, total)
     count = max(1, -(-nbytes // target_bytes))
     if count > 1:
         count = -(-count // multiple) * multiple
     cuts = _splitters([s.samples for _, s in mine], count)
-    edges = [_places(schema, run, segment, cuts) for run, segment in mine]
+    edges = [_places(schema, run, span, cuts) for run, span in mine]
     ranges = []
     for i in range(len(cuts) + 1):
         slices = [
@@ -316,16 +316,16 @@ def _splitters(samples: Sequence[EncodedKeys], pieces: int) -> EncodedKeys:
     return EncodedKeys.from_list(sorted({every[row] for row in picked.tolist()}))
 
 
-def _places(schema: Schema, run: Run, segment: Segment, cuts: EncodedKeys) -> list[int]:
+def _places(schema: Schema, run: Run, span: TabletSpan, cuts: EncodedKeys) -> list[int]:
     """Where in a run each piece begins, and where the last one ends."""
-    places = [segment.lower]
-    samples = segment.samples.lower_bound(cuts)
+    places = [span.lower]
+    samples = span.samples.lower_bound(cuts)
     for number, sample in enumerate(samples.tolist()):
-        lower = segment.lower + max(0, sample - 1) * SAMPLE_ROWS
-        upper = min(segment.upper, segment.lower + sample * SAMPLE_ROWS)
+        lower = span.lower + max(0, sample - 1) * SAMPLE_ROWS
+        upper = min(span.upper, span.lower + sample * SAMPLE_ROWS)
         if lower < upper:
             columns = {c.id: run.column(c.id, lower, upper) for c in schema.key_columns}
             keys = encode_keys(schema, RowBlock(columns, upper - lower))
             lower += int(keys.lower_bound(cuts.slice(number, number + 1))[0])
         places.append(lower)
-    return [*places, segment.upper]
+    return [*places, span.upper]

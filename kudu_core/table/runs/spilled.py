@@ -15,7 +15,7 @@ from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.locks import mutex
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.types import ColumnType
-from kudu_core.table.runs.sorted import MemoryRun, Segment
+from kudu_core.table.runs.sorted import MemoryRun, TabletSpan
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
@@ -72,7 +72,7 @@ class SpilledRun:
 
     call: int
     unique: bool
-    segments: dict[int, Segment]
+    spans: dict[int, TabletSpan]
     nbytes: int
     suspect: bool
     column_ids: Sequence[int]
@@ -97,7 +97,7 @@ class SpilledRun:
 
 def spill_run(fs: FileSystem, schema: Schema, run: MemoryRun, path: str, files: OpenRuns) -> SpilledRun:
     """Write a run to a file that need not survive a crash."""
-    count = max((s.upper for s in run.segments.values()), default=0)
+    count = max((s.upper for s in run.spans.values()), default=0)
     status = run.status(0, count)
 
     def columns() -> Iterable[tuple[ColumnSpec, ColumnBuffers]]:
@@ -117,7 +117,7 @@ def spill_run(fs: FileSystem, schema: Schema, run: MemoryRun, path: str, files: 
     return SpilledRun(
         run.call,
         run.unique,
-        run.segments,
+        run.spans,
         run.nbytes,
         run.suspect,
         run.column_ids,

@@ -25,7 +25,7 @@ from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption
 from kudu_core.rowset.rows.meta import FileRef, RowSetMeta, statistics_from_json
-from kudu_core.table.runs.sorted import SAMPLE_ROWS, KeyRange, Run, Segment, key_ranges
+from kudu_core.table.runs.sorted import SAMPLE_ROWS, KeyRange, Run, TabletSpan, key_ranges
 from kudu_core.table.runs.spilled import OPERATION_ID, STATUS_ID, OpenRuns
 
 if TYPE_CHECKING:
@@ -133,10 +133,10 @@ class StagedRows:
     """Number, over all runs, of its first row."""
     unique: bool
     call: int = 0
-    segments: dict[int, Segment] = field(init=False)
+    spans: dict[int, TabletSpan] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.segments = {self.run.ordinal: Segment(0, self.run.rows, self._samples)}
+        self.spans = {self.run.ordinal: TabletSpan(0, self.run.rows, self._samples)}
 
     @property
     def path(self) -> str:
