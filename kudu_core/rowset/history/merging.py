@@ -148,17 +148,17 @@ class MergedRows:
     ) -> None:
         """``lower``, ``upper``: (sources,) int64, the rows of each source."""
         self.schema = schema
-        self.slices = [
-            Slice(number, source, int(a), int(b))
+        self.source_rows = [
+            SourceRows(number, source, int(a), int(b))
             for number, (source, a, b) in enumerate(zip(sources, lower, upper, strict=True))
             if a < b
         ]
-        self.starts = np.cumsum([0, *(len(part) for part in self.slices)])
-        """Rows are also numbered slice after slice; where each slice begins in that count."""
-        keys = [EncodedKeys(*p.source.at.file.keys(p.lower, p.upper)) for p in self.slices]
+        self.starts = np.cumsum([0, *(len(part) for part in self.source_rows)])
+        """Rows are also numbered source after source; where each source begins in that count."""
+        keys = [EncodedKeys(*p.source.at.file.keys(p.lower, p.upper)) for p in self.source_rows]
         self._from: tuple[np.ndarray, np.ndarray] | None = None
-        """(slice int32, row in it int64) of each row; None: slice after slice."""
-        if len(self.slices) > 1:
+        """(which of ``source_rows`` int32, row in it int64) of each row; None: source after source."""
+        if len(self.source_rows) > 1:
             source, position = merge([(part.data, part.offsets) for part in keys])
             if bool((source[1:] < source[:-1]).any()):
                 self._from = source, position
@@ -170,7 +170,7 @@ class MergedRows:
         """(rows,) bool: the key is that of the row before; None: no key repeats."""
         known = self.keys.order()
         if known == 0:
-            names = ", ".join(part.source.rowset.base.path for part in self.slices)
+            names = ", ".join(part.source.rowset.base.path for part in self.source_rows)
             raise Corruption(names, 0, "keys are not in order")
         if known == 1:
             self.repeated = keys_kernel.same(self.keys.data, self.keys.offsets).view(np.bool_)
@@ -179,7 +179,7 @@ class MergedRows:
         return len(self.keys)
 
     def order(self) -> np.ndarray:
-        """(rows,) int64: out of slice after slice into the order of keys."""
+        """(rows,) int64: out of source after source into the order of keys."""
         if self._from is None:
             return np.arange(len(self))
         source, position = self._from
@@ -188,7 +188,7 @@ class MergedRows:
         return order
 
     def places(self) -> np.ndarray:
-        """(rows,) int64: the place in order of each row, slice after slice."""
+        """(rows,) int64: the place in order of each row, source after source."""
         if self._from is None:
             return np.arange(len(self))
         places = np.empty(len(self), np.int64)
@@ -199,13 +199,13 @@ class MergedRows:
         """Only these places, (n,) int64 ascending, are asked for from now on."""
         self.keys = self.keys.take(kept)
         if self._from is None:
-            self._from = self.slice_of(kept)
+            self._from = self.place_of(kept)
         else:
             source, position = self._from
             self._from = source[kept], position[kept]
 
-    def slice_of(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(slice int32, row in it int64) of rows counted slice after slice."""
+    def place_of(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(which of ``source_rows`` int32, row in it int64) of rows counted source after source."""
         source = np.searchsorted(self.starts, numbers, side="right") - 1
         return source.astype(np.int32), numbers - self.starts[source]
 
@@ -214,16 +214,19 @@ class MergedRows:
         return decode_keys(self.schema, self.keys).columns
 
     def parts(self, column: StoredColumn) -> list[ColumnBuffers]:
-        """A column at the cut, slice by slice.
+        """A column at the cut, source by source.
 
         Raises
         ------
         TooMuch
             More than one file can take.
         """
-        if sum(len(part) * part.source.at.default_bytes([column]) for part in self.slices) > MAX_COLUMN_BYTES:
+        if (
+            sum(len(part) * part.source.at.default_bytes([column]) for part in self.source_rows)
+            > MAX_COLUMN_BYTES
+        ):
             raise TooMuch  # before it is made
-        parts = [part.source.at.column(column, part.lower, part.upper) for part in self.slices]
+        parts = [part.source.at.column(column, part.lower, part.upper) for part in self.source_rows]
         if not column.type.width and sum(len(part.data) for part in parts) > MAX_COLUMN_BYTES:
             raise TooMuch
         return parts
@@ -238,18 +241,18 @@ class MergedRows:
         return ColumnBuffers.interleave(parts, source, position)
 
     def cells(self, parts: list[ColumnBuffers], numbers: np.ndarray) -> ColumnBuffers:
-        """Cells of ``parts`` of rows counted slice after slice, (n,) int64."""
-        return ColumnBuffers.interleave(parts, *self.slice_of(numbers))
+        """Cells of ``parts`` of rows counted source after source, (n,) int64."""
+        return ColumnBuffers.interleave(parts, *self.place_of(numbers))
 
     def insert_times_of(self, numbers: np.ndarray) -> np.ndarray:
-        """(n,) uint64 of rows counted slice after slice."""
-        parts = [ColumnBuffers(8, len(part), part.insert_times().view(np.uint8)) for part in self.slices]
+        """(n,) uint64 of rows counted source after source."""
+        parts = [ColumnBuffers(8, len(part), part.insert_times().view(np.uint8)) for part in self.source_rows]
         times: np.ndarray = self.cells(parts, numbers).values.view(np.uint64)
         return times
 
     def insert_times(self, horizon: int) -> np.ndarray:
         """(rows kept,) uint64.  Times at or below the horizon, which nobody tells apart, are one."""
-        metas = [part.source.rowset.meta for part in self.slices]
+        metas = [part.source.rowset.meta for part in self.source_rows]
         old = [meta.max_insert_ts for meta in metas if meta.max_insert_ts <= horizon]
         if len(old) == len(metas):
             return np.full(len(self), max(old), np.uint64)
@@ -260,11 +263,11 @@ class MergedRows:
             if len(each) == 1:
                 return np.full(len(self), each[0], np.uint64)
             if self._from is None:
-                return np.repeat(each, [len(part) for part in self.slices])
+                return np.repeat(each, [len(part) for part in self.source_rows])
             times: np.ndarray = each[self._from[0]]
             return times
         above = np.uint64(horizon)
-        parts = [part.insert_times() for part in self.slices]
+        parts = [part.insert_times() for part in self.source_rows]
         newest = np.uint64(max(oldest, *(int(times[times <= above].max(initial=0)) for times in parts)))
         buffers = []
         for part_times in parts:
@@ -275,7 +278,7 @@ class MergedRows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Slice:
+class SourceRows:
     """Rows ``[lower, upper)`` of a source."""
 
     number: int
@@ -297,4 +300,4 @@ class Slice:
         return times
 
 
-__all__ = ["Limits", "MergedRows", "Slice", "Source", "TooMuch", "plan", "row_bytes"]
+__all__ = ["Limits", "MergedRows", "Source", "SourceRows", "TooMuch", "plan", "row_bytes"]

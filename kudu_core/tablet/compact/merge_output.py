@@ -21,7 +21,7 @@ from kudu_core.errors import ColumnTooLarge, Corruption
 from kudu_core.rowset.disk.entries import DeltaEntries, changes_between, replaced_values, write_deltas
 from kudu_core.rowset.disk.writing import OrderedRows, rowset_meta, write_rows
 from kudu_core.rowset.history.joining import NEVER, Copies, Joined, Turns, Unjoinable, join
-from kudu_core.rowset.history.merging import MergedRows, Slice, Source, TooMuch
+from kudu_core.rowset.history.merging import MergedRows, Source, SourceRows, TooMuch
 from kudu_core.rowset.rows.delta_view import DELETE, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE, UPDATE
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
 
@@ -90,19 +90,19 @@ class Output:
 
 @dataclass(slots=True, eq=False)
 class _Past:
-    """What the delta stores of one slice say of its rows."""
+    """What the delta stores of one source say of its rows."""
 
     changes: DeltaEntries | None
     """REDO through the cut, in its order."""
     undo: DeltaEntries | None
     """UNDO above the horizon."""
     deleted: tuple[np.ndarray, np.ndarray]
-    """(rows slice after slice int64, timestamps)."""
+    """(rows source after source int64, timestamps)."""
 
 
 @dataclass(slots=True, eq=False)
 class _Places:
-    """Where rows, numbered slice after slice, went: rows of the output, int64, -1 for none."""
+    """Where rows, numbered source after source, went: rows of the output, int64, -1 for none."""
 
     home: np.ndarray
     """Those that are the last copy of their key, and left."""
@@ -134,7 +134,8 @@ def build(task: MergeTask, lower: np.ndarray, upper: np.ndarray) -> list[Output]
 def _build(task: MergeTask, merged: MergedRows, lower: np.ndarray) -> Output:
     rows = len(merged)
     pasts = [
-        _past(task, part, start) for part, start in zip(merged.slices, merged.starts.tolist(), strict=False)
+        _past(task, part, start)
+        for part, start in zip(merged.source_rows, merged.starts.tolist(), strict=False)
     ]
     deleted = (
         np.concatenate([past.deleted[0] for past in pasts]),
@@ -143,7 +144,7 @@ def _build(task: MergeTask, merged: MergedRows, lower: np.ndarray) -> Output:
     old = deleted[1] <= np.uint64(task.horizon)
     copies = None if merged.repeated is None else _Copies.found(task, merged, pasts, deleted)
     places = _place(merged, deleted[0][old], copies)
-    for part, start in zip(merged.slices, merged.starts.tolist(), strict=False):
+    for part, start in zip(merged.source_rows, merged.starts.tolist(), strict=False):
         home = places.home[start : start + len(part)]
         # -1 becomes DROPPED.
         task.homes[part.number][part.lower : part.upper] = home.astype(np.uint32)
@@ -169,7 +170,7 @@ def _build(task: MergeTask, merged: MergedRows, lower: np.ndarray) -> Output:
 # ---- what happened ----
 
 
-def _past(task: MergeTask, part: Slice, start: int) -> _Past:
+def _past(task: MergeTask, part: SourceRows, start: int) -> _Past:
     rowset, rows = part.source.rowset, (part.lower, part.upper)
     changes = _known(task, [changes_between(store, 0, task.cut, rows) for store in rowset.redo])
     undo = _known(task, [changes_between(store, task.horizon, rows=rows) for store in rowset.undo])
@@ -190,10 +191,10 @@ def _known(task: MergeTask, found: list[DeltaEntries | None]) -> DeltaEntries | 
 
 @dataclass(slots=True, eq=False)
 class _Copies:
-    """The rows whose key several slices hold."""
+    """The rows whose key several sources hold."""
 
     numbers: np.ndarray
-    """(copies,) int64: the rows, slice after slice."""
+    """(copies,) int64: the rows, source after source."""
     at: np.ndarray
     """(copies,) int64: their places in the order of keys."""
     key: np.ndarray
@@ -202,7 +203,7 @@ class _Copies:
     """(rows,) int64: the number of the copy that a row is, -1 where no other row has its key."""
     joined: Joined
     told: dict[int, np.ndarray]
-    """By slice: which of its UNDO entries are told by an insert time now."""
+    """By source: which of its UNDO entries are told by an insert time now."""
 
     @staticmethod
     def found(
@@ -227,15 +228,15 @@ class _Copies:
             row = int(at[np.searchsorted(key, exc.key)])
             raise Corruption(task.place.directory, 0, f"key {merged.keys[row]!r:.200}: {exc}") from exc
         entries = np.concatenate(turns[3])[joined.told]
-        slices = np.repeat(np.arange(len(pasts)), [len(part) for part in turns[0]])[joined.told]
-        told = {number: entries[slices == number] for number in np.unique(slices).tolist()}
+        which = np.repeat(np.arange(len(pasts)), [len(part) for part in turns[0]])[joined.told]
+        told = {number: entries[which == number] for number in np.unique(which).tolist()}
         return _Copies(numbers, at, key, of, joined, told)
 
 
 def _turns(merged: MergedRows, pasts: list[_Past], of: np.ndarray) -> tuple[list[np.ndarray], ...]:
-    """Slice by slice: copies, timestamps, whether a lifetime ended, numbers of the UNDO entries."""
+    """Source by source: copies, timestamps, whether a lifetime ended, numbers of the UNDO entries."""
     turns: tuple[list[np.ndarray], ...] = ([], [], [], [])
-    for part, start, past in zip(merged.slices, merged.starts.tolist(), pasts, strict=False):
+    for part, start, past in zip(merged.source_rows, merged.starts.tolist(), pasts, strict=False):
         found = np.empty(0, np.int64)
         undo = past.undo
         if undo is not None:
@@ -286,7 +287,7 @@ def _undo_entries(
     """UNDO of the output, but for images of earlier lifetimes that deletions ended."""
     parts: list[DeltaEntries] = []
     for number, (part, start, past) in enumerate(
-        zip(merged.slices, merged.starts.tolist(), pasts, strict=False)
+        zip(merged.source_rows, merged.starts.tolist(), pasts, strict=False)
     ):
         before = []
         if past.undo is not None:
@@ -311,7 +312,7 @@ def _undo_entries(
     return DeltaEntries.concat(parts) if parts else None
 
 
-def _taken_back(part: Slice, changes: DeltaEntries, task: MergeTask) -> DeltaEntries | None:
+def _taken_back(part: SourceRows, changes: DeltaEntries, task: MergeTask) -> DeltaEntries | None:
     """UNDO for the updates above the horizon: what each of them replaced."""
 
     def before(column_id: int, rows: np.ndarray) -> ColumnBuffers:
