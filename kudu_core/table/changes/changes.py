@@ -25,7 +25,14 @@ from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.history.history import DELETED, INSERTED, Events, RowSetHistory, concerned
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.table.changes.lineage import sharing_keys
-from kudu_core.table.changes.net import Part, Slice, dropped_rows, first_rows, from_nothing, net_changes
+from kudu_core.table.changes.net import (
+    ChangeBlock,
+    WindowStore,
+    dropped_rows,
+    first_rows,
+    from_nothing,
+    net_changes,
+)
 from kudu_core.table.read.arrow_out import ArrowResult
 from kudu_core.table.read.moment import resolve
 from kudu_core.table.read.scan import REFRESH_TRIES, check_columns
@@ -39,7 +46,7 @@ TIMESTAMP_NAME = "_timestamp"
 BEFORE_NAME = "_before"
 OP_NAMES = ("insert", "update", "delete")
 SLICE_EVENTS = 1 << 20
-"""Changes that are put together at a time; a window with more is read in slices of time."""
+"""Changes that are put together at a time; a window with more is read in stretches of time."""
 FIRST_ROWS = 1 << 18
 """Rows of the first state that are read at a time."""
 BATCH_ROWS = 65_536
@@ -152,7 +159,7 @@ class Changes(ArrowResult):
 
     # ---- in order of time ----
 
-    def _in_time(self) -> Iterator[Slice]:
+    def _in_time(self) -> Iterator[ChangeBlock]:
         stores = self._stores()
         if self._first:
             for _, store in stores:
@@ -167,7 +174,7 @@ class Changes(ArrowResult):
 
     def _of_window(
         self, found: Sequence[tuple[Tablet, MemRowSet | DiskRowSet]], since: int, until: int
-    ) -> Iterator[Slice]:
+    ) -> Iterator[ChangeBlock]:
         """The changes of a window in which no tablet ended."""
         stores = [
             store
@@ -185,19 +192,19 @@ class Changes(ArrowResult):
                 stamps += [_counted(*some) for told in whole for some in told.timestamps()]
                 whole.clear()
         if events <= SLICE_EVENTS:
-            yield from self._of_slice(stores, since, until, whole)
+            yield from self._of_stretch(stores, since, until, whole)
             return
         for first, last in windows(*_summed(stamps), since, until, SLICE_EVENTS):
-            yield from self._of_slice(stores, first, last)
+            yield from self._of_stretch(stores, first, last)
 
-    def _of_slice(
+    def _of_stretch(
         self,
         stores: Sequence[MemRowSet | DiskRowSet],
         since: int,
         until: int,
         histories: list[RowSetHistory] | None = None,
-    ) -> Iterator[Slice]:
-        """The changes of one slice of time; of shorter ones where a column is too large."""
+    ) -> Iterator[ChangeBlock]:
+        """The changes of one stretch of time; of shorter ones where a column is too large."""
         if histories is None:
             concerns = [store for store in stores if concerned(store, since, until)]
             histories = [self._history(store, since, until) for store in concerns]
@@ -210,16 +217,18 @@ class Changes(ArrowResult):
             if len(times) < 2:
                 raise
         middle = int(times[(len(times) - 1) // 2])
-        yield from self._of_slice(stores, since, middle)
-        yield from self._of_slice(stores, middle, until)
+        yield from self._of_stretch(stores, since, middle)
+        yield from self._of_stretch(stores, middle, until)
 
-    def _of_end(self, found: Sequence[tuple[Tablet, MemRowSet | DiskRowSet]], drop: int) -> Iterator[Slice]:
+    def _of_end(
+        self, found: Sequence[tuple[Tablet, MemRowSet | DiskRowSet]], drop: int
+    ) -> Iterator[ChangeBlock]:
         """What tablets had that ended at a time, as deleted.  Where the table was overwritten, one change for
         each key of the old rows and the new ones, as of every record."""
-        ends: dict[int, list[Part]] = {}
+        ends: dict[int, list[WindowStore]] = {}
         for tablet, store in found:
             if drop in (tablet.dropped_ts, tablet.created_ts):
-                part = Part(store, drop if tablet.dropped_ts == drop else None)
+                part = WindowStore(store, drop if tablet.dropped_ts == drop else None)
                 ends.setdefault(tablet.partition.ordinal, []).append(part)
         schema, needed = self._plan.schema, self._plan.needed
         columns = {c.id: c for c in (*schema.key_columns, *needed)}
@@ -234,8 +243,8 @@ class Changes(ArrowResult):
     def _history(self, store: MemRowSet | DiskRowSet, since: int, until: int) -> RowSetHistory:
         return RowSetHistory(self._plan.schema, store, since, until)
 
-    def _pieces(self, histories: list[RowSetHistory]) -> Iterator[Slice]:
-        """The changes of one slice of time."""
+    def _pieces(self, histories: list[RowSetHistory]) -> Iterator[ChangeBlock]:
+        """The changes of one stretch of time."""
         parts = [(history, events) for history in histories if len(events := history.events())]
         if not parts:
             return
@@ -243,7 +252,7 @@ class Changes(ArrowResult):
         if sum(len(events) for _, events in parts) <= 2 * SLICE_EVENTS:
             try:
                 gone = any(bool((events.ops == DELETED).any()) for _, events in parts)
-                yield _by_time(Slice.concat([self._images(*part, gone=gone) for part in parts]))
+                yield _by_time(ChangeBlock.concat([self._images(*part, gone=gone) for part in parts]))
                 return
             except ColumnTooLarge:
                 first = parts[0][1].timestamps[0]
@@ -255,7 +264,7 @@ class Changes(ArrowResult):
             for lower, upper in events.cuts(max(1, count)):
                 yield from self._images_of(history, events.part(lower, upper))
 
-    def _images_of(self, history: RowSetHistory, events: Events) -> Iterator[Slice]:
+    def _images_of(self, history: RowSetHistory, events: Events) -> Iterator[ChangeBlock]:
         """Changes of one timestamp; in pieces where a column is too large."""
         try:
             yield self._images(history, events, gone=True)
@@ -266,11 +275,11 @@ class Changes(ArrowResult):
         for lower, upper in events.cuts(len(events) // 2):
             yield from self._images_of(history, events.part(lower, upper))
 
-    def _images(self, history: RowSetHistory, events: Events, *, gone: bool) -> Slice:
+    def _images(self, history: RowSetHistory, events: Events, *, gone: bool) -> ChangeBlock:
         """``gone``: some row may have been deleted."""
         needed = self._plan.needed
         before = needed if self._plan.both or (gone and self._plan.filter is not None) else ()
-        return Slice(
+        return ChangeBlock(
             events.timestamps,
             events.ops,
             {c.id: history.after(events, c) for c in needed},
@@ -279,12 +288,12 @@ class Changes(ArrowResult):
 
     # ---- net ----
 
-    def _net(self) -> Iterator[Slice]:
+    def _net(self) -> Iterator[ChangeBlock]:
         """One change per key, tablet by tablet, in order of the keys."""
         stores = self._stores()
-        parts: dict[int, list[Part]] = {}
+        parts: dict[int, list[WindowStore]] = {}
         for tablet, store in stores:
-            parts.setdefault(tablet.id, []).append(Part(store, self._dropped_ts(tablet)))
+            parts.setdefault(tablet.id, []).append(WindowStore(store, self._dropped_ts(tablet)))
         walk = from_nothing if self._first else net_changes
         for group in sharing_keys([tablet for tablet, _ in stores], self.since, self.until):
             mine = [part for tablet in group for part in parts[tablet.id]]
@@ -292,7 +301,7 @@ class Changes(ArrowResult):
 
     # ---- out ----
 
-    def _filtered(self, piece: Slice) -> Slice:
+    def _filtered(self, piece: ChangeBlock) -> ChangeBlock:
         """The changes whose row passes the predicate: the row after, or of a deletion the row before."""
         where = self._plan.filter
         if where is None or not len(piece):
@@ -308,7 +317,7 @@ class Changes(ArrowResult):
             masks.append(np.asarray(where.mask(batch, live)))
         return piece.take(np.flatnonzero(np.where(deleted, masks[-1], masks[0])))
 
-    def _batch(self, piece: Slice, lower: int, upper: int, schema: pa.Schema) -> pa.RecordBatch:
+    def _batch(self, piece: ChangeBlock, lower: int, upper: int, schema: pa.Schema) -> pa.RecordBatch:
         ops = piece.ops[lower:upper]
         arrays: list[pa.Array] = [
             _op_names(ops),
@@ -453,7 +462,7 @@ def _summed(stamps: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray
     return distinct, np.bincount(back.reshape(-1), weights, len(distinct)).astype(np.int64)
 
 
-def _by_time(piece: Slice) -> Slice:
+def _by_time(piece: ChangeBlock) -> ChangeBlock:
     order = stable_order(piece.timestamps)
     return piece if order is None else piece.take(order)
 

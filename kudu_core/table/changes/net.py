@@ -36,7 +36,7 @@ _ROWS = 1 << 18
 
 
 @dataclass(slots=True)
-class Slice:
+class ChangeBlock:
     """Changes of one store, or of several put together."""
 
     timestamps: np.ndarray
@@ -48,8 +48,8 @@ class Slice:
     def __len__(self) -> int:
         return len(self.ops)
 
-    def take(self, rows: np.ndarray) -> Slice:
-        return Slice(
+    def take(self, rows: np.ndarray) -> ChangeBlock:
+        return ChangeBlock(
             self.timestamps[rows],
             self.ops[rows],
             {i: c.take(rows) for i, c in self.after.items()},
@@ -57,10 +57,10 @@ class Slice:
         )
 
     @staticmethod
-    def concat(parts: Sequence[Slice]) -> Slice:
+    def concat(parts: Sequence[ChangeBlock]) -> ChangeBlock:
         if len(parts) == 1:
             return parts[0]
-        return Slice(
+        return ChangeBlock(
             np.concatenate([p.timestamps for p in parts]),
             np.concatenate([p.ops for p in parts]),
             {i: ColumnBuffers.concat([p.after[i] for p in parts]) for i in parts[0].after},
@@ -69,8 +69,8 @@ class Slice:
 
 
 @dataclass(slots=True)
-class Part:
-    """A store of a tablet."""
+class WindowStore:
+    """A store of a tablet, in a window of time."""
 
     store: Store
     dropped_ts: int | None
@@ -79,12 +79,12 @@ class Part:
 
 def dropped_rows(
     store: Store, dropped_ts: int, needed: Sequence[StoredColumn], chunk: int
-) -> Iterator[Slice]:
+) -> Iterator[ChangeBlock]:
     """A store's rows as deleted by the drop of their range (protocol A3), so many at a time."""
     yield from _state(store, dropped_ts - 1, dropped_ts, DELETED, needed, chunk)
 
 
-def first_rows(store: Store, since: int, needed: Sequence[StoredColumn], chunk: int) -> Iterator[Slice]:
+def first_rows(store: Store, since: int, needed: Sequence[StoredColumn], chunk: int) -> Iterator[ChangeBlock]:
     """A store's rows at ``since`` as inserts of that time, so many at a time."""
     yield from _state(store, since, since, INSERTED, needed, chunk)
 
@@ -97,7 +97,7 @@ def _state(
     needed: Sequence[StoredColumn],
     chunk: int,
     without: np.ndarray | None = None,
-) -> Iterator[Slice]:
+) -> Iterator[ChangeBlock]:
     """The rows that live at a time, but for those marked in ``without``, as one change each."""
     source = store.at(at)
     if source is None:
@@ -105,7 +105,7 @@ def _state(
     row_bytes = source.default_bytes(needed)
     chunk = chunk if not row_bytes else max(1, min(chunk, MOST_BYTES // row_bytes))
 
-    def rows_of(lower: int, upper: int) -> Slice | None:
+    def rows_of(lower: int, upper: int) -> ChangeBlock | None:
         kept = np.ones(upper - lower, bool) if without is None else ~without[lower:upper]
         live = source.live(lower, upper)
         if live is not None:
@@ -117,7 +117,7 @@ def _state(
         if len(rows) < upper - lower:
             columns = {i: c.take(rows) for i, c in columns.items()}
         ops = np.full(len(rows), op, np.uint8)
-        return Slice(np.full(len(rows), told, np.uint64), ops, columns, columns)
+        return ChangeBlock(np.full(len(rows), told, np.uint64), ops, columns, columns)
 
     for first in range(0, source.rows, chunk):
         for _, _, found in in_pieces(first, min(first + chunk, source.rows), rows_of):
@@ -127,13 +127,13 @@ def _state(
 
 def net_changes(
     schema: Schema,
-    parts: Sequence[Part],
+    parts: Sequence[WindowStore],
     since: int,
     until: int,
     *,
     present: bool = False,
     unchanged: bool = False,
-) -> Iterator[Slice]:
+) -> Iterator[ChangeBlock]:
     """One change per key, in order of the keys, over stores that may hold the same keys.
 
     ``present``: instead, the rows that are there at ``until`` and of which something is told.
@@ -157,7 +157,7 @@ def net_changes(
 
 
 def _middle(
-    schema: Schema, parts: Sequence[Part], since: int, until: int, bounds: Bounds
+    schema: Schema, parts: Sequence[WindowStore], since: int, until: int, bounds: Bounds
 ) -> bytes | None:
     """A key that cuts the rows of a range of keys; None where they all have one key."""
     keys_alone = replace(schema, columns=schema.key_columns)
@@ -168,7 +168,9 @@ def _middle(
     return next((ordered[i] for i in range(at, len(ordered)) if ordered[i] != ordered[0]), None)
 
 
-def from_nothing(schema: Schema, parts: Sequence[Part], since: int, until: int) -> Iterator[Slice]:
+def from_nothing(
+    schema: Schema, parts: Sequence[WindowStore], since: int, until: int
+) -> Iterator[ChangeBlock]:
     """All rows at ``until`` as inserts; what changed after ``since`` at the time of its last change, the
     others at ``since``."""
     parts = [part for part in parts if part.dropped_ts is None]
@@ -179,7 +181,7 @@ def from_nothing(schema: Schema, parts: Sequence[Part], since: int, until: int) 
         yield piece
 
 
-def _unchanged(schema: Schema, store: Store, since: int, until: int) -> Iterator[Slice]:
+def _unchanged(schema: Schema, store: Store, since: int, until: int) -> Iterator[ChangeBlock]:
     """Rows that live at ``since`` and of which nothing is told after it."""
     changed: np.ndarray | None = None
     if concerned(store, since, until):
@@ -196,7 +198,7 @@ def _length(store: Store) -> int:
 # ---- ranges of keys ----
 
 
-def _weight(part: Part, since: int, until: int) -> int:
+def _weight(part: WindowStore, since: int, until: int) -> int:
     """At least the number of rows of a store that something is told of; opens nothing."""
     store = part.store
     if part.dropped_ts is not None:
@@ -215,7 +217,7 @@ def _weight(part: Part, since: int, until: int) -> int:
     return events
 
 
-def _cuts(schema: Schema, parts: Sequence[Part], since: int, until: int) -> list[bytes]:
+def _cuts(schema: Schema, parts: Sequence[WindowStore], since: int, until: int) -> list[bytes]:
     """Keys between which there are about ``RANGE_EVENTS`` events."""
     weights = [_weight(part, since, until) for part in parts]
     if sum(weights) <= 2 * RANGE_EVENTS:
@@ -268,7 +270,7 @@ class _Rows:
 
 
 def _rows_of_range(
-    schema: Schema, parts: Sequence[Part], since: int, until: int, bounds: Bounds
+    schema: Schema, parts: Sequence[WindowStore], since: int, until: int, bounds: Bounds
 ) -> list[_Rows]:
     lower, upper = bounds
     found: list[_Rows] = []
@@ -285,7 +287,7 @@ def _rows_of_range(
     return found
 
 
-def _changed(schema: Schema, part: Part, since: int, until: int, bounds: Bounds) -> _Rows | None:
+def _changed(schema: Schema, part: WindowStore, since: int, until: int, bounds: Bounds) -> _Rows | None:
     history = RowSetHistory(schema, part.store, since, until)
     events = history.events()
     ends = _last_of_rows(events)
@@ -304,7 +306,7 @@ def _changed(schema: Schema, part: Part, since: int, until: int, bounds: Bounds)
     )
 
 
-def _gone(schema: Schema, part: Part, since: int, until: int, bounds: Bounds) -> _Rows | None:
+def _gone(schema: Schema, part: WindowStore, since: int, until: int, bounds: Bounds) -> _Rows | None:
     """All rows that a store of a dropped range had at ``since``."""
     source = part.store.at(since)
     if source is None or not source.rows:
@@ -333,7 +335,7 @@ def _last_of_rows(events: Events) -> np.ndarray:
     return np.flatnonzero(np.append(events.rows[1:] != events.rows[:-1], True))
 
 
-def _joined(schema: Schema, parts: list[_Rows], *, present: bool, unchanged: bool) -> Slice:
+def _joined(schema: Schema, parts: list[_Rows], *, present: bool, unchanged: bool) -> ChangeBlock:
     """Rows of several stores by key: at each end of the window at most one of them is present."""
     columns = schema.columns
     keys = EncodedKeys.concat([part.keys for part in parts])
@@ -373,7 +375,7 @@ def _joined(schema: Schema, parts: list[_Rows], *, present: bool, unchanged: boo
         shift = old[column.id].length
         after[column.id] = pool.take(np.where(is_there, new_row[kept] + shift, old_row[kept]))
         before[column.id] = pool.take(np.where(was_there, old_row[kept], new_row[kept] + shift))
-    return Slice(times[kept], ops, after, before)
+    return ChangeBlock(times[kept], ops, after, before)
 
 
 def _taken(column: ColumnBuffers, rows: np.ndarray) -> ColumnBuffers:
@@ -406,4 +408,4 @@ def _same(old: ColumnBuffers, new: ColumnBuffers, column: StoredColumn) -> np.nd
     return same
 
 
-__all__ = ["Part", "Slice", "dropped_rows", "first_rows", "from_nothing", "net_changes"]
+__all__ = ["ChangeBlock", "WindowStore", "dropped_rows", "first_rows", "from_nothing", "net_changes"]
