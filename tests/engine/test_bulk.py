@@ -23,7 +23,7 @@ from kudu_core.table.ingest import commit, ingest
 from kudu_core.table.runs import sorted as sorted_runs
 from kudu_core.table.runs import spilled as spilled_runs
 from kudu_core.table.write import door
-from kudu_core.tablet.ingest.part import Part
+from kudu_core.tablet.ingest.part import IngestPart
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
 from tests.support.fs.faulty import FaultyFileSystem, Rule
 
@@ -235,15 +235,15 @@ def test_changes_are_put_into_files_as_rowsets_are_passed(
 ) -> None:
     """One delta file for each rowset, and not all of the changes wait for the end in memory."""
     early: list[int] = []
-    real = Part.write_deltas
+    real = IngestPart.write_deltas
 
-    def write_deltas(part: Part, rowset_ids: Any, pool: Any = None) -> None:
+    def write_deltas(part: IngestPart, rowset_ids: Any, pool: Any = None) -> None:
         rowset_ids = list(rowset_ids)
         if pool is None:
             early.extend(rowset_ids)
         real(part, rowset_ids, pool)
 
-    monkeypatch.setattr(Part, "write_deltas", write_deltas)
+    monkeypatch.setattr(IngestPart, "write_deltas", write_deltas)
     with kc.create_table(tmp_path / "t", SIMPLE, "k", options=options()) as table:
         with small_runs(spill=spill, range_bytes=2000):
             table.insert(numbers(0, 300))

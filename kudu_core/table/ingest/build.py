@@ -88,7 +88,7 @@ class Errors:
 def build_parts(
     engine: Engine,
     rows: Sorted,
-    parts: Sequence[ingest.Part],
+    parts: Sequence[ingest.IngestPart],
     staging: str,
     *,
     raising: bool,

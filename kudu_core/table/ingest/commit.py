@@ -53,7 +53,7 @@ class Committing:
 
 def commit_parts(
     engine: Engine,
-    parts: Iterable[ingest.Part],
+    parts: Iterable[ingest.IngestPart],
     schema_version: int,
     counts: tuple[int, int, int, int],
     txn: Txn | None,
@@ -74,7 +74,7 @@ def commit_parts(
         raise
 
 
-def prepare_parts(engine: Engine, parts: Sequence[ingest.Part], written: list[str]) -> Flushed:
+def prepare_parts(engine: Engine, parts: Sequence[ingest.IngestPart], written: list[str]) -> Flushed:
     """Under the mutexes of the tablets: make durable what a record of these parts rests on (protocol G3).
 
     ``written``: where the files are told of that were written of what memory held.
@@ -83,7 +83,7 @@ def prepare_parts(engine: Engine, parts: Sequence[ingest.Part], written: list[st
         ingest.check_entries(part)
     flushed = {p.tablet.id: ingest.flush_changed(p.deltas, p.tablet, written) for p in parts}
 
-    def prepare(part: ingest.Part) -> None:
+    def prepare(part: ingest.IngestPart) -> None:
         assert part.tablet.manifest is not None
         part.tablet.manifest.sync()
         ingest.link(part)
@@ -94,7 +94,7 @@ def prepare_parts(engine: Engine, parts: Sequence[ingest.Part], written: list[st
 
 def log_and_install(
     engine: Engine,
-    parts: Sequence[ingest.Part],
+    parts: Sequence[ingest.IngestPart],
     flushed: Flushed,
     schema_version: int,
     counts: tuple[int, int, int, int],
@@ -154,7 +154,7 @@ def log_and_install(
     return ts
 
 
-def _discard(engine: Engine, parts: Sequence[ingest.Part], written: Sequence[str]) -> None:
+def _discard(engine: Engine, parts: Sequence[ingest.IngestPart], written: Sequence[str]) -> None:
     """Remove the files that tablets were given for a record that was not written: on a full disk they would
     take its room until the next open, and longer.  Not where the record may be there: it names them."""
     if engine.poisoned is not None:
@@ -164,12 +164,14 @@ def _discard(engine: Engine, parts: Sequence[ingest.Part], written: Sequence[str
     discard(engine.fs, [path for path in (*linked, *written) if path not in named])
 
 
-def _sync(part: ingest.Part) -> None:
+def _sync(part: ingest.IngestPart) -> None:
     assert part.tablet.manifest is not None
     part.tablet.manifest.sync()
 
 
-def each_part(engine: Engine, work: Callable[[ingest.Part], None], parts: Sequence[ingest.Part]) -> None:
+def each_part(
+    engine: Engine, work: Callable[[ingest.IngestPart], None], parts: Sequence[ingest.IngestPart]
+) -> None:
     """What waits for the disk; of many tablets, several at a time."""
     if len(parts) <= ONE_BY_ONE:
         for part in parts:
@@ -179,7 +181,7 @@ def each_part(engine: Engine, work: Callable[[ingest.Part], None], parts: Sequen
         pass
 
 
-def _reserve_by_key(engine: Engine, parts: Sequence[ingest.Part]) -> dict[int, Laying]:
+def _reserve_by_key(engine: Engine, parts: Sequence[ingest.IngestPart]) -> dict[int, Laying]:
     """By tablet: the changes of rows that lived in a MemRowSet, with room for them where they live by now."""
     by_key = [part for part in parts if part.by_key]
     size = sum(block.nbytes for part in by_key for _, block, _ in part.by_key)
@@ -201,7 +203,7 @@ def _reserve_by_key(engine: Engine, parts: Sequence[ingest.Part]) -> dict[int, L
     return layings
 
 
-def _laying_by_key(engine: Engine, part: ingest.Part) -> Laying:
+def _laying_by_key(engine: Engine, part: ingest.IngestPart) -> Laying:
     laying = Laying(part.tablet)
     for op, block, batch in part.by_key:
         home = locate_newest(part.tablet.view, batch)

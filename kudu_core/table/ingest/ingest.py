@@ -58,7 +58,7 @@ class Overtaken(Exception):
 class _Built:
     """What a try has come to."""
 
-    parts: list[ingest.Part]
+    parts: list[ingest.IngestPart]
     result: WriteResult
     committed: bool = False
 
@@ -104,7 +104,7 @@ def ingest_calls(
     return ingest_sorted(engine, replace(sort_calls(engine, calls), job=job), on_error=on_error, txn=txn)
 
 
-Resolver = Callable[[Sequence[Tablet]], dict[int, ingest.Part]]
+Resolver = Callable[[Sequence[Tablet]], dict[int, ingest.IngestPart]]
 """Parts, by ordinal, that others have built and that still hold; asked under the tablets' flush lanes."""
 
 
@@ -245,7 +245,7 @@ def _attempt(
     staging: str,
     on_error: str,
     txn: Txn | None,
-    kept: dict[int, ingest.Part],
+    kept: dict[int, ingest.IngestPart],
     *,
     locked: bool,
 ) -> _Built | None:
@@ -277,7 +277,7 @@ def _attempt(
     return _Built(parts, replace(result, timestamp=ts), committed=True)
 
 
-def _drop_conflicting(kept: dict[int, ingest.Part]) -> bool:
+def _drop_conflicting(kept: dict[int, ingest.IngestPart]) -> bool:
     """Under the mutexes: forget the parts of tablets in which something changed that they rest on."""
     conflicting = [ordinal for ordinal, part in kept.items() if conflicts(part)]
     for ordinal in conflicting:
@@ -285,7 +285,7 @@ def _drop_conflicting(kept: dict[int, ingest.Part]) -> bool:
     return bool(conflicting)
 
 
-def counts_of_parts(parts: Iterable[ingest.Part]) -> tuple[int, int, int, int]:
+def counts_of_parts(parts: Iterable[ingest.IngestPart]) -> tuple[int, int, int, int]:
     """Inserted, updated, deleted, ignored."""
     total = sum((part.counts for part in parts), np.zeros(4, np.int64))
     inserted, updated, deleted, ignored = total.tolist()
@@ -299,7 +299,7 @@ def _build(
     parts = []
     for tablet in tablets:
         with tablet.mutex:
-            parts.append(ingest.Part(tablet, tablet.view, engine.log.cut(), staging))
+            parts.append(ingest.IngestPart(tablet, tablet.view, engine.log.cut(), staging))
     newest = max([engine.visible_ts, *(tablet.newest_applied for tablet in tablets)])
     errors = build_parts(engine, rows, parts, staging, raising=on_error == "raise", newest=locked)
     return _Built(parts, WriteResult(newest, errors=errors.told(rows.schema, rows.starts, on_error)))

@@ -111,12 +111,12 @@ def overwrite_sorted(
 
 def _built(
     engine: Engine, rows: Sorted, new: Sequence[Tablet], staging: str, resolved: Resolver | None
-) -> list[ingest.Part]:
+) -> list[ingest.IngestPart]:
     """A part for each new tablet, its files in staging."""
     found = {} if resolved is None else resolved(new)
     cut = engine.visible_ts
     missing = [
-        ingest.Part(tablet, tablet.view, cut, staging)
+        ingest.IngestPart(tablet, tablet.view, cut, staging)
         for tablet in new
         if tablet.partition.ordinal not in found
     ]

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
     from kudu_core.options import Options
     from kudu_core.table.opened.engine import Engine
-    from kudu_core.tablet.ingest.part import Part
+    from kudu_core.tablet.ingest.part import IngestPart
     from kudu_core.tablet.store.tablet import Tablet
 
 IGNORE_HINT = "insert_ignore, update_ignore and delete_ignore leave out rows that are there or missing."
@@ -300,7 +300,7 @@ def _ingest(
     staging = f"{job.directory}/commit-{uuid.uuid4().hex[:12]}"
     engine.fs.mkdir(staging)
 
-    def resolved(tablets: Sequence[Tablet]) -> dict[int, Part]:
+    def resolved(tablets: Sequence[Tablet]) -> dict[int, IngestPart]:
         return accept(engine, job.directory, runs, tablets, resolutions, new=job.overwrite)
 
     if job.overwrite:

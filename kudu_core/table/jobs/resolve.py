@@ -174,7 +174,7 @@ def _part(
     runs: Sequence[StagedRun],
     files: OpenRuns,
     directory: str,
-) -> ingest.Part | None:
+) -> ingest.IngestPart | None:
     """One tablet's, None where rows are refused."""
     # A new one has its number, by which its files in the folder are named, from the commit.
     tablet = (
@@ -182,14 +182,14 @@ def _part(
         if job.overwrite
         else engine.tablet_of(ordinal)
     )
-    part = ingest.Part(tablet, tablet.view, engine.visible_ts, directory)
+    part = ingest.IngestPart(tablet, tablet.view, engine.visible_ts, directory)
     rows = sorted_rows(job, form, runs, files)
     errors = build_parts(engine, rows, [part], directory, raising=True)
     return None if errors.counts else part
 
 
 def _resolution(
-    fs: FileSystem, job: Job, form: Form, part: ingest.Part, runs: Sequence[StagedRun], folder: str
+    fs: FileSystem, job: Job, form: Form, part: ingest.IngestPart, runs: Sequence[StagedRun], folder: str
 ) -> Resolution | None:
     """None where it would be more than a commit reads: it decides these rows itself."""
     paths = {name: path.removeprefix(f"{job.directory}/") for path, name in part.staged}
@@ -215,7 +215,7 @@ def _resolution(
 
 
 def _write_by_key(
-    fs: FileSystem, part: ingest.Part, path: str, directory: str
+    fs: FileSystem, part: ingest.IngestPart, path: str, directory: str
 ) -> tuple[str, int, int] | None:
     sections = [records.Section(op, block, np.zeros(block.rows, np.int32)) for op, block, _ in part.by_key]
     pieces = records.encode(records.Payload((part.tablet.id,), sections, {}))
@@ -245,7 +245,7 @@ def accept(
     resolutions: Sequence[Resolution],
     *,
     new: bool = False,
-) -> dict[int, ingest.Part]:
+) -> dict[int, ingest.IngestPart]:
     """Parts, by ordinal, of the tablets whose resolutions still hold.  Under the flush lanes (protocol G3).
 
     ``new``: the tablets are those of an overwrite.
@@ -268,8 +268,10 @@ def accept(
     return parts
 
 
-def _taken(engine: Engine, directory: str, tablet: Tablet, resolution: Resolution) -> ingest.Part | None:
-    part = ingest.Part(tablet, tablet.view, resolution.cut, directory, seen=frozenset(resolution.seen))
+def _taken(
+    engine: Engine, directory: str, tablet: Tablet, resolution: Resolution
+) -> ingest.IngestPart | None:
+    part = ingest.IngestPart(tablet, tablet.view, resolution.cut, directory, seen=frozenset(resolution.seen))
     for path, meta in resolution.rowsets:
         name = tablet.new_file("rows")
         part.staged.append((f"{directory}/{path}", name))

@@ -1,9 +1,9 @@
 """One tablet's part of a bulk ingest: built beside the tablet, then installed (protocol G2 to G5).
 
 ``build`` writes the net changes of a range of keys, resolved against a view at a cut, to files in the
-staging folder, with no lock but the flush lane, which keeps the set of rowsets still; a ``Part`` collects
-the ranges of a tablet.  ``recheck.py`` says whether what it was decided on still stands.  ``link`` gives
-the files their names in the tablet, and ``install`` puts them into the view once the log record is
+staging folder, with no lock but the flush lane, which keeps the set of rowsets still; an ``IngestPart``
+collects the ranges of a tablet.  ``recheck.py`` says whether what it was decided on still stands.  ``link``
+gives the files their names in the tablet, and ``install`` puts them into the view once the log record is
 durable; replay installs from the record alone.
 """
 
@@ -100,7 +100,7 @@ class StagedDelta:
 
 
 @dataclass(slots=True)
-class Part:
+class IngestPart:
     """One tablet's files and changes, built and not yet installed."""
 
     tablet: Tablet
@@ -250,7 +250,7 @@ def _entries(pieces: list[_Piece]) -> DeltaEntries:
     )
 
 
-def check_entries(part: Part) -> None:
+def check_entries(part: IngestPart) -> None:
     """Under the mutex, before the record: the manifest will take what the part puts into it.
 
     ``NotSupported``: a rowset would have more delta files than an entry can name; nothing has changed.
@@ -269,7 +269,7 @@ def check_entries(part: Part) -> None:
             )
 
 
-def link(part: Part) -> None:
+def link(part: IngestPart) -> None:
     """Give the staged files their names in the tablet, durably."""
     fs = part.tablet.context.fs
     for staged, name in part.staged:
@@ -370,8 +370,8 @@ def named_files(value: Any) -> set[str]:
 __all__ = [
     "Adoptable",
     "Built",
+    "IngestPart",
     "NetChanges",
-    "Part",
     "StagedDelta",
     "build",
     "check_entries",

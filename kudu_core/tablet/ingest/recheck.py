@@ -16,14 +16,14 @@ from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.rows.delta_view import DELETE
-from kudu_core.tablet.ingest.part import Part
+from kudu_core.tablet.ingest.part import IngestPart
 from kudu_core.tablet.view.view import KeyBatch
 
 PROBED_ROWS = 1 << 16
 """Keys of a new rowset are looked for in the part so many at a time."""
 
 
-def still_holds(part: Part) -> bool:
+def still_holds(part: IngestPart) -> bool:
     """Under the flush lane: whether no rowset has come, gone or changed so that the part is wrong (protocol
     J4).
 
@@ -42,7 +42,7 @@ def still_holds(part: Part) -> bool:
     )
 
 
-def _seen_changed(part: Part, rowset: DiskRowSet) -> bool:
+def _seen_changed(part: IngestPart, rowset: DiskRowSet) -> bool:
     """Of a rowset that was there: whether files say that rows of the part changed since the cut.
 
     UNDO files too: a compaction of deltas leaves there when a row was changed.
@@ -61,7 +61,7 @@ def _seen_changed(part: Part, rowset: DiskRowSet) -> bool:
     return False
 
 
-def _new_matters(part: Part, rowset: DiskRowSet) -> bool:
+def _new_matters(part: IngestPart, rowset: DiskRowSet) -> bool:
     """Of a rowset that a flush, an ingest or a merge has made since: whether a key of the part is in it
     that may not be what it was."""
     meta = rowset.meta
@@ -71,7 +71,7 @@ def _new_matters(part: Part, rowset: DiskRowSet) -> bool:
     return part.undecided or _holds_known(part, rowset)
 
 
-def _holds_known(part: Part, rowset: DiskRowSet) -> bool:
+def _holds_known(part: IngestPart, rowset: DiskRowSet) -> bool:
     meta = rowset.meta
     bounds = [(r.min_key, r.max_key) for r in part.rowsets]
     for _, _, batch in part.by_key:
@@ -94,7 +94,7 @@ def _holds_known(part: Part, rowset: DiskRowSet) -> bool:
     return False
 
 
-def conflicts(part: Part) -> bool:
+def conflicts(part: IngestPart) -> bool:
     """Under the mutex: whether a record after the cut changed one of the part's keys (protocol G3)."""
     view = part.tablet.view
     for memory in (view.active, *view.frozen):
@@ -130,7 +130,7 @@ def conflicts(part: Part) -> bool:
     return False
 
 
-def any_known(part: Part, batch: KeyBatch) -> bool:
+def any_known(part: IngestPart, batch: KeyBatch) -> bool:
     """Whether one of the keys is among those that the part inserts or changes by key."""
     keys, hashes = batch.in_order
     if not len(keys):
