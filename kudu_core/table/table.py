@@ -50,7 +50,7 @@ from kudu_core.table.lifecycle.create import create
 from kudu_core.table.lifecycle.open import open_for_reading, open_for_writing
 from kudu_core.table.opened.fork import watch
 from kudu_core.table.read import arrow_out, points
-from kudu_core.table.read.moment import resolve
+from kudu_core.table.read.moment import snapshot_timestamp
 from kudu_core.table.read.scan import Scan, ScanPlan, check_batch_rows
 from kudu_core.table.read.snapshot import Snapshot
 from kudu_core.table.read.tokens import ScanToken, check_token, make_tokens, plan_of
@@ -528,7 +528,7 @@ class Table:
         """A scan of today's columns, or of those of an earlier moment, which the caller has pinned."""
         while True:
             engine = self._opened()
-            snapshot = resolve(engine, at)
+            snapshot = snapshot_timestamp(engine, at)
             plan = self._plan(
                 schema or engine.schema, columns, where, key_range, order, limit, batch_rows, dictionary
             )
@@ -544,7 +544,7 @@ class Table:
     def snapshot(self, at: Any = None) -> Snapshot:
         """Pin a state of the table for several reads."""
         engine = self._opened()
-        timestamp = resolve(engine, at)
+        timestamp = snapshot_timestamp(engine, at)
         return Snapshot(self, timestamp, engine.pins.pin(timestamp))
 
     def to_dataset(self, at: Any = None) -> Dataset:
@@ -645,7 +645,7 @@ class Table:
         """Shares of a scan of about ``target_rows`` rows, picklable, all at one snapshot."""
         engine = self._opened()
         plan = self._plan(engine.schema, columns, where, key_range, "any", None, batch_rows)
-        snapshot = resolve(engine, at)
+        snapshot = snapshot_timestamp(engine, at)
         return self._planned(lambda engine: list(make_tokens(engine, plan, snapshot, target_rows)))
 
     def _planned(self, work: Callable[[Engine], T]) -> T:
@@ -667,7 +667,7 @@ class Table:
             self.refresh()
         while True:
             engine = self._opened()
-            schema, snapshot = engine.schema, resolve(engine, token.timestamp)
+            schema, snapshot = engine.schema, snapshot_timestamp(engine, token.timestamp)
             scan = Scan(lambda: self._engine, plan_of(engine, token), snapshot, self)
             if engine.schema is schema:
                 return scan

@@ -17,7 +17,7 @@ from kudu_core.engines.spark.cache import table_for
 from kudu_core.engines.spark.codes import coded, original
 from kudu_core.engines.spark.schema import arrow_schema, spark_schema, to_spark
 from kudu_core.errors import InvalidArgument
-from kudu_core.table.read.moment import resolve
+from kudu_core.table.read.moment import snapshot_timestamp
 from kudu_core.table.read.shares import known_rows
 from kudu_core.table.read.tokens import ScanToken
 from kudu_core.table.table import DEFAULT_TARGET_ROWS, Table, open_table
@@ -98,7 +98,7 @@ def count(
     """
     with nullcontext(path) if isinstance(path, Table) else open_table(path) as table:
         engine = table._opened()
-        snapshot = resolve(engine, at)
+        snapshot = snapshot_timestamp(engine, at)
         tokens = table.scan_tokens([], where, at=snapshot, target_rows=target_rows_per_task)
         known: dict[int, int] = {}
         if where is None:

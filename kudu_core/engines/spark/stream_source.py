@@ -36,7 +36,7 @@ from kudu_core.engines.spark.options import LATEST, ReadOptions
 from kudu_core.engines.spark.scan import shared_out
 from kudu_core.engines.spark.schema import arrow_schema
 from kudu_core.errors import InvalidArgument, NotSupported, SnapshotInFuture
-from kudu_core.table.read.moment import resolve
+from kudu_core.table.read.moment import snapshot_timestamp
 from kudu_core.table.read.scan import ScanPlan
 from kudu_core.table.read.tokens import Position, ScanToken, make_tokens, position_after
 from kudu_core.table.table import Table, open_table
@@ -102,7 +102,7 @@ class KuduStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Asked again when the first batch is repeated, so it is the same whenever it is asked.
         with coded(), lost():
             since, table = self._options.since, self._opened()
-            begin = 0 if since is None or since == LATEST else resolve(table._engine, since)
+            begin = 0 if since is None or since == LATEST else snapshot_timestamp(table._engine, since)
             return Offset(_uuid(table), begin).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -136,7 +136,7 @@ class KuduStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         at = start.ts or newest
         if most is None or at == 0 or self._options.since == LATEST:
             return Offset(start.table, at)
-        snapshot = resolve(table._engine, at)
+        snapshot = snapshot_timestamp(table._engine, at)
         plan, begun = self._plan(table), start.reached
         reached = table._planned(lambda engine: position_after(engine, plan, snapshot, begun, most))
         return Offset(start.table, at, reached)
@@ -220,7 +220,7 @@ class KuduStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> list[ScanToken]:
         """Rows of the state that the stream begins with, from one position to another."""
         plan, target = self._plan(table), self._options.target_rows
-        snapshot = resolve(table._engine, at)
+        snapshot = snapshot_timestamp(table._engine, at)
         return table._planned(lambda engine: list(make_tokens(engine, plan, snapshot, target, first, last)))
 
     def _plan(self, table: Table) -> ScanPlan:

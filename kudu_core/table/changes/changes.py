@@ -34,7 +34,7 @@ from kudu_core.table.changes.net import (
     net_changes,
 )
 from kudu_core.table.read.arrow_out import ArrowResult
-from kudu_core.table.read.moment import resolve
+from kudu_core.table.read.moment import snapshot_timestamp
 from kudu_core.table.read.scan import REFRESH_TRIES, check_columns
 from kudu_core.tablet.store.tablet import Tablet
 
@@ -399,7 +399,7 @@ def window(engine: Engine, since: Any, until: Any) -> tuple[int, int]:
     Changes are told up to the committed watermark: what a crash may take back is not told.
     """
     start = engine.oldest_ts if since is None else _start(engine, since)
-    end = engine.committed_ts if until is None else resolve(engine, until)
+    end = engine.committed_ts if until is None else snapshot_timestamp(engine, until)
     if until is not None and engine.writer:
         engine.log.wait_committed(end)
     if start > end:
@@ -412,7 +412,7 @@ def window(engine: Engine, since: Any, until: Any) -> tuple[int, int]:
 
 def _start(engine: Engine, since: Any) -> int:
     try:
-        return resolve(engine, since)
+        return snapshot_timestamp(engine, since)
     except SnapshotTooOld:
         raise _lost(engine, since) from None
 

@@ -34,7 +34,7 @@ class PinnedMoment:
             raise Closed(f"snapshot {self.timestamp} was closed")
 
 
-def resolve(engine: Engine, at: Any) -> int:
+def snapshot_timestamp(engine: Engine, at: Any) -> int:
     """The timestamp to read for an ``at=`` argument, checked to be readable (protocol H2)."""
     if at is None:
         return engine.visible_ts

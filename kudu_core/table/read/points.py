@@ -21,7 +21,7 @@ from kudu_core.common.types import values
 from kudu_core.common.types.foreign import names_of
 from kudu_core.errors import InvalidArgument, SnapshotTooOld
 from kudu_core.table.opened.engine import NEWEST
-from kudu_core.table.read.moment import resolve
+from kudu_core.table.read.moment import snapshot_timestamp
 from kudu_core.tablet.view.view import KeyBatch, Look, locate_at, looks_at
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def get(engine: Engine, key: Any, columns: Sequence[StoredColumn], at: Any) -> d
     codec = engine.schema.row_codec
     encoded = codec.keys.encode(key)
     while True:
-        snapshot = engine.visible_ts if at is None else resolve(engine, at)
+        snapshot = engine.visible_ts if at is None else snapshot_timestamp(engine, at)
         if encoded is not None:
             try:
                 tablet = tablet_of_key(engine, encoded, snapshot)
@@ -109,7 +109,7 @@ def get_many(engine: Engine, keys: Any, columns: Sequence[StoredColumn], at: Any
     block, encoded = _key_block(engine, keys)
     batch = KeyBatch(encoded)
     while True:
-        snapshot = engine.visible_ts if at is None else resolve(engine, at)
+        snapshot = engine.visible_ts if at is None else snapshot_timestamp(engine, at)
         try:
             with _pinned(engine, snapshot):
                 shares = _shares(engine.partitions_at(snapshot), block)

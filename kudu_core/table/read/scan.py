@@ -38,7 +38,7 @@ from kudu_core.rowset.scan.scan import (
     units,
 )
 from kudu_core.table.read.arrow_out import ArrowResult
-from kudu_core.table.read.moment import resolve
+from kudu_core.table.read.moment import snapshot_timestamp
 from kudu_core.tablet.store.tablet import Tablet
 
 if TYPE_CHECKING:
@@ -319,7 +319,7 @@ class Scan(ArrowResult):
                 if engine.writer or attempt + 1 == REFRESH_TRIES:
                     raise
                 self._owner.refresh()
-                resolve(self._engine(), self._snapshot)  # still there?
+                snapshot_timestamp(self._engine(), self._snapshot)  # still there?
         raise AssertionError("unreachable")
 
     def _capture(self, engine: Engine, counts: ScanCounts) -> list[RowsAt]:
