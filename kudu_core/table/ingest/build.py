@@ -19,7 +19,7 @@ from kudu_core.rowset.disk.writing import DECODED_SHARE
 from kudu_core.table.calls.decision import Refused, error_table, row_default_bytes, row_errors
 from kudu_core.table.calls.repeats import NO_RULES, RowRules
 from kudu_core.table.ingest.commit import Committing
-from kudu_core.table.ingest.decide_range import Resolved, resolve
+from kudu_core.table.ingest.decide_range import DecidedRange, decide_range
 from kudu_core.table.runs.sorted import KeyRange, Run, halved
 from kudu_core.table.runs.staged import ranges_of
 from kudu_core.tablet.ingest import part as ingest
@@ -102,7 +102,7 @@ def build_parts(
     by_ordinal = {part.tablet.partition.ordinal: part for part in parts}
     failed = Flag()
 
-    def work(range_: KeyRange) -> list[tuple[Resolved, ingest.Built | None]]:
+    def work(range_: KeyRange) -> list[tuple[DecidedRange, ingest.Built | None]]:
         """A range; as several where one column of it is too large."""
         done, waiting = [], [range_]
         while waiting:
@@ -116,18 +116,18 @@ def build_parts(
                 waiting.extend(reversed(halves))
         return done
 
-    def one(range_: KeyRange) -> tuple[Resolved, ingest.Built | None]:
+    def one(range_: KeyRange) -> tuple[DecidedRange, ingest.Built | None]:
         part = by_ordinal.get(range_.ordinal)
         view = None if part is None else part.view
         cut = None if part is None or newest else part.cut
-        resolved = resolve(rows.schema, rows.partitions, view, cut, range_, rows.rules)
-        if resolved.refused is not None and raising:
+        decided = decide_range(rows.schema, rows.partitions, view, cut, range_, rows.rules)
+        if decided.refused is not None and raising:
             failed.set()
         built = None
         if part is not None and not failed.is_set():
-            assert resolved.net is not None
-            built = ingest.build(part.tablet, rows.schema, part.view, resolved.net, staging)
-        return replace(resolved, net=None), built
+            assert decided.net is not None
+            built = ingest.build(part.tablet, rows.schema, part.view, decided.net, staging)
+        return replace(decided, net=None), built
 
     ranges = _ranges(engine, rows, {-1, *by_ordinal})
     errors = Errors(rows.errors_kept)
@@ -135,13 +135,13 @@ def build_parts(
     window = engine.pool.threads + 1
     for range_, results in zip(ranges, engine.pool.map(work, ranges, window=window), strict=True):
         part = by_ordinal.get(range_.ordinal)
-        for resolved, built in results:
-            if resolved.refused is not None:
-                errors.add(resolved.refused)
+        for decided, built in results:
+            if decided.refused is not None:
+                errors.add(decided.refused)
             if part is None:
                 continue
-            part.counts += resolved.counts
-            part.undecided |= resolved.undecided
+            part.counts += decided.counts
+            part.undecided |= decided.undecided
             if built is not None and not failed.is_set():
                 part.add(built)
         if part is None or failed.is_set():

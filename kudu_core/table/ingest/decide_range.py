@@ -32,7 +32,7 @@ MERGED_RUNS = 32
 
 
 @dataclass(slots=True)
-class Resolved:
+class DecidedRange:
     """What the rows of a range come to."""
 
     net: NetChanges | None
@@ -43,14 +43,14 @@ class Resolved:
     """Some row came to nothing because of what was there."""
 
 
-def resolve(
+def decide_range(
     schema: Schema,
     partitions: PartitionSchema,
     view: View | None,
     cut: int | None,
     range_: KeyRange,
     rules: RowRules,
-) -> Resolved:
+) -> DecidedRange:
     """Decide the rows of a range.
 
     ``view``: the tablet's, None where no partition takes the rows.  ``cut``: the snapshot that counts,
@@ -58,7 +58,7 @@ def resolve(
     """
     whole = whole_run(range_)
     if whole is not None and view is not None and not _may_hold(view, cut, whole.run):
-        return Resolved(NetChanges(None, [], None, whole), (whole.run.rows, 0, 0, 0))
+        return DecidedRange(NetChanges(None, [], None, whole), (whole.run.rows, 0, 0, 0))
     rows = _Rows(schema, range_.slices)
     batch = rows.distinct() if view is not None else None
     if view is None or batch is None:
@@ -71,10 +71,10 @@ def resolve(
         op = rows.op
         if op in INSERTING and not homes.live.any():
             if whole is not None:
-                return Resolved(NetChanges(None, [], None, whole), (rows.count, 0, 0, 0))
+                return DecidedRange(NetChanges(None, [], None, whole), (rows.count, 0, 0, 0))
             inserts = None if rules.ignore_null else rows.inserted(batch)
             if inserts is not None:
-                return Resolved(NetChanges(inserts, [], None), (rows.count, 0, 0, 0))
+                return DecidedRange(NetChanges(inserts, [], None), (rows.count, 0, 0, 0))
         assert op is not None
         block = RowBlock({i: rows.column(i) for i in rows.column_ids}, rows.count)
         call = Call(op, block, ignore_null=rules.ignore_null)
@@ -83,7 +83,7 @@ def resolve(
     live = np.zeros(prepared.groups, bool) if homes is None else homes.live
     decided, net = decide_net(prepared, live)
     changed = len(net.insert_groups) + len(net.delete_groups) + sum(len(of) for _, of in net.updates)
-    return Resolved(
+    return DecidedRange(
         _changes_of(schema, net, batch, homes),
         (decided.inserted, decided.updated, decided.deleted, decided.ignored),
         Refused.of(prepared, decided, numbers()) if _any_refused(decided) else None,
