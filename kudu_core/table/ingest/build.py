@@ -36,7 +36,7 @@ MAX_BYTES = 512 << 20
 
 
 @dataclass(slots=True)
-class Sorted:
+class SortedRows:
     """The rows of calls as runs."""
 
     schema: Schema
@@ -87,7 +87,7 @@ class Errors:
 
 def build_parts(
     engine: Engine,
-    rows: Sorted,
+    rows: SortedRows,
     parts: Sequence[ingest.IngestPart],
     staging: str,
     *,
@@ -154,7 +154,7 @@ def build_parts(
     return errors
 
 
-def _ranges(engine: Engine, rows: Sorted, wanted: set[int]) -> list[KeyRange]:
+def _ranges(engine: Engine, rows: SortedRows, wanted: set[int]) -> list[KeyRange]:
     """Ranges that make about one rowset each, and fit into memory as many at a time as there are threads."""
     threads = engine.pool.threads
     share = engine.options.memory_limit_bytes // (MEMORY_SHARE * threads)
@@ -182,4 +182,4 @@ def _given_bytes(schema: Schema, runs: Sequence[Run], target_bytes: int) -> int:
     return max(1, target_bytes * given // (given + added)) if added else target_bytes
 
 
-__all__ = ["MAX_BYTES", "MEMORY_SHARE", "Errors", "Sorted", "build_parts"]
+__all__ = ["MAX_BYTES", "MEMORY_SHARE", "Errors", "SortedRows", "build_parts"]

@@ -32,7 +32,7 @@ from kudu_core.events import IngestEnd
 from kudu_core.rowset.memory.growing import StoreFull
 from kudu_core.table.calls.decision import Call, fitted, starts_of
 from kudu_core.table.calls.result import WriteResult
-from kudu_core.table.ingest.build import MAX_BYTES, Sorted, build_parts
+from kudu_core.table.ingest.build import MAX_BYTES, SortedRows, build_parts
 from kudu_core.table.ingest.commit import Committing, commit_parts
 from kudu_core.table.opened.memory_errors import no_store
 from kudu_core.table.runs import sorted as sorted_runs
@@ -63,7 +63,7 @@ class _Built:
     committed: bool = False
 
 
-def sort_calls(engine: Engine, calls: Sequence[Call]) -> Sorted:
+def sort_calls(engine: Engine, calls: Sequence[Call]) -> SortedRows:
     """Sort calls that memory holds, on all cores."""
     schema, partitions = engine.schema, engine.partitions
     calls = fitted(schema, calls)
@@ -72,20 +72,20 @@ def sort_calls(engine: Engine, calls: Sequence[Call]) -> Sorted:
         return sort_run(schema, partitions, piece)
 
     runs = engine.pool.map(sort, pieces(calls, sorted_runs.RUN_ROWS, MAX_BYTES))
-    return Sorted(schema, partitions, list(runs), starts_of(calls))
+    return SortedRows(schema, partitions, list(runs), starts_of(calls))
 
 
-def is_of_today(engine: Engine, rows: Sorted) -> bool:
+def is_of_today(engine: Engine, rows: SortedRows) -> bool:
     """Whether the rows are in the columns of today, and cut into the tablets of today."""
     return engine.schema is rows.schema and engine.partitions is rows.partitions
 
 
-def _check_form(engine: Engine, rows: Sorted) -> None:
+def _check_form(engine: Engine, rows: SortedRows) -> None:
     if not is_of_today(engine, rows):
         raise Overtaken
 
 
-def refitted_rows(engine: Engine, rows: Sorted) -> Sorted:
+def refitted_rows(engine: Engine, rows: SortedRows) -> SortedRows:
     """The rows in the columns and by the partitions of today."""
     schema, partitions = engine.schema, engine.partitions
     runs = engine.pool.map(lambda run: refitted(schema, partitions, run), rows.runs)
@@ -110,7 +110,7 @@ Resolver = Callable[[Sequence[Tablet]], dict[int, ingest.IngestPart]]
 
 def ingest_sorted(
     engine: Engine,
-    rows: Sorted,
+    rows: SortedRows,
     *,
     on_error: str,
     txn: Txn | None,
@@ -142,7 +142,7 @@ def _flush_or_refuse(engine: Engine, full: StoreFull, flushed: bool) -> None:
 
 def _ingest(
     engine: Engine,
-    rows: Sorted,
+    rows: SortedRows,
     on_error: str,
     txn: Txn | None,
     staging: str | None,
@@ -217,7 +217,7 @@ def staging_of(engine: Engine) -> Iterator[str]:
             engine.fs.rmtree(staging)
 
 
-def _tablets(engine: Engine, rows: Sorted) -> list[Tablet]:
+def _tablets(engine: Engine, rows: SortedRows) -> list[Tablet]:
     """The tablets that the rows belong to, in the order in which their mutexes are taken."""
     return sorted((engine.tablet_of(o) for o in rows.ordinals if o >= 0), key=lambda t: t.id)
 
@@ -240,7 +240,7 @@ def _told(engine: Engine, done: _Built, started: float) -> WriteResult:
 
 def _attempt(
     engine: Engine,
-    rows: Sorted,
+    rows: SortedRows,
     tablets: list[Tablet],
     staging: str,
     on_error: str,
@@ -293,7 +293,7 @@ def counts_of_parts(parts: Iterable[ingest.IngestPart]) -> tuple[int, int, int, 
 
 
 def _build(
-    engine: Engine, rows: Sorted, tablets: list[Tablet], staging: str, on_error: str, *, locked: bool
+    engine: Engine, rows: SortedRows, tablets: list[Tablet], staging: str, on_error: str, *, locked: bool
 ) -> _Built:
     """Resolve against views at a cut of each tablet and write the files (protocol G2)."""
     parts = []

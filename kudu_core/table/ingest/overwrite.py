@@ -27,7 +27,7 @@ from kudu_core.common.run.locks import Held
 from kudu_core.errors import Fenced, Poisoned
 from kudu_core.events import IngestEnd
 from kudu_core.table.calls.result import WriteResult
-from kudu_core.table.ingest.build import Sorted, build_parts
+from kudu_core.table.ingest.build import SortedRows, build_parts
 from kudu_core.table.ingest.commit import Overwriting, each_part, log_and_install, prepare_parts
 from kudu_core.table.ingest.ingest import Resolver, counts_of_parts, is_of_today, refitted_rows
 from kudu_core.table.lifecycle.alter import adopt, make_directory, new_tablet
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 def overwrite_sorted(
     engine: Engine,
-    rows: Sorted,
+    rows: SortedRows,
     *,
     txn: Txn | None,
     staging: str,
@@ -110,7 +110,7 @@ def overwrite_sorted(
 
 
 def _built(
-    engine: Engine, rows: Sorted, new: Sequence[Tablet], staging: str, resolved: Resolver | None
+    engine: Engine, rows: SortedRows, new: Sequence[Tablet], staging: str, resolved: Resolver | None
 ) -> list[ingest.IngestPart]:
     """A part for each new tablet, its files in staging."""
     found = {} if resolved is None else resolved(new)

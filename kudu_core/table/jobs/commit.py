@@ -34,7 +34,7 @@ from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table.calls.decision import ON_ERROR_HINT, Call, joined
 from kudu_core.table.calls.repeats import last_rows
 from kudu_core.table.calls.result import WriteResult
-from kudu_core.table.ingest.build import Sorted
+from kudu_core.table.ingest.build import SortedRows
 from kudu_core.table.ingest.commit import Committing
 from kudu_core.table.ingest.ingest import ingest_sorted
 from kudu_core.table.ingest.overwrite import overwrite_sorted
@@ -291,7 +291,7 @@ def _apply(
 def _ingest(
     engine: Engine,
     job: Job,
-    rows: Sorted,
+    rows: SortedRows,
     txn: Txn | None,
     runs: Sequence[StagedRun],
     resolutions: Sequence[Resolution],
@@ -329,7 +329,7 @@ def is_small(options: Options, runs: Sequence[StagedRun]) -> bool:
     )
 
 
-def _calls(rows: Sorted) -> Iterator[Call]:
+def _calls(rows: SortedRows) -> Iterator[Call]:
     """All rows of some small runs as one call."""
     calls = [replace(call, ignore_null=rows.rules.ignore_null) for call in _each_call(rows)]
     if rows.rules.sequence is None or not calls:
@@ -342,7 +342,7 @@ def _calls(rows: Sorted) -> Iterator[Call]:
     yield call if kept is None else call.take(kept)
 
 
-def _each_call(rows: Sorted) -> Iterator[Call]:
+def _each_call(rows: SortedRows) -> Iterator[Call]:
     mixed = len({run.op for run in rows.runs}) > 1
     for number, run in enumerate(rows.runs):
         assert isinstance(run, StagedRows)

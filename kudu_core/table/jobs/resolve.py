@@ -22,7 +22,7 @@ from kudu_core.common.format.names import staged_file, staged_path
 from kudu_core.common.rows.keys import encode_keys
 from kudu_core.errors import Corruption, InvalidArgument
 from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
-from kudu_core.table.ingest.build import Sorted, build_parts
+from kudu_core.table.ingest.build import SortedRows, build_parts
 from kudu_core.table.lifecycle.alter import new_tablet
 from kudu_core.table.runs.spilled import OpenRuns
 from kudu_core.table.runs.staged import StagedRows, StagedRun
@@ -122,7 +122,7 @@ def _by_key(path: Any, size: Any, crc: Any) -> tuple[str, int, int]:
     return staged_path(path), integer(size), integer(crc, 0, 1 << 32)
 
 
-def sorted_rows(job: Job, form: Form, runs: Sequence[StagedRun], files: OpenRuns) -> Sorted:
+def sorted_rows(job: Job, form: Form, runs: Sequence[StagedRun], files: OpenRuns) -> SortedRows:
     """The rows of staged runs, as one call."""
     unique = job.on_duplicate != "any"
     first = 0
@@ -131,7 +131,7 @@ def sorted_rows(job: Job, form: Form, runs: Sequence[StagedRun], files: OpenRuns
         staged.append(StagedRows(form.schema, run, job.directory, files, first, unique))
         first += run.rows
     starts = np.zeros(1, np.int64)
-    return Sorted(form.schema, form.partitions, staged, starts, form.rules, errors_kept=ERRORS_KEPT)
+    return SortedRows(form.schema, form.partitions, staged, starts, form.rules, errors_kept=ERRORS_KEPT)
 
 
 ERRORS_KEPT = 1000

@@ -41,7 +41,7 @@ SWEEP_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class MissingFile:
     """A file that is named, is not in its tablet's folder, and is in ``lost/``."""
 
     source: str
@@ -50,7 +50,7 @@ class Found:
 
 def missing_files(
     fs: FileSystem, path: str, named: Mapping[int, Mapping[str, int | None]]
-) -> list[Found]:
+) -> list[MissingFile]:
     """Which of the files that manifests and the log name lie in ``lost/`` and not where they belong.
 
     ``named``: by tablet, the size of each file, None where nobody knows it.  Changes nothing.
@@ -74,7 +74,7 @@ def missing_files(
                 source = f"{path}/{FOLDER}/{candidate}"
                 length = _length(fs, source)
                 if length is not None and size in (None, length):
-                    found.append(Found(source, f"{directory}/{name}"))
+                    found.append(MissingFile(source, f"{directory}/{name}"))
                     break
             else:
                 raise FileMissing(f"{directory}/{name}", 0, "the file is missing; nothing was changed")
@@ -90,7 +90,7 @@ def _length(fs: FileSystem, path: str) -> int | None:
         return None
 
 
-def bring_back(fs: FileSystem, path: str, found: Sequence[Found]) -> None:
+def bring_back(fs: FileSystem, path: str, found: Sequence[MissingFile]) -> None:
     """Rename what ``missing_files`` has found to where it belongs, durably."""
     for file in found:
         fs.rename(file.source, file.target)
@@ -149,14 +149,14 @@ class LostFolder:
 
 
 @dataclass(frozen=True, slots=True)
-class Sorted:
+class OrphanCounts:
     """What an open for writing did with what nothing names."""
 
     moved: int
     deleted: int
 
 
-def sort_orphans(engine: Engine, named: Mapping[int, Iterable[str]], known_tablets: int) -> Sorted:
+def sort_orphans(engine: Engine, named: Mapping[int, Iterable[str]], known_tablets: int) -> OrphanCounts:
     """Move files that no manifest and no retained record names to ``lost/``; delete those that a durable
     decision has let go of, and unfinished copies of TABLE and manifests.
 
@@ -198,7 +198,7 @@ def sort_orphans(engine: Engine, named: Mapping[int, Iterable[str]], known_table
         if retired:
             tablet.forget(retired)
     lost.sync()
-    return Sorted(lost.moved, deleted)
+    return OrphanCounts(lost.moved, deleted)
 
 
 def _is_purged(engine: Engine, tablet_id: int) -> bool:
@@ -275,8 +275,8 @@ def sizes_of(state: TabletState) -> dict[str, int | None]:
 
 __all__ = [
     "FOLDER",
-    "Found",
     "LostFolder",
+    "MissingFile",
     "bring_back",
     "keep_segment",
     "lost_usage",

@@ -26,7 +26,7 @@ from kudu_core.common.types.types import KIND_BOOL
 from kudu_core.table.calls.decision import Call, fitted
 from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.ingest import ingest
-from kudu_core.table.ingest.build import MAX_BYTES, Sorted
+from kudu_core.table.ingest.build import MAX_BYTES, SortedRows
 from kudu_core.table.ingest.commit import Committing
 from kudu_core.table.runs import sorted as sorted_runs
 from kudu_core.table.runs.sorted import Piece, pieces, sort_run
@@ -135,5 +135,5 @@ def _write_spilled(
             runs = list(engine.pool.map(spill, enumerate(cut), window=engine.pool.threads))
             if txn is not None and txn.rows is None:
                 txn = txn.of(total(shares))
-            rows = Sorted(schema, partitions, list(runs), np.zeros(1, np.int64), job=job)
+            rows = SortedRows(schema, partitions, list(runs), np.zeros(1, np.int64), job=job)
             return ingest.ingest_sorted(engine, rows, on_error=on_error, txn=txn, staging=staging)
