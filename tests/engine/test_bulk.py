@@ -267,11 +267,11 @@ def test_a_call_is_spilled_once_it_is_too_large(tmp_path: Path, monkeypatch: pyt
         return real(fs, schema, run, path, files)
 
     monkeypatch.setattr(door, "spill_run", spill_run)
-    monkeypatch.setattr(door, "KEPT_SHARE", MEMORY_LIMIT_BYTES // 1000)
+    monkeypatch.setattr(door, "KEPT_DIVISOR", MEMORY_LIMIT_BYTES // 1000)
     with kc.create_table(tmp_path / "t", SIMPLE, "k", options=options()) as table:
         table.insert(numbers(0, 50))
         assert not spilled
-        monkeypatch.setattr(sorted_runs, "RUN_ROWS", 10 * sorted_runs.WHOLE_SHARE)
+        monkeypatch.setattr(sorted_runs, "RUN_ROWS", 10 * sorted_runs.WHOLE_DIVISOR)
         table.insert(pa.Table.from_batches(numbers(1000, 500)))
         assert not spilled
         table.insert(pa.Table.from_batches(numbers(4000, 500)).slice(5))  # ten rows a batch, but for one

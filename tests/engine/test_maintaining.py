@@ -255,9 +255,9 @@ def test_writers_are_slowed_before_memory_is_full() -> None:
     shares = np.linspace(0, 1.2, 50)
     found = [throttle.severity(share) for share in shares]
     assert found == sorted(found)
-    assert throttle.severity(scoring.MEMORY_SHARE) == 0
-    assert 0 < throttle.severity(scoring.MEMORY_SHARE + 0.01) < 0.1
-    assert throttle.severity(throttle.STOP_SHARE) == throttle.MOST == throttle.severity(5)
+    assert throttle.severity(scoring.MEMORY_FRACTION) == 0
+    assert 0 < throttle.severity(scoring.MEMORY_FRACTION + 0.01) < 0.1
+    assert throttle.severity(throttle.STOP_FRACTION) == throttle.MOST == throttle.severity(5)
 
 
 def test_what_is_owed_is_waited_for() -> None:
@@ -328,7 +328,7 @@ def test_the_largest_store_is_flushed_under_pressure(path: Path) -> None:
         for part in range(25):
             table.insert({"k": np.arange(part * 10_000, part * 10_000 + 10_000)})
         limit = table._engine.store_limit_bytes
-        assert eventually(lambda: stat(table, "memory_bytes") < scoring.MEMORY_SHARE * limit)
+        assert eventually(lambda: stat(table, "memory_bytes") < scoring.MEMORY_FRACTION * limit)
         assert table.metrics()["flush_count"] > 0
 
 

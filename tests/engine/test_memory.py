@@ -111,7 +111,7 @@ def test_a_flush_begins_while_there_is_room_for_it(make: Make) -> None:
         count += 5000
     stores = table.metrics()["memory_store_bytes"]
     needed = min(work_bytes(engine.tablets[0].view.active), engine.store_limit_bytes // 4)
-    assert stores < scoring.MEMORY_SHARE * engine.store_limit_bytes <= stores + needed
+    assert stores < scoring.MEMORY_FRACTION * engine.store_limit_bytes <= stores + needed
 
 
 def test_writers_see_what_is_held(make: Make) -> None:

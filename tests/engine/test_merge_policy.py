@@ -15,7 +15,7 @@ from kudu_core.tablet.maintain.merge_policy import (
     MIN_GAIN,
     OVERLAP,
     SMALL,
-    SMALL_SHARE,
+    SMALL_FRACTION,
     SMALL_VALUE,
     SPAN_COST,
     Choice,
@@ -62,7 +62,7 @@ def brute_force(rowsets: Sequence[RowSetStats], budget: int) -> float:
     intervals = []
     for r in rowsets:
         low, high = below[place[r.min_key]] / total, below[place[r.max_key]] / total
-        value = high - low + SMALL_VALUE * max(0.0, 1 - r.size_bytes / (SMALL_SHARE * TARGET))
+        value = high - low + SMALL_VALUE * max(0.0, 1 - r.size_bytes / (SMALL_FRACTION * TARGET))
         intervals.append((low, high, value, r.size_bytes))
     best = knapsack.choose(intervals, budget, SPAN_COST)
     return best if best > MIN_GAIN else 0.0

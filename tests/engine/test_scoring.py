@@ -25,7 +25,7 @@ from kudu_core.tablet.maintain.scoring import (
     LOG_GC,
     LOG_TARGET_BYTES,
     MAJOR,
-    MEMORY_SHARE,
+    MEMORY_FRACTION,
     MERGE,
     MINOR,
     Operation,
@@ -67,8 +67,8 @@ def test_the_order_of_reasons() -> None:
 
 
 def test_pressure_begins_at_its_thresholds() -> None:
-    assert not Pressure(int(MEMORY_SHARE * 1000) - 1, 1000, 0).on_memory
-    assert Pressure(int(MEMORY_SHARE * 1000), 1000, 0).on_memory
+    assert not Pressure(int(MEMORY_FRACTION * 1000) - 1, 1000, 0).on_memory
+    assert Pressure(int(MEMORY_FRACTION * 1000), 1000, 0).on_memory
     assert not Pressure(0, 1000, LOG_TARGET_BYTES - 1).on_log
     assert Pressure(0, 1000, LOG_TARGET_BYTES).on_log
 

@@ -26,7 +26,7 @@ def small_runs(
         patch.setattr(spilled, "OPEN_FILES", 2)
         patch.setattr(sorted_runs, "RUN_ROWS", run_rows)
         patch.setattr(door, "SPILLED_ROWS", run_rows)
-        patch.setattr(build, "MEMORY_SHARE", MEMORY_LIMIT_BYTES // range_bytes)
+        patch.setattr(build, "MEMORY_DIVISOR", MEMORY_LIMIT_BYTES // range_bytes)
         if spill:
-            patch.setattr(door, "KEPT_SHARE", MEMORY_LIMIT_BYTES)
+            patch.setattr(door, "KEPT_DIVISOR", MEMORY_LIMIT_BYTES)
         yield

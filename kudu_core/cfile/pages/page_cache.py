@@ -20,7 +20,7 @@ from weakref import ref
 
 from kudu_core.common.run.locks import Claim, mutex
 
-NEW_SHARE = 0.2
+NEW_FRACTION = 0.2
 """Of the limit that new pages have for themselves when kept pages would fill it."""
 
 # Roughly what a page costs beyond its bytes: key tuple, view, entry.
@@ -248,7 +248,7 @@ class PageCache:
     def _shrink(self) -> None:
         while self._bytes > self.limit_bytes:
             new_bytes = self._bytes - self._kept_bytes
-            if self._new and (new_bytes > NEW_SHARE * self.limit_bytes or not self._kept):
+            if self._new and (new_bytes > NEW_FRACTION * self.limit_bytes or not self._kept):
                 self._turn_of_new()
             else:
                 self._turn_of_kept()

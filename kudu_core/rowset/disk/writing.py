@@ -21,7 +21,7 @@ from kudu_core.rowset.rows.meta import FileRef, RowSetMeta
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
 
-DECODED_SHARE = 4
+DECODED_FACTOR = 4
 """Rows are cut where they reach the target size before encoding times this: what encoding usually
 saves, so that a file stays near the target without being encoded twice."""
 
@@ -50,7 +50,7 @@ class OrderedRows:
 
 def files_of(decoded_bytes: int, target_bytes: int) -> int:
     """How many files of about the target size so many bytes make."""
-    return max(1, -(-decoded_bytes // (target_bytes * DECODED_SHARE)))
+    return max(1, -(-decoded_bytes // (target_bytes * DECODED_FACTOR)))
 
 
 def cuts(rows: OrderedRows, target_bytes: int) -> Iterator[tuple[int, int]]:

@@ -35,7 +35,7 @@ DELETED = 2
 
 assert UPDATE == UNDO_UPDATE
 
-_DENSE_SHARE = 8
+_DENSE_FACTOR = 8
 """Whole ranges of rows are read instead of single cells when at least one row in so many is wanted."""
 
 
@@ -390,7 +390,7 @@ class RowSetHistory:
         lower, upper = int(rows[0]), int(rows[-1]) + 1
         if len(rows) == upper - lower:
             return state.column(column, lower, upper)
-        if len(rows) * _DENSE_SHARE >= upper - lower:
+        if len(rows) * _DENSE_FACTOR >= upper - lower:
             return state.column(column, lower, upper).take(rows - lower)
         return state.cells(column, rows)
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kudu_core._ext.scan.selection import CellSet
     from kudu_core.rowset.disk.diskrowset import DiskRowsAt
 
-CELLS_SHARE = 64
+CELLS_FACTOR = 64
 """Single cells are read instead of pages when at most one row in so many was selected."""
 
 MOST_BYTES = 64 << 20
@@ -135,7 +135,7 @@ class Chosen:
         if upper - lower != self.rows:
             first = self.rowids
             lower, upper = int(first[0]), int(first[-1]) + 1
-            if self.rows * CELLS_SHARE <= upper - lower:
+            if self.rows * CELLS_FACTOR <= upper - lower:
                 return None  # single rows are looked for
         parts = self._scan.source.parts(column.id, lower, upper)
         if not parts:
@@ -172,7 +172,7 @@ class Chosen:
         if len(ranges) == 1 and self.rows == ranges[0, 1] - ranges[0, 0]:
             return source.column(column, int(ranges[0, 0]), int(ranges[0, 1]))
         rows = self.rowids
-        if self.rows * CELLS_SHARE <= int(rows[-1]) - int(rows[0]):
+        if self.rows * CELLS_FACTOR <= int(rows[-1]) - int(rows[0]):
             return source.cells(column, rows)
         # Pages in which something was chosen, neighbours together.
         pages = rows // PAGE_ROWS

@@ -24,7 +24,7 @@ from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.disk.diskrowset import DiskRowsAt
 from kudu_core.rowset.memory.memrowset import MemRowsAt
 from kudu_core.rowset.rows.rows_at import RowsAt, encoded_keys_of
-from kudu_core.rowset.scan.filescan import CELLS_SHARE, MOST_BYTES, Chosen, FileScan, halves
+from kudu_core.rowset.scan.filescan import CELLS_FACTOR, MOST_BYTES, Chosen, FileScan, halves
 from kudu_core.rowset.scan.row_ranges import Candidates, Pruning, choose, pages_of
 
 ALL_ROWS = 1 << 32
@@ -196,7 +196,7 @@ def _select_range(source: RowsAt, spec: ScanSpec, lower: int, upper: int) -> Sel
     for column in _wanted(spec):
         if column.id in read:
             columns[column.id] = read[column.id].take(picked)
-        elif len(picked) * CELLS_SHARE <= rows:
+        elif len(picked) * CELLS_FACTOR <= rows:
             columns[column.id] = source.cells(column, picked + lower)
         else:
             columns[column.id] = source.column(column, lower, upper).take(picked)
@@ -327,7 +327,7 @@ def _scan_ordinals(source: MemRowsAt, spec: ScanSpec, counts: ScanCounts) -> Ite
     needed = {c.id: c for c in _wanted(spec)}
     if spec.filter is not None:
         needed |= {spec.schema.by_name[name].id: spec.schema.by_name[name] for name in spec.filter.columns}
-    few = len(ordinals) * CELLS_SHARE <= source.rows
+    few = len(ordinals) * CELLS_FACTOR <= source.rows
     patched: dict[int, ColumnBuffers] = {}
     if not few and not source.default_bytes(needed.values()):
         # A column whose changes make it too large is left out: its cells are looked for.

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kudu_core.common.run.gates import Flag
 from kudu_core.errors import ColumnTooLarge
-from kudu_core.rowset.disk.writing import DECODED_SHARE
+from kudu_core.rowset.disk.writing import DECODED_FACTOR
 from kudu_core.table.calls.decision import Refused, error_table, row_default_bytes, row_errors
 from kudu_core.table.calls.repeats import NO_RULES, RowRules
 from kudu_core.table.ingest.commit import Committing
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from kudu_core.common.schema.schema import Schema
     from kudu_core.table.opened.engine import Engine
 
-MEMORY_SHARE = 4
-"""Of the memory limit, what the ranges that are built at one time take before encoding."""
+MEMORY_DIVISOR = 4
+"""The memory limit divided by this: what the ranges that are built at one time take before encoding."""
 MAX_BYTES = 512 << 20
 """Of a run or a range: what int32 offsets address with room to spare."""
 
@@ -131,7 +131,7 @@ def build_parts(
 
     ranges = _ranges(engine, rows, {-1, *by_ordinal})
     errors = Errors(rows.errors_kept)
-    waiting_limit = engine.options.memory_limit_bytes // MEMORY_SHARE
+    waiting_limit = engine.options.memory_limit_bytes // MEMORY_DIVISOR
     window = engine.pool.threads + 1
     for range_, results in zip(ranges, engine.pool.map(work, ranges, window=window), strict=True):
         part = by_ordinal.get(range_.ordinal)
@@ -157,8 +157,8 @@ def build_parts(
 def _ranges(engine: Engine, rows: SortedRows, wanted: set[int]) -> list[KeyRange]:
     """Ranges that make about one rowset each, and fit into memory as many at a time as there are threads."""
     threads = engine.pool.threads
-    share = engine.options.memory_limit_bytes // (MEMORY_SHARE * threads)
-    target = min(engine.options.rowset_target_bytes * DECODED_SHARE, share, MAX_BYTES)
+    share = engine.options.memory_limit_bytes // (MEMORY_DIVISOR * threads)
+    target = min(engine.options.rowset_target_bytes * DECODED_FACTOR, share, MAX_BYTES)
     runs: dict[int, list[Run]] = {}
     for run in rows.runs:
         for ordinal in run.spans:
@@ -182,4 +182,4 @@ def _given_bytes(schema: Schema, runs: Sequence[Run], target_bytes: int) -> int:
     return max(1, target_bytes * given // (given + added)) if added else target_bytes
 
 
-__all__ = ["MAX_BYTES", "MEMORY_SHARE", "Errors", "SortedRows", "build_parts"]
+__all__ = ["MAX_BYTES", "MEMORY_DIVISOR", "Errors", "SortedRows", "build_parts"]

@@ -27,7 +27,7 @@ from kudu_core.common.types.casts import cast
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import SchemaMismatch
 from kudu_core.options import Options
-from kudu_core.rowset.disk.writing import DECODED_SHARE, OrderedRows, write_rows
+from kudu_core.rowset.disk.writing import DECODED_FACTOR, OrderedRows, write_rows
 from kudu_core.rowset.rows.meta import FileRef
 from kudu_core.table.calls.conform import apply_calls, conform_calls
 from kudu_core.table.calls.decision import INSERTING, Call, joined, oversized_rows, row_default_bytes
@@ -83,7 +83,7 @@ class Form:
     @property
     def run_bytes(self) -> int:
         """Of the rows that are put in order together: about what makes one rowset of the target size."""
-        return min(self.options.rowset_target_bytes * DECODED_SHARE, STAGED_BYTES)
+        return min(self.options.rowset_target_bytes * DECODED_FACTOR, STAGED_BYTES)
 
 
 class JobStager:

@@ -33,12 +33,12 @@ from kudu_core.table.opened.job_marks import leave_marks
 from kudu_core.table.opened.journal import Journal
 from kudu_core.table.opened.memory_errors import no_memory, no_store, too_much
 from kudu_core.table.opened.pins import Pins, Purged, SchemaPins
-from kudu_core.table.opened.throttle import Throttle
+from kudu_core.table.opened.throttle import STOP_FRACTION, Throttle
 from kudu_core.table.stored.table_file import TableState, read_state, replace
 from kudu_core.tablet.flush.memory import work_bytes
 from kudu_core.tablet.maintain.compaction_lane import Compactions
 from kudu_core.tablet.maintain.flush_lane import Maintenance
-from kudu_core.tablet.maintain.scoring import MEMORY_SHARE, Pressure
+from kudu_core.tablet.maintain.scoring import MEMORY_FRACTION, Pressure
 from kudu_core.tablet.store.tablet import Tablet, TabletContext
 
 if TYPE_CHECKING:
@@ -58,13 +58,11 @@ TOKEN_LOCKS = 256
 TURN_S = 0.002
 """One writer of short calls may keep another one waiting so long."""
 
-THROTTLE_SHARE = 0.8
-"""Writers wait for a flush when memory stores take so much of what they may."""
 
-CACHE_SHARE = 8
+CACHE_DIVISOR = 8
 """What the page cache keeps of the memory limit, divided by this, when memory stores grow."""
 
-WORK_SHARE = 4
+WORK_DIVISOR = 4
 """What is counted of the memory that flushes and merges work with, at most: the limit of the memory stores
 divided by this."""
 
@@ -451,22 +449,22 @@ class Engine:
     def store_limit_bytes(self) -> int:
         """What memory stores may take: the limit without what the page cache keeps in any case."""
         limit = self.options.memory_limit_bytes
-        return limit - min(self.options.page_cache_bytes, limit // CACHE_SHARE)
+        return limit - min(self.options.page_cache_bytes, limit // CACHE_DIVISOR)
 
     def admit(self) -> None:
         """Before a write: slower the fuller memory stores are, so that flushes keep up; near the limit, wait
         for a flush, doing it if nobody else does."""
         limit = self.store_limit_bytes
-        if self._memory_estimate() <= limit * MEMORY_SHARE:
+        if self._memory_estimate() <= limit * MEMORY_FRACTION:
             return
         used = self.measure_memory() if self._memory_is_stale() else self._memory_estimate()
         if self.maintenance is not None and self.options.maintenance == "background":
             self.throttle.slow_down(used / limit, self.maintenance.flush_pace_s)
-        if used <= limit * THROTTLE_SHARE:
+        if used <= limit * STOP_FRACTION:
             return
         self.tell(WritersThrottled(memory_bytes=used, limit_bytes=limit))
         started = self.clock.monotonic_s()
-        while self.measure_memory() > limit * THROTTLE_SHARE:
+        while self.measure_memory() > limit * STOP_FRACTION:
             if self.maintenance is None or not self.maintenance.relieve():
                 break
         self.throttle.note(self.clock.monotonic_s() - started)
@@ -535,7 +533,7 @@ class Engine:
             self._memory_added = 0
         used = sum(tablet.memory_bytes for tablet in self.tablets)
         # Not all: were it more, writers would flush every batch for itself and gain nothing.
-        used += min(self.tablet_context.work.held_bytes, self.store_limit_bytes // WORK_SHARE)
+        used += min(self.tablet_context.work.held_bytes, self.store_limit_bytes // WORK_DIVISOR)
         with self._memory_mutex:
             self._memory_known = used
         self._make_room_in_cache(used)
@@ -551,7 +549,7 @@ class Engine:
     def pressure(self) -> Pressure:
         """What maintenance is to relieve.  The flush that would do it needs memory of its own."""
         next_bytes = max((work_bytes(tablet.view.active) for tablet in self.tablets), default=0)
-        used = self.measure_memory() + min(next_bytes, self.store_limit_bytes // WORK_SHARE)
+        used = self.measure_memory() + min(next_bytes, self.store_limit_bytes // WORK_DIVISOR)
         return Pressure(used, self.store_limit_bytes, self.log.bytes_retained)
 
     # ---- maintenance ----

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.run.locks import mutex
-from kudu_core.tablet.maintain.scoring import MEMORY_SHARE
+from kudu_core.tablet.maintain.scoring import MEMORY_FRACTION
 
-STOP_SHARE = 0.8
-"""Of what memory stores may take: there a writer pays ``MOST`` times the flush of its bytes."""
+STOP_FRACTION = 0.8
+"""Of what memory stores may take: there a writer pays ``MOST`` times the flush of its bytes, and beyond it
+waits for a flush."""
 
 MOST = 2.0
 
@@ -29,7 +30,7 @@ LONGEST_S = 0.25
 
 def severity(share: float) -> float:
     """How many times the flush of its bytes a writer waits, 0 to ``MOST``; ``share``: how full memory is."""
-    return MOST * min(1.0, max(0.0, (share - MEMORY_SHARE) / (STOP_SHARE - MEMORY_SHARE)))
+    return MOST * min(1.0, max(0.0, (share - MEMORY_FRACTION) / (STOP_FRACTION - MEMORY_FRACTION)))
 
 
 class Throttle:
@@ -67,4 +68,4 @@ class Throttle:
             self.waited_s += waited_s
 
 
-__all__ = ["Throttle", "severity"]
+__all__ = ["STOP_FRACTION", "Throttle", "severity"]

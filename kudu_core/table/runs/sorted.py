@@ -22,8 +22,8 @@ from kudu_core.table.calls.decision import Call, joined, oversized_rows
 
 RUN_ROWS = 1 << 19
 """Rows of a run in memory: keys and order stay in a core's cache while they are sorted."""
-WHOLE_SHARE = 8
-"""A batch of this part of a run's size becomes a run of its own."""
+WHOLE_DIVISOR = 8
+"""A batch of a run's size divided by this becomes a run of its own."""
 SAMPLE_ROWS = 1 << 10
 """Of so many rows of a run the first key is kept, to find the others by."""
 
@@ -182,7 +182,7 @@ def pieces(calls: Iterable[Call], run_rows: int, run_bytes: int) -> Iterator[Pie
             number += 1
         if waiting_rows + call.rows > run_rows or waiting_bytes + nbytes > run_bytes:
             yield from together()
-        if call.rows >= run_rows // WHOLE_SHARE or nbytes >= run_bytes // WHOLE_SHARE:
+        if call.rows >= run_rows // WHOLE_DIVISOR or nbytes >= run_bytes // WHOLE_DIVISOR:
             yield from together()
             count = max(-(-call.rows // run_rows), -(-nbytes // run_bytes))
             step = max(8, -(-call.rows // count // 8) * 8)  # bitmaps are cut where a byte begins

@@ -43,10 +43,11 @@ from kudu_core.table.write.repetition import (
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
 
-KEPT_SHARE = 4
-"""Of the memory limit, what a call may keep in memory before it is spilled."""
-RUN_SHARE = 8
-"""Of the memory limit, what the runs that are sorted and spilled at one time take before encoding."""
+KEPT_DIVISOR = 4
+"""The memory limit divided by this: what a call may keep in memory before it is spilled."""
+RUN_DIVISOR = 8
+"""The memory limit divided by this: what the runs that are sorted and spilled at one time take before
+encoding."""
 SPILLED_ROWS = 1 << 22
 """Rows of a spilled run, however small they are."""
 
@@ -58,7 +59,7 @@ def is_resident(schema: Schema, data: Any) -> bool:
     """
     if isinstance(data, pa.Table):
         chunks = max((column.num_chunks for column in data.columns), default=0)
-        if data.num_rows < chunks * (sorted_runs.RUN_ROWS // sorted_runs.WHOLE_SHARE):
+        if data.num_rows < chunks * (sorted_runs.RUN_ROWS // sorted_runs.WHOLE_DIVISOR):
             return False
     elif not isinstance(data, pa.RecordBatch):
         return False
@@ -83,7 +84,7 @@ def write_parts(
     ``given``: what the caller gave, of which the parts are made; a call that ``is_resident`` is not spilled.
     An exception out of ``parts`` passes through, and nothing was applied.
     """
-    limit = engine.options.memory_limit_bytes // KEPT_SHARE
+    limit = engine.options.memory_limit_bytes // KEPT_DIVISOR
     kept: list[Call] = []
     nbytes = 0
     for part in parts:
@@ -108,7 +109,7 @@ def _write_spilled(
 ) -> WriteResult:
     schema, partitions, fs = engine.schema, engine.partitions, engine.fs
     parts = (part for given in parts for part in fitted(schema, [given]))
-    run_bytes = engine.options.memory_limit_bytes // (RUN_SHARE * engine.pool.threads)
+    run_bytes = engine.options.memory_limit_bytes // (RUN_DIVISOR * engine.pool.threads)
     with NOTHING if txn is None else engine.token_lock(txn.app_id):
         if txn is not None:
             known = known_before(engine, txn)

@@ -40,8 +40,8 @@ FEW_CHANGES = 20_000
 MAX_ROUNDS = 10
 """Then writers are as fast as the rounds, and wait for one."""
 
-MEMORY_SHARE = 4
-"""Of the memory limit, what the ranges that are built at one time take."""
+MEMORY_DIVISOR = 4
+"""The memory limit divided by this: what the ranges that are built at one time take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ class _Walk:
             task.sources.append(Source.of(rowset, task.cut, task.horizon))
         options = context.options
         limits = Limits(
-            options.rowset_target_bytes, options.memory_limit_bytes // (MEMORY_SHARE * self.threads)
+            options.rowset_target_bytes, options.memory_limit_bytes // (MEMORY_DIVISOR * self.threads)
         )
         edges = plan(task.schema, task.sources, limits)
         outputs = None if builder is None else builder(self.tablet, task, edges)

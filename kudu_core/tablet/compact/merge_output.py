@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 DROPPED = 0xFFFFFFFF
 """In place of a row of the output: nothing of this one is left, or a younger copy took its place."""
 
-_DENSE_SHARE = 8
+_DENSE_FACTOR = 8
 """Whole ranges of rows are read instead of single cells when at least one row in so many is wanted."""
 
 
@@ -323,7 +323,7 @@ def _taken_back(part: SourceRows, changes: DeltaEntries, task: MergeTask) -> Del
         if not len(rows):
             return pages.read(0, 0)
         lower, upper = int(rows[0]), int(rows[-1]) + 1
-        if len(rows) * _DENSE_SHARE >= upper - lower:
+        if len(rows) * _DENSE_FACTOR >= upper - lower:
             return pages.read(lower, upper).take(rows - lower)
         return pages.cells(rows)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from kudu_core.rowset.rows.meta import RowSetMeta
-from kudu_core.tablet.maintain.merge_policy import MAX_INPUTS, STALE_SHARE
+from kudu_core.tablet.maintain.merge_policy import MAX_INPUTS, STALE_FRACTION
 
-SMALL_SHARE = 2
+SMALL_DIVISOR = 2
 """A rowset smaller than the target divided by this is merged with its neighbours."""
 
 MERGE_FILES = 16
@@ -36,7 +36,7 @@ def full_merges(
     overlapping = False
     for group in overlapping_groups(metas):
         size = sum(meta.size_bytes for meta in run)
-        is_small = len(group) == 1 and group[0].size_bytes < target_bytes // SMALL_SHARE
+        is_small = len(group) == 1 and group[0].size_bytes < target_bytes // SMALL_DIVISOR
         if size >= MERGE_FILES * target_bytes or (len(group) == 1 and not is_small):
             yield from _worth(run, target_bytes, overlapping)
             run, overlapping = [], False
@@ -85,7 +85,7 @@ def will_be_stale(meta: RowSetMeta, column_ids: Collection[int]) -> bool:
     """
     updated = {i for ref in meta.redo for i in ref.updates}
     cells = meta.base.size + sum(columns.file.size for columns in meta.replaced)
-    return meta.stale_bytes(column_ids, updated) >= STALE_SHARE * cells
+    return meta.stale_bytes(column_ids, updated) >= STALE_FRACTION * cells
 
 
 __all__ = ["full_merges", "may_have_dead", "overlapping_groups"]

@@ -45,14 +45,14 @@ TOLERANCE = 1.05
 WORK = 2_000_000_000
 """Cells of knapsack tables, about a second, after which ``TOLERANCE`` holds."""
 
-DEAD_SHARE = 0.2
+DEAD_FRACTION = 0.2
 """Of a rowset's rows: from there on it is written anew for those that nobody can see."""
 
-STALE_SHARE = 0.4
+STALE_FRACTION = 0.4
 """Of a rowset's bytes: from there on it is written anew without the cells that nobody reads, those that major
 delta compactions wrote anew beside them and those of dropped columns."""
 
-SMALL_SHARE = 0.35
+SMALL_FRACTION = 0.35
 """Of the target size: below, a rowset is small.  What a bulk load rolls is not: its ranges are cut by a
 guess of what they will take."""
 
@@ -190,7 +190,7 @@ def _first_of(layout: Layout, choice: Choice, target_bytes: int) -> Choice | Non
 def _values(layout: Layout, numbers: np.ndarray, target_bytes: int) -> np.ndarray:
     """What rowsets are worth in an overlap choice: their width, and a little for being small."""
     full = np.array([layout.rowsets[n].full for n in numbers.tolist()])
-    small = np.maximum(0.0, 1 - layout.sizes[numbers] / (SMALL_SHARE * target_bytes))
+    small = np.maximum(0.0, 1 - layout.sizes[numbers] / (SMALL_FRACTION * target_bytes))
     return np.asarray(layout.high[numbers] - layout.low[numbers] + SMALL_VALUE * np.where(full, 0.0, small))
 
 
@@ -237,7 +237,7 @@ def _runs(layout: Layout, budget_bytes: int, target_bytes: int) -> Iterator[list
     run: list[RowSetStats] = []
     room = budget_bytes
     for rowset in layout.rowsets:
-        small = not rowset.full and _kept_bytes(rowset) < SMALL_SHARE * target_bytes
+        small = not rowset.full and _kept_bytes(rowset) < SMALL_FRACTION * target_bytes
         wanted = rowset.available and rowset.size_bytes <= budget_bytes and (small or _is_dying(rowset))
         if run and (not wanted or rowset.size_bytes > room or len(run) == MAX_INPUTS):
             yield run
@@ -251,8 +251,8 @@ def _runs(layout: Layout, budget_bytes: int, target_bytes: int) -> Iterator[list
 
 def _is_dying(rowset: RowSetStats) -> bool:
     return (
-        rowset.droppable_rows >= max(1, DEAD_SHARE * rowset.rows)
-        or rowset.stale_bytes >= max(1, STALE_SHARE * rowset.size_bytes)
+        rowset.droppable_rows >= max(1, DEAD_FRACTION * rowset.rows)
+        or rowset.stale_bytes >= max(1, STALE_FRACTION * rowset.size_bytes)
     )
 
 

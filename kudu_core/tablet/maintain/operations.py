@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kudu_core.common.run.clock import micros_of
 from kudu_core.common.schema.schema import Schema
-from kudu_core.rowset.disk.writing import DECODED_SHARE
+from kudu_core.rowset.disk.writing import DECODED_FACTOR
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
 from kudu_core.tablet.compact import history_gc
 from kudu_core.tablet.compact.deltas import redo_files
@@ -29,7 +29,7 @@ FILE_COST = 0.05
 """What a REDO file costs a read of its rowset, where reading a rowset costs 1, beside the share of its rows
 that the files change."""
 
-FULL_SHARE = 0.75
+FULL_FRACTION = 0.75
 """Of the decoded size at which the writer of rowsets begins the next one: such a rowset is as large as
 rowsets get, however few bytes it takes on disk."""
 
@@ -163,7 +163,7 @@ def rowset_stats(
 
     ``column_ids``: of the schema; None takes no column to be dropped.
     """
-    full = settled or meta.rows * row_bytes >= FULL_SHARE * DECODED_SHARE * target_bytes
+    full = settled or meta.rows * row_bytes >= FULL_FRACTION * DECODED_FACTOR * target_bytes
     droppable = 0 if settled else sum(droppable_deletions(ref, horizon) for ref in meta.redo)
     stale = 0 if settled else meta.stale_bytes(meta.column_ids if column_ids is None else column_ids)
     return RowSetStats(

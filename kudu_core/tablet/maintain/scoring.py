@@ -18,7 +18,7 @@ MAJOR = "major"
 MERGE = "merge"
 HISTORY_GC = "history gc"
 
-MEMORY_SHARE = 0.5
+MEMORY_FRACTION = 0.5
 """Of what memory stores may take: from there on the largest is flushed, due or not.  Writers are slowed
 from there too, so that they stop for nothing."""
 
@@ -65,7 +65,7 @@ class Pressure:
 
     @property
     def on_memory(self) -> bool:
-        return self.memory_bytes >= MEMORY_SHARE * self.memory_limit_bytes
+        return self.memory_bytes >= MEMORY_FRACTION * self.memory_limit_bytes
 
     @property
     def on_log(self) -> bool:
