@@ -13,7 +13,7 @@ COLUMNS = 7
 
 
 @pytest.mark.benchmark(group="kernel: decide")
-@pytest.mark.parametrize("op", [decide.INSERT, decide.UPSERT, decide.DELETE])
+@pytest.mark.parametrize("op", [decide.CALL_INSERT, decide.CALL_UPSERT, decide.CALL_DELETE])
 @pytest.mark.parametrize("keys", ["distinct", "repeated"])
 @pytest.mark.parametrize("rows", [1_000, 100_000])
 def test_decide(benchmark: Any, rows: int, keys: str, op: int) -> None:
@@ -22,7 +22,7 @@ def test_decide(benchmark: Any, rows: int, keys: str, op: int) -> None:
     gid = np.arange(rows, dtype=np.int32)
     if keys == "repeated":
         gid = np.random.default_rng(4).integers(0, rows // 2, rows).astype(np.int32)
-    live, touched, codes = (np.full(rows, int(op != decide.INSERT), np.uint8) for _ in range(3))
+    live, touched, codes = (np.full(rows, int(op != decide.CALL_INSERT), np.uint8) for _ in range(3))
     source, key_row = np.full(rows * COLUMNS, -1, np.int64), np.full(rows, -1, np.int64)
     given = np.ones(COLUMNS, np.uint8)
     was_live = live.copy()

@@ -28,6 +28,8 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcpy, memset
 
+from kudu_core._ext.rules.decide cimport CALL_DELETE, CALL_INSERT
+
 import datetime as _datetime
 
 import numpy as np
@@ -515,20 +517,21 @@ cdef class RowWriter:
             [columns[i][3] for i in self.keys],
         )
 
-    def prepare(self, dict row not None, int kind, Py_ssize_t room):
+    def prepare(self, dict row not None, int operation, Py_ssize_t room):
         """One row for one operation: (encoded key, cells), None for the general path.
 
-        ``kind``: 0 an insert, whose cells are complete; 1 an upsert, 2 an update, 3 a delete, whose cells
-        are as the row gives them.  So rows go to the general path that the kind refuses whatever is stored.
+        ``operation``: ``CALL_INSERT``, whose cells are complete; ``CALL_UPSERT``, ``CALL_UPDATE`` or
+        ``CALL_DELETE``, whose cells are as the row gives them.  So rows go to the general path that the
+        operation refuses whatever is stored.
         """
         cdef:
             list cells
             bint only_key = len(row) == len(self.keys)
             bytes key
-        if kind and only_key != (kind == 3):
+        if operation != CALL_INSERT and only_key != (operation == CALL_DELETE):
             return None         # a delete with values is an error, an update without them too
         cells = self.cells(row, room)
-        if cells is None or (kind == 0 and not self.complete(cells)):
+        if cells is None or (operation == CALL_INSERT and not self.complete(cells)):
             return None
         key = self._encoder.of_row(row)
         return None if key is None else (key, cells)

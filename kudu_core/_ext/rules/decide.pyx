@@ -21,16 +21,6 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 import numpy as np
 
-cdef enum Op:
-    OP_INSERT = 0
-    OP_INSERT_IGNORE = 1
-    OP_UPSERT = 2
-    OP_UPSERT_IGNORE = 3
-    OP_UPDATE = 4
-    OP_UPDATE_IGNORE = 5
-    OP_DELETE = 6
-    OP_DELETE_IGNORE = 7
-
 cdef enum Code:
     CODE_OK = 0
     CODE_ALREADY_PRESENT = 1
@@ -38,33 +28,21 @@ cdef enum Code:
     CODE_NULL_IN_REQUIRED = 3
     CODE_IGNORED = 7
 
-cdef enum Kind:
-    KIND_NOTHING = 0
-    KIND_INSERT = 1
-    KIND_UPDATE = 2
-    KIND_DELETE = 3
+cpdef enum:
+    NET_NOTHING = 0
+    NET_INSERT = 1
+    NET_UPDATE = 2
+    NET_DELETE = 3
 
 cdef enum Source:
     KEEP = -1
     DEFAULT = -2
 
-INSERT = OP_INSERT
-INSERT_IGNORE = OP_INSERT_IGNORE
-UPSERT = OP_UPSERT
-UPSERT_IGNORE = OP_UPSERT_IGNORE
-UPDATE = OP_UPDATE
-UPDATE_IGNORE = OP_UPDATE_IGNORE
-DELETE = OP_DELETE
-DELETE_IGNORE = OP_DELETE_IGNORE
 OK = CODE_OK
 ALREADY_PRESENT = CODE_ALREADY_PRESENT
 NOT_FOUND = CODE_NOT_FOUND
 NULL_IN_REQUIRED = CODE_NULL_IN_REQUIRED
 IGNORED = CODE_IGNORED
-NET_NOTHING = KIND_NOTHING
-NET_INSERT = KIND_INSERT
-NET_UPDATE = KIND_UPDATE
-NET_DELETE = KIND_DELETE
 SOURCE_KEEP = KEEP
 SOURCE_DEFAULT = DEFAULT
 
@@ -151,15 +129,15 @@ cdef void _decide(const Call* call, State* state, uint8_t* out_code, Counts* cou
         code = CODE_OK
         ignore = op & 1         # odd operations ignore; UPSERT_IGNORE never comes to it
         if state.live[group]:
-            if op <= OP_INSERT_IGNORE:
+            if op <= CALL_INSERT_IGNORE:
                 code = CODE_ALREADY_PRESENT
-            elif op <= OP_UPDATE_IGNORE:
+            elif op <= CALL_UPDATE_IGNORE:
                 _update(call, state, group, row)
                 counts.updated += 1
             else:
                 _delete(call, state, group, row)
                 counts.deleted += 1
-        elif op >= OP_UPDATE:
+        elif op >= CALL_UPDATE:
             code = CODE_NOT_FOUND
         elif call.required_missing:
             code = CODE_NULL_IN_REQUIRED
@@ -254,14 +232,14 @@ def decide(
     call.ops = NULL
     call.op = 0
     if isinstance(op, int):
-        if not 0 <= op <= OP_DELETE_IGNORE:
+        if not 0 <= op <= CALL_DELETE_IGNORE:
             raise ValueError(f"no operation {op}")
         call.op = op
     else:
         ops = op
         if ops.shape[0] != n:
             raise ValueError(f"{n} rows, {ops.shape[0]} operations")
-        if not _all_below(ops, OP_DELETE_IGNORE + 1):
+        if not _all_below(ops, CALL_DELETE_IGNORE + 1):
             raise ValueError("an operation outside 0..7")
         if n:
             call.ops = &ops[0]
@@ -315,15 +293,15 @@ cdef void _net(
         int64_t kept
     for group in range(kind.shape[0]):
         if not was_live[group]:
-            kind[group] = KIND_INSERT if live[group] else KIND_NOTHING
+            kind[group] = NET_INSERT if live[group] else NET_NOTHING
         elif not live[group]:
-            kind[group] = KIND_DELETE
+            kind[group] = NET_DELETE
         else:
             kept = -1
             if touched[group]:
                 for column in range(ncols):
                     kept &= source[group * ncols + column]      # stays -1 only if all are KEEP
-            kind[group] = KIND_NOTHING if kept == -1 else KIND_UPDATE
+            kind[group] = NET_NOTHING if kept == -1 else NET_UPDATE
 
 
 def net(
@@ -360,7 +338,7 @@ cdef void _patterns(
     for group in range(kind.shape[0]):
         for word in range(words.shape[1]):
             bits = 0
-            if kind[group] == KIND_UPDATE:
+            if kind[group] == NET_UPDATE:
                 last = min(ncols, 64 * word + 64)
                 for column in range(64 * word, last):
                     bits |= <uint64_t>(source[group * ncols + column] != KEEP) << (column & 63)

@@ -20,14 +20,14 @@ from kudu_core.errors import InvalidArgument, SchemaMismatch
 from kudu_core.table.calls.decision import Call
 
 _CODES = {
-    "insert": rules.INSERT,
-    "insert_ignore": rules.INSERT_IGNORE,
-    "upsert": rules.UPSERT,
-    "upsert_ignore": rules.UPSERT_IGNORE,
-    "update": rules.UPDATE,
-    "update_ignore": rules.UPDATE_IGNORE,
-    "delete": rules.DELETE,
-    "delete_ignore": rules.DELETE_IGNORE,
+    "insert": rules.CALL_INSERT,
+    "insert_ignore": rules.CALL_INSERT_IGNORE,
+    "upsert": rules.CALL_UPSERT,
+    "upsert_ignore": rules.CALL_UPSERT_IGNORE,
+    "update": rules.CALL_UPDATE,
+    "update_ignore": rules.CALL_UPDATE_IGNORE,
+    "delete": rules.CALL_DELETE,
+    "delete_ignore": rules.CALL_DELETE_IGNORE,
 }
 OPERATIONS = tuple(_CODES)
 _TEXT = ColumnType.parse("string")
@@ -95,7 +95,7 @@ def apply_calls(schema: Schema, data: Any, op_column: str, *, unique: bool = Fal
         ops = _ops(names, op_column, rows)
         rows += batch.num_rows
         has_values = len(conformed.given) > len(schema.key_ids)
-        if not has_values and (ops // 2 == rules.UPDATE // 2).any():
+        if not has_values and (ops // 2 == rules.CALL_UPDATE // 2).any():
             raise InvalidArgument("update needs a column to set beside the key columns")
         status = conformed.status
         if status is not None:
@@ -141,6 +141,6 @@ def _status_of_ops(schema: Schema, block: RowBlock, ops: np.ndarray, status: np.
         column = block.columns[column_id]
         if column.validity is not None:
             key_null |= ~column.valid_mask()
-    deletes = (ops == rules.DELETE) | (ops == rules.DELETE_IGNORE)
+    deletes = (ops == rules.CALL_DELETE) | (ops == rules.CALL_DELETE_IGNORE)
     out = np.where(deletes & ~key_null, np.uint8(0), status).astype(np.uint8)
     return out if out.any() else None

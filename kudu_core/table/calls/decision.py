@@ -239,7 +239,8 @@ class Prepared:
 
 def _nothing(schema: Schema) -> Call:
     """A call of no rows: of a batch without calls, or a predicate that matches nothing."""
-    return Call(rules.DELETE, RowBlock({c.id: ColumnBuffers.nulls(c.type, 0) for c in schema.key_columns}, 0))
+    keys = {c.id: ColumnBuffers.nulls(c.type, 0) for c in schema.key_columns}
+    return Call(rules.CALL_DELETE, RowBlock(keys, 0))
 
 
 def _repeated(group: np.ndarray) -> np.ndarray:
@@ -423,9 +424,9 @@ def row_default_bytes(schema: Schema, given: Container[int], op: int | None) -> 
     )
 
 
-INSERTING = (rules.INSERT, rules.INSERT_IGNORE, rules.UPSERT)
-_UPDATES = (rules.UPSERT, rules.UPDATE, rules.UPDATE_IGNORE)
-_DELETES = (rules.DELETE, rules.DELETE_IGNORE)
+INSERTING = (rules.CALL_INSERT, rules.CALL_INSERT_IGNORE, rules.CALL_UPSERT)
+_UPDATES = (rules.CALL_UPSERT, rules.CALL_UPDATE, rules.CALL_UPDATE_IGNORE)
+_DELETES = (rules.CALL_DELETE, rules.CALL_DELETE_IGNORE)
 
 
 def _plain(prepared: Prepared, live: np.ndarray) -> tuple[Decided, Net] | None:

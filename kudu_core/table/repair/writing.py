@@ -94,7 +94,7 @@ def _build(
     aside = _AsideFiles(fs, folder, schema)
     engine = open_engine(fs, path, {"maintenance": "manual"}, clock)
     try:
-        write_parts(engine, _calls(outputs, aside, rules.INSERT if found.is_told else rules.UPSERT))
+        write_parts(engine, _calls(outputs, aside, rules.CALL_INSERT if found.is_told else rules.CALL_UPSERT))
         aside.finish()
         plan = ScanPlan(engine.schema, (), None, None, None, False, None, BATCH_ROWS, None)
         total = Scan(lambda: engine, plan, engine.visible_ts, None).count()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kudu_core._ext.base.status import NeedsGeneralPath, PageError
 from kudu_core._ext.keys.hashing import murmur3_one
+from kudu_core._ext.rules.decide import CALL_DELETE, CALL_INSERT, CALL_UPDATE, CALL_UPSERT
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.table.calls.result import WriteResult
@@ -29,17 +30,16 @@ if TYPE_CHECKING:
     from kudu_core.tablet.store.tablet import Tablet
     from kudu_core.tablet.view.view import View
 
-# What ``RowWriter.prepare`` is told of an operation.
-_INSERT, _UPSERT, _UPDATE, _DELETE = range(4)
-_KINDS = {
-    "insert": _INSERT,
-    "insert_ignore": _INSERT,
-    "upsert": _UPSERT,
-    "update": _UPDATE,
-    "update_ignore": _UPDATE,
-    "delete": _DELETE,
-    "delete_ignore": _DELETE,
+_CALLS = {
+    "insert": CALL_INSERT,
+    "insert_ignore": CALL_INSERT,
+    "upsert": CALL_UPSERT,
+    "update": CALL_UPDATE,
+    "update_ignore": CALL_UPDATE,
+    "delete": CALL_DELETE,
+    "delete_ignore": CALL_DELETE,
 }
+"""Without what a row does that the rules refuse."""
 
 
 def write_row(engine: Engine, operation: str, row: dict[Any, Any]) -> WriteResult | None:
@@ -50,8 +50,8 @@ def write_row(engine: Engine, operation: str, row: dict[Any, Any]) -> WriteResul
     schema, partitions = engine.schema, engine.partitions
     options = engine.options
     writer = schema.row_codec.writer
-    kind = _KINDS[operation]
-    prepared = writer.prepare(row, kind, options.ingest_threshold_bytes)
+    call = _CALLS[operation]
+    prepared = writer.prepare(row, call, options.ingest_threshold_bytes)
     if prepared is None or options.ingest_threshold_rows <= 1:
         return None
     key, cells = prepared
@@ -77,12 +77,12 @@ def write_row(engine: Engine, operation: str, row: dict[Any, Any]) -> WriteResul
         if found is None:
             return None
         home, rowid = found
-        if home is None and kind <= _UPSERT:
+        if home is None and call <= CALL_UPSERT:
             op = records.INSERT
-            if kind == _UPSERT and not writer.complete(cells):
+            if call == CALL_UPSERT and not writer.complete(cells):
                 return None
-        elif home is not None and kind >= _UPSERT:
-            op = records.DELETE if kind == _DELETE else records.UPDATE
+        elif home is not None and call >= CALL_UPSERT:
+            op = records.DELETE if call == CALL_DELETE else records.UPDATE
         elif operation.endswith("_ignore"):
             op = 0
         else:

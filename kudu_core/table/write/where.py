@@ -66,7 +66,7 @@ def where_calls(
                         blocks.append(_new_values(schema, old, expressions))
         if not blocks:
             return ()
-        op = rules.DELETE if expressions is None else rules.UPDATE
+        op = rules.CALL_DELETE if expressions is None else rules.CALL_UPDATE
         blocks = [block.select([*schema.key_ids, *_ids(schema, expressions)]) for block in blocks]
         try:
             return (Call(op, RowBlock.concat(blocks)),)

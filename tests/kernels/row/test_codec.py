@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kudu_core._ext.row.codec import MISSING, TAGS, KeyEncoder, RowShape, RowWriter
+from kudu_core._ext.rules.decide import CALL_DELETE, CALL_INSERT, CALL_UPDATE, CALL_UPSERT
 from tests.support.oracles.row import codec as oracle
 
 FIRST_SEED = int(os.environ.get("KUDU_CORE_SEED", "0"))
@@ -120,14 +121,13 @@ def test_rows_for_each_kind_of_operation() -> None:
     )
     key, cell = (1 << 63 | 7).to_bytes(8, "big"), (7).to_bytes(8, "little")
     five = (5).to_bytes(4, "little")
-    insert, upsert, update, delete = range(4)
-    assert writer.prepare({"k": 7}, insert, 1 << 20) == (key, [cell, None])
-    for kind in (upsert, update):
-        assert writer.prepare({"k": 7}, kind, 1 << 20) is None
-        assert writer.prepare({"v": 5, "k": 7}, kind, 1 << 20) == (key, [cell, five])
-    assert writer.prepare({"k": 7, "v": 5}, delete, 1 << 20) is None
-    assert writer.prepare({"k": 7}, delete, 1 << 20) == (key, [cell, MISSING])
-    assert writer.prepare({"v": 5}, insert, 1 << 20) is None
+    assert writer.prepare({"k": 7}, CALL_INSERT, 1 << 20) == (key, [cell, None])
+    for call in (CALL_UPSERT, CALL_UPDATE):
+        assert writer.prepare({"k": 7}, call, 1 << 20) is None
+        assert writer.prepare({"v": 5, "k": 7}, call, 1 << 20) == (key, [cell, five])
+    assert writer.prepare({"k": 7, "v": 5}, CALL_DELETE, 1 << 20) is None
+    assert writer.prepare({"k": 7}, CALL_DELETE, 1 << 20) == (key, [cell, MISSING])
+    assert writer.prepare({"v": 5}, CALL_INSERT, 1 << 20) is None
     assert (writer.value_ids, writer.widths) == ((None, 2), (8, 4))
     cells: list[Any] = [cell, MISSING]
     assert writer.complete(cells) and cells == [cell, None]

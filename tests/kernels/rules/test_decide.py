@@ -136,33 +136,33 @@ def test_batches_agree_with_a_dict(long: bool) -> None:
 
 
 def test_insert_then_delete_of_an_absent_key_is_nothing() -> None:
-    assert one(False, decide.INSERT, decide.DELETE)[:2] == (["ok", "ok"], decide.NET_NOTHING)
+    assert one(False, decide.CALL_INSERT, decide.CALL_DELETE)[:2] == (["ok", "ok"], decide.NET_NOTHING)
 
 
 def test_delete_then_insert_of_a_live_key_is_an_update_of_all_columns() -> None:
-    codes, kind, sources = one(True, decide.DELETE, decide.INSERT, given=(1, 0))
+    codes, kind, sources = one(True, decide.CALL_DELETE, decide.CALL_INSERT, given=(1, 0))
     assert (codes, kind, sources) == (["ok", "ok"], decide.NET_UPDATE, [1, -2])
 
 
 def test_upsert_of_a_live_key_leaves_columns_that_are_not_given() -> None:
-    assert one(True, decide.UPSERT, given=(0, 1)) == (["ok"], decide.NET_UPDATE, [-1, 0])
-    assert one(False, decide.UPSERT, given=(0, 1)) == (["ok"], decide.NET_INSERT, [-2, 0])
+    assert one(True, decide.CALL_UPSERT, given=(0, 1)) == (["ok"], decide.NET_UPDATE, [-1, 0])
+    assert one(False, decide.CALL_UPSERT, given=(0, 1)) == (["ok"], decide.NET_INSERT, [-2, 0])
 
 
 def test_upsert_of_key_columns_alone_succeeds_and_changes_nothing() -> None:
-    assert one(True, decide.UPSERT, given=(0, 0)) == (["ok"], decide.NET_NOTHING, [-1, -1])
-    assert one(True, decide.UPSERT, given=(), ncols=0)[:2] == (["ok"], decide.NET_NOTHING)
+    assert one(True, decide.CALL_UPSERT, given=(0, 0)) == (["ok"], decide.NET_NOTHING, [-1, -1])
+    assert one(True, decide.CALL_UPSERT, given=(), ncols=0)[:2] == (["ok"], decide.NET_NOTHING)
 
 
 @pytest.mark.parametrize(
     ("store", "op", "code"),
     [
-        (True, decide.INSERT, "already_present"),
-        (True, decide.INSERT_IGNORE, "ignored"),
-        (False, decide.UPDATE, "not_found"),
-        (False, decide.UPDATE_IGNORE, "ignored"),
-        (False, decide.DELETE, "not_found"),
-        (False, decide.DELETE_IGNORE, "ignored"),
+        (True, decide.CALL_INSERT, "already_present"),
+        (True, decide.CALL_INSERT_IGNORE, "ignored"),
+        (False, decide.CALL_UPDATE, "not_found"),
+        (False, decide.CALL_UPDATE_IGNORE, "ignored"),
+        (False, decide.CALL_DELETE, "not_found"),
+        (False, decide.CALL_DELETE_IGNORE, "ignored"),
     ],
 )
 def test_what_fails_leaves_no_trace(store: bool, op: int, code: str) -> None:
@@ -172,10 +172,10 @@ def test_what_fails_leaves_no_trace(store: bool, op: int, code: str) -> None:
 def test_a_missing_required_column_fails_only_rows_that_would_insert() -> None:
     batch = Batch({1: (0,)}, [[1, 2]], 1)
     for op, live, absent in (
-        (decide.UPSERT, "ok", "null_in_required"),
-        (decide.INSERT, "already_present", "null_in_required"),
-        (decide.INSERT_IGNORE, "ignored", "null_in_required"),
-        (decide.UPDATE, "ok", "not_found"),
+        (decide.CALL_UPSERT, "ok", "null_in_required"),
+        (decide.CALL_INSERT, "already_present", "null_in_required"),
+        (decide.CALL_INSERT_IGNORE, "ignored", "null_in_required"),
+        (decide.CALL_UPDATE, "ok", "not_found"),
     ):
         assert batch.call([1, 2], op, [0], required=True)[1] == [live, absent]
 
