@@ -19,10 +19,6 @@ from kudu_core.cfile.pages.page_cache import CacheStatistics, PageCache
 
 __all__ = [
     "BLOCK_ROWS",
-    "OP_ALIVE",
-    "OP_DEAD",
-    "OP_DELETE",
-    "OP_UPDATE",
     "PAGE_ROWS",
     "REDO",
     "UNDO",

@@ -10,7 +10,6 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.rowset.memory.changelog import Change
-from kudu_core.rowset.rows.delta_view import DELETE, REINSERT
 from kudu_core.tablet.replay import invariants
 from kudu_core.tablet.replay.invariants import BrokenInvariant, check_install
 from kudu_core.tablet.store.tablet import Tablet, freeze_memrowset
@@ -104,14 +103,14 @@ def reinsert_on_disk(tablet: Tablet) -> None:
     rowset = next(r for r in tablet.view.rowsets if r.active is not None)
     assert rowset.active is not None
     stamp = tablet.newest_applied + 1
-    rowset.active.append(stamp, Change(REINSERT, np.array([6], np.uint32), {}))
+    rowset.active.append(stamp, Change(REDO_REINSERT, np.array([6], np.uint32), {}))
 
 
 def one_row_twice_at_one_time(tablet: Tablet) -> None:
     rowset = next(r for r in tablet.view.rowsets if r.active is not None)
     assert rowset.active is not None
     for _ in range(2):
-        rowset.active.append(tablet.newest_applied + 1, Change(DELETE, np.array([6], np.uint32), {}))
+        rowset.active.append(tablet.newest_applied + 1, Change(REDO_DELETE, np.array([6], np.uint32), {}))
 
 
 def insert_after_the_freeze(tablet: Tablet) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kudu_core.cfile.files.delta_file import REDO_DELETE, REDO_REINSERT, REDO_UPDATE
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.rowset.memory import logged
 from kudu_core.rowset.memory.changelog import Change, ChangeLog
-from kudu_core.rowset.rows.delta_view import DELETE, REINSERT, UPDATE, patch
+from kudu_core.rowset.rows.delta_view import patch
 
 ROWS = 60_000
 NUMBER, TEXT = 1, 2
@@ -47,16 +48,16 @@ def filled(seed: int, changes: int) -> tuple[ChangeLog, list[tuple[int, Change]]
         reviving = np.array(sorted(dead & set(rows.tolist()) - set(dying.tolist())), np.uint32)
         plain = np.array([r for r in rows.tolist() if r not in set(dying.tolist()) | dead], np.uint32)
         for op, some in (
-            (UPDATE, plain),
-            (DELETE, np.setdiff1d(dying, list(dead)).astype(np.uint32)),
-            (REINSERT, reviving),
+            (REDO_UPDATE, plain),
+            (REDO_DELETE, np.setdiff1d(dying, list(dead)).astype(np.uint32)),
+            (REDO_REINSERT, reviving),
         ):
             if not len(some):
                 continue
             columns = {}
-            if op != DELETE:
+            if op != REDO_DELETE:
                 columns[NUMBER] = column(rng.integers(0, 1 << 60, len(some)).tolist(), 8)
-                if op == REINSERT or rng.random() < 0.5:
+                if op == REDO_REINSERT or rng.random() < 0.5:
                     columns[TEXT] = column([b"t%d" % v for v in rng.integers(0, 10**6, len(some))], 0)
             change = Change(op, some, columns)
             log.append(ts, change)
@@ -73,8 +74,8 @@ def replayed(history: list[tuple[int, Change]], snapshot: int) -> Model:
         if ts > snapshot:
             break
         for i, row in enumerate(change.rowids.tolist()):
-            if change.op != UPDATE:
-                model.live[row] = change.op == REINSERT
+            if change.op != REDO_UPDATE:
+                model.live[row] = change.op == REDO_REINSERT
             for column_id, values in change.columns.items():
                 if column_id == NUMBER:
                     model.number[row] = int.from_bytes(values.cell(i), "little")
@@ -119,7 +120,7 @@ def test_every_range_of_rows_equals_a_replay(changes: int, seed: int) -> None:
 def test_moved_changes_keep_their_order_times_and_values(seed: int) -> None:
     log, history = filled(seed, 2000)
     timestamps, rowids, ops = log.changes(0, len(log))
-    picked = np.flatnonzero((rowids % 3 == 0) & (ops != REINSERT))
+    picked = np.flatnonzero((rowids % 3 == 0) & (ops != REDO_REINSERT))
     moved = log.moved(picked, rowids[picked] // 3)
     assert moved.changes(0, len(moved))[0].tolist() == timestamps[picked].tolist()
     assert moved.changes(0, len(moved))[1].tolist() == (rowids[picked] // 3).tolist()
@@ -128,7 +129,7 @@ def test_moved_changes_keep_their_order_times_and_values(seed: int) -> None:
     _, _, moved_values = moved.column_changes(NUMBER, 0, len(moved))
     assert bytes(moved_values.values) == bytes(values.take(keep).values)
     assert moved.first_ts == int(timestamps[picked[0]]) and moved.last_ts == int(timestamps[picked[-1]])
-    assert moved.liveness_changes == int((ops[picked] >= DELETE).sum())
+    assert moved.liveness_changes == int((ops[picked] >= REDO_DELETE).sum())
     assert history
 
 

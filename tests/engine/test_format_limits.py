@@ -42,7 +42,6 @@ from kudu_core.rowset.memory import growing
 from kudu_core.rowset.memory.changelog import Change, ChangeLog
 from kudu_core.rowset.memory.growing import StoreFull
 from kudu_core.rowset.memory.memrowset import MemRowSet
-from kudu_core.rowset.rows.delta_view import UPDATE
 from kudu_core.table.jobs import job as jobs
 from kudu_core.table.jobs import resolve
 from kudu_core.table.lifecycle import staging_folders as staging
@@ -80,7 +79,7 @@ def block_of(cells: list[bytes]) -> RowBlock:
 
 
 def change_of(size: int) -> Change:
-    return Change(UPDATE, np.zeros(1, np.uint32), {2: block_of([b"c" * size]).columns[2]})
+    return Change(REDO_UPDATE, np.zeros(1, np.uint32), {2: block_of([b"c" * size]).columns[2]})
 
 
 MEMORY = schema.declare([Column("k", "int64"), Column("s", "binary")], "k")

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.rowset.rows.delta_view import UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE
+from kudu_core.cfile.files.delta_file import UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE
 from kudu_core.tablet.compact import merge
 from tests.support.faults import checking
 from tests.support.merging import Merging, undo_of
@@ -505,8 +505,8 @@ def test_a_change_of_a_dropped_row_is_corruption(m: Merging, monkeypatch: pytest
     """Protocol C4: it can only come from a fault of ours, and nothing is installed then."""
     import numpy as np
 
+    from kudu_core.cfile.files.delta_file import REDO_DELETE
     from kudu_core.rowset.memory.changelog import Change
-    from kudu_core.rowset.rows.delta_view import DELETE
 
     ids = inputs(m)
     dead = m.tablet.view.rowset(sorted(ids)[1])
@@ -517,7 +517,7 @@ def test_a_change_of_a_dropped_row_is_corruption(m: Merging, monkeypatch: pytest
         m.set(1, a=5)  # gives the rowset a store
         now = m.tablet.view.rowset(dead.id)
         assert now is not None and now.active is not None
-        now.active.append(now.active.last_ts, Change(DELETE, np.array([row], np.uint32), {}))
+        now.active.append(now.active.last_ts, Change(REDO_DELETE, np.array([row], np.uint32), {}))
 
     before = m.files()
     with checking(False), pytest.raises(kc.Corruption, match=f"row {row}, which a merge has dropped"):

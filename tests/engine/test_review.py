@@ -23,9 +23,9 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
+from kudu_core.cfile.files.delta_file import REDO_UPDATE
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.rowset.memory.changelog import Change, ChangeLog
-from kudu_core.rowset.rows.delta_view import UPDATE
 from kudu_core.table.opened.pins import Pins
 from kudu_core.tablet.flush.memory import flush_memrowset
 from kudu_core.tablet.maintain import flush_lane
@@ -390,14 +390,14 @@ def test_a_point_read_while_changes_get_their_numbers() -> None:
     rows = 50_000
     rowids = np.arange(rows, dtype=np.uint32)
     log, first = ChangeLog(), ColumnBuffers(8, rows, np.arange(rows).view(np.uint8))
-    log.append(1, Change(UPDATE, rowids, {2: first}))
+    log.append(1, Change(REDO_UPDATE, rowids, {2: first}))
     view, stop = log.at(1), threading.Event()
 
     def write() -> None:
         later = ColumnBuffers(8, rows, np.full(rows, 7).view(np.uint8))
         try:
             for ts in range(2, 40):
-                log.append(ts, Change(UPDATE, rowids[::-1].copy(), {2: later}))
+                log.append(ts, Change(REDO_UPDATE, rowids[::-1].copy(), {2: later}))
         finally:
             stop.set()
 
@@ -430,7 +430,7 @@ def test_memory_is_measured_while_a_column_gets_its_first_change() -> None:
         while time.monotonic() < end and measuring.is_alive():
             logs[0] = log = ChangeLog()
             for number in range(60):
-                log.append(number + 1, Change(UPDATE, np.array([5], np.uint32), {number: cell}))
+                log.append(number + 1, Change(REDO_UPDATE, np.array([5], np.uint32), {number: cell}))
     finally:
         stop.set()
         sys.setswitchinterval(before)

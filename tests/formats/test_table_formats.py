@@ -130,9 +130,11 @@ def test_record_payload_comes_back_and_every_cut_is_found() -> None:
         (4, 9),
         [
             records.Section(
-                records.INSERT, RowBlock({0: names, 5: numbers}, 3), np.array([1, 0, 1], np.int32)
+                records.RECORD_INSERT, RowBlock({0: names, 5: numbers}, 3), np.array([1, 0, 1], np.int32)
             ),
-            records.Section(records.DELETE, RowBlock({0: names.slice(1, 3)}, 2), np.array([0, 0], np.int32)),
+            records.Section(
+                records.RECORD_DELETE, RowBlock({0: names.slice(1, 3)}, 2), np.array([0, 0], np.int32)
+            ),
         ],
         {"txn": ["app", 3]},
     )
@@ -141,7 +143,7 @@ def test_record_payload_comes_back_and_every_cut_is_found() -> None:
     back = records.decode(memoryview(data), "log", 0)
     assert back.tablets == (4, 9) and back.extra == {"txn": ["app", 3]}
     first, second = back.sections
-    assert first.tablets.tolist() == [1, 0, 1] and first.op == records.INSERT
+    assert first.tablets.tolist() == [1, 0, 1] and first.op == records.RECORD_INSERT
     assert [first.block.columns[0].cell(i) for i in range(3)] == [b"a", b"", b"bcde"]
     assert first.block.columns[5].null_count == 1
     assert bytes(first.block.columns[5].values) == bytes(numbers.values)

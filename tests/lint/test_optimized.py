@@ -12,7 +12,7 @@ import kudu_core as kc
 from kudu_core.errors import InternalError
 from tests.support.fs.memory import MemoryFileSystem
 from kudu_core.rowset.memory.changelog import Change, ChangeLog
-from kudu_core.rowset.rows.delta_view import DELETE
+from kudu_core.cfile.files.delta_file import REDO_DELETE
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.tablet.store.manifest import Edit
 from kudu_core.wal import Log, read_log
@@ -27,7 +27,7 @@ table.flush()
 engine = table._engine
 tablet = engine.tablets[0]
 rowset = tablet.view.rowsets[0]
-one = Change(DELETE, np.array([0]), {})
+one = Change(REDO_DELETE, np.array([0]), {})
 
 
 def edit_ahead_of_the_log():

@@ -25,9 +25,9 @@ from kudu_core._ext.base.status cimport raise_needs_general_path
 import numpy as np
 
 cdef enum:
-    UPDATE = 1                  # operations of changes; of UNDO entries: the old values,
-    DELETE = 2                  # absent before,
-    REINSERT = 3                # present before
+    REDO_UPDATE = 1             # as in ``delta_file``; of UNDO entries: the old values,
+    REDO_DELETE = 2             # absent before,
+    REDO_REINSERT = 3           # present before
 
     LONG_CHAIN = 16             # changes of a row that are walked before they are indexed
     HOT_BYTES = 512             # of an index, about, before its numbers
@@ -207,7 +207,7 @@ cdef class ChangePoints(Store):
             # In this order: whoever finds a change finds the one before it.
             self.last.last_of_rows(&rowids[0], n, <uint32_t*>(self.before._values_at + 4 * first))
             self.before._count += n
-            if op >= DELETE:
+            if op >= REDO_DELETE:
                 self.liveness += n
             self.last.put_rows(&rowids[0], <uint32_t>first, n)
             self.timestamps._put_numbers(ts, 0, n)      # last: from here on the changes exist
@@ -258,7 +258,7 @@ cdef class ChangePoints(Store):
         # In this order: whoever finds the change finds the one before it.
         self.before.put_number(self.last.last_of(rowid))
         self.last.put_last(rowid, <uint32_t>number)
-        if op >= DELETE:
+        if op >= REDO_DELETE:
             self.liveness += 1
         self.timestamps.put_number(ts)      # last: from here on the change exists
 
@@ -308,7 +308,7 @@ cdef class ChangePoints(Store):
             chain[k] = number
             number = before[number]
         for k in range(count):
-            if self.ops._values_at[chain[k]] >= DELETE:
+            if self.ops._values_at[chain[k]] >= REDO_DELETE:
                 _add_once(hot.lives, chain[k])
         for column_id, numbers, _, _ in self.columns:
             at = <const uint32_t*>numbers._values_at
@@ -336,7 +336,7 @@ cdef class ChangePoints(Store):
             k = _below(hot.lives, limit) - 1
             if k >= 0:
                 number = (<const uint32_t*>hot.lives._values_at)[k]
-                overlay.lives = self.ops._values_at[number] == REINSERT
+                overlay.lives = self.ops._values_at[number] == REDO_REINSERT
                 if overlay.lives == 0:
                     return 0
         for column_id, numbers, _, values in self.columns:
@@ -385,11 +385,11 @@ cdef class ChangePoints(Store):
                 raise_needs_general_path()  # the writer is just appending it
             if number < limit:
                 op = self.ops._values_at[number]
-                if op >= DELETE and overlay.lives == UNKNOWN:
-                    overlay.lives = op == REINSERT
-                    if op == DELETE:
+                if op >= REDO_DELETE and overlay.lives == UNKNOWN:
+                    overlay.lives = op == REDO_REINSERT
+                    if op == REDO_DELETE:
                         return 0
-                if op != DELETE and overlay.left:
+                if op != REDO_DELETE and overlay.left:
                     self._cells(number, overlay)
                 if overlay.left == 0 and (overlay.lives != UNKNOWN or self.liveness == 0):
                     return 0
@@ -442,7 +442,7 @@ cdef class ChangePoints(Store):
             while number != NO_CHANGE and steps < LONG_CHAIN:
                 if number >= self.before._count:
                     raise_needs_general_path()
-                if number < limit and self.ops._values_at[number] >= DELETE:
+                if number < limit and self.ops._values_at[number] >= REDO_DELETE:
                     return number
                 steps += 1
                 number = (<const uint32_t*>self.before._values_at)[number]
@@ -719,7 +719,7 @@ cdef class DeltaPoints(PageHolder):
             if k == -2:
                 raise_needs_general_path()
             if k >= 0:
-                out_which[m], out_lives[m] = i, ops[k] == REINSERT
+                out_which[m], out_lives[m] = i, ops[k] == REDO_REINSERT
                 m += 1
         if positions is None:
             return which[:m], lives[:m]
@@ -733,8 +733,8 @@ cdef int64_t _last_life(const uint8_t* ops, int64_t first, int64_t end) noexcept
         if k - first >= 7 and load64(ops + k - 7) == EIGHT_UPDATES:
             k -= 8
             continue
-        if ops[k] != UPDATE:
-            return -2 if ops[k] > REINSERT or ops[k] == 0 else k
+        if ops[k] != REDO_UPDATE:
+            return -2 if ops[k] > REDO_REINSERT or ops[k] == 0 else k
         k -= 1
     return -1
 
@@ -817,7 +817,7 @@ cdef class ChangeFile(Store):
             if last == -2:
                 raise_needs_general_path()
             if last >= 0:
-                overlay.lives = ops[last] == REINSERT
+                overlay.lives = ops[last] == REDO_REINSERT
                 if overlay.lives == 0:
                     return 0
         if overlay.left:

@@ -253,7 +253,7 @@ class DeltaFile(OpenFile):
             empty = np.empty(0, np.uint32)
             return empty, None if self._ts is None else np.empty(0, np.uint64), np.empty(0, np.uint8)
         rowids, ts, ops = self.entries(row_lower, row_upper)
-        keep = ops != OP_UPDATE
+        keep = ops != REDO_UPDATE
         return rowids[keep], None if ts is None else ts[keep], ops[keep]
 
     # ------------------------------------------------------------------ verification
@@ -275,7 +275,7 @@ class DeltaFile(OpenFile):
             file.damaged(at, "entries are not sorted by rowid and time")
         counts = np.bincount(ops, minlength=4)
         wanted = self.delete_count, self.reinsert_count
-        if (int(counts[OP_DELETE]), int(counts[OP_ALIVE])) != wanted or counts[0] or len(counts) > 4:
+        if (int(counts[REDO_DELETE]), int(counts[UNDO_ALIVE])) != wanted or counts[0] or len(counts) > 4:
             file.damaged(self._ops.extent.offset, "other operations than the footer counts")
         for column in self._positions.values():
             positions = column.read(0, column.rows).values.view("<u4")

@@ -9,7 +9,7 @@ import numpy as np
 from kudu_core._ext.base.status import NeedsGeneralPath, PageError
 from kudu_core._ext.changes.replay import Updates
 from kudu_core._ext.row.changes import ChangeFile
-from kudu_core.cfile.files.delta_file import DeltaFile
+from kudu_core.cfile.files.delta_file import REDO_DELETE, UNDO_ALIVE, UNDO_DEAD, DeltaFile
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.errors import Corruption
 from kudu_core.rowset.disk.lazy_file import LazyFile
@@ -138,7 +138,7 @@ class FileDeltas:
         if self._undo:
             assert np.isin(ops, (UNDO_DEAD, UNDO_ALIVE)).all()
             return rowids, (ops == UNDO_ALIVE).astype(np.uint8)
-        return rowids, (ops != DELETE).astype(np.uint8)
+        return rowids, (ops != REDO_DELETE).astype(np.uint8)
 
     def updates_of(self, column_id: int, rows: np.ndarray) -> tuple[np.ndarray, ColumnBuffers] | None:
         found = self._newest(column_id, rows)

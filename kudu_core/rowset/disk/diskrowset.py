@@ -42,7 +42,7 @@ class DiskRowSet(RowSetStores):
         assert not self.memory_stores
         self.load_newest()
         _, rowids, ops = log.changes(0, len(log))
-        self.newest.set(self.meta.rows, rowids[ops == DELETE], True)
+        self.newest.set(self.meta.rows, rowids[ops == REDO_DELETE], True)
         return dataclasses.replace(self, redo=(*self.redo, log))
 
     # ---- the newest state, under the tablet's mutex ----
@@ -95,7 +95,7 @@ class DiskRowSet(RowSetStores):
         active = self.active
         assert active is not None
         active.reserve(changes)
-        if any(change.op == DELETE for change in changes):
+        if any(change.op == REDO_DELETE for change in changes):
             self._reserve_deletion()
 
     def _reserve_deletion(self) -> None:
@@ -105,10 +105,10 @@ class DiskRowSet(RowSetStores):
     def change(self, ts: int, change: Change) -> None:
         """Add changes to the active DeltaMemStore."""
         active = self._taking(ts)
-        if change.op == DELETE:
+        if change.op == REDO_DELETE:
             self.load_newest()
         active.append(ts, change)
-        if change.op == DELETE:
+        if change.op == REDO_DELETE:
             self.newest.set(self.meta.rows, change.rowids, True)
 
     def reserve_change_one(
@@ -118,7 +118,7 @@ class DiskRowSet(RowSetStores):
         active = self.active
         assert active is not None
         active.reserve_one(ids, widths, cells)
-        if op == DELETE:
+        if op == REDO_DELETE:
             self._reserve_deletion()
 
     def change_one(
@@ -126,10 +126,10 @@ class DiskRowSet(RowSetStores):
     ) -> None:
         """``change`` of one row; see ``ChangeLog.append_one``."""
         active = self._taking(ts)
-        if op == DELETE:
+        if op == REDO_DELETE:
             self.load_newest()
         active.append_one(ts, op, rowid, ids, cells)
-        if op == DELETE:
+        if op == REDO_DELETE:
             self.newest.set(self.meta.rows, np.array([rowid], np.int64), True)
 
     def _taking(self, ts: int) -> ChangeLog:

@@ -15,7 +15,6 @@ from kudu_core.common.schema.schema import Schema
 from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.rowset.disk.writing import column_spec
 from kudu_core.rowset.memory.changelog import ChangeLog
-from kudu_core.rowset.rows.delta_view import UPDATE
 from kudu_core.rowset.rows.meta import DeltaRef, FileRef
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ class DeltaEntries:
         columns = {i: part for i, part in self.columns.items() if i in schema.by_id}
         if len(columns) == len(self.columns):
             return self
-        kept = self.ops != UPDATE
+        kept = self.ops != REDO_UPDATE
         for positions, _ in columns.values():
             kept[positions] = True
         rest = DeltaEntries(self.rowids, self.timestamps, self.ops, columns)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kudu_core.cfile.files.delta_file import DeltaFile
+from kudu_core.cfile.files.delta_file import REDO_DELETE, REDO_UPDATE, DeltaFile
 from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.cfile.pages.page import BLOCK_ROWS, PAGE_ROWS
 from kudu_core.common.rows.keys import EncodedKeys
@@ -21,7 +21,7 @@ from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.values import raw_bytes
 from kudu_core.rowset.disk.damaged_files import UNREADABLE, Damage, DamagedFiles, Places, reason_of
-from kudu_core.rowset.rows.delta_view import DELETE, UPDATE, patch
+from kudu_core.rowset.rows.delta_view import patch
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
 
 if TYPE_CHECKING:
@@ -281,8 +281,8 @@ class SalvagedRowSet:
     def _lay(self, images: RowImages, entries: _Entries) -> None:
         """Lay readable changes over the images."""
         rows, ops = entries.rows, entries.ops
-        images.doubtful[rows[ops == UPDATE]] = False  # what is updated lives
-        dead = ops == DELETE
+        images.doubtful[rows[ops == REDO_UPDATE]] = False  # what is updated lives
+        dead = ops == REDO_DELETE
         images.died[rows[dead]] = entries.timestamps[dead]
         images.doubtful[rows[dead]] = False
         for column_id, found in entries.columns.items():
@@ -321,7 +321,7 @@ class _Entries:
 def _changes_of(ref: DeltaRef, entries: _Entries, keys: EncodedKeys) -> list[tuple[int, RowChanges]]:
     """The changes of an ingest, all of one time, each row once."""
     out = []
-    for op in (UPDATE, DELETE):
+    for op in (REDO_UPDATE, REDO_DELETE):
         mine = np.flatnonzero(entries.ops == op)
         if not len(mine):
             continue
@@ -330,7 +330,7 @@ def _changes_of(ref: DeltaRef, entries: _Entries, keys: EncodedKeys) -> list[tup
         columns = {}
         for column_id, part in entries.columns.items():
             assert part is not None
-            if op == UPDATE and len(part[0]):
+            if op == REDO_UPDATE and len(part[0]):
                 columns[column_id] = (place[part[0]], part[1])
         out.append((ref.record_ts or ref.max_ts, RowChanges(op, keys.take(entries.rows[mine]), columns)))
     return out

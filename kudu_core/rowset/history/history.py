@@ -17,6 +17,7 @@ from typing import Protocol
 
 import numpy as np
 
+from kudu_core.cfile.files.delta_file import REDO_DELETE, REDO_UPDATE, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.ordering import order_of_pairs
@@ -25,7 +26,6 @@ from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.rowset.disk.diskrowset import DiskRowsAt, DiskRowSet
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowsAt, MemRowSet
-from kudu_core.rowset.rows.delta_view import DELETE, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE, UPDATE
 from kudu_core.rowset.rows.rows_at import RowsAt, encoded_keys_of
 
 INSERTED = 0
@@ -33,7 +33,6 @@ UPDATED = 1
 DELETED = 2
 """What an event did to its row."""
 
-assert UPDATE == UNDO_UPDATE
 
 _DENSE_FACTOR = 8
 """Whole ranges of rows are read instead of single cells when at least one row in so many is wanted."""
@@ -158,7 +157,7 @@ class _OfSchema:
         self._changes = changes
         self.column_ids = [i for i in changes.column_ids if i in schema.by_id]
         rowids, timestamps, ops = changes.entries()
-        kept = ops != UPDATE
+        kept = ops != REDO_UPDATE
         for column_id in self.column_ids:
             found = changes.values(column_id)
             if found is not None:
@@ -445,8 +444,8 @@ def _meaning(ops: np.ndarray, *, undo: bool) -> np.ndarray:
         out[ops == UNDO_DEAD] = INSERTED
         out[ops == UNDO_ALIVE] = DELETED
     else:
-        out[ops == DELETE] = DELETED
-        out[ops > DELETE] = INSERTED
+        out[ops == REDO_DELETE] = DELETED
+        out[ops > REDO_DELETE] = INSERTED
     return out
 
 

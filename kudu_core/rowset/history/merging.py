@@ -14,6 +14,7 @@ import numpy as np
 
 from kudu_core._ext.keys import keys as keys_kernel
 from kudu_core._ext.keys.merge import merge
+from kudu_core.cfile.files.delta_file import REDO_DELETE
 from kudu_core.cfile.pages.page import BLOCK_ROWS
 from kudu_core.common.rows.keys import EncodedKeys, decode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers
@@ -22,7 +23,6 @@ from kudu_core.errors import Corruption
 from kudu_core.rowset.disk.diskrowset import DiskRowsAt, DiskRowSet
 from kudu_core.rowset.disk.entries import changes_between
 from kudu_core.rowset.memory.changelog import ChangeLog
-from kudu_core.rowset.rows.delta_view import DELETE
 
 ROW_BYTES = 48
 """What a row of a range takes in memory beside its cells: key, hash, and where it comes from."""
@@ -66,7 +66,7 @@ def _dead(rowset: DiskRowSet, horizon: int) -> np.ndarray:
         if isinstance(store, ChangeLog) or store.ref.liveness:
             entries = changes_between(store, 0, horizon, columns=())
             if entries is not None:
-                found.append(entries.rowids[entries.ops == DELETE])
+                found.append(entries.rowids[entries.ops == REDO_DELETE])
     return np.sort(np.concatenate(found))
 
 

@@ -173,7 +173,7 @@ class ChangeLog(LoggedChanges):
         out._rowids.append(rowids)
         out._ops.append(ops)
         out._before.append(out._last.exchange(rowids, 0))
-        out.points.count_liveness(int((ops >= DELETE).sum()))
+        out.points.count_liveness(int((ops >= REDO_DELETE).sum()))
         out.first_ts, out.last_ts = int(timestamps[0]), int(timestamps[-1])
         out._newest_ts = out.last_ts
         for column_id, (numbers, values) in columns.items():

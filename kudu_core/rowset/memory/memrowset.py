@@ -20,6 +20,7 @@ from kudu_core._ext.index.btree import BTree
 from kudu_core._ext.index.hash_index import KeyTable
 from kudu_core._ext.keys import keys as keys_kernel
 from kudu_core._ext.row.view import MemoryPoints
+from kudu_core.cfile.files.delta_file import REDO_DELETE, REDO_REINSERT
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema
@@ -27,7 +28,7 @@ from kudu_core.errors import InternalError
 from kudu_core.rowset.memory import growing
 from kudu_core.rowset.memory.changelog import Change, ChangeLog
 from kudu_core.rowset.memory.growing import GrowingColumn, GrowingFlags, GrowingNumbers, StoreFull
-from kudu_core.rowset.rows.delta_view import DELETE, REINSERT, DeltaView
+from kudu_core.rowset.rows.delta_view import DeltaView
 from kudu_core.rowset.rows.rows_at import RowsAt
 
 if TYPE_CHECKING:
@@ -155,11 +156,11 @@ class MemRowSet:
 
     def change(self, ts: int, change: Change) -> None:
         """Update, delete or revive rows by ordinal."""
-        if self.frozen_at is not None and change.op == REINSERT:
+        if self.frozen_at is not None and change.op == REDO_REINSERT:
             raise InternalError("a frozen MemRowSet revives no row")
         self.changes.append(ts, change)
-        if change.op in (DELETE, REINSERT):
-            self._live.flags[change.rowids] = change.op == REINSERT
+        if change.op in (REDO_DELETE, REDO_REINSERT):
+            self._live.flags[change.rowids] = change.op == REDO_REINSERT
 
     def reserve_insert_one(self, key: bytes, cells: list[Cell]) -> None:
         """``reserve`` for ``insert_one``; ``OverflowError``: a column is more than half full."""
@@ -184,9 +185,9 @@ class MemRowSet:
         self, ts: int, op: int, rowid: int, ids: tuple[int | None, ...], cells: list[Cell]
     ) -> None:
         """``change`` of one row: UPDATE or DELETE; see ``ChangeLog.append_one``."""
-        assert op != REINSERT
+        assert op != REDO_REINSERT
         self.changes.append_one(ts, op, rowid, ids, cells)
-        if op == DELETE:
+        if op == REDO_DELETE:
             self._live.flags[rowid] = 0
 
     def lives(self, ordinal: int) -> bool:

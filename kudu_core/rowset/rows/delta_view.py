@@ -15,16 +15,6 @@ from kudu_core._ext.changes import delta
 from kudu_core._ext.changes.replay import Updates, replay, replay_at
 from kudu_core.common.rows.rowblock import ColumnBuffers, check_size, too_large
 
-UPDATE = 1
-DELETE = 2
-REINSERT = 3
-"""Operations of REDO changes; a REINSERT only occurs in a MemRowSet."""
-
-UNDO_UPDATE = 1
-UNDO_DEAD = 2
-UNDO_ALIVE = 3
-"""Operations of UNDO records: the old values; absent before; present before, with this image."""
-
 
 class DeltaView(Protocol):
     """The changes of one store that one snapshot sees, in the order in which they apply."""

@@ -22,7 +22,7 @@ from kudu_core.wal.salvage import SalvagedLog
 PIECE_BYTES = 64 << 20
 """Of rows of records that become one sorted piece."""
 
-_KINDS = {records.INSERT: IMAGE, records.UPDATE: CHANGE, records.DELETE: ABSENT}
+_KINDS = {records.RECORD_INSERT: IMAGE, records.RECORD_UPDATE: CHANGE, records.RECORD_DELETE: ABSENT}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kudu_core.cfile.files.delta_file import REDO_DELETE
 from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema
 from kudu_core.rowset.disk.salvage import UNREADABLE, PieceFacts, RowImages, SalvagedRowSet, rows_at_once
-from kudu_core.rowset.rows.delta_view import DELETE
 from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
 from kudu_core.table.repair.changes import TabletChanges
 from kudu_core.table.repair.facts import ABSENT, CHANGE, IMAGE, Facts, Limits, Verdicts, judge
@@ -326,7 +326,7 @@ def _of_images(
 def _of_changes(
     op: int, keys: EncodedKeys, times: np.ndarray, columns: dict[int, tuple[np.ndarray, ColumnBuffers]]
 ) -> Iterator[Facts]:
-    if op == DELETE:
+    if op == REDO_DELETE:
         yield Facts(ABSENT, keys, times)
         return
     spread, known = {}, {}

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from kudu_core.cfile.files.delta_file import REDO_DELETE, REDO_UPDATE
 from kudu_core.common.idempotence.writers import AppliedWrite, Txn
 from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.run.locks import NOTHING, Held
@@ -184,8 +185,8 @@ def lay_net(
             keys = batch if len(at) == len(batch) else batch.take(at)
             laying.insert(block, keys, home.ghost[at])
         for op, block, block_groups in (
-            *((records.UPDATE, b, g) for b, g in net.updates),
-            (records.DELETE, net.deletes, net.delete_groups),
+            *((REDO_UPDATE, b, g) for b, g in net.updates),
+            (REDO_DELETE, net.deletes, net.delete_groups),
         ):
             mine, at = _of_tablet(block_groups, place)
             if len(at):
@@ -263,9 +264,9 @@ def _payload(engine: Engine, prepared: Prepared, net: Net) -> records.Payload:
     def section(op: int, block: RowBlock, groups: np.ndarray) -> records.Section:
         return records.Section(op, block, position[prepared.route[groups]])
 
-    sections = [section(records.UPDATE, block, groups) for block, groups in net.updates]
+    sections = [section(records.RECORD_UPDATE, block, groups) for block, groups in net.updates]
     if net.inserts.rows:
-        sections.append(section(records.INSERT, net.inserts, net.insert_groups))
+        sections.append(section(records.RECORD_INSERT, net.inserts, net.insert_groups))
     if net.deletes.rows:
-        sections.append(section(records.DELETE, net.deletes, net.delete_groups))
+        sections.append(section(records.RECORD_DELETE, net.deletes, net.delete_groups))
     return records.Payload(tuple(t.id for t in touched), sections, {})

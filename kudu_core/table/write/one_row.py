@@ -78,11 +78,11 @@ def write_row(engine: Engine, operation: str, row: dict[Any, Any]) -> WriteResul
             return None
         home, rowid = found
         if home is None and call <= CALL_UPSERT:
-            op = records.INSERT
+            op = records.RECORD_INSERT
             if call == CALL_UPSERT and not writer.complete(cells):
                 return None
         elif home is not None and call >= CALL_UPSERT:
-            op = records.DELETE if call == CALL_DELETE else records.UPDATE
+            op = records.RECORD_DELETE if call == CALL_DELETE else records.RECORD_UPDATE
         elif operation.endswith("_ignore"):
             op = 0
         else:
@@ -93,7 +93,10 @@ def write_row(engine: Engine, operation: str, row: dict[Any, Any]) -> WriteResul
                 return None
             ts = done
             result = WriteResult(
-                ts, int(op == records.INSERT), int(op == records.UPDATE), int(op == records.DELETE)
+                ts,
+                int(op == records.RECORD_INSERT),
+                int(op == records.RECORD_UPDATE),
+                int(op == records.RECORD_DELETE),
             )
         else:
             # Protocol W4: nothing to log; the answer may rest on records that are not visible yet.

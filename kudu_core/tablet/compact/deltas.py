@@ -25,7 +25,7 @@ from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.disk.entries import DeltaEntries, entries_of_file, replaced_values, write_deltas
 from kudu_core.rowset.disk.writing import column_spec, discard
-from kudu_core.rowset.rows.delta_view import UNDO_UPDATE, UPDATE, patch
+from kudu_core.rowset.rows.delta_view import patch
 from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, FileRef
 from kudu_core.tablet.store.manifest import Edit
 from kudu_core.tablet.store.tablet import Tablet
@@ -187,7 +187,7 @@ def _fold(
 def _without(entries: DeltaEntries, column_ids: set[int]) -> DeltaEntries:
     """The entries without these columns; updates that are left with none are dropped."""
     columns = {i: part for i, part in entries.columns.items() if i not in column_ids}
-    kept = entries.ops != UPDATE
+    kept = entries.ops != REDO_UPDATE
     for positions, _ in columns.values():
         kept[positions] = True
     rest = DeltaEntries(entries.rowids, entries.timestamps, entries.ops, columns)

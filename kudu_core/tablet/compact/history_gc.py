@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kudu_core.cfile.files.delta_file import REDO_DELETE
 from kudu_core.common.run.locks import Claim
 from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
-from kudu_core.rowset.rows.delta_view import DELETE
 from kudu_core.tablet.compact.deltas import claimed
 from kudu_core.tablet.store.manifest import Edit
 from kudu_core.tablet.store.tablet import Tablet
@@ -101,7 +101,7 @@ def _all_dead(rowset: DiskRowSet, horizon: int) -> bool:
         if not isinstance(store, DeltaStore):
             return False
         rowids, timestamps, ops = store.open().liveness()
-        old = ops == DELETE
+        old = ops == REDO_DELETE
         if timestamps is not None:
             old &= timestamps <= np.uint64(horizon)
         elif store.ref.record_ts is None or store.ref.record_ts > horizon:

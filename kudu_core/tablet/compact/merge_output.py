@@ -22,7 +22,6 @@ from kudu_core.rowset.disk.entries import DeltaEntries, changes_between, replace
 from kudu_core.rowset.disk.writing import OrderedRows, rowset_meta, write_rows
 from kudu_core.rowset.history.joining import NEVER, Copies, Joined, Turns, Unjoinable, join
 from kudu_core.rowset.history.merging import MergedRows, Source, SourceRows, TooMuch
-from kudu_core.rowset.rows.delta_view import DELETE, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE, UPDATE
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
 
 if TYPE_CHECKING:
@@ -177,7 +176,7 @@ def _past(task: MergeTask, part: SourceRows, start: int) -> _Past:
     if changes is None:
         return _Past(None, undo, (np.empty(0, np.int64), np.empty(0, np.uint64)))
     changes = changes.in_order(REDO)
-    at = np.flatnonzero(changes.ops == DELETE)
+    at = np.flatnonzero(changes.ops == REDO_DELETE)
     assert changes.timestamps is not None
     deleted = changes.rowids[at].astype(np.int64) + (start - part.lower), changes.timestamps[at]
     return _Past(changes, undo, deleted)
@@ -333,7 +332,7 @@ def _taken_back(part: SourceRows, changes: DeltaEntries, task: MergeTask) -> Del
         if len(found[0]):
             columns[column_id] = found
     assert changes.timestamps is not None
-    told = np.flatnonzero((changes.ops == UPDATE) & (changes.timestamps > np.uint64(task.horizon)))
+    told = np.flatnonzero((changes.ops == REDO_UPDATE) & (changes.timestamps > np.uint64(task.horizon)))
     if not len(told):
         return None
     ops = np.full(len(changes), UNDO_UPDATE, np.uint8)
@@ -353,7 +352,7 @@ def _deletions(
         times = np.concatenate([times[alone], copies.joined.deleted[ended]])
     if not len(rows):
         return None
-    return DeltaEntries(rows.astype(np.uint32), times, np.full(len(rows), DELETE, np.uint8), {})
+    return DeltaEntries(rows.astype(np.uint32), times, np.full(len(rows), REDO_DELETE, np.uint8), {})
 
 
 def _images(copies: _Copies | None, places: _Places, images: dict[int, ColumnBuffers]) -> DeltaEntries | None:

@@ -24,7 +24,6 @@ from kudu_core.rowset.disk.entries import DeltaEntries, write_deltas
 from kudu_core.rowset.disk.writing import OrderedRows, cuts, discard, rowset_meta, write_rows
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowSet
-from kudu_core.rowset.rows.delta_view import DELETE, REINSERT, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
 from kudu_core.tablet.store.manifest import Edit
 from kudu_core.tablet.store.tablet import Tablet, freeze_memrowset
@@ -208,18 +207,18 @@ def fold_history(frozen: MemRowSet, cut: int) -> tuple[DeltaEntries, DeltaEntrie
     before[by_row[1:]] = np.where(last_of_row[:-1], -1, by_row[:-1])
     trailing = np.zeros(limit, bool)
     trailing[by_row] = last_of_row
-    trailing &= ops == DELETE
+    trailing &= ops == REDO_DELETE
     redo_numbers = np.flatnonzero(trailing)
     redo = DeltaEntries(
         rowids[redo_numbers],
         timestamps[redo_numbers],
-        np.full(len(redo_numbers), DELETE, np.uint8),
+        np.full(len(redo_numbers), REDO_DELETE, np.uint8),
         {},
     )
     undo_numbers = np.flatnonzero(~trailing)
     undo_ops = np.full(limit, UNDO_UPDATE, np.uint8)
-    undo_ops[ops == REINSERT] = UNDO_DEAD
-    undo_ops[ops == DELETE] = UNDO_ALIVE
+    undo_ops[ops == REDO_REINSERT] = UNDO_DEAD
+    undo_ops[ops == REDO_DELETE] = UNDO_ALIVE
     position = np.full(limit, -1, np.int64)
     position[undo_numbers] = np.arange(len(undo_numbers))
     columns: dict[int, tuple[np.ndarray, ColumnBuffers]] = {}
@@ -239,9 +238,9 @@ def fold_history(frozen: MemRowSet, cut: int) -> tuple[DeltaEntries, DeltaEntrie
         old[order[first]] = len(numbers) + changed[order[first]].astype(np.int64)
         # What a REINSERT overwrote is the image before the DELETE that precedes it: it belongs there.
         owner = numbers.astype(np.int64)
-        revived = ops[owner] == REINSERT
+        revived = ops[owner] == REDO_REINSERT
         owner[revived] = before[owner[revived]]
-        assert (ops[owner[revived]] == DELETE).all(), "a REINSERT follows a DELETE"
+        assert (ops[owner[revived]] == REDO_DELETE).all(), "a REINSERT follows a DELETE"
         columns[column_id] = (position[owner].astype(np.uint32), pool.take(old))
     undo = DeltaEntries(rowids[undo_numbers], timestamps[undo_numbers], undo_ops[undo_numbers], columns)
     return undo, redo
@@ -263,7 +262,7 @@ def _move_later_of(
     if lower == upper:
         return outputs
     _, ordinals, ops = log.changes(lower, upper)
-    assert not (ops == REINSERT).any(), "a frozen MemRowSet revives no row"
+    assert not (ops == REDO_REINSERT).any(), "a frozen MemRowSet revives no row"
     moved = []
     for number, output in enumerate(outputs):
         mine = np.flatnonzero(home[ordinals] == number)

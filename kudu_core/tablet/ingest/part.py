@@ -27,7 +27,6 @@ from kudu_core.rowset.disk.entries import DeltaEntries, write_deltas
 from kudu_core.rowset.disk.writing import OrderedRows, rowset_meta, write_rows
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowSet
-from kudu_core.rowset.rows.delta_view import DELETE, UPDATE
 from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
 from kudu_core.tablet.flush.deltas import freeze_and_write
 from kudu_core.tablet.store.apply import values_only
@@ -178,7 +177,7 @@ class IngestPart:
             context = tablet.context
             staged = f"{tablet.id}-{name}"
             ref = write_deltas(context.fs, context.stored(), self.staging, staged, REDO, entries)
-            deleted = [rows for op, rows, _ in pieces if op == DELETE] or [np.empty(0, np.uint32)]
+            deleted = [rows for op, rows, _ in pieces if op == REDO_DELETE] or [np.empty(0, np.uint32)]
             renamed = replace(ref, file=replace(ref.file, name=name))
             path = f"{self.staging}/{staged}"
             return StagedDelta(renamed, path, np.sort(entries.rowids), np.concatenate(deleted))
@@ -209,9 +208,9 @@ def build(tablet: Tablet, schema: Schema, view: View, net: NetChanges, staging: 
         name = tablet.new_file("rows")
         built.staged = net.adopted.path, name
         built.rowset = net.adopted.as_rowset(tablet.new_rowset_id(), name)
-    changes = [(UPDATE, *u) for u in net.updates]
+    changes = [(REDO_UPDATE, *u) for u in net.updates]
     if net.deletes is not None:
-        changes.append((DELETE, *net.deletes))
+        changes.append((REDO_DELETE, *net.deletes))
     for op, block, batch, homes in changes:
         values = values_only(schema, block)
         indices = np.unique(homes.store).tolist()

@@ -10,12 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from kudu_core._ext.keys import keys as keys_kernel
+from kudu_core.cfile.files.delta_file import REDO_DELETE
 from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.changelog import ChangeLog
-from kudu_core.rowset.rows.delta_view import DELETE
 from kudu_core.tablet.ingest.part import IngestPart
 from kudu_core.tablet.view.view import KeyBatch
 
@@ -108,7 +108,7 @@ def conflicts(part: IngestPart) -> bool:
         for changes in memory.logs:
             lower, upper = changes.limit(part.cut), len(changes)
             if lower < upper:
-                if part.undecided and (changes.changes(lower, upper)[2] >= DELETE).any():
+                if part.undecided and (changes.changes(lower, upper)[2] >= REDO_DELETE).any():
                     return True
                 ordinals = np.unique(changes.changes(lower, upper)[1]).astype(np.int64)
                 if any_known(part, KeyBatch(memory.keys(last).take(ordinals))):
@@ -123,7 +123,7 @@ def conflicts(part: IngestPart) -> bool:
             _, rowids, ops = store.changes(lower, upper)
             if mine is not None and mine.changes(part.tablet.context.fs, rowids):
                 return True
-            if part.undecided and (ops >= DELETE).any():
+            if part.undecided and (ops >= REDO_DELETE).any():
                 return True
             if part.by_key and part.seen is not None and rowset.id not in part.seen:
                 return True  # a row that memory held at the cut may be one of these

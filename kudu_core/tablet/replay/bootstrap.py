@@ -256,7 +256,7 @@ class Replay:
     def _rows(self, laying: Laying, tablet: Tablet, ts: int, op: int, block: RowBlock) -> None:
         """Net changes of one operation in one tablet."""
         batch = key_batch(self._schema, block)
-        if op == records.INSERT:
+        if op == records.RECORD_INSERT:
             if ts <= tablet.state.inserts_durable:
                 return
             homes = locate_newest(tablet.view, batch, durable_below=ts)

@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kudu_core.cfile.files.delta_file import DeltaFile
+from kudu_core.cfile.files.delta_file import REDO_REINSERT, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE, DeltaFile
 from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowSet
-from kudu_core.rowset.rows.delta_view import REINSERT, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE
 from kudu_core.rowset.rows.rows_at import RowsAt
 from kudu_core.tablet.ingest import part
 from kudu_core.tablet.store import records
@@ -149,7 +148,7 @@ def _check_rowset(tablet: Tablet, rowset: DiskRowSet) -> None:
                 f"{where}: a store begins at {int(timestamps.min())}, the one before ends at {newest}",
             )
             newest = int(timestamps.max())
-        _hold(not (ops == REINSERT).any(), "N7", f"{where}: a REINSERT outside a MemRowSet")
+        _hold(not (ops == REDO_REINSERT).any(), "N7", f"{where}: a REINSERT outside a MemRowSet")
         _hold(not len(rowids) or int(rowids.max()) < meta.rows, "N7", f"{where}: a rowid too large")
         for row, ts in zip(rowids.tolist(), timestamps.tolist(), strict=True):
             _hold(last_ts.get(row, 0) < ts, "N7", f"{where}: REDO of row {row} does not ascend at {ts}")
@@ -237,7 +236,7 @@ def _check_memory(tablet: Tablet) -> None:
                 last_ts.get(row, born) < ts, "N7", f"{where}: changes of ordinal {row} do not ascend at {ts}"
             )
             _hold(
-                op != REINSERT or memory.frozen_at is None or ts <= memory.frozen_at,
+                op != REDO_REINSERT or memory.frozen_at is None or ts <= memory.frozen_at,
                 "N8",
                 f"{where}: a REINSERT at {ts} into a MemRowSet frozen at {memory.frozen_at}",
             )

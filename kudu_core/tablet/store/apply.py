@@ -17,6 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from kudu_core.cfile.files.delta_file import REDO_DELETE, REDO_REINSERT, REDO_UPDATE
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema
@@ -25,7 +26,6 @@ from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.changelog import Change
 from kudu_core.rowset.memory.growing import StoreFull
 from kudu_core.rowset.memory.memrowset import MemRowSet
-from kudu_core.rowset.rows.delta_view import DELETE, REINSERT, UPDATE
 from kudu_core.tablet.store.tablet import Tablet, freeze_memrowset
 from kudu_core.tablet.view.view import KeyBatch, View
 
@@ -66,7 +66,9 @@ class Laying:
             old, new = np.flatnonzero(revived), np.flatnonzero(~revived)
             keys = set(memory.schema.key_ids)
             values = {i: c.take(old) for i, c in block.columns.items() if i not in keys}
-            self._changes.setdefault(0, []).append(Change(REINSERT, ghost[old].astype(np.uint32), values))
+            self._changes.setdefault(0, []).append(
+                Change(REDO_REINSERT, ghost[old].astype(np.uint32), values)
+            )
             if not len(new):
                 return
             block, batch = block.take(new), batch.take(new)
@@ -96,7 +98,7 @@ class Laying:
 
         ``store`` counts in ``tablet.view.stores``; ``columns`` are the new values (no key columns).
         """
-        assert op in (UPDATE, DELETE)
+        assert op in (REDO_UPDATE, REDO_DELETE)
         for index in np.unique(store).tolist():
             mine = np.flatnonzero(store == index)
             whole = len(mine) == len(store)

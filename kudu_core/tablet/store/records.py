@@ -15,14 +15,16 @@ from typing import Any
 
 import numpy as np
 
+from kudu_core.cfile.files.delta_file import REDO_DELETE, REDO_UPDATE
 from kudu_core.common.format.members import parsed
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.errors import Corruption, InvalidArgument
-from kudu_core.rowset.rows import delta_view
 
-UPDATE = delta_view.UPDATE
-DELETE = delta_view.DELETE
-INSERT = 3
+RECORD_UPDATE = 1
+RECORD_DELETE = 2
+RECORD_INSERT = 3
+"""Operations of sections."""
+assert (RECORD_UPDATE, RECORD_DELETE) == (REDO_UPDATE, REDO_DELETE), "they are laid into stores as they are"
 
 PAYLOAD = struct.Struct("<IIII")
 """Sections, tablets, bytes of JSON, zero."""
@@ -178,7 +180,7 @@ def _head(cursor: _Cursor) -> tuple[int, tuple[int, ...], dict[str, Any]]:
 
 def _section(cursor: _Cursor, tablet_count: int) -> Section:
     op, flags, column_count, rows, _, _ = cursor.unpack(SECTION)
-    if op not in (INSERT, UPDATE, DELETE) or flags & ~1:
+    if op not in (RECORD_INSERT, RECORD_UPDATE, RECORD_DELETE) or flags & ~1:
         raise cursor.fail(f"operation {op}, flags {flags}")
     heads = [cursor.unpack(COLUMN) for _ in range(column_count)]
     if flags & 1:
