@@ -17,7 +17,7 @@ from typing import Protocol
 
 import numpy as np
 
-from kudu_core.cfile.files.delta_file import REDO_DELETE, REDO_UPDATE, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE
+from kudu_core.cfile.files.delta_file import REDO_DELETE, REDO_UPDATE, UNDO_ALIVE, UNDO_DEAD
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.ordering import order_of_pairs
@@ -28,9 +28,9 @@ from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowsAt, MemRowSet
 from kudu_core.rowset.rows.rows_at import RowsAt, encoded_keys_of
 
-INSERTED = 0
-UPDATED = 1
-DELETED = 2
+EVENT_INSERTED = 0
+EVENT_UPDATED = 1
+EVENT_DELETED = 2
 """What an event did to its row."""
 
 
@@ -47,7 +47,7 @@ class Events:
     timestamps: np.ndarray
     """(n,) uint64."""
     ops: np.ndarray
-    """(n,) uint8: ``INSERTED``, ``UPDATED`` or ``DELETED``."""
+    """(n,) uint8: ``EVENT_INSERTED``, ``EVENT_UPDATED`` or ``EVENT_DELETED``."""
     place: np.ndarray
     """(m,) int64: where each gathered change went; for ``RowSetHistory`` only."""
     partial: bool = False
@@ -275,7 +275,7 @@ class RowSetHistory:
         inserted, times = self._inserts()
         rows = [inserted]
         timestamps = [times]
-        ops = [np.full(len(inserted), INSERTED, np.uint8)]
+        ops = [np.full(len(inserted), EVENT_INSERTED, np.uint8)]
         for part in self._changes:
             part_rows, part_times, part_ops = part.entries()
             rows.append(part_rows.astype(np.int64))
@@ -439,13 +439,13 @@ def _next(numbers: np.ndarray, rows: np.ndarray, *, strictly: bool) -> np.ndarra
 
 
 def _meaning(ops: np.ndarray, *, undo: bool) -> np.ndarray:
-    out = np.full(len(ops), UPDATED, np.uint8)
+    out = np.full(len(ops), EVENT_UPDATED, np.uint8)
     if undo:
-        out[ops == UNDO_DEAD] = INSERTED
-        out[ops == UNDO_ALIVE] = DELETED
+        out[ops == UNDO_DEAD] = EVENT_INSERTED
+        out[ops == UNDO_ALIVE] = EVENT_DELETED
     else:
-        out[ops == REDO_DELETE] = DELETED
-        out[ops > REDO_DELETE] = INSERTED
+        out[ops == REDO_DELETE] = EVENT_DELETED
+        out[ops > REDO_DELETE] = EVENT_INSERTED
     return out
 
 
@@ -456,4 +456,4 @@ def _in_order(rows: np.ndarray, timestamps: np.ndarray) -> bool:
     return bool((later | ((rows[1:] == rows[:-1]) & (timestamps[1:] > timestamps[:-1]))).all())
 
 
-__all__ = ["DELETED", "INSERTED", "UPDATED", "Events", "RowSetHistory", "concerned"]
+__all__ = ["EVENT_DELETED", "EVENT_INSERTED", "EVENT_UPDATED", "Events", "RowSetHistory", "concerned"]

@@ -22,7 +22,7 @@ from kudu_core.common.schema.schema import Schema, StoredColumn, arrow_schema
 from kudu_core.common.where.predicates import Filter
 from kudu_core.errors import ChangesLost, ColumnTooLarge, InvalidArgument, SnapshotTooOld
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
-from kudu_core.rowset.history.history import DELETED, INSERTED, Events, RowSetHistory, concerned
+from kudu_core.rowset.history.history import EVENT_DELETED, EVENT_INSERTED, Events, RowSetHistory, concerned
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.table.changes.lineage import sharing_keys
 from kudu_core.table.changes.net import (
@@ -251,7 +251,7 @@ class Changes(ArrowResult):
         count = SLICE_EVENTS // 4
         if sum(len(events) for _, events in parts) <= 2 * SLICE_EVENTS:
             try:
-                gone = any(bool((events.ops == DELETED).any()) for _, events in parts)
+                gone = any(bool((events.ops == EVENT_DELETED).any()) for _, events in parts)
                 yield _by_time(ChangeBlock.concat([self._images(*part, gone=gone) for part in parts]))
                 return
             except ColumnTooLarge:
@@ -308,7 +308,7 @@ class Changes(ArrowResult):
             return piece
         names = sorted(where.columns)
         columns = [self._plan.schema.by_name[name] for name in names]
-        deleted = piece.ops == DELETED
+        deleted = piece.ops == EVENT_DELETED
         masks = []
         both = [(piece.after, ~deleted), (piece.before, deleted)]
         for images, live in both if deleted.any() else [(piece.after, None)]:
@@ -324,14 +324,14 @@ class Changes(ArrowResult):
             pa.array(piece.timestamps[lower:upper]),
         ]
         keys = set(self._plan.schema.key_ids)
-        gone = ops == DELETED
+        gone = ops == EVENT_DELETED
         for column in self._plan.columns:
             values = piece.after[column.id].slice(lower, upper)
             if column.id not in keys and gone.any():
                 values = _with_nulls(values, gone)
             arrays.append(values.to_arrow(column.type))
         if self._plan.both:
-            new = ops == INSERTED
+            new = ops == EVENT_INSERTED
             images = [piece.before[c.id].slice(lower, upper).to_arrow(c.type) for c in self._plan.columns]
             fields = list(arrow_schema(self._plan.columns))
             if images:

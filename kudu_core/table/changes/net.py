@@ -19,7 +19,14 @@ from kudu_core.common.rows.rowblock import ColumnBuffers, in_pieces
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
-from kudu_core.rowset.history.history import DELETED, INSERTED, UPDATED, Events, RowSetHistory, concerned
+from kudu_core.rowset.history.history import (
+    EVENT_DELETED,
+    EVENT_INSERTED,
+    EVENT_UPDATED,
+    Events,
+    RowSetHistory,
+    concerned,
+)
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.scan.filescan import MOST_BYTES
@@ -81,12 +88,12 @@ def dropped_rows(
     store: Store, dropped_ts: int, needed: Sequence[StoredColumn], chunk: int
 ) -> Iterator[ChangeBlock]:
     """A store's rows as deleted by the drop of their range (protocol A3), so many at a time."""
-    yield from _state(store, dropped_ts - 1, dropped_ts, DELETED, needed, chunk)
+    yield from _state(store, dropped_ts - 1, dropped_ts, EVENT_DELETED, needed, chunk)
 
 
 def first_rows(store: Store, since: int, needed: Sequence[StoredColumn], chunk: int) -> Iterator[ChangeBlock]:
     """A store's rows at ``since`` as inserts of that time, so many at a time."""
-    yield from _state(store, since, since, INSERTED, needed, chunk)
+    yield from _state(store, since, since, EVENT_INSERTED, needed, chunk)
 
 
 def _state(
@@ -177,7 +184,7 @@ def from_nothing(
     for part in parts:
         yield from _unchanged(schema, part.store, since, until)
     for piece in net_changes(schema, parts, since, until, present=True):
-        piece.ops = np.full(len(piece), INSERTED, np.uint8)
+        piece.ops = np.full(len(piece), EVENT_INSERTED, np.uint8)
         yield piece
 
 
@@ -188,7 +195,7 @@ def _unchanged(schema: Schema, store: Store, since: int, until: int) -> Iterator
         rows = RowSetHistory(schema, store, since, until).events().rows
         changed = np.zeros(_length(store), bool)
         changed[rows] = True
-    yield from _state(store, since, since, INSERTED, schema.columns, _ROWS, changed)
+    yield from _state(store, since, since, EVENT_INSERTED, schema.columns, _ROWS, changed)
 
 
 def _length(store: Store) -> int:
@@ -361,9 +368,9 @@ def _joined(schema: Schema, parts: list[_Rows], *, present: bool, unchanged: boo
     changed[both] |= differs
     kept = np.flatnonzero(changed)
     was_there, is_there = old_row[kept] >= 0, new_row[kept] >= 0
-    ops = np.full(len(kept), UPDATED, np.uint8)
-    ops[~was_there] = INSERTED
-    ops[~is_there] = DELETED
+    ops = np.full(len(kept), EVENT_UPDATED, np.uint8)
+    ops[~was_there] = EVENT_INSERTED
+    ops[~is_there] = EVENT_DELETED
     # Of a deletion the image after has the key, and of an insert the image before means nothing.
     after, before = {}, {}
     for column in columns:
