@@ -15,7 +15,7 @@ import pytest
 
 from kudu_core.common.run.clock import Clock
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.wal import KIND_WRITE, Log, LogOptions, read_log
+from kudu_core.wal import RECORD_KIND_WRITE, Log, LogOptions, read_log
 
 UUID = bytes(16)
 BATCHES = 200
@@ -29,7 +29,7 @@ def make_log(path: Path, **options: Any) -> Log:
 
 def commit_all(log: Log, payload: list[bytes], count: int) -> None:
     for _ in range(count):
-        ts = log.append(KIND_WRITE, 1, payload)
+        ts = log.append(RECORD_KIND_WRITE, 1, payload)
         log.applied(ts)
         log.wait_visible(ts)
 
@@ -84,7 +84,7 @@ def test_read_8_mib(benchmark: Any, tmp_path: Path, size: str) -> None:
     log = make_log(tmp_path / "wal", durability="none")
     count = (8 << 20) // RECORD_BYTES[size]
     for _ in range(count):
-        log.applied(log.append(KIND_WRITE, 1, payload))
+        log.applied(log.append(RECORD_KIND_WRITE, 1, payload))
     last = log.close() or 0
 
     def run() -> int:

@@ -18,7 +18,7 @@ from kudu_core.common.rows.keys import encode_prefix
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.run.locks import mutex
 from kudu_core.common.schema.schema import Column, Schema, StoredColumn, declare
-from kudu_core.common.types.types import KIND_BINARY
+from kudu_core.common.types.types import TYPE_BINARY
 from kudu_core.common.where import keybounds
 from kudu_core.common.where.predicates import compile_where
 from kudu_core.errors import (
@@ -1016,7 +1016,7 @@ def _coded(columns: Sequence[StoredColumn], names: Sequence[str]) -> frozenset[i
     for name in names:
         if name not in by_name:
             raise InvalidArgument(f"dictionary: {name!r} is not a column of the scan")
-        if by_name[name].type.kind != KIND_BINARY:
+        if by_name[name].type.kind != TYPE_BINARY:
             raise InvalidArgument(f"dictionary: {name!r} is {by_name[name].type}, not a string or binary")
     return frozenset(by_name[name].id for name in names)
 

@@ -4,10 +4,10 @@ Knows timestamps, durability and segments; what a payload means is the tablet's 
 """
 
 from kudu_core.wal.format import (
-    KIND_ALTER,
-    KIND_CHECKPOINT,
-    KIND_INGEST,
-    KIND_WRITE,
+    RECORD_KIND_ALTER,
+    RECORD_KIND_CHECKPOINT,
+    RECORD_KIND_INGEST,
+    RECORD_KIND_WRITE,
     Segment,
     is_log_name,
 )
@@ -19,10 +19,10 @@ from kudu_core.wal.segments import holds_records
 from kudu_core.wal.tail import LogTail, open_log, read_log
 
 __all__ = [
-    "KIND_ALTER",
-    "KIND_CHECKPOINT",
-    "KIND_INGEST",
-    "KIND_WRITE",
+    "RECORD_KIND_ALTER",
+    "RECORD_KIND_CHECKPOINT",
+    "RECORD_KIND_INGEST",
+    "RECORD_KIND_WRITE",
     "Durability",
     "Log",
     "LogChanged",

@@ -23,11 +23,13 @@ from kudu_core.errors import NotSupported
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-KIND_WRITE: Final = 1
-KIND_INGEST: Final = 2
-KIND_ALTER: Final = 3
-KIND_CHECKPOINT: Final = 4
-KINDS: Final = frozenset((KIND_WRITE, KIND_INGEST, KIND_ALTER, KIND_CHECKPOINT))
+RECORD_KIND_WRITE: Final = 1
+RECORD_KIND_INGEST: Final = 2
+RECORD_KIND_ALTER: Final = 3
+RECORD_KIND_CHECKPOINT: Final = 4
+RECORD_KINDS: Final = frozenset(
+    (RECORD_KIND_WRITE, RECORD_KIND_INGEST, RECORD_KIND_ALTER, RECORD_KIND_CHECKPOINT)
+)
 
 SEGMENT_MAGIC: Final = b"KUDUWAL\n"
 SEGMENT_VERSION: Final = 1

@@ -32,6 +32,7 @@ from kudu_core.wal.format import (
     MAX_RECORD,
     PADDING,
     RECORD_HEADER,
+    RECORD_KIND_CHECKPOINT,
     SEGMENT_HEADER,
     Buffer,
     Checkpoint,
@@ -308,7 +309,7 @@ class Log(SyncedLog):
         if through > self._committed.ts:
             raise InternalError(f"a checkpoint at {through}, beyond the committed {self._committed.ts}")
         through = max(through, self._through)
-        ts = self.append(KIND_CHECKPOINT, 0, [Checkpoint(through, edits, marks or {}).pack()])
+        ts = self.append(RECORD_KIND_CHECKPOINT, 0, [Checkpoint(through, edits, marks or {}).pack()])
         try:
             self.applied(ts)
         except BaseException as error:

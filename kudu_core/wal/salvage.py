@@ -19,10 +19,10 @@ from kudu_core.wal.format import (
     ALIGNMENT,
     COMMITTED_NAME,
     COMMITTED_STRIDE,
-    KIND_CHECKPOINT,
-    KINDS,
     NOTHING_COMMITTED,
     RECORD_HEADER,
+    RECORD_KIND_CHECKPOINT,
+    RECORD_KINDS,
     SEGMENT_HEADER,
     Committed,
     SegmentHeader,
@@ -112,7 +112,7 @@ class SalvagedLog:
             salt = segment_salt(self.table_uuid, segment.epoch, segment.seq)
             for span in segment.spans:
                 for _, record in sound_records(segment.file, salt, span.start, span.first_lsn, span.end):
-                    if record.kind != KIND_CHECKPOINT:
+                    if record.kind != RECORD_KIND_CHECKPOINT:
                         yield record
 
     def close(self) -> None:
@@ -333,7 +333,7 @@ def _spans(segment: _Segment, table_uuid: bytes) -> list[_RecordSpan]:
 def _span(file: ReadFile, salt: bytes, start: int, lsn: int) -> _RecordSpan | None:
     span: _RecordSpan | None = None
     for offset, record in sound_records(file, salt, start, lsn):
-        if max(record.ts, record.lsn) >= LIMIT or record.kind not in KINDS:
+        if max(record.ts, record.lsn) >= LIMIT or record.kind not in RECORD_KINDS:
             break
         end = offset + padded(RECORD_HEADER.size + len(record.payload))
         if span is None:
@@ -353,7 +353,7 @@ def _summed_up(log: SalvagedLog, directory: str) -> None:
         for span in segment.spans:
             log.records += span.last_lsn - span.first_lsn + 1
             for _, record in sound_records(segment.file, salt, span.start, span.first_lsn, span.end):
-                if record.kind == KIND_CHECKPOINT and (found := unpack_checkpoint(record.payload)):
+                if record.kind == RECORD_KIND_CHECKPOINT and (found := unpack_checkpoint(record.payload)):
                     log.through, log.edit_numbers = found.through, dict(found.edits)
     first = log._segments[0]
     if first.seq == 1:

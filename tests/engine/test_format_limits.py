@@ -288,7 +288,7 @@ def test_a_dictionary_is_no_larger_than_a_page(monkeypatch: pytest.MonkeyPatch, 
     spec = ColumnSpec(1, ColumnType.parse("binary"), True, encoding="dictionary")
     words = b"".join(b"%020d" % n for n in range(100))
     ends = np.arange(101, dtype=np.int32) * 20
-    writer = container.FileWriter(MemoryFileSystem(), "/f", container.KIND_ROWS)
+    writer = container.FileWriter(MemoryFileSystem(), "/f", container.CONTAINER_ROWS)
     entry = write_column(writer, spec, ColumnBuffers(0, 100, np.frombuffer(words, np.uint8), ends))
     writer.abort()
     assert entry["words"] == (None if more else 100)

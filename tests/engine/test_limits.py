@@ -538,7 +538,7 @@ def test_a_table_file_that_is_too_long_is_not_written(
 def test_the_widest_footer_is_smaller_than_a_footer_may_be() -> None:
     """Of a delta file that changes every column of as many as a table may have."""
     fs = MemoryFileSystem()
-    writer = FileWriter(fs, "/f", container.KIND_DELTA)
+    writer = FileWriter(fs, "/f", container.CONTAINER_DELTA)
     column = ColumnBuffers(0, 1, np.frombuffer(b"\xfe" * 64, np.uint8), np.array([0, 64], np.int32))
     entry = write_column(writer, ColumnSpec(1, ColumnType.parse("binary"), True), column)
     writer.abort()
@@ -718,7 +718,7 @@ def test_a_page_that_is_stored_with_a_codec(fs: MemoryFileSystem, monkeypatch: p
             [rowset] = [r for r in table._engine.tablets[0].view.rowsets if r.meta.min_key == key(len(cell))]
             path = f"{table._engine.tablets[0].directory}/{rowset.meta.base.name}"
             entry = next(
-                c for c in FileReader(fs, path, container.KIND_ROWS).footer["columns"] if c["id"] == 2
+                c for c in FileReader(fs, path, container.CONTAINER_ROWS).footer["columns"] if c["id"] == 2
             )
             comes_back(fs, table)
         frame = fs.read_bytes(path, 1 << 20)[entry["pages"][0] :]
@@ -749,6 +749,8 @@ def test_words_of_a_dictionary(fs: MemoryFileSystem, more: int) -> None:
         table.insert(pa.table({"k": pa.array(range(count), pa.int64()), "s": words}))
         [rowset] = table._engine.tablets[0].view.rowsets
         path = f"{table._engine.tablets[0].directory}/{rowset.meta.base.name}"
-        entry = next(c for c in FileReader(fs, path, container.KIND_ROWS).footer["columns"] if c["id"] == 2)
+        entry = next(
+            c for c in FileReader(fs, path, container.CONTAINER_ROWS).footer["columns"] if c["id"] == 2
+        )
         assert entry["words"] == (None if more else specs.DICTIONARY_WORDS)
         comes_back(fs, table)

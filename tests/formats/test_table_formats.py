@@ -27,7 +27,7 @@ from kudu_core.table.backup import format as backup_format
 from kudu_core.table.stored import table_file
 from kudu_core.table.stored.alteration import Alteration, alters, followed
 from kudu_core.tablet.store import manifest, manifest_format, records
-from kudu_core.wal import KIND_ALTER, KIND_INGEST, KIND_WRITE, Record
+from kudu_core.wal import RECORD_KIND_ALTER, RECORD_KIND_INGEST, RECORD_KIND_WRITE, Record
 from tests.support.fs.memory import MemoryFileSystem
 
 PAGES = sorted((Path(__file__).parents[2] / "docs").glob("format*.md"))
@@ -175,7 +175,7 @@ def altered_state() -> tuple[table_file.TableState, Alteration]:
 
 
 def record_of(payload: bytes, ts: int = 5) -> Record:
-    return Record(1, ts, KIND_ALTER, 2, memoryview(payload), 0)
+    return Record(1, ts, RECORD_KIND_ALTER, 2, memoryview(payload), 0)
 
 
 def test_an_alteration_comes_back_as_it_was() -> None:
@@ -234,7 +234,7 @@ def test_an_alteration_of_foreign_bytes_is_corruption(payload: bytes) -> None:
 # ------------------------------------------------------------------------------------- overwrite
 
 
-def overwriting_record(extra: dict[str, Any], ts: int = 5, kind: int = KIND_INGEST) -> Record:
+def overwriting_record(extra: dict[str, Any], ts: int = 5, kind: int = RECORD_KIND_INGEST) -> Record:
     parts = records.encode(records.Payload((), [], extra))
     data = b"".join(bytes(memoryview(part).cast("B")) for part in parts)
     return Record(1, ts, kind, 1, memoryview(data), 0)
@@ -247,7 +247,7 @@ def test_an_ingest_that_overwrites_puts_new_tablets_in_the_place_of_the_old() ->
     record = overwriting_record({"parts": {}, "counts": [0] * 4, "later": 1, **alteration.tablets})
     assert alters(record) and alters(record_of(b"{}"))
     assert not alters(overwriting_record({"parts": {}, "counts": [0] * 4}))
-    assert not alters(overwriting_record(alteration.tablets, kind=KIND_WRITE))
+    assert not alters(overwriting_record(alteration.tablets, kind=RECORD_KIND_WRITE))
     after = followed(before, [record])
     assert [(t.id, t.partition, t.created_ts, t.dropped_ts) for t in after.tablets] == [
         (1, 0, 0, 5),
@@ -298,7 +298,7 @@ def test_an_overwrite_that_no_table_can_follow_is_corruption(
 def test_an_ingest_of_foreign_bytes_is_corruption() -> None:
     for payload in (b"", b"\xff" * 40):
         with pytest.raises(kc.Corruption, match="log record 1"):
-            alters(Record(1, 5, KIND_INGEST, 1, memoryview(payload), 0))
+            alters(Record(1, 5, RECORD_KIND_INGEST, 1, memoryview(payload), 0))
 
 
 def test_a_table_of_before_alters_is_read() -> None:

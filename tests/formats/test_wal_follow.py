@@ -104,7 +104,7 @@ def test_a_reader_sees_what_is_durable_and_nothing_more(tmp_path: Path) -> None:
 
 def test_a_record_in_flight_holds_the_watermark_back(tmp_path: Path) -> None:
     log = create(tmp_path)
-    one = log.append(KIND_WRITE, 1, [b"one"])
+    one = log.append(RECORD_KIND_WRITE, 1, [b"one"])
     two = write(log, b"two")
     log.wait_durable(two)
     tail = follow(tmp_path)
@@ -325,8 +325,8 @@ def test_checkpoints_are_not_handed_out(tmp_path: Path) -> None:
     ts = commit(log, b"a")
     log.checkpoint(ts - 1, {})
     tail = follow(tmp_path)
-    assert [r.kind for r in tail.records()] == [KIND_WRITE]
-    assert KIND_CHECKPOINT not in {r.kind for r in read(tmp_path).records()}
+    assert [r.kind for r in tail.records()] == [RECORD_KIND_WRITE]
+    assert RECORD_KIND_CHECKPOINT not in {r.kind for r in read(tmp_path).records()}
     log.close()
 
 

@@ -71,7 +71,7 @@ def test_a_log_is_what_the_document_says(tmp_path: Path) -> None:
     log = create(tmp_path, epoch=3, clock=ManualClock(1_600_000_000_000_000))
     ts = write(log, b"hello")
     log.wait_visible(ts)
-    second = log.append(KIND_WRITE, 9, [b"wor", b"ld"])
+    second = log.append(RECORD_KIND_WRITE, 9, [b"wor", b"ld"])
     log.applied(second)
     log.wait_visible(second)
     log.checkpoint(ts, {4: 2, 1: 7}, {4: 11})

@@ -19,7 +19,7 @@ import pytest
 
 from kudu_core.errors import Closed, Fenced, Poisoned
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.wal import KIND_ALTER, KIND_INGEST, KIND_WRITE, LogOptions
+from kudu_core.wal import RECORD_KIND_ALTER, RECORD_KIND_INGEST, RECORD_KIND_WRITE, LogOptions
 from kudu_core.wal.format import RECORD_HEADER, SEGMENT_HEADER
 from tests.support.clock import Clock, ManualClock
 from tests.support.wal_cases import SMALL, Tapped, commit, create, payloads, read, resume, segments, write
@@ -44,7 +44,7 @@ def test_what_is_appended_is_read_back(tmp_path: Path) -> None:
     want = []
     for i in range(200):
         parts = [rng.randbytes(rng.choice((0, 1, 7, 8, 63, 500, 3000))) for _ in range(rng.randrange(4))]
-        kind = rng.choice((KIND_WRITE, KIND_INGEST, KIND_ALTER))
+        kind = rng.choice((RECORD_KIND_WRITE, RECORD_KIND_INGEST, RECORD_KIND_ALTER))
         ts = log.append(kind, i, parts)
         log.applied(ts)
         want.append((i + 1, ts, kind, i, b"".join(parts)))
@@ -103,8 +103,8 @@ def test_watermarks_stop_before_the_oldest_record_in_flight(tmp_path: Path) -> N
     """Protocol N10: W <= A and W <= durable."""
     log = create(tmp_path)
     zero = commit(log, b"0")
-    one = log.append(KIND_WRITE, 1, [b"1"])
-    two = log.append(KIND_WRITE, 1, [b"2"])
+    one = log.append(RECORD_KIND_WRITE, 1, [b"1"])
+    two = log.append(RECORD_KIND_WRITE, 1, [b"2"])
     log.applied(two)
     log.wait_durable(two)
     assert log.durable_ts == two
@@ -117,7 +117,7 @@ def test_watermarks_stop_before_the_oldest_record_in_flight(tmp_path: Path) -> N
 
 def test_sync_returns_when_durable_and_applied_in_order(tmp_path: Path) -> None:
     log = create(tmp_path)
-    one = log.append(KIND_WRITE, 1, [b"1"])
+    one = log.append(RECORD_KIND_WRITE, 1, [b"1"])
     two = write(log, b"2")
     done = threading.Event()
     thread = threading.Thread(target=lambda: (log.wait_visible(two), done.set()))
@@ -384,7 +384,7 @@ def test_a_failed_fsync_is_final(tmp_path: Path) -> None:
     with pytest.raises(Poisoned):
         log.wait_visible(ts)
     syncs = fs.counts["file.sync"]
-    for call in (lambda: log.wait_durable(ts), lambda: log.append(KIND_WRITE, 1, [b"x"])):
+    for call in (lambda: log.wait_durable(ts), lambda: log.append(RECORD_KIND_WRITE, 1, [b"x"])):
         with pytest.raises(Poisoned):
             call()
     log.wait_visible(good)
@@ -403,7 +403,7 @@ def test_a_failed_fsync_while_changing_segments_is_final(tmp_path: Path, operati
         for _ in range(20):
             write(log, b"x" * 1000)
     with pytest.raises(Poisoned):
-        log.append(KIND_WRITE, 1, [b"x"])
+        log.append(RECORD_KIND_WRITE, 1, [b"x"])
     log.close()
 
 
@@ -414,7 +414,7 @@ def test_a_failed_fsync_of_the_group_thread_is_seen(tmp_path: Path) -> None:
     ts = commit(log, b"a")
     eventually(lambda: log.poisoned is not None)
     with pytest.raises(Poisoned):
-        log.append(KIND_WRITE, 1, [b"x"])
+        log.append(RECORD_KIND_WRITE, 1, [b"x"])
     with pytest.raises(Poisoned):
         log.wait_durable(ts)
     log.close()
@@ -443,7 +443,7 @@ def test_a_failed_write_never_was(tmp_path: Path, partly: int, room: int) -> Non
     if room and log.segments[-1].size < before + 600:
         armed = [1, 1]  # the zeros fail first, silently
     with pytest.raises(OSError, match="injected"):
-        log.append(KIND_WRITE, 1, [b"two" * 150])
+        log.append(RECORD_KIND_WRITE, 1, [b"two" * 150])
     assert not armed
     assert log.poisoned is None
     assert log.applied_ts == log.last_ts == one
@@ -458,9 +458,9 @@ def test_a_failed_cut_poisons(tmp_path: Path) -> None:
     commit(log, b"one")
     fs.tap = Trouble("file.pwrite", times=2)
     with pytest.raises(OSError, match="injected"):
-        log.append(KIND_WRITE, 1, [b"two"])
+        log.append(RECORD_KIND_WRITE, 1, [b"two"])
     with pytest.raises(Poisoned):
-        log.append(KIND_WRITE, 1, [b"three"])
+        log.append(RECORD_KIND_WRITE, 1, [b"three"])
     log.close()
 
 
@@ -482,7 +482,7 @@ def test_a_disk_too_full_for_a_new_segment_is_no_damage(tmp_path: Path) -> None:
 
 def test_an_exception_while_applying_poisons_and_wakes_waiters(tmp_path: Path) -> None:
     log = create(tmp_path)
-    log.append(KIND_WRITE, 1, [b"never applied"])
+    log.append(RECORD_KIND_WRITE, 1, [b"never applied"])
     two = write(log, b"2")
     failures: list[BaseException] = []
 
@@ -520,7 +520,7 @@ def test_a_fenced_writer_acknowledges_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "COMMITTED").read_bytes() == committed
     assert log.committed_ts == good
     with pytest.raises(Fenced):
-        log.append(KIND_WRITE, 1, [b"x"])
+        log.append(RECORD_KIND_WRITE, 1, [b"x"])
     assert log.close() is None
 
 
@@ -581,7 +581,7 @@ def test_an_interrupted_append_never_was_or_poisons(tmp_path: Path) -> None:
     armed = [1]
     fs.tap = tap
     with pytest.raises(KeyboardInterrupt):
-        log.append(KIND_WRITE, 1, [b"two"])
+        log.append(RECORD_KIND_WRITE, 1, [b"two"])
     assert log.poisoned is None
     three = commit(log, b"three")
     log.close()
@@ -607,7 +607,7 @@ def test_interrupts_at_any_moment_corrupt_nothing(tmp_path: Path) -> None:
             try:
                 signal.setitimer(signal.ITIMER_REAL, 0.00005 + rng.random() * 0.001)
                 for _ in range(100):  # a destructor may swallow the interrupt
-                    ts = log.append(KIND_WRITE, 1, [b"x" * 300])
+                    ts = log.append(RECORD_KIND_WRITE, 1, [b"x" * 300])
                     try:
                         log.applied(ts)
                     except BaseException as error:
@@ -641,7 +641,7 @@ def test_a_closed_log_refuses(tmp_path: Path) -> None:
     assert log.close() == 1
     assert log.close() == 1
     with pytest.raises(Closed):
-        log.append(KIND_WRITE, 1, [b"x"])
+        log.append(RECORD_KIND_WRITE, 1, [b"x"])
 
 
 def test_record_positions_follow_the_documented_sizes(tmp_path: Path) -> None:

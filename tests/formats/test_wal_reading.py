@@ -11,7 +11,7 @@ import pytest
 
 from kudu_core.errors import Corruption
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.wal import KIND_WRITE, Log, read_log
+from kudu_core.wal import RECORD_KIND_WRITE, Log, read_log
 from kudu_core.wal.format import RECORD_HEADER, SEGMENT_HEADER, padded
 from tests.support.clock import ManualClock
 from tests.support.wal_cases import (
@@ -333,7 +333,7 @@ def test_a_stale_writer_cannot_get_into_the_log(tmp_path: Path) -> None:
     log, records = resume(tmp_path, 2, options=NONE)
     assert [r.ts for r in records] == stamps
     for _ in range(40):
-        stale.append(KIND_WRITE, 1, [b"stale" * 100])
+        stale.append(RECORD_KIND_WRITE, 1, [b"stale" * 100])
     assert any(path.name.startswith("00000001-") for path in segments(tmp_path))
     stamps += [write(log, b"y" * 500) for _ in range(3)]
     assert [r.ts for r in read(tmp_path).records()] == stamps

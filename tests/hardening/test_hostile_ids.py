@@ -101,7 +101,7 @@ def ingests(path: Path) -> Iterator[tuple[Path, int, dict[str, Any], bytes]]:
     for segment in sorted(path.glob("wal/*.log")):
         data = segment.read_bytes()
         for at, length in log_records(data) if wal.unpack_segment_header(data[:64]) else ():
-            if wal.RECORD_HEADER.unpack_from(data, at)[6] == wal.KIND_INGEST:
+            if wal.RECORD_HEADER.unpack_from(data, at)[6] == wal.RECORD_KIND_INGEST:
                 payload = data[at + wal.RECORD_HEADER.size : at + length]
                 yield segment, at, records.decode_extra(payload, "", 0), payload
 

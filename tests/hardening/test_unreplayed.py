@@ -123,9 +123,9 @@ FORGERS: list[tuple[str, int, Callable[[bytes], tuple[bytes, int | None]]]] = [
     ("token", 2, bad_token),
     ("record payload", 3, lambda body: (body[: len(body) // 2], None)),
     ("record payload", 2, lambda body: (b"", None)),
-    ("", 3, lambda body: (b"[]", wal.KIND_ALTER)),
-    ("", 3, lambda body: (json.dumps({"version": "x"}).encode(), wal.KIND_ALTER)),
-    ("record payload", 3, lambda body: (b"\xff" * 40, wal.KIND_INGEST)),
+    ("", 3, lambda body: (b"[]", wal.RECORD_KIND_ALTER)),
+    ("", 3, lambda body: (json.dumps({"version": "x"}).encode(), wal.RECORD_KIND_ALTER)),
+    ("record payload", 3, lambda body: (b"\xff" * 40, wal.RECORD_KIND_INGEST)),
 ]
 
 
@@ -207,7 +207,7 @@ def log_of(path: Path) -> list[bytes]:
 def test_an_ingest_that_cannot_be_installed(made: Made) -> None:
     """No reader installs one: it ends before it, as before any that the manifests do not have."""
     body = payload_of([], {"parts": {"1": {"rowsets": 7}}})
-    offset = made.forge(4, lambda _: (body, wal.KIND_INGEST))
+    offset = made.forge(4, lambda _: (body, wal.RECORD_KIND_INGEST))
     for _ in range(2):
         with pytest.raises(kc.Corruption, match="ingest record") as caught:
             kc.open_table(made.path, "rw")

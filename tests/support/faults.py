@@ -27,7 +27,7 @@ from kudu_core.tablet.maintain.delta_policy import MAJOR, MINOR
 from kudu_core.tablet.replay import invariants
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.manifest import read_manifest
-from kudu_core.wal import KIND_INGEST, LogOptions, read_log
+from kudu_core.wal import RECORD_KIND_INGEST, LogOptions, read_log
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
 from tests.support.changes import check_changes
 from tests.support.clock import ManualClock
@@ -302,7 +302,7 @@ def check_no_litter(fs: MemoryFileSystem) -> None:
     tail = read_log(fs, f"{ROOT}/wal", state.uuid)
     named: dict[int, set[str]] = {}
     for record in tail.records():
-        if record.kind == KIND_INGEST:
+        if record.kind == RECORD_KIND_INGEST:
             payload = records.decode(memoryview(record.payload), "log", 0)
             assert payload.extra.get("job") not in jobs, "a job is committed, and its staging is there"
             for tablet_id, part in payload.extra["parts"].items():

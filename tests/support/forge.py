@@ -197,7 +197,7 @@ def _log(rng: random.Random, subject: Subject, _path: str, data: bytes) -> tuple
     elif act < 0.3:
         ts = rng.choice((0, 1, ts - 1, ts + 1, 2**64 - 1))
         what = f"timestamp {ts}"
-    elif act < 0.55 and kind in (wal.KIND_WRITE, wal.KIND_INGEST):
+    elif act < 0.55 and kind in (wal.RECORD_KIND_WRITE, wal.RECORD_KIND_INGEST):
         what, payload = _extra(rng, payload)
     elif len(payload) >= 4:
         where = rng.randrange(0, min(len(payload) - 3, rng.choice((16, 120, len(payload)))))

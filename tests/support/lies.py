@@ -193,14 +193,14 @@ def log_lies(path: Path) -> Iterator[tuple[str, dict[Path, bytes]]]:
 
 
 def record_lies(kind: int, payload: bytes) -> Iterator[tuple[str, bytes]]:
-    if kind == wal.KIND_ALTER:
+    if kind == wal.RECORD_KIND_ALTER:
         for what, value in lies(json.loads(payload), IDS_OF_RECORDS | IDS_OF_TABLE):
             yield what, encoded(value)
-    if kind == wal.KIND_CHECKPOINT:
+    if kind == wal.RECORD_KIND_CHECKPOINT:
         for at in range(0, len(payload) - 7, 8):
             for number in (0, 1, 2, 77, 2**32, 2**63, 2**64 - 1):
                 yield f"u64 at {at} = {number}", payload[:at] + struct.pack("<Q", number) + payload[at + 8 :]
-    if kind not in (wal.KIND_WRITE, wal.KIND_INGEST):
+    if kind not in (wal.RECORD_KIND_WRITE, wal.RECORD_KIND_INGEST):
         return
     _, tablets, size, _ = records.PAYLOAD.unpack_from(payload)
     for tablet in range(tablets):

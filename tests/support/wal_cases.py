@@ -88,7 +88,7 @@ def read(directory: Path, *, clean_end: int = 0) -> LogTail:
     return read_log(PosixFileSystem(), str(directory), UUID, clean_end=clean_end)
 
 
-def write(log: Log, *parts: bytes, kind: int = KIND_WRITE) -> int:
+def write(log: Log, *parts: bytes, kind: int = RECORD_KIND_WRITE) -> int:
     """One record, applied, not waited for."""
     ts = log.append(kind, 1, parts)
     log.applied(ts)

@@ -23,15 +23,15 @@ from kudu_core._ext.base.hashes cimport (
 from kudu_core._ext.base.keybytes cimport key_bytes, key_count
 
 cdef enum:
-    KIND_UNSIGNED = 0
-    KIND_SIGNED = 1
-    KIND_BINARY = 3
-    KIND_DECIMAL = 4
+    TYPE_UNSIGNED = 0
+    TYPE_SIGNED = 1
+    TYPE_BINARY = 3
+    TYPE_DECIMAL = 4
 
-UNSIGNED = KIND_UNSIGNED
-SIGNED = KIND_SIGNED
-BINARY = KIND_BINARY
-DECIMAL = KIND_DECIMAL
+UNSIGNED = TYPE_UNSIGNED
+SIGNED = TYPE_SIGNED
+BINARY = TYPE_BINARY
+DECIMAL = TYPE_DECIMAL
 
 
 def murmur3(const uint8_t[::1] data not None, const int64_t[::1] offsets not None):
@@ -61,27 +61,27 @@ cdef void _chain_fixed(
     if width == 1:
         for i in range(n):
             hashes[i] = xxh64_int(
-                <uint32_t><int32_t>(<signed char>values[i]) if kind == KIND_SIGNED else values[i], hashes[i]
+                <uint32_t><int32_t>(<signed char>values[i]) if kind == TYPE_SIGNED else values[i], hashes[i]
             )
     elif width == 2:
         for i in range(n):
             hashes[i] = xxh64_int(
-                <uint32_t><int32_t><short>load_quarter(values + 2 * i) if kind == KIND_SIGNED
+                <uint32_t><int32_t><short>load_quarter(values + 2 * i) if kind == TYPE_SIGNED
                 else load_quarter(values + 2 * i), hashes[i]
             )
-    elif width == 4 and kind == KIND_SIGNED:
+    elif width == 4 and kind == TYPE_SIGNED:
         for i in range(n):
             hashes[i] = xxh64_int(load_half(values + 4 * i), hashes[i])
     elif width == 4:
         for i in range(n):
             hashes[i] = xxh64_long(load_half(values + 4 * i), hashes[i])
-    elif width == 8 and kind == KIND_SIGNED:
+    elif width == 8 and kind == TYPE_SIGNED:
         for i in range(n):
             hashes[i] = xxh64_long(load_word(values + 8 * i), hashes[i])
     elif width == 8:
         for i in range(n):
             hashes[i] = xxh64_big(load_word(values + 8 * i), 0, hashes[i])
-    elif kind == KIND_SIGNED:
+    elif kind == TYPE_SIGNED:
         for i in range(n):
             hashes[i] = xxh64_long(load_word(values + 16 * i), hashes[i])
     else:
@@ -124,7 +124,7 @@ def xxh64_column(
         Py_ssize_t n = hashes.shape[0]
         Py_ssize_t i
         const uint8_t* first = key_bytes(values)
-    if kind == KIND_BINARY:
+    if kind == TYPE_BINARY:
         if offsets is None or offsets.shape[0] != n + 1:
             raise ValueError(f"a binary column of {n} rows needs {n + 1} offsets")
         for i in range(n):
@@ -136,9 +136,9 @@ def xxh64_column(
             _chain_binary(first, offsets, hashes)
         return
     if not (
-        (kind == KIND_SIGNED and width in (1, 2, 4, 8, 16))
-        or (kind == KIND_UNSIGNED and width in (1, 2, 4, 8))
-        or (kind == KIND_DECIMAL and width == 16)
+        (kind == TYPE_SIGNED and width in (1, 2, 4, 8, 16))
+        or (kind == TYPE_UNSIGNED and width in (1, 2, 4, 8))
+        or (kind == TYPE_DECIMAL and width == 16)
     ):
         raise ValueError(f"no hash for kind {kind} of width {width}")
     if values.shape[0] != n * width:

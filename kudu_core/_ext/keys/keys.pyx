@@ -35,16 +35,16 @@ __all__ = [
 ]
 
 cdef enum:
-    KIND_UNSIGNED = 0
-    KIND_SIGNED = 1
-    KIND_BINARY = 3
-    KIND_DECIMAL = 4
+    TYPE_UNSIGNED = 0
+    TYPE_SIGNED = 1
+    TYPE_BINARY = 3
+    TYPE_DECIMAL = 4
     AHEAD = 16              # keys whose bytes are fetched before their turn
 
-UNSIGNED = KIND_UNSIGNED
-SIGNED = KIND_SIGNED
-BINARY = KIND_BINARY
-DECIMAL = KIND_DECIMAL
+UNSIGNED = TYPE_UNSIGNED
+SIGNED = TYPE_SIGNED
+BINARY = TYPE_BINARY
+DECIMAL = TYPE_DECIMAL
 
 # How a cell is written: its width in bytes when that is fixed, or one of these.
 cdef enum:
@@ -73,12 +73,12 @@ cdef bint _is_fixed(const Column* column) noexcept nogil:
 
 
 cdef int _fixed_column(Column* column, int kind, int width) except -1:
-    if kind != KIND_UNSIGNED and kind != KIND_SIGNED and kind != KIND_DECIMAL:
+    if kind != TYPE_UNSIGNED and kind != TYPE_SIGNED and kind != TYPE_DECIMAL:
         raise ValueError(f"kind {kind} is no kind of a key column")
     if width != 1 and width != 2 and width != 4 and width != 8 and width != 16:
         raise ValueError(f"width {width} is not 1, 2, 4, 8 or 16")
     column.shape = width
-    column.flip = 0 if kind == KIND_UNSIGNED else TOP_BIT
+    column.flip = 0 if kind == TYPE_UNSIGNED else TOP_BIT
     return 0
 
 
@@ -263,7 +263,7 @@ def encode(columns not None, Py_ssize_t n):
     for kind, width, cells, cell_offsets in columns:
         values = cells
         held.append((memoryview(cells), cell_offsets))
-        if kind == KIND_BINARY:
+        if kind == TYPE_BINARY:
             _binary_column(&plan[c], values, cell_offsets, n, c == count - 1)
             fixed = False
         else:
@@ -466,7 +466,7 @@ def decode(const uint8_t[::1] data not None, const int64_t[::1] offsets not None
     plan = <Column*>&scratch[0]
     cell_offsets = []
     for kind, width in types:
-        if kind == KIND_BINARY:
+        if kind == TYPE_BINARY:
             plan[c].shape = RAW if c == count - 1 else PLAIN
             cell_offsets.append(np.zeros(n + 1, np.int32))
             cells = cell_offsets[c]

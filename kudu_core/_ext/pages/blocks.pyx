@@ -91,11 +91,11 @@ __all__ = [
 ]
 
 cdef enum:
-    KIND_UNSIGNED = 0
-    KIND_SIGNED = 1
-    KIND_FLOAT = 2
-    KIND_DECIMAL = 4
-    KIND_BOOL = 5
+    TYPE_UNSIGNED = 0
+    TYPE_SIGNED = 1
+    TYPE_FLOAT = 2
+    TYPE_DECIMAL = 4
+    TYPE_BOOL = 5
 
     BLOCK_BYTES = 16384         # the widest block: 1,024 values of 16 bytes
     NO_SUCH_ROW = -100          # the caller's fault, not the page's
@@ -744,8 +744,8 @@ cdef int64_t _encode_asked(
         flags = NARROW
         stored = 8
     else:
-        kc_widen(work.integers, values, n, width, kind == KIND_SIGNED or kind == KIND_DECIMAL)
-        if width == 8 and kind == KIND_UNSIGNED:
+        kc_widen(work.integers, values, n, width, kind == TYPE_SIGNED or kind == TYPE_DECIMAL)
+        if width == 8 and kind == TYPE_UNSIGNED:
             flip = SIGN
     _choose_deltas(&deltas, work, n, stored)
     if deltas.bytes >= plain:
@@ -765,14 +765,14 @@ cdef int64_t _encode_block(
 ) noexcept nogil:
     cdef:
         int64_t size = 0
-        bint is_signed = kind == KIND_SIGNED or kind == KIND_DECIMAL
+        bint is_signed = kind == TYPE_SIGNED or kind == TYPE_DECIMAL
     if n == 0:
         write_block_head(out, CONSTANT, 0, NO_SCALE, NARROW if width == 16 else 0, 0, 0, 0)
         return BLOCK_HEAD_BYTES
     if form == FORM_AUTO:
         if width == 16:
             size = _encode_wide(out, work, values, n, allow_delta)
-        elif kind == KIND_FLOAT:
+        elif kind == TYPE_FLOAT:
             size = _encode_floats(out, work, values, n, width)
         else:
             kc_widen(work.integers, values, n, width, is_signed)
@@ -859,11 +859,11 @@ def encode_fixed(
     if form not in FORMS:
         raise ValueError(f"form {form!r} is not one of {', '.join(FORMS)}")
     number = FORMS.index(form)
-    if kind not in (KIND_UNSIGNED, KIND_SIGNED, KIND_FLOAT, KIND_DECIMAL, KIND_BOOL):
+    if kind not in (TYPE_UNSIGNED, TYPE_SIGNED, TYPE_FLOAT, TYPE_DECIMAL, TYPE_BOOL):
         raise ValueError(f"kind {kind} is not one of a fixed column")
-    if kind == KIND_FLOAT and width != 4 and width != 8:
+    if kind == TYPE_FLOAT and width != 4 and width != 8:
         raise ValueError(f"floats of {width} bytes")
-    if number == FORM_DELTA and (kind == KIND_FLOAT or not allow_delta):
+    if number == FORM_DELTA and (kind == TYPE_FLOAT or not allow_delta):
         raise ValueError("deltas of floats, or where cells must be read singly")
     if number == FORM_BITSHUFFLE and width != 4 and width != 8:
         raise ValueError(f"planes of bits of {width} bytes")

@@ -14,10 +14,10 @@ from kudu_core._ext.base.hashes cimport xxh64_big, xxh64_bytes, xxh64_int, xxh64
 import numpy as np
 
 cdef enum:
-    KIND_UNSIGNED = 0
-    KIND_SIGNED = 1
-    KIND_BINARY = 3
-    KIND_DECIMAL = 4
+    TYPE_UNSIGNED = 0
+    TYPE_SIGNED = 1
+    TYPE_BINARY = 3
+    TYPE_DECIMAL = 4
 
     MOST_COLUMNS = 32
     MOST_DIMENSIONS = 32
@@ -103,7 +103,7 @@ cdef uint64_t _hash(const KeyColumn* column, const Cell* cell, uint64_t seed) no
         word = _big_endian(cell.start + 8, 8)
         return xxh64_big(word, <int64_t>high, seed) if column.long_decimal else xxh64_long(word, seed)
     word = _big_endian(cell.start, width)
-    if column.kind == KIND_SIGNED:
+    if column.kind == TYPE_SIGNED:
         word ^= <uint64_t>1 << (8 * width - 1)
         if width == 8:
             return xxh64_long(word, seed)
@@ -158,9 +158,9 @@ cdef class KeyRouter:
         if self._ranges > self._count or len(owners) != len(cuts) + 1:
             raise ValueError(f"{len(cuts)} cuts, {len(owners)} owners")
         for k, (kind, width, long_decimal) in enumerate(columns):
-            if width not in (0, 1, 2, 4, 8, 16) or (width == 0) != (kind == KIND_BINARY):
+            if width not in (0, 1, 2, 4, 8, 16) or (width == 0) != (kind == TYPE_BINARY):
                 raise ValueError(f"a key column of kind {kind} and width {width}")
-            if (width == 16) != (kind == KIND_DECIMAL):
+            if (width == 16) != (kind == TYPE_DECIMAL):
                 raise ValueError(f"a key column of kind {kind} and width {width}")
             self._columns[k].kind, self._columns[k].width = kind, width
             self._columns[k].long_decimal = long_decimal

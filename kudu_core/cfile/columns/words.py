@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kudu_core._ext.keys import keys as key_kernel
-from kudu_core.common.types.types import KIND_BINARY
+from kudu_core.common.types.types import TYPE_BINARY
 
 if TYPE_CHECKING:
     from kudu_core.common.rows.rowblock import ColumnBuffers
@@ -36,7 +36,7 @@ class Words:
 
     def spans(self, wanted: Intervals) -> U64:
         """Intervals of words as intervals of codes, (n, 2), both ends included."""
-        assert wanted.type.kind == KIND_BINARY
+        assert wanted.type.kind == TYPE_BINARY
         pairs = wanted.pairs
         if not pairs:
             return np.empty((0, 2), np.uint64)

@@ -25,11 +25,11 @@ from kudu_core.cfile.columns.statistics import FileStatistics, StatisticsBlock, 
 from kudu_core.cfile.files.delta_file import DeltaFile
 from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.cfile.pages.container import (
+    CONTAINER_DELTA,
+    CONTAINER_ROWS,
     CRC_PLACE,
     FOOTER_LIMIT_BYTES,
     HEADER,
-    KIND_DELTA,
-    KIND_ROWS,
     SECTION_DICTIONARY,
     SECTION_FOOTER,
     SECTION_FRAME,
@@ -76,7 +76,7 @@ def salvage_rows(
     Corruption
         It cannot be read, or it is another file than ``known`` says.
     """
-    file = _File(fs, path, KIND_ROWS, known.size, known.footer_crc)
+    file = _File(fs, path, CONTAINER_ROWS, known.size, known.footer_crc)
     try:
         if file.footer:
             return RowsFile.of(file), frozenset()
@@ -97,7 +97,7 @@ def salvage_delta(fs: FileSystem, path: str, size: int, footer_crc: int) -> Delt
     Corruption
         It cannot be read, or it is another file.
     """
-    file = _File(fs, path, KIND_DELTA, size, footer_crc)
+    file = _File(fs, path, CONTAINER_DELTA, size, footer_crc)
     try:
         if not file.footer:
             file.damaged(0, "its footer cannot be read")

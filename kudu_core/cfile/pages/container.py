@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 MAGIC = b"KUCFILE\n"
 FORMAT_VERSION = 1
 
-KIND_ROWS = 1
-KIND_DELTA = 2
-KINDS = (KIND_ROWS, KIND_DELTA)
+CONTAINER_ROWS = 1
+CONTAINER_DELTA = 2
+CONTAINERS = (CONTAINER_ROWS, CONTAINER_DELTA)
 
 # Feature bits.  An unknown bit of the second set means: this version cannot read the file.
 COMPATIBLE_FEATURES = 0
@@ -98,7 +98,7 @@ class FileWriter:
     """
 
     def __init__(self, fs: FileSystem, path: str, kind: int, *, file_id: bytes | None = None) -> None:
-        assert kind in KINDS
+        assert kind in CONTAINERS
         self.path = path
         self.file_id = os.urandom(16) if file_id is None else file_id
         assert len(self.file_id) == 16

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from kudu_core._ext.keys import keys as key_kernel
 from kudu_core._ext.search.skipscan import KeyOrder
 from kudu_core.cfile.columns.words import Words
-from kudu_core.common.types.types import KIND_UNSIGNED
+from kudu_core.common.types.types import TYPE_UNSIGNED
 from kudu_core.common.where.intervals import Intervals, order_numbers
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class KeySearch:
                 codes = key_kernel.lower_bound(words.data, words.offsets, values, ends.astype(np.int64))
                 order.append((column.width, 0, codes.astype(np.uint64)))
             else:
-                flip = 0 if type_.kind == KIND_UNSIGNED else 1 << 8 * type_.width - 1
+                flip = 0 if type_.kind == TYPE_UNSIGNED else 1 << 8 * type_.width - 1
                 order.append((column.width, flip, order_numbers(type_, np.asarray(values))))
         self._order = KeyOrder(keys.rows, order)
 

@@ -14,7 +14,7 @@ import numpy as np
 from kudu_core._ext.row.changes import DecodedColumn, DeltaPoints
 from kudu_core._ext.row.column import PageHolder, PointColumn
 from kudu_core._ext.row.file import PointFile
-from kudu_core.common.types.types import KIND_BINARY, KIND_UNSIGNED
+from kudu_core.common.types.types import TYPE_BINARY, TYPE_UNSIGNED
 
 if TYPE_CHECKING:
     from kudu_core.cfile.columns.reader import ColumnReader
@@ -149,10 +149,10 @@ def _loader(column: ColumnReader, holds: _Holds) -> Callable[[int], tuple[Any, i
 def _order(column: ColumnReader, alone: bool) -> tuple[int, int, int] | None:
     """How the cells of a key column compare, its width in the key, and its sign bit."""
     type_ = column.spec.type
-    if type_.kind == KIND_BINARY:
+    if type_.kind == TYPE_BINARY:
         if column.words is not None:
             return _WORDS, 0, 0
         return (_STRING, 0, 0) if alone else None
     if type_.width not in (1, 2, 4, 8):
         return None
-    return _NUMBER, type_.width, 0 if type_.kind == KIND_UNSIGNED else 1 << 8 * type_.width - 1
+    return _NUMBER, type_.width, 0 if type_.kind == TYPE_UNSIGNED else 1 << 8 * type_.width - 1

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kudu_core._ext.scan.selection import CellSet, ScanColumn, ScanFile
 from kudu_core.cfile.columns.specs import ZONE_PRESENT
-from kudu_core.common.types.types import KIND_BOOL, KIND_DECIMAL, KIND_FLOAT, KIND_SIGNED, KIND_UNSIGNED
+from kudu_core.common.types.types import TYPE_BOOL, TYPE_DECIMAL, TYPE_FLOAT, TYPE_SIGNED, TYPE_UNSIGNED
 from kudu_core.common.where.valuesets import float_place
 
 if TYPE_CHECKING:
@@ -33,11 +33,11 @@ NO_ROW, EVERY_ROW, SOME_ROWS = range(3)
 _STRING_COST = 32
 _NUMBER, _SIGNED, _FLOAT, _CODE = range(4)
 _KINDS = {
-    KIND_UNSIGNED: _NUMBER,
-    KIND_BOOL: _NUMBER,
-    KIND_SIGNED: _SIGNED,
-    KIND_DECIMAL: _SIGNED,
-    KIND_FLOAT: _FLOAT,
+    TYPE_UNSIGNED: _NUMBER,
+    TYPE_BOOL: _NUMBER,
+    TYPE_SIGNED: _SIGNED,
+    TYPE_DECIMAL: _SIGNED,
+    TYPE_FLOAT: _FLOAT,
 }
 
 
@@ -214,7 +214,7 @@ def _bounds(column: ColumnReader, raw: npt.NDArray[Any], offset: int, upper: boo
     padded = np.zeros((len(raw), 8), np.uint8)
     padded[:, :width] = raw
     words: npt.NDArray[np.uint64] = padded.view("<u8").reshape(-1)
-    if column.words is None and column.spec.type.kind == KIND_FLOAT:
+    if column.words is None and column.spec.type.kind == TYPE_FLOAT:
         sign = np.uint64(1 << 8 * width - 1)
         mask = np.uint64((1 << 8 * width) - 1)
         places = words ^ np.where(words & sign != 0, mask, sign)

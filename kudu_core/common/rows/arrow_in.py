@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types import values
 from kudu_core.common.types.foreign import check_chunks, check_text, place
-from kudu_core.common.types.types import KIND_DECIMAL
+from kudu_core.common.types.types import TYPE_DECIMAL
 from kudu_core.errors import InvalidArgument
 
 _ROWS_AT_ONCE = 65536
@@ -210,7 +210,7 @@ def _refused(name: str, cells: Any, error: Exception, first: int) -> InvalidArgu
 
 def _of_cells(name: str, cells: list[Any], column: StoredColumn | None, first: int) -> pa.Array:
     """Python values, without the roundings that Arrow does when it is told a type."""
-    if column is not None and column.type.kind == KIND_DECIMAL:
+    if column is not None and column.type.kind == TYPE_DECIMAL:
         return _checked_cells(name, cells, column, first)
     try:
         array = _as_array(pa.array(cells))

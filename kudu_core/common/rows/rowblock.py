@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from kudu_core._ext.columns import columns as kernel
 from kudu_core.common.types import foreign
-from kudu_core.common.types.types import KIND_BOOL, ColumnType
+from kudu_core.common.types.types import TYPE_BOOL, ColumnType
 from kudu_core.common.types.values import raw_bytes
 from kudu_core.errors import ColumnTooLarge
 
@@ -175,7 +175,7 @@ class ColumnBuffers:
             return pa.Array.from_buffers(
                 type_.arrow, self.length, [validity, offsets, pa.py_buffer(self.values)]
             )
-        if type_.kind == KIND_BOOL:
+        if type_.kind == TYPE_BOOL:
             values = kernel.bytes_to_bits(self.values)
         else:
             values = _aligned(self.values, min(self.width, 8))
@@ -202,7 +202,7 @@ class ColumnBuffers:
             foreign.check_size(name, "offsets", buffers[1], 4 * (first + length + 1))
             offsets = np.frombuffer(buffers[1], np.int32, length + 1, 4 * first)
             column = ColumnBuffers(0, length, values, offsets, validity)
-        elif type_.kind == KIND_BOOL:
+        elif type_.kind == TYPE_BOOL:
             foreign.check_size(name, "values", buffers[1], (first + length + 7) // 8)
             values = kernel.bits_to_bytes(kernel.bits_slice(values, first, length), length)
             return ColumnBuffers(1, length, values, None, validity)

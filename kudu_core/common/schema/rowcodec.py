@@ -12,11 +12,11 @@ from kudu_core._ext.row.codec import TAGS, KeyEncoder, RowShape, RowWriter
 from kudu_core.common.run.cached import cached_property
 from kudu_core.common.types import values
 from kudu_core.common.types.types import (
-    KIND_BINARY,
-    KIND_BOOL,
-    KIND_DECIMAL,
-    KIND_FLOAT,
-    KIND_UNSIGNED,
+    TYPE_BINARY,
+    TYPE_BOOL,
+    TYPE_DECIMAL,
+    TYPE_FLOAT,
+    TYPE_UNSIGNED,
     ColumnType,
 )
 
@@ -93,19 +93,19 @@ def row_shape(columns: Sequence[CodecColumn]) -> RowShape:
 
 def tag(type_: ColumnType) -> int:
     """How the kernel makes values of the type's cells."""
-    if type_.kind == KIND_BINARY:
+    if type_.kind == TYPE_BINARY:
         return TAGS["text"] if type_.is_string else TAGS["bytes"]
-    if type_.kind == KIND_DECIMAL:
+    if type_.kind == TYPE_DECIMAL:
         return TAGS["other"]
-    if type_.kind == KIND_FLOAT:
+    if type_.kind == TYPE_FLOAT:
         return TAGS["float"]
-    if type_.kind == KIND_BOOL:
+    if type_.kind == TYPE_BOOL:
         return TAGS["bool"]
     if type_.is_date:
         return TAGS["date"]
     if type_.is_timestamp:
         return TAGS["time"] if type_.arrow.tz is None else TAGS["time_utc"]
-    return TAGS["unsigned" if type_.kind == KIND_UNSIGNED else "signed"]
+    return TAGS["unsigned" if type_.kind == TYPE_UNSIGNED else "signed"]
 
 
 def _decoder(column: CodecColumn) -> Callable[[bytes], Any]:

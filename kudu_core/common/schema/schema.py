@@ -21,12 +21,12 @@ from kudu_core.common.schema.rowcodec import RowCodec
 from kudu_core.common.types import values
 from kudu_core.common.types.keycodec import KeyCodec
 from kudu_core.common.types.types import (
-    KIND_BINARY,
-    KIND_BOOL,
-    KIND_DECIMAL,
-    KIND_FLOAT,
-    KIND_SIGNED,
-    KIND_UNSIGNED,
+    TYPE_BINARY,
+    TYPE_BOOL,
+    TYPE_DECIMAL,
+    TYPE_FLOAT,
+    TYPE_SIGNED,
+    TYPE_UNSIGNED,
     ColumnType,
 )
 from kudu_core.errors import InvalidArgument, shown
@@ -34,12 +34,12 @@ from kudu_core.errors import InvalidArgument, shown
 RESERVED_PREFIXES = ("_op", "_timestamp", "_before")
 ENCODINGS = ("auto", "plain", "rle", "delta", "bitshuffle", "dictionary", "prefix")
 _ENCODINGS_OF = {
-    KIND_UNSIGNED: ("auto", "plain", "rle", "delta", "bitshuffle"),
-    KIND_SIGNED: ("auto", "plain", "rle", "delta", "bitshuffle"),
-    KIND_FLOAT: ("auto", "plain", "rle", "bitshuffle"),
-    KIND_DECIMAL: ("auto", "plain", "rle", "delta"),
-    KIND_BOOL: ("auto", "plain", "rle"),
-    KIND_BINARY: ("auto", "plain", "dictionary", "prefix"),
+    TYPE_UNSIGNED: ("auto", "plain", "rle", "delta", "bitshuffle"),
+    TYPE_SIGNED: ("auto", "plain", "rle", "delta", "bitshuffle"),
+    TYPE_FLOAT: ("auto", "plain", "rle", "bitshuffle"),
+    TYPE_DECIMAL: ("auto", "plain", "rle", "delta"),
+    TYPE_BOOL: ("auto", "plain", "rle"),
+    TYPE_BINARY: ("auto", "plain", "dictionary", "prefix"),
 }
 COMPRESSIONS = ("auto", "none", "lz4", "zstd")
 _LISTED = 100
@@ -421,7 +421,7 @@ def _check_stored(column: StoredColumn) -> None:
             f"column {column.name!r}: a comment is text of up to {MAX_COMMENT_CHARACTERS} characters that "
             f"UTF-8 can hold, not {shown(comment)}"
         )
-    if column.type.kind != KIND_BINARY:
+    if column.type.kind != TYPE_BINARY:
         return
     for default in (column.read_default, column.write_default):
         if default is None:

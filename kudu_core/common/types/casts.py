@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kudu_core.common.types import foreign
-from kudu_core.common.types.types import KIND_BOOL, KIND_DECIMAL, KIND_FLOAT, ColumnType
+from kudu_core.common.types.types import TYPE_BOOL, TYPE_DECIMAL, TYPE_FLOAT, ColumnType
 from kudu_core.errors import SchemaMismatch
 
 _t = pa.types
@@ -74,11 +74,11 @@ def _permitted(source: pa.DataType, type_: ColumnType) -> bool:
     if type_.width == 0:
         binary = _t.is_binary(source) or _t.is_large_binary(source) or source == pa.binary_view()
         return bool(binary or _t.is_fixed_size_binary(source))
-    if type_.kind == KIND_BOOL:
+    if type_.kind == TYPE_BOOL:
         return bool(_t.is_boolean(source))
-    if type_.kind == KIND_FLOAT:
+    if type_.kind == TYPE_FLOAT:
         return bool(_t.is_floating(source) or _t.is_integer(source))
-    if type_.kind == KIND_DECIMAL:
+    if type_.kind == TYPE_DECIMAL:
         return bool(_t.is_decimal(source) or _t.is_integer(source))
     if type_.is_date:
         return bool(_t.is_date(source))
@@ -88,10 +88,10 @@ def _permitted(source: pa.DataType, type_: ColumnType) -> bool:
 
 
 def _cast(array: pa.Array, type_: ColumnType) -> pa.Array:
-    if type_.kind == KIND_DECIMAL and _t.is_integer(array.type):
+    if type_.kind == TYPE_DECIMAL and _t.is_integer(array.type):
         # By way of a decimal that holds every integer: Arrow asks for room even when it is not used.
         array = pc.cast(array, pa.decimal128(20, 0))
-    if type_.kind == KIND_DECIMAL:
+    if type_.kind == TYPE_DECIMAL:
         return _to_decimal(array, type_)
     result = pc.cast(array, type_.arrow)
     if type_.name == "float32" and _t.is_float64(array.type):

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from kudu_core._ext.columns import columns as bitmaps
 from kudu_core._ext.columns import foreign as kernel
-from kudu_core.common.types.types import KIND_BINARY, KIND_DECIMAL, ColumnType
+from kudu_core.common.types.types import TYPE_BINARY, TYPE_DECIMAL, ColumnType
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 
 _SHOWN_BYTES = 40
@@ -104,7 +104,7 @@ def check_cells(
     first_row: int,
 ) -> None:
     """Refuse cells that the type does not have.  Of most types every bit pattern is one, and none is read."""
-    if type_.kind == KIND_BINARY:
+    if type_.kind == TYPE_BINARY:
         assert offsets is not None
         found = kernel.variable(values, offsets, valid, type_.is_string)
         if found is None:
@@ -118,7 +118,7 @@ def check_cells(
         shown = repr(raw) if len(raw) <= _SHOWN_BYTES else f"{raw[:_SHOWN_BYTES]!r}..."
         where = place(name, first_row + row)
         raise SchemaMismatch(f"{where}: {shown} is not UTF-8; declare binary for bytes")
-    if type_.kind == KIND_DECIMAL:
+    if type_.kind == TYPE_DECIMAL:
         row = kernel.digits(values, type_.arrow.precision, valid)
         if row >= 0:
             number = int.from_bytes(values[16 * row : 16 * row + 16].tobytes(), "little", signed=True)

@@ -18,7 +18,7 @@ from typing import Any
 
 from kudu_core._ext.base.status import PageError
 from kudu_core.common.types import values
-from kudu_core.common.types.types import KIND_BINARY, KIND_UNSIGNED, ColumnType
+from kudu_core.common.types.types import TYPE_BINARY, TYPE_UNSIGNED, ColumnType
 from kudu_core.common.types.values import Physical
 from kudu_core.errors import InvalidArgument
 
@@ -42,7 +42,7 @@ class KeyCodec:
         self._converters = tuple(values.converter(type_) for type_ in self.types)
         self._whats = tuple(f"key column {name!r}" for name in self.names)
         self._biases = tuple(
-            0 if t.kind in (KIND_UNSIGNED, KIND_BINARY) else 1 << 8 * t.width - 1 for t in self.types
+            0 if t.kind in (TYPE_UNSIGNED, TYPE_BINARY) else 1 << 8 * t.width - 1 for t in self.types
         )
 
     def encode(self, key: Any) -> bytes:
@@ -83,7 +83,7 @@ class KeyCodec:
         cells: list[Physical] = []
         at = 0
         for i, type_ in enumerate(self.types):
-            if type_.kind != KIND_BINARY:
+            if type_.kind != TYPE_BINARY:
                 if at + type_.width > len(encoded):
                     raise PageError("bytes end inside a key", at)
                 number = int.from_bytes(encoded[at : at + type_.width], "big")
@@ -111,7 +111,7 @@ class KeyCodec:
         for i, type_ in enumerate(self.types):
             if at == len(encoded):
                 break
-            if type_.kind != KIND_BINARY:
+            if type_.kind != TYPE_BINARY:
                 if at + type_.width > len(encoded):
                     break
                 cells.append(int.from_bytes(encoded[at : at + type_.width], "big") - self._biases[i])
@@ -174,7 +174,7 @@ class KeyCodec:
 
     def _bytes(self, i: int, cell: Physical) -> bytes:
         type_ = self.types[i]
-        if type_.kind == KIND_BINARY:
+        if type_.kind == TYPE_BINARY:
             assert isinstance(cell, bytes)
             return cell if i == self._last else cell.replace(b"\0", b"\0\1") + b"\0\0"
         return (int(cell) + self._biases[i]).to_bytes(type_.width, "big")

@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from kudu_core.errors import InvalidArgument
 
-KIND_UNSIGNED = 0
-KIND_SIGNED = 1
-KIND_FLOAT = 2
-KIND_BINARY = 3
-KIND_DECIMAL = 4
-KIND_BOOL = 5
+TYPE_UNSIGNED = 0
+TYPE_SIGNED = 1
+TYPE_FLOAT = 2
+TYPE_BINARY = 3
+TYPE_DECIMAL = 4
+TYPE_BOOL = 5
 
 DECIMAL_MAX_PRECISION = 38
 
@@ -67,7 +67,7 @@ class ColumnType:
     @property
     def is_key_type(self) -> bool:
         """Whether a primary key may hold it: anything but float and bool."""
-        return self.kind not in (KIND_FLOAT, KIND_BOOL)
+        return self.kind not in (TYPE_FLOAT, TYPE_BOOL)
 
     @property
     def is_timestamp(self) -> bool:
@@ -100,7 +100,7 @@ class ColumnType:
         return self.name
 
 
-_DTYPE_CODE = {KIND_UNSIGNED: "u", KIND_SIGNED: "i", KIND_FLOAT: "f", KIND_BOOL: "u"}
+_DTYPE_CODE = {TYPE_UNSIGNED: "u", TYPE_SIGNED: "i", TYPE_FLOAT: "f", TYPE_BOOL: "u"}
 
 TYPE_NAMES = (
     "int8..int64, uint8..uint64, float32, float64, bool, string, binary, date32, "
@@ -108,22 +108,22 @@ TYPE_NAMES = (
 )
 
 _SIMPLE = [
-    ColumnType("int8", pa.int8(), 1, KIND_SIGNED),
-    ColumnType("int16", pa.int16(), 2, KIND_SIGNED),
-    ColumnType("int32", pa.int32(), 4, KIND_SIGNED),
-    ColumnType("int64", pa.int64(), 8, KIND_SIGNED),
-    ColumnType("uint8", pa.uint8(), 1, KIND_UNSIGNED),
-    ColumnType("uint16", pa.uint16(), 2, KIND_UNSIGNED),
-    ColumnType("uint32", pa.uint32(), 4, KIND_UNSIGNED),
-    ColumnType("uint64", pa.uint64(), 8, KIND_UNSIGNED),
-    ColumnType("float32", pa.float32(), 4, KIND_FLOAT),
-    ColumnType("float64", pa.float64(), 8, KIND_FLOAT),
-    ColumnType("bool", pa.bool_(), 1, KIND_BOOL),
-    ColumnType("string", pa.string(), 0, KIND_BINARY),
-    ColumnType("binary", pa.binary(), 0, KIND_BINARY),
-    ColumnType("date32", pa.date32(), 4, KIND_SIGNED),
-    ColumnType("timestamp[us]", pa.timestamp("us"), 8, KIND_SIGNED),
-    ColumnType("timestamp[us,UTC]", pa.timestamp("us", "UTC"), 8, KIND_SIGNED),
+    ColumnType("int8", pa.int8(), 1, TYPE_SIGNED),
+    ColumnType("int16", pa.int16(), 2, TYPE_SIGNED),
+    ColumnType("int32", pa.int32(), 4, TYPE_SIGNED),
+    ColumnType("int64", pa.int64(), 8, TYPE_SIGNED),
+    ColumnType("uint8", pa.uint8(), 1, TYPE_UNSIGNED),
+    ColumnType("uint16", pa.uint16(), 2, TYPE_UNSIGNED),
+    ColumnType("uint32", pa.uint32(), 4, TYPE_UNSIGNED),
+    ColumnType("uint64", pa.uint64(), 8, TYPE_UNSIGNED),
+    ColumnType("float32", pa.float32(), 4, TYPE_FLOAT),
+    ColumnType("float64", pa.float64(), 8, TYPE_FLOAT),
+    ColumnType("bool", pa.bool_(), 1, TYPE_BOOL),
+    ColumnType("string", pa.string(), 0, TYPE_BINARY),
+    ColumnType("binary", pa.binary(), 0, TYPE_BINARY),
+    ColumnType("date32", pa.date32(), 4, TYPE_SIGNED),
+    ColumnType("timestamp[us]", pa.timestamp("us"), 8, TYPE_SIGNED),
+    ColumnType("timestamp[us,UTC]", pa.timestamp("us", "UTC"), 8, TYPE_SIGNED),
 ]
 _BY_NAME = {type_.name: type_ for type_ in _SIMPLE}
 _BY_ARROW = {type_.arrow: type_ for type_ in _SIMPLE if not type_.is_timestamp}
@@ -145,7 +145,7 @@ def _parse(name: str) -> ColumnType:
             f"{name}: a decimal has a precision of 1 to {DECIMAL_MAX_PRECISION} and a scale of 0 to the "
             "precision"
         )
-    return ColumnType(f"decimal128({precision},{scale})", pa.decimal128(precision, scale), 16, KIND_DECIMAL)
+    return ColumnType(f"decimal128({precision},{scale})", pa.decimal128(precision, scale), 16, TYPE_DECIMAL)
 
 
 def _advice(arrow: pa.DataType) -> str:

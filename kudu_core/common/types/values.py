@@ -27,11 +27,11 @@ import numpy as np
 import pyarrow as pa
 
 from kudu_core.common.types.types import (
-    KIND_BINARY,
-    KIND_BOOL,
-    KIND_DECIMAL,
-    KIND_FLOAT,
-    KIND_UNSIGNED,
+    TYPE_BINARY,
+    TYPE_BOOL,
+    TYPE_DECIMAL,
+    TYPE_FLOAT,
+    TYPE_UNSIGNED,
     ColumnType,
 )
 from kudu_core.errors import InvalidArgument, shown
@@ -53,10 +53,10 @@ def physical(type_: ColumnType, value: Any, what: str = "value") -> Physical:
 
 def python(type_: ColumnType, value: Physical, what: str = "value") -> Any:
     """The exact Python value; dates and times that Python cannot hold give ``InvalidArgument``."""
-    if type_.kind == KIND_BINARY:
+    if type_.kind == TYPE_BINARY:
         assert isinstance(value, bytes)
         return value.decode("utf-8", "surrogateescape") if type_.is_string else value
-    if type_.kind == KIND_DECIMAL:
+    if type_.kind == TYPE_DECIMAL:
         return decimal.Decimal(int(value)).scaleb(-type_.arrow.scale, _EXACT)
     try:
         if type_.is_date:
@@ -87,24 +87,24 @@ def exact(type_: ColumnType, value: Any, what: str = "value") -> Any:
 
 def pack(type_: ColumnType, value: Physical) -> bytes:
     """The bytes of a physical value in a column."""
-    if type_.kind == KIND_BINARY:
+    if type_.kind == TYPE_BINARY:
         assert isinstance(value, bytes)
         return value
-    if type_.kind == KIND_FLOAT:
+    if type_.kind == TYPE_FLOAT:
         return struct.pack("<f" if type_.width == 4 else "<d", value)
-    return int(value).to_bytes(type_.width, "little", signed=type_.kind not in (KIND_UNSIGNED, KIND_BOOL))
+    return int(value).to_bytes(type_.width, "little", signed=type_.kind not in (TYPE_UNSIGNED, TYPE_BOOL))
 
 
 def unpack(type_: ColumnType, raw: bytes) -> Physical:
     """The physical value of a cell's bytes."""
-    if type_.kind == KIND_BINARY:
+    if type_.kind == TYPE_BINARY:
         return raw
-    if type_.kind == KIND_FLOAT:
+    if type_.kind == TYPE_FLOAT:
         number: float = struct.unpack("<f" if type_.width == 4 else "<d", raw)[0]
         return number
-    if type_.kind == KIND_BOOL:
+    if type_.kind == TYPE_BOOL:
         return raw != b"\0"
-    return int.from_bytes(raw, "little", signed=type_.kind != KIND_UNSIGNED)
+    return int.from_bytes(raw, "little", signed=type_.kind != TYPE_UNSIGNED)
 
 
 def raw_bytes(type_: ColumnType, value: Any, what: str = "value") -> bytes:
@@ -117,12 +117,12 @@ def to_json(type_: ColumnType, value: Any) -> Any:
     if value is None:
         return None
     number = physical(type_, value)
-    if type_.kind == KIND_BINARY:
+    if type_.kind == TYPE_BINARY:
         assert isinstance(number, bytes)
         return value if type_.is_string else base64.b64encode(number).decode("ascii")
-    if type_.kind == KIND_DECIMAL:
+    if type_.kind == TYPE_DECIMAL:
         return str(value)
-    if type_.kind == KIND_FLOAT:
+    if type_.kind == TYPE_FLOAT:
         return float(number) if math.isfinite(float(number)) else str(float(number))
     return number
 
@@ -131,15 +131,15 @@ def from_json(type_: ColumnType, stored: Any) -> Any:
     """The exact value of ``to_json``'s.  ``ValueError`` or ``TypeError`` for anything else."""
     if stored is None:
         return None
-    if type_.kind == KIND_BINARY:
+    if type_.kind == TYPE_BINARY:
         return exact(type_, stored if type_.is_string else base64.b64decode(stored, validate=True))
-    if type_.kind == KIND_DECIMAL:
+    if type_.kind == TYPE_DECIMAL:
         if not isinstance(stored, str):
             raise TypeError(f"a decimal is stored as a string, not {stored!r}")
         return exact(type_, decimal.Decimal(stored))
-    if type_.kind == KIND_FLOAT:
+    if type_.kind == TYPE_FLOAT:
         return exact(type_, float(stored))
-    if type_.kind == KIND_BOOL:
+    if type_.kind == TYPE_BOOL:
         return exact(type_, stored)
     if isinstance(stored, bool) or not isinstance(stored, int):
         raise TypeError(f"{type_} is stored as an integer, not {stored!r}")
@@ -160,13 +160,13 @@ _NOT_FLOATS = (*_BOOLS, str, bytes, decimal.Decimal, pa.Scalar)
 def converter(type_: ColumnType) -> Converter:
     """``(value, what) -> physical value`` for one type: ``physical`` with its branches taken."""
     leaf: Converter
-    if type_.kind == KIND_BINARY:
+    if type_.kind == TYPE_BINARY:
         leaf = _string if type_.is_string else _binary
-    elif type_.kind == KIND_DECIMAL:
+    elif type_.kind == TYPE_DECIMAL:
         leaf = _decimal(type_)
-    elif type_.kind == KIND_FLOAT:
+    elif type_.kind == TYPE_FLOAT:
         leaf = _float(type_)
-    elif type_.kind == KIND_BOOL:
+    elif type_.kind == TYPE_BOOL:
         leaf = _bool
     elif type_.is_date:
         leaf = _date
@@ -203,7 +203,7 @@ def _scalar(type_: ColumnType, value: pa.Scalar, what: str) -> Physical:
 
 
 def _integer(type_: ColumnType) -> Converter:
-    signed = type_.kind != KIND_UNSIGNED
+    signed = type_.kind != TYPE_UNSIGNED
     bits = 8 * type_.width
     low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
 
@@ -221,7 +221,7 @@ def _integer(type_: ColumnType) -> Converter:
 
 
 def _in_range(type_: ColumnType, number: int, what: str, given: Any) -> int:
-    signed = type_.kind != KIND_UNSIGNED
+    signed = type_.kind != TYPE_UNSIGNED
     bits = 8 * type_.width - signed
     if not (-(1 << bits) if signed else 0) <= number < 1 << bits:
         raise InvalidArgument(f"{what}: {given} is outside the range of {type_}")

@@ -15,7 +15,7 @@ import pyarrow as pa
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types import values
 from kudu_core.common.types.keycodec import prefix_successor
-from kudu_core.common.types.types import KIND_BINARY, KIND_BOOL, KIND_DECIMAL, KIND_FLOAT, ColumnType
+from kudu_core.common.types.types import TYPE_BINARY, TYPE_BOOL, TYPE_DECIMAL, TYPE_FLOAT, ColumnType
 from kudu_core.common.types.values import Physical
 from kudu_core.common.where.expressions import Call, Literal, Node, Ref
 from kudu_core.common.where.terms import COMPARISONS, FLIPPED, constant
@@ -72,7 +72,7 @@ def _truth(node: Node, schema: Schema) -> _Truth | None:
     """What an expression over one column is true and false of; None: not known."""
     if isinstance(node, Ref):
         column = schema.by_name.get(node.name)
-        if column is None or column.type.kind != KIND_BOOL:
+        if column is None or column.type.kind != TYPE_BOOL:
             return None
         return _split(column, compared(column.type, "eq", True))
     if not isinstance(node, Call):
@@ -143,11 +143,11 @@ def _of_one(node: Call, schema: Schema) -> _Truth | None:
         nan_is_null = options.get("nan_is_null")
         valid = numbers(column.type) if nan_is_null is not None and nan_is_null.as_py() else every
         return _Truth(column, NULL | every.without(valid), valid)
-    if node.function == "is_nan" and column.type.kind == KIND_FLOAT:
+    if node.function == "is_nan" and column.type.kind == TYPE_FLOAT:
         return _split(column, every.without(numbers(column.type)))
     if node.function == "is_in":
         return _in_list(column, options)
-    if node.function in ("starts_with", "match_like") and column.type.kind == KIND_BINARY:
+    if node.function in ("starts_with", "match_like") and column.type.kind == TYPE_BINARY:
         true = _pattern(node.function, options)
         return None if true is None else _split(column, true)
     return None
@@ -157,7 +157,7 @@ def _in_list(column: StoredColumn, options: dict[str, pa.Scalar]) -> _Truth | No
     value_set, matching = options.get("value_set"), options.get("null_matching_behavior")
     if value_set is None or matching is None or matching.as_py() not in (_MATCHES_NULL, _SKIPS_NULL):
         return None
-    if column.type.kind == KIND_FLOAT:
+    if column.type.kind == TYPE_FLOAT:
         return None  # NaN and the two zeros are found by rules of their own
     found: list[Physical] = []
     null = NOTHING
@@ -209,7 +209,7 @@ def _constant(type_: ColumnType, literal: pa.Scalar) -> Physical | None:
             return None
         if type_.width == 8 and _t.is_signed_integer(given) != _t.is_signed_integer(type_.arrow):
             return None
-    if type_.kind == KIND_DECIMAL and not _t.is_decimal128(given):
+    if type_.kind == TYPE_DECIMAL and not _t.is_decimal128(given):
         return None
     found = constant(type_, literal)
     return None if found is None else values.physical(type_, found[0])

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kudu_core.common.types.keycodec import prefix_successor, successor
-from kudu_core.common.types.types import KIND_BINARY, KIND_BOOL, KIND_FLOAT, KIND_UNSIGNED, ColumnType
+from kudu_core.common.types.types import TYPE_BINARY, TYPE_BOOL, TYPE_FLOAT, TYPE_UNSIGNED, ColumnType
 from kudu_core.common.types.values import Physical
 from kudu_core.common.where.terms import Term
 from kudu_core.common.where.valuesets import ValueSet
@@ -52,9 +52,9 @@ class Intervals:
     @staticmethod
     def of_set(type_: ColumnType, passing: ValueSet) -> Intervals:
         """The values of a set, NULL aside; of a type that is no float."""
-        if type_.kind == KIND_BINARY:
+        if type_.kind == TYPE_BINARY:
             return Intervals(type_, passing.intervals)
-        offset = 0 if type_.kind in (KIND_UNSIGNED, KIND_BOOL) else 1 << 8 * type_.width - 1
+        offset = 0 if type_.kind in (TYPE_UNSIGNED, TYPE_BOOL) else 1 << 8 * type_.width - 1
         most = (1 << 8 * type_.width) - 1
         pairs = passing.intervals
         ends = [(low + offset, most if high is None else high + offset - 1) for low, high in pairs]
@@ -65,7 +65,7 @@ class Intervals:
 
     def meet(self, low: Any, high: Any) -> bool:
         """Whether some value of [low, high] may be in them: order numbers or bytes, None = open."""
-        if self.type.kind == KIND_BINARY:
+        if self.type.kind == TYPE_BINARY:
             first = 0 if low is None else bisect_right(self.pairs, (False, low), key=_string_end)
             return first < len(self.pairs) and (high is None or self.pairs[first][0] <= high)
         first = 0 if low is None else bisect_left(self.pairs, low, key=lambda pair: pair[1])
@@ -82,9 +82,9 @@ class Intervals:
 
 def order_number(type_: ColumnType, value: Physical) -> int:
     """The order number of a physical value of a fixed-width type."""
-    if type_.kind == KIND_FLOAT:
+    if type_.kind == TYPE_FLOAT:
         return _order_of_float(type_, float(value))
-    if type_.kind in (KIND_UNSIGNED, KIND_BOOL):
+    if type_.kind in (TYPE_UNSIGNED, TYPE_BOOL):
         return int(value)
     return int(value) + (1 << 8 * type_.width - 1)
 
@@ -99,10 +99,10 @@ def order_numbers(type_: ColumnType, raw: npt.NDArray[np.uint8]) -> U64:
         result: U64 = inside.view(np.uint64) ^ np.uint64(1 << 63)
         return result
     bits = raw.view(f"<u{type_.width}").astype(np.uint64)
-    if type_.kind in (KIND_UNSIGNED, KIND_BOOL):
+    if type_.kind in (TYPE_UNSIGNED, TYPE_BOOL):
         return bits
     sign = np.uint64(1 << 8 * type_.width - 1)
-    if type_.kind != KIND_FLOAT:
+    if type_.kind != TYPE_FLOAT:
         return bits ^ sign
     bits = np.where(bits == sign, np.uint64(0), bits)
     most = np.uint64((1 << 8 * type_.width) - 1)
@@ -136,7 +136,7 @@ def _order_of_float(type_: ColumnType, value: float) -> int:
 
 def _bounds(type_: ColumnType) -> Pair:
     """All numbers of the type; of floats those from -inf to inf."""
-    if type_.kind == KIND_FLOAT:
+    if type_.kind == TYPE_FLOAT:
         return _order_of_float(type_, float("-inf")), _order_of_float(type_, float("inf"))
     return 0, (1 << 8 * type_.width) - 1
 
@@ -145,7 +145,7 @@ def _pairs(type_: ColumnType, term: Term) -> list[Pair] | None:
     if term.op in ("is_null", "not_null"):
         return None
     cells = term.physical()
-    if type_.kind == KIND_BINARY:
+    if type_.kind == TYPE_BINARY:
         return _string_pairs(term.op, cells)
     least, most = _bounds(type_)
     numbers = [order_number(type_, cell) for cell in cells]
@@ -182,7 +182,7 @@ def _string_end(pair: Pair) -> tuple[bool, bytes]:
 
 def _both(type_: ColumnType, one: Sequence[Pair], other: Sequence[Pair]) -> list[Pair]:
     """The intersection of two ascending lists."""
-    strings = type_.kind == KIND_BINARY
+    strings = type_.kind == TYPE_BINARY
     out: list[Pair] = []
     i = j = 0
     while i < len(one) and j < len(other):

@@ -12,7 +12,7 @@ from typing import Any
 from kudu_core._ext.base.status import PageError
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.keycodec import KeyCodec, prefix_successor, successor
-from kudu_core.common.types.types import KIND_BINARY, ColumnType
+from kudu_core.common.types.types import TYPE_BINARY, ColumnType
 from kudu_core.common.where.terms import Term
 
 Bounds = tuple[bytes | None, bytes | None]
@@ -110,7 +110,7 @@ def lifted(codec: KeyCodec, column_ids: Sequence[int], bounds: Bounds) -> dict[i
 
 def _next_cells(codec: KeyCodec, head: bytes, count: int) -> bytes | None:
     """The smallest encoding that whole cells after these ``count`` ones can have; None: there is none."""
-    if codec.types[count - 1].kind != KIND_BINARY:
+    if codec.types[count - 1].kind != TYPE_BINARY:
         return prefix_successor(head)
     if count == len(codec.types):
         return successor(head)
@@ -148,7 +148,7 @@ def _interval(terms: Iterable[Term], type_: ColumnType, more: Ends | None = None
         cells = term.physical()
         if term.op == "in" and not cells:
             # Nothing is in an empty list; any interval that is empty says so.
-            edge: Any = b"" if type_.kind == KIND_BINARY else 0
+            edge: Any = b"" if type_.kind == TYPE_BINARY else 0
             return (edge, False), (edge, False)
         if term.op in ("eq", "in", "ge", "gt", "prefix"):
             lows.append((cells[0], term.op != "gt"))
@@ -172,7 +172,7 @@ def _encoded(codec: KeyCodec, equal: list[Any], low: _End | None, high: _End | N
 
     def beyond(encoded: bytes, column: int) -> bytes | None:
         """The end of all keys that begin with these cells, ``column`` being the last of them."""
-        if column == len(codec.types) - 1 and codec.types[column].kind == KIND_BINARY:
+        if column == len(codec.types) - 1 and codec.types[column].kind == TYPE_BINARY:
             return successor(encoded)
         return prefix_successor(encoded)
 

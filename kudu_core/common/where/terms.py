@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types import values
 from kudu_core.common.types.keycodec import prefix_successor
-from kudu_core.common.types.types import KIND_BINARY, KIND_BOOL, KIND_DECIMAL, KIND_FLOAT, ColumnType
+from kudu_core.common.types.types import TYPE_BINARY, TYPE_BOOL, TYPE_DECIMAL, TYPE_FLOAT, ColumnType
 from kudu_core.common.where.expressions import Call, Literal, Node, Ref
 from kudu_core.errors import InvalidArgument
 
@@ -154,7 +154,7 @@ def _negation(node: Node, schema: Schema) -> Term | None:
     if term.op in ("is_null", "not_null"):
         return Term(term.column_id, "not_null" if term.op == "is_null" else "is_null", None, term.type)
     # NaN < 1 is false, so its negation is true of NaN, which no bound encloses.
-    if term.op in _NEGATED and term.type.kind != KIND_FLOAT and isinstance(node, Call) and _is_plain(node):
+    if term.op in _NEGATED and term.type.kind != TYPE_FLOAT and isinstance(node, Call) and _is_plain(node):
         return _comparison(node, schema, negate=True)
     return None
 
@@ -165,7 +165,7 @@ def _is_plain(node: Call) -> bool:
 
 def _bool_term(node: Ref, schema: Schema, value: bool) -> Term | None:
     column = schema.by_name.get(node.name)
-    if column is None or column.type.kind != KIND_BOOL:
+    if column is None or column.type.kind != TYPE_BOOL:
         return None
     return Term(column.id, "eq", value, column.type)
 
@@ -180,7 +180,7 @@ def _leaf(node: Call, schema: Schema) -> Term | None:
     if node.function == "is_valid":
         return Term(column.id, "not_null", None, column.type)
     if node.function == "is_null":
-        if options.get("nan_is_null") and column.type.kind == KIND_FLOAT:
+        if options.get("nan_is_null") and column.type.kind == TYPE_FLOAT:
             return None
         return Term(column.id, "is_null", None, column.type)
     if node.function == "is_in" and node.options is not None:
@@ -246,7 +246,7 @@ def _in_list(column: StoredColumn, options: dict[str, pa.Scalar]) -> Term | None
 
 
 def _prefix(function: str, column: StoredColumn, pattern: Any) -> Term | None:
-    if column.type.kind != KIND_BINARY or not isinstance(pattern, str | bytes):
+    if column.type.kind != TYPE_BINARY or not isinstance(pattern, str | bytes):
         return None
     if isinstance(pattern, bytes):
         try:
@@ -282,7 +282,7 @@ def constant(type_: ColumnType, literal: pa.Scalar) -> tuple[Any] | None:
         if type_.is_timestamp or type_.is_date:
             literal = pc.cast(literal, type_.arrow)
         value = literal.as_py()
-        if type_.kind == KIND_FLOAT:
+        if type_.kind == TYPE_FLOAT:
             exact = values.exact(type_, value)
             return (exact,) if exact == value and not isnan(exact) else None
         if _t.is_floating(literal.type):
@@ -296,7 +296,7 @@ def constant(type_: ColumnType, literal: pa.Scalar) -> tuple[Any] | None:
 
 def _comparable_types(type_: ColumnType, literal: pa.Scalar) -> bool:
     given = literal.type
-    if type_.kind == KIND_BOOL:
+    if type_.kind == TYPE_BOOL:
         return bool(_t.is_boolean(given))
     if type_.is_timestamp:
         return bool(_t.is_timestamp(given) and (given.tz is None) == (type_.arrow.tz is None))
@@ -304,10 +304,10 @@ def _comparable_types(type_: ColumnType, literal: pa.Scalar) -> bool:
         return bool(_t.is_date(given))
     if type_.is_string:
         return bool(_t.is_string(given) or _t.is_large_string(given) or given == pa.string_view())
-    if type_.kind == KIND_BINARY:
+    if type_.kind == TYPE_BINARY:
         return bool(_t.is_binary(given) or _t.is_large_binary(given) or given == pa.binary_view())
-    if type_.kind == KIND_DECIMAL:
+    if type_.kind == TYPE_DECIMAL:
         return bool(_t.is_decimal(given) or _t.is_integer(given))
-    if type_.kind == KIND_FLOAT:
+    if type_.kind == TYPE_FLOAT:
         return bool(_t.is_floating(given) or _t.is_integer(given))
     return bool(_t.is_integer(given) or _t.is_float64(given))

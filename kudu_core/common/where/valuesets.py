@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kudu_core.common.types.types import KIND_BINARY, KIND_FLOAT, KIND_UNSIGNED, ColumnType
+from kudu_core.common.types.types import TYPE_BINARY, TYPE_FLOAT, TYPE_UNSIGNED, ColumnType
 from kudu_core.common.types.values import Physical
 
 Place = Any
@@ -95,9 +95,9 @@ def _of_float(value: float, width: int) -> int:
 
 def line(type_: ColumnType) -> ValueSet:
     """Every value of a type but NULL."""
-    if type_.kind == KIND_BINARY:
+    if type_.kind == TYPE_BINARY:
         return ValueSet(((b"", None),))
-    if type_.kind in (KIND_FLOAT, KIND_UNSIGNED) or type_.name == "bool":
+    if type_.kind in (TYPE_FLOAT, TYPE_UNSIGNED) or type_.name == "bool":
         return ValueSet(((0, 1 << 8 * type_.width),))
     half = 1 << 8 * type_.width - 1
     return ValueSet(((-half, half),))
@@ -105,7 +105,7 @@ def line(type_: ColumnType) -> ValueSet:
 
 def numbers(type_: ColumnType) -> ValueSet:
     """Every value that compares: all but NULL and NaN."""
-    if type_.kind != KIND_FLOAT:
+    if type_.kind != TYPE_FLOAT:
         return line(type_)
     infinity = float("inf")
     return ValueSet(((_of_float(-infinity, type_.width), _of_float(infinity, type_.width) + 1),))
@@ -113,10 +113,10 @@ def numbers(type_: ColumnType) -> ValueSet:
 
 def _cell(type_: ColumnType, value: Physical) -> tuple[Place, Place]:
     """The first place that equals the value, and the one behind the last."""
-    if type_.kind == KIND_BINARY:
+    if type_.kind == TYPE_BINARY:
         assert isinstance(value, bytes)
         return value, value + b"\0"
-    if type_.kind == KIND_FLOAT:
+    if type_.kind == TYPE_FLOAT:
         number = float(value)
         if number == 0:  # two floats
             return _of_float(-0.0, type_.width), _of_float(0.0, type_.width) + 1

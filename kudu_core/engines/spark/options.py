@@ -17,7 +17,7 @@ from typing import Any
 
 from kudu_core.common.idempotence.writers import CHECK, Txn
 from kudu_core.common.schema.schema import Schema
-from kudu_core.common.types.types import KIND_DECIMAL, ColumnType
+from kudu_core.common.types.types import TYPE_DECIMAL, ColumnType
 from kudu_core.engines.spark.schema import projected
 from kudu_core.errors import InvalidArgument
 from kudu_core.table.jobs.commit import check_job
@@ -301,7 +301,7 @@ def _term(term: list[Any], schema: Schema) -> tuple[str, str, Any]:
 
 def _value(type_: ColumnType, name: str, value: Any) -> Any:
     """What JSON has no form for is written as text: ISO dates and times, decimals, binary as hex."""
-    if isinstance(value, Decimal) and type_.kind != KIND_DECIMAL:
+    if isinstance(value, Decimal) and type_.kind != TYPE_DECIMAL:
         value = float(value)
     if not isinstance(value, str):
         return value
@@ -310,7 +310,7 @@ def _value(type_: ColumnType, name: str, value: Any) -> Any:
         convert = datetime.fromisoformat
     elif type_.is_date:
         convert = date.fromisoformat
-    elif type_.kind == KIND_DECIMAL:
+    elif type_.kind == TYPE_DECIMAL:
         convert = Decimal
     elif type_.name == "binary":
         convert = bytes.fromhex

@@ -22,7 +22,7 @@ from kudu_core.cfile.files.rows_file import PAGE_ROWS
 from kudu_core.cfile.readers.scan_reader import SOME_ROWS
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn
-from kudu_core.common.types.types import KIND_BOOL
+from kudu_core.common.types.types import TYPE_BOOL
 from kudu_core.common.where.predicates import Filter
 from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.rows.delta_view import lay_over
@@ -100,7 +100,7 @@ class Chosen:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _form(self, column: StoredColumn, dictionary: frozenset[int]) -> int:
-        if column.type.kind == KIND_BOOL:
+        if column.type.kind == TYPE_BOOL:
             return _FORM_BITS
         coded = column.id in dictionary and self._scan.has_words(column.id)
         return _FORM_CODES if coded else _FORM_CELLS
@@ -194,7 +194,7 @@ class FileScan:
         self.readable = self.direct | frozenset(
             column.id
             for column in schema.columns
-            if column.type.width and column.type.kind != KIND_BOOL and column.id in source.file.column_ids
+            if column.type.width and column.type.kind != TYPE_BOOL and column.id in source.file.column_ids
         )
         """Columns that the kernel reads: those of fixed width are changed afterwards."""
         self._schema = schema

@@ -19,7 +19,7 @@ from kudu_core.tablet.ingest import part as ingest
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.apply import Laying, Moved, values_only
 from kudu_core.tablet.view.view import locate_newest
-from kudu_core.wal import KIND_INGEST
+from kudu_core.wal import RECORD_KIND_INGEST
 
 if TYPE_CHECKING:
     from kudu_core.common.idempotence.writers import Txn
@@ -126,7 +126,7 @@ def log_and_install(
     log = engine.log
     record = records.encode(payload)
     try:
-        ts = log.append(KIND_INGEST, schema_version, record)
+        ts = log.append(RECORD_KIND_INGEST, schema_version, record)
         log.wait_durable(ts)
         for part in parts:
             ingest.install(

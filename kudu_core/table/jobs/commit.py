@@ -28,7 +28,7 @@ from kudu_core.common.rows.keys import encode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.run.cycles import cycles_left
 from kudu_core.common.run.locks import NOTHING, Claim
-from kudu_core.common.types.types import KIND_BOOL, KIND_FLOAT, ColumnType
+from kudu_core.common.types.types import TYPE_BOOL, TYPE_FLOAT, ColumnType
 from kudu_core.errors import Corruption, InvalidArgument, Locked, RowErrors, SchemaMismatch
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table.calls.decision import ON_ERROR_HINT, Call, joined
@@ -111,7 +111,7 @@ def begin(
         sequence = next(((name, type_) for name, type_ in columns if name == sequence_by), None)
         if sequence is None:
             raise SchemaMismatch(f"column {sequence_by!r}, which sequence_by names, is missing")
-        if ColumnType.parse(sequence[1]).kind in (KIND_FLOAT, KIND_BOOL):
+        if ColumnType.parse(sequence[1]).kind in (TYPE_FLOAT, TYPE_BOOL):
             raise SchemaMismatch(f"column {sequence_by!r} is {sequence[1]}, which says no order of rows")
     form = {
         "schema": engine.schema.to_json(),

@@ -32,7 +32,7 @@ from kudu_core.table.stored.alteration import Alteration
 from kudu_core.table.stored.table_file import TableState, tablet_directory
 from kudu_core.tablet.store.manifest import Manifest, TabletState
 from kudu_core.tablet.store.tablet import Tablet, freeze_memrowset
-from kudu_core.wal import KIND_ALTER
+from kudu_core.wal import RECORD_KIND_ALTER
 
 if TYPE_CHECKING:
     from kudu_core.common.partition.partitions import PartitionSchema
@@ -97,7 +97,7 @@ def _log_and_apply(
     log = engine.log
     payload = alteration.to_bytes()
     try:
-        ts = log.append(KIND_ALTER, schema.version, (payload,))
+        ts = log.append(RECORD_KIND_ALTER, schema.version, (payload,))
         log.wait_durable(ts)
         new = [new_tablet(engine, partitions, *entry) for entry in alteration.created]
         for tablet in new:

@@ -45,7 +45,7 @@ from kudu_core.tablet.store import records
 from kudu_core.tablet.store.apply import renew_active
 from kudu_core.tablet.store.manifest import Manifest, TabletState, read_manifest
 from kudu_core.tablet.store.tablet import Tablet, TabletContext
-from kudu_core.wal import KIND_INGEST, Log, LogChanged, LogOptions, LogTail, Record, open_log, read_log
+from kudu_core.wal import RECORD_KIND_INGEST, Log, LogChanged, LogOptions, LogTail, Record, open_log, read_log
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
@@ -139,7 +139,7 @@ def _open_locked(
     named: list[_Named] = []
 
     def noting(record: Record) -> bool:
-        if record.kind == KIND_INGEST:
+        if record.kind == RECORD_KIND_INGEST:
             with suppress(Corruption):  # met again, and named, when it is replayed
                 named.append(_Named.of(record))
         return _alters(record)
@@ -503,7 +503,7 @@ def _lay_out(engine: Engine, tail: LogTail, states: dict[int, TabletState], toke
         if record.ts > visible:
             return False
         try:
-            lacking = _lacking(record, states) if record.kind == KIND_INGEST else None
+            lacking = _lacking(record, states) if record.kind == RECORD_KIND_INGEST else None
         except Corruption:
             return True  # the replay meets it again, and says which record it is
         if lacking is not None and state.clean_end:

@@ -18,7 +18,7 @@ from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn, arrow_schema
 from kudu_core.common.types import values
-from kudu_core.common.types.types import KIND_DECIMAL, ColumnType
+from kudu_core.common.types.types import TYPE_DECIMAL, ColumnType
 from kudu_core.common.where.predicates import Filter
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 from kudu_core.rowset.disk.diskrowset import DiskRowsAt
@@ -439,7 +439,7 @@ def _ends(column: ColumnBuffers, type_: ColumnType) -> tuple[Any, Any] | None:
     if not found["min"].is_valid:
         return None
     low, high = found["min"].as_py(), found["max"].as_py()
-    if type_.kind == KIND_DECIMAL:
+    if type_.kind == TYPE_DECIMAL:
         return values.physical(type_, low), values.physical(type_, high)
     return low, high
 

@@ -16,7 +16,7 @@ from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
 from kudu_core.table.repair.facts import ABSENT, CHANGE, IMAGE, Facts
 from kudu_core.tablet.ingest import part
 from kudu_core.tablet.store import records
-from kudu_core.wal import KIND_INGEST, KIND_WRITE, Record
+from kudu_core.wal import RECORD_KIND_INGEST, RECORD_KIND_WRITE, Record
 from kudu_core.wal.salvage import SalvagedLog
 
 PIECE_BYTES = 64 << 20
@@ -104,12 +104,12 @@ def changes_of(
     """The records of a log by tablet.  ``told`` of those that cannot be used."""
     found = {tablet: TabletChanges() for tablet in tablets}
     for record in log:
-        if record.kind not in (KIND_WRITE, KIND_INGEST):
+        if record.kind not in (RECORD_KIND_WRITE, RECORD_KIND_INGEST):
             continue
         try:
             for tablet, ts, op, block in _rows(record, schema, found):
                 found[tablet].add(schema, ts, op, block)
-            if record.kind == KIND_INGEST:
+            if record.kind == RECORD_KIND_INGEST:
                 for tablet, brought in _ingests(record, found).items():
                     found[tablet].ingests.append(brought)
         except (KuduError, *BROKEN) as error:

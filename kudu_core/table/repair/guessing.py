@@ -23,7 +23,7 @@ from kudu_core.table.repair.files import Files
 from kudu_core.table.stored.table_file import TableState, TabletEntry, tablet_directory
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.salvage import salvage_manifest
-from kudu_core.wal import KIND_ALTER, KIND_INGEST, Record
+from kudu_core.wal import RECORD_KIND_ALTER, RECORD_KIND_INGEST, Record
 from kudu_core.wal.salvage import SalvagedLog, segment_uuids
 
 if TYPE_CHECKING:
@@ -112,9 +112,9 @@ def _altered(log: SalvagedLog) -> _Altered:
 
 def _members(record: Record) -> dict[str, Any] | None:
     """What a record says of the table as a whole; None: it does not."""
-    if record.kind == KIND_ALTER:
+    if record.kind == RECORD_KIND_ALTER:
         return parsed(record.payload)
-    if record.kind == KIND_INGEST:
+    if record.kind == RECORD_KIND_INGEST:
         extra = records.decode_extra(record.payload, f"log record {record.lsn}", 0)
         return extra if "created" in extra else None
     return None

@@ -24,7 +24,7 @@ from kudu_core.table.lifecycle.lost import FOLDER, lost_usage
 from kudu_core.table.lifecycle.open import open_for_reading
 from kudu_core.tablet.ingest.part import part_of
 from kudu_core.tablet.store import records
-from kudu_core.wal import KIND_INGEST, KIND_WRITE, is_log_name, open_log
+from kudu_core.wal import RECORD_KIND_INGEST, RECORD_KIND_WRITE, is_log_name, open_log
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
@@ -159,10 +159,10 @@ def verify_log(engine: Engine) -> tuple[int, dict[int, list[FileRef]]]:
     waiting: dict[int, list[FileRef]] = {}
     try:
         for record in tail.records():
-            if record.kind in (KIND_WRITE, KIND_INGEST):
+            if record.kind in (RECORD_KIND_WRITE, RECORD_KIND_INGEST):
                 where = f"log record {record.lsn}"
                 payload = records.decode(record.payload, where, 0)
-                for tablet_id in payload.tablets if record.kind == KIND_INGEST else ():
+                for tablet_id in payload.tablets if record.kind == RECORD_KIND_INGEST else ():
                     tablet = tablets.get(tablet_id)
                     if tablet is not None and record.ts > tablet.state.ingests_durable:
                         files = _verify_ingested(tablet, payload.extra, record.ts, where)

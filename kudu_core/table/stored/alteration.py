@@ -26,7 +26,7 @@ from kudu_core.table.stored.table_file import (
     schemas_kept,
 )
 from kudu_core.tablet.store import records
-from kudu_core.wal import KIND_ALTER, KIND_INGEST, Record
+from kudu_core.wal import RECORD_KIND_ALTER, RECORD_KIND_INGEST, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Alteration:
     @staticmethod
     def of_record(record: Record, before: Schema) -> Alteration:
         """What an ALTER, or an INGEST that overwrites, says.  Raises as ``parse``."""
-        if record.kind == KIND_ALTER:
+        if record.kind == RECORD_KIND_ALTER:
             return Alteration.parse(record.payload, before)
         return Alteration(None, None, *_tablets(_extra(record)))
 
@@ -130,7 +130,9 @@ def _extra(record: Record) -> dict[str, Any]:
 
 def alters(record: Record) -> bool:
     """Whether a record is one that ``followed`` follows.  ``Corruption``: its payload is broken."""
-    return record.kind == KIND_ALTER or (record.kind == KIND_INGEST and "created" in _extra(record))
+    return record.kind == RECORD_KIND_ALTER or (
+        record.kind == RECORD_KIND_INGEST and "created" in _extra(record)
+    )
 
 
 def followed(state: TableState, altering: Iterable[Record]) -> TableState:
@@ -148,7 +150,7 @@ def followed(state: TableState, altering: Iterable[Record]) -> TableState:
             state = Alteration.of_record(record, state.schema).after(state, record.ts)
             check_tablets(state)
         except (*BROKEN, InvalidArgument) as exc:
-            what = "ALTER" if record.kind == KIND_ALTER else "INGEST"
+            what = "ALTER" if record.kind == RECORD_KIND_ALTER else "INGEST"
             raise Corruption(f"log record {record.lsn}", 0, f"{what}: {exc!r:.200}") from exc
     return state
 

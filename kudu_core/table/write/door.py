@@ -22,7 +22,7 @@ from kudu_core.common.idempotence.fingerprint import Fingerprint, total
 from kudu_core.common.idempotence.writers import Txn
 from kudu_core.common.run.locks import NOTHING
 from kudu_core.common.schema.schema import Schema
-from kudu_core.common.types.types import KIND_BOOL
+from kudu_core.common.types.types import TYPE_BOOL
 from kudu_core.table.calls.decision import Call, fitted
 from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.ingest import ingest
@@ -65,7 +65,7 @@ def is_resident(schema: Schema, data: Any) -> bool:
         return False
     for field in data.schema:
         column = schema.by_name.get(field.name)
-        if column is None or column.type.arrow != field.type or column.type.kind == KIND_BOOL:
+        if column is None or column.type.arrow != field.type or column.type.kind == TYPE_BOOL:
             return False
     return True
 

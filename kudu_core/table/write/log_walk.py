@@ -48,7 +48,7 @@ from kudu_core.tablet.store import records
 from kudu_core.tablet.store.apply import Laying, Moved, values_only
 from kudu_core.tablet.store.tablet import Tablet, newest_of
 from kudu_core.tablet.view.view import ABSENT, Homes, KeyBatch, locate_newest
-from kudu_core.wal import KIND_WRITE
+from kudu_core.wal import RECORD_KIND_WRITE
 
 if TYPE_CHECKING:
     from kudu_core.table.ingest.commit import Committing
@@ -154,7 +154,7 @@ def _write_once(
     layings = lay_net(engine, prepared, net, homes)
     engine.reserve(layings, sum(len(memoryview(p).cast("B")) for p in parts))
     try:
-        ts = engine.log.append(KIND_WRITE, prepared.schema.version, parts)
+        ts = engine.log.append(RECORD_KIND_WRITE, prepared.schema.version, parts)
         for laying in layings:
             laying.lay(ts)
         if txn is not None:

@@ -21,7 +21,7 @@ from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.opened.memory_errors import no_memory
 from kudu_core.table.read.points import tablet_of_key
 from kudu_core.tablet.store import records
-from kudu_core.wal import KIND_WRITE
+from kudu_core.wal import RECORD_KIND_WRITE
 
 if TYPE_CHECKING:
     from kudu_core._ext.row.codec import Cell
@@ -142,7 +142,7 @@ def _log_and_apply(
     allocated = (active if home is None else home).allocated if check else 0
     log = engine.log
     try:
-        ts = log.append(KIND_WRITE, schema.version, (payload,))
+        ts = log.append(RECORD_KIND_WRITE, schema.version, (payload,))
         if home is None:
             active.insert_one(ts, key, key_hash, cells)
         else:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kudu_core._ext.base.crc32c import crc32c
-from kudu_core.cfile.pages.container import KIND_DELTA, KIND_ROWS, FileReader
+from kudu_core.cfile.pages.container import CONTAINER_DELTA, CONTAINER_ROWS, FileReader
 from kudu_core.common.format.members import BROKEN, integer
 from kudu_core.common.format.names import staged_file
 from kudu_core.common.schema.schema import Schema
@@ -252,12 +252,12 @@ def _linked(tablet: Tablet, task: MergeTask, folder: str, meta: RowSetMeta) -> R
 
     def deltas(refs: Sequence[DeltaRef]) -> Iterator[DeltaRef]:
         for ref in refs:
-            yield replace(ref, file=linked(ref.file, "delta", KIND_DELTA))
+            yield replace(ref, file=linked(ref.file, "delta", CONTAINER_DELTA))
 
     return replace(
         meta,
         id=tablet.new_rowset_id(),
-        base=linked(meta.base, "rows", KIND_ROWS),
+        base=linked(meta.base, "rows", CONTAINER_ROWS),
         redo=tuple(deltas(meta.redo)),
         undo=tuple(deltas(meta.undo)),
     )

@@ -27,7 +27,7 @@ from kudu_core.tablet.store import records
 from kudu_core.tablet.store.apply import Laying, Moved, key_batch, values_only
 from kudu_core.tablet.store.tablet import Tablet
 from kudu_core.tablet.view.view import locate_newest
-from kudu_core.wal import KIND_INGEST, KIND_WRITE, LogChanged, LogTail, Record
+from kudu_core.wal import RECORD_KIND_INGEST, RECORD_KIND_WRITE, LogChanged, LogTail, Record
 
 _PASSING = (OSError, FileMissing, LogChanged, Closed, Fenced, MemoryLimit, Poisoned)
 """Not a record's fault: files that have moved on, the machine, another writer."""
@@ -180,14 +180,14 @@ class Replay:
     def apply(self, record: Record) -> None:
         """Replay one WRITE or INGEST.  Whatever it raises, none of a WRITE is in the tablets."""
         self.began = False
-        if record.kind not in (KIND_WRITE, KIND_INGEST):
+        if record.kind not in (RECORD_KIND_WRITE, RECORD_KIND_INGEST):
             self.position = record.ts
             return
         where = f"log record {record.lsn}"
         payload = records.decode(memoryview(record.payload), where, 0)
         tokens, jobs = self._token(payload.extra, record, where)
         self._check(payload, where)
-        if record.kind == KIND_INGEST:
+        if record.kind == RECORD_KIND_INGEST:
             self._ingest(payload, record, where)
         else:
             # All of it has room before any of it is laid: a record that cannot be replayed leaves nothing.

@@ -31,7 +31,7 @@ from kudu_core.tablet.ingest import part
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.manifest import TabletState
 from kudu_core.tablet.store.tablet import Tablet
-from kudu_core.wal import KIND_INGEST
+from kudu_core.wal import RECORD_KIND_INGEST
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
@@ -345,7 +345,7 @@ def check_records(
     for record in taken:
         _hold(record.ts > last, "N1", f"record {record.lsn} has {record.ts} after {last}")
         last = record.ts
-        if record.kind != KIND_INGEST or record.ts <= through:
+        if record.kind != RECORD_KIND_INGEST or record.ts <= through:
             continue
         payload = records.decode(memoryview(record.payload), f"log record {record.lsn}", 0)
         for tablet_id in payload.tablets:
