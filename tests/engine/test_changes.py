@@ -41,7 +41,7 @@ def test_a_state_and_its_changes_give_every_later_state(
     net_ranges: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "SLICE_EVENTS", slice_events)
+    monkeypatch.setattr(module, "STRETCH_EVENTS", slice_events)
     for run in range(40 if long else 2):
         rng = random.Random(f"{seed}-{run}")
         history = History()
@@ -162,7 +162,7 @@ def test_changes_of_a_reader_that_refreshes(tmp_path: Path) -> None:
 
 def test_memory_follows_the_slice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many changes, images are in memory slice by slice, also when they are put together by key."""
-    monkeypatch.setattr(module, "SLICE_EVENTS", 2_000)
+    monkeypatch.setattr(module, "STRETCH_EVENTS", 2_000)
     monkeypatch.setattr(net_changes, "RANGE_EVENTS", 2_000)
     sizes: list[int] = []
     for name in ("after", "before", "at_start", "at_end"):

@@ -11,21 +11,21 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
-from kudu_core.common.schema.schema import Schema
+from kudu_core.common.schema.schema import OP_COLUMN, Schema
 from kudu_core.common.types.types import ColumnType
 from kudu_core.engines.spark.cache import table_for
 from kudu_core.engines.spark.codes import coded
 from kudu_core.engines.spark.scan import frame_of, parallelism, shared_out
 from kudu_core.engines.spark.schema import spark_schema, spark_type, to_spark
 from kudu_core.errors import ChangesLost, InvalidArgument, SchemaMismatch, SnapshotTooOld
-from kudu_core.table.changes.changes import BEFORE_NAME, OP_NAME, TIMESTAMP_NAME
+from kudu_core.table.changes.changes import BEFORE_NAME, TIMESTAMP_NAME
 from kudu_core.table.changes.tokens import ChangeToken
 from kudu_core.table.read.tokens import ScanToken
 from kudu_core.table.table import DEFAULT_TARGET_ROWS, Table, open_table
 
 Share = ScanToken | ChangeToken
 """Rows of a state, which are told as inserts at its time, or changes."""
-_HEAD = (OP_NAME, TIMESTAMP_NAME)
+_HEAD = (OP_COLUMN, TIMESTAMP_NAME)
 _TIMESTAMP = spark_type(ColumnType.from_arrow(pa.uint64()))
 """As of any uint64: Spark's long ends in 2041."""
 
@@ -97,7 +97,7 @@ def changes_schema(stored: Schema, columns: Sequence[str] | None, images: str) -
     """The Spark schema of the changes of these columns."""
     rows = spark_schema(stored, columns)
     keys = set(stored.key_names)
-    head = [StructField(OP_NAME, StringType(), False), StructField(TIMESTAMP_NAME, _TIMESTAMP, False)]
+    head = [StructField(OP_COLUMN, StringType(), False), StructField(TIMESTAMP_NAME, _TIMESTAMP, False)]
     fields = [StructField(f.name, f.dataType, f.name not in keys) for f in rows.fields]
     if images == "both":
         fields.append(StructField(BEFORE_NAME, rows, True))

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from kudu_core.common.run.clock import timestamp_of
 from kudu_core.common.run.locks import Claim
+from kudu_core.common.schema.schema import OP_COLUMN
 from kudu_core.errors import InvalidArgument, shown
 from kudu_core.fs.base import temporary_name
 from kudu_core.table.backup.files import BackupFile, BackupFileWriter
@@ -25,7 +26,6 @@ from kudu_core.table.backup.format import (
     LOCK,
     MANIFEST,
     MAX_NUMBER,
-    OP_COLUMN,
     OPERATIONS,
     BackupResult,
     Manifest,

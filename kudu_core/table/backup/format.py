@@ -20,7 +20,7 @@ from kudu_core.common.format.members import integer, integer_or_none
 from kudu_core.common.format.names import backup_of_folder, staged_file
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.run.clock import micros_of, time_of, timestamp_of
-from kudu_core.common.schema.schema import Schema
+from kudu_core.common.schema.schema import OP_COLUMN, Schema
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported, TableNotFound, shown
 from kudu_core.fs.base import temporary_of
 from kudu_core.options import Options
@@ -35,7 +35,6 @@ HEADER = struct.Struct("<8sHHIII")
 assert HEADER.size == 24
 MANIFEST = "BACKUP"
 LOCK = "LOCK"
-OP_COLUMN = "_op"
 OPERATIONS = ("insert", "update", "delete")
 MAX_BYTES = 256 << 20
 """Of a manifest."""

@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.run.clock import Clock
-from kudu_core.common.schema.schema import Schema, StoredColumn
+from kudu_core.common.schema.schema import OP_COLUMN, Schema, StoredColumn
 from kudu_core.errors import Corruption, RowErrors, TableNotFound
 from kudu_core.table.backup.files import BackupFile, read_backup_file
-from kudu_core.table.backup.format import OP_COLUMN, Manifest, check_runs, chosen, needed, read_manifests
+from kudu_core.table.backup.format import Manifest, check_runs, chosen, needed, read_manifests
 from kudu_core.table.calls.conform import apply_calls
 from kudu_core.table.calls.decision import Call
 from kudu_core.table.lifecycle.beside import check_empty, make_beside

@@ -18,7 +18,7 @@ from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.clock import time_of
 from kudu_core.common.run.ordering import stable_order
-from kudu_core.common.schema.schema import Schema, StoredColumn, arrow_schema
+from kudu_core.common.schema.schema import OP_COLUMN, Schema, StoredColumn, arrow_schema
 from kudu_core.common.where.predicates import Filter
 from kudu_core.errors import ChangesLost, ColumnTooLarge, InvalidArgument, SnapshotTooOld
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
@@ -41,11 +41,10 @@ from kudu_core.tablet.store.tablet import Tablet
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
 
-OP_NAME = "_op"
 TIMESTAMP_NAME = "_timestamp"
 BEFORE_NAME = "_before"
 OP_NAMES = ("insert", "update", "delete")
-SLICE_EVENTS = 1 << 20
+STRETCH_EVENTS = 1 << 20
 """Changes that are put together at a time; a window with more is read in stretches of time."""
 FIRST_ROWS = 1 << 18
 """Rows of the first state that are read at a time."""
@@ -125,7 +124,7 @@ class Changes(ArrowResult):
     def schema(self) -> pa.Schema:
         """``_op``, ``_timestamp``, the projected columns, and ``_before`` with ``images="both"``."""
         keys = set(self._plan.schema.key_ids)
-        fields = [pa.field(OP_NAME, pa.string(), False), pa.field(TIMESTAMP_NAME, pa.uint64(), False)]
+        fields = [pa.field(OP_COLUMN, pa.string(), False), pa.field(TIMESTAMP_NAME, pa.uint64(), False)]
         fields += [pa.field(c.name, c.type.arrow, c.id not in keys) for c in self._plan.columns]
         if self._plan.both:
             fields.append(pa.field(BEFORE_NAME, pa.struct(arrow_schema(self._plan.columns)), True))
@@ -188,13 +187,13 @@ class Changes(ArrowResult):
             history = self._history(store, since, until)
             events += sum(len(times) * weight for times, weight in history.timestamps())
             whole.append(history)
-            if events > SLICE_EVENTS:  # of so many, one store's at a time is in memory
+            if events > STRETCH_EVENTS:  # of so many, one store's at a time is in memory
                 stamps += [_counted(*some) for told in whole for some in told.timestamps()]
                 whole.clear()
-        if events <= SLICE_EVENTS:
+        if events <= STRETCH_EVENTS:
             yield from self._of_stretch(stores, since, until, whole)
             return
-        for first, last in windows(*_summed(stamps), since, until, SLICE_EVENTS):
+        for first, last in windows(*_summed(stamps), since, until, STRETCH_EVENTS):
             yield from self._of_stretch(stores, first, last)
 
     def _of_stretch(
@@ -238,7 +237,7 @@ class Changes(ArrowResult):
                 yield from net_changes(read, parts, drop - 1, drop, unchanged=True)
                 continue
             for part in parts:
-                yield from dropped_rows(part.store, drop, needed, SLICE_EVENTS // 4)
+                yield from dropped_rows(part.store, drop, needed, STRETCH_EVENTS // 4)
 
     def _history(self, store: MemRowSet | DiskRowSet, since: int, until: int) -> RowSetHistory:
         return RowSetHistory(self._plan.schema, store, since, until)
@@ -248,8 +247,8 @@ class Changes(ArrowResult):
         parts = [(history, events) for history in histories if len(events := history.events())]
         if not parts:
             return
-        count = SLICE_EVENTS // 4
-        if sum(len(events) for _, events in parts) <= 2 * SLICE_EVENTS:
+        count = STRETCH_EVENTS // 4
+        if sum(len(events) for _, events in parts) <= 2 * STRETCH_EVENTS:
             try:
                 gone = any(bool((events.ops == EVENT_DELETED).any()) for _, events in parts)
                 yield _by_time(ChangeBlock.concat([self._images(*part, gone=gone) for part in parts]))
@@ -490,4 +489,4 @@ def _rows_only(rows: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(rows)], names=[""])
 
 
-__all__ = ["BEFORE_NAME", "OP_NAME", "TIMESTAMP_NAME", "Changes", "ChangesPlan", "window", "windows"]
+__all__ = ["BEFORE_NAME", "TIMESTAMP_NAME", "Changes", "ChangesPlan", "window", "windows"]

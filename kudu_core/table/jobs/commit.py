@@ -40,7 +40,7 @@ from kudu_core.table.ingest.ingest import ingest_sorted
 from kudu_core.table.ingest.overwrite import overwrite_sorted
 from kudu_core.table.jobs.job import JOB_OPERATIONS, Job, check_job, form_of, sealed, unsealed
 from kudu_core.table.jobs.resolve import Resolution, accept, sorted_rows
-from kudu_core.table.jobs.stager import APPLY, OP_COLUMN, Form, JobStager
+from kudu_core.table.jobs.stager import APPLY, Form, JobStager
 from kudu_core.table.lifecycle.staging_folders import SEALED, conclude, remove
 from kudu_core.table.opened.job_marks import job_directory, read_mark
 from kudu_core.table.runs.spilled import OpenRuns
@@ -431,7 +431,6 @@ def resume(path: str, job_id: str, table: Table | None = None) -> WriteResult:
 __all__ = [
     "APPLY",
     "JOB_OPERATIONS",
-    "OP_COLUMN",
     "Job",
     "abandon",
     "applied",

@@ -22,7 +22,7 @@ from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.rows.keys import EncodedKeys, encode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.run.clock import Clock
-from kudu_core.common.schema.schema import Schema
+from kudu_core.common.schema.schema import OP_COLUMN, Schema
 from kudu_core.common.types.casts import cast
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import SchemaMismatch
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 STAGED_BYTES = 128 << 20
 """Before encoding, of the rows that an attempt holds before it writes them."""
 APPLY = "apply"
-OP_COLUMN = "_op"
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,4 +317,4 @@ def _bytes(column_id: int, cells: np.ndarray) -> tuple[ColumnSpec, ColumnBuffers
     return ColumnSpec(column_id, ColumnType.parse("uint8"), False), column
 
 
-__all__ = ["APPLY", "OP_COLUMN", "Form", "JobStager"]
+__all__ = ["APPLY", "Form", "JobStager"]
