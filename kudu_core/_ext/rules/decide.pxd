@@ -1,4 +1,4 @@
-# What is asked of a row: docs/format.md, "Operations".
+# What is asked of a row: docs/format.md, "Codes".
 cpdef enum:
     CALL_INSERT = 0
     CALL_INSERT_IGNORE = 1
