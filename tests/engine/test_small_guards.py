@@ -170,7 +170,7 @@ def test_a_file_that_is_refused_is_closed_though_the_error_is_kept(tmp_path: Pat
     path = tmp_path / "wrong.rows"
     path.write_bytes(bytes(4096))
     with pytest.raises(kc.Corruption) as met:
-        FileReader(PosixFileSystem(), str(path), KIND_ROWS)
+        FileReader(PosixFileSystem(), str(path), CONTAINER_ROWS)
     mine = path.stat()
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):  # the descriptor that listed the folder
