@@ -24,15 +24,9 @@ from kudu_core.errors import ChangesLost, ColumnTooLarge, InvalidArgument, Snaps
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.history.history import EVENT_DELETED, EVENT_INSERTED, Events, RowSetHistory, concerned
 from kudu_core.rowset.memory.memrowset import MemRowSet
+from kudu_core.table.changes.blocks import ChangeBlock, Store, WindowStore
 from kudu_core.table.changes.lineage import sharing_keys
-from kudu_core.table.changes.net import (
-    ChangeBlock,
-    WindowStore,
-    dropped_rows,
-    first_rows,
-    from_nothing,
-    net_changes,
-)
+from kudu_core.table.changes.net import dropped_rows, first_rows, from_nothing, net_changes
 from kudu_core.table.read.arrow_out import ArrowResult
 from kudu_core.table.read.moment import snapshot_timestamp
 from kudu_core.table.read.scan import REFRESH_TRIES, check_columns
@@ -219,9 +213,7 @@ class Changes(ArrowResult):
         yield from self._of_stretch(stores, since, middle)
         yield from self._of_stretch(stores, middle, until)
 
-    def _of_end(
-        self, found: Sequence[tuple[Tablet, MemRowSet | DiskRowSet]], drop: int
-    ) -> Iterator[ChangeBlock]:
+    def _of_end(self, found: Sequence[tuple[Tablet, Store]], drop: int) -> Iterator[ChangeBlock]:
         """What tablets had that ended at a time, as deleted.  Where the table was overwritten, one change for
         each key of the old rows and the new ones, as of every record."""
         ends: dict[int, list[WindowStore]] = {}

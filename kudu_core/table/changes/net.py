@@ -30,8 +30,8 @@ from kudu_core.rowset.history.history import (
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.scan.filescan import MOST_BYTES
+from kudu_core.table.changes.blocks import ChangeBlock, Store, WindowStore
 
-Store = MemRowSet | DiskRowSet
 Bounds = tuple[bytes | None, bytes | None]
 """A range of encoded keys, half-open; None: open."""
 
@@ -40,48 +40,6 @@ RANGE_EVENTS = 1 << 20
 _SAMPLES = 8
 """Of one range, where the keys are looked up that may begin another."""
 _ROWS = 1 << 18
-
-
-@dataclass(slots=True)
-class ChangeBlock:
-    """Changes of one store, or of several put together."""
-
-    timestamps: np.ndarray
-    ops: np.ndarray
-    after: dict[int, ColumnBuffers]
-    before: dict[int, ColumnBuffers]
-    """Empty where nobody asked."""
-
-    def __len__(self) -> int:
-        return len(self.ops)
-
-    def take(self, rows: np.ndarray) -> ChangeBlock:
-        return ChangeBlock(
-            self.timestamps[rows],
-            self.ops[rows],
-            {i: c.take(rows) for i, c in self.after.items()},
-            {i: c.take(rows) for i, c in self.before.items()},
-        )
-
-    @staticmethod
-    def concat(parts: Sequence[ChangeBlock]) -> ChangeBlock:
-        if len(parts) == 1:
-            return parts[0]
-        return ChangeBlock(
-            np.concatenate([p.timestamps for p in parts]),
-            np.concatenate([p.ops for p in parts]),
-            {i: ColumnBuffers.concat([p.after[i] for p in parts]) for i in parts[0].after},
-            {i: ColumnBuffers.concat([p.before[i] for p in parts]) for i in parts[0].before},
-        )
-
-
-@dataclass(slots=True)
-class WindowStore:
-    """A store of a tablet, in a window of time."""
-
-    store: Store
-    dropped_ts: int | None
-    """When its tablet ended, if that is in the window."""
 
 
 def dropped_rows(
@@ -415,4 +373,4 @@ def _same(old: ColumnBuffers, new: ColumnBuffers, column: StoredColumn) -> np.nd
     return same
 
 
-__all__ = ["ChangeBlock", "WindowStore", "dropped_rows", "first_rows", "from_nothing", "net_changes"]
+__all__ = ["dropped_rows", "first_rows", "from_nothing", "net_changes"]
