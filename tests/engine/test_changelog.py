@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kudu_core.cfile.files.delta_file import REDO_DELETE, REDO_REINSERT, REDO_UPDATE
+from kudu_core.cfile.files.delta_codes import REDO_DELETE, REDO_REINSERT, REDO_UPDATE
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.rowset.memory import logged
 from kudu_core.rowset.memory.changelog import Change, ChangeLog

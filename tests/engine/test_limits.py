@@ -717,9 +717,8 @@ def test_a_page_that_is_stored_with_a_codec(fs: MemoryFileSystem, monkeypatch: p
             table.flush()
             [rowset] = [r for r in table._engine.tablets[0].view.rowsets if r.meta.min_key == key(len(cell))]
             path = f"{table._engine.tablets[0].directory}/{rowset.meta.base.name}"
-            entry = next(
-                c for c in FileReader(fs, path, container.CONTAINER_ROWS).footer["columns"] if c["id"] == 2
-            )
+            footer = FileReader(fs, path, container.CONTAINER_ROWS).footer
+            entry = next(column for column in footer["columns"] if column["id"] == 2)
             comes_back(fs, table)
         frame = fs.read_bytes(path, 1 << 20)[entry["pages"][0] :]
         return int(pages.PAGE_FRAME.unpack_from(frame)[4])
@@ -749,8 +748,7 @@ def test_words_of_a_dictionary(fs: MemoryFileSystem, more: int) -> None:
         table.insert(pa.table({"k": pa.array(range(count), pa.int64()), "s": words}))
         [rowset] = table._engine.tablets[0].view.rowsets
         path = f"{table._engine.tablets[0].directory}/{rowset.meta.base.name}"
-        entry = next(
-            c for c in FileReader(fs, path, container.CONTAINER_ROWS).footer["columns"] if c["id"] == 2
-        )
+        footer = FileReader(fs, path, container.CONTAINER_ROWS).footer
+        entry = next(column for column in footer["columns"] if column["id"] == 2)
         assert entry["words"] == (None if more else specs.DICTIONARY_WORDS)
         comes_back(fs, table)

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.cfile.files.delta_file import REDO_UPDATE
+from kudu_core.cfile.files.delta_codes import REDO_UPDATE
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.rowset.memory.changelog import Change, ChangeLog
 from kudu_core.table.opened.pins import Pins

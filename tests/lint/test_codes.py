@@ -20,8 +20,8 @@ LISTS = {
     "CALL_": ("_ext/rules/decide", "Row fingerprint", r"of its operation as 8 bytes: (.*?);"),
     "RECORD_": ("tablet/store/records", "Record section", r"\| `op` \| (.*) \|"),
     "RECORD_KIND_": ("wal/format", "Log record", r"\| `kind` \| (.*) \|"),
-    "REDO_": ("cfile/files/delta_file", "Delta files", r"\(uint8: REDO (.*?);"),
-    "UNDO_": ("cfile/files/delta_file", "Delta files", r"; UNDO (.*?)\)"),
+    "REDO_": ("cfile/files/delta_codes", "Delta files", r"\(uint8: REDO (.*?);"),
+    "UNDO_": ("cfile/files/delta_codes", "Delta files", r"; UNDO (.*?)\)"),
     "CONTAINER_": ("cfile/pages/container", "Header", r"\| `kind` \| (.*) \|"),
 }
 """By prefix: the module that has the constants; the section of the document, and where the list is in it."""

@@ -25,7 +25,7 @@ from kudu_core._ext.base.status cimport raise_needs_general_path
 import numpy as np
 
 cdef enum:
-    REDO_UPDATE = 1             # as in ``delta_file``; of UNDO entries: the old values,
+    REDO_UPDATE = 1             # as in ``delta_codes``; of UNDO entries: the old values,
     REDO_DELETE = 2             # absent before,
     REDO_REINSERT = 3           # present before
 

@@ -27,7 +27,6 @@ from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcpy, memset
-
 from kudu_core._ext.rules.decide cimport CALL_DELETE, CALL_INSERT
 
 import datetime as _datetime
@@ -518,11 +517,10 @@ cdef class RowWriter:
         )
 
     def prepare(self, dict row not None, int operation, Py_ssize_t room):
-        """One row for one operation: (encoded key, cells), None for the general path.
+        """One row for one operation, a ``CALL_``: (encoded key, cells), None for the general path.
 
-        ``operation``: ``CALL_INSERT``, whose cells are complete; ``CALL_UPSERT``, ``CALL_UPDATE`` or
-        ``CALL_DELETE``, whose cells are as the row gives them.  So rows go to the general path that the
-        operation refuses whatever is stored.
+        Cells of ``CALL_INSERT`` are complete, others as the row gives them.  So rows go to the general path
+        that the operation refuses whatever is stored.
         """
         cdef:
             list cells

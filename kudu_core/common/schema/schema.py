@@ -31,8 +31,7 @@ from kudu_core.common.types.types import (
 )
 from kudu_core.errors import InvalidArgument, shown
 
-OP_COLUMN = "_op"
-"""Names the operation of each row, in calls, jobs, backups and what `changes` reports."""
+OP_COLUMN = "_op"  # the operation of each row, in calls, jobs, backups and what `changes` reports
 RESERVED_PREFIXES = (OP_COLUMN, "_timestamp", "_before")
 ENCODINGS = ("auto", "plain", "rle", "delta", "bitshuffle", "dictionary", "prefix")
 _ENCODINGS_OF = {

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kudu_core.cfile.files.delta_file import REDO_DELETE, REDO_UPDATE, DeltaFile
+from kudu_core.cfile.files.delta_codes import REDO_DELETE, REDO_UPDATE
+from kudu_core.cfile.files.delta_file import DeltaFile
 from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.cfile.pages.page import BLOCK_ROWS, PAGE_ROWS
 from kudu_core.common.rows.keys import EncodedKeys

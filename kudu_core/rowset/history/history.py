@@ -17,7 +17,7 @@ from typing import Protocol
 
 import numpy as np
 
-from kudu_core.cfile.files.delta_file import REDO_DELETE, REDO_UPDATE, UNDO_ALIVE, UNDO_DEAD
+from kudu_core.cfile.files.delta_codes import REDO_DELETE, REDO_UPDATE, UNDO_ALIVE, UNDO_DEAD
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.ordering import order_of_pairs

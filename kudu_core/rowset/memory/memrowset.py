@@ -20,7 +20,7 @@ from kudu_core._ext.index.btree import BTree
 from kudu_core._ext.index.hash_index import KeyTable
 from kudu_core._ext.keys import keys as keys_kernel
 from kudu_core._ext.row.view import MemoryPoints
-from kudu_core.cfile.files.delta_file import REDO_DELETE, REDO_REINSERT
+from kudu_core.cfile.files.delta_codes import REDO_DELETE, REDO_REINSERT
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema

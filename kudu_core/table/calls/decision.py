@@ -239,8 +239,8 @@ class Prepared:
 
 def _nothing(schema: Schema) -> Call:
     """A call of no rows: of a batch without calls, or a predicate that matches nothing."""
-    keys = {c.id: ColumnBuffers.nulls(c.type, 0) for c in schema.key_columns}
-    return Call(rules.CALL_DELETE, RowBlock(keys, 0))
+    key = {c.id: ColumnBuffers.nulls(c.type, 0) for c in schema.key_columns}
+    return Call(rules.CALL_DELETE, RowBlock(key, 0))
 
 
 def _repeated(group: np.ndarray) -> np.ndarray:

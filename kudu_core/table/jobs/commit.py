@@ -362,11 +362,9 @@ def _check_columns(engine: Engine, form: Form, runs: Sequence[StagedRun]) -> Non
             )
 
 
-def _check_files(
-    engine: Engine, job: Job, runs: Sequence[StagedRun], resolutions: Sequence[Resolution]
-) -> None:
+def _check_files(engine: Engine, job: Job, runs: Sequence[StagedRun], found: Sequence[Resolution]) -> None:
     """Staged files must be those that their writers told of (protocol G3)."""
-    told = chain((run.files for run in runs), (resolution.files for resolution in resolutions))
+    told = chain((run.files for run in runs), (resolution.files for resolution in found))
     wanted = list(dict.fromkeys(chain.from_iterable(told)))  # what is adopted is told of twice
 
     def check(first: int) -> None:

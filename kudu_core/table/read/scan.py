@@ -355,11 +355,8 @@ class Scan(ArrowResult):
         sources = self._sources(counts)
         if self._plan.ordered:
             rowsets = [
-                OrderedBlocks(
-                    first_key_of(source),
-                    lambda s=source: scan_rowset(s, spec, counts),  # type: ignore[misc]
-                )
-                for source in sources
+                OrderedBlocks(first_key_of(at), lambda s=at: scan_rowset(s, spec, counts))  # type: ignore[misc]
+                for at in sources
             ]
             yield from merge_ordered(rowsets)
             return

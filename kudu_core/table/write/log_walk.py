@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from kudu_core.cfile.files.delta_file import REDO_DELETE, REDO_UPDATE
+from kudu_core.cfile.files.delta_codes import REDO_DELETE, REDO_UPDATE
 from kudu_core.common.idempotence.writers import AppliedWrite, Txn
 from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.run.locks import NOTHING, Held

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kudu_core.cfile.files.delta_file import REDO_DELETE
+from kudu_core.cfile.files.delta_codes import REDO_DELETE
 from kudu_core.common.run.locks import Claim
 from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.rowset.disk.diskrowset import DiskRowSet

@@ -50,10 +50,8 @@ class OutputPlace:
     @staticmethod
     def of(tablet: Tablet) -> OutputPlace:
         """Among the tablet's files."""
-        context = tablet.context
-        return OutputPlace(
-            context.fs, context.options, tablet.directory, tablet.new_file, tablet.new_rowset_id
-        )
+        fs, options = tablet.context.fs, tablet.context.options
+        return OutputPlace(fs, options, tablet.directory, tablet.new_file, tablet.new_rowset_id)
 
 
 @dataclass(slots=True, eq=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from kudu_core._ext.keys import keys as keys_kernel
-from kudu_core.cfile.files.delta_file import REDO_DELETE
+from kudu_core.cfile.files.delta_codes import REDO_DELETE
 from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.rowset.disk.deltastore import DeltaStore

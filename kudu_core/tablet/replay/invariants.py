@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kudu_core.cfile.files.delta_file import REDO_REINSERT, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE, DeltaFile
+from kudu_core.cfile.files.delta_codes import REDO_REINSERT, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE
+from kudu_core.cfile.files.delta_file import DeltaFile
 from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.rowset.disk.deltastore import DeltaStore

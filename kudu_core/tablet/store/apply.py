@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from kudu_core.cfile.files.delta_file import REDO_DELETE, REDO_REINSERT, REDO_UPDATE
+from kudu_core.cfile.files.delta_codes import REDO_DELETE, REDO_REINSERT, REDO_UPDATE
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema

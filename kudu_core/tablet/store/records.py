@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from kudu_core.cfile.files.delta_file import REDO_DELETE, REDO_UPDATE
+from kudu_core.cfile.files.delta_codes import REDO_DELETE, REDO_UPDATE
 from kudu_core.common.format.members import parsed
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.errors import Corruption, InvalidArgument
