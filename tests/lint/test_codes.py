@@ -1,4 +1,4 @@
-"""The lists of codes in docs/format.md say what the constants are, and kernels have the same numbers."""
+"""The lists of codes in docs/format*.md say what the constants are, and kernels have the same numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kudu_core.rowset.history import history
 from kudu_core.table.changes import changes
 
 ROOT = Path(__file__).resolve().parents[2]
-FORMAT = (ROOT / "docs/format.md").read_text()
+FORMAT = "".join((ROOT / f"docs/{name}.md").read_text() for name in ("format", "format-table", "format-log"))
 _CODE = re.compile(r"\b(\d+) ([A-Za-z_]+)")
 
 LISTS = {
@@ -37,7 +37,7 @@ def codes(text: str) -> dict[str, int]:
 
 
 def section(title: str) -> str:
-    """What a heading of docs/format.md has below it, up to the next one."""
+    """What a heading of the documents of formats has below it, up to the next one."""
     [found] = re.findall(rf"^#+ {re.escape(title)}\n(.*?)(?=^#|\Z)", FORMAT, re.MULTILINE | re.DOTALL)
     return str(found)
 

@@ -1,4 +1,4 @@
-# What is asked of a row: docs/format.md, "Row fingerprint".
+# What is asked of a row: docs/format-log.md, "Row fingerprint".
 cpdef enum:
     CALL_INSERT = 0
     CALL_INSERT_IGNORE = 1
