@@ -14,7 +14,7 @@ from kudu_core.table.changes import changes
 
 ROOT = Path(__file__).resolve().parents[2]
 FORMAT = "".join((ROOT / f"docs/{name}.md").read_text() for name in ("format", "format-table", "format-log"))
-_CODE = re.compile(r"\b(\d+) ([A-Za-z_]+)")
+_CODE = re.compile(r"\b(\d+)\s+([A-Za-z_]+)")
 
 LISTS = {
     "CALL_": ("_ext/rules/decide", "Row fingerprint", r"of its operation as 8 bytes: (.*?);"),

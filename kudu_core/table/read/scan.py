@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -355,7 +356,7 @@ class Scan(ArrowResult):
         sources = self._sources(counts)
         if self._plan.ordered:
             rowsets = [
-                OrderedBlocks(first_key_of(at), lambda s=at: scan_rowset(s, spec, counts))  # type: ignore[misc]
+                OrderedBlocks(first_key_of(at), partial(scan_rowset, at, spec, counts))
                 for at in sources
             ]
             yield from merge_ordered(rowsets)
