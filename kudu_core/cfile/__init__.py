@@ -8,7 +8,7 @@ writers are the two kinds of files of columns; ``page_cache`` keeps pages in mem
 from kudu_core.cfile.columns.specs import ColumnSpec
 from kudu_core.cfile.columns.zone import Zone
 from kudu_core.cfile.files.delta_file import DeltaFile
-from kudu_core.cfile.files.delta_format import OP_ALIVE, OP_DEAD, OP_DELETE, OP_UPDATE, REDO, UNDO, DeltaMeta
+from kudu_core.cfile.files.delta_format import REDO, UNDO, DeltaMeta
 from kudu_core.cfile.files.delta_writer import write_delta_file
 from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.cfile.files.rows_format import RowsMeta

@@ -28,7 +28,6 @@ from kudu_core.errors import (
     without_frames,
 )
 from kudu_core.wal.format import (
-    KIND_CHECKPOINT,
     MAX_RECORD,
     PADDING,
     RECORD_HEADER,

@@ -292,14 +292,14 @@ def _proven(chain: list[_Segment], known: int) -> list[int]:
     proven = [known] * len(chain)
     for place in range(len(chain) - 2, -1, -1):
         after = chain[place + 1]
-        said = [run.synced_lsn for run in after.runs]
+        said = [span.synced_lsn for span in after.spans]
         if after.header is not None:
             said.append(after.header.prev_lsn)
         proven[place] = max([proven[place + 1], *said])
     return proven
 
 
-def _before(runs: list[_Run]) -> tuple[int, int]:
+def _before(spans: list[_RecordSpan]) -> tuple[int, int]:
     """(lsn, ts) before a segment whose header is gone."""
     return (spans[0].first_lsn - 1, 0) if spans else (0, 0)
 

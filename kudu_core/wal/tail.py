@@ -19,11 +19,11 @@ from kudu_core.wal.check import Broken, check_beginning, check_end, check_mark, 
 from kudu_core.wal.format import (
     COMMITTED_NAME,
     COMMITTED_STRIDE,
-    KIND_ALTER,
-    KIND_CHECKPOINT,
-    KINDS,
     NOTHING_COMMITTED,
     RECORD_HEADER,
+    RECORD_KIND_ALTER,
+    RECORD_KIND_CHECKPOINT,
+    RECORD_KINDS,
     Checkpoint,
     Committed,
     Segment,
@@ -44,7 +44,7 @@ Alters: TypeAlias = Callable[[Record], bool]
 
 
 def _is_alter(record: Record) -> bool:
-    return record.kind == KIND_ALTER
+    return record.kind == RECORD_KIND_ALTER
 
 
 class LogTail:
@@ -137,9 +137,9 @@ class LogTail:
                 self._opened.damaged(segment, offset, f"timestamp {record.ts} after {self.last_ts}")
             if max(record.ts, record.lsn) >= LIMIT:
                 self._opened.damaged(segment, offset, f"timestamp {record.ts}, lsn {record.lsn}: too large")
-            if record.kind not in KINDS:
+            if record.kind not in RECORD_KINDS:
                 self._opened.damaged(segment, offset, f"record of unknown kind {record.kind}")
-            if record.kind == KIND_CHECKPOINT:
+            if record.kind == RECORD_KIND_CHECKPOINT:
                 checkpoint = unpack_checkpoint(record.payload)
                 if checkpoint is None:
                     self._opened.damaged(segment, offset, "the sizes of a CHECKPOINT do not fit")
@@ -276,7 +276,7 @@ class LogTail:
             if record.lsn <= self._taken_lsn:
                 continue
             self._taken_lsn = record.lsn
-            if record.ts > self.through and record.kind != KIND_CHECKPOINT:
+            if record.ts > self.through and record.kind != RECORD_KIND_CHECKPOINT:
                 yield record
         if segment.taken_lsn != segment.last_lsn:
             self._opened.damaged(

@@ -26,6 +26,7 @@ from kudu_core.cfile.columns.specs import ColumnSpec
 from kudu_core.cfile.columns.statistics import StatisticsBlock, StatisticsRef
 from kudu_core.cfile.columns.writer import write_column
 from kudu_core.cfile.files import rows_writer
+from kudu_core.cfile.files.delta_codes import REDO_UPDATE
 from kudu_core.cfile.pages import container
 from kudu_core.cfile.pages import page as pages
 from kudu_core.common.format import names

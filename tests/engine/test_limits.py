@@ -26,7 +26,7 @@ from kudu_core.cfile.pages.container import FileReader, FileWriter
 from kudu_core.common.format.members import LIMIT
 from kudu_core.common.idempotence import writers
 from kudu_core.common.idempotence.fingerprint import Fingerprint
-from kudu_core.common.idempotence.writers import Token
+from kudu_core.common.idempotence.writers import AppliedWrite
 from kudu_core.common.partition import partitions, ranges
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema import schema

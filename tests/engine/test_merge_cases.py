@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.cfile.files.delta_codes import UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE
+from kudu_core.cfile.files.delta_codes import REDO_DELETE, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE
 from kudu_core.tablet.compact import merge
 from tests.support.faults import checking
 from tests.support.merging import Merging, undo_of
@@ -505,7 +505,6 @@ def test_a_change_of_a_dropped_row_is_corruption(m: Merging, monkeypatch: pytest
     """Protocol C4: it can only come from a fault of ours, and nothing is installed then."""
     import numpy as np
 
-    from kudu_core.cfile.files.delta_codes import REDO_DELETE
     from kudu_core.rowset.memory.changelog import Change
 
     ids = inputs(m)

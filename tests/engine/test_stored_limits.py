@@ -18,7 +18,7 @@ from kudu_core.common.format import members, names
 from kudu_core.common.format.members import LIMIT
 from kudu_core.common.idempotence import writers
 from kudu_core.common.idempotence.fingerprint import MAX_ROWS, Fingerprint
-from kudu_core.common.idempotence.writers import Token, Txn, check_txn
+from kudu_core.common.idempotence.writers import AppliedWrite, Txn, check_txn
 from kudu_core.common.partition import hashes
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.schema import schema

@@ -15,7 +15,7 @@ import pytest
 
 from kudu_core.errors import Corruption
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.wal import KIND_CHECKPOINT, KIND_WRITE, Log, LogChanged, LogTail, open_log
+from kudu_core.wal import RECORD_KIND_CHECKPOINT, RECORD_KIND_WRITE, Log, LogChanged, LogTail, open_log
 from kudu_core.wal.open_segments import OpenSegments
 from tests.support.clock import Clock, ManualClock
 from tests.support.wal_cases import SMALL, UUID, commit, create, payloads, read, resume, segments, write

@@ -25,21 +25,11 @@ from kudu_core.cfile.columns.reader import ColumnReader, uncached
 from kudu_core.cfile.columns.specs import MAX_ROWS, ColumnSpec
 from kudu_core.cfile.columns.zone import Zone
 from kudu_core.cfile.files.ascending import limits, span
-from kudu_core.cfile.files.delta_format import (
-    OP_ALIVE,
-    OP_DELETE,
-    OP_ID,
-    OP_UPDATE,
-    REDO,
-    ROWID_ID,
-    TIMESTAMP_ID,
-    UNDO,
-    DeltaMeta,
-    in_order,
-)
+from kudu_core.cfile.files.delta_codes import REDO_DELETE, REDO_UPDATE, UNDO_ALIVE
+from kudu_core.cfile.files.delta_format import OP_ID, REDO, ROWID_ID, TIMESTAMP_ID, UNDO, DeltaMeta, in_order
 from kudu_core.cfile.files.delta_pieces import DeltaPieces
 from kudu_core.cfile.files.open_file import OpenFile
-from kudu_core.cfile.pages.container import KIND_DELTA, Extent
+from kudu_core.cfile.pages.container import CONTAINER_DELTA, Extent
 from kudu_core.cfile.readers.point_reader import open_delta_points
 from kudu_core.common.rows.rowblock import ColumnBuffers
 
@@ -58,7 +48,7 @@ class DeltaFile(OpenFile):
     where the bytes are first read.
     """
 
-    KIND = KIND_DELTA
+    KIND = CONTAINER_DELTA
 
     def _open(self) -> None:
         file, footer = self.file, self.file.footer

@@ -15,11 +15,6 @@ if TYPE_CHECKING:
 REDO = "redo"
 UNDO = "undo"
 
-OP_UPDATE = 1
-OP_DELETE = 2  # REDO: the row is dead from its timestamp on
-OP_DEAD = 2  # UNDO: the row is absent before its timestamp
-OP_ALIVE = 3  # UNDO: the row is present before its timestamp, with this image
-
 ROWID_ID = -3
 TIMESTAMP_ID = -4
 OP_ID = -5

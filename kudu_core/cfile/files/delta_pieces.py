@@ -13,7 +13,7 @@ import numpy as np
 from kudu_core._ext.changes.replay import Updates
 from kudu_core.cfile.columns.reader import ColumnReader
 from kudu_core.cfile.files.ascending import page_bounds
-from kudu_core.cfile.files.delta_format import OP_ALIVE, OP_UPDATE
+from kudu_core.cfile.files.delta_codes import REDO_UPDATE, UNDO_ALIVE
 from kudu_core.cfile.pages.container import FileReader
 from kudu_core.cfile.pages.page import PAGE_BITS, PAGE_ROWS
 
@@ -100,5 +100,5 @@ class DeltaPieces:
 
     def _liveness_of(self, lower: int, upper: int) -> Updates:
         rowids, ops = self._rowids.read(lower, upper).values.view("<u4"), self._ops.read(lower, upper).values
-        keep = ops != OP_UPDATE
-        return Updates(rowids[keep], (ops[keep] == OP_ALIVE).view(np.uint8), 1, ascending=True)
+        keep = ops != REDO_UPDATE
+        return Updates(rowids[keep], (ops[keep] == UNDO_ALIVE).view(np.uint8), 1, ascending=True)

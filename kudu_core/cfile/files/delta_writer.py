@@ -13,18 +13,9 @@ import numpy.typing as npt
 
 from kudu_core.cfile.columns.specs import ColumnSpec, check_rows
 from kudu_core.cfile.columns.writer import write_column
-from kudu_core.cfile.files.delta_format import (
-    OP_ALIVE,
-    OP_DELETE,
-    OP_ID,
-    REDO,
-    ROWID_ID,
-    TIMESTAMP_ID,
-    UNDO,
-    DeltaMeta,
-    in_order,
-)
-from kudu_core.cfile.pages.container import KIND_DELTA, FileWriter
+from kudu_core.cfile.files.delta_codes import REDO_DELETE, UNDO_ALIVE
+from kudu_core.cfile.files.delta_format import OP_ID, REDO, ROWID_ID, TIMESTAMP_ID, UNDO, DeltaMeta, in_order
+from kudu_core.cfile.pages.container import CONTAINER_DELTA, FileWriter
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.types.types import ColumnType
 
@@ -66,9 +57,9 @@ def write_delta_file(
     assert kind in (REDO, UNDO) and entries and len(ops) == entries
     check_rows(path, entries)
     assert in_order(kind, rowids, ts), "entries are not sorted by rowid and time"
-    delete_count = int(np.count_nonzero(ops == OP_DELETE))
-    reinsert_count = int(np.count_nonzero(ops == OP_ALIVE))
-    writer = FileWriter(fs, path, KIND_DELTA, file_id=file_id)
+    delete_count = int(np.count_nonzero(ops == REDO_DELETE))
+    reinsert_count = int(np.count_nonzero(ops == UNDO_ALIVE))
+    writer = FileWriter(fs, path, CONTAINER_DELTA, file_id=file_id)
     try:
         stored = [
             _write_numbers(writer, ROWID_ID, "rowid", "uint32", rowids),

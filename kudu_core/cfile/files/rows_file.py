@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from kudu_core._ext.base.status import Elsewhere, PageError
+from kudu_core._ext.base.status import NeedsGeneralPath, PageError
 from kudu_core._ext.keys import keys as key_kernel
 from kudu_core.cfile.columns.pages import column_entries, need, need_extent
 from kudu_core.cfile.columns.reader import ColumnReader
 from kudu_core.cfile.columns.specs import MAX_ROWS
-from kudu_core.cfile.columns.statistics import FileStatistics, StatisticsBlock, StatisticsRef, pack, runs_of
+from kudu_core.cfile.columns.statistics import FileStatistics, StatisticsBlock, StatisticsRef, pack, spans_of
 from kudu_core.cfile.columns.zone import Zone
 from kudu_core.cfile.files.open_file import OpenFile
 from kudu_core.cfile.files.rows_format import INSERT_TIME_ID, KEYS_ID, RowsMeta, rows_meta
-from kudu_core.cfile.pages.container import KIND_ROWS, SECTION_STATISTICS, Extent, FileMeta
+from kudu_core.cfile.pages.container import CONTAINER_ROWS, SECTION_STATISTICS, Extent, FileMeta
 from kudu_core.cfile.pages.page import PAGE_ROWS
 from kudu_core.cfile.readers.key_reader import KeyReader
 from kudu_core.cfile.readers.key_search import KeySearch
@@ -58,7 +58,7 @@ class RowsFile(OpenFile):
     Raises ``NotSupported`` or ``Corruption`` at open or later, where the bytes are first read.
     """
 
-    KIND = KIND_ROWS
+    KIND = CONTAINER_ROWS
 
     def _open(self) -> None:
         file, footer = self.file, self.file.footer

@@ -16,12 +16,12 @@ from kudu_core._ext.base.crc32c import crc32c
 from kudu_core._ext.index import bloom as bloom_kernel
 from kudu_core._ext.keys import keys as key_kernel
 from kudu_core.cfile.columns.specs import KEY_INDEX_HEAD, ColumnSpec, check_rows
-from kudu_core.cfile.columns.statistics import INLINE_BYTES, StatisticsBlock, StatisticsRef, pack, runs_of
+from kudu_core.cfile.columns.statistics import INLINE_BYTES, StatisticsBlock, StatisticsRef, pack, spans_of
 from kudu_core.cfile.columns.writer import write_column
 from kudu_core.cfile.columns.zone import Zone
 from kudu_core.cfile.files.rows_format import INSERT_TIME_ID, KEYS_ID, RowsMeta, rows_meta
 from kudu_core.cfile.pages.container import (
-    KIND_ROWS,
+    CONTAINER_ROWS,
     SECTION_BLOOM,
     SECTION_FRAME,
     SECTION_KEY_INDEX,
@@ -81,7 +81,7 @@ def write_rows_file(fs: FileSystem, path: str, spec: RowsFileSpec) -> RowsMeta:
     assert (keys is None) == (not spec.key_ids)
     if keys is not None and len(keys.offsets) > 1:
         assert key_kernel.order(keys.data, keys.offsets) == 2, "rows are not in strictly ascending key order"
-    writer = FileWriter(fs, path, KIND_ROWS, file_id=spec.file_id)
+    writer = FileWriter(fs, path, CONTAINER_ROWS, file_id=spec.file_id)
     try:
         rows, entries = _write_columns(writer, path, spec)
         key_index = bloom = None
@@ -161,7 +161,7 @@ def _write_statistics(writer: FileWriter, block: StatisticsBlock) -> StatisticsR
     crc = crc32c(block.data, crc32c(rest, writer.place_crc(SECTION_STATISTICS)))
     extent = writer.add_section(SECTION_STATISTICS, [block.data])
     assert extent.length == length
-    return StatisticsRef(extent.offset, length, crc, runs_of(block.column_ids))
+    return StatisticsRef(extent.offset, length, crc, spans_of(block.column_ids))
 
 
 def _stored_bytes(entry: dict[str, Any]) -> int:

@@ -14,7 +14,6 @@ from kudu_core.cfile.files.delta_file import DeltaFile
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.errors import Corruption
 from kudu_core.rowset.disk.lazy_file import LazyFile
-from kudu_core.rowset.rows.delta_view import DELETE, UNDO_ALIVE, UNDO_DEAD
 from kudu_core.rowset.rows.meta import DeltaRef
 
 if TYPE_CHECKING:

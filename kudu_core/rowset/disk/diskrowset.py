@@ -16,6 +16,7 @@ import numpy as np
 
 from kudu_core._ext.row.changes import Store
 from kudu_core._ext.row.view import RowsetPoints
+from kudu_core.cfile.files.delta_codes import REDO_DELETE
 from kudu_core.cfile.files.rows_format import INSERT_TIME_ID
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers
@@ -26,7 +27,7 @@ from kudu_core.rowset.disk.base import ColumnBounds
 from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.rowset.disk.versions import RowSetStores
 from kudu_core.rowset.memory.changelog import Change, ChangeLog
-from kudu_core.rowset.rows.delta_view import DELETE, DeltaView
+from kudu_core.rowset.rows.delta_view import DeltaView
 from kudu_core.rowset.rows.rows_at import RowsAt
 
 if TYPE_CHECKING:

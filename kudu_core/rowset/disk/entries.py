@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kudu_core.cfile.files.delta_codes import REDO_UPDATE
 from kudu_core.cfile.files.delta_format import REDO, in_order
 from kudu_core.cfile.files.delta_writer import write_delta_file
 from kudu_core.common.rows.rowblock import ColumnBuffers

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kudu_core.cfile.files.delta_codes import REDO_DELETE
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.errors import InternalError
 from kudu_core.rowset.memory import growing
@@ -26,7 +27,6 @@ from kudu_core.rowset.memory.column_log import ColumnLog
 from kudu_core.rowset.memory.growing import StoreFull
 from kudu_core.rowset.memory.logged import LoggedChanges
 from kudu_core.rowset.memory.memory_deltas import MemoryDeltas
-from kudu_core.rowset.rows.delta_view import DELETE
 
 if TYPE_CHECKING:
     from kudu_core._ext.row.codec import Cell

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from kudu_core._ext.changes.replay import Run, Updates
+from kudu_core._ext.changes.replay import ChangePositions, Updates
 from kudu_core._ext.index.btree import BTreeU64
 from kudu_core._ext.index.rowid_map import RowidMap
 from kudu_core._ext.row.changes import ChangePoints
+from kudu_core.cfile.files.delta_codes import REDO_DELETE, REDO_REINSERT
 from kudu_core.common.rows.rowblock import ColumnBuffers
-from kudu_core.rowset.memory.column_log import RUN, UNSORTED, ColumnLog
+from kudu_core.rowset.memory.column_log import PIECE, UNSORTED, ColumnLog
 from kudu_core.rowset.memory.growing import GrowingNumbers
-from kudu_core.rowset.rows.delta_view import DELETE, REINSERT
 
 NARROW_CHANGES = 4096
 """With fewer visible changes than this, looking at all of them costs less than the tree."""
@@ -54,7 +54,7 @@ class LoggedChanges:
     @property
     def nbytes(self) -> int:
         logs = sum(
-            log.rowids.nbytes + log.numbers.nbytes + log.values.nbytes + log.runs.nbytes
+            log.rowids.nbytes + log.numbers.nbytes + log.values.nbytes + log.positions.nbytes
             for log in list(self._columns.values())  # a copy: the writer may add one meanwhile
         )
         return (
@@ -121,16 +121,16 @@ class LoggedChanges:
         parts: list[Updates] = []
         if not self.liveness_changes:
             return parts
-        for lower in range(0, limit, RUN):
-            upper = min(lower + RUN, limit)
-            full = upper - lower == RUN  # else of this reader: others see more
+        for lower in range(0, limit, PIECE):
+            upper = min(lower + PIECE, limit)
+            full = upper - lower == PIECE  # else of this reader: others see more
             part = self._liveness.get(lower) if full else None
             if part is None:
                 _, rowids, ops = self.changes(lower, upper)
-                which = np.flatnonzero(ops >= DELETE)
-                rowids, present = rowids[which], (ops[which] == REINSERT).view(np.uint8)
-                run = Run(rowids) if len(rowids) > UNSORTED else None
-                part = Updates(rowids, present, 1, run=run)
+                which = np.flatnonzero(ops >= REDO_DELETE)
+                rowids, present = rowids[which], (ops[which] == REDO_REINSERT).view(np.uint8)
+                positions = ChangePositions(rowids) if len(rowids) > UNSORTED else None
+                part = Updates(rowids, present, 1, positions=positions)
                 if full:
                     part = self._liveness.setdefault(lower, part)
             parts.append(part)

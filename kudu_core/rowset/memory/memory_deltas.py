@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from kudu_core._ext.base.status import Elsewhere
+from kudu_core._ext.base.status import NeedsGeneralPath
 from kudu_core._ext.changes import delta
 from kudu_core._ext.changes.replay import Updates
+from kudu_core.cfile.files.delta_codes import REDO_DELETE, REDO_REINSERT
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.rowset.memory.logged import NARROW_CHANGES, LoggedChanges
-from kudu_core.rowset.rows.delta_view import DELETE, REINSERT
 
 _BUCKET_SHIFT = 14
 """Changes are sorted into buckets of a page's rows (16,384) when a scan replays them."""
@@ -63,9 +63,9 @@ class MemoryDeltas:
                 return None
             rowids = log.rowids.view(0, log.prefix(self.limit))
             parts = []
-            for first, end, run in log.runs.parts(rowids):
+            for first, end, at in log.positions.parts(rowids):
                 values = log.values.read(first, end)
-                parts.append(Updates(rowids[first:end], values.values, width, values.validity, run=run))
+                parts.append(Updates(rowids[first:end], values.values, width, values.validity, positions=at))
             self._parts[column_id] = parts
         return parts
 
@@ -86,11 +86,11 @@ class MemoryDeltas:
         else:
             numbers = self._bucketed(-1, rowids, lower, upper)
         ops = ops[numbers]
-        keep = ops >= DELETE
+        keep = ops >= REDO_DELETE
         if not keep.any():
             return None
         numbers = numbers[keep]
-        return rowids[numbers], (ops[keep] == REINSERT).astype(np.uint8)
+        return rowids[numbers], (ops[keep] == REDO_REINSERT).astype(np.uint8)
 
     def updates_of(self, column_id: int, rows: np.ndarray) -> tuple[np.ndarray, ColumnBuffers] | None:
         log = self.log.column_log(column_id) if self.limit > 0 else None
@@ -100,7 +100,7 @@ class MemoryDeltas:
         try:
             which, places = self.log.points.newest(column_id, rows, self.limit)
             rowids = rows[which].astype(np.uint32)
-        except Elsewhere:
+        except NeedsGeneralPath:
             wanted = self.log.searched(rows, self.limit)
             numbers = log.numbers.view(0, log.prefix(self.limit))
             places = np.flatnonzero(np.isin(numbers, wanted))
@@ -116,12 +116,12 @@ class MemoryDeltas:
         _, rowids, ops = self.log.changes(0, self.limit)
         try:
             _, numbers = self.log.points.newest(None, rows, self.limit)
-        except Elsewhere:
+        except NeedsGeneralPath:
             numbers = self.log.searched(rows, self.limit)
-            numbers = numbers[ops[numbers] >= DELETE]
+            numbers = numbers[ops[numbers] >= REDO_DELETE]
         if not len(numbers):
             return None
-        return rowids[numbers], (ops[numbers] == REINSERT).astype(np.uint8)
+        return rowids[numbers], (ops[numbers] == REDO_REINSERT).astype(np.uint8)
 
     @staticmethod
     def _is_narrow(rows: int, changes: int) -> bool:

@@ -197,7 +197,7 @@ class JobStager:
             )  # fmt: skip
         else:
             meta = write_rows_file(fs, path, RowsFileSpec(self._columns(rows, given, status)))
-        return JobRun(
+        return StagedRun(
             file=FileRef(name, meta.size, meta.footer_crc),
             rows=rows.count,
             ordinal=ordinal,

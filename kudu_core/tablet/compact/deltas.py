@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kudu_core.cfile.files.delta_codes import REDO_UPDATE, UNDO_UPDATE
 from kudu_core.cfile.files.delta_format import REDO, UNDO
 from kudu_core.cfile.files.rows_writer import RowsFileSpec, write_rows_file
 from kudu_core.common.rows.rowblock import ColumnBuffers

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
+from kudu_core.cfile.files.delta_codes import REDO_DELETE, REDO_UPDATE
 from kudu_core.cfile.files.delta_file import DeltaFile
 from kudu_core.cfile.files.delta_format import REDO
 from kudu_core.common.format.members import BROKEN, key
