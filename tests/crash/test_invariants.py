@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import kudu_core as kc
+from kudu_core.cfile.files.delta_codes import REDO_DELETE, REDO_REINSERT
 from kudu_core.rowset.memory.changelog import Change
 from kudu_core.tablet.replay import invariants
 from kudu_core.tablet.replay.invariants import BrokenInvariant, check_install

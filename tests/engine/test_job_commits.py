@@ -22,7 +22,7 @@ from kudu_core.table.jobs.commit import Job
 from kudu_core.table.jobs.resolve import Resolution, resolve
 from kudu_core.table.lifecycle import staging_folders
 from kudu_core.table.opened.job_marks import leave_marks
-from kudu_core.table.runs.staged import JobRun
+from kudu_core.table.runs.staged import StagedRun
 from tests.support.clock import ManualClock
 from tests.support.faults import TINY, drop, segments_of
 from tests.support.fs.faulty import CHANGES, FaultyFileSystem, Rule, SimulatedCrash

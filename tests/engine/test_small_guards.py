@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.cfile.pages.container import KIND_ROWS, FileReader
+from kudu_core.cfile.pages.container import CONTAINER_ROWS, FileReader
 from kudu_core.common.run.clock import last_of_microsecond
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.tablet.maintain.delta_policy import MAJOR, MINOR

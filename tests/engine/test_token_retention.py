@@ -13,7 +13,7 @@ import kudu_core as kc
 from kudu_core.common.format.members import LIMIT
 from kudu_core.common.idempotence import writers
 from kudu_core.common.idempotence.fingerprint import MAX_ROWS, NO_ROWS, Fingerprint
-from kudu_core.common.idempotence.writers import Token, outdated
+from kudu_core.common.idempotence.writers import AppliedWrite, outdated
 from kudu_core.events import TokensDropped
 from kudu_core.table.opened import engine as engines
 from kudu_core.table.stored import table_file as states

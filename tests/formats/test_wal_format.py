@@ -10,7 +10,7 @@ import pytest
 
 from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.errors import NotSupported
-from kudu_core.wal import KIND_WRITE, format
+from kudu_core.wal import RECORD_KIND_WRITE, format
 from tests.support.clock import ManualClock
 from tests.support.wal_cases import UUID, create, read, segments, write
 

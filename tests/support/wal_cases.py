@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.wal import KIND_WRITE, Log, LogOptions, LogTail, Record, read_log
+from kudu_core.wal import RECORD_KIND_WRITE, Log, LogOptions, LogTail, Record, read_log
 from tests.support.clock import ManualClock
 
 UUID = bytes(range(16))
