@@ -12,6 +12,7 @@ import kudu_core as kc
 from kudu_core.errors import InternalError
 from tests.support.fs.memory import MemoryFileSystem
 from kudu_core.rowset.memory.changelog import Change, ChangeLog
+from kudu_core.cfile.files.delta_codes import REDO_DELETE
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.tablet.store.manifest import Edit
 from kudu_core.wal import Log, read_log

@@ -12,7 +12,7 @@ from kudu_core.common.types import types
 from kudu_core.rowset.history import history
 from kudu_core.table.changes import changes
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 FORMAT = "".join((ROOT / f"docs/{name}.md").read_text() for name in ("format", "format-table", "format-log"))
 _CODE = re.compile(r"\b(\d+)\s+([A-Za-z_]+)")
 
