@@ -132,9 +132,9 @@ CONDITIONS: list[tuple[Any, Any]] = [
 def test_scans_over_changes_agree_with_a_dictionary(
     part: int, tmp_path: Path, long: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Runs that fill, and pieces of several pages, with few changes.
+    # Pieces that fill, and scans of several pages, with few changes.
     for module in (column_log, logged):
-        monkeypatch.setattr(module, "RUN", 256)
+        monkeypatch.setattr(module, "PIECE", 256)
         monkeypatch.setattr(module, "UNSORTED", int(part) * 40)
     for seed in range(part * 100, part * 100 + (40 if long else 2)):
         print(f"seed {seed}")
