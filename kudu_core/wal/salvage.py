@@ -198,7 +198,7 @@ def _opened(fs: FileSystem, directory: str, names: list[str], log: SalvagedLog) 
 
 
 def _chain(log: SalvagedLog, segments: list[_Segment]) -> list[_Segment]:
-    """Those that are the log's: see docs/format.md, "Log"."""
+    """Those that are the log's: see docs/format-log.md, "Log"."""
     by_seq: dict[int, _Segment] = {}
     for segment in segments:
         other = by_seq.get(segment.seq)

@@ -118,3 +118,22 @@ def test_ci_runs_the_one_script() -> None:
         if line.strip() and not line.startswith("#")
     ]
     assert lines == ['exec "$(dirname "$0")/../ci/test.sh"']
+
+
+def test_sections_that_are_cited_are_there() -> None:
+    """``docs/format.md, "Rows files"``, in code and documents: a page of ours has a section of that name."""
+    pages = {page.name: page.read_text() for page in (ROOT / "docs").glob("*.md")}
+    headings = {
+        name: {found.replace("`", "").strip() for found in re.findall(r"^#+(.*)$", text, re.MULTILINE)}
+        for name, text in pages.items()
+    }
+    cited = re.compile(r'docs/([\w-]+\.md)`?,\s+"([^"]+)"')
+    code = [p for room in ("kudu_core", "tests", "bench", "ci") for p in (ROOT / room).rglob("*.[ps][yh]*")]
+    wrong = [
+        f'{path.relative_to(ROOT)}: docs/{page}, "{section}"'
+        for path in [*code, *DOCUMENTS]
+        if path.suffix in (".py", ".pyx", ".pxd", ".pyi", ".sh", ".md")
+        for page, section in cited.findall(path.read_text())
+        if page in headings and section.replace("`", "") not in headings[page]
+    ]
+    assert not wrong, "\n".join(wrong)

@@ -1,4 +1,4 @@
-# Bit packing of integers: docs/format.md, "Packing".
+# Bit packing of integers: docs/format.md, "Page payload".
 #
 # Exactly 1,024 values of `width` bytes are packed as rows of 1,024 bits, cut into lanes of that
 # width: value i lies in row i / lanes, lane i % lanes, and each lane packs its values one after

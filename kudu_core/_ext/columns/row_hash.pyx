@@ -1,7 +1,7 @@
 """Hashes of whole rows, column by column, and their sums: what the fingerprint of a write is made of.
 
 A row's hash so far seeds that of its next cell, so each column is one pass over its cells and one array of
-hashes.  The sums do not depend on the order of the rows.  docs/format.md, "Row fingerprint", has the
+hashes.  The sums do not depend on the order of the rows.  docs/format-log.md, "Row fingerprint", has the
 definition that these kernels follow.
 """
 from libc.stdint cimport int32_t, uint8_t, uint64_t

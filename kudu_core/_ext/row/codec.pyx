@@ -581,7 +581,7 @@ cdef class RowWriter:
         return cells if total < ROW_ROOM and total + COLUMN_BYTES * self.count < room else None
 
     def payload(self, int op, uint32_t tablet_id, list cells not None):
-        """The payload of a record with this one row: docs/format.md, "Record payloads".
+        """The payload of a record with this one row: docs/format-log.md, "Record payloads".
 
         ``cells``: as of ``cells``; columns that are ``MISSING`` are left out.
         """

@@ -49,7 +49,7 @@ cdef extern from *:
         0x47b6137bU, 0x44974d91U, 0x8824ad5bU, 0xa2b7289dU,
         0x705495c7U, 0x2df1424bU, 0x9efc4947U, 0x5c6bfb31U,
     };
-    /* docs/format.md, "Bloom"; ``bloom`` has the fast form for batches. */
+    /* docs/format.md, "Rows files"; ``bloom`` has the fast form for batches. */
     static inline int kc_point_bloom(const unsigned char *filter, uint64_t blocks, uint64_t hash) {
         const unsigned char *block = filter + 32 * (((hash >> 32) * blocks) >> 32);
         unsigned found = 1;

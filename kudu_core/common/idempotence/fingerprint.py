@@ -1,7 +1,7 @@
 """The fingerprint of a write's rows: their number, and sums of a hash of each.
 
 It says whether two writes gave the same rows, whatever their order, their batches, their layout in Arrow
-and the tasks they came through.  What is hashed is fixed for ever: docs/format.md, "Row fingerprint".
+and the tasks they came through.  What is hashed is fixed for ever: docs/format-log.md, "Row fingerprint".
 """
 
 from __future__ import annotations

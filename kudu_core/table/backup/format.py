@@ -1,6 +1,6 @@
 """A folder of backups: which there are, what each says of itself, and which ones one state needs.
 
-``<folder>/<number>/BACKUP`` and the runs beside it; docs/format.md, "Backups", has the bytes and the
+``<folder>/<number>/BACKUP`` and the runs beside it; docs/format-table.md, "Backups", has the bytes and the
 members.  A backup appears by one rename of its whole folder, so what has its name is complete.
 """
 

@@ -1,4 +1,4 @@
-"""Sorted runs in files, of calls that do not fit into memory.  Layout: docs/format.md, "staging/"."""
+"""Sorted runs in files, of calls that do not fit into memory.  Layout: docs/format-table.md, "staging/"."""
 
 from __future__ import annotations
 

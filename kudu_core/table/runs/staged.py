@@ -2,7 +2,7 @@
 
 A run whose rows would be inserted as they are, no key twice, *is* the ``.rows`` file that a DiskRowSet of
 them would have, so a commit that finds its keys absent takes it in by a link.  Others hold just what was
-given.  Layout: docs/format.md, "staging/".
+given.  Layout: docs/format-table.md, "staging/".
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a record says of the table as a whole, and what the table is after it (protocol A1, G7).
 
 That is an ALTER, or an INGEST that overwrites the table.  Pure functions on ``TableState``: the walks that
-append them, replay and readers of the log all follow the same ones.  docs/format.md, "Record payloads" and
-"ALTER payload", has the members.
+append them, replay and readers of the log all follow the same ones.  docs/format-log.md, "Record payloads"
+and "ALTER payload", has the members.
 """
 
 from __future__ import annotations

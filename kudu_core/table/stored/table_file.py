@@ -1,6 +1,6 @@
 """``TABLE``: what is true of the table as a whole, one small file that is replaced whole.
 
-A header and JSON; docs/format.md, "TABLE", has the bytes and the members.
+A header and JSON; docs/format-table.md, "TABLE", has the bytes and the members.
 """
 
 from __future__ import annotations

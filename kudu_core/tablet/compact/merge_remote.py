@@ -4,7 +4,7 @@
 
 The files lie in a folder of the attempt that has made them, until the merge links those of the attempts
 that won.  What else the merge needs, the map from rows of the inputs to rows of the outputs, is a file too.
-Layout: docs/format.md, "staging/".
+Layout: docs/format-table.md, "staging/".
 """
 
 from __future__ import annotations

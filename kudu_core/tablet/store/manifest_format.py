@@ -1,6 +1,6 @@
 """The bytes of a MANIFEST: header, frames, and what a power cut may leave at the end.
 
-An edit is lines of JSON, cut into frames of bounded size; docs/format.md, "MANIFEST", has the fields.
+An edit is lines of JSON, cut into frames of bounded size; docs/format-table.md, "MANIFEST", has the fields.
 A frame says where it lies, which edit it is part of and which edits were on disk when it was written, and
 its payload holds no zero byte.  So three things that look alike are told apart: the end of the edits,
 an append that a power cut tore, and damage.  After the last whole edit there may be

@@ -1,7 +1,7 @@
 """The payloads of WRITE and INGEST records: net changes by key, as columns.
 
 A payload is a list of *sections*; each holds rows of one operation with one set of columns, in
-Arrow's layout, so that writing copies no cell and reading copies none either.  docs/format.md,
+Arrow's layout, so that writing copies no cell and reading copies none either.  docs/format-log.md,
 "Record payloads", has the bytes.
 """
 

@@ -67,7 +67,7 @@ def value(tag: str, raw: bytes) -> Any:
 
 
 def key(columns: list[tuple[str, int]], values: tuple[Any, ...]) -> bytes | None:
-    """The encoded key of (tag, width) columns: docs/format.md, "Keys"."""
+    """The encoded key of (tag, width) columns: docs/format.md, "Encoded keys"."""
     out = b""
     for i, ((tag, width), given) in enumerate(zip(columns, values, strict=True)):
         raw = cell(tag, width, given)
@@ -82,7 +82,7 @@ def key(columns: list[tuple[str, int]], values: tuple[Any, ...]) -> bytes | None
 
 
 def payload(op: int, tablet: int, columns: list[tuple[int, int, bytes | None]]) -> bytes:
-    """A record of one row from (column id, width, cell): docs/format.md, "Record payloads"."""
+    """A record of one row from (column id, width, cell): docs/format-log.md, "Record payloads"."""
 
     def padded(data: bytes) -> bytes:
         return data + bytes(-len(data) % 8)
