@@ -84,17 +84,16 @@ elif [ "${#options[@]}" != 0 ]; then
     python ci/mutate.py --seed "${KUDU_CORE_SEED:-0}" || status=$?
     note mutations "$status" "$mutations_begun"
 else
-    # Most tests use one core: two lanes.  Spark has a lane's worth of processes of its own.
+    # Most tests use one core: two lanes, about as long.
     beside="$results/beside.txt"
     trap 'trap - INT TERM; kill 0' INT TERM
     (
         check
-        run_rooms kernels formats crash hardening model
+        run_rooms kernels formats crash hardening model lint bench
     ) >"$beside" 2>&1 &
-    run_rooms engine bench lint
+    run_rooms engine spark
     wait $! || note beside $? "$begun" # its rooms note what they come to themselves
     cat "$beside"
-    run_rooms spark
 fi
 
 say "summary"
