@@ -136,7 +136,7 @@ ROOMS = {
             "kudu_core/tablet/flush/deltas.py",
             "kudu_core/rowset/disk/writing.py",
         ),
-        (*_engine("versions", "maintenance"), *_crash("invariants", "faults"), *EVERYWHERE),
+        (*_engine("versions", "maintenance", "reserving"), *_crash("invariants", "faults"), *EVERYWHERE),
     ),
     "compaction": Room(
         (
