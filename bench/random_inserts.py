@@ -21,6 +21,7 @@ import pyarrow as pa
 import kudu_core as kc
 from kudu_core.tablet.maintain.merge_policy import Layout
 from kudu_core.tablet.maintain.operations import rowset_stats
+from tests.support.inside import compaction_lane_of, tablets_of
 from tests.support.layouts import average_height
 
 SCHEMA = pa.schema([("k", pa.int64()), ("a", pa.float64()), ("b", pa.int64())])
@@ -30,7 +31,7 @@ MILLION = 1_000_000
 
 def height(table: kc.Table) -> float:
     """In how many rowsets on disk a key lies, averaged over the data."""
-    metas = [m for tablet in table._engine.tablets for m in tablet.rowset_metas]
+    metas = [m for tablet in tablets_of(table) for m in tablet.rowset_metas]
     return average_height(Layout.of([rowset_stats(m, 0, 1 << 25, 1) for m in metas])) if metas else 0.0
 
 
@@ -67,8 +68,7 @@ def run(root: Path, rows: int, memory: int, flush: int, manual: bool) -> None:
     options = {"memory_limit_bytes": memory, "flush_threshold_bytes": flush, "durability": "group"}
     with kc.create_table(root / "t", SCHEMA, "k", options=options) as table:
         if manual:
-            assert table._engine.compactions is not None
-            table._engine.compactions.close()
+            compaction_lane_of(table).close()
         for first in range(0, rows, MILLION):
             took = []
             for at in range(first, min(first + MILLION, rows), BATCH):

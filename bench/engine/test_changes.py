@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
+from tests.support.inside import wait_durable
 
 ROWS = int(os.environ.get("KUDU_CORE_BENCH_CHANGE_ROWS", "2000000"))
 CHANGED = min(500_000, ROWS // 4)
@@ -47,14 +48,14 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kc.Table]:
 
 @pytest.fixture(scope="module", params=STATES)
 def state(request: Any, table: kc.Table) -> tuple[str, kc.Table, int]:
-    since = getattr(request.module, "_since", None)
+    since = getattr(request.module, "since", None)
     if since is None:
-        since = request.module._since = table.timestamp
+        since = request.module.since = table.timestamp
         picked = np.random.default_rng(1).choice(ROWS, CHANGED, replace=False)
         new = np.round(np.random.default_rng(2).normal(1000, 10, CHANGED), 2)  # none is what it was
         for at in range(0, CHANGED, CALL):
             table.update(pa.table({"id": picked[at : at + CALL], "load": new[at : at + CALL]}))
-        table._engine.log.wait_durable(table._engine.log.cut())
+        wait_durable(table)
     STATES[request.param](table)
     return request.param, table, since
 

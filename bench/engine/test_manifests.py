@@ -17,6 +17,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 import kudu_core as kc
 from kudu_core.cfile.columns.statistics import StatisticsRef
 from kudu_core.tablet.store.manifest import Edit
+from tests.support.inside import tablet_of
 
 SHAPES = {"1,000 x 8": (1_000, 8), "10,000 x 10": (10_000, 10), "10,000 x 1,000": (10_000, 1_000)}
 
@@ -28,7 +29,7 @@ def made(path: Path, rowsets: int, columns: int) -> Path:
         rng = np.random.default_rng(0)
         table.insert({"k": np.arange(100), **{name: rng.random(100) for name in names}})
         table.flush()
-        tablet = table._engine.tablets[0]
+        tablet = tablet_of(table)
         [meta] = tablet.rowset_metas
         directory = Path(tablet.directory)
         add = []

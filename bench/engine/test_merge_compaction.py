@@ -18,6 +18,7 @@ import pytest
 import kudu_core as kc
 from bench.compare import data
 from kudu_core.tablet.compact.merge import Merged, merge_rowsets
+from tests.support.inside import engine_of, tablets_of
 
 ROUNDS = 1 if data.ROWS < 1_000_000 else 3
 RUNS = 4
@@ -88,13 +89,13 @@ def test_merge(benchmark: Any, tmp_path: Path, past: Callable[..., None], thread
         return table
 
     def merge(table: kc.Table) -> Merged | None:
-        engine = table._engine
+        engine = engine_of(table)
         [tablet] = engine.tablets
         ids = [rowset.id for rowset in tablet.view.rowsets]
         return merge_rowsets(tablet, ids, horizon=lambda drop: engine.horizon(drop=drop), threads=threads)
 
     with measure(benchmark, make, merge) as table:
-        [tablet] = table._engine.tablets
+        [tablet] = tablets_of(table)
         bounds = [(r.meta.min_key, r.meta.max_key) for r in tablet.view.rowsets]
         assert all(a[1] < b[0] for a, b in itertools.pairwise(bounds))
         expected = len(rows) - (len(range(1, len(rows), 50)) if past is changed else 0)

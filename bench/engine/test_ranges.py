@@ -19,6 +19,7 @@ from kudu_core.common.schema.schema import declare
 from kudu_core.common.where.predicates import compile_where
 from kudu_core.rowset.disk.diskrowset import DiskRowsAt
 from kudu_core.rowset.scan.row_ranges import Pruning, choose
+from tests.support.inside import schema_of, tablets_of
 
 ROWS, HOSTS = 1_000_000, 200
 EACH = ROWS // HOSTS
@@ -50,7 +51,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kc.Table]:
 
 
 def rowset(table: kc.Table) -> DiskRowsAt:
-    sources = [s for tablet in table._engine.tablets for s in tablet.view.at(2**64 - 1)]
+    sources = [s for tablet in tablets_of(table) for s in tablet.view.at(2**64 - 1)]
     (found,) = (s for s in sources if isinstance(s, DiskRowsAt))
     return found
 
@@ -59,7 +60,7 @@ def rowset(table: kc.Table) -> DiskRowsAt:
 @pytest.mark.parametrize(("where", "rows"), WORKS, ids=["1% of ts", "one host"])
 def test_choose(benchmark: Any, table: kc.Table, where: Any, rows: int) -> None:
     source = rowset(table)
-    schema = table._engine.schema
+    schema = schema_of(table)
     compiled = compile_where(where, schema)
     chosen = benchmark(lambda: choose(source, Pruning.of(schema, compiled, None, None), compiled))
     assert (chosen.by_keys, chosen.where) == (rows, None)
@@ -69,7 +70,7 @@ def test_choose(benchmark: Any, table: kc.Table, where: Any, rows: int) -> None:
 @pytest.mark.parametrize("how", ["arrays", "one by one"])
 def test_zone_maps(benchmark: Any, table: kc.Table, how: str) -> None:
     source = rowset(table)
-    schema = table._engine.schema
+    schema = schema_of(table)
     compiled = compile_where([("seq", ">=", 500_000), ("seq", "<", 510_000)], schema)
     assert compiled is not None
     column_id = schema.by_name["seq"].id

@@ -15,6 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.support.inside import schema_of
+
 pytest.importorskip("pyspark")
 
 from pyspark.sql import DataFrame, SparkSession
@@ -76,7 +78,7 @@ def from_memory(tokens: Sequence[ScanToken], wanted: pa.Schema) -> Iterator[pa.R
 @pytest.mark.parametrize("source", ["table", "floor", "parquet"])
 def test_six_columns(benchmark: Any, spark: SparkSession, paths: dict[str, str], source: str) -> None:
     with kc.open_table(paths["table"]) as table:
-        schema = spark_schema(table._engine.schema)
+        schema = spark_schema(schema_of(table))
         tasks = shared_out(table.scan_tokens(), 2_000_000, 2)
 
     def frame() -> DataFrame:

@@ -11,6 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.support.inside import engine_of, schema_of
+
 pytest.importorskip("pyspark")
 
 from pyspark.sql import DataFrame, SparkSession
@@ -69,7 +71,7 @@ def test_write_to_nowhere(benchmark: Any, frame: DataFrame, tmp_path: Path, layo
     path = str(tmp_path / "table")
     ks.create(path, frame, KEYS, partition_by=LAYOUTS[layout])
     with kc.open_table(path) as table:
-        schema, partitions = table._engine.schema, table._engine.partitions
+        schema, partitions = schema_of(table), engine_of(table).partitions
     rows = routed(frame, schema, partitions) if len(partitions.partitions) > 1 else frame
 
     def write() -> None:

@@ -26,6 +26,7 @@ from tests.support.faults import (
 )
 from tests.support.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
 from tests.support.fs.memory import MemoryFileSystem
+from tests.support.inside import engine_of, is_closed, schema_of, tablets_of
 
 pytestmark = pytest.mark.timeout(7200)  # --long takes its time
 
@@ -158,8 +159,8 @@ def check_survivor(fs: MemoryFileSystem, model: Altering, rng: random.Random, cl
         table = stage.open()
     check_no_litter(fs)
     told = read_state(fs, f"{ROOT}/TABLE")  # replay has repeated what was missing: the log may go
-    assert told.schema == table._engine.schema
-    assert [t.id for t in told.tablets] == [t.id for t in table._engine.tablets]
+    assert told.schema == schema_of(table)
+    assert [t.id for t in told.tablets] == [t.id for t in tablets_of(table)]
     model.settle(table)
     # A reader ends before an ingest that is not installed yet (protocol R2); what it saw is never taken back.
     assert seen.now in (before, model.now)
@@ -226,8 +227,8 @@ def _failed(base: Stage, story: Step, seed: int, rule: Rule) -> Stage:
     try:
         story(stage)
     except (OSError, KuduError) as error:
-        engine = stage.opened._engine
-        if engine.poisoned is None and engine._closed is None:
+        engine = engine_of(stage.opened)
+        if engine.poisoned is None and not is_closed(stage.opened):
             # Not poisoned: nothing of the call was applied, and the table goes on.
             assert isinstance(error, OSError), f"{error!r} without poison"
             stage.model.in_flight = None

@@ -36,6 +36,7 @@ from tests.support.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.fs.powercut import Keep
 from tests.support.history import History, random_batch
+from tests.support.inside import engine_of, poison_of
 
 pytestmark = pytest.mark.timeout(7200)  # --long takes its time
 
@@ -112,7 +113,7 @@ def _one_error(play: Play, rule: Rule, rng: random.Random, long: bool, seed: int
         assert isinstance(error, OSError | KuduError), f"{error!r} is no error that a caller expects"
         if stage.table is None:
             return  # the open failed; its lease must be free, or the next try fails
-        poisoned = stage.table._engine.poisoned is not None
+        poisoned = poison_of(stage.table) is not None
         if not poisoned:
             # Not poisoned: nothing of the call was applied.
             assert isinstance(error, OSError), f"{error!r} without poison"
@@ -277,7 +278,7 @@ def test_an_edit_that_only_the_page_cache_has(seed: int) -> None:
         stage.opened.close()
         disk.sync_all()
         stage.fs = FaultyFileSystem(disk)
-        engine = stage.open()._engine
+        engine = engine_of(stage.open())
         first, second = engine.tablets
         assert engine.maintenance is not None
         engine.maintenance.flush(first)
@@ -292,7 +293,7 @@ def test_an_edit_that_only_the_page_cache_has(seed: int) -> None:
         stage.fs = disk
         table = stage.open()
         stage.history.settle(table)
-        engine = table._engine
+        engine = engine_of(table)
         first, second = engine.tablets
         assert engine.maintenance is not None
         for _ in range(5):

@@ -17,6 +17,7 @@ from kudu_core.tablet.store.tablet import Tablet, freeze_memrowset
 from tests.support.clock import ManualClock
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.history import SCHEMA
+from tests.support.inside import engine_of, forget, tablet_of
 
 
 @pytest.fixture
@@ -34,17 +35,12 @@ def table() -> Iterator[kc.Table]:
     table.update({"k": [3, 101], "a": [31, 41]})
     table.insert({"k": [20, 21], "a": [1, 2]})
     yield table
-    table._watch.detach()
-    table._engine.abandon()
-
-
-def tablet_of(table: kc.Table) -> Tablet:
-    return table._engine.tablets[0]
+    forget(table)
 
 
 def test_a_sound_tablet_passes(table: kc.Table) -> None:
     check_install(tablet_of(table))
-    engine = table._engine
+    engine = engine_of(table)
     invariants.check_open(engine.tablets, engine.log, floor=0, through=0)
     invariants.check_pins(0, engine.log.committed_ts, None)
 
@@ -153,7 +149,7 @@ def test_a_file_that_is_gone(table: kc.Table) -> None:
 
 
 def test_memory_below_the_checkpoint(table: kc.Table) -> None:
-    engine = table._engine
+    engine = engine_of(table)
     with pytest.raises(BrokenInvariant, match="N4"):
         invariants.check_open(engine.tablets, engine.log, floor=0, through=engine.log.committed_ts)
 

@@ -24,6 +24,7 @@ from kudu_core.table.opened.debug import SWITCH
 from tests.support.changes import check_changes
 from tests.support.faults import checking
 from tests.support.history import SCHEMA, Batch, History, random_batch, send
+from tests.support.inside import oldest_ts_of
 from tests.support.model import TableModel
 
 pytestmark = pytest.mark.timeout(7200)  # --long takes its time
@@ -194,7 +195,7 @@ def cycle(path: str, seed: int, number: int, history: History, durability: str) 
             (history if mode == "rw" else seen).settle(table)
             (history if mode == "rw" else seen).check(table, rng, past=2)
             if mode == "rw":
-                legal = [time for time in history.writes if time >= table._engine.oldest_ts]
+                legal = [time for time in history.writes if time >= oldest_ts_of(table)]
                 for _ in range(2 if len(legal) > 1 else 0):
                     check_changes(table, history, *sorted(rng.sample(legal, 2)))
                 if rng.random() < 0.3:

@@ -26,6 +26,7 @@ from tests.crash.test_kill import OPTIONS, Acknowledged, Doom, account, batch_of
 from tests.support.changes import check_changes
 from tests.support.faults import checking
 from tests.support.history import SCHEMA, Batch, History, random_batch, send
+from tests.support.inside import oldest_ts_of
 from tests.support.model import TableModel
 
 pytestmark = pytest.mark.timeout(7200)  # --long takes its time
@@ -114,7 +115,7 @@ def cycle(path: str, seed: int, number: int, walk: str, history: History, durabi
     with table:
         history.settle(table)
         history.check(table, rng, past=4)
-        legal = [time for time in history.writes if time >= table._engine.oldest_ts]
+        legal = [time for time in history.writes if time >= oldest_ts_of(table)]
         if len(legal) > 1:
             since, until = sorted(rng.sample(legal[-40:], 2))
             check_changes(table, history, since, until)

@@ -14,6 +14,7 @@ from kudu_core.table.opened.engine import Engine
 from tests.support.clock import ManualClock
 from tests.support.faults import TINY, drop, segments_of
 from tests.support.fs.memory import MemoryFileSystem
+from tests.support.inside import engine_of
 
 ROOT = "/t"
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
@@ -50,7 +51,7 @@ def test_the_flush_lane_drops_the_log_at_any_moment_of_a_purge(
         for step in range(40):
             clock.advance(us=10)
             table.insert({"k": list(range(100 + 20 * step, 120 + 20 * step)), "v": [0] * 20})
-        engine = table._engine
+        engine = engine_of(table)
         maintenance = engine.maintenance
         assert maintenance is not None
         for tablet in engine.tablets:

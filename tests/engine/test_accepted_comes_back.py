@@ -21,6 +21,7 @@ import pytest
 import kudu_core as kc
 from tests.engine.test_limits import contents
 from tests.support.fs.memory import MemoryFileSystem
+from tests.support.inside import engine_of, schema_of
 
 SURROGATE = "caf\udce9"
 NAMES = [
@@ -111,7 +112,7 @@ def canonical(table: kc.Table) -> list[list[str]]:
 
 def told(table: kc.Table) -> Any:
     """What the table is."""
-    engine = table._engine
+    engine = engine_of(table)
     state = engine.state
     return (
         engine.schema.to_json(),
@@ -196,12 +197,12 @@ class Drawing:
         if rng.random() < 0.4:
             changes["rename"] = {rng.choice([*names, "nobody", 5]): self.name()}
         if rng.random() < 0.3:
-            key = str(table._engine.schema.key_columns[0].type)
+            key = str(schema_of(table).key_columns[0].type)
             changes[rng.choice(["add_range", "drop_range"])] = self.range(key)
         self.tried(lambda: table.alter(**changes))
 
     def write(self, table: kc.Table) -> None:
-        rng, schema = self.rng, table._engine.schema
+        rng, schema = self.rng, schema_of(table)
         row = {}
         for column in schema.columns:
             if column.id in schema.key_ids or rng.random() < 0.7:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
+from tests.support.inside import all_rowsets_of, tablets_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("s", pa.string())])
 MANUAL = {"maintenance": "manual", "scan_threads": 1, "file_grace_s": 0}
@@ -262,7 +263,7 @@ def test_a_scan_keeps_its_columns_and_names(table: kc.Table, place: Callable[[kc
 
 def test_what_no_scan_asks_for_is_left_out_of_new_files(table: kc.Table) -> None:
     def ids() -> list[set[int]]:
-        return [set(r.meta.column_ids) for t in table._engine.tablets for r in t.view.rowsets]
+        return [set(r.meta.column_ids) for t in tablets_of(table) for r in t.view.rowsets]
 
     scan = table.scan(["v"])
     table.alter(drop=["v"])
@@ -296,7 +297,7 @@ def test_changes_of_a_dropped_column_go_with_their_files(table: kc.Table) -> Non
         assert sorted(zip(changes["k"].to_pylist(), changes["s"].to_pylist(), strict=True)) == expected
         assert table.changes(start, net=True).to_table().num_rows == 2
         assert rows(table.scan(at=start)) == [{"k": k, "s": s} for k, s in ((1, "a"), (2, "b"), (3, "c"))]
-    [rowset] = [r for t in table._engine.tablets for r in t.view.rowsets]
+    [rowset] = all_rowsets_of(table)
     assert all(2 not in ref.updates for ref in (*rowset.meta.redo, *rowset.meta.undo))
 
 

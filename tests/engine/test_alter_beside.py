@@ -19,6 +19,7 @@ from kudu_core.table.ingest import ingest
 from kudu_core.table.jobs import commit
 from kudu_core.table.runs.staged import StagedRun
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
+from tests.support.inside import engine_of
 from tests.support.processes import in_child, python
 from tests.support.threads import Run
 
@@ -198,7 +199,7 @@ def staged(
 ) -> tuple[commit.Job, list[StagedRun]]:
     batch = pa.RecordBatch.from_pydict(data)
     job = commit.begin(table, operation, [(f.name, str(f.type)) for f in batch.schema])
-    stager = commit.stager(job, "a", table._engine.fs)
+    stager = commit.stager(job, "a", engine_of(table).fs)
     stager.append(batch)
     return job, stager.finish()
 
@@ -318,7 +319,7 @@ def test_a_reader_beside_a_process_that_alters(table: kc.Table) -> None:
 
 
 def test_the_child_of_a_fork_alters_nothing(table: kc.Table) -> None:
-    with table._engine.altering:  # as it may be at the moment of the fork
+    with engine_of(table).altering:  # as it may be at the moment of the fork
         assert in_child(lambda: table.alter(drop=["v"])).startswith("Closed")
     table.alter(drop=["v"])
     assert table.schema.names == ["k", "s"]

@@ -14,6 +14,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.events import Event, TableAltered, TabletsPurged
 from tests.support.clock import ManualClock
+from tests.support.inside import tablets_of
 
 SCHEMA = pa.schema([("day", pa.int64()), ("id", pa.int64()), ("v", pa.string())])
 MANUAL = {"maintenance": "manual", "scan_threads": 1, "file_grace_s": 0}
@@ -63,7 +64,7 @@ def reopened(table: kc.Table, clock: ManualClock, mode: str = "rw") -> kc.Table:
 
 
 def ordinals(table: kc.Table) -> set[int]:
-    return {t.partition.ordinal for t in table._engine.tablets}
+    return {t.partition.ordinal for t in tablets_of(table)}
 
 
 @pytest.mark.parametrize("flushed", [False, True])

@@ -23,6 +23,7 @@ from tests.engine.conftest import Make
 from tests.engine.test_dataset import ROWS, SCHEMA, TYPES, cells
 from tests.support.history import SCHEMA as RANDOM
 from tests.support.history import History, random_batch
+from tests.support.inside import applied_writes_of, engine_of, schema_of, table_file_of
 from tests.support.model import state_of
 
 
@@ -112,14 +113,14 @@ def test_everything_of_a_table_comes_back(tmp_path: Path, dst: Path) -> None:
         second = table.backup(dst, first)
         assert (second.inserted, second.deleted, second.total) == (0, 99, ROWS - 99)
         assert second.bytes < first.bytes and second.since == first.timestamp
-        wanted, engine = table.scan(order="key").to_table(), table._engine
+        wanted, engine = table.scan(order="key").to_table(), engine_of(table)
         with kc.restore(dst, tmp_path / "r") as again:
             # As text: NaN is not equal to itself.
             assert str(again.scan(order="key").to_pylist()) == str(wanted.to_pylist())
             assert again.schema.equals(table.schema, check_metadata=True)
-            assert again._engine.schema.columns == engine.schema.columns
+            assert schema_of(again).columns == engine.schema.columns
             assert again.partitions == table.partitions and again.options == options
-            assert again._engine.state.uuid != engine.state.uuid and not again._engine.applied_writes
+            assert table_file_of(again).uuid != engine.state.uuid and not applied_writes_of(again)
             assert again.insert({"k": [5000], "place": ["b"]}, txn=("app", 3)).inserted == 1
             assert again.get(("b", 5000), ["must", "i8"]) == {"must": 7, "i8": TYPES["i8"][1](5)}
             with pytest.raises(kc.RowErrors, match="no_partition"):

@@ -19,6 +19,7 @@ import pytest
 
 import kudu_core as kc
 from tests.support.faults import checking
+from tests.support.inside import oldest_ts_of
 from tests.support.threads import LONGEST_S, quick_switches
 
 SCHEMA = pa.schema([("account", pa.int64()), ("balance", pa.int64()), ("note", pa.string())])
@@ -109,11 +110,11 @@ class Bank:
 
     def unless_gone(self, at: int, read: Callable[[], object]) -> None:
         """Only what lies before the oldest readable time may be refused."""
-        oldest = self.table._engine.oldest_ts
+        oldest = oldest_ts_of(self.table)
         try:
             read()
         except kc.SnapshotTooOld:
-            assert at < self.table._engine.oldest_ts, f"{at} was refused"
+            assert at < oldest_ts_of(self.table), f"{at} was refused"
             self.gone += 1
         else:
             assert at >= oldest, f"{at} was read, history begins at {oldest}"

@@ -26,6 +26,7 @@ from kudu_core.table.write import door
 from kudu_core.tablet.ingest.part import IngestPart
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
 from tests.support.fs.faulty import FaultyFileSystem, Rule
+from tests.support.inside import poison_of, rowsets_of, set_options
 
 SCHEMA = [
     kc.Column("k", pa.string(), nullable=False),
@@ -202,7 +203,7 @@ def test_rowsets_of_a_load_are_disjoint(tmp_path: Path, spill: bool) -> None:
     with kc.create_table(tmp_path / "t", SIMPLE, "k", options=options()) as table:
         with small_runs(spill=spill):
             table.insert(numbers(0, 200))
-        rowsets = sorted((r.meta.min_key, r.meta.max_key) for r in table._engine.tablets[0].view.rowsets)
+        rowsets = sorted((r.meta.min_key, r.meta.max_key) for r in rowsets_of(table))
         assert len(rowsets) > 5
         assert all(a[1] < b[0] for a, b in pairwise(rowsets))
         assert [row["k"] for row in table.scan(order="key").to_pylist()] == list(range(200))
@@ -250,7 +251,7 @@ def test_changes_are_put_into_files_as_rowsets_are_passed(
         with small_runs(spill=spill, range_bytes=200):
             assert table.upsert(numbers(0, 300, step=11)).updated == 300
             assert table.delete(b.select(["k"]) for b in numbers(50, 100)).deleted == 100
-        rowsets = table._engine.tablets[0].view.rowsets
+        rowsets = rowsets_of(table)
         assert 2 < len(rowsets) < 10 and set(early) < {r.id for r in rowsets} and early
         assert all(1 <= len(r.meta.redo) <= 2 for r in rowsets)
         found = table.scan(order="key").to_pylist()
@@ -405,7 +406,7 @@ def test_an_ingest_that_fails_after_its_record_keeps_its_files(
                 fs.rules = [Rule(ops={"sync"}, path_glob="*/wal/*.log", error=errno.EIO)]
             table.upsert(numbers(50, 100))
         fs.rules = []
-        assert (table._engine.poisoned is None) == (where == "_sync")
+        assert (poison_of(table) is None) == (where == "_sync")
         assert where == "fsync" or table.count() == 150
     with kc.open_table(path, "rw") as table:
         assert table.count() == 150
@@ -430,7 +431,7 @@ def test_a_write_of_one_of_the_keys_meanwhile(
         return built
 
     with kc.create_table(tmp_path / "t", SIMPLE, "k", options=options()) as table:
-        table._engine.options = table.options.replace(ingest_threshold_rows=50)
+        set_options(table, ingest_threshold_rows=50)
         with small_runs(spill=spill):
             monkeypatch.setattr(ingest, "_build", build)
             if key == 55:

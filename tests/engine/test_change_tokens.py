@@ -15,6 +15,7 @@ from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.table.changes.counts import told
 from kudu_core.table.changes.tokens import ChangeToken
 from tests.support.history import SCHEMA, History, random_batch
+from tests.support.inside import changes_within, is_opened, rowsets_of, tablets_of
 
 
 def rows_of(batches: Any) -> list[tuple[Any, ...]]:
@@ -87,7 +88,7 @@ def test_a_window_of_so_many_changes_goes_as_far_as_it_can(history: tuple[str, H
             since = times[4]
             steps = 0
             while since < last:
-                until = table._changes_within(since, last, limit)
+                until = changes_within(table, since, last, limit)
                 assert since < until <= last
                 changes = table.changes(since, until).to_table()
                 stamps = set(changes["_timestamp"].to_pylist())
@@ -95,8 +96,8 @@ def test_a_window_of_so_many_changes_goes_as_far_as_it_can(history: tuple[str, H
                 since, steps = until, steps + 1
             taken.append(steps)
         assert taken == sorted(taken, reverse=True) and taken[1] > 10 > taken[-2] and taken[-1] == 1
-        assert table._changes_within(last, last, 5) == last
-        bounds = [part for tablet in table._engine.tablets for part in told(tablet, times[4], last)]
+        assert changes_within(table, last, last, 5) == last
+        bounds = [part for tablet in tablets_of(table) for part in told(tablet, times[4], last)]
         events = table.changes(times[4], last).to_table().num_rows
         assert sum(part.sure for part in bounds) <= sum(table.changes(times[4], last).counts()[1])
         assert events <= sum(part.most for part in bounds)
@@ -114,13 +115,13 @@ def test_only_what_is_old_enough_is_opened_to_count(tmp_path: Path) -> None:
             table.flush()
 
     def opened(table: kc.Table) -> int:
-        rowset = table._engine.tablets[0].view.rowsets[0]
-        return sum(store._file is not None for store in rowset.redo if isinstance(store, DeltaStore))
+        rowset = rowsets_of(table)[0]
+        return sum(is_opened(store) for store in rowset.redo if isinstance(store, DeltaStore))
 
     with kc.open_table(tmp_path / "t") as table:
-        assert table._changes_within(since, table.timestamp, 50) == table.timestamp
+        assert changes_within(table, since, table.timestamp, 50) == table.timestamp
         assert opened(table) == 0
-        until = table._changes_within(since, table.timestamp, 3)
+        until = changes_within(table, since, table.timestamp, 3)
         assert opened(table) == 1, "of ten"
         assert table.changes(since, until).to_table().num_rows == 3
 
@@ -137,7 +138,7 @@ def test_a_dropped_range_is_among_the_shares(tmp_path: Path) -> None:
             whole = rows_of(table.changes(since, net=net))
             assert from_tokens(table, table.change_tokens(since, net=net, target_rows=1)) == whole
         last = table.timestamp
-        until = table._changes_within(since, last, 1)
+        until = changes_within(table, since, last, 1)
         assert table.changes(since, until).to_table().num_rows == 1
 
 

@@ -16,6 +16,7 @@ from kudu_core.table.changes import changes as module
 from kudu_core.table.changes import net as net_changes
 from tests.support.changes import check_changes, check_pairs, image
 from tests.support.history import SCHEMA, History, random_batch
+from tests.support.inside import engine_of, is_opened, oldest_ts_of, rowsets_of, wait_durable
 from tests.support.model import State
 
 
@@ -65,9 +66,9 @@ def test_a_state_and_its_changes_give_every_later_state(
                 table.close()
                 table = kc.open_table(path, "rw")
             if step % 13 == 12:
-                table._engine.log.wait_durable(table._engine.log.cut())
+                wait_durable(table)
                 check_pairs(table, history, rng, 6)
-        table._engine.log.wait_durable(table._engine.log.cut())
+        wait_durable(table)
         assert check_changes(table, history, 0, history.writes[-1]) > 100
         check_pairs(table, history, rng, 10)
         with kc.open_table(path) as reader:
@@ -111,7 +112,7 @@ def test_from_the_first_state_that_history_has(
                 table.compact(full=True)
             if step % 4 == 3:
                 table.gc()
-                assert table._engine.horizon(drop=True) == table._engine.oldest_ts > 0
+                assert engine_of(table).horizon(drop=True) == oldest_ts_of(table) > 0
                 for whole in (table.changes(), table.changes(None, table.snapshot())):
                     rows = whole.to_pylist()
                     assert rows == whole.to_pylist()
@@ -181,7 +182,7 @@ def test_memory_follows_the_slice(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         since = table.timestamp
         for call in range(40):
             table.update([{"k": k, "a": call} for k in range(call % 2 * 20, 20_000, 40)])
-        table._engine.log.wait_durable(table._engine.log.cut())
+        wait_durable(table)
         for flushed in (False, True):
             if flushed:
                 table.flush()
@@ -191,7 +192,7 @@ def test_memory_follows_the_slice(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             assert distinct == sorted(set(distinct)) and len(distinct) == 1_000
             assert max(sizes) <= 4_000, max(sizes)
         table.upsert([{"k": k, "a": 2} for k in range(20_000, 50_000)])
-        table._engine.log.wait_durable(table._engine.log.cut())
+        wait_durable(table)
         distinct = table.changes(since, net=True, images="both").to_table()["k"].to_pylist()
         assert distinct == sorted(set(distinct)) and len(distinct) == 31_000
         assert max(sizes) <= 6_000, max(sizes)
@@ -208,7 +209,7 @@ def test_a_rowset_without_changes_in_the_window_is_not_opened(tmp_path: Path) ->
     with kc.open_table(tmp_path / "t") as table:
         rows = table.changes(since, columns=["k", "a"]).to_pylist()
         assert [(r["_op"], r["k"], r["a"]) for r in rows] == [("update", 3, 7), ("update", 4, 7)]
-        opened = [r.base._file is not None for r in table._engine.tablets[0].view.rowsets]
+        opened = [is_opened(r.base) for r in rowsets_of(table)]
         assert opened == [True, False]
         assert table.changes(table.timestamp).to_table().num_rows == 0
 
@@ -240,7 +241,7 @@ def test_where_history_begins_it_begins_with_inserts(tmp_path: Path) -> None:
         table.update([{"k": i, "a": 10 + i} for i in range(4)])
         table.flush()
         table.gc()
-        begin = table._engine.oldest_ts
+        begin = oldest_ts_of(table)
         assert begin > 0, "history was dropped"
         table.insert([{"k": 100}])
         table.flush()
@@ -315,7 +316,7 @@ def test_history_that_goes_while_one_looks_where_it_begins(
         table.update([{"k": 1, "a": 3}])
         table.flush()
         table.compact(full=True)
-        before = table._engine.oldest_ts
+        before = oldest_ts_of(table)
         changes = table.changes(None)
         assert changes.since > before
         assert [(r["_op"], r["a"]) for r in changes.to_pylist()] == [("insert", 3)]

@@ -22,6 +22,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.engines.arrow.dataset import TableDataset
 from tests.engine.conftest import Make
+from tests.support.inside import engine_of, is_opened, pinned_schemas_of, plan_of, rowsets_of, schema_of
 
 UTC = dt.UTC
 ROWS = 2_000
@@ -200,8 +201,8 @@ def test_what_is_pushed_down_is_not_read(tmp_path: Path) -> None:
     def opened(query: Callable[[ds.Dataset], Any]) -> tuple[Any, int]:
         with kc.open_table(tmp_path / "t") as reader:
             answer = query(reader.to_dataset())
-            rowsets = reader._engine.tablets[0].view.rowsets
-            return answer, sum(rowset.base._file is not None for rowset in rowsets)
+            rowsets = rowsets_of(reader)
+            return answer, sum(is_opened(rowset.base) for rowset in rowsets)
 
     def sql(text: str) -> Callable[[ds.Dataset], Any]:
         def run(d: ds.Dataset) -> Any:
@@ -227,7 +228,7 @@ def test_lists_of_values_are_conditions(reader: kc.Table, in_form: pc.Expression
     """Evaluated on what is stored, without pyarrow."""
     if in_form is None:
         in_form = pc.if_else(F("k").is_valid(), F("k").isin([3, 4]), pa.scalar(None, pa.bool_()))
-    compiled = reader.scan(where=in_form)._plan.filter
+    compiled = plan_of(reader.scan(where=in_form)).filter
     assert compiled is not None and len(compiled.conditions) == 1 and compiled.rest is None
 
 
@@ -246,17 +247,17 @@ def test_a_dataset_is_one_snapshot(make: Make) -> None:
         assert dataset.timestamp == pinned.timestamp
         assert dataset.to_table(columns=["a"])["a"].to_pylist() == [1] * 100
     assert table.to_dataset().count_rows() == 99
-    held, timestamp = table._engine.pins.oldest, before.timestamp
+    held, timestamp = engine_of(table).pins.oldest, before.timestamp
     assert held == timestamp
     half = before.filter(F("k") < 50)
     del before, dataset
     pinned.close()
     gc.collect()
-    assert table._engine.pins.oldest == timestamp, "a filtered dataset keeps its snapshot too"
+    assert engine_of(table).pins.oldest == timestamp, "a filtered dataset keeps its snapshot too"
     assert half.count_rows() == 50
     del half
     gc.collect()
-    assert table._engine.pins.oldest is None
+    assert engine_of(table).pins.oldest is None
     table.gc()
     with pytest.raises(kc.SnapshotTooOld, match="readable"):
         table.to_dataset(at=timestamp)
@@ -283,7 +284,7 @@ def test_a_dataset_keeps_its_columns(make: Make) -> None:
     assert after.to_table(columns=["a", "text"]).to_pydict() == {"a": ["new"] * 3, "text": ["p", "q", "r"]}
     del before
     gc.collect()
-    assert all(p.schema is table._engine.schema for p in table._engine.schema_pins._pinned)
+    assert all(p.schema is schema_of(table) for p in pinned_schemas_of(table))
 
 
 def test_after_the_end_of_the_table(make: Make) -> None:

@@ -16,6 +16,7 @@ from kudu_core.table.calls import decision
 from kudu_core.table.calls.conform import OPERATIONS, conform_calls
 from kudu_core.table.calls.decision import Prepared, decide, decide_net, net_changes
 from tests.engine.conftest import Make
+from tests.support.inside import engine_of
 
 SCHEMA = [
     kc.Column("k", pa.string(), nullable=False),
@@ -46,7 +47,7 @@ def test_plain_calls_come_to_what_the_rules_say(
 ) -> None:
     """Also with keys looked through in their order, as those of large calls are."""
     monkeypatch.setattr(decision, "SORTED_ROWS", sorted_rows)
-    engine = make(SCHEMA, ["k", "n"])._engine
+    engine = engine_of(make(SCHEMA, ["k", "n"]))
     plain = 0
     with Pool(2) as pool:
         for run in range(400):

@@ -11,6 +11,7 @@ import kudu_core as kc
 from tests.support.changes import check_pairs
 from tests.support.faults import checking
 from tests.support.history import SCHEMA, History, random_batch
+from tests.support.inside import metas_of, oldest_ts_of, rowsets_of, schema_of, tablets_of, wait_durable
 from tests.support.merging import random_compaction
 
 OPTIONS = {"maintenance": "manual", "durability": "none", "file_grace_s": 0, "ingest_threshold_rows": 60}
@@ -37,14 +38,14 @@ def test_every_state_and_every_change_stay(tmp_path: Path, seed: int, long: bool
                     table.close()
                     table = kc.open_table(path, "rw")
                 if step % 12 == 11:
-                    table._engine.log.wait_durable(table._engine.log.cut())
+                    wait_durable(table)
                     history.check(table, rng)
                     check_pairs(table, history, rng, 4)
             table.flush()
             table.compact(full=True)
             history.check(table, rng, past=8)
             check_pairs(table, history, rng, 6)
-            assert all(len(r.meta.redo) <= 1 for t in table._engine.tablets for r in t.view.rowsets)
+            assert all(len(r.meta.redo) <= 1 for t in tablets_of(table) for r in t.view.rowsets)
             table.close()
         assert compacted > 3
         with kc.open_table(path) as reader:
@@ -66,11 +67,11 @@ def updated(tmp_path: Path, **options: object) -> tuple[kc.Table, list[int]]:
 def test_a_major_compaction_writes_only_its_columns(tmp_path: Path) -> None:
     table, times = updated(tmp_path)
     with table:
-        [rowset] = table._engine.tablets[0].view.rowsets
+        [rowset] = rowsets_of(table)
         base = rowset.meta.base
         table.compact(full=True)
-        [after] = table._engine.tablets[0].view.rowsets
-        a = table._engine.schema.by_name["a"].id
+        [after] = rowsets_of(table)
+        a = schema_of(table).by_name["a"].id
         assert after.meta.base == base and after.meta.redo == ()
         assert [c.column_ids for c in after.meta.replaced] == [(a,)]
         assert [u.updates for u in after.meta.undo] == [{a: 150}]
@@ -82,7 +83,7 @@ def test_a_major_compaction_writes_only_its_columns(tmp_path: Path) -> None:
         table.update([{"k": i, "a": -i} for i in range(50)])
         table.flush()
         table.compact(full=True)
-        [after] = table._engine.tablets[0].view.rowsets
+        [after] = rowsets_of(table)
         assert [c.column_ids for c in after.meta.replaced] == [(a,)]
         assert table.get(7)["a"] == -7
         assert table.get(7, at=times[2])["a"] == 2007
@@ -90,7 +91,7 @@ def test_a_major_compaction_writes_only_its_columns(tmp_path: Path) -> None:
         del rowset, after
         table.gc()
         left = {p.name for p in (tmp_path / "t/tablets/00000001").iterdir()}
-        assert left == {f.name for m in table._engine.tablets[0].rowset_metas for f in m.files} | MANIFESTS
+        assert left == {f.name for m in metas_of(table) for f in m.files} | MANIFESTS
         assert left <= names
 
 
@@ -101,7 +102,7 @@ def test_retired_files_stay_for_a_scan_that_reads_them(tmp_path: Path) -> None:
         table.compact(full=True)
         table.gc()
         folder = tmp_path / "t/tablets/00000001"
-        named = {f.name for m in table._engine.tablets[0].rowset_metas for f in m.files}
+        named = {f.name for m in metas_of(table) for f in m.files}
         held = {p.name for p in folder.iterdir()} - named
         assert held > MANIFESTS
         del sources
@@ -121,14 +122,14 @@ def test_history_goes_when_nothing_keeps_it(tmp_path: Path) -> None:
         table.compact(full=True)
         with table.snapshot(times[1]) as pinned:
             table.gc()
-            [rowset] = table._engine.tablets[0].view.rowsets
+            [rowset] = rowsets_of(table)
             assert len(rowset.meta.undo) == 1, "the pinned snapshot needs it"
             assert pinned.get(3)["a"] == 1003
         table.gc()
-        [rowset] = table._engine.tablets[0].view.rowsets
+        [rowset] = rowsets_of(table)
         assert rowset.meta.undo == ()
         assert table.get(3)["a"] == 3003
-        with pytest.raises(kc.SnapshotTooOld, match=str(table._engine.oldest_ts)):
+        with pytest.raises(kc.SnapshotTooOld, match=str(oldest_ts_of(table))):
             table.scan(at=times[1])
         with pytest.raises(kc.ChangesLost, match="since=None"):
             table.changes(times[1])
@@ -158,11 +159,11 @@ def test_a_rowset_of_dead_rows_goes(tmp_path: Path) -> None:
         table.delete(list(range(19)))
         table.flush()
         table.gc()
-        assert len(table._engine.tablets[0].view.rowsets) == 2, "one row lives"
+        assert len(rowsets_of(table)) == 2, "one row lives"
         table.delete([19])
         table.flush()
         table.gc()
-        assert [r.meta.rows for r in table._engine.tablets[0].view.rowsets] == [20]
+        assert [r.meta.rows for r in rowsets_of(table)] == [20]
         assert table.count() == 20
         assert table.insert([{"k": 3}]).inserted == 1
     with kc.open_table(tmp_path / "t", "rw") as table:
@@ -178,7 +179,7 @@ def test_files_stay_until_the_edit_that_drops_them_is_durable(
     table, times = updated(tmp_path)
     folder = tmp_path / "t/tablets/00000001"
     with table:
-        [tablet] = table._engine.tablets
+        [tablet] = tablets_of(table)
         old = {redo.file.name for meta in tablet.rowset_metas for redo in meta.redo}
         with monkeypatch.context() as patch:
             patch.setattr(Manifest, "sync", lambda manifest: None)  # as between install and fsync
@@ -205,7 +206,7 @@ def test_retired_files_stay_for_file_grace_s() -> None:
         table.flush()
         table.update([{"k": 1, "a": 2}])
         table.flush()
-        [tablet] = table._engine.tablets
+        [tablet] = tablets_of(table)
         [old] = [redo.file.name for meta in tablet.rowset_metas for redo in meta.redo]
         table.compact(full=True)
         clock.advance(59)
@@ -240,7 +241,7 @@ def test_a_rowset_stays_while_a_readable_time_sees_one_of_its_rows(files: int) -
         assert [r["_op"] for r in table.changes(before).to_pylist()] == ["delete"]
         clock.advance(3)
         table.gc()
-        assert table._engine.tablets[0].view.rowsets == ()
+        assert rowsets_of(table) == ()
         with pytest.raises(kc.SnapshotTooOld):
             table.scan(at=before)
-        assert table.count() == 0 and table._engine.oldest_ts >= last
+        assert table.count() == 0 and oldest_ts_of(table) >= last

@@ -16,6 +16,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.common.idempotence.fingerprint import NO_ROWS, Fingerprint
 from kudu_core.common.idempotence.writers import AppliedWrite
+from tests.support.inside import applied_writes_of, schema_of
 from tests.support.oracles.columns import row_hash as oracle
 
 GOLDEN = Path(__file__).parents[1] / "formats/golden/row_fingerprint.json"
@@ -56,7 +57,7 @@ def create(path: Path, **options: Any) -> kc.Table:
 
 
 def token(table: kc.Table) -> AppliedWrite:
-    return table._engine.applied_writes["golden"]
+    return applied_writes_of(table)["golden"]
 
 
 def cells(row: dict[str, Any]) -> dict[int, bytes | None]:
@@ -117,7 +118,7 @@ def test_fingerprints_are_these(tmp_path: Path, rewrite: bool) -> None:
 
 def test_the_fingerprint_is_what_the_format_says(tmp_path: Path) -> None:
     with create(tmp_path) as table:
-        assert [c.id for c in table._engine.schema.columns] == list(range(1, len(SCHEMA) + 1))
+        assert [c.id for c in schema_of(table).columns] == list(range(1, len(SCHEMA) + 1))
         for operation, name in ((0, "insert"), (2, "upsert"), (1, "insert_ignore"), (6, "delete_ignore")):
             if name == "insert":
                 table.insert(ROWS, txn=("golden", operation))

@@ -58,6 +58,7 @@ from tests.support.damage import put
 from tests.support.faults import drop
 from tests.support.forge import log_records, with_record
 from tests.support.fs.memory import MemoryFileSystem
+from tests.support.inside import engine_of, table_file_of, tablet_of
 from tests.support.overwriting import staged as staged_job
 
 # ---- stores in memory
@@ -139,7 +140,7 @@ def test_changes_by_key_of_one_record_come_to_the_last_byte(
     with make(fs, columns, partition_by=kc.HashPartition("k", 4), options=options) as table:
         for first in (0, 30):
             table.insert([{"k": k, "s": "a"} for k in range(first, first + 30)])
-        engine = table._engine
+        engine = engine_of(table)
         usual = engine.count_layings
         monkeypatch.setattr(
             engine, "count_layings", lambda made, size: (taken.append(size), usual(made, size))
@@ -313,7 +314,7 @@ def test_statistics_that_stand_in_a_manifest(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_table_file_to_the_last_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     fs = MemoryFileSystem()
     with make(fs) as table:
-        known = table._engine.state
+        known = table_file_of(table)
     data = fs.read_bytes(f"{PATH}/TABLE", 1 << 30)
     read = table_file.read_state(fs, f"{PATH}/TABLE")
     monkeypatch.setattr(table_file, "MAX_BYTES", len(data))
@@ -355,10 +356,10 @@ def test_changes_of_a_resolution_are_read_to_a_limit(monkeypatch: pytest.MonkeyP
         put(fs, f"{PATH}/by-key", data)
         file = ("by-key", len(data), crc32c(data))
         monkeypatch.setattr(resolve, "MAX_BY_KEY_BYTES", len(data))
-        assert resolve._read_by_key(table._engine, PATH, file) == []
+        assert resolve._read_by_key(engine_of(table), PATH, file) == []
         monkeypatch.setattr(resolve, "MAX_BY_KEY_BYTES", len(data) - 1)
         with pytest.raises(Corruption, match="longer than"):
-            resolve._read_by_key(table._engine, PATH, file)
+            resolve._read_by_key(engine_of(table), PATH, file)
         fs.unlink(f"{PATH}/by-key")
 
 
@@ -367,7 +368,7 @@ def test_a_repair_reads_a_manifest_to_a_limit(monkeypatch: pytest.MonkeyPatch) -
     with make(fs) as table:
         table.insert({"k": [1]})
         table.flush()
-        uuid, directory = table._engine.state.uuid, table._engine.tablets[0].directory
+        uuid, directory = table_file_of(table).uuid, tablet_of(table).directory
     size = fs.stat(f"{directory}/MANIFEST").size
     monkeypatch.setattr(manifests, "MAX_BYTES", size)
     found = manifests.salvage_manifest(fs, directory, uuid, 1, known=0, closed=True)

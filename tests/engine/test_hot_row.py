@@ -12,6 +12,7 @@ from tests.support.clock import ManualClock
 from tests.support.fs.faulty import FaultyFileSystem
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.history import SCHEMA
+from tests.support.inside import metas_of, rowsets_of
 
 ROWS, UPDATES = 40_000, 10_000
 HOT, COLD = 5, 20_005
@@ -41,7 +42,7 @@ READS: dict[str, Callable[[kc.Table, int], Any]] = {
 
 
 def test_in_memory_its_changes_are_indexed_once(table: kc.Table) -> None:
-    [rowset] = table._engine.tablets[0].view.rowsets
+    [rowset] = rowsets_of(table)
     [log] = rowset.memory_stores
     for _ in range(3):
         for read in READS.values():
@@ -57,7 +58,7 @@ def test_in_files_it_costs_the_pages_of_any_row(
     table.flush()
     if compacted:
         table.compact(full=True)
-    [meta] = table._engine.tablets[0].rowset_metas
+    [meta] = metas_of(table)
     assert [f.entries for f in (meta.undo if compacted else meta.redo)] == [UPDATES]
     middle = table.get(HOT)  # of the newest state, by the writer's own handle
     assert middle is not None and middle["a"] == 1 - UPDATES

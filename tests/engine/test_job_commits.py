@@ -27,6 +27,15 @@ from tests.support.clock import ManualClock
 from tests.support.faults import TINY, drop, segments_of
 from tests.support.fs.faulty import CHANGES, FaultyFileSystem, Rule, SimulatedCrash
 from tests.support.fs.memory import MemoryFileSystem
+from tests.support.inside import (
+    engine_of,
+    job_locks_of,
+    log_of,
+    never_sweep,
+    set_options,
+    sweep_soon,
+    tablet_of,
+)
 from tests.support.staged import marks, waiting
 
 PATH = "/d/t"
@@ -45,7 +54,7 @@ def stage(
     table: kc.Table, keys: Sequence[int], operation: str = "insert", v: str = "job", **more: Any
 ) -> tuple[Job, list[StagedRun]]:
     job = jobs.begin(table, operation, COLUMNS, **more)
-    stager = jobs.stager(job, "p0-a0", table._engine.fs)
+    stager = jobs.stager(job, "p0-a0", engine_of(table).fs)
     stager.append(batch(keys, v))
     return job, stager.finish()
 
@@ -65,13 +74,13 @@ def rows_of(table: kc.Table) -> dict[int, str]:
 
 def forget(table: kc.Table) -> None:
     """Write and flush until the log has dropped all that was in it."""
-    first = table._engine.log.segments[0].seq
+    first = log_of(table).segments[0].seq
     for number in count():
         assert number < 100, "the log drops nothing"
         table.upsert(batch(range(1000, 1020), "other").to_pylist())
         table.flush()
         table.gc()
-        if table._engine.log.segments[0].seq > first + 1:
+        if log_of(table).segments[0].seq > first + 1:
             return
 
 
@@ -182,12 +191,12 @@ def test_the_log_forgets_no_job_that_has_no_mark(tmp_path: Path, monkeypatch: py
             with pytest.raises(OSError, match="for a moment"):
                 jobs.commit_job(job, runs, table)
         assert marks(table.path) == [] and waiting(table.path) == [job.id]
-        table._engine.swept_s = table._engine.clock.monotonic_s() + 1e9  # no sweep comes to its help
+        never_sweep(table)  # no sweep comes to its help
         forget(table)
         assert marks(table.path) == [job.id]
         table.close()
         with kc.open_table(table.path, "rw") as again:
-            assert again._engine.applied_jobs == {}, "the log still has the record"
+            assert engine_of(again).applied_jobs == {}, "the log still has the record"
             known = jobs.resume(table.path, job.id, again)
             assert known.deduplicated and known.inserted == 30
             assert len(rows_of(again)) == 50
@@ -201,9 +210,9 @@ def test_a_mark_that_cannot_be_written_is_written_before_the_log_forgets(tmp_pat
         full = Rule(frozenset({"create"}), path_glob="*.committed.*", error=errno.ENOSPC, sticky=True)
         faulty.rules.append(full)
         assert jobs.commit_job(job, runs, table).inserted == 30
-        table._engine.swept_s = -1e9
+        sweep_soon(table)
         table.gc()
-        assert full.fired and marks(table.path) == [] and job.id in table._engine.applied_jobs
+        assert full.fired and marks(table.path) == [] and job.id in engine_of(table).applied_jobs
         assert jobs.resume(table.path, job.id, table).deduplicated
         with pytest.raises(OSError, match="space"):
             forget(table)
@@ -219,7 +228,7 @@ def test_no_mark_says_what_a_power_cut_can_take_back(monkeypatch: pytest.MonkeyP
     disk.sync_all()
     table = kc.create_table(PATH, SCHEMA, "k", options={**LOG, "durability": "none"}, _fs=disk, _clock=clock)
     job, runs = stage(table, KEYS)
-    engine = table._engine
+    engine = engine_of(table)
 
     def dies(*_: object) -> None:
         raise KeyboardInterrupt
@@ -263,7 +272,7 @@ def test_two_commits_of_one_job_at_once(tmp_path: Path, options: dict[str, Any])
                 thread.join()
             assert {result.counts for result in found} == {(9, 0, 0, 0)}
             assert sorted(result.deduplicated for result in found) == [False, True, True]
-        assert len(rows_of(table)) == 45 and not table._engine._job_locks
+        assert len(rows_of(table)) == 45 and not job_locks_of(table)
 
 
 # ---- what is known, and for how long ----
@@ -306,7 +315,7 @@ def test_a_retried_commit_whose_folder_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "t"
     with kc.create_table(path, SCHEMA, "k", options=FILES) as table:
         job, runs = stage(table, KEYS, txn=("app", 1))
-        assert jobs.commit_job(job, runs, table) and not table._engine.applied_jobs, "known by its mark"
+        assert jobs.commit_job(job, runs, table) and not engine_of(table).applied_jobs, "known by its mark"
         os.unlink(path / "staging" / names.mark_of_job(job.id))
         assert jobs.commit_job(job, runs, table).deduplicated
         lost, runs = stage(table, [1])
@@ -333,7 +342,7 @@ def test_not_more_marks_are_kept_than_can_be_looked_through(
             jobs.commit_job(job, runs, table)
             os.utime(path / "staging" / names.mark_of_job(job.id), (2e9 + number, 2e9 + number))
             done.append(job.id)
-        table._engine.swept_s = -1e9
+        sweep_soon(table)
         table.gc()
         assert marks(path) == sorted(done[3:])
 
@@ -350,7 +359,7 @@ def test_a_grace_of_nothing_takes_nothing_that_is_under_way(tmp_path: Path) -> N
         job, runs = stage(reader, KEYS)
     with kc.open_table(path, "rw") as table:
         assert waiting(path) == [job.id], "its heartbeat is fresh"
-        table._engine.swept_s = -1e9
+        sweep_soon(table)
         table.gc()
         assert waiting(path) == [job.id]
 
@@ -363,18 +372,18 @@ def test_a_grace_of_nothing_takes_nothing_that_is_under_way(tmp_path: Path) -> N
             number, swept[0] = swept[0], -1
             for name in os.listdir(path / "staging"):
                 make_old(path / "staging" / name)
-            table._engine.swept_s = -1e9
-            staging_folders.sweep_staging(table._engine)
+            sweep_soon(table)
+            staging_folders.sweep_staging(engine_of(table))
             swept[0] = number + 1
 
-        table._engine.fs = FaultyFileSystem(table._engine.fs, before=sweep)
+        engine_of(table).fs = FaultyFileSystem(engine_of(table).fs, before=sweep)
         assert jobs.commit_job(job, runs, table).inserted == 30
         assert swept[0] > 5
-        table._engine.fs = table._engine.fs.inner
+        engine_of(table).fs = engine_of(table).fs.inner
         assert len(rows_of(table)) == 30
         abandoned, _ = stage(table, [1])
         make_old(abandoned.directory)
-        table._engine.swept_s = -1e9
+        sweep_soon(table)
         table.gc()
         assert waiting(path) == []
 
@@ -408,7 +417,7 @@ def test_sweeps_touch_only_names_that_we_give(tmp_path: Path) -> None:
         os.utime(path / "staging" / name, (0, 0), follow_symlinks=False)
     for _ in range(2):
         with kc.open_table(path, "rw") as table:
-            table._engine.swept_s = -1e9
+            sweep_soon(table)
             table.gc()
     left = [*foreign, os.fsdecode(b"\xff\xfe"), link, file, names.mark_of_job(done)]
     assert sorted(os.listdir(path / "staging")) == sorted(left)
@@ -452,7 +461,7 @@ def test_what_was_deleted_and_forgotten_since_the_cut_is_inserted(path: Path) ->
         table.flush()
         table.compact(full=True)
         table.maintain()
-        assert table._engine.tablets[0].state.horizon > found[0].cut, "nothing was forgotten"
+        assert tablet_of(table).state.horizon > found[0].cut, "nothing was forgotten"
         assert jobs.commit_job(job, runs, table, found).counts == (2, 0, 0, 0)
         assert rows_of(table) == {**dict.fromkeys(range(10), "before"), 5: "job", 50: "job"}
 
@@ -491,12 +500,12 @@ def test_changes_in_memory_since_the_cut_are_decided_again(path: Path, case: str
     operation, before, meanwhile, expected = IN_MEMORY[case]
     with kc.create_table(path, SCHEMA, "k", options={**FILES, "ingest_threshold_rows": 1 << 20}) as table:
         before(table)
-        table._engine.options = table.options.replace(ingest_threshold_rows=1)
+        set_options(table, ingest_threshold_rows=1)
         job, runs = stage(table, [7, 8], operation)
         found = resolved(path, job, runs)
-        table._engine.options = table.options.replace(ingest_threshold_rows=1 << 20)
+        set_options(table, ingest_threshold_rows=1 << 20)
         meanwhile(table)
-        table._engine.options = table.options.replace(ingest_threshold_rows=1)
+        set_options(table, ingest_threshold_rows=1)
         jobs.commit_job(job, runs, table, found)
         assert rows_of(table) == expected
         table.verify()

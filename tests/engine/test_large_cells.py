@@ -26,6 +26,7 @@ from kudu_core.table.ingest import build, ingest
 from kudu_core.table.jobs import stager
 from kudu_core.table.write import door
 from tests.engine.conftest import Make
+from tests.support.inside import tablet_of
 
 LIMIT = 64 << 10
 ROWS = 200
@@ -196,7 +197,7 @@ def test_every_way_to_compact_and_reopen(story: Story, path: Path) -> None:
 
 def largest_rowset(table: kc.Table) -> int:
     """In rows.  A MemRowSet, which a write of much flushes first, becomes one too."""
-    view = table._engine.tablets[0].view
+    view = tablet_of(table).view
     return max(*(len(m) for m in (view.active, *view.frozen)), *(r.meta.rows for r in view.rowsets), 0)
 
 
@@ -272,7 +273,7 @@ def test_a_memrowset_is_closed_when_its_rows_and_their_changes_fill_a_column(mak
         table.insert({"k": list(range(first, first + 8)), "note": ["a" * WIDE] * 8})
     for _ in range(2):
         table.update({"k": list(range(8)), "note": ["b" * WIDE] * 8})
-    assert len(table._engine.tablets[0].view.frozen) == 1
+    assert len(tablet_of(table).view.frozen) == 1
     table.flush()
     assert {k: row["note"][0] for k, row in by_key(table.scan().to_table()).items()} == {
         k: "b" if k < 8 else "a" for k in range(16)

@@ -41,6 +41,7 @@ from kudu_core.table.opened import job_marks
 from kudu_core.table.stored import alteration, table_file
 from kudu_core.wal import log
 from tests.support.fs.memory import MemoryFileSystem
+from tests.support.inside import engine_of, log_of, poison_of, rowsets_of, schema_of, table_file_of, tablet_of
 from tests.support.overwriting import overwrite
 from tests.support.overwriting import staged as staged_job
 
@@ -82,12 +83,12 @@ def refused(fs: MemoryFileSystem, call: Callable[[], object], match: str, *error
 
 def comes_back(fs: MemoryFileSystem, table: kc.Table) -> None:
     """What the table is, it is for whoever opens it."""
-    engine = table._engine
+    engine = engine_of(table)
     known = engine.schema, engine.partitions, table.scan().to_pylist()
     table.close()
     for mode in ("r", "rw"):
         with kc.open_table(PATH, mode, _fs=fs) as again:
-            assert (again._engine.schema, again._engine.partitions, again.scan().to_pylist()) == known
+            assert (schema_of(again), engine_of(again).partitions, again.scan().to_pylist()) == known
 
 
 def unreadable(fs: MemoryFileSystem, match: str) -> None:
@@ -148,7 +149,7 @@ def test_so_many_columns_as_there_may_be(tmp_path: Any, long: bool) -> None:
     table.update(data(row(2, 22), row(3, 33)))
     table.flush()
     table.delete([3])
-    engine = table._engine
+    engine = engine_of(table)
     for kind in ("minor", "major"):
         engine.compactions.compact(engine.tablets[0], engine.tablets[0].view.rowsets[0].id, kind)
     table.insert([row(4, 4)])
@@ -337,16 +338,16 @@ def test_of_wide_schemas_fewer_versions_are_remembered(
     with make(fs) as table:
         for number in range(70):
             table.alter(add=[Column(f"a{number}", "int8")])
-        versions = [s.version for s in table._engine.state.schemas]
+        versions = [s.version for s in table_file_of(table).schemas]
         assert versions == list(range(8, 72)), "64 of narrow ones"
-        sizes = [s.json_bytes for s in table._engine.state.schemas]
+        sizes = [s.json_bytes for s in table_file_of(table).schemas]
         # As much as the three before the next version take: that one, and these three.
         monkeypatch.setattr(table_file, "OLD_SCHEMAS_BYTES", sum(sizes[-3:]))
         table.alter(rename={"a1": "b1"})
-        assert [s.version for s in table._engine.state.schemas] == [69, 70, 71, 72]
+        assert [s.version for s in table_file_of(table).schemas] == [69, 70, 71, 72]
         monkeypatch.setattr(table_file, "OLD_SCHEMAS_BYTES", 0)
         table.alter(rename={"b1": "a1"})
-        assert [s.version for s in table._engine.state.schemas] == [73], "the newest in any case"
+        assert [s.version for s in table_file_of(table).schemas] == [73], "the newest in any case"
         comes_back(fs, table)
 
 
@@ -451,7 +452,7 @@ def test_tablets_that_are_listed(fs: MemoryFileSystem, monkeypatch: pytest.Monke
     with kc.open_table(PATH, "rw", options={"history_retention_s": 0}, _fs=fs) as table:
         table.gc()
         table.alter(add_range=(2, 3))
-        assert len(table._engine.state.tablets) == 3
+        assert len(table_file_of(table).tablets) == 3
         comes_back(fs, table)
     monkeypatch.setattr(table_file, "MAX_TABLETS", 2)
     unreadable(fs, "3 tablets; at most 2")
@@ -477,7 +478,7 @@ def test_epochs_end(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(opening, "MAX_EPOCH", 4)
     make(fs).close()
     with kc.open_table(PATH, "rw", _fs=fs) as table:
-        assert table._engine.state.epoch == 3
+        assert table_file_of(table).epoch == 3
         table.insert({"k": [1]})
     refused(fs, lambda: kc.open_table(PATH, "rw", _fs=fs), "opened for writing 3 times", NotSupported)
     with kc.open_table(PATH, _fs=fs) as reader:
@@ -521,7 +522,7 @@ def test_a_table_file_that_is_too_long_is_not_written(
     fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = make(fs)
-    size = len(table._engine.state.to_bytes())
+    size = len(table_file_of(table).to_bytes())
     table.close()
     monkeypatch.setattr(table_file, "MAX_BYTES", size - 40)
     before = contents(fs)
@@ -603,9 +604,9 @@ def test_a_record(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None
         table.insert({"k": [0], "s": ["a"]})
 
         def size_of(call: Callable[[], object]) -> int:
-            before = table._engine.log.bytes_appended
+            before = log_of(table).bytes_appended
             call()
-            return table._engine.log.bytes_appended - before
+            return log_of(table).bytes_appended - before
 
         writes: list[Callable[[int], object]] = [
             lambda k: table.insert([{"k": k, "s": "x" * 50_000}]),
@@ -621,7 +622,7 @@ def test_a_record(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None
             monkeypatch.setattr(log, "MAX_RECORD", size - 1)
             with pytest.raises(InvalidArgument, match=f"a log record holds at most {size - 1} bytes"):
                 write(again)
-            assert table.scan(order="key").to_pylist() == rows and table._engine.poisoned is None
+            assert table.scan(order="key").to_pylist() == rows and poison_of(table) is None
             monkeypatch.setattr(log, "MAX_RECORD", 100_000 if altering else size)
             write(again)
             monkeypatch.undo()
@@ -715,8 +716,8 @@ def test_a_page_that_is_stored_with_a_codec(fs: MemoryFileSystem, monkeypatch: p
         with make(fs, columns, exist_ok=True) as table:
             table.insert({"k": [len(cell)], "s": [cell]})
             table.flush()
-            [rowset] = [r for r in table._engine.tablets[0].view.rowsets if r.meta.min_key == key(len(cell))]
-            path = f"{table._engine.tablets[0].directory}/{rowset.meta.base.name}"
+            [rowset] = [r for r in rowsets_of(table) if r.meta.min_key == key(len(cell))]
+            path = f"{tablet_of(table).directory}/{rowset.meta.base.name}"
             footer = FileReader(fs, path, container.CONTAINER_ROWS).footer
             entry = next(column for column in footer["columns"] if column["id"] == 2)
             comes_back(fs, table)
@@ -746,8 +747,8 @@ def test_words_of_a_dictionary(fs: MemoryFileSystem, more: int) -> None:
     words = [f"{i:06d}" for i in range(count)]
     with make(fs, columns, options=MANUAL | {"ingest_threshold_rows": 10}) as table:
         table.insert(pa.table({"k": pa.array(range(count), pa.int64()), "s": words}))
-        [rowset] = table._engine.tablets[0].view.rowsets
-        path = f"{table._engine.tablets[0].directory}/{rowset.meta.base.name}"
+        [rowset] = rowsets_of(table)
+        path = f"{tablet_of(table).directory}/{rowset.meta.base.name}"
         footer = FileReader(fs, path, container.CONTAINER_ROWS).footer
         entry = next(column for column in footer["columns"] if column["id"] == 2)
         assert entry["words"] == (None if more else specs.DICTIONARY_WORDS)

@@ -21,14 +21,15 @@ from kudu_core.tablet.maintain.operations import fixed_row_bytes, rowset_stats
 from tests.engine.conftest import Make
 from tests.engine.test_maintenance import eventually, stat
 from tests.support.clock import Clock, ManualClock
+from tests.support.inside import engine_of, metas_of, page_cache_of, schema_of
 from tests.support.layouts import average_height
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 
 
 def height(table: kc.Table) -> float:
-    width = fixed_row_bytes(table._engine.schema)
-    metas = table._engine.tablets[0].rowset_metas
+    width = fixed_row_bytes(schema_of(table))
+    metas = metas_of(table)
     return average_height(Layout.of([rowset_stats(m, 0, 1 << 20, width) for m in metas])) if metas else 0.0
 
 
@@ -190,7 +191,7 @@ def test_what_was_known_of_a_layout_keeps_no_file(make: Make, path: Path) -> Non
     table.compact(full=True)
     table.gc()
     after = {p.name for p in (path / "tablets/00000001").glob("*-*")}
-    named = {f.name for m in table._engine.tablets[0].rowset_metas for f in m.files}
+    named = {f.name for m in metas_of(table) for f in m.files}
     assert after == named
     assert before - after
 
@@ -200,7 +201,7 @@ def test_a_merge_that_does_nothing_is_not_repeated(make: Make, monkeypatch: pyte
     table = make(SCHEMA, ingest_threshold_rows=10)
     for part in range(6):
         table.insert({"k": np.arange(part * 100, part * 100 + 100)})
-    engine = table._engine
+    engine = engine_of(table)
     assert engine.compactions is not None
     merges = []
 
@@ -297,7 +298,7 @@ def test_memory_stays_below_its_limit(path: Path, monkeypatch: pytest.MonkeyPatc
     }  # fmt: skip
     kc.create_table(path, SCHEMA, "k", options=options).close()
     with kc.open_table(path, "rw", listener=told.append, _clock=clock) as table:
-        engine = table._engine
+        engine = engine_of(table)
         assert engine.maintenance is not None
         monkeypatch.setattr(engine.maintenance, "run_due", lambda: 0)
         slept_at: list[tuple[float, float]] = []
@@ -327,7 +328,7 @@ def test_the_largest_store_is_flushed_under_pressure(path: Path) -> None:
     with kc.create_table(path, SCHEMA, "k", options=options) as table:
         for part in range(25):
             table.insert({"k": np.arange(part * 10_000, part * 10_000 + 10_000)})
-        limit = table._engine.store_limit_bytes
+        limit = engine_of(table).store_limit_bytes
         assert eventually(lambda: stat(table, "memory_bytes") < scoring.MEMORY_FRACTION * limit)
         assert table.metrics()["flush_count"] > 0
 
@@ -347,7 +348,7 @@ def test_only_a_batch_that_cannot_fit_is_refused(make: Make) -> None:
 
 def test_the_page_cache_gives_way_to_memory_stores(make: Make) -> None:
     table = make(SCHEMA, memory_limit_bytes=16 << 20, page_cache_bytes=1 << 30, ingest_threshold_rows=1 << 30)
-    engine = table._engine
+    engine = engine_of(table)
     engine.measure_memory()
     assert engine.cache.limit_bytes > 15 << 20
     for part in range(10):
@@ -355,9 +356,9 @@ def test_the_page_cache_gives_way_to_memory_stores(make: Make) -> None:
     used = engine.measure_memory()
     assert engine.cache.limit_bytes == max((16 << 20) - used, 2 << 20)
     small = make(SCHEMA, at=Path(table.path + "-2"), memory_limit_bytes=16 << 20, page_cache_bytes=0)
-    assert small._engine.store_limit_bytes == 16 << 20
-    small._engine.measure_memory()
-    assert small._engine.cache.limit_bytes == 0
+    assert engine_of(small).store_limit_bytes == 16 << 20
+    engine_of(small).measure_memory()
+    assert page_cache_of(small).limit_bytes == 0
 
 
 # ---- what is told
@@ -408,7 +409,7 @@ def test_every_operation_is_told(make: Make, path: Path) -> None:
 def test_the_history_is_bounded(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     table = make(SCHEMA)
     for _ in range(1500):
-        table._engine.journal.note(events.LogTruncated(through=1, segments=1, freed_bytes=2))
+        engine_of(table).journal.note(events.LogTruncated(through=1, segments=1, freed_bytes=2))
     assert table.history().num_rows == 1000
     assert table.metrics()["log_gc_count"] == 1500
     assert table.metrics()["log_gc_freed_bytes"] == 3000

@@ -18,6 +18,7 @@ from kudu_core.fs.posix import PosixFileSystem
 from tests.engine.conftest import Make
 from tests.support.fs.faulty import FaultyFileSystem
 from tests.support.fs.memory import MemoryFileSystem
+from tests.support.inside import rowsets_of, tablets_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string())])
 
@@ -37,7 +38,7 @@ def stat(table: kc.Table, name: str) -> Any:
 
 def delta_files(table: kc.Table) -> int:
     """REDO files, and UNDO files that a compaction has made of them."""
-    metas = [meta for tablet in table._engine.tablets for meta in tablet.rowset_metas]
+    metas = [meta for tablet in tablets_of(table) for meta in tablet.rowset_metas]
     return sum(len(meta.redo) + len(meta.undo) for meta in metas)
 
 
@@ -260,7 +261,7 @@ def test_rowsets_roll_at_their_size(make: Make) -> None:
     sizes = table.stats("rowset")["base_bytes"].to_pylist()
     assert len(sizes) >= 2 and max(sizes) < 200_000
     assert table.count() == 5000
-    bounds = [r.meta for r in table._engine.tablets[0].view.rowsets]
+    bounds = [r.meta for r in rowsets_of(table)]
     ordered = sorted(bounds, key=lambda m: m.min_key)
     assert all(a.max_key < b.min_key for a, b in itertools.pairwise(ordered)), "disjoint"
 

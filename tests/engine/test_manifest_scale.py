@@ -25,6 +25,7 @@ from kudu_core.tablet.store.manifest import Edit, read_manifest
 from tests.support.clock import ManualClock
 from tests.support.faults import TINY, drop, segments_of
 from tests.support.fs.memory import MemoryFileSystem
+from tests.support.inside import flush_lane_of, log_of, metas_of, table_file_of, tablet_of, tablets_of
 
 WIDE = 150
 OPTIONS: dict[str, Any] = {"maintenance": "manual", "file_grace_s": 0}
@@ -47,7 +48,7 @@ def wide(tmp_path: Path) -> Iterator[kc.Table]:
 
 
 def metas(table: kc.Table) -> list[RowSetMeta]:
-    return sorted(table._engine.tablets[0].rowset_metas, key=lambda meta: meta.min_key)
+    return sorted(metas_of(table), key=lambda meta: meta.min_key)
 
 
 def test_a_wide_rowset_takes_little_of_its_manifest(wide: kc.Table) -> None:
@@ -60,7 +61,7 @@ def test_a_wide_rowset_takes_little_of_its_manifest(wide: kc.Table) -> None:
 
 
 def test_statistics_in_a_file_are_those_of_its_footer(wide: kc.Table) -> None:
-    fs, directory = PosixFileSystem(), wide._engine.tablets[0].directory
+    fs, directory = PosixFileSystem(), tablet_of(wide).directory
     for meta in metas(wide):
         assert isinstance(meta.statistics, StatisticsRef)
         path = f"{directory}/{meta.base.name}"
@@ -152,7 +153,7 @@ def test_stats_of_wide_columns(wide: kc.Table) -> None:
 def test_damaged_statistics_are_no_answer(wide: kc.Table, what: str) -> None:
     """A rowset is never ruled out by what is not its own."""
     one, two = metas(wide)[:2]
-    directory = Path(wide._engine.tablets[0].directory)
+    directory = Path(tablet_of(wide).directory)
     wide.close()
     assert isinstance(one.statistics, StatisticsRef)
     path = directory / one.base.name
@@ -171,7 +172,7 @@ def test_damaged_statistics_are_no_answer(wide: kc.Table, what: str) -> None:
 
 def test_statistics_that_are_not_the_file_s(wide: kc.Table) -> None:
     """A manifest whose statistics are of another file is found by ``verify``."""
-    tablet = wide._engine.tablets[0]
+    tablet = tablet_of(wide)
     one, two = metas(wide)[:2]
     assert isinstance(one.statistics, StatisticsRef)
     wrong = replace(one, statistics=replace(one.statistics, ids=((0, 3),)))
@@ -190,7 +191,7 @@ def test_ten_thousand_rowsets(tmp_path: Path) -> None:
     with kc.create_table(tmp_path / "m", schema, "k", options=OPTIONS) as table:
         table.insert({"k": [1], "v": [1]})
         table.flush()
-        tablet = table._engine.tablets[0]
+        tablet = tablet_of(table)
         [meta] = metas(table)
         path = Path(tablet.directory)
         add = []
@@ -203,7 +204,7 @@ def test_ten_thousand_rowsets(tmp_path: Path) -> None:
             tablet.install(tablet.view, Edit(add=tuple(add)))
         assert tablet.manifest is not None
         tablet.manifest.sync()
-        uuid = table._engine.state.uuid
+        uuid = table_file_of(table).uuid
         state = tablet.state
     read = read_manifest(PosixFileSystem(), str(path / "MANIFEST"), uuid, 1)[0]
     assert read.rowsets == state.rowsets and len(read.rowsets) == 10_001
@@ -241,12 +242,12 @@ def test_an_ingest_into_a_rowset_of_too_many_files(tmp_path: Path, monkeypatch: 
     options = {**OPTIONS, "ingest_threshold_rows": 10}
     with kc.create_table(tmp_path / "i", schema, "k", options=options) as table:
         table.insert({"k": list(range(20)), "v": [0] * 20})
-        last = table._engine.log.last_lsn
+        last = log_of(table).last_lsn
         for module in (part, manifest_format):
             monkeypatch.setattr(module, "MAX_LINE_BYTES", metas(table)[0].most_bytes + 500)
         with pytest.raises(kc.NotSupported, match="compact the table first"):
             table.update({"k": list(range(20)), "v": [1] * 20})
-        assert table._engine.log.last_lsn == last
+        assert log_of(table).last_lsn == last
         assert table.scan(where=[("v", "=", 1)]).count() == 0
         monkeypatch.undo()
         table.update({"k": list(range(20)), "v": [1] * 20})
@@ -290,7 +291,7 @@ def test_the_log_is_not_dropped_for_a_tablet_that_comes_meanwhile() -> None:
         for step in range(40):
             clock.advance(us=10)
             table.insert({"k": list(range(20 * step, 20 * step + 20)), "v": [0] * 20})
-        maintenance = table._engine.maintenance
+        maintenance = flush_lane_of(table)
         assert maintenance is not None
         real = maintenance._tablets
 
@@ -301,12 +302,12 @@ def test_the_log_is_not_dropped_for_a_tablet_that_comes_meanwhile() -> None:
             table.insert({"k": [1500], "v": [1]})
             return found
 
-        for tablet in table._engine.tablets:
+        for tablet in tablets_of(table):
             maintenance.flush(tablet)
-        begun = table._engine.log.segments[0].seq
+        begun = log_of(table).segments[0].seq
         maintenance._tablets = beside
         maintenance.truncate_log()
-        assert table._engine.log.segments[0].seq > begun
+        assert log_of(table).segments[0].seq > begun
         drop(table)
         fs.kill()
         with kc.open_table("/t", "rw", _fs=fs, _clock=clock) as again:

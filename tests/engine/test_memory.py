@@ -17,6 +17,7 @@ from kudu_core.tablet.flush import memory as flush
 from kudu_core.tablet.flush.memory import work_bytes
 from kudu_core.tablet.maintain import scoring
 from tests.engine.conftest import Make
+from tests.support.inside import engine_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("a", pa.float64()), ("b", pa.int64())])
 ROWS = 60_000
@@ -64,7 +65,7 @@ def test_a_flush_counts_what_it_holds(make: Make, monkeypatch: pytest.MonkeyPatc
     insert(table, np.random.default_rng(0).permutation(ROWS))
     seen = held(monkeypatch, flush, "write_rows", table)
     peaks = traced(monkeypatch, flush, "_flush")
-    before = table._engine.measure_memory()
+    before = engine_of(table).measure_memory()
     table.flush()
     assert len(peaks) == len(seen) == 1
     assert 0.7 * seen[0] < peaks[0] < 1.2 * seen[0]
@@ -104,7 +105,7 @@ def test_a_merge_counts_what_it_holds(make: Make, monkeypatch: pytest.MonkeyPatc
 def test_a_flush_begins_while_there_is_room_for_it(make: Make) -> None:
     """Pressure counts the copies of the flush that is to come."""
     table = make(SCHEMA, memory_limit_bytes=16 << 20, ingest_threshold_rows=1 << 30)
-    engine = table._engine
+    engine = engine_of(table)
     count = 0
     while not engine.pressure().on_memory:
         table.insert({"k": np.arange(count, count + 5000)})
@@ -117,7 +118,7 @@ def test_a_flush_begins_while_there_is_room_for_it(make: Make) -> None:
 def test_writers_see_what_is_held(make: Make) -> None:
     """A quarter of what stores may take at most, or writers would flush every batch."""
     table = make(SCHEMA, memory_limit_bytes=16 << 20)
-    engine = table._engine
+    engine = engine_of(table)
     empty = engine.measure_memory()
     with engine.tablet_context.work.hold(1 << 20):
         assert engine.measure_memory() == empty + (1 << 20)

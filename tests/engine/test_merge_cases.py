@@ -19,6 +19,7 @@ import kudu_core as kc
 from kudu_core.cfile.files.delta_codes import REDO_DELETE, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE
 from kudu_core.tablet.compact import merge
 from tests.support.faults import checking
+from tests.support.inside import engine_of, log_of, rowsets_of, schema_of, wait_durable
 from tests.support.merging import Merging, undo_of
 
 Row = dict[str, Any]
@@ -181,7 +182,7 @@ def test_one_change_that_two_files_tell(m: Merging) -> None:
     m.flush()
     time = m.set(1, a=5, b="five")
     m.flush_all()
-    engine = m.table._engine
+    engine = engine_of(m.table)
     assert engine.compactions is not None
     engine.compactions.compact(m.tablet, m.ids[0], "major", [engine.schema.by_name["a"].id])
     [rowset] = m.rowsets
@@ -205,7 +206,7 @@ def test_rows_with_no_columns_but_the_key(tmp_path: Path) -> None:
         table.insert({"k": [2]})
         table.flush()
         table.compact(full=True)
-        assert len(table._engine.tablets[0].view.rowsets) == 1
+        assert len(rowsets_of(table)) == 1
         assert table.scan(order="key").to_table()["k"].to_pylist() == [0, 1, 2, 3, 4, 9]
 
 
@@ -251,7 +252,7 @@ def test_a_rowset_is_merged_alone(tmp_path: Path) -> None:
     m.put(*range(40), a=1)
     m.flush()
     m.delete(*range(1, 40, 2))
-    m.table._engine.log.wait_durable(m.history.writes[-1])  # the horizon is not above what is durable
+    log_of(m.table).wait_durable(m.history.writes[-1])  # the horizon is not above what is durable
     rowset = m.rowsets[0]
 
     def meanwhile() -> None:
@@ -278,7 +279,7 @@ def test_a_pinned_snapshot_keeps_what_it_sees(tmp_path: Path) -> None:
     m.delete(1)
     m.put(1, a=2)
     m.flush()
-    m.table._engine.log.wait_durable(m.table._engine.log.cut())
+    wait_durable(m.table)
     pinned = m.table.snapshot()
     m.delete(1)
     m.put(1, a=3)
@@ -309,7 +310,7 @@ def test_dead_at_every_horizon(tmp_path: Path) -> None:
             m.set(1, c=None)
             m.delete(1)
         m.flush_all()
-        m.table._engine.log.wait_durable(m.table._engine.log.cut())
+        wait_durable(m.table)
         return m
 
     count = len(story(tmp_path / "first").history.writes)
@@ -450,7 +451,7 @@ def test_flush_and_compactions_of_other_rowsets(m: Merging) -> None:
     for a in range(3):
         m.set(2000, 2001, a=a)
         m.flush_all()
-    engine = m.table._engine
+    engine = engine_of(m.table)
     assert engine.compactions is not None
     compactions = engine.compactions
 
@@ -527,7 +528,7 @@ def test_a_change_of_a_dropped_row_is_corruption(m: Merging, monkeypatch: pytest
 def probe(m: Merging, key: int) -> tuple[object, object]:
     from kudu_core.common.rows.keys import EncodedKeys, encode_key
 
-    keys = EncodedKeys.from_list([encode_key(m.table._engine.schema, key)])
+    keys = EncodedKeys.from_list([encode_key(schema_of(m.table), key)])
     return keys, keys.hashes()
 
 
@@ -564,7 +565,7 @@ def test_a_reader_of_another_handle(tmp_path: Path) -> None:
     """It reads the inputs for ``file_grace_s``, and the outputs after a refresh."""
     m = Merging(tmp_path / "t", file_grace_s=60)
     inputs(m)
-    m.table._engine.log.wait_durable(m.table._engine.log.cut())
+    wait_durable(m.table)
     with kc.open_table(m.path) as reader:
         before = reader.scan(order="key").to_table()
         m.merge()
@@ -572,7 +573,7 @@ def test_a_reader_of_another_handle(tmp_path: Path) -> None:
         assert m.files(), "kept for readers elsewhere"
         assert reader.scan(order="key").to_table() == before
         m.set(0, a=99)
-        m.table._engine.log.wait_durable(m.history.writes[-1])
+        log_of(m.table).wait_durable(m.history.writes[-1])
         reader.refresh()
         assert reader.get(0)["a"] == 99  # type: ignore[index]
         m.history.check(reader, random.Random(0))
@@ -584,7 +585,7 @@ def test_the_schema_changes_before_and_during_a_merge(m: Merging) -> None:
     m.set(0, 4, 8, c=0.25)
     m.flush_all()
     m.set(0, 4, c=0.5)
-    engine = m.table._engine
+    engine = engine_of(m.table)
     dropped = engine.schema.by_name["c"].id
     m.table.alter(drop=["c"], add=[kc.Column("d", pa.int64(), default=7)])
     times = m.history.writes

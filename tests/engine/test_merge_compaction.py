@@ -19,6 +19,7 @@ from kudu_core.tablet.store.tablet import Tablet
 from tests.support.changes import check_changes, check_pairs
 from tests.support.faults import checking
 from tests.support.history import SCHEMA, History, random_batch
+from tests.support.inside import engine_of, flush_lane_of, oldest_ts_of, tablets_of, wait_durable
 from tests.support.merging import random_compaction
 from tests.support.processes import python
 from tests.support.threads import Run
@@ -35,7 +36,7 @@ def checked() -> Iterator[None]:
 
 def merge(tablet: Tablet, table: kc.Table, ids: list[int] | None = None, **more: object) -> Merged:
     """Merge some rowsets of a tablet, or all."""
-    engine = table._engine
+    engine = engine_of(table)
     ids = [r.id for r in tablet.view.rowsets] if ids is None else ids
     done = merge_rowsets(tablet, ids, horizon=lambda drop: engine.horizon(drop=drop), **more)  # type: ignore[arg-type]
     assert done is not None
@@ -44,8 +45,8 @@ def merge(tablet: Tablet, table: kc.Table, ids: list[int] | None = None, **more:
 
 def check_all(table: kc.Table, history: History) -> None:
     """Every readable state, and the changes between every two of a few."""
-    table._engine.log.wait_durable(table._engine.log.cut())
-    oldest = table._engine.oldest_ts
+    wait_durable(table)
+    oldest = oldest_ts_of(table)
     times = [t for t in history.writes if t >= oldest]
     for at in times:
         found = {(row["k"],): (row["a"], row["b"], row["c"]) for row in table.scan(at=at).to_pylist()}
@@ -68,20 +69,20 @@ def test_every_state_and_every_change_stay(tmp_path: Path, seed: int, long: bool
             history.write(table, random_batch(rng, history.model, range(40), rows, whole=whole))
             draw = rng.random()
             if draw < 0.5:
-                for tablet in table._engine.tablets:
-                    table._engine.maintenance.flush(tablet)  # type: ignore[union-attr]
+                for tablet in tablets_of(table):
+                    flush_lane_of(table).flush(tablet)
             elif draw < 0.7:
                 table.flush()
             elif draw < 0.75:
                 table.close()
                 table = kc.open_table(path, "rw")
-            tablet = rng.choice(table._engine.tablets)
+            tablet = rng.choice(tablets_of(table))
             ids = [r.id for r in tablet.view.rowsets]
             if ids and rng.random() < 0.3:
                 done = merge(tablet, table, rng.sample(ids, rng.randint(1, min(4, len(ids)))))
                 merged, dropped = merged + done.rowsets, dropped + done.rows_dropped
             if step % 12 == 11:
-                table._engine.log.wait_durable(table._engine.log.cut())
+                wait_durable(table)
                 history.check(table, rng)
                 check_pairs(table, history, rng, 4)
         check_all(table, history)
@@ -89,7 +90,7 @@ def test_every_state_and_every_change_stay(tmp_path: Path, seed: int, long: bool
         table.compact(full=True)
         check_all(table, history)
         check_pairs(table, history, rng, 6)
-        for tablet in table._engine.tablets:
+        for tablet in tablets_of(table):
             assert len(tablet.view.rowsets) <= 1
         table.verify()
         table.close()
@@ -108,7 +109,7 @@ def test_history_goes_and_pins_hold_what_they_see(tmp_path: Path, seed: int, lon
         options = {**OPTIONS, "history_retention_s": 0}
         print(f"run {run}")
         with kc.create_table(tmp_path / f"t{run}", SCHEMA, "k", options=options) as table:
-            engine = table._engine
+            engine = engine_of(table)
             [tablet] = engine.tablets
             pins: list[kc.Snapshot] = []
             for _ in range(80 if long else 50):
@@ -152,7 +153,7 @@ def test_merges_beside_writers_and_readers(tmp_path: Path, seed: int, long: bool
     table = kc.create_table(
         tmp_path / "t", SCHEMA, "k", partition_by=[kc.HashPartition(["k"], 2)], options=options
     )
-    engine = table._engine
+    engine = engine_of(table)
     assert engine.compactions is not None and engine.maintenance is not None
     compactions, maintenance = engine.compactions, engine.maintenance
     run = Run(30 if long else 4, {"writes": 10, "merges": 3, "reads": 5, "flushes": 2, "changes": 1})
@@ -233,7 +234,7 @@ MEASURE = """
 
     options = {"memory_limit_bytes": int(sys.argv[2]), "page_cache_bytes": 0, "maintenance": "manual"}
     with kc.open_table(sys.argv[1], "rw", options=options) as table:
-        [tablet] = table._engine.tablets
+        [tablet] = tablets_of(table)
         with open("/proc/self/clear_refs", "w") as marks:
             marks.write("5")  # the peak begins anew
         before = peak()

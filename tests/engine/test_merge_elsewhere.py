@@ -25,6 +25,7 @@ from kudu_core.tablet.compact.merge_remote import BuiltRange
 from kudu_core.tablet.maintain import compaction_lane
 from tests.support.faults import checking
 from tests.support.history import SCHEMA, History, random_batch
+from tests.support.inside import compaction_lane_of, engine_of, tablets_of
 from tests.support.merging import OPTIONS, Merging
 
 
@@ -63,7 +64,7 @@ class Builder:
         return self.answers
 
     def __call__(self, *arguments: Any) -> Any:
-        return builder_of(self.table._engine, self.run)(*arguments)
+        return builder_of(engine_of(self.table), self.run)(*arguments)
 
 
 @pytest.fixture
@@ -191,7 +192,7 @@ def test_the_outputs_are_those_of_a_merge_here(m: Merging, tmp_path: Path) -> No
 def unchanged(m: Merging, run: Run, error: type[BaseException], match: str) -> None:
     before, state = m.ids, m.tablet.state
     with pytest.raises(error, match=match):
-        m.merge(builder=builder_of(m.table._engine, run))
+        m.merge(builder=builder_of(engine_of(m.table), run))
     assert m.ids == before and m.tablet.state == state
     assert m.files() == set() and m.tablet.compacting == set() and staging(m) == []
     m.check()
@@ -272,7 +273,7 @@ def test_a_task_that_does_not_see_the_rowsets_leaves_the_merge_to_this_process(m
         m.flush()
         m.set(1, a=len(m.history.writes))
         before = set(m.ids)
-        m.merge(builder=builder_of(m.table._engine, run))
+        m.merge(builder=builder_of(engine_of(m.table), run))
         m.table.gc()
         assert not before & set(m.ids) and staging(m) == [] and m.files() == set()
     m.check()
@@ -321,7 +322,7 @@ def test_an_attempt_that_is_repeated_while_its_merge_goes_on(m: Merging) -> None
         mixed = {BuiltRange.from_bytes(told).number: told for told in (*answers, *twins[::2])}
         return list(mixed.values())
 
-    m.merge(builder=builder_of(m.table._engine, run))
+    m.merge(builder=builder_of(engine_of(m.table), run))
     m.table.gc()
     assert staging(m) == [] and m.files() == set()
     m.check()
@@ -377,7 +378,7 @@ def test_a_driver_that_is_killed(m: Merging, monkeypatch: pytest.MonkeyPatch, st
                 monkeypatch.setattr(type(m.tablet), "sync_directory", dies)
             if step == "before the edit":
                 monkeypatch.setattr(type(m.tablet), "install", dies)
-            m.merge(builder=builder_of(table._engine, run))
+            m.merge(builder=builder_of(engine_of(table), run))
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
@@ -416,13 +417,13 @@ def test_maintenance_does_what_it_does_here(tmp_path: Path, seed: int, threads: 
     def merges(table: kc.Table) -> float:
         return table.metrics().get("merge_count", 0)  # what else there is depends on the time it takes
 
-    assert found._engine.maintain(None, builder_of(found._engine, run), threads) and wanted.maintain()
+    assert engine_of(found).maintain(None, builder_of(engine_of(found), run), threads) and wanted.maintain()
     assert merges(found) == merges(wanted) and len(runs) >= 3
-    found._engine.maintain(None, builder_of(found._engine, run), threads)
+    engine_of(found).maintain(None, builder_of(engine_of(found), run), threads)
     assert merges(found) == merges(wanted)
     layouts = [
         sorted((t.id, r.meta.min_key, r.meta.max_key, r.meta.rows) for t in e.tablets for r in t.view.rowsets)
-        for e in (found._engine, wanted._engine)
+        for e in (engine_of(found), engine_of(wanted))
     ]
     assert layouts[0] == layouts[1]
     assert os.listdir(tmp_path / "there/staging") == []
@@ -439,13 +440,13 @@ def test_an_operation_that_fails_ends_the_others_and_is_told(tmp_path: Path, see
         raise OSError(5, "the executors are gone")
 
     with pytest.raises(OSError, match="executors are gone"):
-        table._engine.maintain(None, builder_of(table._engine, fails), 3)
+        engine_of(table).maintain(None, builder_of(engine_of(table), fails), 3)
     errors = table.history()["error"].drop_null().to_pylist()
     assert errors and all("executors are gone" in error for error in errors)
-    assert table._engine.maintain(0, builder_of(table._engine, fails), 3) == 0, "no budget"
+    assert engine_of(table).maintain(0, builder_of(engine_of(table), fails), 3) == 0, "no budget"
     assert table.scan(order="key").to_table() == before
     assert os.listdir(tmp_path / "t/staging") == []
-    assert all(not tablet.compacting for tablet in table._engine.tablets)
+    assert all(not tablet.compacting for tablet in tablets_of(table))
 
 
 def test_several_are_under_way_at_a_time(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -469,6 +470,6 @@ def test_several_are_under_way_at_a_time(tmp_path: Path, seed: int, monkeypatch:
         return []  # all of them are built here then
 
     monkeypatch.setattr(merge, "build", build)
-    assert table._engine.maintain(None, builder_of(table._engine, run), 3) >= 3
+    assert engine_of(table).maintain(None, builder_of(engine_of(table), run), 3) >= 3
     assert most[0] == 1
-    assert isinstance(table._engine.compactions, compaction_lane.Compactions)
+    assert isinstance(compaction_lane_of(table), compaction_lane.Compactions)

@@ -15,6 +15,7 @@ from kudu_core.rowset.history import merging
 from kudu_core.tablet.compact import merge as merge_compaction
 from tests.support.faults import checking
 from tests.support.fs.faulty import FaultyFileSystem, Rule
+from tests.support.inside import closing_of, compaction_lane_of, engine_of, poison_of, tablets_of
 from tests.support.merging import Merging
 
 
@@ -93,7 +94,7 @@ def test_a_cancellation_at_every_look(m: Merging) -> None:
 
 def test_the_table_is_closed(m: Merging) -> None:
     """On another thread: the merge gives up, the close waits for that, and nothing is left."""
-    compactions = m.table._engine.compactions
+    compactions = compaction_lane_of(m.table)
     assert compactions is not None
     reached, closing = threading.Event(), threading.Event()
     real = compactions._check_going_on
@@ -119,7 +120,7 @@ def test_the_table_is_closed(m: Merging) -> None:
     files = {p.name for p in (m.path / "tablets/00000001").iterdir()}
     closer = threading.Thread(target=m.table.close)
     closer.start()
-    compactions._stop.wait(60)
+    closing_of(compactions).wait(60)
     assert closer.is_alive()
     closing.set()
     closer.join()
@@ -161,7 +162,7 @@ def test_a_full_disk_at_every_write(tmp_path: Path) -> None:
     table.delete([4])
     table.insert([{"k": 4, "a": 44}])
     table.flush()
-    [tablet] = table._engine.tablets
+    [tablet] = tablets_of(table)
     rows = table.scan(order="key").to_pylist()
     full = 0
     for number in range(1, 100):
@@ -174,7 +175,7 @@ def test_a_full_disk_at_every_write(tmp_path: Path) -> None:
             full += 1
             assert [r.id for r in tablet.view.rowsets] == ids and tablet.compacting == set()
             assert set(disk.listdir(tablet.directory)) == files
-            assert table._engine.poisoned is None
+            assert poison_of(table) is None
             assert table.scan(order="key").to_pylist() == rows
         else:
             break
@@ -201,7 +202,7 @@ def test_rows_too_large_for_one_file_make_two(m: Merging, monkeypatch: pytest.Mo
 def test_what_a_merge_tells(tmp_path: Path) -> None:
     told: list[Event] = []
     m = Merging(tmp_path / "t")
-    m.table._engine.listener = told.append
+    engine_of(m.table).listener = told.append
     for part in range(2):
         m.put(*range(part, 20, 2), a=part)
         m.flush()

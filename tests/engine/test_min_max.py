@@ -14,6 +14,7 @@ import pytest
 
 import kudu_core as kc
 from tests.engine.conftest import Make
+from tests.support.inside import page_cache_of
 
 TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "i": (pa.int32(), [-(2**31), 2**31 - 1, 0, 5]),
@@ -68,7 +69,7 @@ def test_statistics_answer_where_they_are_exact(make: Make) -> None:
     table = make()
     table.insert([{"k": k, "a": k * 3, "s": f"w{k}"} for k in range(1000)])
     table.flush()
-    cache = table._engine.cache
+    cache = page_cache_of(table)
     before = cache.statistics()
     assert table.scan().min_max("a") == (0, 2997)
     assert table.scan().min_max("s") == ("w0", "w999")

@@ -22,6 +22,7 @@ from tests.support.clock import ManualClock
 from tests.support.drawing import drawing
 from tests.support.faults import checking
 from tests.support.fs.memory import MemoryFileSystem
+from tests.support.inside import engine_of, oldest_ts_of, wait_durable
 from tests.support.model import Event, TableModel, Timeline, check_events, check_net, state_of
 
 SCHEMA = pa.schema([("key", pa.string()), ("val", pa.uint32())])
@@ -113,7 +114,7 @@ class Told:
         if what == "full":
             self.table.compact(full=True)
         elif what in ("minor", "major"):
-            engine = self.table._engine
+            engine = engine_of(self.table)
             assert engine.compactions is not None
             for tablet in engine.tablets:
                 for rowset in tablet.view.rowsets:
@@ -124,8 +125,8 @@ class Told:
     def check(self, table: kc.Table | None = None) -> None:
         table = table or self.table
         if table is self.table:
-            table._engine.log.wait_durable(table._engine.log.cut())
-        oldest = table._engine.oldest_ts
+            wait_durable(table)
+        oldest = oldest_ts_of(table)
         times = sorted({t for time in self.timeline.times[1:] for t in (time - 1, time)})
         for at in times:
             if at < oldest:
@@ -212,8 +213,8 @@ def test_history_may_end_at_any_of_the_times(name: str, long: bool, seed: int) -
                 if rng.random() < 0.5:
                     story.table.compact(full=True)
                 story.table.gc()
-                assert story.table._engine.oldest_ts in (*story.timeline.times, 0)
-                assert story.table._engine.oldest_ts <= wanted
+                assert oldest_ts_of(story.table) in (*story.timeline.times, 0)
+                assert oldest_ts_of(story.table) <= wanted
                 story.check()
             story.write([("insert", "new", 9)])  # ghosts are no rows
             story.write([("upsert", "k", 100)])
@@ -233,7 +234,7 @@ def test_a_collection_between_the_deaths_of_a_row() -> None:
             story.reopen(history_retention_s=(story.clock.now_us() - (at >> 12)) / 1e6)
             story.table.compact(full=True)
             story.table.gc()
-            row = story.table.get("k", at=max(at, story.table._engine.oldest_ts))
+            row = story.table.get("k", at=max(at, oldest_ts_of(story.table)))
             assert row == (None if val is None else {"key": "k", "val": val})
             story.check()
         story.table.close()

@@ -24,6 +24,7 @@ from kudu_core.options import _CHOICES, _RANGES, DEFAULTS, NAMES, Options
 from tests.engine.conftest import SCHEMA
 from tests.support.fs.faulty import FaultyFileSystem
 from tests.support.fs.memory import MemoryFileSystem
+from tests.support.inside import log_of
 
 WRITES = 10
 DURABILITIES = ("sync", "group", "none")
@@ -72,7 +73,7 @@ def check_fsyncs(fs: FaultyFileSystem, table: kc.Table, durability: str) -> None
     """``WRITES`` calls; then how often the log was synced is what the durability says."""
     assert table.options.durability == durability
     table.delete(where=pc.field("k") >= 0)  # so that each of the calls has something to write
-    log = table._engine.log
+    log = log_of(table)
     log.wait_durable(log.last_ts)
     before, seen = log.fsyncs, log_syncs(fs)
     for k in range(WRITES):

@@ -17,6 +17,7 @@ from kudu_core.table.jobs import commit
 from kudu_core.table.jobs.resolve import resolve
 from tests.support.altering import Altering
 from tests.support.faults import checking
+from tests.support.inside import engine_of
 from tests.support.overwriting import (
     CUT,
     MANUAL,
@@ -178,7 +179,7 @@ def test_rows_that_are_refused_leave_everything_as_it_was(table: kc.Table) -> No
         overwrite(table, twice, attempts=2)
     assert 'on_duplicate="last"' in str(caught.value) and "_ignore" not in str(caught.value)
     assert [error["key"] for error in caught.value.errors.to_pylist()] == [{"k": 4}]
-    if table._engine.partitions.range_ids:
+    if engine_of(table).partitions.range_ids:
         with pytest.raises(kc.RowErrors, match="no_partition"):
             overwrite(table, data({-1: "nowhere"}))
     assert (table.timestamp, directories(table)) == (before, there)

@@ -24,6 +24,7 @@ from kudu_core.wal import Log
 from tests.support.faults import checking, drop
 from tests.support.fs.faulty import FaultyFileSystem, Rule
 from tests.support.fs.memory import MemoryFileSystem
+from tests.support.inside import engine_of, tablets_of
 from tests.support.overwriting import (
     CUT,
     MANUAL,
@@ -110,7 +111,7 @@ def test_an_overwrite_in_the_midst_of_a_flush_and_of_a_merge(hashed: kc.Table) -
         hashed.flush()
     before, there = hashed.timestamp, found(hashed.scan())
     hashed.delete([1, 2])
-    engine = hashed._engine
+    engine = engine_of(hashed)
     tablet = engine.tablets[0]
     left = [lambda: overwrite(hashed, data(NEW))]
 
@@ -305,7 +306,7 @@ def test_one_that_fails_leaves_no_directory_and_its_numbers_to_the_next() -> Non
         disk = disk.crash_clone(0, keep="none")
         with checking(True), kc.open_table("/tables/t", "rw", _fs=disk) as again:
             assert found(again.scan()) == {1: "a", 9: "b"}
-            assert len(disk.listdir("/tables/t/tablets")) == len(again._engine.tablets) == 5
+            assert len(disk.listdir("/tables/t/tablets")) == len(tablets_of(again)) == 5
 
 
 @pytest.mark.parametrize("step", ["install", "adopt", "applied"])

@@ -24,13 +24,14 @@ from kudu_core.rowset.scan.row_ranges import intersection, pages_of
 from kudu_core.table.read import scan as scanning
 from tests.engine.conftest import Make
 from tests.engine.test_scans import counting, reads
+from tests.support.inside import engine_of, is_opened, plan_of, rowsets_of, schema_of, tablets_of
 
 PAGE = 16_384
 NEWEST = 2**64 - 1
 
 
 def disk_rowsets(table: kc.Table) -> list[DiskRowsAt]:
-    found = [s for tablet in table._engine.tablets for s in tablet.view.at(NEWEST)]
+    found = [s for tablet in tablets_of(table) for s in tablet.view.at(NEWEST)]
     return [s for s in found if isinstance(s, DiskRowsAt)]
 
 
@@ -300,9 +301,9 @@ def test_keys_of_every_type(make: Make, names: tuple[str, ...], seed: int) -> No
         lower, upper = sorted(tuple(every[n][i].as_py() for n in names) for i in ends)
         both = table.scan(["v"], where=where, key_range=(lower[: rng.integers(1, len(names) + 1)], upper))
         keys = list(zip(*(every[n].to_pylist() for n in names), every["v"].to_pylist(), strict=True))
-        cut = both._plan.lower
+        cut = plan_of(both).lower
         inside = {k[-1] for k in keys if k[:-1] < upper}
-        inside &= {k[-1] for k in keys if cut is None or table._engine.schema.key_codec.encode(k[:-1]) >= cut}
+        inside &= {k[-1] for k in keys if cut is None or schema_of(table).key_codec.encode(k[:-1]) >= cut}
         assert sorted(both.to_table()["v"].to_pylist()) == sorted(set(wanted) & inside)
 
 
@@ -364,8 +365,8 @@ def test_files_of_pruned_rowsets_are_not_opened(make: Make, path: Path) -> None:
     table.close()
     with kc.open_table(path) as reader:
         assert reader.scan(["k"], where=[("v", "=", 2250)]).to_pylist() == [{"k": 1002}]
-        rowsets = reader._engine.tablets[0].view.rowsets
-        assert [rowset.base._file is not None for rowset in rowsets].count(True) == 1
+        rowsets = rowsets_of(reader)
+        assert [is_opened(rowset.base) for rowset in rowsets].count(True) == 1
 
 
 # ---- few rows
@@ -376,7 +377,7 @@ def test_a_scan_of_little_work_starts_no_thread(make: Make, monkeypatch: pytest.
     table = make(rows_of_hosts(8, 10_000).schema, ("host", "ts"), ingest_threshold_rows=1000, scan_threads=2)
     table.insert(rows_of_hosts(8, 10_000))
     table.flush()
-    pool = table._engine.pool
+    pool = engine_of(table).pool
     had = len(pool._workers)
     assert table.scan(where=[("ts", "<", 1000)]).to_table().num_rows == 800
     assert table.scan(where=[("host", "=", "host 003")]).to_table().num_rows == 10_000

@@ -20,6 +20,7 @@ from kudu_core.common.idempotence.writers import RECENT_VERSIONS, check_txn
 from kudu_core.errors import TokenMismatch
 from kudu_core.table.jobs import commit
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
+from tests.support.inside import applied_writes_of, engine_of, token_locks_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("a", pa.int32()), ("s", pa.string())])
 ROWS = 40
@@ -299,7 +300,7 @@ def test_a_source_is_told_from_another(tmp_path: Path) -> None:
         with pytest.raises(TokenMismatch, match="not among"):
             table.upsert(rows([2]), txn=("app", 2, "query b"))
     with kc.open_table(tmp_path / "t") as reader:
-        assert reader._engine.applied_writes["app"].source == "query b"
+        assert applied_writes_of(reader)["app"].source == "query b"
         assert [r["k"] for r in state(reader)] == [1, 2, 3]
 
 
@@ -414,7 +415,7 @@ def test_a_job_asks_again_when_it_has_the_lock(
     """Another one with its token is applied between its first question and its turn."""
     with create(tmp_path, **options) as table:
         job, runs = staged(table, {"k": [1, 2], "a": [1, 1]})
-        engine = table._engine
+        engine = engine_of(table)
         lock = engine.token_lock
 
         def taken(app_id: str) -> Any:
@@ -440,7 +441,7 @@ def test_a_refusal_waits_until_what_it_rests_on_is_durable(
     with create(tmp_path) as table:
         first = table.upsert(rows(), txn=TXN)
         waited: list[int] = []
-        monkeypatch.setattr(table._engine, "wait_visible", waited.append)
+        monkeypatch.setattr(engine_of(table), "wait_visible", waited.append)
         with pytest.raises(TokenMismatch):
             table.upsert(rows([1]), txn=TXN)
         assert waited == [first.timestamp]
@@ -474,7 +475,7 @@ def test_what_no_rows_can_mend_is_told_before_they_are_read(tmp_path: Path) -> N
             write(5)
         assert len(given) == 100, "these had to be read"
         # A token that goes while they are read is asked all the same: then they are not there to be written.
-        read.append(lambda: table._engine.applied_writes.clear())
+        read.append(lambda: applied_writes_of(table).clear())
         with pytest.raises(TokenMismatch, match="rows: 1 then, 100 now"):
             write(5)
         assert table.count() == 1
@@ -515,8 +516,8 @@ def test_two_writers_of_one_token_at_once(tmp_path: Path) -> None:
 
 def test_locks_of_tokens_do_not_grow_with_their_names(tmp_path: Path) -> None:
     with create(tmp_path) as table:
-        engine = table._engine
+        engine = engine_of(table)
         locks = {id(engine.token_lock(f"app {n}")) for n in range(5_000)}
-        assert len(locks) <= len(engine._token_locks) == 256
+        assert len(locks) <= len(token_locks_of(table)) == 256
         with engine.token_lock("a"):
             assert engine.token_lock("a") is engine.token_lock("a")

@@ -24,6 +24,15 @@ from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.tablet.store.apply import Laying
 from tests.engine.conftest import Make
+from tests.support.inside import (
+    engine_of,
+    estimated_memory_of,
+    log_of,
+    poison_of,
+    rowsets_of,
+    tablet_of,
+    tablets_of,
+)
 
 SCHEMA = [
     kc.Column("k", pa.int64()),
@@ -57,7 +66,7 @@ def rows_of(table: kc.Table, at: int | None = None) -> Rows:
 
 def stores(table: kc.Table) -> tuple[int, int, int]:
     """(frozen MemRowSets, logs of changes beyond the first in MemRowSets, frozen DeltaMemStores)."""
-    views = [tablet.view for tablet in table._engine.tablets]
+    views = [tablet.view for tablet in tablets_of(table)]
     memories = [m for v in views for m in (v.active, *v.frozen)]
     logs = [log for v in views for r in v.changed for log in r.memory_stores]
     return (
@@ -221,7 +230,7 @@ def test_one_record_holds_no_more_changes_by_key_than_one_store(
         table.insert([{"k": k, "s": "a"} for k in range(first, first + 30)])
     limit_columns(30 << 10)
     table.update({"k": list(range(60)), "s": ["b" * 1000] * 60})
-    assert not any(len(tablet.view.active) for tablet in table._engine.tablets), "flushed before"
+    assert not any(len(tablet.view.active) for tablet in tablets_of(table)), "flushed before"
     assert {row["s"] for row in rows_of(table).values()} == {"b" * 1000}
 
 
@@ -232,7 +241,7 @@ def test_rows_are_written_one_by_one_past_every_first_buffer(make: Make) -> None
         table.insert([{"k": k, "s": "a", "n": 1, "b": b""}])
     for k in range(600):
         table.update([{"k": k, "s": "b"}])
-    assert len(table._engine.tablets[0].view.active) == 1100
+    assert len(tablet_of(table).view.active) == 1100
     table.flush()
     for k in range(600):
         table.update([{"k": k, "n": 2}])
@@ -246,9 +255,9 @@ def test_a_call_too_large_for_a_store_goes_to_files(
     limit_columns(LIMIT)
     table = make(SCHEMA)
     table.insert([{"k": k, "s": "a" * 1000} for k in range(40)])
-    assert len(table._engine.tablets[0].view.rowsets) == 1 and not len(table._engine.tablets[0].view.active)
+    assert len(rowsets_of(table)) == 1 and not len(tablet_of(table).view.active)
     table.insert([{"k": 100, "s": "b" * LIMIT}])
-    assert len(table._engine.tablets[0].view.rowsets) == 2
+    assert len(rowsets_of(table)) == 2
     assert len(rows_of(table)) == 41
 
 
@@ -311,7 +320,7 @@ def test_no_memory_before_the_record_is_nothing_at_all(
     usual = getattr(owner, name)
     met = 0
     for write in writes:
-        before, end = rows_of(table), table._engine.log.last_lsn
+        before, end = rows_of(table), log_of(table).last_lsn
 
         def fail(*_: Any, **__: Any) -> None:
             nonlocal met
@@ -325,8 +334,8 @@ def test_no_memory_before_the_record_is_nothing_at_all(
         except kc.MemoryLimit as error:
             assert "nothing of it was applied" in str(error)
             assert met > hits
-            assert (rows_of(table), table._engine.log.last_lsn) == (before, end)
-            assert table._engine.poisoned is None
+            assert (rows_of(table), log_of(table).last_lsn) == (before, end)
+            assert poison_of(table) is None
             monkeypatch.setattr(owner, name, usual)
             write()
         else:
@@ -372,13 +381,13 @@ def test_rows_that_are_small_are_counted_as_what_they_take(make: Make) -> None:
     """Key, index and times of a narrow row take many times its bytes."""
     columns = [kc.Column("k", pa.int8()), kc.Column("j", pa.int32()), kc.Column("f", pa.bool_())]
     table = make(columns, ("k", "j"))
-    engine = table._engine
+    engine = engine_of(table)
     engine.measure_memory()
-    before = engine._memory_estimate()
+    before = estimated_memory_of(table)
     for first in range(0, 60_000, 6_000):
         keys = np.arange(first, first + 6_000, dtype=np.int32)
         table.insert(pa.table({"k": np.zeros(6_000, np.int8), "j": keys, "f": np.ones(6_000, bool)}))
-    counted = engine._memory_estimate() - before
+    counted = estimated_memory_of(table) - before
     took = engine.measure_memory() - before
     assert 0.6 * took < counted < 2.5 * took
 

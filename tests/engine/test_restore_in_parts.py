@@ -26,6 +26,7 @@ from kudu_core.table.jobs.restore_job import RunShare, Staged, filling, stage_sh
 from kudu_core.table.runs.staged import StagedRun
 from tests.engine.conftest import Make
 from tests.support.history import SCHEMA, History, random_batch
+from tests.support.inside import applied_writes_of, schema_of
 from tests.support.staged import waiting
 
 
@@ -54,13 +55,13 @@ def restore_in_parts(
 
 def same(found: kc.Table, wanted: kc.Table) -> None:
     assert found.schema.equals(wanted.schema, check_metadata=True)
-    assert found._engine.schema == wanted._engine.schema
+    assert schema_of(found) == schema_of(wanted)
     assert found.partitions == wanted.partitions and found.options == wanted.options
     assert found.scan(order="key").to_pylist() == wanted.scan(order="key").to_pylist()
     changes = found.changes().to_pylist()
     assert {(row["_op"]) for row in changes} <= {"insert"} and len(changes) == wanted.count()
     assert len({row["_timestamp"] for row in changes}) <= 1
-    assert not found._engine.applied_writes and waiting(found.path) == []
+    assert not applied_writes_of(found) and waiting(found.path) == []
     found.verify()
 
 

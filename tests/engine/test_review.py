@@ -34,6 +34,7 @@ from kudu_core.tablet.store.manifest import Edit
 from tests.support import clock
 from tests.support.fs.faulty import Call, FaultyFileSystem, Rule
 from tests.support.fs.memory import MemoryFileSystem
+from tests.support.inside import engine_of, flush_lane_of, log_of, poison_of, tablet_of, tablets_of, watch_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("a", pa.int64()), ("s", pa.string())])
 PATH = "/d/t"
@@ -194,7 +195,7 @@ class Interrupting:
 def test_w6_an_interrupt_after_the_append_poisons(disk: Disk, data: Any) -> None:
     """Else the record is in the log and in no store, and every later call waits for it."""
     table = create(disk, ingest_threshold_rows=5)
-    log = table._engine.log
+    log = log_of(table)
     log.append = Interrupting(log, "append").append  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
         table.insert(data)
@@ -207,7 +208,7 @@ def test_w6_an_interrupt_after_the_append_poisons(disk: Disk, data: Any) -> None
 def test_an_interrupt_after_the_tree_is_filled_doubles_no_row(disk: Disk) -> None:
     table = create(disk)
     table.insert(rows(0, 50))
-    memory = table._engine.tablets[0].view.active
+    memory = tablet_of(table).view.active
     tree = memory._tree
     memory._tree = Interrupting(tree, "insert_sorted")  # type: ignore[assignment]
     with pytest.raises(KeyboardInterrupt):
@@ -220,7 +221,7 @@ def test_e2_an_interrupt_between_edit_and_view_poisons(disk: Disk) -> None:
     """Else the next flush writes the same rows a second time."""
     table = create(disk)
     table.insert(rows(0, 50))
-    tablet = table._engine.tablets[0]
+    tablet = tablet_of(table)
     assert tablet.manifest is not None
     tablet.manifest.append = Interrupting(tablet.manifest, "append").append  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
@@ -252,7 +253,7 @@ def test_close_waits_for_a_flush(disk: Disk) -> None:
     table = create(disk)
     table.insert(rows(0, 50))
     order: list[str] = []
-    lease = table._engine.lease
+    lease = engine_of(table).lease
     assert lease is not None
     release = lease.release
 
@@ -282,7 +283,7 @@ def test_o3_clean_end_names_no_record_that_a_power_cut_may_take(disk: Disk) -> N
     disk.memory.sync_all()
     table = reopen(disk, durability="none")
     table.insert(rows(20, 22))
-    engine = table._engine
+    engine = engine_of(table)
     decided, go = threading.Event(), threading.Event()
     synced, end = threading.Event(), threading.Event()
     reserve, fence = engine.reserve, engine.log._fence_check
@@ -317,7 +318,7 @@ def test_o3_clean_end_names_no_record_that_a_power_cut_may_take(disk: Disk) -> N
 def test_a_table_is_collected_on_its_own_thread(disk: Disk) -> None:
     """The collector runs wherever memory is asked for, also under the locks that a close needs."""
     table = create(disk, durability="group", group_interval_s=0.01)
-    collect, done = table._watch, threading.Event()
+    collect, done = watch_of(table), threading.Event()
 
     def by_the_log_thread(call: Call) -> None:
         if threading.current_thread().name == "kudu-log" and log_sync(call) and collect.alive:
@@ -570,7 +571,7 @@ def test_a_manifest_is_rewritten_beside_its_fsync(disk: Disk, monkeypatch: pytes
     table = create(disk)
     table.insert(rows(0, 5))
     table.flush()
-    edits = table._engine.tablets[0].manifest
+    edits = tablet_of(table).manifest
     assert edits is not None
     edits.append(Edit(next_file=50))
     monkeypatch.setattr(manifest, "REWRITE_BYTES", 0)
@@ -579,7 +580,7 @@ def test_a_manifest_is_rewritten_beside_its_fsync(disk: Disk, monkeypatch: pytes
         rewriting = Thread(lambda: edits.append(Edit(next_file=51)))
         rewriting.join(SOON_S)
     rewriting.join(LATE_S)
-    assert rewriting.answer == [None] and table._engine.poisoned is None
+    assert rewriting.answer == [None] and poison_of(table) is None
 
 
 def test_a_tablet_that_cannot_be_flushed_does_not_hold_up_the_others(
@@ -595,7 +596,7 @@ def test_a_tablet_that_cannot_be_flushed_does_not_hold_up_the_others(
     )
     table.insert(rows(0, 40))
     time.sleep(0.001)
-    first, *others = table._engine.tablets
+    first, *others = tablets_of(table)
     real = flush_memrowset
 
     def flush(tablet: Any) -> Any:
@@ -604,8 +605,7 @@ def test_a_tablet_that_cannot_be_flushed_does_not_hold_up_the_others(
         return real(tablet)
 
     monkeypatch.setattr(flush_lane, "flush_memrowset", flush)
-    assert table._engine.maintenance is not None
-    table._engine.maintenance.run_due()
+    flush_lane_of(table).run_due()
     assert [len(t.view.active) for t in others] == [0, 0] and len(first.view.active)
 
 

@@ -20,6 +20,7 @@ from kudu_core.table import table as table_module
 from kudu_core.table.read import points
 from kudu_core.table.write import one_row
 from tests.support.clock import ManualClock
+from tests.support.inside import all_rowsets_of, engine_of, log_of, rowsets_of, tablet_of, tablets_of
 
 UTC = dt.UTC
 WORDS = ["", "a", "b", "host-1", "host-2", "ä\u20ac", "nul\0in", "\0", "z" * 40, "long" * 300]
@@ -153,7 +154,7 @@ def write(table: kc.Table, operation: str, data: Any) -> Any:
 
 def recorded(table: kc.Table, into: list[tuple[int, bytes]]) -> None:
     """Note the payload of every record that the table logs."""
-    log = table._engine.log
+    log = log_of(table)
     usual = log.append
 
     def append(kind: int, version: int, parts: Any) -> int:
@@ -293,7 +294,7 @@ def test_rows_are_read_alike(
 def check_reads(
     r: random.Random, table: kc.Table, keys: list[dict[str, Any]], at: int, general: list[Any]
 ) -> int:
-    engine = table._engine
+    engine = engine_of(table)
     names = [c.name for c in engine.schema.columns]
     wanted = r.sample(names, r.randint(1, len(names)))
     present = {
@@ -373,7 +374,7 @@ def test_a_bad_key_is_the_general_paths_to_refuse(tmp_path: Path, key: Any) -> N
         outcomes: list[Any] = []
 
         def general(k: Any) -> Any:
-            engine = table._engine
+            engine = engine_of(table)
             return points._get_general(engine, k, engine.schema.columns, table.timestamp)
 
         for read in (
@@ -399,7 +400,7 @@ def test_pages_leave_with_the_cache(tmp_path: Path) -> None:
             }
         )
         table.flush()
-        rowset = table._engine.tablets[0].view.rowsets[0]
+        rowset = rowsets_of(table)[0]
         points_ = rowset.base.open().points
         cache = rowset.base.cache
         assert cache is not None
@@ -448,11 +449,11 @@ def test_every_store_is_read_by_the_row_path(
                 table.flush()
             if step % 45 == 44:
                 states.append((table.timestamp, {k: dict(v) for k, v in model.items()}))
-        rowsets = [rowset for t in table._engine.tablets for rowset in t.view.rowsets]
+        rowsets = all_rowsets_of(table)
         assert any(rowset.undo for rowset in rowsets), "no UNDO file"
         assert any(isinstance(s, DeltaStore) for rowset in rowsets for s in rowset.redo), "no REDO file"
         assert any(rowset.memory_stores for rowset in rowsets), "no DeltaMemStore"
-        assert max(len(t.view.rowsets) for t in table._engine.tablets) > 3
+        assert max(len(t.view.rowsets) for t in tablets_of(table)) > 3
         monkeypatch.setattr(points, "_get_general", refuse)
         for at, state in [*states, (table.timestamp, model)]:
             for key in keys:
@@ -467,7 +468,7 @@ def test_every_store_is_read_by_the_row_path(
 
 
 def has_tablet(table: kc.Table, key: tuple[str, int]) -> bool:
-    engine = table._engine
+    engine = engine_of(table)
     encoded = engine.schema.row_codec.keys.encode(key)
     assert encoded is not None
     return points.tablet_of_key(engine, encoded) is not None
@@ -525,7 +526,7 @@ def test_after_a_fork_the_row_path_raises(tmp_path: Path) -> None:
         table.insert([row])
         table.flush()
         assert table.get(("a", 1)) is not None
-        with table._engine.tablets[0].mutex:  # held in the child by nobody
+        with tablet_of(table).mutex:  # held in the child by nobody
             child = os.fork()
             if child == 0:
                 outcome = 1
@@ -544,7 +545,7 @@ def test_a_get_whose_snapshot_falls_behind_the_horizon_reads_again(tmp_path: Pat
     """An operation that drops history raises the floor between the choice of a snapshot and the view."""
     with make(tmp_path / "t", ("string", "int64"), ManualClock()) as table:
         first = table.insert([{"k0": "a", "k1": 1, "need": 1}]).timestamp
-        engine = table._engine
+        engine = engine_of(table)
         usual = engine.tablets
         steps: list[int] = []
 
@@ -584,7 +585,7 @@ def test_a_damaged_page_is_the_same_corruption_on_both_paths(tmp_path: Path) -> 
             for fast in (True, False):
                 try:
                     with kc.open_table(tmp_path / "t") as table:
-                        engine = table._engine
+                        engine = engine_of(table)
                         if fast:
                             outcomes.append(table.get(("host-1", 1)))
                         else:
@@ -618,7 +619,7 @@ def test_columns_that_a_compaction_rewrote_take_the_row_path(
         table.update([{"k0": f"host-{i % 5}", "k1": i, "need": -i} for i in range(0, 2000, 3)])
         table.flush()
         table.compact(full=True)
-        rowset = table._engine.tablets[0].view.rowsets[0]
+        rowset = rowsets_of(table)[0]
         assert rowset.meta.replaced
         monkeypatch.setattr(points, "_get_general", refuse)
         for at, sign in ((None, -1), (before, 1)):

@@ -16,6 +16,7 @@ from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from tests.engine.conftest import Make
 from tests.support.fs.faulty import FaultyFileSystem
+from tests.support.inside import is_opened, page_cache_of, rowsets_of, schema_of, tablet_of
 
 ROWSETS = 20
 
@@ -35,26 +36,26 @@ def wide(make: Make, path: Path) -> Iterator[kc.Table]:
 
 
 def view_of(table: kc.Table) -> list[DiskRowSet]:
-    return list(table._engine.tablets[0].view.rowsets)
+    return list(rowsets_of(table))
 
 
 def opened(table: kc.Table) -> list[int]:
-    return [n for n, rowset in enumerate(view_of(table)) if rowset.base._file is not None]
+    return [n for n, rowset in enumerate(view_of(table)) if is_opened(rowset.base)]
 
 
 def holding(table: kc.Table, key: int) -> list[int]:
-    wanted = encode_key(table._engine.schema, key)
+    wanted = encode_key(schema_of(table), key)
     return [n for n, r in enumerate(view_of(table)) if r.meta.min_key <= wanted <= r.meta.max_key]
 
 
 def test_the_tree_knows_the_rowsets(wide: kc.Table) -> None:
-    tree = wide._engine.tablets[0].view.tree
+    tree = tablet_of(wide).view.tree
     assert len(tree) == len(view_of(wide)) == ROWSETS + 1
     assert tree.height == 2
     for place, rowset in enumerate(view_of(wide)):
         assert tree.ids[place] == rowset.id
-        assert wide._engine.tablets[0].view.rowset(rowset.id) is rowset
-    assert wide._engine.tablets[0].view.rowset(12345) is None
+        assert tablet_of(wide).view.rowset(rowset.id) is rowset
+    assert tablet_of(wide).view.rowset(12345) is None
 
 
 def test_a_point_read_opens_what_may_hold_its_key(wide: kc.Table) -> None:
@@ -103,16 +104,16 @@ def test_a_point_read_touches_a_bloom_for_each_rowset_and_a_page_of_each_column(
     with kc.open_table(path, "rw") as again:
         assert len(view_of(again)) == len(holding(again, 50_000 * height)) == height
         assert again.get(0) is not None  # opens what there is
-        columns = len(again._engine.schema.columns)
+        columns = len(schema_of(again).columns)
         for key in (20_000 * height, 40_000 * height + height - 1, 55_000 * height):
-            before = again._engine.cache.statistics()
+            before = page_cache_of(again).statistics()
             row = again.get(key)
             assert row is not None
             assert (row["a"], row["s"]) == (key * 3, f"row {key}")
-            after = again._engine.cache.statistics()
+            after = page_cache_of(again).statistics()
             assert 0 < after.misses - before.misses <= height + columns
             assert again.get(key) == row
-            assert again._engine.cache.statistics().misses == after.misses, "a page was read again"
+            assert page_cache_of(again).statistics().misses == after.misses, "a page was read again"
 
 
 @pytest.mark.parametrize("one", [False, True], ids=["batch", "row"])
@@ -138,7 +139,7 @@ def test_a_scan_of_a_range_opens_what_may_hold_it(wide: kc.Table) -> None:
 
 def test_changes_of_rowsets_keep_the_tree(wide: kc.Table) -> None:
     """Only rowsets that come or go make another one; readers of one row follow each change."""
-    tablet = wide._engine.tablets[0]
+    tablet = tablet_of(wide)
     assert wide.get(4000) is not None
     tree, points = tablet.view.tree, tablet.view.points
     for key in range(0, 1000 * ROWSETS, 1000):
@@ -167,8 +168,8 @@ def test_equal_first_keys(make: Make) -> None:
         if value < 4:
             table.delete([0])
             table.flush()
-    view = table._engine.tablets[0].view
-    assert view.tree.point(encode_key(table._engine.schema, 0)).tolist() == [0, 1, 2, 3, 4]
+    view = tablet_of(table).view
+    assert view.tree.point(encode_key(schema_of(table), 0)).tolist() == [0, 1, 2, 3, 4]
     assert table.get(0) == {"k": 0, "a": 4, "s": None, "must": 7}
     assert table.get_many([0, 12])["a"].to_pylist() == [4, 2]
     table.upsert({"k": [0, 14], "a": [9, 9]})

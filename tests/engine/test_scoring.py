@@ -33,6 +33,7 @@ from kudu_core.tablet.maintain.scoring import (
     choose,
 )
 from tests.engine.conftest import Make
+from tests.support.inside import compaction_lane_of, engine_of, log_of, schema_of, tablet_of
 
 CALM = Pressure(0, 1000, 0)
 SMALL_FLUSH = Operation(FLUSH, 1, memory_bytes=10, log_bytes=500, due=0.5)
@@ -112,19 +113,19 @@ def test_rowsets_as_large_as_they_get_are_full() -> None:
 
 
 def test_rows_count_their_fixed_columns(make: Make) -> None:
-    schema = make(pa.schema([("k", pa.int64()), ("a", pa.int32()), ("s", pa.string())]))._engine.schema
+    schema = schema_of(make(pa.schema([("k", pa.int64()), ("a", pa.int32()), ("s", pa.string())])))
     assert fixed_row_bytes(schema) == 8 + 4 + 4 + 8
 
 
 def test_what_a_flush_would_free(make: Make) -> None:
     table = make(flush_age_s=100, flush_threshold_bytes=1 << 20)
-    tablet = table._engine.tablets[0]
-    segments = table._engine.log.segments
+    tablet = tablet_of(table)
+    segments = log_of(table).segments
 
     def found(now_us: int) -> list[Operation]:
         return list(flush_operations(tablet, table.options, now_us, segments))
 
-    now = table._engine.clock.now_us()
+    now = engine_of(table).clock.now_us()
     assert found(now) == []
     table.insert({"k": range(100)})
     table.flush()
@@ -142,7 +143,7 @@ def test_what_a_flush_would_free(make: Make) -> None:
     assert found(half)[0].due == pytest.approx(0.5)
     assert found(twice)[0].due == pytest.approx(2)
     tablet.view.active.frozen_at = table.timestamp  # a flush that has failed
-    active = MemRowSet(table._engine.schema)
+    active = MemRowSet(schema_of(table))
     tablet.view = replace(tablet.view, active=active, frozen=(tablet.view.active,))
     assert found(now)[0].due == float("inf")
 
@@ -151,6 +152,5 @@ def test_operations_are_told_of_no_table_without_changes(make: Make) -> None:
     table = make()
     table.insert({"k": range(10)})
     table.flush()
-    assert table._engine.compactions is not None
-    assert table._engine.compactions._operations() == []
+    assert compaction_lane_of(table)._operations() == []
     assert isinstance(table, kc.Table)

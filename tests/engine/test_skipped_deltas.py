@@ -20,6 +20,7 @@ from tests.support.clock import ManualClock
 from tests.support.fs.faulty import FaultyFileSystem
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.history import SCHEMA
+from tests.support.inside import engine_of, metas_of
 
 ROWS = 40
 OPTIONS: dict[str, Any] = {"maintenance": "manual", "scan_threads": 1, "file_grace_s": 0}
@@ -57,12 +58,12 @@ class Disk:
 
     @property
     def redo(self) -> tuple[DeltaRef, ...]:
-        [meta] = self.table._engine.tablets[0].rowset_metas
+        [meta] = metas_of(self.table)
         return meta.redo
 
     @property
     def undo(self) -> tuple[DeltaRef, ...]:
-        [meta] = self.table._engine.tablets[0].rowset_metas
+        [meta] = metas_of(self.table)
         return meta.undo
 
 
@@ -197,7 +198,7 @@ def test_changes_open_the_files_of_their_window_and_columns(disk: Disk) -> None:
 
 
 def test_a_merged_file_is_skipped_as_its_parts_were(disk: Disk) -> None:
-    engine = disk.table._engine
+    engine = engine_of(disk.table)
     assert engine.compactions is not None
     tablet = engine.tablets[0]
     engine.compactions.compact(tablet, tablet.view.rowsets[0].id, MINOR)

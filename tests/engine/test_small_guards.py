@@ -19,6 +19,7 @@ from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.tablet.maintain.delta_policy import MAJOR, MINOR
 from tests.support.clock import ManualClock
 from tests.support.faults import TINY, drop, segments_of
+from tests.support.inside import engine_of, log_of, tablets_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 MANUAL = {"maintenance": "manual", "file_grace_s": 0}
@@ -34,7 +35,7 @@ def test_updates_that_only_memory_holds_keep_their_log(tmp_path: Path) -> None:
         table.update({"k": [1, 2, 3], "v": [9, 9, 9]})
         for first in range(100, 900, 20):
             table.insert({"k": list(range(first, first + 20)), "v": [0] * 20})
-        engine = table._engine
+        engine = engine_of(table)
         assert engine.maintenance is not None
         engine.maintenance.flush(engine.tablets[0])  # the rows, and not the changes of those before
         segments = len(engine.log.segments)
@@ -78,7 +79,7 @@ def test_one_compaction_of_a_rowset_at_a_time(
         for value in (1, 2, 3):
             table.update({"k": list(range(200)), "v": [value] * 200})
             table.flush()
-        engine = table._engine
+        engine = engine_of(table)
         [tablet] = engine.tablets
         compactions = engine.compactions
         assert compactions is not None
@@ -134,15 +135,15 @@ def test_a_reader_that_was_refreshed_does_not_promise_history_that_has_gone(tmp_
             table.flush()
             table.gc()
             table.compact(full=True)
-            floor = max(t.state.horizon for t in table._engine.tablets)
+            floor = max(t.state.horizon for t in tablets_of(table))
             assert floor > old, "no history went"
             reader.refresh()
-            assert reader._engine.pins.floor == floor
+            assert engine_of(reader).pins.floor == floor
             for read in (
                 lambda: reader.snapshot(at=old),
                 lambda: reader.count(at=old),
                 lambda: reader.get(1, at=old),
-                lambda: reader._engine.pins.pin(old),
+                lambda: engine_of(reader).pins.pin(old),
             ):
                 with pytest.raises(kc.SnapshotTooOld):
                     read()
@@ -151,7 +152,7 @@ def test_a_reader_that_was_refreshed_does_not_promise_history_that_has_gone(tmp_
 def test_a_manifest_does_not_name_files_that_are_deleted(tmp_path: Path) -> None:
     """Else its list of retired files would grow with every compaction, for ever."""
     with kc.create_table(tmp_path / "t", SCHEMA, "k", options=MANUAL) as table:
-        [tablet] = table._engine.tablets
+        [tablet] = tablets_of(table)
         deleted: set[str] = set()
         for part in range(4):
             table.upsert({"k": list(range(50)), "v": [part] * 50})
@@ -182,8 +183,8 @@ def test_a_bulk_write_that_changes_nothing_is_recorded_only_for_its_name(tmp_pat
     options = {**MANUAL, "ingest_threshold_rows": 1}
     with kc.create_table(tmp_path / "t", SCHEMA, "k", options=options) as table:
         table.insert({"k": [1, 2], "v": [1, 2]})
-        lsn = table._engine.log.last_lsn
+        lsn = log_of(table).last_lsn
         txn = ("job", 1) if named else None
         result = table.insert({"k": [1, 2], "v": [8, 9]}, on_conflict="ignore", txn=txn)
         assert (result.inserted, result.ignored) == (0, 2)
-        assert (table._engine.log.last_lsn > lsn) == named
+        assert (log_of(table).last_lsn > lsn) == named

@@ -18,6 +18,7 @@ import kudu_core as kc
 from kudu_core.common.format.members import LIMIT
 from tests.engine.conftest import SCHEMA, Make
 from tests.support.clock import ManualClock, now
+from tests.support.inside import engine_of
 from tests.support.threads import Run
 
 
@@ -232,7 +233,7 @@ def test_a_snapshot_is_shared_between_threads_and_keeps_its_history(make: Make) 
     run.all(write, *(lambda n=n: read(n) for n in range(3)))  # type: ignore[misc]
     assert not wrong
     oldest = snapshots[0]
-    assert table._engine.pins.oldest == oldest.timestamp
+    assert engine_of(table).pins.oldest == oldest.timestamp
     assert set(oldest.scan(["a"]).to_table()["a"].to_pylist()) == {0}
     for snapshot in snapshots:
         snapshot.close()

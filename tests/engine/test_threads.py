@@ -13,6 +13,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.idempotence.writers import RECENT_VERSIONS
+from tests.support.inside import log_of
 from tests.support.threads import Run
 
 ACCOUNTS = 200
@@ -214,7 +215,7 @@ def test_tokens_made_while_the_watermark_is_written_have_every_row(
     with kc.create_table(path, schema, "k", options={"durability": "group"}) as table:
         table.insert({"k": [1, 2], "a": [1, 2]})
         table.flush()
-        log = table._engine.log
+        log = log_of(table)
         publish, entered, go = log._publish, threading.Event(), threading.Event()
 
         def slowly(watermark: int) -> None:

@@ -23,6 +23,7 @@ from tests.support.changes import check_changes, check_pairs
 from tests.support.clock import ManualClock
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.history import SCHEMA, History, random_batch
+from tests.support.inside import log_of, wait_durable
 
 BORDER_US = 1 << 51
 """In 2041: hybrid times from here on are no int64."""
@@ -66,7 +67,7 @@ def test_a_history_in_the_future(
             elif draw < 0.4:
                 table.close()
                 table = kc.open_table(path, "rw", _clock=clock)
-        table._engine.log.wait_durable(table._engine.log.cut())
+        wait_durable(table)
         assert (history.writes[-1] >= 1 << 63) and history.writes[-1] < LIMIT
         if clock.now_us() < 2 * BORDER_US - END_US:
             assert history.writes[0] < 1 << 63, "the history crosses the border"
@@ -87,7 +88,7 @@ def test_what_a_change_says_of_its_time_is_taken_back(clock: ManualClock) -> Non
         for k in range(8):
             written.append(table.insert({"k": [k], "a": [k]}).timestamp)
             clock.advance(us=9)
-        table._engine.log.wait_durable(written[-1])
+        log_of(table).wait_durable(written[-1])
         told = table.changes(since=0)
         assert told.schema.field("_timestamp").type == pa.uint64()
         assert [row["_timestamp"] for row in told.to_pylist()] == written

@@ -20,6 +20,7 @@ from kudu_core.table.stored import table_file as states
 from kudu_core.table.stored.table_file import read_state
 from tests.support.clock import ManualClock
 from tests.support.fs.memory import MemoryFileSystem
+from tests.support.inside import applied_writes_of, engine_of
 
 SCHEMA = pa.schema([("k", pa.int64())])
 DAY_S = 86_400.0
@@ -50,7 +51,7 @@ def crashed(where: dict[str, Any], keep: str = "none") -> dict[str, Any]:
 def known(where: dict[str, Any]) -> dict[str, int]:
     """What a reader sees."""
     with kc.open_table(**where) as reader:
-        return {app_id: token.version for app_id, token in reader._engine.applied_writes.items()}
+        return {app_id: token.version for app_id, token in applied_writes_of(reader).items()}
 
 
 def test_a_token_goes_by_its_age_at_a_close(where: dict[str, Any]) -> None:
@@ -89,13 +90,13 @@ def test_a_token_goes_when_the_log_is_truncated_and_does_not_come_back(where: di
     table.flush()
     put(table, 501, "newest")
     assert [event.tokens for event in told] == [1]
-    assert set(table._engine.applied_writes) == {"new", "newest"} and table.metrics()["tokens_dropped"] == 1
+    assert set(applied_writes_of(table)) == {"new", "newest"} and table.metrics()["tokens_dropped"] == 1
     state = read_state(where["_fs"], "/d/t/TABLE")
-    assert set(state.tokens) == {"new"} and state.applied_ts >= table._engine.applied_writes["new"].ts
+    assert set(state.tokens) == {"new"} and state.applied_ts >= applied_writes_of(table)["new"].ts
     after = crashed(where, "all")
     assert known(after) == {"new": 1, "newest": 1}
     with kc.open_table(mode="rw", **after) as again:
-        assert set(again._engine.applied_writes) == {"new", "newest"}
+        assert set(applied_writes_of(again)) == {"new", "newest"}
     table.close()
 
 
@@ -105,12 +106,12 @@ def test_records_that_table_has_seen_bring_no_token_back(where: dict[str, Any]) 
     put(table, 1, "old")
     where["_clock"].advance(10)
     put(table, 2, "new")
-    assert table._engine.save_tokens(table._engine.committed_ts) == 1
+    assert engine_of(table).save_tokens(engine_of(table).committed_ts) == 1
     put(table, 3, "newest")
     after = crashed(where)
     assert known(after) == {"new": 1, "newest": 1}
     with kc.open_table(mode="rw", **after) as again:
-        assert set(again._engine.applied_writes) == {"new", "newest"}
+        assert set(applied_writes_of(again)) == {"new", "newest"}
         assert [r["k"] for r in again.scan(order="key").to_pylist()] == [1, 2, 3]
     table.close()
 
@@ -162,7 +163,7 @@ def test_a_new_writer_is_refused_when_too_many_are_young(
         where["_clock"].advance(4000)
         put(table, 7, "app 0", 2)
         assert put(table, 100, "one more").inserted == 1
-        assert set(table._engine.applied_writes) == {"app 0", "app 3", "app 4", "app 5", "one more"}
+        assert set(applied_writes_of(table)) == {"app 0", "app 3", "app 4", "app 5", "one more"}
         assert [event.tokens for event in told if isinstance(event, TokensDropped)] == [2]
         after = crashed(where)
     assert set(known(after)) == set(known(where)) == {"app 0", "app 3", "app 4", "app 5", "one more"}
@@ -177,9 +178,9 @@ def test_table_never_knows_a_write_that_a_power_cut_takes_back(
     table = create(where, durability=durability, group_interval_s=60.0)
     table.upsert({"k": [1]})
     table.flush()
-    through = table._engine.committed_ts
+    through = engine_of(table).committed_ts
     put(table, 2)
-    table._engine.save_tokens(through)
+    engine_of(table).save_tokens(through)
     after = crashed(where)
     with kc.open_table(mode="rw", **after) as again:
         repeated = put(again, 2)
@@ -193,7 +194,7 @@ def test_tokens_written_beside_an_alter_are_all_kept(
 ) -> None:
     """An ALTER replaces TABLE, with newer tokens, while the older ones wait for the log."""
     table = create(where)
-    engine = table._engine
+    engine = engine_of(table)
     put(table, 1, "app", 1)
     through = engine.committed_ts
     wait = engine.log.wait_durable
@@ -223,7 +224,7 @@ def test_tokens_written_beside_an_alter_are_all_kept(
 def test_a_write_without_rows_has_its_token_before_an_alter_or_after(where: dict[str, Any]) -> None:
     """Protocol K2: it touches no tablet; still it waits for an ALTER, which writes the tokens down."""
     with create(where) as table:
-        engine = table._engine
+        engine = engine_of(table)
         held: list[bool] = []
         append = engine.log.append
 

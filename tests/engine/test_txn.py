@@ -10,6 +10,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.errors import TokenMismatch
 from tests.engine.conftest import Make
+from tests.support.inside import log_of
 
 
 @pytest.fixture(params=["log", "ingest"])
@@ -88,11 +89,11 @@ def test_tokens_survive(make: Make, path: Path, between: str) -> None:
     if between != "nothing":
         table.flush()
     if between == "truncated log":
-        before = table._engine.log.segments[0]
+        before = log_of(table).segments[0]
         for k in range(10):
             table.insert({"k": [10 + k], "s": ["x" * 2000]})
         table.flush()
-        assert table._engine.log.segments[0] != before, "the record of the token is gone"
+        assert log_of(table).segments[0] != before, "the record of the token is gone"
     table.close()
     if between == "reader first":
         kc.open_table(path).close()

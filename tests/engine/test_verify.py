@@ -13,6 +13,7 @@ import kudu_core as kc
 from kudu_core.table.jobs import commit
 from kudu_core.tablet.ingest import part
 from tests.engine.conftest import Make
+from tests.support.inside import metas_of, rowsets_of
 from tests.support.staged import marks
 
 
@@ -36,7 +37,7 @@ def test_a_sound_table(make: Make, path: Path) -> None:
     stored = sum(p.stat().st_size for p in path.rglob("*.rows")) + sum(
         p.stat().st_size for p in path.rglob("*.delta")
     )
-    [rowset] = table._engine.tablets[0].view.rowsets
+    [rowset] = rowsets_of(table)
     assert found[0].files == len(rowset.meta.files) > 3
     assert found[0].bytes == found[1].bytes <= stored
     assert found[0].records >= 1
@@ -45,7 +46,7 @@ def test_a_sound_table(make: Make, path: Path) -> None:
 @pytest.mark.parametrize("suffix", ["rows", "delta"])
 def test_damage_is_found(make: Make, path: Path, suffix: str) -> None:
     table = filled(make)
-    named = {file.name for meta in table._engine.tablets[0].rowset_metas for file in meta.files}
+    named = {file.name for meta in metas_of(table) for file in meta.files}
     table.close()
     for file in sorted(p for p in path.rglob(f"*.{suffix}") if p.name in named):
         sound = file.read_bytes()

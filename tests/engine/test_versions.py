@@ -20,6 +20,7 @@ from tests.support.clock import ManualClock
 from tests.support.faults import SMALL, Stage, checking, drop, segments_of
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.history import SCHEMA, VALUES, History, random_batch
+from tests.support.inside import engine_of, oldest_ts_of, wait_durable
 from tests.support.reads import check_reads
 
 RETENTION_S = 2
@@ -53,7 +54,7 @@ class Run:
 
     def readable(self) -> list[int]:
         """The times of writes that can still be read."""
-        return [time for time in self.history.writes if time >= self.table._engine.oldest_ts]
+        return [time for time in self.history.writes if time >= oldest_ts_of(self.table)]
 
     def step(self) -> None:
         name, act = self.rng.choices(
@@ -107,7 +108,7 @@ class Run:
         self.operations += len(found)
 
     def compact(self, kind: str) -> None:
-        engine = self.table._engine
+        engine = engine_of(self.table)
         assert engine.compactions is not None
         tablet = self.rng.choice(engine.tablets)
         for rowset in tablet.view.rowsets:
@@ -117,7 +118,7 @@ class Run:
 
     def merge(self) -> None:
         """Some rowsets of a tablet; now and then somebody writes or flushes meanwhile."""
-        engine, rng = self.table._engine, self.rng
+        engine, rng = engine_of(self.table), self.rng
         tablet = rng.choice(engine.tablets)
         ids = [rowset.id for rowset in tablet.view.rowsets]
         meanwhile = {
@@ -140,7 +141,7 @@ class Run:
             self.stage.clock.advance(us=RETENTION_S * 1_000_000)
         self.table.gc()
         pins = [at for _, at in self.pinned]
-        assert all(at >= self.table._engine.oldest_ts for at in pins), "a pinned snapshot was collected"
+        assert all(at >= oldest_ts_of(self.table) for at in pins), "a pinned snapshot was collected"
 
     def pin(self) -> None:
         times = self.readable()
@@ -160,7 +161,7 @@ class Run:
 
     def crash(self) -> None:
         """All records are made durable first: what no fsync covered may be lost.  Manifests need not be."""
-        self.table._engine.log.wait_durable(self.table._engine.log.cut())
+        wait_durable(self.table)
         while self.pinned:
             self.release()
         drop(self.table)
@@ -178,13 +179,13 @@ class Run:
         for at in rng.sample(self.readable(), min(4, len(self.readable()))):
             check_reads(table, at, self.history.past.at(at), KEYS, rng)
         # Changes end with what is durable.
-        table._engine.log.wait_durable(table._engine.log.cut())
+        wait_durable(table)
         times = self.readable()
         for _ in range(3):
             if len(times) > 1:
                 since, until = sorted(rng.sample(times, 2))
                 check_changes(table, self.history, since, until)
-        if table._engine.oldest_ts == 0:  # nothing is forgotten yet: from the very beginning
+        if oldest_ts_of(table) == 0:  # nothing is forgotten yet: from the very beginning
             check_pairs(table, self.history, rng, 1)
 
 

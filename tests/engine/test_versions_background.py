@@ -22,6 +22,7 @@ from kudu_core.tablet.maintain import compaction_lane, flush_lane, operations
 from tests.support.changes import check_changes
 from tests.support.faults import SMALL, checking, segments_of
 from tests.support.history import SCHEMA, History, random_batch, send
+from tests.support.inside import log_of, oldest_ts_of
 from tests.support.model import Key, State, TableModel
 from tests.support.reads import check_reads
 from tests.support.threads import LONGEST_S, Run, quick_switches
@@ -162,7 +163,7 @@ class Beside:
         """A settled time: mostly one that can be read, often a late one."""
         times = self.times()
         if rng.random() < 0.95:
-            times = times[bisect_right(times, self.table._engine.oldest_ts) :]
+            times = times[bisect_right(times, oldest_ts_of(self.table)) :]
         if rng.random() < 0.5:
             times = times[-20:]
         return rng.choice(times) if times else None
@@ -211,7 +212,7 @@ class Beside:
         later = [t for t in self.times() if since < t <= until]
         until = later[min(len(later), 30) - 1]  # the states of many batches take long to compare
         history = self.history(since, until)
-        self.table._engine.log.wait_durable(until)  # changes end there
+        log_of(self.table).wait_durable(until)  # changes end there
 
         def read() -> None:
             check_changes(self.table, history, since, until)
@@ -220,11 +221,11 @@ class Beside:
 
     def unless_gone(self, at: int, what: str, read: Callable[[], object]) -> None:
         """Only what lies before the oldest readable time may be refused."""
-        oldest = self.table._engine.oldest_ts
+        oldest = oldest_ts_of(self.table)
         try:
             read()
         except kc.SnapshotTooOld:
-            assert at < self.table._engine.oldest_ts, f"{at} was refused"
+            assert at < oldest_ts_of(self.table), f"{at} was refused"
             self.run.did("refused")
         else:
             assert at >= oldest, f"{at} was read, history begins at {oldest}"

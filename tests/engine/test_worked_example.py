@@ -19,6 +19,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.tablet.maintain.delta_policy import MAJOR, MINOR
 from tests.support.drawing import drawing
+from tests.support.inside import engine_of
 
 SCHEMA = pa.schema([("key", pa.string()), ("val", pa.uint32())])
 OPTIONS = {"maintenance": "manual", "durability": "none", "file_grace_s": 0}
@@ -62,7 +63,7 @@ def play(table: kc.Table, steps: Sequence[Step], between: Sequence[str]) -> list
         times.append(result.timestamp)
         if then:
             table.flush()
-        engine = table._engine
+        engine = engine_of(table)
         assert engine.compactions is not None
         if then == "merge":
             assert engine.compactions.merge(engine.tablets[0], [r.id for r in engine.tablets[0].view.rowsets])

@@ -43,6 +43,7 @@ from kudu_core.wal import tail as wal_tail
 from tests.support.block_cases import bits_of, integers, raw
 from tests.support.cfile_cases import FILE_ID, BytesFileSystem, column, make_case, read_codes
 from tests.support.fs.memory import MemoryFileSystem
+from tests.support.inside import table_file_of
 from tests.support.mutate import mutated
 
 pytestmark = pytest.mark.timeout(7200)  # --long takes its time
@@ -289,7 +290,7 @@ def table_files() -> dict[str, list[bytes]]:
         if name.endswith(".log"):
             found["log"].append(fs.read_bytes(f"/t/wal/{name}", 1 << 20)[:8192])
             _SEGMENT.append(name)
-    uuid = table._engine.state.uuid
+    uuid = table_file_of(table).uuid
     _UUID.append(uuid)
     table.close()
     return found

@@ -15,6 +15,7 @@ import kudu_core as kc
 from kudu_core.cfile.pages.page_cache import PageCache, Reader
 from kudu_core.fs.posix import PosixFileSystem
 from tests.support.fs.faulty import FaultyFileSystem
+from tests.support.inside import page_cache_of
 
 PAGE = bytes(744)  # 1,000 bytes with the cache's own
 
@@ -311,7 +312,7 @@ def test_what_readers_hold_the_cache_has(table: Any, how: str, monkeypatch: pyte
             writer.update({"k": np.arange(0, 600_000, 20), "b": np.arange(30_000)})
             writer.flush()
         reader.refresh()
-    cache = reader._engine.cache
+    cache = page_cache_of(reader)
     usual = PageCache.look
     dropped = []
 

@@ -18,6 +18,7 @@ from kudu_core.tablet.compact import merge as merge_compaction
 from kudu_core.tablet.maintain import compaction_lane
 from kudu_core.tablet.store.manifest import Edit
 from kudu_core.tablet.store.tablet import Tablet
+from tests.support.inside import closing_of, compaction_lane_of, engine_of, is_ended, tablets_of, watch_of
 from tests.support.interrupts import Interruption, under_way
 from tests.support.processes import python
 
@@ -81,8 +82,7 @@ def test_a_close_during_a_merge_waits_and_keeps_the_lease(
     thread, _ = in_thread(lambda: table.compact(full=True))
     assert merge.there.wait(LATE_S)
     closing, errors = in_thread(table.close)
-    assert table._engine.compactions is not None
-    assert table._engine.compactions._stop.wait(LATE_S)
+    assert closing_of(compaction_lane_of(table)).wait(LATE_S)
     with pytest.raises(kc.Locked):
         kc.open_table(tmp_path / "t", "rw")
     merge.go.set()
@@ -103,7 +103,6 @@ def test_an_interrupted_close_keeps_the_lease_and_is_repeated(
     layers(table)
     thread, _ = in_thread(lambda: table.compact(full=True))
     assert merge.there.wait(LATE_S)
-    assert table._engine.compactions is not None
     usual = Gates.wait
 
     def wait(gates: Gates, *args: Any, **kwargs: Any) -> None:
@@ -146,8 +145,8 @@ def test_a_close_that_was_interrupted_anywhere_is_repeated(tmp_path: Path, long:
             table.close()
             break
         table.close()
-        engine = table._engine
-        assert engine._ended and engine.lease is not None and not engine.lease.held
+        engine = engine_of(table)
+        assert is_ended(table) and engine.lease is not None and not engine.lease.held
         assert engine.state.clean_end == engine.log.last_lsn, interruption.where
         left = [thread for thread in threading.enumerate() if thread.name.startswith("kudu")]
         for thread in left:  # its work is over; Python may not have taken it off the list
@@ -266,8 +265,8 @@ def test_a_finalizer_that_is_interrupted_is_finished_elsewhere(tmp_path: Path) -
     for at in (4, 60, 200):
         table: Any = kc.create_table(path, SCHEMA, "k", exist_ok=True)
         table.upsert({"k": [1], "v": [at]})
-        engine = table._engine
-        table._watch.detach()
+        engine = engine_of(table)
+        watch_of(table).detach()
         with Interruption(at) as interruption:
             try:  # noqa: SIM105  contextlib would be interrupted too
                 finalize(engine)
@@ -308,7 +307,7 @@ def test_a_call_beside_a_close_leaves_nothing_under_way(tmp_path: Path) -> None:
     table = make(tmp_path / "t", maintenance="background", durability="sync")
     layers(table)
     table.close()
-    assert not under_way(table._engine)
+    assert not under_way(engine_of(table))
 
 
 def test_no_compaction_begins_after_a_close(tmp_path: Path) -> None:
@@ -343,7 +342,7 @@ def test_a_closed_tablet_takes_no_edit(tmp_path: Path) -> None:
     """Whatever operation a close has overlooked: the lease is another's by then."""
     table = make(tmp_path / "t")
     layers(table)
-    [tablet, _] = table._engine.tablets
+    [tablet, _] = tablets_of(table)
     table.close()
     before = (tmp_path / "t" / "tablets" / "00000001" / "MANIFEST").read_bytes()
     [rowset, *_] = tablet.view.rowsets

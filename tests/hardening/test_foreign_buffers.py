@@ -32,6 +32,7 @@ from kudu_core.table.read.snapshot import Snapshot
 from kudu_core.table.write.batch import Batch
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
 from tests.support.foreign_cases import HOSTILE, ODD, ROWS, VALUES, Hostile, Odd, i32, spoiled
+from tests.support.inside import applied_writes_of
 
 OLD, NEW = [0, 1, 2], [100, 101, 102]
 """Keys that are there, and keys that are not."""
@@ -246,7 +247,7 @@ def state(table: kc.Table) -> tuple[Any, ...]:
     return (
         rows,
         table.count(),
-        table._engine.applied_writes,
+        applied_writes_of(table),
         sorted(p.name for p in Path(table.path, "staging").glob("*")),
     )
 

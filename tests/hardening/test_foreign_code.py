@@ -15,6 +15,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core import events
+from tests.support.inside import flush_lane_of
 from tests.support.interrupts import assert_at_rest, staging_left
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("s", pa.string())])
@@ -276,14 +277,12 @@ def test_writers_that_relieve_memory_tell_under_no_lock(
         told.append(type(event).__name__)
         if isinstance(event, events.FlushEnd) and told.count("FlushEnd") == 1:
             opened[0].upsert([{"k": -1, "v": 1, "s": ""}])
-            assert opened[0]._engine.maintenance is not None
-            opened[0]._engine.maintenance.relieve()
+            flush_lane_of(opened[0]).relieve()
 
     opened: list[kc.Table] = []
     with make(tmp_path / "t", listener) as table:
         opened.append(table)
         table.upsert(reader(iter([rows(0, 60, 1)])))
-        assert table._engine.maintenance is not None
-        finishes(table._engine.maintenance.relieve)
+        finishes(flush_lane_of(table).relieve)
         assert told.count("FlushEnd") >= 2
         opened.clear()

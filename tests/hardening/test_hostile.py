@@ -13,6 +13,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.table.jobs import commit
 from tests.support.hostile import KINDS, OPTIONS, SCHEMA, aged, home, make, replace, use, world
+from tests.support.inside import sweep_soon
 
 
 def repair(path: Path, name: str) -> None:
@@ -100,7 +101,7 @@ def test_a_table_inside_another_is_left_alone(tmp_path: Path, where: str) -> Non
     before = world(inner)
     for _ in range(2):
         with kc.open_table(tmp_path / "t", "rw") as table:
-            table._engine.swept_s = -1e9
+            sweep_soon(table)
             table.compact(full=True)
             table.gc()
     assert world(inner) == before

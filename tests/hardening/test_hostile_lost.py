@@ -11,6 +11,7 @@ import pytest
 
 import kudu_core as kc
 from tests.support.hostile import KINDS, SCHEMA, aged, home, replace, world
+from tests.support.inside import sweep_lost_soon
 
 OPTIONS = {"maintenance": "manual", "file_grace_s": 0, "lost_grace_s": 3600.0}
 LONG_AGO = 1_000_000_000
@@ -70,7 +71,7 @@ def read(path: Path) -> int:
 
 def write(path: Path) -> int:
     with kc.open_table(path, "rw") as table:
-        table._engine.lost_swept_s = -1e9
+        sweep_lost_soon(table)
         table.maintain()
         table.gc()
         table.stats()

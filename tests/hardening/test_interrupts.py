@@ -26,6 +26,7 @@ import pytest
 import kudu_core as kc
 from kudu_core._ext.base.holding import Held
 from tests.support import interrupts
+from tests.support.inside import engine_of
 from tests.support.interrupts import (
     Interruption,
     assert_at_rest,
@@ -294,7 +295,7 @@ def test_places_of_a_call(tmp_path: Path, name: str, durability: str, long: bool
         options["memory_limit_bytes"] = 32 << 20
     w = World(tmp_path, options)
     _prepare(w, name)
-    places, turns = places_of(lambda: call(w), locks_of(w.table._engine))
+    places, turns = places_of(lambda: call(w), locks_of(engine_of(w.table)))
     most = len(turns) if (name, durability) == ("upsert", "sync") else 3
     for at in chosen(places, turns, long, random.Random(seed), most):
         if name in ("close", "open"):
@@ -371,7 +372,7 @@ def test_the_tool_finds_locks_that_are_left_held(monkeypatch: pytest.MonkeyPatch
 
 def test_places_after_a_lock_was_taken_are_found(tmp_path: Path) -> None:
     with kc.create_table(tmp_path / "t", SCHEMA, "k", options={"maintenance": "manual"}) as table:
-        engine = table._engine
+        engine = engine_of(table)
         locks = locks_of(engine)
         assert engine.altering in locks and engine.log._mutex in locks
         assert all(t.mutex in locks and t.flush_lane in locks for t in engine.tablets)

@@ -40,6 +40,7 @@ from tests.support.faults import (
 )
 from tests.support.fs.faulty import CHANGES, FaultyFileSystem, FaultyReadFile, FaultyWriteFile, Rule
 from tests.support.fs.memory import MemoryFileSystem
+from tests.support.inside import engine_of, is_closed, poison_of
 
 pytestmark = pytest.mark.timeout(7200)  # --long takes its time
 
@@ -121,12 +122,12 @@ def _sticky(play: Play, number: int, fault: int, rng: random.Random, handles: Ha
         assert isinstance(error, OSError | KuduError), f"{error!r} is no error that a caller expects"
         assert str(error), "an error without words"
         table = stage.table
-        if table is None or table._engine._closed is not None:
+        if table is None or is_closed(table):
             stage.fs.rules = []  # the story opens or has closed: it goes on with space
             if table is not None:
                 stage.open()
             return
-        if table._engine.poisoned is None:
+        if poison_of(table) is None:
             stage.history.in_flight = None
         history = stage.history.copy()
         history.settle(table)
@@ -141,7 +142,7 @@ def _sticky(play: Play, number: int, fault: int, rng: random.Random, handles: Ha
 
     stage = play.run(Late(), look)
     if full and seen:
-        engine = stage.opened._engine
+        engine = engine_of(stage.opened)
         assert (
             engine.poisoned is None
             or not isinstance(engine.poisoned, OSError)

@@ -19,6 +19,7 @@ from tests.support.damage import Files, contents, put
 from tests.support.faults import drop
 from tests.support.fs.faulty import CHANGES, FaultyFileSystem, Rule, SimulatedCrash
 from tests.support.fs.memory import MemoryFileSystem
+from tests.support.inside import log_of, table_file_of, tablet_of
 
 ROOT = "/tables/t"
 TABLET = f"{ROOT}/tablets/00000001"
@@ -128,9 +129,9 @@ def test_a_flush_leaves_evidence(world: World) -> None:
     table = world.create()
     table.insert({"k": [1, 2], "v": [0, 0]})
     table.flush()
-    records = table._engine.log.records
+    records = log_of(table).records
     table.flush()
-    assert table._engine.log.records == records, "nothing was flushed: nothing new to be told"
+    assert log_of(table).records == records, "nothing was flushed: nothing new to be told"
     drop(table)
     world.fs.kill()
     sound = world.fs.read_bytes(MANIFEST, 1 << 20)
@@ -148,10 +149,10 @@ def test_a_manifest_of_the_same_number_that_holds_less(world: World) -> None:
     table = world.create()
     table.insert({"k": [1], "v": [0]})
     table.flush()
-    state = table._engine.tablets[0].state
+    state = tablet_of(table).state
     drop(table)
     world.fs.kill()
-    header = form.Header(table._engine.state.uuid, 1)
+    header = form.Header(table_file_of(table).uuid, 1)
     empty = form.lines_of([{"checkpoint": True, "next_file": 9, "next_rowset": 9}])
     frames = form.frames(header, form.HEADER.size, state.number, state.epoch, state.number, empty)
     put(world.fs, MANIFEST, header.pack() + b"".join(frames))
@@ -165,7 +166,7 @@ def test_a_tablet_of_which_a_checkpoint_knows_nothing(world: World) -> None:
     table = world.create()
     table.insert({"k": [1], "v": [0]})
     table.flush()
-    log = table._engine.log
+    log = log_of(table)
     log.checkpoint(log.committed_ts, {})
     drop(table)
     world.fs.kill()
@@ -241,7 +242,7 @@ def test_what_an_edit_let_go_of_is_deleted_at_once(world: World) -> None:
     assert kept == 4
     with world.open() as table:
         assert len(world.data_files()) == 1 and world.lost == []
-        assert table._engine.tablets[0].state.retired == frozenset()
+        assert tablet_of(table).state.retired == frozenset()
         table.insert({"k": [9], "v": [0]})
         table.flush()
     assert world.keys("r") == [0, 1, 2, 9]
@@ -261,7 +262,7 @@ def test_what_is_retired_survives_a_checkpoint_of_the_manifest(
         for part in range(10, 16):
             table.insert({"k": [part], "v": [0]})
             table.flush()
-        assert len(table._engine.tablets[0].state.retired) == 3
+        assert len(tablet_of(table).state.retired) == 3
     world.keys()
     assert world.lost == []
 
@@ -269,7 +270,7 @@ def test_what_is_retired_survives_a_checkpoint_of_the_manifest(
 def test_files_that_were_deleted_are_retired_no_longer(world: World) -> None:
     world.merged()
     with world.open() as table:
-        assert table._engine.tablets[0].state.retired == frozenset()
+        assert tablet_of(table).state.retired == frozenset()
 
 
 @pytest.mark.parametrize("where", ["manifest", "log"])

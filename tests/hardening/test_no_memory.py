@@ -19,6 +19,7 @@ import pytest
 
 import kudu_core as kc
 from tests.hardening.test_interrupts import CALLS, ROWS, SCHEMA, World, _prepare
+from tests.support.inside import engine_of
 from tests.support.interrupts import (
     Interruption,
     assert_at_rest,
@@ -90,7 +91,7 @@ def tries(w: World, name: str, at: int, attempt: Callable[[], object], where: st
 def test_at_every_place(tmp_path: Path, name: str, long: bool, seed: int) -> None:
     w = World(tmp_path, {"durability": "none"})
     _prepare(w, name)
-    places, turns = places_of(lambda: CALLS[name](w), locks_of(w.table._engine))
+    places, turns = places_of(lambda: CALLS[name](w), locks_of(engine_of(w.table)))
     for at in chosen(places, turns, long, random.Random(seed)):
         _prepare(w, name)
 

@@ -21,6 +21,7 @@ from tests.support.faults import ROOT, TINY, checking, segments_of
 from tests.support.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.history import SCHEMA
+from tests.support.inside import table_file_of
 from tests.support.repairing import TARGET, Repaired, check, check_equal, repaired
 
 pytestmark = pytest.mark.timeout(7200)  # --long takes its time
@@ -265,5 +266,5 @@ def test_on_a_disk(make: Make, path: Path) -> None:
     assert not any("link" in name for name in told)
     with kc.open_table(f"{path}.repaired") as made:
         assert made.scan(order="key").to_table().equals(wanted)
-        assert made._engine.state.uuid != table._engine.state.uuid
+        assert table_file_of(made).uuid != table_file_of(table).uuid
     assert (path.parent / f"{path.name}.repaired" / "repair" / "REPORT").read_text() == f"{report}\n"

@@ -19,6 +19,7 @@ from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.tablet.compact.deltas import compact_major
 from tests.engine.conftest import Make, make, path
 from tests.hardening.test_repair_cases import SCHEMA, Repaired, closed, file_of
+from tests.support.inside import tablets_of
 
 __all__ = ["make", "path"]
 
@@ -190,7 +191,7 @@ def test_columns_that_stand_anew_in_a_file(table: kc.Table, path: Path) -> None:
     keys = list(range(ROWS))
     table.update({"k": keys, "a": [k + 1 for k in keys]})
     table.flush()
-    (tablet,) = table._engine.tablets
+    (tablet,) = tablets_of(table)
     compact_major(tablet, tablet.view.rowsets[0].id)
     (rowset,) = tablet.view.rowsets
     (columns,) = rowset.meta.replaced

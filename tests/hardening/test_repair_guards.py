@@ -13,6 +13,7 @@ from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.tablet.compact.deltas import compact_major
 from tests.engine.conftest import Make, make, path, small_segments
 from tests.hardening.test_repair_cases import SCHEMA, Repaired, closed, flip, rows_of
+from tests.support.inside import rowsets_of, tablets_of
 
 __all__ = ["make", "path", "small_segments"]
 
@@ -75,7 +76,7 @@ def test_a_file_of_long_ago_and_a_change_of_now(make: Make, path: Path, small_se
     table.insert({"k": [100], "a": [700], "s": ["row 100"]})
     table.flush()
     table.compact(full=True)
-    (rowset,) = table._engine.tablets[0].view.rowsets
+    (rowset,) = rowsets_of(table)
     merged = path / "tablets" / "00000001" / rowset.meta.base.name
     table.update({"k": [3, 4], "a": [-33, -44]})
     table.flush()
@@ -160,7 +161,7 @@ def test_columns_that_are_newer_than_what_is_lost(make: Make, path: Path) -> Non
     table.update({"k": keys, "s": ["first"] * INGEST_ROWS})
     table.update({"k": keys, "a": [-1] * INGEST_ROWS})
     table.flush()
-    (tablet,) = table._engine.tablets
+    (tablet,) = tablets_of(table)
     compact_major(tablet, tablet.view.rowsets[0].id, [2])
     (rowset,) = tablet.view.rowsets
     assert [columns.column_ids for columns in rowset.meta.replaced] == [(2,)]

@@ -25,6 +25,7 @@ from kudu_core.tablet.store.apply import Laying
 from kudu_core.wal import format as wal
 from kudu_core.wal import read_log
 from tests.support.forge import log_records, with_record
+from tests.support.inside import engine_of, rowsets_of, table_file_of
 
 COLUMNS = pa.schema([("k", pa.int64()), ("s", pa.string())])
 Rows = list[dict[str, Any]]
@@ -164,13 +165,13 @@ def test_the_table_says_which_record_and_reads_what_was_before(
         assert {k: v for k, v in after.items() if not moving(k)} == {
             k: v for k, v in before.items() if not moving(k)
         }, "nothing but the epoch has changed"
-        assert log_of(made.path) == records_of(before), "every record is there, byte for byte"
+        assert records_below(made.path) == records_of(before), "every record is there, byte for byte"
     assert [e.reason for e in said] == [said[0].reason] * 2
     assert Path(said[-1].path).exists()
     with opened(made) as reader:
         assert rows_of(reader) == made.states[number - 1]
         with pytest.raises(kc.Corruption):
-            check_replayed(reader._engine)
+            check_replayed(engine_of(reader))
 
 
 def opened(made: Made) -> kc.Table:
@@ -200,7 +201,7 @@ def records_of(files: dict[str, bytes]) -> list[bytes]:
     return found
 
 
-def log_of(path: Path) -> list[bytes]:
+def records_below(path: Path) -> list[bytes]:
     return records_of(files_of(path))
 
 
@@ -296,7 +297,7 @@ def test_a_writer_flushes_when_memory_ends_in_replay(made: Made, monkeypatch: py
     monkeypatch.setattr(Laying, "reserve", fail)
     with kc.open_table(made.path, "rw") as table:
         assert failed
-        assert len(table._engine.tablets[0].view.rowsets) == 2
+        assert len(rowsets_of(table)) == 2
         assert rows_of(table) == made.states[4]
 
 
@@ -335,8 +336,8 @@ def test_a_repair_can_leave_records_out(made: Made, monkeypatch: pytest.MonkeyPa
 
 def test_the_place_of_every_record_is_known(made: Made) -> None:
     with kc.open_table(made.path, "r") as table:
-        uuid = table._engine.state.uuid
-        tail = read_log(table._engine.fs, str(made.path / "wal"), uuid)
+        uuid = table_file_of(table).uuid
+        tail = read_log(engine_of(table).fs, str(made.path / "wal"), uuid)
     try:
         data = made.segment().read_bytes()
         for lsn, (at, _) in enumerate(log_records(data), tail.last_segment().prev_lsn + 1):

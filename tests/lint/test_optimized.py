@@ -11,6 +11,7 @@ import pyarrow as pa
 import kudu_core as kc
 from kudu_core.errors import InternalError
 from tests.support.fs.memory import MemoryFileSystem
+from tests.support.inside import engine_of
 from kudu_core.rowset.memory.changelog import Change, ChangeLog
 from kudu_core.cfile.files.delta_codes import REDO_DELETE
 from kudu_core.rowset.memory.memrowset import MemRowSet
@@ -24,7 +25,7 @@ schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 table = kc.create_table("/t", schema, "k", options={"maintenance": "manual"}, _fs=fs)
 table.insert({"k": [1, 2], "v": [1, 2]})
 table.flush()
-engine = table._engine
+engine = engine_of(table)
 tablet = engine.tablets[0]
 rowset = tablet.view.rowsets[0]
 one = Change(REDO_DELETE, np.array([0]), {})

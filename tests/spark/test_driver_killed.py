@@ -22,6 +22,7 @@ from kudu_core.table.jobs.resolve import Resolution, resolve
 from kudu_core.table.lifecycle import staging_folders as staged_room
 from kudu_core.table.runs.staged import StagedRun
 from kudu_core.wal import Log
+from tests.support.inside import set_options, sweep_soon, tablets_of
 from tests.support.staged import marks, waiting
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
@@ -36,7 +37,7 @@ def make(path: str) -> None:
         path, SCHEMA, "k", partition_by=kc.HashPartition("k", 4), options=options
     ) as table:
         table.upsert({"k": list(range(50)), "v": ["before"] * 50})
-        table._engine.options = table.options.replace(ingest_threshold_rows=1 << 20)
+        set_options(table, ingest_threshold_rows=1 << 20)
         table.upsert({"k": list(range(50, 70)), "v": ["before"] * 20})
         table.delete(list(range(60, 70)))
 
@@ -187,7 +188,7 @@ def test_a_driver_that_is_killed_has_overwritten_all_or_nothing(
     with kc.open_table(path, "rw") as table:
         assert {r["k"]: r["v"] for r in table.scan().to_pylist()} == (OVER if done else BEFORE)
         table.verify()
-        assert len(os.listdir(f"{path}/tablets")) == len(table._engine.tablets) == (8 if done else 4)
+        assert len(os.listdir(f"{path}/tablets")) == len(tablets_of(table)) == (8 if done else 4)
     assert waiting(path) == ([] if done else [job.id])
     if not done:
         result = jobs.resume(path, job.id)
@@ -314,7 +315,7 @@ def test_staging_of_dead_jobs_goes_at_an_open_and_in_maintenance(tmp_path: Path)
         assert waiting(path) == [young.id]
         late = staged(path)[0]
         os.utime(late.directory, (0, 0))
-        table._engine.swept_s = -1e9
+        sweep_soon(table)
         table.maintain()
         assert waiting(path) == [young.id]
         os.utime(young.directory, (0, 0))

@@ -21,6 +21,7 @@ from kudu_core.table.jobs import stager as staging
 from kudu_core.table.jobs.commit import Job
 from kudu_core.table.jobs.resolve import Resolution, resolve
 from kudu_core.table.runs.staged import StagedRun
+from tests.support.inside import set_options, tablets_of
 from tests.support.staged import waiting
 
 COLUMNS = [("k", "int64"), ("v", "string")]
@@ -78,7 +79,7 @@ def files_of(path: str) -> dict[int, str]:
     with kc.open_table(path) as table:
         return {
             os.stat(f"{tablet.directory}/{rowset.meta.base.name}").st_ino: rowset.meta.base.name
-            for tablet in table._engine.tablets
+            for tablet in tablets_of(table)
             for rowset in tablet.view.rowsets
         }
 
@@ -215,7 +216,7 @@ def test_what_tasks_resolved_is_not_resolved_again(
     make(path)
     with kc.open_table(path, "rw") as table:
         table.upsert({"k": list(range(50)), "v": ["disk"] * 50})
-        table._engine.options = table.options.replace(ingest_threshold_rows=1 << 20)
+        set_options(table, ingest_threshold_rows=1 << 20)
         table.upsert({"k": list(range(50, 100)), "v": ["memory"] * 50})
     built: list[int] = []
     real = commit.ingest_sorted.__globals__["_build"]
@@ -407,7 +408,7 @@ def decided_again(path: str, operation: str, since: str, then: str) -> None:
     options = FILES | {"history_retention_s": 0.0 if then == "forgotten" else 3600.0}
     with kc.create_table(path, SCHEMA, "k", options=options) as table:
         table.upsert({"k": list(range(50)), "v": ["disk"] * 50})
-        table._engine.options = table.options.replace(ingest_threshold_rows=1 << 20)
+        set_options(table, ingest_threshold_rows=1 << 20)
         table.upsert({"k": list(range(50, 100)), "v": ["memory"] * 50})
     job = begin(path, operation)
     keys = [10, 60, 200]

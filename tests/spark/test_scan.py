@@ -21,6 +21,7 @@ import kudu_core as kc
 from kudu_core import spark as ks
 from kudu_core.engines.spark.scan import read_tokens, shared_out
 from kudu_core.engines.spark.source import KuduReader
+from tests.support.inside import tablets_of
 
 ROWS = 5000
 FIVE = pa.scalar(datetime(2026, 1, 1, 5, tzinfo=UTC), pa.timestamp("us", "UTC"))
@@ -146,7 +147,7 @@ def test_a_predicate_that_zone_maps_exclude_plans_nothing(spark: SparkSession, p
     for where in ([("v", "<", -5)], [("k", ">", 10**6)]):
         with kc.open_table(path) as table:
             left = {t.tablet_id for t in table.scan_tokens(where=where)}
-            held = {t.id for t in table._engine.tablets if len(t.view.active)}
+            held = {t.id for t in tablets_of(table) if len(t.view.active)}
             assert left <= held, "what is on disk is not planned"
         assert ks.count(spark, path, where) == 0
 

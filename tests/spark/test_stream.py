@@ -24,6 +24,7 @@ from kudu_core import spark as ks
 from kudu_core.engines.spark import source
 from kudu_core.engines.spark.stream_sink import KuduStreamWriter, query_of
 from kudu_core.engines.spark.stream_source import KuduStreamReader, Shares
+from tests.support.inside import oldest_ts_of
 from tests.support.staged import waiting
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int32()), ("u", pa.uint16())])
@@ -50,7 +51,7 @@ def state(path: str) -> dict[int, Any]:
 
 def first_write(path: str) -> int:
     with kc.open_table(path) as table:
-        return int(min(row["_timestamp"] for row in table.changes(table._engine.oldest_ts).to_pylist()))
+        return int(min(row["_timestamp"] for row in table.changes(oldest_ts_of(table)).to_pylist()))
 
 
 def rows(df: DataFrame) -> list[tuple[Any, ...]]:

@@ -17,6 +17,7 @@ import kudu_core as kc
 from kudu_core import spark as ks
 from kudu_core.engines.spark import upkeep
 from kudu_core.table.jobs import merge_job
+from tests.support.inside import set_options, tablets_of
 from tests.support.staged import waiting
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int32()), ("u", pa.uint64())])
@@ -161,14 +162,14 @@ def scattered(path: Path) -> str:
     with kc.create_table(path, SCHEMA, "k", partition_by=by, options=options) as table:
         for first in range(6):
             table.upsert({"k": range(first, 3000, 6), "v": [first] * len(range(first, 3000, 6))})
-        table._engine.options = table.options.replace(ingest_threshold_rows=10**6)
+        set_options(table, ingest_threshold_rows=10**6)
         table.update({"k": range(0, 3000, 9), "v": [-1] * len(range(0, 3000, 9))})
         table.delete(list(range(0, 3000, 100)))
     return str(path)
 
 
 def layout(table: kc.Table) -> list[Any]:
-    rowsets = [(t.id, r.meta) for t in table._engine.tablets for r in t.view.rowsets]
+    rowsets = [(t.id, r.meta) for t in tablets_of(table) for r in t.view.rowsets]
     return sorted((id, meta.min_key, meta.max_key, meta.rows) for id, meta in rowsets)
 
 

@@ -14,6 +14,7 @@ from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowSet
+from tests.support.inside import schema_of, tablets_of
 
 OPS = {1: "SET val={}", 2: "DELETE", 3: "REINSERT val={}"}
 UNDO_OPS = {1: "SET val={}", 2: "DELETE", 3: "INSERT val={}"}
@@ -23,7 +24,7 @@ def drawing(table: kc.Table, times: Sequence[int]) -> list[str]:
     """One line a thing; times by their number, from 1."""
     number = {time: i for i, time in enumerate(times, 1)}
     lines: list[str] = []
-    for tablet in table._engine.tablets:
+    for tablet in tablets_of(table):
         for memory in (tablet.view.active, *tablet.view.frozen):
             if len(memory):
                 lines += _memory(table, memory, number)
@@ -37,7 +38,7 @@ def _cells(column: object) -> list[object]:
 
 
 def _memory(table: kc.Table, memory: MemRowSet, number: dict[int, int]) -> list[str]:
-    schema = table._engine.schema
+    schema = schema_of(table)
     rows = len(memory)
     keys, values = (
         memory.read(schema.by_name[name].id, 0, rows).to_arrow(schema.by_name[name].type).to_pylist()  # type: ignore[union-attr]
@@ -52,7 +53,7 @@ def _memory(table: kc.Table, memory: MemRowSet, number: dict[int, int]) -> list[
 
 
 def _log(table: kc.Table, log: ChangeLog, row: int, number: dict[int, int]) -> list[str]:
-    column = table._engine.schema.by_name["val"]
+    column = schema_of(table).by_name["val"]
     times, rowids, ops = log.changes(0, len(log))
     values = {}
     if column.id in log.column_ids:
@@ -65,7 +66,7 @@ def _log(table: kc.Table, log: ChangeLog, row: int, number: dict[int, int]) -> l
 
 
 def _disk(table: kc.Table, rowset: DiskRowSet, number: dict[int, int]) -> list[str]:
-    schema = table._engine.schema
+    schema = schema_of(table)
     rows = rowset.meta.rows
     file = rowset.base.open()
     keys, values = (
@@ -88,7 +89,7 @@ def _disk(table: kc.Table, rowset: DiskRowSet, number: dict[int, int]) -> list[s
 
 
 def _file(table: kc.Table, store: DeltaStore, row: int, number: dict[int, int], *, undo: bool) -> list[str]:
-    column = table._engine.schema.by_name["val"]
+    column = schema_of(table).by_name["val"]
     file = store.open()
     rowids, times, ops = file.entries()
     assert times is not None

@@ -34,6 +34,7 @@ from tests.support.clock import ManualClock
 from tests.support.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.history import SCHEMA, History, random_batch, random_rows
+from tests.support.inside import engine_of, forget, oldest_ts_of, poison_of, tablets_of
 
 ROOT = "/tables/t"
 INGEST_ROWS = 30
@@ -84,9 +85,8 @@ def segments_of(sizes: dict[str, int]) -> Iterator[None]:
 def drop(table: kc.Table | None) -> None:
     """Forget a handle as the death of its process does."""
     if table is not None:
-        table._watch.detach()
-        table._engine.abandon()
-        table._engine.pool.close()
+        forget(table)
+        engine_of(table).pool.close()
 
 
 class Stage:
@@ -149,7 +149,7 @@ class Stage:
 
     def flush_memrowsets(self) -> None:
         """Only these; changes of rowsets stay in memory."""
-        engine = self.opened._engine
+        engine = engine_of(self.opened)
         assert engine.maintenance is not None
         for tablet in engine.tablets:
             engine.maintenance.flush(tablet)
@@ -221,7 +221,7 @@ class Play:
                     if on_error is None:
                         raise
                     on_error(stage, error)
-                    if stage.table is None or stage.table._engine.poisoned is None:
+                    if stage.table is None or poison_of(stage.table) is None:
                         step(stage)  # nothing has happened, so it may be done again
                     else:
                         break
@@ -235,7 +235,7 @@ class Play:
             stage = self.run(None)
             table = stage.opened
             try:
-                table._engine.check_open()
+                engine_of(table).check_open()
             except kc.Closed:
                 table = stage.open()
             stage.history.settle(table)
@@ -330,7 +330,7 @@ def check_survivor(fs: MemoryFileSystem, history: History, rng: random.Random, c
         table = stage.open()
     check_no_litter(fs)
     history.settle(table)
-    oldest = table._engine.oldest_ts
+    oldest = oldest_ts_of(table)
     legal = [time for time in history.writes if time >= oldest]
     for since in rng.sample(legal[:-1], min(2, len(legal[:-1]))):
         check_changes(table, history, since, legal[-1])
@@ -414,7 +414,7 @@ def flush_steps() -> Steps:
     def half_way(stage: Stage) -> None:
         from kudu_core.tablet.store.tablet import freeze_memrowset
 
-        for tablet in stage.opened._engine.tablets:
+        for tablet in tablets_of(stage.opened):
             if not tablet.view.frozen:
                 freeze_memrowset(tablet)
 
@@ -459,7 +459,7 @@ def _compact(kind: str, columns: Sequence[str] | None = None) -> Callable[[Stage
     """One compaction of every rowset that has something to compact."""
 
     def step(stage: Stage) -> None:
-        engine = stage.opened._engine
+        engine = engine_of(stage.opened)
         assert engine.compactions is not None
         stage.clock.advance(us=7)
         ids = None if columns is None else [engine.schema.by_name[name].id for name in columns]
@@ -542,7 +542,7 @@ def log_steps() -> Steps:
     """Several segments, dropped and recycled; at rest the one that takes records goes too, and spares."""
 
     def rest(stage: Stage) -> None:
-        engine = stage.opened._engine
+        engine = engine_of(stage.opened)
         assert engine.maintenance is not None
         engine.log.drop_spares()
         engine.log.roll()
@@ -576,7 +576,7 @@ def merge_steps() -> Steps:
     """All of each tablet, with writes and a flush between the rounds; then what came of it, and writes."""
 
     def merge(stage: Stage) -> None:
-        engine = stage.opened._engine
+        engine = engine_of(stage.opened)
         for tablet in engine.tablets:
             ids = [rowset.id for rowset in tablet.view.rowsets]
             meanwhile = {

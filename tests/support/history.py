@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
+from tests.support.inside import oldest_ts_of
 from tests.support.model import State, TableModel, Timeline, difference, state_of
 from tests.support.overwriting import overwrite
 
@@ -161,7 +162,7 @@ class History:
 
     def _date(self, table: kc.Table) -> None:
         """Learn when a batch was written whose answer nobody has heard."""
-        since = max(self.past.times[-1], table._engine.oldest_ts)
+        since = max(self.past.times[-1], oldest_ts_of(table))
         times = set(table.changes(since, columns=["k"]).to_table()["_timestamp"].to_pylist())
         assert len(times) <= 1, f"changes at {sorted(times)}, of one batch"
         # Without a time it has changed nothing, or its history is collected.
@@ -180,7 +181,7 @@ class History:
         keys = sorted({key[0] for key in wanted} | {rng.randrange(100) for _ in range(5)})
         many = [row for row in table.get_many(keys).to_pylist() if row.pop("_found")]
         self._same(state_of(self.model, many), wanted, "get_many")
-        oldest = table._engine.oldest_ts
+        oldest = oldest_ts_of(table)
         gone = [timestamp for timestamp in self.writes if timestamp < oldest]
         if gone:
             with pytest.raises(kc.SnapshotTooOld):

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 import kudu_core as kc
 from kudu_core.table.jobs import commit
+from tests.support.inside import engine_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 OPTIONS = {"maintenance": "manual", "file_grace_s": 0, "staging_grace_s": 0.0}
@@ -55,7 +56,7 @@ def use(path: Path, job: str, backups: Path) -> int:
         except (kc.KuduError, OSError):
             refused += 1
             continue
-        engine = table._engine
+        engine = engine_of(table)
         engine.swept_s = -1e9
         calls = [
             lambda t: t.scan().to_table(),

@@ -26,6 +26,7 @@ import kudu_core as kc
 from kudu_core.common.run.gates import Gates
 from kudu_core.common.run.pool import Task
 from kudu_core.errors import Poisoned
+from tests.support.inside import engine_of, log_of, poison_of, work_under_way
 
 CALLS = ("CALL", "CALL_FUNCTION_EX", "CALL_KW", "CALL_INTRINSIC_1")
 TRACED = ("/kudu_core/", "/contextlib.py", "/threading.py", "/weakref.py")
@@ -175,31 +176,13 @@ def held_locks(engine: Any) -> list[object]:
 
 def under_way(engine: Any) -> dict[str, Any]:
     """What is recorded as being under way, by name, where it is anything."""
-    tablets = engine.tablets
-    compactions = engine.compactions
-    poisoned = engine.poisoned is not None
-    stated = {
-        "locks": held_locks(engine),
-        "compacting": {t.id: set(t.compacting) for t in tablets if t.compacting},
-        "committing": set(engine.committing),
-        "closing": set(engine._closing),
-        "held_bytes": engine.tablet_context.work.held_bytes,
-        "building": set(engine.tablet_context.building._taken),
-        "pool": set() if engine._ended else {t for t in engine.pool._open if t._calls or not t._finished},
-        "in flight": {} if poisoned or engine._log is None else dict(engine._log._in_flight),
-    }
-    if compactions is not None:
-        stated |= {
-            "working": set(compactions._working),
-            "paused": set(compactions._paused),
-            "apart": set(compactions._apart),
-        }
+    stated = {"locks": held_locks(engine), **work_under_way(engine)}
     return {name: value for name, value in stated.items() if value}
 
 
 def assert_at_rest(table: kc.Table, pins: int = 0) -> None:
     """Nothing that a call has begun is left: no lock held, no claim, no pin."""
-    engine = table._engine
+    engine = engine_of(table)
     until = time.monotonic() + LATEST_S
     while left := under_way(engine):
         if time.monotonic() > until:
@@ -214,18 +197,18 @@ def assert_at_rest(table: kc.Table, pins: int = 0) -> None:
 def settle(table: kc.Table) -> None:
     """What an interrupted write has put into the log becomes visible in a moment, by the log's thread."""
     if not poisoned(table):
-        table._engine.wait_visible(table._engine.log.cut())
+        engine_of(table).wait_visible(log_of(table).cut())
 
 
 def staging_left(table: kc.Table) -> list[str]:
     """Folders of ingests and merges that nobody is at."""
-    engine = table._engine
+    engine = engine_of(table)
     names: list[str] = engine.fs.listdir(f"{engine.path}/staging")
     return names
 
 
 def poisoned(table: kc.Table) -> bool:
-    return table._engine.poisoned is not None
+    return poison_of(table) is not None
 
 
 def interrupted(call: Callable[[], object], at: int) -> tuple[bool, Interruption]:

@@ -22,6 +22,7 @@ from kudu_core.wal import format as wal
 from tests.support.forge import MEMORY, encoded, log_records, places, with_edits, with_record
 from tests.support.guard import at_most, within
 from tests.support.hostile import SCHEMA, aged, home, world
+from tests.support.inside import sweep_lost_soon, sweep_soon
 
 SECONDS = 20.0
 OPTIONS = {"maintenance": "manual", "durability": "none", "file_grace_s": 0, "ingest_threshold_rows": 20}
@@ -114,7 +115,8 @@ class Lied:
 
     def _write(self) -> None:
         with kc.open_table(self.path, "rw") as table:
-            table._engine.swept_s = table._engine.lost_swept_s = -1e9
+            sweep_soon(table)
+            sweep_lost_soon(table)
             table.gc()
 
     def _repair(self) -> None:

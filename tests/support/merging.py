@@ -15,6 +15,7 @@ from kudu_core.tablet.store.tablet import Tablet
 from tests.support.changes import check_changes
 from tests.support.faults import drop
 from tests.support.history import SCHEMA, Batch, History
+from tests.support.inside import engine_of, flush_lane_of, tablet_of
 
 OPTIONS = {"maintenance": "manual", "durability": "none", "file_grace_s": 0, "ingest_threshold_rows": 60}
 
@@ -31,7 +32,7 @@ class Merging:
 
     @property
     def tablet(self) -> Tablet:
-        return self.table._engine.tablets[0]
+        return tablet_of(self.table)
 
     @property
     def rowsets(self) -> tuple[DiskRowSet, ...]:
@@ -60,8 +61,7 @@ class Merging:
 
     def flush(self) -> None:
         """MemRowSets only: changes of rowsets stay in memory."""
-        assert self.table._engine.maintenance is not None
-        self.table._engine.maintenance.flush(self.tablet)
+        flush_lane_of(self.table).flush(self.tablet)
 
     def flush_all(self) -> None:
         self.table.flush()
@@ -69,7 +69,7 @@ class Merging:
     # ---- the merge ----
 
     def merge(self, ids: Sequence[int] | None = None, at_step: Hook | None = None, **more: Any) -> Merged:
-        engine = self.table._engine
+        engine = engine_of(self.table)
         done = merge_rowsets(
             self.tablet,
             self.ids if ids is None else ids,
@@ -94,7 +94,7 @@ class Merging:
 
     def check(self, *, changes: bool = True) -> None:
         """Every readable state, by scan and by key, and the changes from a few of them on."""
-        engine = self.table._engine
+        engine = engine_of(self.table)
         engine.log.wait_durable(engine.log.cut())
         times = [t for t in self.history.writes if t >= engine.oldest_ts]
         if self.history.writes and not times:
@@ -114,7 +114,7 @@ class Merging:
 
     def crash(self) -> None:
         """The process dies; the table is opened again."""
-        engine = self.table._engine
+        engine = engine_of(self.table)
         engine.log.wait_durable(engine.log.cut())
         drop(self.table)
         engine.lease.release()  # type: ignore[union-attr]
@@ -144,7 +144,7 @@ def undo_of(rowset: DiskRowSet, row: int) -> list[tuple[int, int]]:
 
 def random_compaction(table: kc.Table, rng: random.Random) -> bool:
     """One compaction of one rowset, of a random kind and of random columns."""
-    engine = table._engine
+    engine = engine_of(table)
     rowsets = [(t, r) for t in engine.tablets for r in t.view.rowsets if r.meta.redo]
     if not rowsets:
         return False

@@ -25,6 +25,7 @@ from tests.support.bulk import small_runs
 from tests.support.clock import ManualClock
 from tests.support.faults import SMALL, checking, drop, segments_of
 from tests.support.fs.memory import MemoryFileSystem
+from tests.support.inside import engine_of, oldest_ts_of, schema_of
 
 ROOT = "/tables/t"
 RETENTION_S = 400
@@ -155,7 +156,7 @@ class Mixed:
         given = [] if operation == "delete_ignore" else [c for c in world.columns if c in some]
         rows = {k: {c.id: self.model.value(self.rng, c) for c in given} for k in keys}
         data = self._data(rows, given)
-        schema = self.table._engine.schema
+        schema = schema_of(self.table)
         types = [(name, str(schema.column(name).type)) for name in data.schema.names]
         job = commit.begin(self.table, operation, types, overwrite=overwrite)
         attempts = self.rng.randint(1, 3)
@@ -236,7 +237,7 @@ class Mixed:
         if self.rng.random() < 0.5:
             self.table.flush()
             return
-        engine = self.table._engine
+        engine = engine_of(self.table)
         assert engine.maintenance is not None
         tablet = self.rng.choice(engine.tablets)
         for rowset in tablet.view.changed:
@@ -246,7 +247,7 @@ class Mixed:
             engine.maintenance.flush(tablet)
 
     def compact(self) -> None:
-        engine = self.table._engine
+        engine = engine_of(self.table)
         assert engine.compactions is not None
         if self.rng.random() < 0.2:
             self.table.compact(full=True)
@@ -332,7 +333,7 @@ class Mixed:
 
     def _readable(self) -> list[tuple[int, Any]]:
         """States of the past that history still holds, with the rows of each."""
-        oldest = self.table._engine.oldest_ts
+        oldest = oldest_ts_of(self.table)
         first = max((i for i, (ts, _) in enumerate(self.model.past) if ts <= oldest), default=0)
         known = self.model.past[first:]
         return [(max(ts, oldest), rows) for ts, rows in known]
@@ -357,7 +358,7 @@ class Mixed:
 
     def _look_back(self, table: kc.Table, looks: int) -> None:
         columns = self.model.now.columns
-        times = [(ts, rows) for ts, rows in self._readable() if ts >= table._engine.oldest_ts]
+        times = [(ts, rows) for ts, rows in self._readable() if ts >= oldest_ts_of(table)]
         for _ in range(looks):
             ts, rows = self.rng.choice(times)
             state = World(columns, rows, []).state(columns)

@@ -13,6 +13,7 @@ import kudu_core as kc
 from kudu_core.table.jobs import commit
 from kudu_core.table.jobs.commit import Job
 from kudu_core.table.runs.staged import StagedRun
+from tests.support.inside import engine_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 MANUAL: dict[str, Any] = {"maintenance": "manual", "file_grace_s": 0, "ingest_threshold_rows": 20}
@@ -59,7 +60,7 @@ def reads(table: kc.Table, at: int | None, wanted: dict[int, str]) -> None:
 
 def staged(table: kc.Table, rows: pa.Table, attempts: int = 1, **options: Any) -> tuple[Job, list[StagedRun]]:
     """A job whose attempts have staged every so manieth row each.  ``table`` may be open for reading."""
-    engine = table._engine
+    engine = engine_of(table)
     types = [(name, str(engine.schema.column(name).type)) for name in rows.schema.names]
     operation = options.pop("operation", "upsert")
     job = commit.begin(table, operation, types, overwrite=options.pop("overwrite", True), **options)

@@ -41,6 +41,7 @@ from tests.support.differential.changing import ChangesLook
 from tests.support.differential.looking import Look, check_refused, check_state
 from tests.support.differential.predicates import argument, expression
 from tests.support.differential.upkeep import UPKEEP, Floor
+from tests.support.inside import oldest_ts_of
 from tests.support.model import Key, Outcome, State, TableModel, Timeline, order_of
 
 Cell = Any
@@ -333,7 +334,7 @@ class Pair:
         if how < 0.15:
             at = last_of_microsecond(micros_of(at))
             given = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=micros_of(at))
-        oldest = self.table._engine.oldest_ts
+        oldest = oldest_ts_of(self.table)
         if at > last_of_microsecond(self.clock.now_us()):
             return  # the clock of a reopened table may lie behind its log
         try:
@@ -344,7 +345,7 @@ class Pair:
                 Look(self, self.table, rng, self.timeline.at(at), given).something()
         except kc.SnapshotTooOld:
             # History goes in the background at any moment, and never comes back.
-            if self.table._engine.oldest_ts <= at:
+            if oldest_ts_of(self.table) <= at:
                 raise
             check_refused(self, given)
         else:
@@ -361,7 +362,7 @@ class Pair:
         except kc.SnapshotTooOld as error:
             gone = until if first is None else since
             lost = isinstance(error, kc.ChangesLost)
-            if self.table._engine.oldest_ts <= gone or lost != (first is not None):
+            if oldest_ts_of(self.table) <= gone or lost != (first is not None):
                 raise
 
     def a_time(self, rng: random.Random) -> int:

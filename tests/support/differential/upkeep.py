@@ -17,6 +17,7 @@ from kudu_core.tablet.maintain.delta_policy import MAJOR, MINOR
 from tests.support.differential.cases import Disagree, same
 from tests.support.differential.changing import ChangesLook
 from tests.support.differential.looking import Look
+from tests.support.inside import engine_of, forget, oldest_ts_of
 
 if TYPE_CHECKING:
     from kudu_core.rowset.disk.diskrowset import DiskRowSet
@@ -35,7 +36,7 @@ class Floor:
 
     def check(self, pair: Pair) -> None:
         """The table says the same; in the background it may have risen as far as it may."""
-        found = pair.table._engine.oldest_ts
+        found = oldest_ts_of(pair.table)
         if pair.manual:
             same(found, self.value, "the oldest readable moment")
             return
@@ -46,7 +47,7 @@ class Floor:
 
     def opened(self, pair: Pair) -> None:
         """After an opening for writing."""
-        found = pair.table._engine.oldest_ts
+        found = oldest_ts_of(pair.table)
         if pair.manual and not self.durable <= found <= self.value:
             raise Disagree(f"opened with history back to {found}, not {self.durable} to {self.value}")
         self.value = self.durable = found
@@ -57,7 +58,7 @@ def horizon(pair: Pair) -> int:
     retention = pair.case.options.get("history_retention_s", 86_400)
     if retention is None:
         return 0
-    limits = [pair.table._engine.committed_ts, hybrid(pair.clock.now_us() - int(retention * 1e6))]
+    limits = [engine_of(pair.table).committed_ts, hybrid(pair.clock.now_us() - int(retention * 1e6))]
     if pair.pinned is not None:
         limits.append(pair.pinned.snapshot.timestamp)
     return max(0, min(limits))
@@ -158,7 +159,7 @@ def _rowsets(engine: Engine) -> list[tuple[Tablet, DiskRowSet]]:
 
 
 def _engine(pair: Pair) -> Engine:
-    return pair.table._engine
+    return engine_of(pair.table)
 
 
 # ---- ends, openings and readers ----
@@ -186,8 +187,7 @@ def _crash(pair: Pair, rng: random.Random) -> None:
         engine.maintenance.close()
     path = f"{pair.path}-{rng.getrandbits(40):x}"
     shutil.copytree(pair.path, path)
-    pair.table._watch.detach()
-    engine.abandon()
+    forget(pair.table)
     engine.pool.close()
     shutil.rmtree(pair.path)
     pair.path = path
@@ -225,7 +225,7 @@ def _check_reader(pair: Pair, reader: kc.Table) -> None:
         raise Disagree(f"a reader sees {seen}, but {pair.timeline.last_change} was acknowledged")
     rng = random.Random(seen)
     Look(pair, reader, rng, pair.timeline.at(seen), None).everything()
-    times = [t for t in pair.timeline.times if reader._engine.oldest_ts <= t <= seen]
+    times = [t for t in pair.timeline.times if oldest_ts_of(reader) <= t <= seen]
     for at in rng.sample(times, min(2, len(times))):
         Look(pair, reader, rng, pair.timeline.at(at), at).something()
     if times:

@@ -1,0 +1,221 @@
+"""The words by which tests look inside a table, and change what users cannot.
+
+This is the only file of the tests that knows which private names of the package lead there
+(``tests/lint/test_inside.py``).  When one of them changes, only this file does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from weakref import finalize
+
+    import kudu_core as kc
+    from kudu_core.cfile.pages.page_cache import PageCache
+    from kudu_core.common.idempotence.writers import AppliedWrite
+    from kudu_core.common.run.gates import Flag
+    from kudu_core.common.run.locks import Reentrant
+    from kudu_core.common.schema.schema import Schema
+    from kudu_core.rowset.disk.diskrowset import DiskRowSet
+    from kudu_core.rowset.disk.lazy_file import LazyFile
+    from kudu_core.rowset.rows.meta import RowSetMeta
+    from kudu_core.table.opened.engine import Engine
+    from kudu_core.table.read.scan import ScanPlan
+    from kudu_core.table.stored.table_file import TableState
+    from kudu_core.tablet.maintain.compaction_lane import Compactions
+    from kudu_core.tablet.maintain.flush_lane import Maintenance
+    from kudu_core.tablet.store.tablet import Tablet
+    from kudu_core.wal import Log
+
+
+# ---- what an open table consists of ----
+
+
+def engine_of(table: kc.Table) -> Engine:
+    """What stands behind an open table, until it is closed or refreshed."""
+    return table._engine
+
+
+def table_file_of(table: kc.Table) -> TableState:
+    """What the file TABLE says."""
+    return engine_of(table).state
+
+
+def schema_of(table: kc.Table) -> Schema:
+    """The columns with their numbers, as ``table.schema`` does not show them."""
+    return engine_of(table).schema
+
+
+def log_of(table: kc.Table) -> Log:
+    return engine_of(table).log
+
+
+def page_cache_of(table: kc.Table) -> PageCache:
+    return engine_of(table).cache
+
+
+def tablets_of(table: kc.Table) -> list[Tablet]:
+    """In the order of their numbers; dropped ones until they are purged."""
+    return engine_of(table).tablets
+
+
+def tablet_of(table: kc.Table) -> Tablet:
+    """The first tablet: the only one, of a table without partitions."""
+    return tablets_of(table)[0]
+
+
+def rowsets_of(table: kc.Table) -> tuple[DiskRowSet, ...]:
+    """The rowsets on disk of the first tablet."""
+    return tablet_of(table).view.rowsets
+
+
+def all_rowsets_of(table: kc.Table) -> list[DiskRowSet]:
+    """The rowsets on disk of all tablets."""
+    return [rowset for tablet in tablets_of(table) for rowset in tablet.view.rowsets]
+
+
+def metas_of(table: kc.Table) -> tuple[RowSetMeta, ...]:
+    """What the manifest of the first tablet says of its rowsets."""
+    return tablet_of(table).rowset_metas
+
+
+def flush_lane_of(table: kc.Table) -> Maintenance:
+    """The half of maintenance that flushes.  A reader has none."""
+    lane = engine_of(table).maintenance
+    assert lane is not None
+    return lane
+
+
+def compaction_lane_of(table: kc.Table) -> Compactions:
+    """The half of maintenance that compacts.  A reader has none."""
+    lane = engine_of(table).compactions
+    assert lane is not None
+    return lane
+
+
+# ---- what a table knows ----
+
+
+def oldest_ts_of(table: kc.Table) -> int:
+    """The oldest time that can be read: what came before it is forgotten."""
+    return engine_of(table).oldest_ts
+
+
+def applied_writes_of(table: kc.Table) -> dict[str, AppliedWrite]:
+    """The last write of each writer that gives its writes names."""
+    return engine_of(table).applied_writes
+
+
+def poison_of(table: kc.Table) -> BaseException | None:
+    """The error after which the table takes no writes, or None."""
+    return engine_of(table).poisoned
+
+
+def watch_of(table: kc.Table) -> finalize[Any, Any]:
+    """What closes a table that nobody holds any more."""
+    return table._watch
+
+
+def is_closed(table: kc.Table) -> bool:
+    """Whether every call is refused: from the moment at which a close begins."""
+    return engine_of(table)._closed is not None
+
+
+def is_ended(table: kc.Table) -> bool:
+    """Whether a close has come to its end: nothing is held any more."""
+    return engine_of(table)._ended
+
+
+def plan_of(scan: kc.Scan) -> ScanPlan:
+    """What a scan was told to read, with its predicate compiled."""
+    return scan._plan
+
+
+def is_opened(stored: LazyFile[Any]) -> bool:
+    """Whether anything was read from a file of a rowset."""
+    return stored._file is not None
+
+
+def estimated_memory_of(table: kc.Table) -> int:
+    """Bytes of the memory stores: the last measurement, and what is counted since."""
+    return engine_of(table)._memory_estimate()
+
+
+def token_locks_of(table: kc.Table) -> list[Reentrant]:
+    """The locks of writers that give their writes names."""
+    return engine_of(table)._token_locks
+
+
+def job_locks_of(table: kc.Table) -> Mapping[str, Reentrant]:
+    """The locks of distributed writes that are being committed."""
+    return engine_of(table)._job_locks
+
+
+def pinned_schemas_of(table: kc.Table) -> Collection[Any]:
+    """The schemas that somebody still reads with."""
+    return engine_of(table).schema_pins._pinned
+
+
+def closing_of(lane: Compactions) -> Flag:
+    """What a close raises for the lane to stop."""
+    return lane._stop
+
+
+def work_under_way(engine: Engine) -> dict[str, Any]:
+    """What an engine has recorded of calls, maintenance and threads that have not ended."""
+    poisoned = engine.poisoned is not None
+    stated: dict[str, Any] = {
+        "compacting": {t.id: set(t.compacting) for t in engine.tablets if t.compacting},
+        "committing": set(engine.committing),
+        "closing": set(engine._closing),
+        "held_bytes": engine.tablet_context.work.held_bytes,
+        "building": set(engine.tablet_context.building._taken),
+        "pool": set() if engine._ended else {t for t in engine.pool._open if t._calls or not t._finished},
+        "in flight": {} if poisoned or engine._log is None else dict(engine._log._in_flight),
+    }
+    if (lane := engine.compactions) is not None:
+        stated |= {"working": set(lane._working), "paused": set(lane._paused), "apart": set(lane._apart)}
+    return stated
+
+
+def changes_within(table: kc.Table, since: int, until: int, rows: int) -> int:
+    """Where changes that are read from ``since`` on would stop, if so many rows of them are wanted."""
+    return table._changes_within(since, until, rows)
+
+
+# ---- what only tests do ----
+
+
+def wait_durable(table: kc.Table) -> None:
+    """Wait until all that is written is on disk."""
+    log = log_of(table)
+    log.wait_durable(log.cut())
+
+
+def set_options(table: kc.Table, **changed: Any) -> None:
+    """Change options of an open table."""
+    engine_of(table).options = table.options.replace(**changed)
+
+
+def sweep_soon(table: kc.Table) -> None:
+    """The next look at staging is due at once."""
+    engine_of(table).swept_s = -1e9
+
+
+def sweep_lost_soon(table: kc.Table) -> None:
+    """The next look at ``lost/`` is due at once."""
+    engine_of(table).lost_swept_s = -1e9
+
+
+def never_sweep(table: kc.Table) -> None:
+    """Staging is not looked through any more."""
+    engine = engine_of(table)
+    engine.swept_s = engine.clock.monotonic_s() + 1e9
+
+
+def forget(table: kc.Table) -> None:
+    """Let go of a table as the death of its process does: nothing is written, nothing waited for."""
+    watch_of(table).detach()
+    engine_of(table).abandon()
