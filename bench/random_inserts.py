@@ -21,8 +21,8 @@ import pyarrow as pa
 import kudu_core as kc
 from kudu_core.tablet.maintain.merge_policy import Layout
 from kudu_core.tablet.maintain.operations import rowset_stats
+from tests.support.cases.layouts import average_height
 from tests.support.inside import compaction_lane_of, tablets_of
-from tests.support.layouts import average_height
 
 SCHEMA = pa.schema([("k", pa.int64()), ("a", pa.float64()), ("b", pa.int64())])
 BATCH = 10_000

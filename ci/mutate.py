@@ -48,6 +48,7 @@ COMPARED = {
 @dataclass(frozen=True)
 class Room:
     """Files that are mutated, and the tests that are to notice, the nearest first."""
+
     files: tuple[str, ...]
     tests: tuple[str, ...]
 
@@ -56,16 +57,12 @@ def _of(folder: str, *names: str) -> tuple[str, ...]:
     return tuple(f"kudu_core/{folder}/{name}.py" for name in names)
 
 
-def _engine(*names: str) -> tuple[str, ...]:
-    return tuple(f"tests/engine/test_{name}.py" for name in names)
+def _tests(folder: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"tests/{folder}/test_{name}.py" for name in names)
 
 
-def _crash(*names: str) -> tuple[str, ...]:
-    return tuple(f"tests/crash/test_{name}.py" for name in names)
-
-
-JOBS = "tests/spark/test_jobs.py"
-EVERYWHERE = _engine("small_guards", "scenarios", "review", "mixed_histories", "differential")
+JOBS = "tests/spark/write/test_jobs.py"
+EVERYWHERE = _tests("stories", "small_guards", "scenarios", "review", "mixed_histories", "differential")
 
 ROOMS = {
     "decide": Room(
@@ -74,11 +71,24 @@ ROOMS = {
             "kudu_core/table/write/log_walk.py",
             "kudu_core/table/write/one_row.py",
         ),
-        (*_engine("decision", "row_rules", "row_path", "batches", "txn", "bad_input"), JOBS, *EVERYWHERE),
+        (
+            *_tests("table/calls", "decision", "row_rules"),
+            *_tests("table/write", "row_path", "batches"),
+            *_tests("table/opened", "txn"),
+            *_tests("hostile/input", "bad_input"),
+            JOBS,
+            *EVERYWHERE,
+        ),
     ),
     "apply": Room(
         ("kudu_core/tablet/store/apply.py", "kudu_core/tablet/store/records.py"),
-        (*_engine("reserving", "scenarios", "versions", "row_path"), *_crash("replay"), *EVERYWHERE),
+        (
+            *_tests("tablet/store", "reserving"),
+            *_tests("stories", "scenarios", "versions"),
+            *_tests("table/write", "row_path"),
+            *_tests("crash", "replay"),
+            *EVERYWHERE,
+        ),
     ),
     "commit": Room(
         (
@@ -86,7 +96,7 @@ ROOMS = {
             "kudu_core/table/jobs/commit.py",
             "kudu_core/table/ingest/ingest.py",
         ),
-        (*_engine("bulk", "overwrite", "overwrite_beside"), JOBS, *EVERYWHERE),
+        (*_tests("table/ingest", "bulk", "overwrite", "overwrite_beside"), JOBS, *EVERYWHERE),
     ),
     "recheck": Room(
         (
@@ -94,7 +104,7 @@ ROOMS = {
             "kudu_core/table/jobs/resolve.py",
             "kudu_core/table/ingest/build.py",
         ),
-        (JOBS, *_engine("bulk", "bank"), *EVERYWHERE),
+        (JOBS, *_tests("table/ingest", "bulk"), *_tests("stories", "bank"), *EVERYWHERE),
     ),
     "replay": Room(
         (
@@ -103,17 +113,19 @@ ROOMS = {
             "kudu_core/table/stored/alteration.py",
         ),
         (
-            *_crash("replay", "invariants", "alter"),
-            *_engine("readers", "small_guards", "alter", "alter_beside"),
-            "tests/hardening/test_damage.py",
-            *_crash("faults"),
+            *_tests("crash", "replay", "invariants", "alter"),
+            *_tests("table/lifecycle", "readers"),
+            *_tests("stories", "small_guards"),
+            *_tests("table/lifecycle", "alter", "alter_beside"),
+            "tests/hostile/files/test_damage.py",
+            *_tests("crash", "faults"),
         ),
     ),
     "log": Room(
         _of("wal", "log", "sync", "watermarks", "segments", "tail", "open_segments", "check", "records"),
         (
-            *(f"tests/formats/test_wal_{name}.py" for name in ("log", "reading", "follow", "powercut")),
-            *_crash("alter", "faults"),
+            *_tests("wal", "log", "reading", "follow", "power_cut"),
+            *_tests("crash", "alter", "faults"),
         ),
     ),
     "manifest": Room(
@@ -123,11 +135,12 @@ ROOMS = {
             "kudu_core/table/stored/table_file.py",
         ),
         (
-            "tests/formats/test_table_formats.py",
-            "tests/hardening/test_damage.py",
-            *_crash("invariants", "replay"),
-            *_engine("scenarios", "maintenance"),
-            *_crash("faults"),
+            "tests/table/stored/test_formats.py",
+            "tests/hostile/files/test_damage.py",
+            *_tests("crash", "invariants", "replay"),
+            *_tests("stories", "scenarios"),
+            *_tests("tablet/maintain", "maintenance"),
+            *_tests("crash", "faults"),
         ),
     ),
     "flush": Room(
@@ -136,7 +149,13 @@ ROOMS = {
             "kudu_core/tablet/flush/deltas.py",
             "kudu_core/rowset/disk/writing.py",
         ),
-        (*_engine("versions", "maintenance", "reserving"), *_crash("invariants", "faults"), *EVERYWHERE),
+        (
+            *_tests("stories", "versions"),
+            *_tests("tablet/maintain", "maintenance"),
+            *_tests("tablet/store", "reserving"),
+            *_tests("crash", "invariants", "faults"),
+            *EVERYWHERE,
+        ),
     ),
     "compaction": Room(
         (
@@ -144,7 +163,13 @@ ROOMS = {
             "kudu_core/tablet/compact/history_gc.py",
             "kudu_core/tablet/store/garbage.py",
         ),
-        (*_engine("delta_compaction", "versions", "maintaining"), *_crash("faults"), *EVERYWHERE),
+        (
+            *_tests("tablet/compact", "delta_compaction"),
+            *_tests("stories", "versions"),
+            *_tests("tablet/maintain", "maintaining"),
+            *_tests("crash", "faults"),
+            *EVERYWHERE,
+        ),
     ),
     "merge": Room(
         (
@@ -154,8 +179,10 @@ ROOMS = {
             "kudu_core/rowset/history/merging.py",
         ),
         (
-            *_engine("merge_compaction", "merge_cases", "joining", "merge_interrupted", "merge_elsewhere"),
-            *_crash("faults"),
+            *_tests("tablet/compact", "merge_compaction", "merge_cases"),
+            *_tests("rowset", "joining"),
+            *_tests("tablet/compact", "merge_interrupted", "merge_elsewhere"),
+            *_tests("crash", "faults"),
             *EVERYWHERE,
         ),
     ),
@@ -167,8 +194,12 @@ ROOMS = {
             "kudu_core/table/lifecycle/purge.py",
         ),
         (
-            *_engine("snapshots", "small_guards", "alter_ranges", "versions", "overwrite"),
-            *_crash("alter"),
+            *_tests("table/opened", "snapshots"),
+            *_tests("stories", "small_guards"),
+            *_tests("table/lifecycle", "alter_ranges"),
+            *_tests("stories", "versions"),
+            *_tests("table/ingest", "overwrite"),
+            *_tests("crash", "alter"),
         ),
     ),
     "staging": Room(
@@ -178,24 +209,32 @@ ROOMS = {
             "kudu_core/table/opened/job_marks.py",
             "kudu_core/table/runs/staged.py",
         ),
-        (JOBS, *_engine("job_commits", "bulk", "merge_elsewhere"), "tests/hardening/test_names.py"),
+        (
+            JOBS,
+            *_tests("table/jobs", "job_commits"),
+            *_tests("table/ingest", "bulk"),
+            *_tests("tablet/compact", "merge_elsewhere"),
+            "tests/hostile/input/test_names.py",
+        ),
     ),
     "alter": Room(
         ("kudu_core/table/lifecycle/alter.py", "kudu_core/table/ingest/overwrite.py"),
         (
-            *_engine("alter", "alter_beside", "alter_ranges", "alter_random", "overwrite"),
-            *_engine("overwrite_beside"),
-            *_crash("alter"),
+            *_tests("table/lifecycle", "alter", "alter_beside", "alter_ranges"),
+            *_tests("stories", "alter_random"),
+            *_tests("table/ingest", "overwrite"),
+            *_tests("table/ingest", "overwrite_beside"),
+            *_tests("crash", "alter"),
         ),
     ),
     "files": Room(
         (*_of("fs", "base", "posix", "lease"), "kudu_core/cfile/pages/container.py"),
         (
-            *(f"tests/formats/test_fs{name}.py" for name in ("", "_lease", "_crash", "_rooted")),
-            *(f"tests/formats/test_cfile{name}.py" for name in ("_format", "")),
-            "tests/hardening/test_names.py",
-            "tests/hardening/test_writers.py",
-            *_crash("faults"),
+            *_tests("fs", "files", "lease", "power_cut", "rooted"),
+            *_tests("cfile", "format", "files"),
+            "tests/hostile/input/test_names.py",
+            "tests/table/lifecycle/test_writers.py",
+            *_tests("crash", "faults"),
         ),
     ),
 }

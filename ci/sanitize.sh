@@ -4,7 +4,7 @@
 #
 #   ci/sanitize.sh                          all of it
 #   ci/sanitize.sh --mutations 20000        fewer
-#   ci/sanitize.sh --bounds                 bounds checks alone, no sanitizer: tests of kernels and formats
+#   ci/sanitize.sh --bounds                 bounds checks alone, no sanitizer: tests of kernels and files
 #   ci/sanitize.sh tests/kernels -k btree   other tests
 #
 # Built in a copy of the tree: a sanitized module that stays behind makes plain Python die at its import.
@@ -63,10 +63,10 @@ run() {
 if [ $# -gt 0 ]; then
     run "$@"
 elif [ -n "$bounds" ]; then
-    run tests/kernels tests/formats
+    run tests/kernels tests/cfile tests/wal tests/fs tests/hostile/files/test_fuzz.py
 else
     say "tests of the kernels"
     run tests/kernels
     say "$mutations mutations of stored bytes"
-    run -s tests/formats/test_fuzz.py tests/formats/test_cfile_hostile.py
+    run -s tests/hostile/files/test_fuzz.py tests/cfile/test_hostile.py
 fi

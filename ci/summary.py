@@ -55,7 +55,7 @@ def main(results: Path, seconds: int) -> int:
             counts["errors"] += not counts["failed"] and not counts["errors"]
         total += counts
         outcome = note if room in SCRIPTS else f"{in_words(counts)} {note}"
-        print(f"{room:9} {int(took):5} s   {outcome}".rstrip())
+        print(f"{room:10} {int(took):5} s   {outcome}".rstrip())
     print(f"{' ' + in_words(total) + f' in {seconds}.00s (0:{seconds // 60:02}:{seconds % 60:02}) ':=^100}")
     return int(bad)
 

@@ -4,14 +4,17 @@
 #   ci/test.sh                   all of it, the random tests with small counts
 #   ci/test.sh --long            with full counts
 #   ci/test.sh --seed 7          random tests begin elsewhere
-#   ci/test.sh kernels formats   only these rooms, without lint and types
+#   ci/test.sh table tablet      only these rooms, without lint and types
 #
 # Works on a fresh clone: makes .venv and builds there.  Each room is a process of its own, so that one that
 # crashes hides no other.  The last line counts the tests of all rooms, as pytest does.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-ROOMS=(kernels formats engine crash hardening model spark lint bench)
+ROOMS=(
+    kernels common cfile wal fs rowset tablet table
+    stories crash interrupts hostile compat model spark lint bench
+)
 options=()
 rooms=()
 while [ $# -gt 0 ]; do
@@ -89,9 +92,9 @@ else
     trap 'trap - INT TERM; kill 0' INT TERM
     (
         check
-        run_rooms kernels formats crash hardening model lint bench
+        run_rooms kernels wal fs stories crash interrupts hostile compat model lint bench
     ) >"$beside" 2>&1 &
-    run_rooms engine spark
+    run_rooms common cfile rowset tablet table spark
     wait $! || note beside $? "$begun" # its rooms note what they come to themselves
     cat "$beside"
 fi

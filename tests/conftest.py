@@ -14,9 +14,15 @@ from pathlib import Path
 import pytest
 
 from tests.support import clock
+from tests.support.tables import make, others, path, small_segments, table
+
+__all__ = ["make", "others", "path", "small_segments", "table"]
 
 HERE = Path(__file__).parent
-ROOMS = ("compat", "kernels", "formats", "engine", "crash", "hardening", "model", "spark", "lint")
+ROOMS = (
+    "kernels", "common", "cfile", "wal", "fs", "rowset", "tablet", "table",
+    "stories", "crash", "interrupts", "hostile", "compat", "model", "spark", "lint",
+)  # fmt: skip
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

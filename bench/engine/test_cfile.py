@@ -27,7 +27,7 @@ from kudu_core.cfile import (
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.types.types import ColumnType
 from kudu_core.fs.posix import PosixFileSystem
-from tests.support.cfile_cases import read_codes
+from tests.support.cases.cfile import read_codes
 
 ROWS = 500_000
 HOSTS = 1_000

@@ -8,9 +8,9 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from kudu_core.tablet.maintain.merge_policy import Choice, choose_merge
-from tests.support.layouts import MIB, ycsb
+from tests.support.cases.layouts import MIB, ycsb
 
-LAYOUT = Path(__file__).resolve().parents[2] / "tests/engine/data/ycsb-rowsets.tsv"
+LAYOUT = Path(__file__).resolve().parents[2] / "tests/tablet/maintain/data/ycsb-rowsets.tsv"
 
 
 @pytest.mark.parametrize("budget", [128, 256, 1024, 2048, 4096, 16384])

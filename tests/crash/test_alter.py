@@ -12,7 +12,6 @@ import kudu_core as kc
 from kudu_core.errors import KuduError
 from kudu_core.table.stored.table_file import read_state
 from tests.crash.test_faults import shares, telling
-from tests.support.altering import Altering
 from tests.support.clock import ManualClock
 from tests.support.faults import (
     ROOT,
@@ -27,6 +26,7 @@ from tests.support.faults import (
 from tests.support.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.inside import engine_of, is_closed, schema_of, tablets_of
+from tests.support.models.altering import Altering
 
 pytestmark = pytest.mark.timeout(7200)  # --long takes its time
 

@@ -23,8 +23,8 @@ from tests.support.clock import ManualClock
 from tests.support.faults import ROOT, SMALL, Stage, drop, error_for, segments_of
 from tests.support.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
 from tests.support.fs.memory import MemoryFileSystem
-from tests.support.history import History
-from tests.support.model import State, state_of
+from tests.support.models.history import History
+from tests.support.models.model import State, state_of
 
 CALLS = 12
 """That the short run hits, of each walk and kind of failure."""

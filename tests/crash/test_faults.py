@@ -35,8 +35,8 @@ from tests.support.faults import (
 from tests.support.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.fs.powercut import Keep
-from tests.support.history import History, random_batch
 from tests.support.inside import engine_of, poison_of
+from tests.support.models.history import History, random_batch
 
 pytestmark = pytest.mark.timeout(7200)  # --long takes its time
 

@@ -16,8 +16,8 @@ from kudu_core.tablet.replay.invariants import BrokenInvariant, check_install
 from kudu_core.tablet.store.tablet import Tablet, freeze_memrowset
 from tests.support.clock import ManualClock
 from tests.support.fs.memory import MemoryFileSystem
-from tests.support.history import SCHEMA
 from tests.support.inside import engine_of, forget, tablet_of
+from tests.support.models.history import SCHEMA
 
 
 @pytest.fixture

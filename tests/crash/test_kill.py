@@ -21,11 +21,11 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.table.opened.debug import SWITCH
-from tests.support.changes import check_changes
 from tests.support.faults import checking
-from tests.support.history import SCHEMA, Batch, History, random_batch, send
 from tests.support.inside import oldest_ts_of
-from tests.support.model import TableModel
+from tests.support.models.changes import check_changes
+from tests.support.models.history import SCHEMA, Batch, History, random_batch, send
+from tests.support.models.model import TableModel
 
 pytestmark = pytest.mark.timeout(7200)  # --long takes its time
 

@@ -23,11 +23,11 @@ from kudu_core.tablet.compact import history_gc
 from kudu_core.tablet.maintain import compaction_lane, flush_lane, operations
 from kudu_core.tablet.store.garbage import Garbage
 from tests.crash.test_kill import OPTIONS, Acknowledged, Doom, account, batch_of, one_life
-from tests.support.changes import check_changes
 from tests.support.faults import checking
-from tests.support.history import SCHEMA, Batch, History, random_batch, send
 from tests.support.inside import oldest_ts_of
-from tests.support.model import TableModel
+from tests.support.models.changes import check_changes
+from tests.support.models.history import SCHEMA, Batch, History, random_batch, send
+from tests.support.models.model import TableModel
 
 pytestmark = pytest.mark.timeout(7200)  # --long takes its time
 

@@ -15,7 +15,7 @@ from tests.support.clock import ManualClock
 from tests.support.faults import ROOT, SMALL, TINY, Stage, check_survivor, checking, drop, segments_of
 from tests.support.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
 from tests.support.fs.memory import MemoryFileSystem
-from tests.support.history import History
+from tests.support.models.history import History
 
 pytestmark = pytest.mark.timeout(7200)  # --long takes its time
 

@@ -13,8 +13,8 @@ from pyspark.sql.types import DecimalType
 
 import kudu_core as kc
 from kudu_core import spark as ks
-from tests.engine.test_times_ahead import STARTS
 from tests.support.clock import ManualClock
+from tests.table.opened.test_times_ahead import STARTS
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int32())])
 

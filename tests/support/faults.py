@@ -29,12 +29,12 @@ from kudu_core.tablet.store import records
 from kudu_core.tablet.store.manifest import read_manifest
 from kudu_core.wal import RECORD_KIND_INGEST, LogOptions, read_log
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
-from tests.support.changes import check_changes
 from tests.support.clock import ManualClock
 from tests.support.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
 from tests.support.fs.memory import MemoryFileSystem
-from tests.support.history import SCHEMA, History, random_batch, random_rows
 from tests.support.inside import engine_of, forget, oldest_ts_of, poison_of, tablets_of
+from tests.support.models.changes import check_changes
+from tests.support.models.history import SCHEMA, History, random_batch, random_rows
 
 ROOT = "/tables/t"
 INGEST_ROWS = 30

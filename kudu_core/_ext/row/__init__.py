@@ -8,5 +8,5 @@ asks the stores of changes, newest first.  Of a delta file the row ids, times an
 kept decoded in the page cache, so that a row without changes costs one search.
 
 Only common cases are answered here.  For all others an exception says that the general path is needed, and
-that path defines what is right; ``tests/engine/test_row_path.py`` compares the two.
+that path defines what is right; ``tests/table/write/test_row_path.py`` compares the two.
 """

@@ -24,7 +24,7 @@ is made before its threads start.  A replacement of TABLE that was cut short is 
 ``close()`` keeps the lease until no thread of the table can write; if it is interrupted the table stays
 closing, and the next call goes on.  Lack of memory is an exception like these, at the same places.
 
-``tests/lint/test_locks.py`` holds the package to this.  ``tests/hardening/test_interrupts.py`` raises at
+``tests/lint/test_locks.py`` holds the package to this.  ``tests/interrupts/test_interrupts.py`` raises at
 every place of every public call, ``test_signals.py`` at random moments, ``test_no_memory.py`` where memory
 is taken.
 """

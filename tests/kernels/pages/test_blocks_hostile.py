@@ -9,7 +9,7 @@ import pytest
 
 from kudu_core._ext.base.status import PageError
 from kudu_core._ext.pages import blocks
-from tests.support import block_cases as cases
+from tests.support.cases import blocks as cases
 from tests.support.oracles.pages import blocks as oracle
 
 GUARD = 64

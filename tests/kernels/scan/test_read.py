@@ -10,11 +10,11 @@ import pytest
 from kudu_core._ext.scan.read import TooLarge, read
 from kudu_core._ext.scan.selection import Selection
 from tests.kernels.scan.test_selection import damaged
-from tests.support import block_cases as cases
-from tests.support import scan_cases
+from tests.support.cases import blocks as cases
+from tests.support.cases import scans as scan_cases
+from tests.support.cases.scans import Stored
 from tests.support.oracles.scan import read as oracle
 from tests.support.oracles.scan import selection as rows_oracle
-from tests.support.scan_cases import Stored
 
 PAGE = 16_384
 CELLS, BITS, CODES = range(3)

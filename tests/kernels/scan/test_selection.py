@@ -11,10 +11,10 @@ import pytest
 from kudu_core._ext.base.status import NeedsGeneralPath, PageError
 from kudu_core._ext.scan.selection import CellSet, ScanColumn, ScanFile, Selection
 from tests.kernels.pages.test_blocks_hostile import damage
-from tests.support import block_cases as cases
-from tests.support import scan_cases
+from tests.support.cases import blocks as cases
+from tests.support.cases import scans as scan_cases
+from tests.support.cases.scans import CODE, Stored
 from tests.support.oracles.scan import selection as oracle
-from tests.support.scan_cases import CODE, Stored
 
 PAGE = 16_384
 

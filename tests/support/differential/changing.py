@@ -11,7 +11,7 @@ import kudu_core as kc
 from tests.support import cells
 from tests.support.differential.cases import Disagree, Predicate, same
 from tests.support.differential.predicates import argument, random_predicate
-from tests.support.model import check_events, check_net
+from tests.support.models.model import check_events, check_net
 
 if TYPE_CHECKING:
     from tests.support.differential.pair import Pair

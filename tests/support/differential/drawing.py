@@ -27,7 +27,7 @@ from tests.support.differential.cases import (
     needed,
 )
 from tests.support.differential.predicates import random_predicate
-from tests.support.model import order_of
+from tests.support.models.model import order_of
 
 Cell = Any
 

@@ -13,7 +13,7 @@ import kudu_core as kc
 from tests.support import cells
 from tests.support.differential.cases import Col, Disagree, Predicate, same, short
 from tests.support.differential.predicates import argument, random_predicate
-from tests.support.model import Key, State, difference, order_of
+from tests.support.models.model import Key, State, difference, order_of
 
 if TYPE_CHECKING:
     from tests.support.differential.pair import Pair

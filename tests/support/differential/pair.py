@@ -42,7 +42,7 @@ from tests.support.differential.looking import Look, check_refused, check_state
 from tests.support.differential.predicates import argument, expression
 from tests.support.differential.upkeep import UPKEEP, Floor
 from tests.support.inside import oldest_ts_of
-from tests.support.model import Key, Outcome, State, TableModel, Timeline, order_of
+from tests.support.models.model import Key, Outcome, State, TableModel, Timeline, order_of
 
 Cell = Any
 

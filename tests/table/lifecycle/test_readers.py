@@ -1,0 +1,201 @@
+"""Handles for reading: they change nothing, need no rights, and see what was durable."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import kudu_core as kc
+from kudu_core.fs.posix import PosixFileSystem
+from kudu_core.wal import Log
+from tests.support.fs.faulty import CHANGES, FaultyFileSystem, Rule
+from tests.support.processes import NOBODY, in_child
+from tests.support.tables import Make
+
+
+def everything(path: Path) -> dict[str, tuple[bool, int, int]]:
+    """Every file and directory: its kind, size and time of the last change."""
+    found = {}
+    for p in sorted(path.rglob("*")):
+        stat = p.stat()
+        found[str(p.relative_to(path))] = (p.is_dir(), stat.st_size, stat.st_mtime_ns)
+    return found
+
+
+def test_statistics_of_files_that_were_merged_meanwhile(path: Path) -> None:
+    """Those of a wide table are in its files, of which a reader may know some that are gone."""
+    names = [f"c{i}" for i in range(100)]
+    schema = pa.schema([("k", pa.int64()), *((name, pa.int64()) for name in names)])
+    manual = {"maintenance": "manual", "file_grace_s": 0}
+    with kc.create_table(path, schema, "k", options=manual) as table:
+        for part in range(3):
+            table.insert({"k": list(range(part, 30, 3)), **{name: [part] * 10 for name in names}})
+            table.flush()
+        with kc.open_table(path) as reader:
+            table.compact(full=True)
+            table.gc()
+            assert reader.stats("column")["column"].to_pylist() == ["k", *names]
+            assert reader.stats("rowset").num_rows == 1
+
+
+@pytest.mark.parametrize("state", ["closed", "open", "not closed"])
+def test_reading_changes_nothing(make: Make, path: Path, state: str) -> None:
+    table = make(partition_by=kc.HashPartition("k", 3), durability="sync")
+    table.insert({"k": list(range(100)), "a": [1] * 100})
+    table.flush()
+    table.update({"k": list(range(50)), "a": [2] * 50})
+    table.insert({"k": [1000]})
+    if state == "closed":
+        table.close()
+    elif state == "not closed":  # as after a crash
+        import shutil
+
+        shutil.copytree(path, path.parent / "copy")
+        path = path.parent / "copy"
+    before = everything(path)
+    # Any call that would change a file fails.
+    fs = FaultyFileSystem(PosixFileSystem(), [Rule(CHANGES | {"open_write"}, sticky=True)])
+    with kc.open_table(path, _fs=fs) as reader:
+        assert reader.count() == 101
+        assert reader.scan(where=[("a", "=", 2)]).count() == 50
+        assert reader.get(1000) is not None
+        reader.refresh()
+        assert reader.scan(order="key").to_table().num_rows == 101
+        assert reader.stats("column").num_rows == 4 and reader.layout()
+        tokens = reader.scan_tokens()
+        assert sum(reader.scan_token(t).count() for t in tokens) == 101
+    assert not any(fs.counts[op] for op in CHANGES)
+    assert everything(path) == before
+
+
+def test_a_directory_without_write_rights(make: Make, others: Path) -> None:
+    """Reading needs the right to read, no more."""
+    path = others / "t"
+    table = make(at=path, durability="sync")
+    table.insert({"k": [1]})
+    table.flush()
+    table.insert({"k": [2]})
+    table.close()
+    found = [path, *path.rglob("*")]
+    for p in found:
+        p.chmod(0o555 if p.is_dir() else 0o444)
+    user = NOBODY if os.geteuid() == 0 else None
+    before = everything(path)
+    assert in_child(lambda: kc.open_table(path).count(), user=user) == "2"
+    assert in_child(lambda: kc.open_table(path, "rw"), user=user).startswith("PermissionError")
+    assert everything(path) == before
+    for p in found:
+        p.chmod(0o755 if p.is_dir() else 0o644)
+
+
+def test_refresh(make: Make, path: Path) -> None:
+    table = make(durability="sync")
+    table.insert({"k": [1]})
+    with kc.open_table(path) as reader, kc.open_table(path) as other:
+        snapshot, scan = reader.snapshot(), reader.scan(["k"])
+        table.insert({"k": [2]})
+        table.flush()
+        table.delete([1])
+        assert reader.scan(["k"]).to_pylist() == [{"k": 1}]
+        reader.refresh()
+        assert reader.scan(["k"]).to_pylist() == [{"k": 2}]
+        assert reader.timestamp == table.timestamp
+        # What was taken before stays at its moment.
+        assert scan.to_pylist() == [{"k": 1}] and snapshot.scan(["k"]).to_pylist() == [{"k": 1}]
+        assert other.count() == 1 and other.get(1) is not None
+        table.refresh()  # nothing to do for a writer
+    table.close()
+    with kc.open_table(path, "rw") as again:
+        assert again.count() == 1
+
+
+def test_refreshing_for_long_keeps_nothing_old(make: Make, path: Path) -> None:
+    import gc
+
+    table = make(durability="sync", ingest_threshold_rows=1)
+    with kc.open_table(path) as reader:
+        for k in range(30):
+            table.upsert({"k": [k]})
+            reader.refresh()
+            assert reader.count() == k + 1
+        gc.collect()
+        links = Counter(os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd"))
+        ours = {name: n for name, n in links.items() if name.startswith(str(path.resolve()))}
+        assert max(ours.values()) <= 3, ours
+
+
+def test_a_reader_survives_what_the_writer_does(make: Make, path: Path) -> None:
+    table = make(durability="sync", file_grace_s=0)
+    table.insert({"k": list(range(50)), "a": [0] * 50})
+    table.flush()
+    with kc.open_table(path) as reader:
+        scan = iter(reader.scan(["a"], batch_rows=7))
+        got = [next(scan)]
+        for round_ in range(4):
+            table.update({"k": list(range(50)), "a": [round_ + 1] * 50})
+            table.flush()
+        table.close()
+        with kc.open_table(path, "rw") as again:
+            again.delete(list(range(25)))
+            again.flush()
+        got += scan
+        assert pa.Table.from_batches(got)["a"].to_pylist() == [0] * 50
+        assert reader.count() == 50
+        reader.refresh()
+        assert reader.count() == 25
+
+
+def test_what_was_not_durable_is_not_seen(make: Make, path: Path) -> None:
+    """A reader sees what a power cut would leave: with "none" only what was flushed or synced."""
+    table = make(durability="none")
+    table.insert({"k": [1]})
+    table.flush()
+    with kc.open_table(path) as reader:
+        assert reader.count() == 1
+        seen = reader.timestamp
+        table.insert({"k": [2]})
+        assert table.count() == 2
+        reader.refresh()
+        assert reader.timestamp >= seen
+        assert reader.count() in (1, 2)
+        table.flush()
+        reader.refresh()
+        assert reader.count() == 2
+
+
+def test_a_reader_at_the_moment_of_a_takeover_waits_for_it(
+    make: Make, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new writer has its segment, and COMMITTED is still the old one's: nothing would be readable."""
+    table = make(durability="sync")
+    table.insert({"k": list(range(50))})
+    table.close()
+    reader = kc.open_table(path)
+    before = reader.timestamp
+    real = Log._open_committed
+    seen: list[int] = []
+
+    def look() -> None:
+        reader.refresh()
+        seen.append(reader.count())
+
+    threads = [threading.Thread(target=look)]
+
+    def slowly(log: Log, counter: int) -> None:
+        threads[0].start()
+        time.sleep(0.3)
+        assert not seen
+        real(log, counter)
+
+    monkeypatch.setattr(Log, "_open_committed", slowly)
+    with kc.open_table(path, "rw"):
+        threads[0].join()
+    assert seen == [50]
+    assert reader.timestamp >= before
+    reader.close()
