@@ -19,7 +19,7 @@ from kudu_core.common.idempotence.writers import AppliedWrite
 from tests.support.inside import applied_writes_of, schema_of
 from tests.support.oracles.columns import row_hash as oracle
 
-GOLDEN = Path(__file__).parents[1] / "formats/golden/row_fingerprint.json"
+GOLDEN = Path(__file__).parent / "golden/row_fingerprint.json"
 SCHEMA = pa.schema(
     [
         pa.field("k", pa.int64(), False),

@@ -23,7 +23,7 @@ from kudu_core.common.types.types import ColumnType
 from kudu_core.engines.spark.schema import arrow_schema, spark_schema, to_spark
 from kudu_core.engines.spark.write import routed, tablet_ordinal
 
-GOLDEN = Path(__file__).parents[2] / "engine" / "golden" / "spark_xxhash64.json"
+GOLDEN = Path(__file__).parents[2] / "common" / "golden" / "spark_xxhash64.json"
 # timestamps and dates as integers: Python's own end at the years 1 and 9999
 VALUES: dict[str, list[Any]] = {
     "int8": [-128, -1, 0, 1, 127],
