@@ -227,6 +227,7 @@ MEASURE = """
     import sys
     import kudu_core as kc
     from kudu_core.tablet.compact.merge import merge_rowsets
+    from tests.support.inside import tablets_of
 
     def peak():
         with open("/proc/self/status") as status:
