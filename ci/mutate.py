@@ -109,7 +109,7 @@ ROOMS = {
     "replay": Room(
         (
             "kudu_core/tablet/replay/bootstrap.py",
-            "kudu_core/table/lifecycle/open.py",
+            *_of("table/lifecycle", "checks", "open_reader", "open_writer"),
             "kudu_core/table/stored/alteration.py",
         ),
         (
@@ -130,8 +130,8 @@ ROOMS = {
     ),
     "manifest": Room(
         (
-            "kudu_core/tablet/store/manifest.py",
-            "kudu_core/tablet/store/tablet.py",
+            *_of("tablet/store", "manifest", "tablet"),
+            "kudu_core/table/opened/table_file.py",
             "kudu_core/table/stored/table_file.py",
         ),
         (

@@ -11,7 +11,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import kudu_core as kc
-import kudu_core.table.lifecycle.open as opening
+import kudu_core.table.lifecycle.open_writer as opening
 
 ROWSETS = 1000
 ROWS = 3_600 * ROWSETS

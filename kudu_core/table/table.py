@@ -47,8 +47,10 @@ from kudu_core.table.changes.tokens import (
 )
 from kudu_core.table.lifecycle.alter import alter
 from kudu_core.table.lifecycle.create import create
-from kudu_core.table.lifecycle.open import open_for_reading, open_for_writing
+from kudu_core.table.lifecycle.open_reader import open_for_reading
+from kudu_core.table.lifecycle.open_writer import open_for_writing
 from kudu_core.table.opened.fork import watch
+from kudu_core.table.opened.maintain import maintain_now
 from kudu_core.table.read import arrow_out, points
 from kudu_core.table.read.moment import snapshot_timestamp
 from kudu_core.table.read.scan import Scan, ScanPlan, check_batch_rows
@@ -173,11 +175,9 @@ def open_table(
         return open_for_reading(fs, root, settings, clock, listener)
 
     if mode == "rw":
-
-        def handle(engine: Engine) -> Table:
-            return Table(engine, None)
-
-        return open_for_writing(fs, root, settings, timeout_s, clock, listener, handle)
+        return open_for_writing(
+            fs, root, settings, timeout_s, clock, listener, lambda engine: Table(engine, None)
+        )
     table = Table(reader(), reader)
     _warn_of_unreplayed(table.unreplayed)
     return table
@@ -851,7 +851,7 @@ class Table:
         OSError
             An operation failed; it is left alone for some seconds, so that a call after it does the others.
         """
-        return self._opened_for_writing().maintain(budget_s)
+        return maintain_now(self._opened_for_writing(), budget_s)
 
     def gc(self) -> None:
         """Drop the history that ``history_retention_s`` and pinned snapshots no longer keep, and the files
@@ -905,7 +905,7 @@ class Table:
             engine = self._opened()
             fresh = self._reopen()
             before, after = self._watch, watch(self, fresh)
-            floor = max(engine.pins.floor, fresh.read_oldest_ts)
+            floor = max(engine.pins.floor, fresh.oldest_ts)
             met = fresh.unreplayed if fresh.unreplayed != engine.unreplayed else None
             # Plain stores: an interrupt comes before all of them or after.
             engine.pins.floor = floor

@@ -227,7 +227,7 @@ class Log(SyncedLog):
         except (OSError, Poisoned, Fenced, Closed):
             raise
         except BaseException as interrupt:
-            if threading.get_ident() in list(self._in_flight.values()):
+            if self.owes_current_thread():
                 self.poison(interrupt)
             raise
         return ts

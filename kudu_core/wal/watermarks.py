@@ -9,6 +9,7 @@ with it.  Not known here: segments, and what makes a record durable (``wal.sync`
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, NoReturn
 
 from kudu_core.common.run.gates import Gates
@@ -106,6 +107,10 @@ class Watermarks:
                 self._last_ts = ts
                 self._advance()
             return self._last_record_ts
+
+    def owes_current_thread(self) -> bool:
+        """Whether a record that this thread has appended is not applied yet."""
+        return threading.get_ident() in list(self._in_flight.values())
 
     # Advancing them -----------------------------------------------------------------------------
 

@@ -10,7 +10,8 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.table.lifecycle import purge
-from kudu_core.table.opened.engine import Engine
+from kudu_core.table.opened.table_file import TableFile
+from kudu_core.table.opened.tablets import Tablets
 from tests.support.clock import ManualClock
 from tests.support.faults import TINY, drop, segments_of
 from tests.support.fs.memory import MemoryFileSystem
@@ -26,8 +27,8 @@ class Killed(BaseException):
 
 
 PLACES: dict[str, tuple[Any, str]] = {
-    "before TABLE": (Engine, "change_state"),
-    "before the list of tablets": (Engine, "set_tablets"),
+    "before TABLE": (TableFile, "change"),
+    "before the list of tablets": (Tablets, "without"),
     "before memory lets go": (purge, "_retire"),
     "before the files go": (purge, "delete_purged"),
 }
@@ -68,7 +69,7 @@ def test_the_flush_lane_drops_the_log_at_any_moment_of_a_purge(
 
         monkeypatch.setattr(owner, name, killed)
         if name == "delete_purged":
-            monkeypatch.setattr("kudu_core.table.lifecycle.open.delete_purged", killed)
+            monkeypatch.setattr("kudu_core.table.lifecycle.open_writer.delete_purged", killed)
         with pytest.raises(Killed):
             table.gc()
         if place in ("before memory lets go", "before the files go"):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import kudu_core as kc
-from kudu_core.table.opened.engine import Engine
+from kudu_core.table.opened.memory import StoreMemory
 from tests.support.clock import ManualClock
 from tests.support.faults import ROOT, SMALL, TINY, Stage, check_survivor, checking, drop, segments_of
 from tests.support.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
@@ -24,21 +24,21 @@ pytestmark = pytest.mark.timeout(7200)  # --long takes its time
 def flushing_in_replay(rng: random.Random, share: float) -> Iterator[list[int]]:
     """After some of the replayed records memory is short: everything is flushed."""
     flushed: list[int] = []
-    real = Engine.admit
+    real = StoreMemory.admit
 
-    def admit(engine: Engine) -> None:
+    def admit(memory: StoreMemory) -> None:
         if rng.random() < share:
-            assert engine.maintenance is not None
-            while engine.maintenance.relieve():
+            assert memory._flush_lane is not None
+            while memory._flush_lane.relieve():
                 flushed.append(1)
         else:
-            real(engine)
+            real(memory)
 
-    Engine.admit = admit  # type: ignore[method-assign, assignment]
+    StoreMemory.admit = admit  # type: ignore[method-assign, assignment]
     try:
         yield flushed
     finally:
-        Engine.admit = real  # type: ignore[method-assign]
+        StoreMemory.admit = real  # type: ignore[method-assign]
 
 
 def story(seed: int, **options: Any) -> Stage:

@@ -56,8 +56,8 @@ def change_of_a_frozen_store():
 
 
 def an_epoch_twice():
-    tail = read_log(fs, "/t/wal", engine.state.uuid)
-    Log.resume(fs, "/t/wal", engine.state.uuid, engine.state.epoch, tail, clock=engine.clock)
+    tail = read_log(fs, "/t/wal", engine.uuid)
+    Log.resume(fs, "/t/wal", engine.uuid, engine.table_file.state.epoch, tail, clock=engine.clock)
 
 
 def deltas_that_are_not_the_first():

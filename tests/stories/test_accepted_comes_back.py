@@ -113,12 +113,12 @@ def canonical(table: kc.Table) -> list[list[str]]:
 def told(table: kc.Table) -> Any:
     """What the table is."""
     engine = engine_of(table)
-    state = engine.state
+    state = engine.table_file.state
     return (
         engine.schema.to_json(),
         engine.partitions.to_json(),
         state.options.to_json(),
-        {app: token.to_json() for app, token in engine.applied_writes.items()},
+        {app: token.to_json() for app, token in engine.writers.applied_writes.items()},
         canonical(table),
     )
 

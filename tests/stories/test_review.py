@@ -286,7 +286,7 @@ def test_o3_clean_end_names_no_record_that_a_power_cut_may_take(disk: Disk) -> N
     engine = engine_of(table)
     decided, go = threading.Event(), threading.Event()
     synced, end = threading.Event(), threading.Event()
-    reserve, fence = engine.reserve, engine.log._fence_check
+    reserve, fence = engine.memory.reserve, engine.log._fence_check
 
     def slow_reserve(layings: Any, record_bytes: int) -> None:
         decided.set()
@@ -299,7 +299,7 @@ def test_o3_clean_end_names_no_record_that_a_power_cut_may_take(disk: Disk) -> N
             assert end.wait(LATE_S)
         fence()
 
-    engine.reserve = slow_reserve  # type: ignore[method-assign,assignment]
+    engine.memory.reserve = slow_reserve  # type: ignore[method-assign,assignment]
     engine.log._fence_check = slow_fence
     write = Thread(lambda: table.insert(rows(30, 32)))
     assert decided.wait(LATE_S)

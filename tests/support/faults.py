@@ -18,7 +18,7 @@ from typing import Any
 import kudu_core as kc
 from kudu_core.common.format.names import parse_lost
 from kudu_core.fs.base import is_temporary
-from kudu_core.table.lifecycle import open as opening
+from kudu_core.table.lifecycle import open_writer as opening
 from kudu_core.table.opened import debug
 from kudu_core.table.stored.table_file import read_state, tablet_directory
 from kudu_core.tablet.compact.merge import merge_rowsets

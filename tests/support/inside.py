@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kudu_core.rowset.disk.lazy_file import LazyFile
     from kudu_core.rowset.rows.meta import RowSetMeta
     from kudu_core.table.opened.engine import Engine
+    from kudu_core.table.opened.tablets import Tablets
     from kudu_core.table.read.scan import ScanPlan
     from kudu_core.table.stored.table_file import TableState
     from kudu_core.tablet.maintain.compaction_lane import Compactions
@@ -40,7 +41,7 @@ def engine_of(table: kc.Table) -> Engine:
 
 def table_file_of(table: kc.Table) -> TableState:
     """What the file TABLE says."""
-    return engine_of(table).state
+    return engine_of(table).table_file.state
 
 
 def schema_of(table: kc.Table) -> Schema:
@@ -56,7 +57,7 @@ def page_cache_of(table: kc.Table) -> PageCache:
     return engine_of(table).cache
 
 
-def tablets_of(table: kc.Table) -> list[Tablet]:
+def tablets_of(table: kc.Table) -> Tablets:
     """In the order of their numbers; dropped ones until they are purged."""
     return engine_of(table).tablets
 
@@ -105,7 +106,7 @@ def oldest_ts_of(table: kc.Table) -> int:
 
 def applied_writes_of(table: kc.Table) -> dict[str, AppliedWrite]:
     """The last write of each writer that gives its writes names."""
-    return engine_of(table).applied_writes
+    return engine_of(table).writers.applied_writes
 
 
 def poison_of(table: kc.Table) -> BaseException | None:
@@ -125,7 +126,7 @@ def is_closed(table: kc.Table) -> bool:
 
 def is_ended(table: kc.Table) -> bool:
     """Whether a close has come to its end: nothing is held any more."""
-    return engine_of(table)._ended
+    return engine_of(table).closing.ended
 
 
 def plan_of(scan: kc.Scan) -> ScanPlan:
@@ -140,17 +141,17 @@ def is_opened(stored: LazyFile[Any]) -> bool:
 
 def estimated_memory_of(table: kc.Table) -> int:
     """Bytes of the memory stores: the last measurement, and what is counted since."""
-    return engine_of(table)._memory_estimate()
+    return engine_of(table).memory.estimate()
 
 
 def token_locks_of(table: kc.Table) -> list[Reentrant]:
     """The locks of writers that give their writes names."""
-    return engine_of(table)._token_locks
+    return engine_of(table).writers._token_locks
 
 
 def job_locks_of(table: kc.Table) -> Mapping[str, Reentrant]:
     """The locks of distributed writes that are being committed."""
-    return engine_of(table)._job_locks
+    return engine_of(table).writers._job_locks
 
 
 def pinned_schemas_of(table: kc.Table) -> Collection[Any]:
@@ -166,13 +167,14 @@ def closing_of(lane: Compactions) -> Flag:
 def work_under_way(engine: Engine) -> dict[str, Any]:
     """What an engine has recorded of calls, maintenance and threads that have not ended."""
     poisoned = engine.poisoned is not None
+    ended = engine.closing.ended
     stated: dict[str, Any] = {
         "compacting": {t.id: set(t.compacting) for t in engine.tablets if t.compacting},
-        "committing": set(engine.committing),
-        "closing": set(engine._closing),
+        "committing": set(engine.writers.committing),
+        "closing": set(engine.closing.threads),
         "held_bytes": engine.tablet_context.work.held_bytes,
         "building": set(engine.tablet_context.building._taken),
-        "pool": set() if engine._ended else {t for t in engine.pool._open if t._calls or not t._finished},
+        "pool": set() if ended else {t for t in engine.pool._open if t._calls or not t._finished},
         "in flight": {} if poisoned or engine._log is None else dict(engine._log._in_flight),
     }
     if (lane := engine.compactions) is not None:

@@ -71,7 +71,7 @@ def make(path: Path) -> Iterator[Make]:
 @pytest.fixture
 def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     """Log segments that are full after a few writes, and may be reused at once."""
-    import kudu_core.table.lifecycle.open as opening
+    import kudu_core.table.lifecycle.open_writer as opening
 
     usual = opening._log_options
     small = {"segment_bytes": 4096, "first_fill_bytes": 4096, "fill_bytes": 4096, "file_grace_s": 0.0}

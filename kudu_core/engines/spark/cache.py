@@ -72,7 +72,7 @@ def table_for(token: ScanToken | ChangeToken) -> Table:
     """
     with _lock:
         found = _tables.pop(token.table_path, None)
-        if found is not None and found._engine.state.uuid.hex() != token.table_uuid:
+        if found is not None and found._engine.uuid.hex() != token.table_uuid:
             found.close()
             found = None
         if found is None:
@@ -87,7 +87,7 @@ def _is_replaced(found: Table) -> bool:
     """Whether the table at its path is another one by now, or none."""
     engine = found._engine
     try:
-        return read_state(engine.fs, f"{engine.path}/TABLE").uuid != engine.state.uuid
+        return read_state(engine.fs, f"{engine.path}/TABLE").uuid != engine.uuid
     except FileNotFoundError:
         return True
 

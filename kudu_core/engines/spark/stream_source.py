@@ -233,4 +233,4 @@ class KuduStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _uuid(table: Table) -> str:
-    return table._engine.state.uuid.hex()
+    return table._engine.uuid.hex()

@@ -26,6 +26,7 @@ from kudu_core.table.backup.files import BackupFile
 from kudu_core.table.backup.format import BackupResult, Manifest
 from kudu_core.table.changes.tokens import ChangeToken
 from kudu_core.table.jobs.merge_job import RemoteMergeTask, build_task, builder_of
+from kudu_core.table.opened.maintain import maintain_now
 from kudu_core.table.read.snapshot import Snapshot
 from kudu_core.table.read.tokens import ScanToken
 from kudu_core.table.report.verify import Verified, opened_anew, verify_frame, verify_tablet, with_tablets
@@ -92,7 +93,7 @@ def maintain(
     with opened as table:
         engine = table._opened_for_writing()
         threads = min(parallelism(spark), MERGES_AT_ONCE)
-        return engine.maintain(budget_s, builder_of(engine, run), threads)
+        return maintain_now(engine, budget_s, builder_of(engine, run), threads)
 
 
 def build_merges(tasks: Sequence[RemoteMergeTask], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -85,7 +85,7 @@ def backup(table: Source, folder: str, since: Any, runs: Runs | None = None) -> 
             if is_unfinished(name):
                 fs.rmtree(f"{folder}/{name}")
         known = read_manifests(fs, folder)
-        other = next((m for m in known if m.uuid != engine.state.uuid), None)
+        other = next((m for m in known if m.uuid != engine.uuid), None)
         if other is not None:
             raise InvalidArgument(f"{folder} holds backups of another table; give each a folder of its own")
         before = _before(fs, folder, known, since)
@@ -125,7 +125,7 @@ def _head(engine: Engine, before: Manifest | None, number: int) -> tuple[Manifes
     if engine.writer:
         engine.log.wait_durable(moment)
         engine.wait_visible(moment)
-    state, since = engine.state, None if before is None else before.timestamp
+    state, since = engine.table_file.state, None if before is None else before.timestamp
     head = Manifest(
         state.uuid, moment, since, schema, partitions, state.options, (0, 0, 0), 0, (), number
     )

@@ -23,7 +23,7 @@ from kudu_core.table.calls.conform import apply_calls
 from kudu_core.table.calls.decision import Call
 from kudu_core.table.lifecycle.beside import check_empty, make_beside
 from kudu_core.table.lifecycle.create import create
-from kudu_core.table.lifecycle.open import open_engine
+from kudu_core.table.lifecycle.open_writer import open_engine
 from kudu_core.table.read.scan import Scan, ScanPlan
 from kudu_core.table.write.door import write_parts
 

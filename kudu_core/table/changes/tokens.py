@@ -120,7 +120,7 @@ def _token(
     tested = () if plan.filter is None else sorted(plan.filter.columns)
     return ChangeToken(
         table_path=engine.path,
-        table_uuid=engine.state.uuid.hex(),
+        table_uuid=engine.uuid.hex(),
         tablet_ids=tuple(sorted(plan.tablet_ids)),
         since=since,
         timestamp=until,
@@ -140,7 +140,7 @@ def check_change_token(engine: Engine, token: object) -> None:
     """``InvalidArgument`` unless it is a token of this table."""
     if not isinstance(token, ChangeToken):
         raise InvalidArgument(f"change_token takes what change_tokens made, not {token!r}")
-    if token.table_uuid != engine.state.uuid.hex():
+    if token.table_uuid != engine.uuid.hex():
         raise InvalidArgument(f"the token belongs to another table than the one at {engine.path}")
 
 

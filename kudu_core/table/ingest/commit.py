@@ -141,9 +141,9 @@ def log_and_install(
                 layings[part.tablet.id].lay(ts)
             part.tablet.newest_applied = ts
         if txn is not None:
-            engine.note_token(txn, ts, counts)
+            engine.writers.note(txn, ts, counts)
         if job is not None:
-            engine.applied_jobs[job.id] = AppliedWrite(0, ts, counts)
+            engine.writers.applied_jobs[job.id] = AppliedWrite(0, ts, counts)
         if overwriting is not None:
             overwriting.adopt(ts)
         log.applied(ts)
@@ -199,7 +199,7 @@ def _reserve_by_key(engine: Engine, parts: Sequence[ingest.IngestPart]) -> dict[
             except MemoryError:
                 raise no_memory(size) from None
         layings[part.tablet.id] = laying
-    engine.count_layings(list(layings.values()), size)
+    engine.memory.count(list(layings.values()), size)
     return layings
 
 

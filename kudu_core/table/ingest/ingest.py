@@ -219,7 +219,7 @@ def staging_of(engine: Engine) -> Iterator[str]:
 
 def _tablets(engine: Engine, rows: SortedRows) -> list[Tablet]:
     """The tablets that the rows belong to, in the order in which their mutexes are taken."""
-    return sorted((engine.tablet_of(o) for o in rows.ordinals if o >= 0), key=lambda t: t.id)
+    return sorted((engine.tablets.of_ordinal(o) for o in rows.ordinals if o >= 0), key=lambda t: t.id)
 
 
 def _told(engine: Engine, done: _Built, started: float) -> WriteResult:

@@ -70,7 +70,7 @@ def overwrite_sorted(
         engine.check_writable()
         if not is_of_today(engine, rows):
             rows, resolved = refitted_rows(engine, rows), None
-        alteration = Alteration.overwriting(engine.state)
+        alteration = Alteration.overwriting(engine.table_file.state)
         new = [new_tablet(engine, engine.partitions, *entry) for entry in alteration.created]
         parts = _built(engine, rows, new, staging, resolved)
         filled = [part for part in parts if not part.empty]
@@ -133,9 +133,9 @@ def _remove(engine: Engine, new: Sequence[Tablet]) -> None:
     for tablet in new:
         tablet.close(discard=True)
     with suppress(OSError, Poisoned, Fenced):
-        engine.check_poisoned()
+        engine.log.raise_if_poisoned()
         for tablet in new:
-            engine.fence()  # another writer may have tablets of these numbers
+            engine.table_file.fence()  # another writer may have tablets of these numbers
             if engine.fs.exists(tablet.directory):
                 engine.fs.rmtree(tablet.directory)
 

@@ -74,7 +74,7 @@ def applied(table: Table, txn: Txn | None) -> WriteResult | None:
     TokenMismatch
         Whatever its rows, it is no repetition.
     """
-    known = None if txn is None else table._engine.applied_writes.get(txn.app_id)
+    known = None if txn is None else table._engine.writers.applied_writes.get(txn.app_id)
     if txn is None or known is None:
         return None
     counts = txn.repeats(known, table.path)
@@ -124,7 +124,7 @@ def begin(
     job = Job(
         id=f"job-{uuid.uuid4().hex}",
         table_path=engine.path,
-        table_uuid=engine.state.uuid.hex(),
+        table_uuid=engine.uuid.hex(),
         form=json.dumps(form),
         operation=operation,
         columns=tuple(columns),
@@ -177,7 +177,7 @@ def commit_job(
     """
     if table is not None:
         engine = table._opened_for_writing()
-        if engine.state.uuid.hex() != job.table_uuid:
+        if engine.uuid.hex() != job.table_uuid:
             raise another_table(engine.path)
         return _commit(engine, replace(job, table_path=engine.path), runs, resolutions, is_sealed=False)
     fs = _files_of(job.table_path)
@@ -212,18 +212,18 @@ def _commit(
 ) -> WriteResult:
     """Apply all rows of the runs as one record, or none, unless that was done; then leave the job's mark
     (protocol J2)."""
-    with engine.job_lock(job.id):
-        known = engine.applied_jobs.get(job.id) or read_mark(engine.fs, engine.path, job.id)
+    with engine.writers.job_lock(job.id):
+        known = engine.writers.applied_jobs.get(job.id) or read_mark(engine.fs, engine.path, job.id)
         if known is not None:
             engine.wait_visible(known.ts)
-            if job.id not in engine.applied_jobs:
+            if job.id not in engine.writers.applied_jobs:
                 remove(engine.fs, job.directory)
             return _repeated(known)
-        with Claim(engine.committing, job.id):
+        with Claim(engine.writers.committing, job.id):
             result = _apply_or_remove(engine, job, runs, resolutions, is_sealed)
             engine.log.wait_durable(engine.log.cut())
             counts = (result.inserted, result.updated, result.deleted, result.ignored)
-            known = engine.applied_jobs.get(job.id) or AppliedWrite(0, result.timestamp, counts)
+            known = engine.writers.applied_jobs.get(job.id) or AppliedWrite(0, result.timestamp, counts)
             with suppress(OSError, Corruption):  # the next sweep does it, or whoever would drop the record
                 conclude(engine, job.id, known)
     return result
@@ -237,7 +237,7 @@ def _apply_or_remove(
         with cycles_left(len(runs)):
             return _apply(engine, job, runs, resolutions, is_sealed)
     except (InvalidArgument, RowErrors, Corruption) as exc:
-        if job.id not in engine.applied_jobs:
+        if job.id not in engine.writers.applied_jobs:
             remove(engine.fs, job.directory)
         if isinstance(exc, RowErrors):
             hint = LAST_HINT if job.overwrite else IGNORE_HINT
@@ -265,7 +265,7 @@ def _apply(
     repeated = None if txn is None else already_applied(engine, txn)
     if repeated is not None:
         return repeated
-    if engine.state.uuid.hex() != job.table_uuid:
+    if engine.uuid.hex() != job.table_uuid:
         raise another_table(engine.path)
     if not is_sealed and not _seal(engine.fs, job, runs):
         raise unknown_job(engine.path, job.id)
@@ -279,11 +279,11 @@ def _apply(
         _check_files(engine, job, runs, resolutions)
         if is_small(engine.options, runs) and not job.overwrite:
             return write_parts(engine, _calls(rows), txn=txn, job=committing)
-        with NOTHING if txn is None else engine.token_lock(txn.app_id):
+        with NOTHING if txn is None else engine.writers.lock_of(txn.app_id):
             repeated = None if txn is None else already_applied(engine, txn)
             if repeated is not None:
                 return repeated
-            engine.admit()
+            engine.memory.admit()
             rows.job = committing
             return _ingest(engine, job, rows, txn, runs, resolutions)
 
@@ -397,7 +397,7 @@ def abandon(job: Job) -> bool:
 def _in_log(path: str, job_id: str) -> AppliedWrite | None:
     """What the log still says of a committed job."""
     with open_table(path) as table:
-        return table._engine.applied_jobs.get(job_id)
+        return table._engine.writers.applied_jobs.get(job_id)
 
 
 def resume(path: str, job_id: str, table: Table | None = None) -> WriteResult:
@@ -418,7 +418,7 @@ def resume(path: str, job_id: str, table: Table | None = None) -> WriteResult:
     if known is not None:
         remove(fs, directory)
     elif not fs.exists(f"{directory}/{SEALED}"):
-        known = _in_log(path, job_id) if table is None else table._engine.applied_jobs.get(job_id)
+        known = _in_log(path, job_id) if table is None else table._engine.writers.applied_jobs.get(job_id)
         if known is None:
             raise unknown_job(path, job_id)
     if known is not None:

@@ -63,7 +63,7 @@ def builder_of(engine: Engine, run: Run) -> MergeBuilder:
         name = f"merge-{uuid.uuid4().hex}"
         directory = f"{engine.path}/staging/{name}"
         engine.fs.mkdir(f"{engine.path}/staging", exist_ok=True)
-        with Claim(engine.committing, name):
+        with Claim(engine.writers.committing, name):
             try:
                 engine.fs.mkdir(directory)
                 built = [
@@ -91,7 +91,7 @@ def _tasks(
         numbers = np.flatnonzero(middles == place).tolist()
         order = Order.of(tablet, task, edges, numbers, directory)
         rows = int((edges[numbers[-1] + 1] - edges[numbers[0]]).sum())
-        tasks.append(RemoteMergeTask(engine.path, engine.state.uuid.hex(), order, rows))
+        tasks.append(RemoteMergeTask(engine.path, engine.uuid.hex(), order, rows))
     return tasks
 
 
@@ -106,7 +106,7 @@ def build_task(table: Table, task: RemoteMergeTask, name: str) -> list[bytes]:
             table._engine.clock.sleep(LOOK_PAUSE_S)
             table.refresh()
         engine = table._opened()
-        if engine.state.uuid.hex() != task.table_uuid:
+        if engine.uuid.hex() != task.table_uuid:
             break
         tablet = next((t for t in engine.tablets if t.id == order.tablet_id), None)
         if tablet is None or engine.visible_ts < order.seen:

@@ -145,7 +145,7 @@ def resolve(table: Table, job: Job, form: Form, runs: Sequence[StagedRun]) -> li
     have so, of rows that are refused, of no tablet.  The commit decides those.
     """
     engine = table._opened()
-    if engine.state.uuid.hex() != job.table_uuid:
+    if engine.uuid.hex() != job.table_uuid:
         raise InvalidArgument(
             f"the table at {engine.path} is another one than when the job began; run the job again"
         )
@@ -180,7 +180,7 @@ def _part(
     tablet = (
         new_tablet(engine, engine.partitions, ordinal, ordinal)
         if job.overwrite
-        else engine.tablet_of(ordinal)
+        else engine.tablets.of_ordinal(ordinal)
     )
     part = ingest.IngestPart(tablet, tablet.view, engine.visible_ts, directory)
     rows = sorted_rows(job, form, runs, files)

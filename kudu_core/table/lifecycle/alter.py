@@ -37,7 +37,10 @@ from kudu_core.wal import RECORD_KIND_ALTER
 if TYPE_CHECKING:
     from kudu_core.common.partition.partitions import PartitionSchema
     from kudu_core.common.schema.schema import Schema
+    from kudu_core.fs.api import FileSystem
     from kudu_core.table.opened.engine import Engine
+    from kudu_core.table.opened.table_file import TableFile
+    from kudu_core.wal import Log
 
 
 def alter(
@@ -64,10 +67,10 @@ def alter(
             raise InvalidArgument("alter changes nothing: give add, drop, rename, add_range or drop_range")
         with Held([tablet.mutex for tablet in engine.tablets]):
             engine.check_writable()
-            ts = _log_and_apply(engine, Alteration.of(engine.state, schema, partitions), schema, partitions)
+            alteration = Alteration.of(engine.table_file.state, schema, partitions)
+            ts = _log_and_apply(engine, alteration, schema, partitions)
     engine.wait_visible(ts)
-    if engine.maintenance is not None:
-        engine.maintenance.kick()  # MemRowSets were frozen
+    engine.memory.wake_flushes()  # MemRowSets were frozen
     engine.tell(
         TableAltered(
             elapsed_s=engine.clock.monotonic_s() - started,
@@ -121,11 +124,13 @@ def new_tablet(engine: Engine, partitions: PartitionSchema, tablet_id: int, ordi
 
 def make_directory(engine: Engine, tablet: Tablet) -> None:
     """A new tablet's directory and first MANIFEST; the parent is the caller's to sync."""
-    engine.fence()
+    engine.table_file.fence()
     if engine.fs.exists(tablet.directory):
         engine.fs.rmtree(tablet.directory)  # of an overwrite that failed, and could not even remove it
     engine.fs.mkdir(tablet.directory)
-    tablet.manifest = open_manifest(engine, tablet.id, tablet.state)
+    tablet.manifest = open_manifest(
+        engine.fs, engine.path, engine.table_file, engine.log, tablet.id, tablet.state
+    )
     tablet.manifest.create()
     tablet.state = tablet.manifest.state
 
@@ -143,9 +148,9 @@ def adopt(
     def after(state: TableState) -> TableState:
         edits = {t.id: t.manifest.proven_number for t in new if t.manifest is not None}
         told = {**state.edits, **edits}
-        return replace(alteration.after(state, ts), tokens=dict(engine.applied_writes), edits=told)
+        return replace(alteration.after(state, ts), tokens=dict(engine.writers.applied_writes), edits=told)
 
-    engine.change_state(after)
+    engine.table_file.change(after)
     # Tablets before partitions before columns: whoever reads beside this and has one has those before it.
     dropped = set(alteration.dropped)
     for tablet in new:
@@ -155,7 +160,7 @@ def adopt(
             tablet.partition = partitions.partitions[tablet.partition.ordinal]
             tablet.dropped_ts = ts
     if new or dropped:
-        engine.set_tablets([*engine.tablets, *new])
+        engine.tablets = engine.tablets.with_new(new, partitions)
         engine.partitions = partitions
     if schema is engine.schema:
         return
@@ -166,18 +171,20 @@ def adopt(
             tablet.view = replace(tablet.view, active=MemRowSet(schema))
 
 
-def open_manifest(engine: Engine, tablet_id: int, state: TabletState) -> Manifest:
+def open_manifest(
+    fs: FileSystem, path: str, table_file: TableFile, log: Log, tablet_id: int, content: TabletState
+) -> Manifest:
     """The manifest of a tablet of a table that is open for writing."""
     return Manifest(
-        engine.fs,
-        tablet_directory(engine.path, tablet_id),
-        engine.state.uuid,
+        fs,
+        tablet_directory(path, tablet_id),
+        table_file.state.uuid,
         tablet_id,
-        engine.state.epoch,
-        state,
-        fence=engine.fence,
-        poison=engine.poison,
-        check_poisoned=engine.check_poisoned,
+        table_file.state.epoch,
+        content,
+        fence=table_file.fence,
+        poison=log.poison,
+        check_poisoned=log.raise_if_poisoned,
     )
 
 

@@ -204,12 +204,12 @@ def sort_orphans(engine: Engine, named: Mapping[int, Iterable[str]], known_table
 def _is_purged(engine: Engine, tablet_id: int) -> bool:
     """Whether a tablet that TABLE does not list may have been let go of: all that was ever done to it lies
     behind the horizon (protocol H3).  Else TABLE is not what it was."""
-    horizon = engine.state.horizon
+    horizon = engine.table_file.state.horizon
     if not horizon:
         return False
     path = f"{tablet_directory(engine.path, tablet_id)}/MANIFEST"
     try:
-        state, _ = read_manifest(engine.fs, path, engine.state.uuid, tablet_id)
+        state, _ = read_manifest(engine.fs, path, engine.uuid, tablet_id)
     except FileNotFoundError:
         return True  # what is left of one that was being deleted
     except Corruption:
@@ -239,8 +239,8 @@ def sweep_lost(engine: Engine, *, opening: bool = False) -> int:
         parsed = parse_lost(name)
         if parsed is None or parsed.moved_s >= oldest_s:
             continue
-        engine.check_poisoned()
-        engine.fence()
+        engine.log.raise_if_poisoned()
+        engine.table_file.fence()
         target = f"{engine.path}/{FOLDER}/{name}"
         with suppress(OSError):  # another time, then
             if engine.fs.is_dir(target):

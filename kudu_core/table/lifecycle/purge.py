@@ -64,8 +64,8 @@ def _let_go(engine: Engine, waiting: Sequence[Tablet], horizon: int) -> int:
         left = tuple(entry for entry in state.tablets if entry.id not in ids)
         return replace(state, tablets=left, horizon=max(state.horizon, horizon))
 
-    engine.change_state(without)
-    engine.set_tablets([tablet for tablet in engine.tablets if tablet.id not in ids])
+    engine.table_file.change(without)
+    engine.tablets = engine.tablets.without(ids)
     for tablet in gone:
         _retire(engine, tablet)
     return len(gone)
@@ -94,7 +94,7 @@ def delete_purged(engine: Engine) -> int:
         for purged in list(engine.purged):
             if purged.ready_s <= now and all(holder() is None for holder in purged.holders):
                 engine.check_writable()
-                engine.fence()
+                engine.table_file.fence()
                 if engine.fs.exists(purged.directory):  # not where an interrupt came after it went
                     engine.fs.rmtree(purged.directory)
                 engine.purged.remove(purged)

@@ -42,7 +42,7 @@ def conclude(engine: Engine, job_id: str, known: AppliedWrite) -> None:
     """A job's record is durable: leave the mark of it, and nothing else."""
     leave_mark(engine.fs, engine.path, job_id, known)
     remove(engine.fs, job_directory(engine.path, job_id))
-    engine.applied_jobs.pop(job_id, None)
+    engine.writers.applied_jobs.pop(job_id, None)
 
 
 def remove(fs: FileSystem, directory: str) -> None:
@@ -72,12 +72,12 @@ def sweep_staging(engine: Engine, *, opening: bool = False) -> int:
     oldest_s = _oldest_s(engine)
     removed = 0
     for name in filter(names.is_staging, found):
-        if name in engine.committing or (name.startswith(names.INGEST) and not opening):
+        if name in engine.writers.committing or (name.startswith(names.INGEST) and not opening):
             continue
         path = f"{root}/{name}"
         # Somebody may write or remove it at this moment, or has put a link into it: another time, then.
         with suppress(OSError, Corruption):
-            known = engine.applied_jobs.get(name)
+            known = engine.writers.applied_jobs.get(name)
             if known is not None:
                 if known.ts <= engine.committed_ts:
                     conclude(engine, name, known)

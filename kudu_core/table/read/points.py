@@ -20,7 +20,7 @@ from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types import values
 from kudu_core.common.types.foreign import names_of
 from kudu_core.errors import InvalidArgument, SnapshotTooOld
-from kudu_core.table.opened.engine import NEWEST
+from kudu_core.table.opened.tablets import NEWEST
 from kudu_core.table.read.moment import snapshot_timestamp
 from kudu_core.tablet.view.view import KeyBatch, Look, locate_at, looks_at
 
@@ -62,11 +62,11 @@ def tablet_of_key(engine: Engine, key: bytes, snapshot: int = NEWEST) -> Tablet 
     tablets = engine.tablets
     if len(tablets) == 1 and not engine.partitions.range_ids:
         return tablets[0]
-    router = engine.partitions_at(snapshot).router
+    router = engine.tablets.partitions_at(snapshot).router
     if router is None:
         raise NeedsGeneralPath
     ordinal = router.route(key)
-    return None if ordinal < 0 else engine.tablet_of(ordinal, snapshot)
+    return None if ordinal < 0 else engine.tablets.of_ordinal(ordinal, snapshot)
 
 
 def _pinned(engine: Engine, snapshot: int) -> AbstractContextManager[object]:
@@ -82,10 +82,10 @@ def _get_general(
 ) -> dict[str, Any] | None:
     keys = EncodedKeys.from_list([encode_key(engine.schema, key)])
     with _pinned(engine, snapshot):
-        ordinal = int(engine.partitions_at(snapshot).route(decode_keys(engine.schema, keys))[0])
+        ordinal = int(engine.tablets.partitions_at(snapshot).route(decode_keys(engine.schema, keys))[0])
         if ordinal < 0:
             return None
-        view = engine.tablet_of(ordinal, snapshot).view
+        view = engine.tablets.of_ordinal(ordinal, snapshot).view
     homes, seen = locate_at(view, KeyBatch(keys), snapshot)
     store = int(homes.store[0])
     if store < 0:
@@ -112,8 +112,8 @@ def get_many(engine: Engine, keys: Any, columns: Sequence[StoredColumn], at: Any
         snapshot = engine.visible_ts if at is None else snapshot_timestamp(engine, at)
         try:
             with _pinned(engine, snapshot):
-                shares = _shares(engine.partitions_at(snapshot), block)
-                views = [engine.tablet_of(ordinal, snapshot).view for ordinal, _ in shares]
+                shares = _shares(engine.tablets.partitions_at(snapshot), block)
+                views = [engine.tablets.of_ordinal(ordinal, snapshot).view for ordinal, _ in shares]
             break
         except SnapshotTooOld:
             if at is not None or engine.visible_ts <= snapshot:

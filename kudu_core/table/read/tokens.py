@@ -92,7 +92,7 @@ def make_tokens(
         for lower, upper, rows in shares(tablet, pruning, snapshot, target_rows):
             yield ScanToken(
                 table_path=engine.path,
-                table_uuid=engine.state.uuid.hex(),
+                table_uuid=engine.uuid.hex(),
                 tablet_id=tablet.id,
                 timestamp=snapshot,
                 schema_version=plan.schema.version,
@@ -175,10 +175,10 @@ def columns_of_today(
 def plan_of(engine: Engine, token: ScanToken) -> ScanPlan:
     """What a token asks for, checked against the table.  Columns keep the names that they had when it was
     made, whatever they are called by now."""
-    if token.table_uuid != engine.state.uuid.hex():
+    if token.table_uuid != engine.uuid.hex():
         raise InvalidArgument(f"the token belongs to another table than the one at {engine.path}")
     if not any(t.id == token.tablet_id for t in engine.tablets):
-        if token.tablet_id < engine.state.next_tablet:
+        if token.tablet_id < engine.table_file.state.next_tablet:
             raise SnapshotTooOld(
                 f"the range of the token's tablet {token.tablet_id} was dropped, and its history is gone"
             )

@@ -19,7 +19,7 @@ from kudu_core.table.backup.backup import write_runs
 from kudu_core.table.calls.decision import Call
 from kudu_core.table.lifecycle.beside import make_beside
 from kudu_core.table.lifecycle.create import create
-from kudu_core.table.lifecycle.open import open_engine
+from kudu_core.table.lifecycle.open_writer import open_engine
 from kudu_core.table.read.scan import Scan, ScanPlan
 from kudu_core.table.repair.facts import OLDER
 from kudu_core.table.repair.finding import Found

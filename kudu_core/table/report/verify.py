@@ -21,7 +21,7 @@ from kudu_core.fs.base import is_temporary
 from kudu_core.fs.copies import copy_of
 from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta
 from kudu_core.table.lifecycle.lost import FOLDER, lost_usage
-from kudu_core.table.lifecycle.open import open_for_reading
+from kudu_core.table.lifecycle.open_reader import open_for_reading
 from kudu_core.tablet.ingest.part import part_of
 from kudu_core.tablet.store import records
 from kudu_core.wal import RECORD_KIND_INGEST, RECORD_KIND_WRITE, is_log_name, open_log
@@ -101,7 +101,7 @@ def opened_anew(engine: Engine) -> Engine:
 
     ``Corruption`` if a manifest has less than ``engine`` has made durable.
     """
-    engine.fence()
+    engine.table_file.fence()
     durable = {t.id: t.manifest.proven_number for t in engine.tablets if t.manifest is not None}
     fresh = open_for_reading(engine.fs, engine.path, None, engine.clock, None)
     for tablet in fresh.tablets:
@@ -151,9 +151,9 @@ def verify_log(engine: Engine) -> tuple[int, dict[int, list[FileRef]]]:
     next open for writing: read, and sound."""
     alive = is_written(engine)
     tablets = {} if alive else {tablet.id: tablet for tablet in engine.tablets}  # a writer has installed it
-    clean_end = 0 if alive else engine.state.clean_end
+    clean_end = 0 if alive else engine.table_file.state.clean_end
     tail = open_log(
-        engine.fs, f"{engine.path}/wal", engine.state.uuid, writer_alive=alive, clean_end=clean_end
+        engine.fs, f"{engine.path}/wal", engine.uuid, writer_alive=alive, clean_end=clean_end
     )
     count = 0
     waiting: dict[int, list[FileRef]] = {}

@@ -110,7 +110,7 @@ def _write_spilled(
     schema, partitions, fs = engine.schema, engine.partitions, engine.fs
     parts = (part for given in parts for part in fitted(schema, [given]))
     run_bytes = engine.options.memory_limit_bytes // (RUN_DIVISOR * engine.pool.threads)
-    with NOTHING if txn is None else engine.token_lock(txn.app_id):
+    with NOTHING if txn is None else engine.writers.lock_of(txn.app_id):
         if txn is not None:
             known = known_before(engine, txn)
             if known is None:
@@ -121,7 +121,7 @@ def _write_spilled(
                 assert repeated is not None, "of a version that is known, rows are the same or refused"
             if repeated is not None:
                 return repeated
-        engine.admit()
+        engine.memory.admit()
         with ingest.staging_of(engine) as staging, closing(OpenRuns(fs)) as files:
             shares: list[Fingerprint] = []
 

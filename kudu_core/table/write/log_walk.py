@@ -73,11 +73,11 @@ def write_calls(
     rows of a ``where=`` write.
     """
     txn = named(txn, calls, engine.pool)
-    with NOTHING if txn is None else engine.token_lock(txn.app_id):
+    with NOTHING if txn is None else engine.writers.lock_of(txn.app_id):
         repeated = None if txn is None else already_applied(engine, txn)
         if repeated is not None:
             return repeated
-        engine.admit()
+        engine.memory.admit()
         if collect is None and engine.wants_ingest(calls):
             return ingest.ingest_calls(engine, calls, on_error=on_error, txn=txn, job=job)
         calls = joined(calls)
@@ -126,7 +126,7 @@ def _write_locked(
         try:
             return _write_once(engine, prepared, tablets, on_error, txn, job)
         except Moved:
-            engine.wake_flushes()  # once more: the keys' homes have moved
+            engine.memory.wake_flushes()  # once more: the keys' homes have moved
 
 
 def _write_once(
@@ -152,15 +152,15 @@ def _write_once(
         payload.extra |= {"job": job.id, "counts": list(counts_of(decided))}
     parts = records.encode(payload)
     layings = lay_net(engine, prepared, net, homes)
-    engine.reserve(layings, sum(len(memoryview(p).cast("B")) for p in parts))
+    engine.memory.reserve(layings, sum(len(memoryview(p).cast("B")) for p in parts))
     try:
         ts = engine.log.append(RECORD_KIND_WRITE, prepared.schema.version, parts)
         for laying in layings:
             laying.lay(ts)
         if txn is not None:
-            engine.note_token(txn, ts, counts_of(decided))
+            engine.writers.note(txn, ts, counts_of(decided))
         if job is not None:
-            engine.applied_jobs[job.id] = AppliedWrite(0, ts, counts_of(decided))
+            engine.writers.applied_jobs[job.id] = AppliedWrite(0, ts, counts_of(decided))
         engine.log.applied(ts)
     except BaseException as exc:
         engine.poison_if_owing(exc)
@@ -202,13 +202,13 @@ def _of_tablet(groups: np.ndarray, place: np.ndarray) -> tuple[np.ndarray, np.nd
     return mine, at[mine]
 
 
-def _touched(engine: Engine, prepared: Prepared) -> list[Tablet]:
+def _touched(engine: Engine, prepared: Prepared) -> Sequence[Tablet]:
     """Tablets that a batch may change, in their order."""
     tablets = engine.tablets
     if len(tablets) == 1:
         return tablets if (prepared.route >= 0).any() else []
     ordinals = np.unique(prepared.route)
-    return [engine.tablet_of(o) for o in ordinals[ordinals >= 0].tolist()]
+    return [engine.tablets.of_ordinal(o) for o in ordinals[ordinals >= 0].tolist()]
 
 
 def _split(engine: Engine, prepared: Prepared) -> list[tuple[Tablet, np.ndarray, KeyBatch]]:

@@ -61,7 +61,7 @@ def write_row(engine: Engine, operation: str, row: dict[Any, Any]) -> WriteResul
         return None
     if tablet is None:
         return None  # refused
-    engine.admit()
+    engine.memory.admit()
     with tablet.mutex:
         engine.check_writable()
         view = tablet.view
@@ -121,7 +121,7 @@ def _log_and_apply(
     None: nothing was done, take the general path."""
     writer = schema.row_codec.writer
     payload = writer.payload(op, tablet.id, cells)
-    engine.check_batch(len(payload))
+    engine.memory.check_batch(len(payload))
     active = tablet.view.active
     try:
         if home is None:
@@ -137,7 +137,7 @@ def _log_and_apply(
         return None  # a column fills up: the general path counts exactly
     except MemoryError:
         raise no_memory(len(payload)) from None
-    engine.note_memory(len(payload))
+    engine.memory.note(len(payload))
     check = tablet.context.check is not None
     allocated = (active if home is None else home).allocated if check else 0
     log = engine.log

@@ -52,9 +52,9 @@ def already_applied(engine: Engine, txn: Txn) -> WriteResult | None:
     InvalidArgument
         It is of a new writer, and the table knows too many that are too young to be forgotten.
     """
-    known = engine.applied_writes.get(txn.app_id)
+    known = engine.writers.applied_writes.get(txn.app_id)
     if known is None:
-        engine.make_room_for_token()
+        engine.writers.make_room()
         return None
     return answered(engine, txn, known)
 
@@ -78,7 +78,7 @@ def known_before(engine: Engine, txn: Txn) -> AppliedWrite | None:
     They are read for that and for nothing else: the answer is to be made with this token, which may be out
     of date, and gone, when they have been.
     """
-    known = engine.applied_writes.get(txn.app_id)
+    known = engine.writers.applied_writes.get(txn.app_id)
     if txn.on_repeat != CHECK or txn.rows is not None or known is None or txn.version > known.version:
         return None
     answered(engine, txn, known)  # what no rows can mend is told before they are read

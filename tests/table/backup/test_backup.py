@@ -120,7 +120,7 @@ def test_everything_of_a_table_comes_back(tmp_path: Path, dst: Path) -> None:
             assert again.schema.equals(table.schema, check_metadata=True)
             assert schema_of(again).columns == engine.schema.columns
             assert again.partitions == table.partitions and again.options == options
-            assert table_file_of(again).uuid != engine.state.uuid and not applied_writes_of(again)
+            assert table_file_of(again).uuid != engine.uuid and not applied_writes_of(again)
             assert again.insert({"k": [5000], "place": ["b"]}, txn=("app", 3)).inserted == 1
             assert again.get(("b", 5000), ["must", "i8"]) == {"must": 7, "i8": TYPES["i8"][1](5)}
             with pytest.raises(kc.RowErrors, match="no_partition"):

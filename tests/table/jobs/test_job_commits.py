@@ -196,7 +196,7 @@ def test_the_log_forgets_no_job_that_has_no_mark(tmp_path: Path, monkeypatch: py
         assert marks(table.path) == [job.id]
         table.close()
         with kc.open_table(table.path, "rw") as again:
-            assert engine_of(again).applied_jobs == {}, "the log still has the record"
+            assert engine_of(again).writers.applied_jobs == {}, "the log still has the record"
             known = jobs.resume(table.path, job.id, again)
             assert known.deduplicated and known.inserted == 30
             assert len(rows_of(again)) == 50
@@ -212,7 +212,7 @@ def test_a_mark_that_cannot_be_written_is_written_before_the_log_forgets(tmp_pat
         assert jobs.commit_job(job, runs, table).inserted == 30
         sweep_soon(table)
         table.gc()
-        assert full.fired and marks(table.path) == [] and job.id in engine_of(table).applied_jobs
+        assert full.fired and marks(table.path) == [] and job.id in engine_of(table).writers.applied_jobs
         assert jobs.resume(table.path, job.id, table).deduplicated
         with pytest.raises(OSError, match="space"):
             forget(table)
@@ -237,10 +237,10 @@ def test_no_mark_says_what_a_power_cut_can_take_back(monkeypatch: pytest.MonkeyP
         patch.setattr(engine, "wait_visible", dies)
         with pytest.raises(KeyboardInterrupt):
             jobs.commit_job(job, runs, table)
-    known = engine.applied_jobs[job.id]
+    known = engine.writers.applied_jobs[job.id]
     assert len(rows_of(table)) == 30 and known.ts > engine.committed_ts
     staging_folders.sweep_staging(engine, opening=True)
-    leave_marks(disk, PATH, engine.applied_jobs, engine.committed_ts)
+    leave_marks(disk, PATH, engine.writers.applied_jobs, engine.committed_ts)
     assert disk.listdir(f"{PATH}/staging") == [job.id]
     cut = disk.crash_clone(keep="none")
     drop(table)
@@ -315,7 +315,7 @@ def test_a_retried_commit_whose_folder_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "t"
     with kc.create_table(path, SCHEMA, "k", options=FILES) as table:
         job, runs = stage(table, KEYS, txn=("app", 1))
-        assert jobs.commit_job(job, runs, table) and not engine_of(table).applied_jobs, "known by its mark"
+        assert jobs.commit_job(job, runs, table) and not engine_of(table).writers.applied_jobs, "by its mark"
         os.unlink(path / "staging" / names.mark_of_job(job.id))
         assert jobs.commit_job(job, runs, table).deduplicated
         lost, runs = stage(table, [1])

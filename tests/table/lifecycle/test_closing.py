@@ -147,7 +147,7 @@ def test_a_close_that_was_interrupted_anywhere_is_repeated(tmp_path: Path, long:
         table.close()
         engine = engine_of(table)
         assert is_ended(table) and engine.lease is not None and not engine.lease.held
-        assert engine.state.clean_end == engine.log.last_lsn, interruption.where
+        assert engine.table_file.state.clean_end == engine.log.last_lsn, interruption.where
         left = [thread for thread in threading.enumerate() if thread.name.startswith("kudu")]
         for thread in left:  # its work is over; Python may not have taken it off the list
             thread.join(LATE_S)

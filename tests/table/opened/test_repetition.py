@@ -416,14 +416,14 @@ def test_a_job_asks_again_when_it_has_the_lock(
     with create(tmp_path, **options) as table:
         job, runs = staged(table, {"k": [1, 2], "a": [1, 1]})
         engine = engine_of(table)
-        lock = engine.token_lock
+        lock = engine.writers.lock_of
 
         def taken(app_id: str) -> Any:
-            monkeypatch.setattr(engine, "token_lock", lock)
+            monkeypatch.setattr(engine.writers, "lock_of", lock)
             table.upsert(pa.table({"k": [1, 2], "a": pa.array([1, 1 if equal else 2], pa.int32())}), txn=TXN)
             return lock(app_id)
 
-        monkeypatch.setattr(engine, "token_lock", taken)
+        monkeypatch.setattr(engine.writers, "lock_of", taken)
         if equal:
             assert commit.commit_job(job, runs, table).deduplicated
         else:
@@ -517,7 +517,7 @@ def test_two_writers_of_one_token_at_once(tmp_path: Path) -> None:
 def test_locks_of_tokens_do_not_grow_with_their_names(tmp_path: Path) -> None:
     with create(tmp_path) as table:
         engine = engine_of(table)
-        locks = {id(engine.token_lock(f"app {n}")) for n in range(5_000)}
+        locks = {id(engine.writers.lock_of(f"app {n}")) for n in range(5_000)}
         assert len(locks) <= len(token_locks_of(table)) == 256
-        with engine.token_lock("a"):
-            assert engine.token_lock("a") is engine.token_lock("a")
+        with engine.writers.lock_of("a"):
+            assert engine.writers.lock_of("a") is engine.writers.lock_of("a")

@@ -15,7 +15,7 @@ from kudu_core.common.idempotence import writers
 from kudu_core.common.idempotence.fingerprint import MAX_ROWS, NO_ROWS, Fingerprint
 from kudu_core.common.idempotence.writers import AppliedWrite, outdated
 from kudu_core.events import TokensDropped
-from kudu_core.table.opened import engine as engines
+from kudu_core.table.opened import writers as opened_writers
 from kudu_core.table.stored import table_file as states
 from kudu_core.table.stored.table_file import read_state
 from tests.support.clock import ManualClock
@@ -106,7 +106,7 @@ def test_records_that_table_has_seen_bring_no_token_back(where: dict[str, Any]) 
     put(table, 1, "old")
     where["_clock"].advance(10)
     put(table, 2, "new")
-    assert engine_of(table).save_tokens(engine_of(table).committed_ts) == 1
+    assert engine_of(table).writers.save(engine_of(table).committed_ts) == 1
     put(table, 3, "newest")
     after = crashed(where)
     assert known(after) == {"new": 1, "newest": 1}
@@ -147,7 +147,7 @@ def test_the_oldest_go_by_number_and_never_the_young(monkeypatch: pytest.MonkeyP
 def test_a_new_writer_is_refused_when_too_many_are_young(
     where: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (writers, engines):
+    for module in (writers, opened_writers):
         monkeypatch.setattr(module, "MAX_TOKENS", 6)
     monkeypatch.setattr(writers, "TOKENS_DROPPED", 2)
     told: list[Any] = []
@@ -180,7 +180,7 @@ def test_table_never_knows_a_write_that_a_power_cut_takes_back(
     table.flush()
     through = engine_of(table).committed_ts
     put(table, 2)
-    engine_of(table).save_tokens(through)
+    engine_of(table).writers.save(through)
     after = crashed(where)
     with kc.open_table(mode="rw", **after) as again:
         repeated = put(again, 2)
@@ -211,7 +211,7 @@ def test_tokens_written_beside_an_alter_are_all_kept(
 
     put(table, 0, "zero", 1)
     monkeypatch.setattr(engine.log, "wait_durable", slowly)
-    engine.save_tokens(through)
+    engine.writers.save(through)
     assert not first
     after = crashed(where)
     assert known(after) == {"app": 2, "other": 1, "zero": 1}

@@ -141,9 +141,9 @@ def test_changes_by_key_of_one_record_come_to_the_last_byte(
         for first in (0, 30):
             table.insert([{"k": k, "s": "a"} for k in range(first, first + 30)])
         engine = engine_of(table)
-        usual = engine.count_layings
+        usual = engine.memory.count
         monkeypatch.setattr(
-            engine, "count_layings", lambda made, size: (taken.append(size), usual(made, size))
+            engine.memory, "count", lambda made, size: (taken.append(size), usual(made, size))
         )
         table.update(pa.table({"k": range(60), "s": ["b" * 1000] * 60}))
         assert len(taken) == 1 and any(len(tablet.view.active) for tablet in engine.tablets)

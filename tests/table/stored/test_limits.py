@@ -473,7 +473,7 @@ def test_ids_of_tablets_end(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatc
 
 def test_epochs_end(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_file, "MAX_EPOCH", 4)
-    from kudu_core.table.lifecycle import open as opening
+    from kudu_core.table.lifecycle import open_writer as opening
 
     monkeypatch.setattr(opening, "MAX_EPOCH", 4)
     make(fs).close()

@@ -20,6 +20,7 @@ import kudu_core as kc
 from kudu_core.rowset.history.merging import Limits
 from kudu_core.table.jobs import merge_job
 from kudu_core.table.jobs.merge_job import RemoteMergeTask, Run, build_task, builder_of
+from kudu_core.table.opened.maintain import maintain_now
 from kudu_core.tablet.compact import merge
 from kudu_core.tablet.compact.merge_remote import BuiltRange
 from kudu_core.tablet.maintain import compaction_lane
@@ -417,9 +418,10 @@ def test_maintenance_does_what_it_does_here(tmp_path: Path, seed: int, threads: 
     def merges(table: kc.Table) -> float:
         return table.metrics().get("merge_count", 0)  # what else there is depends on the time it takes
 
-    assert engine_of(found).maintain(None, builder_of(engine_of(found), run), threads) and wanted.maintain()
+    assert maintain_now(engine_of(found), None, builder_of(engine_of(found), run), threads)
+    assert wanted.maintain()
     assert merges(found) == merges(wanted) and len(runs) >= 3
-    engine_of(found).maintain(None, builder_of(engine_of(found), run), threads)
+    maintain_now(engine_of(found), None, builder_of(engine_of(found), run), threads)
     assert merges(found) == merges(wanted)
     layouts = [
         sorted((t.id, r.meta.min_key, r.meta.max_key, r.meta.rows) for t in e.tablets for r in t.view.rowsets)
@@ -440,10 +442,10 @@ def test_an_operation_that_fails_ends_the_others_and_is_told(tmp_path: Path, see
         raise OSError(5, "the executors are gone")
 
     with pytest.raises(OSError, match="executors are gone"):
-        engine_of(table).maintain(None, builder_of(engine_of(table), fails), 3)
+        maintain_now(engine_of(table), None, builder_of(engine_of(table), fails), 3)
     errors = table.history()["error"].drop_null().to_pylist()
     assert errors and all("executors are gone" in error for error in errors)
-    assert engine_of(table).maintain(0, builder_of(engine_of(table), fails), 3) == 0, "no budget"
+    assert maintain_now(engine_of(table), 0, builder_of(engine_of(table), fails), 3) == 0, "no budget"
     assert table.scan(order="key").to_table() == before
     assert os.listdir(tmp_path / "t/staging") == []
     assert all(not tablet.compacting for tablet in tablets_of(table))
@@ -470,6 +472,5 @@ def test_several_are_under_way_at_a_time(tmp_path: Path, seed: int, monkeypatch:
         return []  # all of them are built here then
 
     monkeypatch.setattr(merge, "build", build)
-    assert engine_of(table).maintain(None, builder_of(engine_of(table), run), 3) >= 3
+    assert maintain_now(engine_of(table), None, builder_of(engine_of(table), run), 3) >= 3
     assert most[0] == 1
-    assert isinstance(compaction_lane_of(table), compaction_lane.Compactions)

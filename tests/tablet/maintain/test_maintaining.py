@@ -305,7 +305,7 @@ def test_memory_stays_below_its_limit(path: Path, monkeypatch: pytest.MonkeyPatc
         for part in range(60):
             table.insert({"k": np.arange(part * 20_000, part * 20_000 + 20_000)})
             used = stat(table, "memory_bytes")
-            slept_at.append((used / engine.store_limit_bytes, clock.slept))
+            slept_at.append((used / engine.memory.store_limit_bytes, clock.slept))
             # Arrays that grow may double in one write, after it was let in.
             assert used + table.metrics()["page_cache_bytes"] < 1.2 * (16 << 20)
         below = [slept for share, slept in slept_at[:3] if share < 0.3]
@@ -328,7 +328,7 @@ def test_the_largest_store_is_flushed_under_pressure(path: Path) -> None:
     with kc.create_table(path, SCHEMA, "k", options=options) as table:
         for part in range(25):
             table.insert({"k": np.arange(part * 10_000, part * 10_000 + 10_000)})
-        limit = engine_of(table).store_limit_bytes
+        limit = engine_of(table).memory.store_limit_bytes
         assert eventually(lambda: stat(table, "memory_bytes") < scoring.MEMORY_FRACTION * limit)
         assert table.metrics()["flush_count"] > 0
 
@@ -349,15 +349,15 @@ def test_only_a_batch_that_cannot_fit_is_refused(make: Make) -> None:
 def test_the_page_cache_gives_way_to_memory_stores(make: Make) -> None:
     table = make(SCHEMA, memory_limit_bytes=16 << 20, page_cache_bytes=1 << 30, ingest_threshold_rows=1 << 30)
     engine = engine_of(table)
-    engine.measure_memory()
+    engine.memory.measure()
     assert engine.cache.limit_bytes > 15 << 20
     for part in range(10):
         table.insert({"k": np.arange(part * 10_000, part * 10_000 + 10_000)})
-    used = engine.measure_memory()
+    used = engine.memory.measure()
     assert engine.cache.limit_bytes == max((16 << 20) - used, 2 << 20)
     small = make(SCHEMA, at=Path(table.path + "-2"), memory_limit_bytes=16 << 20, page_cache_bytes=0)
-    assert engine_of(small).store_limit_bytes == 16 << 20
-    engine_of(small).measure_memory()
+    assert engine_of(small).memory.store_limit_bytes == 16 << 20
+    engine_of(small).memory.measure()
     assert page_cache_of(small).limit_bytes == 0
 
 

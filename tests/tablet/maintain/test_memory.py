@@ -65,7 +65,7 @@ def test_a_flush_counts_what_it_holds(make: Make, monkeypatch: pytest.MonkeyPatc
     insert(table, np.random.default_rng(0).permutation(ROWS))
     seen = held(monkeypatch, flush, "write_rows", table)
     peaks = traced(monkeypatch, flush, "_flush")
-    before = engine_of(table).measure_memory()
+    before = engine_of(table).memory.measure()
     table.flush()
     assert len(peaks) == len(seen) == 1
     assert 0.7 * seen[0] < peaks[0] < 1.2 * seen[0]
@@ -107,24 +107,24 @@ def test_a_flush_begins_while_there_is_room_for_it(make: Make) -> None:
     table = make(SCHEMA, memory_limit_bytes=16 << 20, ingest_threshold_rows=1 << 30)
     engine = engine_of(table)
     count = 0
-    while not engine.pressure().on_memory:
+    while not engine.memory.pressure(0).on_memory:
         table.insert({"k": np.arange(count, count + 5000)})
         count += 5000
     stores = table.metrics()["memory_store_bytes"]
-    needed = min(work_bytes(engine.tablets[0].view.active), engine.store_limit_bytes // 4)
-    assert stores < scoring.MEMORY_FRACTION * engine.store_limit_bytes <= stores + needed
+    needed = min(work_bytes(engine.tablets[0].view.active), engine.memory.store_limit_bytes // 4)
+    assert stores < scoring.MEMORY_FRACTION * engine.memory.store_limit_bytes <= stores + needed
 
 
 def test_writers_see_what_is_held(make: Make) -> None:
     """A quarter of what stores may take at most, or writers would flush every batch."""
     table = make(SCHEMA, memory_limit_bytes=16 << 20)
     engine = engine_of(table)
-    empty = engine.measure_memory()
+    empty = engine.memory.measure()
     with engine.tablet_context.work.hold(1 << 20):
-        assert engine.measure_memory() == empty + (1 << 20)
+        assert engine.memory.measure() == empty + (1 << 20)
         with engine.tablet_context.work.hold(1 << 30):
-            assert engine.measure_memory() == empty + engine.store_limit_bytes // 4
-    assert engine.measure_memory() == empty
+            assert engine.memory.measure() == empty + engine.memory.store_limit_bytes // 4
+    assert engine.memory.measure() == empty
 
 
 def test_free_memory_goes_back_after_a_large_operation_only(

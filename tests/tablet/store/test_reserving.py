@@ -382,13 +382,13 @@ def test_rows_that_are_small_are_counted_as_what_they_take(make: Make) -> None:
     columns = [kc.Column("k", pa.int8()), kc.Column("j", pa.int32()), kc.Column("f", pa.bool_())]
     table = make(columns, ("k", "j"))
     engine = engine_of(table)
-    engine.measure_memory()
+    engine.memory.measure()
     before = estimated_memory_of(table)
     for first in range(0, 60_000, 6_000):
         keys = np.arange(first, first + 6_000, dtype=np.int32)
         table.insert(pa.table({"k": np.zeros(6_000, np.int8), "j": keys, "f": np.ones(6_000, bool)}))
     counted = estimated_memory_of(table) - before
-    took = engine.measure_memory() - before
+    took = engine.memory.measure() - before
     assert 0.6 * took < counted < 2.5 * took
 
 

@@ -1,0 +1,212 @@
+"""Opening a table for reading, beside a writer (protocol R1 to R3).
+
+A reader takes no lock and writes nothing.  What changes while it looks, it looks at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from kudu_core.cfile.pages.container import FileMissing
+from kudu_core.common.run.clock import Clock
+from kudu_core.errors import Corruption, KuduError, TableNotFound
+from kudu_core.events import EventListener, TableOpened
+from kudu_core.options import Options
+from kudu_core.table.lifecycle.checks import (
+    check_age,
+    check_numbers,
+    followed_by,
+    is_alteration,
+    table_state,
+    tablet_states,
+)
+from kudu_core.table.opened.engine import Engine
+from kudu_core.table.opened.read_end import ReadEnd
+from kudu_core.table.opened.table_file import TableFile
+from kudu_core.table.stored.table_file import TableState, tablet_directory
+from kudu_core.tablet.replay.bootstrap import Replay, replay_log
+from kudu_core.tablet.store import records
+from kudu_core.tablet.store.manifest import TabletState
+from kudu_core.wal import RECORD_KIND_INGEST, LogChanged, LogTail, Record, open_log
+
+if TYPE_CHECKING:
+    from kudu_core.fs.api import FileSystem
+
+READ_TRIES = 20
+READ_PAUSE_S = 0.05
+
+
+def open_for_reading(
+    fs: FileSystem,
+    path: str,
+    options: Options | Mapping[str, Any] | None,
+    clock: Clock,
+    listener: EventListener | None,
+) -> Engine:
+    """A consistent picture of the table as it is durable now.  Creates and changes nothing."""
+    started = clock.monotonic_s()
+    table_state(fs, path)
+    problem: BaseException | None = None
+    for _ in range(READ_TRIES):
+        try:
+            engine, replayed = _read_once(fs, path, options, clock, listener)
+        except (LogChanged, _Moved, FileMissing, FileNotFoundError) as exc:
+            if isinstance(exc, TableNotFound):
+                raise
+            problem = exc  # the writer was faster: look again
+            clock.sleep(READ_PAUSE_S)
+            continue
+        engine.tell(
+            TableOpened(
+                elapsed_s=clock.monotonic_s() - started,
+                path=path,
+                mode="r",
+                tablets=len(engine.tablets),
+                records_replayed=replayed,
+                orphans_deleted=0,
+            )
+        )
+        return engine
+    if isinstance(problem, FileMissing):
+        raise problem
+    if isinstance(problem, FileNotFoundError):
+        raise Corruption(path, 0, f"a file that the table names is missing: {problem}") from problem
+    raise KuduError(f"{path} changed {READ_TRIES} times while it was being opened") from problem
+
+
+class _Moved(Exception):
+    """TABLE or a manifest changed while it was being read."""
+
+
+def _check_moved(state: TableState, now: TableState, tail: LogTail) -> None:
+    """``_Moved`` unless what was read with ``state`` and the log amount to what TABLE says now."""
+    if now.epoch != state.epoch or (tail.through > state.applied_ts and now != state):
+        raise _Moved
+    if not {t.id for t in state.tablets} <= {t.id for t in now.tablets}:
+        raise _Moved  # a tablet was purged, and with it its manifest
+
+
+def _read_once(
+    fs: FileSystem,
+    path: str,
+    options: Options | Mapping[str, Any] | None,
+    clock: Clock,
+    listener: EventListener | None,
+) -> tuple[Engine, int]:
+    # Protocol R1: the log's segments first, then TABLE, then manifests; so nothing can fall between.
+    alive = fs.lease(f"{path}/LOCK").holder() is not None
+    first = table_state(fs, path)
+    with closing(
+        open_log(
+            fs,
+            f"{path}/wal",
+            first.uuid,
+            writer_alive=alive,
+            clean_end=0 if alive else first.clean_end,
+            alters=is_alteration,
+        )
+    ) as tail:
+        state = table_state(fs, path)
+        if state.epoch != first.epoch:
+            raise _Moved  # a takeover between TABLE and the log: the segments may be of another life
+        states = tablet_states(fs, path, state)
+        alive = fs.lease(f"{path}/LOCK").holder() is not None
+        tail.read_on(writer_alive=alive, clean_end=0 if alive else state.clean_end)
+        if alive and tail.taken_over:
+            raise _Moved  # in a moment it will say that: now nothing would be readable
+        _check_moved(state, table_state(fs, path), tail)
+        check_numbers(path, state, states, tail)  # of tablets that are still there
+        check_age(path, state, states, tail)
+        tokens_through = state.applied_ts
+        # What the writer has altered since is in the log; a tablet that it made there is in TABLE by now.
+        state, unreplayed = followed_by(state, tail)
+        if alive and not all(entry.id in states for entry in state.tablets):
+            raise _Moved
+        states |= tablet_states(fs, path, state, known=states)
+        if not alive:
+            tail.check_mark(max((s.mark for s in states.values()), default=0))
+        end = ReadEnd(tail.committed_ts, settled=not alive)
+        if unreplayed is not None:
+            end.stop_at(unreplayed)
+        engine = Engine(
+            TableFile(fs, path, state),
+            state,
+            states,
+            path=path,
+            fs=fs,
+            options=state.options.overridden(options),
+            clock=clock,
+            listener=listener,
+            read_end=end,
+        )
+        try:
+            replayed = _replay(engine, end, tail, states, tokens_through)
+        except BaseException:
+            engine.discard()
+            raise
+    return engine, replayed
+
+
+def _replay(
+    engine: Engine, end: ReadEnd, tail: LogTail, states: dict[int, TabletState], tokens_through: int
+) -> int:
+    """Lay the records of the log into a reader's tablets, up to its end, which may come earlier by that; how
+    many they were.
+
+    ``tokens_through``: the last record whose token is in TABLE, or was dropped from it.
+    """
+    replay = Replay(
+        {tablet.id: tablet for tablet in engine.tablets},
+        engine.schema,
+        writer=False,
+        applied_writes=engine.writers.applied_writes,
+        tokens_through=tokens_through,
+    )
+    engine.tablet_context.cut = lambda: replay.position  # of a store that is full, and frozen
+    wanted = _wanted(engine, end, states)
+    unreplayed = replay_log(replay, tail, lambda found, record: False, wanted=wanted)
+    if unreplayed is not None:
+        end.stop_at(unreplayed)
+    engine.writers.learn(replay.applied_writes, replay.applied_jobs)
+    if end.visible_ts < engine.oldest_ts and end.unreplayed is not None:
+        raise end.unreplayed.as_corruption()  # the history of the time before it is gone
+    if end.visible_ts < engine.oldest_ts:
+        raise _Moved
+    return replay.records
+
+
+def _wanted(engine: Engine, end: ReadEnd, states: dict[int, TabletState]) -> Callable[[Record], bool]:
+    """Whether a record is in the reader's picture.  It ends before an ingest that the manifests do not
+    hold (protocol R2)."""
+    clean_end = engine.table_file.state.clean_end
+
+    def wanted(record: Record) -> bool:
+        if record.ts > end.visible_ts:
+            return False
+        try:
+            lacking = _lacking(record, states) if record.kind == RECORD_KIND_INGEST else None
+        except Corruption:
+            return True  # the replay meets it again, and says which record it is
+        if lacking is None:
+            return True
+        if clean_end:
+            raise Corruption(
+                f"{tablet_directory(engine.path, lacking)}/MANIFEST",
+                0,
+                f"the table was closed after the ingest of {record.ts}, which is not in it",
+            )
+        end.stop_before(record.ts)
+        return False
+
+    return wanted
+
+
+def _lacking(record: Record, states: dict[int, TabletState]) -> int | None:
+    """A tablet whose manifest does not hold an ingest yet, None when all do."""
+    named = records.decode(record.payload, f"log record {record.lsn}", 0).tablets
+    return next((t for t in named if t in states and record.ts > states[t].ingests_durable), None)
+
+
+__all__ = ["open_for_reading"]

@@ -1,0 +1,45 @@
+"""Maintenance at a caller's wish: what the lanes of an open table would do in the background, done now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kudu_core.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from kudu_core.table.opened.engine import Engine
+    from kudu_core.tablet.compact.merge import MergeBuilder
+
+
+def check_budget(budget_s: object) -> None:
+    if budget_s is not None and (
+        isinstance(budget_s, bool) or not isinstance(budget_s, int | float) or not budget_s >= 0
+    ):
+        raise InvalidArgument(f"budget_s is a number of seconds from 0 or None, not {budget_s!r}")
+
+
+def maintain_now(
+    engine: Engine, budget_s: float | None, builder: MergeBuilder | None = None, threads: int = 1
+) -> int:
+    """What background maintenance would do now; how many operations it was.
+
+    ``builder``: who is asked to build the outputs of merges; ``threads``: compactions at a time, of 1
+    on the caller's thread.
+    """
+    check_budget(budget_s)
+    assert engine.maintenance is not None and engine.compactions is not None
+    started = engine.clock.monotonic_s()
+
+    def may_go_on() -> bool:
+        engine.check_open()
+        return budget_s is None or engine.clock.monotonic_s() - started < budget_s
+
+    done = engine.maintenance.run_due(may_go_on, patient=False)
+    with engine.compactions.pause():
+        engine.compactions.await_others(budget_s)  # what the background is at would be left out
+        done += engine.compactions.run_all(may_go_on, builder, threads)
+    engine.compactions.collect_garbage()
+    return done
+
+
+__all__ = ["check_budget", "maintain_now"]

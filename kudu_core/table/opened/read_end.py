@@ -1,0 +1,34 @@
+"""How far the picture goes that a reader has of a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kudu_core.tablet.replay.bootstrap import Unreplayed
+
+
+@dataclass(slots=True)
+class ReadEnd:
+    """The end of what an open for reading shows.  It only moves back, while the table is being opened."""
+
+    visible_ts: int
+    """W_r: the newest snapshot that may be read."""
+    settled: bool
+    """Nobody held the table for writing when the end of the log was read, and the picture holds all of it."""
+    unreplayed: Unreplayed | None = None
+    """The record of the log before which it ends, as it cannot be replayed."""
+
+    def stop_before(self, ts: int) -> None:
+        """End before the record of ``ts``: what it says is not there yet."""
+        self.visible_ts = ts - 1
+        self.settled = False  # whoever opens the table for writing brings it in
+
+    def stop_at(self, unreplayed: Unreplayed) -> None:
+        """End before a record that cannot be replayed."""
+        self.unreplayed = unreplayed
+        self.stop_before(unreplayed.timestamp)
+
+
+__all__ = ["ReadEnd"]

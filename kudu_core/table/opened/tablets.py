@@ -1,0 +1,83 @@
+"""The tablets of an open table: those that are there, and those that have ended and are not purged.
+
+Replaced, never changed: whoever reads beside an ALTER has the tablets of before or those of after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
+
+from kudu_core.errors import SnapshotTooOld
+
+if TYPE_CHECKING:
+    from kudu_core.common.partition.partitions import PartitionSchema
+    from kudu_core.tablet.store.tablet import Tablet
+
+NEWEST = 2**64 - 1
+"""A snapshot that sees everything that is applied."""
+
+
+class Tablets(tuple["Tablet", ...]):
+    """In the order of their ids, which is the order in which mutexes are taken.
+
+    A tuple, so that to walk over them costs no call.  Nothing of it changes but a cache, so it has no lock.
+    """
+
+    partitions: PartitionSchema
+    """Those that these tablets are of."""
+    _by_ordinal: dict[int, Tablet]
+    """The newest tablet of each partition."""
+    _since: int
+    """Timestamp of the last change of the ranges that snapshots may look behind."""
+    _partitions_at: dict[int, PartitionSchema]
+    """By the time of a change: the partitions from then on, of the times that were asked for."""
+
+    def __new__(cls, tablets: Iterable[Tablet], partitions: PartitionSchema) -> Tablets:
+        made = super().__new__(cls, sorted(tablets, key=lambda tablet: tablet.id))
+        made.partitions = partitions
+        made._by_ordinal = {tablet.partition.ordinal: tablet for tablet in made}
+        made._since = max((t.dropped_ts or t.created_ts for t in made), default=0)
+        made._partitions_at = {}
+        return made
+
+    def with_new(self, new: Iterable[Tablet], partitions: PartitionSchema) -> Tablets:
+        """These and others, of the partitions that they are of from now on."""
+        return Tablets((*self, *new), partitions)
+
+    def without(self, ids: Collection[int]) -> Tablets:
+        """Those that are left of them."""
+        return Tablets((tablet for tablet in self if tablet.id not in ids), self.partitions)
+
+    def of_ordinal(self, ordinal: int, snapshot: int = NEWEST) -> Tablet:
+        """The tablet of a partition that was one of the table's at that time.
+
+        ``SnapshotTooOld``: it was dropped, and purged while the caller looked for it.
+        """
+        found = self._by_ordinal.get(ordinal)
+        if found is not None and snapshot < found.created_ts:  # the table was overwritten since
+            older = (t for t in self if t.partition.ordinal == ordinal and t.is_there(snapshot))
+            found = next(older, None)
+        if found is None:
+            raise SnapshotTooOld(f"the tablet of partition {ordinal} was dropped, and its history is gone")
+        return found
+
+    def partitions_at(self, snapshot: int) -> PartitionSchema:
+        """The partitions as they were at that time."""
+        if snapshot >= self._since:
+            return self.partitions
+        stamps = {ts for t in self for ts in (t.created_ts, t.dropped_ts) if ts is not None}
+        since = max((ts for ts in stamps if ts <= snapshot), default=0)
+        known = self._partitions_at.get(since)
+        if known is None:
+            ordinals = {t.partition.ordinal for t in self if t.is_there(since)}
+            known = self.partitions.with_live([first in ordinals for first in self.partitions.first_ordinals])
+            self._partitions_at[since] = known
+        return known
+
+    def proven_edits(self) -> dict[int, int]:
+        """By tablet: an edit of its manifest that is known to be on disk."""
+        return {t.id: t.manifest.proven_number for t in self if t.manifest is not None}
+
+
+__all__ = ["NEWEST", "Tablets"]
