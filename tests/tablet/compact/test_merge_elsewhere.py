@@ -23,9 +23,8 @@ from kudu_core.table.jobs.merge_job import RemoteMergeTask, Run, build_task, bui
 from kudu_core.table.opened.maintain import maintain_now
 from kudu_core.tablet.compact import merge
 from kudu_core.tablet.compact.merge_remote import BuiltRange
-from kudu_core.tablet.maintain import compaction_lane
 from tests.support.faults import checking
-from tests.support.inside import compaction_lane_of, engine_of, tablets_of
+from tests.support.inside import engine_of, tablets_of
 from tests.support.models.history import SCHEMA, History, random_batch
 from tests.support.models.merging import OPTIONS, Merging
 
