@@ -28,8 +28,8 @@ def flushing_in_replay(rng: random.Random, share: float) -> Iterator[list[int]]:
 
     def admit(memory: StoreMemory) -> None:
         if rng.random() < share:
-            assert memory._flush_lane is not None
-            while memory._flush_lane.relieve():
+            assert memory.flush_lane is not None
+            while memory.flush_lane.relieve():
                 flushed.append(1)
         else:
             real(memory)

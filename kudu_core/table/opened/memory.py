@@ -52,20 +52,20 @@ class StoreMemory:
         flush_lane: Maintenance | None,
         tell: Callable[[Event], None],
     ) -> None:
-        """``work``: what flushes and merges hold while they run.  ``flush_lane``: None in a table that is
-        open for reading."""
+        """``work``: what flushes and merges hold while they run."""
         limit = options.memory_limit_bytes
         self.limit_bytes = limit
         """Of memory stores and page cache together."""
         self.store_limit_bytes = limit - min(options.page_cache_bytes, limit // CACHE_DIVISOR)
         """What memory stores may take: the limit without what the page cache keeps in any case."""
         self.throttle = Throttle(clock)
+        self.flush_lane = flush_lane
+        """None in a table that is open for reading."""
         self._clock = clock
         self._cache = cache
         self._most_cache_bytes = options.page_cache_bytes
         self._work = work
         self._tablets = tablets
-        self._flush_lane = flush_lane
         self._slows_down = options.maintenance == "background"
         self._tell = tell
         self._step_bytes = min(options.flush_threshold_bytes // 4, self.store_limit_bytes // 16)
@@ -88,7 +88,7 @@ class StoreMemory:
         if self.estimate() <= limit * MEMORY_FRACTION:
             return
         used = self.measure() if self._is_stale() else self.estimate()
-        lane = self._flush_lane
+        lane = self.flush_lane
         if lane is not None and self._slows_down:
             self.throttle.slow_down(used / limit, lane.flush_pace_s)
         if used <= limit * STOP_FRACTION:
@@ -146,8 +146,8 @@ class StoreMemory:
 
     def wake_flushes(self) -> None:
         """Have the flush lane look what there is to do."""
-        if self._flush_lane is not None:
-            self._flush_lane.kick()
+        if self.flush_lane is not None:
+            self.flush_lane.kick()
 
     def estimate(self) -> int:
         """Bytes at the last measurement, and those that were written since."""
