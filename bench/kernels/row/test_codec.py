@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kudu_core._ext.row.codec import MISSING, TAGS, KeyEncoder, RowShape, RowWriter
+from kudu_core._ext.row.key_encoder import KeyEncoder
+from kudu_core._ext.row.row_writer import RowWriter
+from kudu_core._ext.row.shape import MISSING, TAGS, RowShape
 
 COLUMNS = [
     ("host", "text", 0),

@@ -8,9 +8,9 @@ import pytest
 from kudu_core._ext.index import bloom
 from kudu_core._ext.keys import hashing, keys
 from kudu_core._ext.pages import blocks
-from kudu_core._ext.row.codec import TAGS, RowShape
 from kudu_core._ext.row.column import PointColumn
 from kudu_core._ext.row.file import PointFile
+from kudu_core._ext.row.shape import TAGS, RowShape
 
 HOSTS, ROWS, PAGE = 1000, 1_000_000, 16_384
 

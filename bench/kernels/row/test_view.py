@@ -11,9 +11,10 @@ from kudu_core._ext.index.rowid_map import RowidMap
 from kudu_core._ext.index.rowset_tree import BoundsTree
 from kudu_core._ext.keys import hashing
 from kudu_core._ext.pages import blocks
-from kudu_core._ext.row.changes import ChangeFile, ChangePoints, DecodedColumn, DeltaPoints
-from kudu_core._ext.row.codec import MISSING, TAGS, RowShape
+from kudu_core._ext.row.change_log import ChangePoints
 from kudu_core._ext.row.column import PointColumn
+from kudu_core._ext.row.delta_file import ChangeFile, DecodedColumn, DeltaPoints
+from kudu_core._ext.row.shape import MISSING, TAGS, RowShape
 from kudu_core._ext.row.view import MemoryPoints, PointView
 
 ROWS = 1_000_000

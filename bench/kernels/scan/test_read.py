@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from kudu_core._ext.pages import blocks
+from kudu_core._ext.scan.cell_set import CellSet
+from kudu_core._ext.scan.file import ScanColumn, ScanFile
 from kudu_core._ext.scan.read import read
-from kudu_core._ext.scan.selection import CellSet, ScanColumn, ScanFile, Selection
+from kudu_core._ext.scan.selection import Selection
 
 PAGE = 16_384
 ROWS = 16 * PAGE

@@ -1,14 +1,14 @@
 # Bounds of many rowsets: which of them may hold a key.
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kudu_core._ext.search.cells cimport Sorted
+from kudu_core._ext.search.sorted_strings cimport SortedStrings
 
 
 cdef class BoundsTree:
     cdef:
         readonly Py_ssize_t count
-        Sorted _firsts              # in the order of the rowsets
-        Sorted _lasts               # in their own order
+        SortedStrings _firsts       # in the order of the rowsets
+        SortedStrings _lasts        # in their own order
         object _kept
         int32_t[::1] _of_last       # the rowset of each of ``_lasts``
         int32_t[::1] _ranks         # a binary tree: of leaves, the place in ``_lasts``; of nodes, the largest
@@ -18,5 +18,5 @@ cdef class BoundsTree:
     cdef int64_t ended(self, const uint8_t* key, int64_t size) noexcept nogil
     cdef int64_t next(self, int64_t at, int64_t begun, int64_t ended) noexcept nogil
     cdef object _collected(self, int64_t begun, int64_t ended)
-    cdef object _one_by_one(self, const Sorted* keys)
-    cdef object _within(self, const Sorted* keys, rowsets)
+    cdef object _one_by_one(self, const SortedStrings* keys)
+    cdef object _within(self, const SortedStrings* keys, rowsets)

@@ -10,8 +10,13 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp
 
-from kudu_core._ext.search.cells cimport Sorted, compare_bytes, count_below, kc_point_head
-from kudu_core._ext.search.sorted_strings cimport sorted_strings
+from kudu_core._ext.search.sorted_strings cimport (
+    SortedStrings,
+    compare_bytes,
+    count_below,
+    kc_first_bytes,
+    sorted_strings,
+)
 
 import numpy as np
 
@@ -23,7 +28,7 @@ cdef enum:
 
 
 cdef inline bint _is_passed(
-    const Sorted* keys, int64_t i, const uint8_t* key, int64_t size, uint64_t head, bint above
+    const SortedStrings* keys, int64_t i, const uint8_t* key, int64_t size, uint64_t head, bint above
 ) noexcept nogil:
     """Whether key i of the batch is below this one (``above``: not above it)."""
     cdef int order
@@ -34,7 +39,7 @@ cdef inline bint _is_passed(
 
 
 cdef int64_t _passed(
-    const Sorted* keys, int64_t start, const uint8_t* key, int64_t size, bint above
+    const SortedStrings* keys, int64_t start, const uint8_t* key, int64_t size, bint above
 ) noexcept nogil:
     """How many keys of the batch are below this one (``above``: not above it), when ``start`` are: in steps
     that double."""
@@ -46,7 +51,7 @@ cdef int64_t _passed(
         return start if order < 0 else keys.count
     if size < common:
         return start
-    head = kc_point_head(key + common, size - common)
+    head = kc_first_bytes(key + common, size - common)
     while upper < keys.count and _is_passed(keys, upper, key, size, head, above):
         lower = upper + 1
         upper += step
@@ -79,7 +84,7 @@ cdef class BoundsTree:
         cdef:
             int64_t i, rank, leaf
             int32_t larger
-            Sorted given
+            SortedStrings given
         first_data, first_offsets = first
         data, offsets = last
         firsts = sorted_strings(&self._firsts, first_data, first_offsets)
@@ -188,7 +193,7 @@ cdef class BoundsTree:
         ValueError where offsets leave their data or descend.  Keys that do not ascend give any answer.
         """
         cdef:
-            Sorted keys
+            SortedStrings keys
             int64_t last
         none = np.empty(0, np.int64)
         _kept = sorted_strings(&keys, data, offsets)
@@ -201,7 +206,7 @@ cdef class BoundsTree:
         ended = self.ended(keys.data + keys.ends[0], keys.ends[1] - keys.ends[0])
         return self._within(&keys, self._collected(begun, ended))
 
-    cdef object _one_by_one(self, const Sorted* keys):
+    cdef object _one_by_one(self, const SortedStrings* keys):
         """Rowsets that hold a key of the batch, ascending: looked for key by key."""
         cdef:
             uint8_t[::1] seen
@@ -219,7 +224,7 @@ cdef class BoundsTree:
                     at = self.next(at + 1, begun, ended)
         return np.flatnonzero(marks)
 
-    cdef object _within(self, const Sorted* keys, rowsets):
+    cdef object _within(self, const SortedStrings* keys, rowsets):
         """(rowsets, lower, upper) of those that hold any key of the batch."""
         cdef:
             const int64_t[::1] of = rowsets

@@ -1,25 +1,10 @@
-# One open file for point reads: pointread.pyx.
+# One open file for look-ups of single rows.
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from kudu_core._ext.search.cells cimport Sorted
-from kudu_core._ext.row.column cimport Column, Need, PageHolder, PointColumn
-from kudu_core._ext.row.codec cimport RowShape
-
-cdef enum:
-    NUMBER = 0                  # how the cells of a key column compare
-    WORDS = 1                   # by the codes of a sorted dictionary
-    STRING = 2
-
-    MOST_KEY_COLUMNS = 32
-
-
-cdef struct Finder:
-    int64_t rows
-    Sorted index                        # first keys of the mini-blocks
-    const uint8_t* bloom
-    uint64_t bloom_blocks
-    int keys                            # columns; 0: a column of encoded keys, columns[0]
-    Column* columns[MOST_KEY_COLUMNS]
+from kudu_core._ext.row.cells cimport Need
+from kudu_core._ext.row.find cimport Finder
+from kudu_core._ext.row.holder cimport PageHolder
+from kudu_core._ext.row.shape cimport RowShape
 
 
 cdef class PointFile(PageHolder):

@@ -4,8 +4,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kudu_core._ext.row.codec import RowShape
-from kudu_core._ext.row.column import PageHolder, PointColumn
+from kudu_core._ext.row.column import PointColumn
+from kudu_core._ext.row.holder import PageHolder
+from kudu_core._ext.row.shape import RowShape
 
 class PointFile(PageHolder):
     @property

@@ -4,9 +4,10 @@ from typing import Any
 from kudu_core._ext.columns.growing import AppendColumn
 from kudu_core._ext.index.hash_index import KeyTable
 from kudu_core._ext.index.rowset_tree import BoundsTree
-from kudu_core._ext.row.changes import ChangePoints, Store
-from kudu_core._ext.row.codec import Cell, RowShape
+from kudu_core._ext.row.change_log import ChangePoints
 from kudu_core._ext.row.file import PointFile
+from kudu_core._ext.row.overlay import Store
+from kudu_core._ext.row.shape import Cell, RowShape
 
 class MemoryPoints:
     @property

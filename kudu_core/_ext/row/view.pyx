@@ -1,8 +1,8 @@
 """One row of a tablet at one snapshot, by its key, through every rowset that may hold it.
 
 ``PointView`` goes through the rowsets of one view: those in memory by their hash index, those on disk whose
-bounds (``rowsettree``) and blooms admit the key.  A row that is found is read from the base in place, and
-the stores of its rowset say what changed of it (``pointchanges``).
+bounds (``index.rowset_tree``) and blooms admit the key.  A row that is found is read from the base in
+place, and the stores of its rowset say what changed of it (``row.overlay``).
 
 It is the fast path beside ``rowset.rows.rows_at``: ``NeedsGeneralPath`` and ``PageError`` mean that the
 general path must answer.  Everything here runs with the GIL.
@@ -15,18 +15,18 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from kudu_core._ext.columns.growing cimport AppendColumn
 from kudu_core._ext.index.hash_index cimport KeyTable
 from kudu_core._ext.base.hashes cimport murmur3_bytes
-from kudu_core._ext.row.changes cimport (
+from kudu_core._ext.row.change_log cimport ChangePoints
+from kudu_core._ext.row.column cimport PointColumn
+from kudu_core._ext.row.file cimport PointFile
+from kudu_core._ext.row.overlay cimport (
     NO_CHANGE,
-    ChangePoints,
     Overlay,
     Store,
     memory_cell,
     overlay_of,
     visible_rows,
 )
-from kudu_core._ext.row.column cimport PointColumn
-from kudu_core._ext.row.file cimport PointFile
-from kudu_core._ext.row.codec cimport UNSIGNED, RowShape
+from kudu_core._ext.row.shape cimport UNSIGNED, RowShape
 from kudu_core._ext.index.rowset_tree cimport BoundsTree
 
 cdef enum:

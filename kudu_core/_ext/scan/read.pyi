@@ -1,7 +1,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from kudu_core._ext.scan.selection import ScanColumn, Selection
+from kudu_core._ext.scan.file import ScanColumn
+from kudu_core._ext.scan.selection import Selection
 
 class TooLarge(Exception): ...
 

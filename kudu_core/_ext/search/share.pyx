@@ -7,7 +7,7 @@ import numpy as np
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from kudu_core._ext.search.cells cimport kc_point_head
+from kudu_core._ext.search.sorted_strings cimport kc_first_bytes
 
 
 cdef int64_t _shared(const uint8_t* a, int64_t a_size, const uint8_t* b, int64_t b_size) noexcept nogil:
@@ -22,7 +22,7 @@ cdef inline uint64_t _head(
     const uint8_t* data, const int64_t* offsets, int64_t key, int64_t skip
 ) noexcept nogil:
     cdef int64_t size = offsets[key + 1] - offsets[key]
-    return kc_point_head(data + offsets[key] + skip, size - skip) if size > skip else 0
+    return kc_first_bytes(data + offsets[key] + skip, size - skip) if size > skip else 0
 
 
 cdef void _below(

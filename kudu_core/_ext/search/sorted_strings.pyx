@@ -1,15 +1,14 @@
-"""Ascending strings set up to be searched where they lie: ``Sorted`` of ``cells.pxd``.
+"""Ascending strings set up to be searched where they lie.
 
-For the kernels that search key columns, dictionaries and bounds of rowsets; Python calls nothing of it.
+For the kernels that search key columns, dictionaries and bounds of rowsets: they call ``sorted_strings`` and
+then search without the GIL, by the functions of ``sorted_strings.pxd``.  Python calls nothing of it.
 """
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-
-from kudu_core._ext.search.cells cimport Sorted, kc_point_head
 
 import numpy as np
 
 
-cdef object sorted_strings(Sorted* out, data, offsets):
+cdef object sorted_strings(SortedStrings* out, data, offsets):
     """Set up ascending strings, (n + 1,) offsets into ``data``; return what keeps them alive."""
     cdef:
         const uint8_t[::1] bytes_ = data
@@ -34,5 +33,5 @@ cdef object sorted_strings(Sorted* out, data, offsets):
         while out.common < shorter and first[ends[0] + out.common] == first[ends[last] + out.common]:
             out.common += 1
     for i in range(out.count):
-        heads[i] = kc_point_head(first + ends[i] + out.common, ends[i + 1] - ends[i] - out.common)
+        heads[i] = kc_first_bytes(first + ends[i] + out.common, ends[i + 1] - ends[i] - out.common)
     return data, kept_ends, kept_heads

@@ -34,7 +34,7 @@ from kudu_core.cfile.readers.point_reader import open_delta_points
 from kudu_core.common.rows.rowblock import ColumnBuffers
 
 if TYPE_CHECKING:
-    from kudu_core._ext.row.changes import DeltaPoints
+    from kudu_core._ext.row.delta_file import DeltaPoints
 
     U8 = npt.NDArray[np.uint8]
     U32 = npt.NDArray[np.uint32]

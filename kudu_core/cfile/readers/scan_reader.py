@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kudu_core._ext.scan.selection import CellSet, ScanColumn, ScanFile
+from kudu_core._ext.scan.cell_set import CellSet
+from kudu_core._ext.scan.file import ScanColumn, ScanFile
 from kudu_core.cfile.columns.specs import ZONE_PRESENT
 from kudu_core.common.types.types import TYPE_BOOL, TYPE_DECIMAL, TYPE_FLOAT, TYPE_SIGNED, TYPE_UNSIGNED
 from kudu_core.common.where.valuesets import float_place

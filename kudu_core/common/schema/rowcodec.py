@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from kudu_core._ext.row.codec import TAGS, KeyEncoder, RowShape, RowWriter
+from kudu_core._ext.row.key_encoder import KeyEncoder
+from kudu_core._ext.row.row_writer import RowWriter
+from kudu_core._ext.row.shape import TAGS, RowShape
 from kudu_core.common.run.cached import cached_property
 from kudu_core.common.types import values
 from kudu_core.common.types.types import (

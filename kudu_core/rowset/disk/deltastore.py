@@ -8,7 +8,7 @@ import numpy as np
 
 from kudu_core._ext.base.status import NeedsGeneralPath, PageError
 from kudu_core._ext.changes.replay import Updates
-from kudu_core._ext.row.changes import ChangeFile
+from kudu_core._ext.row.delta_file import ChangeFile
 from kudu_core.cfile.files.delta_codes import REDO_DELETE, UNDO_ALIVE, UNDO_DEAD
 from kudu_core.cfile.files.delta_file import DeltaFile
 from kudu_core.common.rows.rowblock import ColumnBuffers

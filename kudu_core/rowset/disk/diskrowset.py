@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kudu_core._ext.row.changes import Store
+from kudu_core._ext.row.overlay import Store
 from kudu_core._ext.row.view import RowsetPoints
 from kudu_core.cfile.files.delta_codes import REDO_DELETE
 from kudu_core.cfile.files.rows_format import INSERT_TIME_ID
@@ -31,7 +31,7 @@ from kudu_core.rowset.rows.delta_view import DeltaView
 from kudu_core.rowset.rows.rows_at import RowsAt
 
 if TYPE_CHECKING:
-    from kudu_core._ext.row.codec import Cell
+    from kudu_core._ext.row.shape import Cell
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

@@ -29,7 +29,7 @@ from kudu_core.rowset.memory.logged import LoggedChanges
 from kudu_core.rowset.memory.memory_deltas import MemoryDeltas
 
 if TYPE_CHECKING:
-    from kudu_core._ext.row.codec import Cell
+    from kudu_core._ext.row.shape import Cell
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import numpy as np
 from kudu_core._ext.changes.replay import ChangePositions, Updates
 from kudu_core._ext.index.btree import BTreeU64
 from kudu_core._ext.index.rowid_map import RowidMap
-from kudu_core._ext.row.changes import ChangePoints
+from kudu_core._ext.row.change_log import ChangePoints
 from kudu_core.cfile.files.delta_codes import REDO_DELETE, REDO_REINSERT
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.rowset.memory.column_log import PIECE, UNSORTED, ColumnLog

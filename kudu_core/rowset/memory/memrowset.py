@@ -32,7 +32,7 @@ from kudu_core.rowset.rows.delta_view import DeltaView
 from kudu_core.rowset.rows.rows_at import RowsAt
 
 if TYPE_CHECKING:
-    from kudu_core._ext.row.codec import Cell
+    from kudu_core._ext.row.shape import Cell
 
 
 class MemRowSet:

@@ -28,7 +28,7 @@ from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.rows.delta_view import lay_over
 
 if TYPE_CHECKING:
-    from kudu_core._ext.scan.selection import CellSet
+    from kudu_core._ext.scan.cell_set import CellSet
     from kudu_core.rowset.disk.diskrowset import DiskRowsAt
 
 CELLS_FACTOR = 64

@@ -24,7 +24,7 @@ from kudu_core.tablet.store import records
 from kudu_core.wal import RECORD_KIND_WRITE
 
 if TYPE_CHECKING:
-    from kudu_core._ext.row.codec import Cell
+    from kudu_core._ext.row.shape import Cell
     from kudu_core.common.schema.schema import Schema
     from kudu_core.table.opened.engine import Engine
     from kudu_core.tablet.store.tablet import Tablet

@@ -1,8 +1,7 @@
-"""Every decoder of stored bytes on bytes that lie, with good checksums: it answers or refuses, and
-allocates no more than what it declares.
+"""Every decoder answers or refuses stored bytes that lie, and allocates no more than they declare.
 
-``--long`` tries 200,000 mutations in all; ``ci/sanitize.sh`` runs this under sanitizers.  A mutation that
-breaks something is written to ``build/fuzz`` and its number is told.
+Checksums are good.  ``--long`` tries 200,000 mutations in all; ``ci/sanitize.sh`` runs this under sanitizers.
+A mutation that breaks something is written to ``build/fuzz``, and its number is reported.
 """
 
 from __future__ import annotations
@@ -26,8 +25,9 @@ from kudu_core._ext.base.status import NeedsGeneralPath, PageError
 from kudu_core._ext.changes.replay import replay
 from kudu_core._ext.keys import keys
 from kudu_core._ext.pages import blocks
+from kudu_core._ext.scan.cell_set import CellSet
 from kudu_core._ext.scan.read import read as scan_read
-from kudu_core._ext.scan.selection import CellSet, Selection
+from kudu_core._ext.scan.selection import Selection
 from kudu_core.cfile import UNDO, DeltaFile, RowsFile, write_delta_file
 from kudu_core.cfile.columns import statistics
 from kudu_core.cfile.columns.specs import ColumnSpec

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from kudu_core._ext.row.codec import MISSING, TAGS, KeyEncoder, RowShape, RowWriter
+from kudu_core._ext.row.key_encoder import KeyEncoder
+from kudu_core._ext.row.row_writer import RowWriter
+from kudu_core._ext.row.shape import MISSING, TAGS, RowShape
 from kudu_core._ext.rules.decide import CALL_DELETE, CALL_INSERT, CALL_UPDATE, CALL_UPSERT
 from tests.support.oracles.row import codec as oracle
 

@@ -16,9 +16,9 @@ from kudu_core._ext.base.status import NeedsGeneralPath, PageError
 from kudu_core._ext.index import bloom
 from kudu_core._ext.keys import hashing
 from kudu_core._ext.pages import blocks
-from kudu_core._ext.row.codec import TAGS, RowShape
 from kudu_core._ext.row.column import PointColumn
 from kudu_core._ext.row.file import PointFile
+from kudu_core._ext.row.shape import TAGS, RowShape
 from tests.support.oracles.row import file as oracle
 
 FIRST_SEED = int(os.environ.get("KUDU_CORE_SEED", "0"))

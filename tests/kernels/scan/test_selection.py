@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from kudu_core._ext.base.status import NeedsGeneralPath, PageError
-from kudu_core._ext.scan.selection import CellSet, ScanColumn, ScanFile, Selection
+from kudu_core._ext.scan.cell_set import CellSet
+from kudu_core._ext.scan.file import ScanColumn, ScanFile
+from kudu_core._ext.scan.selection import Selection
 from tests.kernels.pages.test_blocks_hostile import damage
 from tests.support.cases import blocks as cases
 from tests.support.cases import scans as scan_cases

@@ -84,7 +84,7 @@ def defined(pattern: str) -> list[tuple[str, str, int]]:
 
 def test_kernels_have_the_same_codes_of_changes() -> None:
     found = defined("(?:REDO|UNDO)_")
-    assert {kernel for kernel, _, _ in found} == {"changes.pyx"} and len(found) == 3
+    assert {kernel for kernel, _, _ in found} == {"overlay.pxd"} and len(found) == 3
     for _, name, number in found:
         prefix = name[: name.index("_") + 1]
         assert constants(LISTS[prefix][0], prefix)[name.removeprefix(prefix)] == number

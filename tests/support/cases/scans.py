@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kudu_core._ext.pages import blocks
-from kudu_core._ext.scan.selection import ScanColumn, ScanFile
+from kudu_core._ext.scan.file import ScanColumn, ScanFile
 from tests.support.cases import blocks as cases
 
 PAGE = 16_384

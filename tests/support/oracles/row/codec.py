@@ -1,4 +1,7 @@
-"""What ``_ext.row.codec`` means, in the fewest words Python allows.  Slow on purpose."""
+"""What ``shape``, ``key_encoder`` and ``row_writer`` of ``_ext.row`` mean, in the fewest words Python allows.
+
+Slow on purpose.
+"""
 
 from __future__ import annotations
 

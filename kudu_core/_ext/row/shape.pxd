@@ -1,4 +1,4 @@
-# One cell, one row: what ``rowcodec`` makes of them, for the kernels that find them.
+# One row that is read: its columns, and how their cells become Python values.
 from libc.stdint cimport uint8_t
 
 cdef enum Tag:

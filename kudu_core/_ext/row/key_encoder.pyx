@@ -1,0 +1,163 @@
+"""Keys of single rows, encoded as ``common.types.keycodec`` does it.
+
+The fast way for keys of plain Python values (``plain.pxd``).  Everything else gives None, which tells the
+caller to take the general path, whose result or error then stands.
+"""
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.datetime cimport import_datetime
+from cpython.dict cimport PyDict_GetItem
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memchr, memcpy
+
+from kudu_core._ext.row.plain cimport bytes_of, number_of
+from kudu_core._ext.row.shape cimport UNSIGNED
+
+import numpy as np
+
+import_datetime()               # for ``plain.pxd``
+
+cdef enum:
+    KEY_ROOM = 1024             # bytes of a key; longer ones take the general path
+
+
+cdef Py_ssize_t _encode_text(
+    const uint8_t* data, Py_ssize_t size, bint last, uint8_t* out, Py_ssize_t room
+) noexcept nogil:
+    """Write the key bytes of a string; return how many, -1 where they do not fit."""
+    cdef Py_ssize_t i, to = 0
+    if last or memchr(data, 0, <size_t>size) == NULL:
+        if size + 2 > room:
+            return -1
+        memcpy(out, data, <size_t>size)
+        to = size
+    else:
+        if 2 * size + 2 > room:
+            return -1
+        for i in range(size):
+            out[to] = data[i]
+            to += 1
+            if data[i] == 0:
+                out[to] = 1
+                to += 1
+    if not last:
+        out[to] = 0
+        out[to + 1] = 0
+        to += 2
+    return to
+
+
+@cython.final
+@cython.auto_pickle(False)
+cdef class KeyEncoder:
+    """Keys of some columns, in key order: ``encode`` gives the bytes of ``common.types.keycodec``."""
+
+    def __init__(self, names, tags, widths):
+        cdef Py_ssize_t i
+        self._names = tuple(names)
+        self.count = len(self._names)
+        if self.count == 0 or not len(tags) == len(widths) == self.count:
+            raise ValueError("a key has columns, each with a tag and a width")
+        if self.count > MOST_COLUMNS:
+            self.count = 0      # every key takes the general path
+            return
+        for i in range(self.count):
+            self._tags[i] = tags[i]
+            self._widths[i] = widths[i]
+
+    def encode(self, key):
+        """The encoded key, or None where the general path must say what the key is."""
+        cdef:
+            uint8_t room[KEY_ROOM]
+            Py_ssize_t i, n, at = 0
+            PyObject* found
+        if type(key) is tuple:
+            if len(<tuple>key) != self.count:
+                return None
+            for i in range(self.count):
+                n = self._cell(i, (<tuple>key)[i], room + at, KEY_ROOM - at)
+                if n < 0:
+                    return None
+                at += n
+        elif type(key) is dict:
+            if len(<dict>key) != self.count:
+                return None
+            for i in range(self.count):
+                found = PyDict_GetItem(key, self._names[i])
+                if found == NULL:
+                    return None
+                n = self._cell(i, <object>found, room + at, KEY_ROOM - at)
+                if n < 0:
+                    return None
+                at += n
+        elif self.count == 1:
+            at = self._cell(0, key, room, KEY_ROOM)
+        else:
+            return None
+        return None if at < 0 else PyBytes_FromStringAndSize(<char*>room, at)
+
+    def encode_many(self, keys):
+        """Encoded keys of a list or tuple: (data, (n + 1,) int64 offsets); None where one is not plain.
+
+        Then each must go through ``encode`` and, where that gives None, the general path.
+        """
+        cdef:
+            Py_ssize_t i, size, n = len(keys), at = 0, room = 32 * n + KEY_ROOM
+            int64_t[::1] ends
+            uint8_t[::1] view
+            bytes key
+        offsets = np.empty(n + 1, np.int64)
+        data = np.empty(room, np.uint8)
+        ends, view = offsets, data
+        ends[0] = 0
+        for i in range(n):
+            key = self.encode(keys[i])
+            if key is None:
+                return None
+            size = PyBytes_GET_SIZE(key)
+            if at + size > room:
+                room = 2 * (at + size)
+                grown = np.empty(room, np.uint8)
+                grown[:at] = data[:at]
+                data = grown
+                view = data
+            memcpy(&view[at], PyBytes_AS_STRING(key), <size_t>size)
+            at += size
+            ends[i + 1] = at
+        return data[:at], offsets
+
+    cdef bytes of_row(self, dict row):
+        """The key of a row that may have more columns; None as ``encode``."""
+        cdef:
+            uint8_t room[KEY_ROOM]
+            Py_ssize_t i, n, at = 0
+            PyObject* found
+        for i in range(self.count):
+            found = PyDict_GetItem(row, self._names[i])
+            if found == NULL:
+                return None
+            n = self._cell(i, <object>found, room + at, KEY_ROOM - at)
+            if n < 0:
+                return None
+            at += n
+        return PyBytes_FromStringAndSize(<char*>room, at) if self.count else None
+
+    cdef Py_ssize_t _cell(self, Py_ssize_t i, object value, uint8_t* out, Py_ssize_t room) except -2:
+        """Write one cell; return its bytes, -1 for the general path."""
+        cdef:
+            int tag = self._tags[i], width = self._widths[i], k
+            uint64_t word = 0
+            const uint8_t* data = NULL
+            Py_ssize_t size = 0
+        if width:
+            if width > 8 or width > room or not number_of(tag, width, value, &word):
+                return -1
+            if tag != UNSIGNED:
+                word ^= <uint64_t>1 << (8 * width - 1)
+            for k in range(width):
+                out[k] = <uint8_t>(word >> (8 * (width - 1 - k)))
+            return width
+        if not bytes_of(tag, value, &data, &size):
+            return -1
+        return _encode_text(data, size, i == self.count - 1, out, room)
