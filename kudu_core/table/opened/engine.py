@@ -343,6 +343,7 @@ class Engine:
             for tablet in self.tablets:
                 with tablet.flush_lane, tablet.mutex:
                     tablet.is_closed = True
+        self.writers.close()
 
     def retire(self) -> None:
         """A reader's engine after ``refresh``: scans that hold its files read on, nothing else does."""

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 from kudu_core.common.idempotence.writers import MAX_TOKENS, YOUNG_S, AppliedWrite, Counts, Txn, outdated
 from kudu_core.common.run.locks import Reentrant, mutex, reentrant
-from kudu_core.errors import InvalidArgument
+from kudu_core.errors import Closed, InvalidArgument
 from kudu_core.events import Event, TokensDropped
 from kudu_core.table.opened.job_marks import leave_marks
 from kudu_core.table.stored.table_file import TableState, replace
@@ -68,6 +68,8 @@ class Writers:
         self._saving_mutex = mutex()
         """One thread writes the tokens into TABLE at a time; taken before ``_mutex`` and TABLE's mutex, and
         never with a tablet's mutex held."""
+        self._closed = False
+        """Set under ``_saving_mutex``: the end of the table is written by its close, and by nobody else."""
         self._token_locks = [reentrant() for _ in range(TOKEN_LOCKS)]
         self._job_locks: WeakValueDictionary[str, Reentrant] = WeakValueDictionary()
 
@@ -129,11 +131,14 @@ class Writers:
         """Write ``applied_writes`` into TABLE, and the marks of jobs into staging: the log up to
         ``applied_ts``, at most W, is not needed for them then.
 
-        Those that are out of date go, and room is made for ``more``; how many went.
+        Those that are out of date go, and room is made for ``more``; how many went.  ``Closed``: nothing was
+        written.
         """
         assert self._log is not None
-        leave_marks(self._fs, self._path, self.applied_jobs, applied_ts)
         with self._saving_mutex:
+            if self._closed:
+                raise Closed(f"{self._path} was closed")
+            leave_marks(self._fs, self._path, self.applied_jobs, applied_ts)
             gone, tokens = self.drop_outdated(applied_ts, more)
             known = self._table_file.state
             if tokens == known.tokens and known.applied_ts >= applied_ts:
@@ -155,6 +160,14 @@ class Writers:
 
             self._table_file.change(saved)
             return len(gone)
+
+    def close(self) -> None:
+        """Wait for the thread that is writing tokens; after that none does.  May be called again.
+
+        Such a thread may hold no lock but its token's, for which a close does not wait.
+        """
+        with self._saving_mutex:
+            self._closed = True
 
 
 __all__ = ["Writers"]
