@@ -135,6 +135,7 @@ ROOMS = {
             "kudu_core/table/stored/table_file.py",
         ),
         (
+            "tests/table/opened/test_table_file.py",
             "tests/table/stored/test_formats.py",
             "tests/hostile/files/test_damage.py",
             *_tests("crash", "invariants", "replay"),
@@ -144,11 +145,7 @@ ROOMS = {
         ),
     ),
     "flush": Room(
-        (
-            "kudu_core/tablet/flush/memory.py",
-            "kudu_core/tablet/flush/deltas.py",
-            "kudu_core/rowset/disk/writing.py",
-        ),
+        (*_of("tablet/flush", "memory", "deltas"), "kudu_core/rowset/disk/writing.py"),
         (
             *_tests("stories", "versions"),
             *_tests("tablet/maintain", "maintenance"),
@@ -158,11 +155,7 @@ ROOMS = {
         ),
     ),
     "compaction": Room(
-        (
-            "kudu_core/tablet/compact/deltas.py",
-            "kudu_core/tablet/compact/history_gc.py",
-            "kudu_core/tablet/store/garbage.py",
-        ),
+        (*_of("tablet/compact", "deltas", "history_gc"), "kudu_core/tablet/store/garbage.py"),
         (
             *_tests("tablet/compact", "delta_compaction"),
             *_tests("stories", "versions"),
@@ -173,10 +166,8 @@ ROOMS = {
     ),
     "merge": Room(
         (
-            "kudu_core/tablet/compact/merge.py",
-            "kudu_core/tablet/compact/merge_output.py",
-            "kudu_core/rowset/history/joining.py",
-            "kudu_core/rowset/history/merging.py",
+            *_of("tablet/compact", "merge", "merge_output"),
+            *_of("rowset/history", "joining", "merging"),
         ),
         (
             *_tests("tablet/compact", "merge_compaction", "merge_cases"),
@@ -202,6 +193,14 @@ ROOMS = {
             *_tests("crash", "alter"),
         ),
     ),
+    "opened": Room(
+        _of("table/opened", "memory", "tablets", "writers"),
+        (
+            *_tests("table/opened", "store_memory", "tablets", "known_writers"),
+            *_tests("table/opened", "token_retention", "repetition"),
+            *_tests("tablet/maintain", "memory", "maintaining"),
+        ),
+    ),
     "staging": Room(
         (
             "kudu_core/table/jobs/stager.py",
@@ -222,8 +221,7 @@ ROOMS = {
         (
             *_tests("table/lifecycle", "alter", "alter_beside", "alter_ranges"),
             *_tests("stories", "alter_random"),
-            *_tests("table/ingest", "overwrite"),
-            *_tests("table/ingest", "overwrite_beside"),
+            *_tests("table/ingest", "overwrite", "overwrite_beside"),
             *_tests("crash", "alter"),
         ),
     ),
