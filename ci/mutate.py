@@ -1,16 +1,6 @@
 """Mutations: change one line of a critical room, run the tests nearest to it, list what nobody noticed.
 
-Kinds of mutation (each one statement or one expression on one line):
-
-    drop       a call that stands as a statement, an assignment to an attribute, or a ``raise`` is left out
-    compare    ``<`` becomes ``<=``, ``==`` becomes ``!=``, ``in`` becomes ``not in``, and back
-    condition  the test of an ``if``, ``while`` or conditional expression is negated
-    operand    one operand of ``and`` or ``or`` is left out
-    bound      ``max`` becomes ``min`` and back
-    one        ``x + 1`` or ``x - 1`` becomes ``x``
-    order      two neighbouring calls that stand as statements change places
-
-What only tells (events, metrics, messages) is left out: ``TELLING``.  A mutation that changes nothing that
+The kinds of mutation are in ``ci/mutation_finder.py``.  A mutation that changes nothing that
 anybody could see stands in ``ci/equivalent_mutations.txt`` with the reason, and is not drawn again.
 """
 
@@ -29,20 +19,15 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from queue import Queue
+
+from mutation_finder import Finder, Mutation, mutated
 
 ROOT = Path(__file__).resolve().parent.parent
 EQUIVALENT = ROOT / "ci" / "equivalent_mutations.txt"
 TIMEOUT_S = 600
 MAY_SURVIVE = 2
-
-TELLING = ("tell", "_tell", "note_reason", "warn", "debug", "info", "warning", "exception", "perf_counter")
-COMPARED = {
-    ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
-    ast.In: "not in", ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -61,8 +46,15 @@ def _tests(folder: str, *names: str) -> tuple[str, ...]:
     return tuple(f"tests/{folder}/test_{name}.py" for name in names)
 
 
-JOBS = "tests/spark/write/test_jobs.py"
-EVERYWHERE = _tests("stories", "small_guards", "scenarios", "review", "mixed_histories", "differential")
+JOBS = _tests("spark/write", "jobs", "job_rows")
+EVERYWHERE = (
+    *_tests("stories", "small_guards", "scenarios"),
+    *_tests("table/write", "durable_answers"),
+    *_tests("table/lifecycle", "closing_beside", "opening", "readers_beside"),
+    *_tests("tablet/maintain", "flushes"),
+    *_tests("interrupts", "between_steps"),
+    *_tests("stories", "mixed_histories", "differential"),
+)
 
 ROOMS = {
     "decide": Room(
@@ -73,19 +65,19 @@ ROOMS = {
         ),
         (
             *_tests("table/calls", "decision", "row_rules"),
-            *_tests("table/write", "row_path", "batches"),
+            *_tests("table/write", "row_path", "row_path_taken", "row_path_left", "batches"),
             *_tests("table/opened", "txn"),
-            *_tests("hostile/input", "bad_input"),
-            JOBS,
+            *_tests("hostile/input", "bad_input", "bad_paths"),
+            *JOBS,
             *EVERYWHERE,
         ),
     ),
     "apply": Room(
         ("kudu_core/tablet/store/apply.py", "kudu_core/tablet/store/records.py"),
         (
-            *_tests("tablet/store", "reserving"),
+            *_tests("tablet/store", "reserving", "laying"),
             *_tests("stories", "scenarios", "versions"),
-            *_tests("table/write", "row_path"),
+            *_tests("table/write", "row_path", "row_path_taken", "row_path_left"),
             *_tests("crash", "replay"),
             *EVERYWHERE,
         ),
@@ -96,7 +88,11 @@ ROOMS = {
             "kudu_core/table/jobs/commit.py",
             "kudu_core/table/ingest/ingest.py",
         ),
-        (*_tests("table/ingest", "bulk", "overwrite", "overwrite_beside"), JOBS, *EVERYWHERE),
+        (
+            *_tests("table/ingest", "bulk", "bulk_failures", "overwrite", "overwrite_beside"),
+            *JOBS,
+            *EVERYWHERE,
+        ),
     ),
     "recheck": Room(
         (
@@ -104,7 +100,7 @@ ROOMS = {
             "kudu_core/table/jobs/resolve.py",
             "kudu_core/table/ingest/build.py",
         ),
-        (JOBS, *_tests("table/ingest", "bulk"), *_tests("stories", "bank"), *EVERYWHERE),
+        (*JOBS, *_tests("table/ingest", "bulk", "bulk_failures"), *_tests("stories", "bank"), *EVERYWHERE),
     ),
     "replay": Room(
         (
@@ -124,7 +120,7 @@ ROOMS = {
     "log": Room(
         _of("wal", "log", "sync", "watermarks", "segments", "tail", "open_segments", "check", "records"),
         (
-            *_tests("wal", "log", "reading", "follow", "power_cut"),
+            *_tests("wal", "log", "log_failures", "segments", "reading", "follow", "power_cut"),
             *_tests("crash", "alter", "faults"),
         ),
     ),
@@ -149,7 +145,7 @@ ROOMS = {
         (
             *_tests("stories", "versions"),
             *_tests("tablet/maintain", "maintenance"),
-            *_tests("tablet/store", "reserving"),
+            *_tests("tablet/store", "reserving", "laying"),
             *_tests("crash", "invariants", "faults"),
             *EVERYWHERE,
         ),
@@ -159,7 +155,7 @@ ROOMS = {
         (
             *_tests("tablet/compact", "delta_compaction"),
             *_tests("stories", "versions"),
-            *_tests("tablet/maintain", "maintaining"),
+            *_tests("tablet/maintain", "maintaining", "pressure"),
             *_tests("crash", "faults"),
             *EVERYWHERE,
         ),
@@ -170,9 +166,10 @@ ROOMS = {
             *_of("rowset/history", "joining", "merging"),
         ),
         (
-            *_tests("tablet/compact", "merge_compaction", "merge_cases"),
+            *_tests("tablet/compact", "merge_compaction", "merge_cases", "merge_dead_rows", "merge_beside"),
             *_tests("rowset", "joining"),
-            *_tests("tablet/compact", "merge_interrupted", "merge_elsewhere"),
+            *_tests("tablet/compact", "merge_interrupted"),
+            *_tests("tablet/compact/elsewhere", "states", "failures", "maintenance"),
             *_tests("crash", "faults"),
             *EVERYWHERE,
         ),
@@ -187,7 +184,7 @@ ROOMS = {
         (
             *_tests("table/opened", "snapshots"),
             *_tests("stories", "small_guards"),
-            *_tests("table/lifecycle", "alter_ranges"),
+            *_tests("table/lifecycle/ranges", "alter_ranges", "dropped_ranges"),
             *_tests("stories", "versions"),
             *_tests("table/ingest", "overwrite"),
             *_tests("crash", "alter"),
@@ -209,17 +206,18 @@ ROOMS = {
             "kudu_core/table/runs/staged.py",
         ),
         (
-            JOBS,
-            *_tests("table/jobs", "job_commits"),
-            *_tests("table/ingest", "bulk"),
-            *_tests("tablet/compact", "merge_elsewhere"),
+            *JOBS,
+            *_tests("table/jobs", "job_commits", "job_marks", "job_rechecks"),
+            *_tests("table/ingest", "bulk", "bulk_failures"),
+            *_tests("tablet/compact/elsewhere", "states", "failures"),
             "tests/hostile/input/test_names.py",
         ),
     ),
     "alter": Room(
         ("kudu_core/table/lifecycle/alter.py", "kudu_core/table/ingest/overwrite.py"),
         (
-            *_tests("table/lifecycle", "alter", "alter_beside", "alter_ranges"),
+            *_tests("table/lifecycle", "alter", "alter_beside", "alter_threads"),
+            *_tests("table/lifecycle/ranges", "alter_ranges", "dropped_ranges"),
             *_tests("stories", "alter_random"),
             *_tests("table/ingest", "overwrite", "overwrite_beside"),
             *_tests("crash", "alter"),
@@ -228,7 +226,7 @@ ROOMS = {
     "files": Room(
         (*_of("fs", "base", "posix", "lease"), "kudu_core/cfile/pages/container.py"),
         (
-            *_tests("fs", "files", "lease", "power_cut", "rooted"),
+            *_tests("fs", "files", "posix", "lease", "power_cut", "rooted"),
             *_tests("cfile", "format", "files"),
             "tests/hostile/input/test_names.py",
             "tests/table/lifecycle/test_writers.py",
@@ -238,190 +236,6 @@ ROOMS = {
 }
 
 
-@dataclass(frozen=True)
-class Mutation:
-    """One change of one piece of text on one line (``order``: of two statements)."""
-
-    room: str
-    path: str
-    kind: str
-    where: str
-    """The function that it is in."""
-    line: int
-    start: int
-    end: int
-    """Characters of the file that are replaced."""
-    text: str
-    """What they say."""
-    instead: str
-
-    @property
-    def key(self) -> str:
-        """What identifies it although lines move: path, function, kind, and what becomes of what."""
-        return f"{self.path} | {self.where} | {self.kind} | {_line(self.text)} -> {_line(self.instead)}"
-
-    def __str__(self) -> str:
-        change = f"{_line(self.text)} -> {_line(self.instead)}"
-        return f"{self.path}:{self.line} in {self.where}, {self.kind}: {change}"
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split())
-
-
-class _Finder(ast.NodeVisitor):
-    """All mutations of one file."""
-
-    def __init__(self, room: str, path: str, source: str) -> None:
-        self.room = room
-        self.path = path
-        self.source = source
-        self.offsets = [0]
-        for line in source.splitlines(keepends=True):
-            self.offsets.append(self.offsets[-1] + len(line))
-        self.names: list[str] = []
-        self.found: list[Mutation] = []
-
-    def at(self, line: int, column: int) -> int:
-        # ast counts bytes; the sources are ASCII, which tests/lint checks.
-        return self.offsets[line - 1] + column
-
-    def text_of(self, node: ast.AST) -> str:
-        return self.source[self.span(node)[0] : self.span(node)[1]]
-
-    def span(self, node: ast.AST) -> tuple[int, int]:
-        return (
-            self.at(node.lineno, node.col_offset),  # type: ignore[attr-defined]
-            self.at(node.end_lineno, node.end_col_offset),  # type: ignore[attr-defined]
-        )
-
-    def add(self, kind: str, node: ast.AST, start: int, end: int, instead: str) -> None:
-        if self.names:  # not of module or class level: constants and types
-            where = ".".join(self.names)
-            line: int = node.lineno  # type: ignore[attr-defined]
-            text = self.source[start:end]
-            self.found.append(Mutation(self.room, self.path, kind, where, line, start, end, text, instead))
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        if node.name.startswith("__") and node.name in ("__repr__", "__str__", "__reduce__"):
-            return
-        self.names.append(node.name)
-        for child in node.body:
-            self.visit(child)
-        self._orders(node.body)
-        self.names.pop()
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        names, self.names = self.names, []
-        for child in node.body:
-            if isinstance(child, ast.FunctionDef):
-                self.names = [node.name]
-                self.visit(child)
-        self.names = names
-
-    def visit_If(self, node: ast.If) -> None:
-        if _text_is(node.test, "TYPE_CHECKING"):
-            return
-        self._condition(node)
-        self._orders(node.body)
-        self.generic_visit(node)
-
-    def visit_While(self, node: ast.While) -> None:
-        if not isinstance(node.test, ast.Constant):
-            self._condition(node)
-        self.generic_visit(node)
-
-    def visit_With(self, node: ast.With) -> None:
-        self._orders(node.body)
-        self.generic_visit(node)
-
-    def visit_Try(self, node: ast.Try) -> None:
-        self._orders(node.body)
-        self.generic_visit(node)
-
-    def visit_IfExp(self, node: ast.IfExp) -> None:
-        self._condition(node)
-        self.generic_visit(node)
-
-    def visit_Assert(self, node: ast.Assert) -> None:
-        """Assertions are the net, not the rope."""
-
-    def visit_Raise(self, node: ast.Raise) -> None:
-        if node.exc is not None:
-            self.add("drop", node, *self.span(node), "pass")
-
-    def visit_Expr(self, node: ast.Expr) -> None:
-        if isinstance(node.value, ast.Call):
-            if _called(node.value) in TELLING:
-                return
-            self.add("drop", node, *self.span(node), "pass")
-        self.generic_visit(node)
-
-    def visit_Assign(self, node: ast.Assign) -> None:
-        if all(isinstance(target, ast.Attribute) for target in node.targets):
-            self.add("drop", node, *self.span(node), "pass")
-        self.generic_visit(node)
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        self.add("drop", node, *self.span(node), "pass")
-        self.generic_visit(node)
-
-    def visit_Compare(self, node: ast.Compare) -> None:
-        left: ast.expr = node.left
-        for operator, right in zip(node.ops, node.comparators, strict=True):
-            start, end = self.span(left)[1], self.span(right)[0]
-            between = self.source[start:end]
-            if between.strip(" ") in {"<", "<=", ">", ">=", "==", "!=", "in", "not in", "is", "is not"}:
-                self.add("compare", node, start, end, f" {COMPARED[type(operator)]} ")
-            left = right
-        self.generic_visit(node)
-
-    def visit_BoolOp(self, node: ast.BoolOp) -> None:
-        for i, value in enumerate(node.values):
-            rest = [f"({self.text_of(v)})" for j, v in enumerate(node.values) if j != i]
-            word = " and " if isinstance(node.op, ast.And) else " or "
-            if self.text_of(value).count("\n") == 0:
-                self.add("operand", node, *self.span(node), "(" + word.join(rest) + ")")
-        self.generic_visit(node)
-
-    def visit_Call(self, node: ast.Call) -> None:
-        if isinstance(node.func, ast.Name) and node.func.id in ("max", "min"):
-            start, end = self.span(node.func)
-            self.add("bound", node, start, end, "min" if node.func.id == "max" else "max")
-        self.generic_visit(node)
-
-    def visit_BinOp(self, node: ast.BinOp) -> None:
-        if (
-            isinstance(node.op, ast.Add | ast.Sub)
-            and isinstance(node.right, ast.Constant)
-            and node.right.value == 1
-        ):
-            self.add("one", node, *self.span(node), f"({self.text_of(node.left)})")
-        self.generic_visit(node)
-
-    def _condition(self, node: ast.If | ast.While | ast.IfExp) -> None:
-        self.add("condition", node, *self.span(node.test), f"(not ({self.text_of(node.test)}))")
-
-    def _orders(self, body: list[ast.stmt]) -> None:
-        for first, second in pairwise(body):
-            calls = all(
-                isinstance(s, ast.Expr) and isinstance(s.value, ast.Call) and _called(s.value) not in TELLING
-                for s in (first, second)
-            )
-            if calls:
-                (a, b), (c, d) = self.span(first), self.span(second)
-                self.add("order", first, a, d, self.source[c:d] + self.source[b:c] + self.source[a:b])
-
-
-def _called(call: ast.Call) -> str:
-    function = call.func
-    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-
-
-def _text_is(node: ast.expr, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
-
-
 def mutations(root: Path = ROOT) -> Iterator[Mutation]:
     """Every mutation of every room; ``SystemExit`` for a file or test that is not there."""
     for name, room in ROOMS.items():
@@ -429,13 +243,9 @@ def mutations(root: Path = ROOT) -> Iterator[Mutation]:
             raise SystemExit(f"room {name}: there is no {missing}; the map is in ci/mutate.py")
         for path in room.files:
             source = (root / path).read_text()
-            finder = _Finder(name, path, source)
+            finder = Finder(name, path, source)
             finder.visit(ast.parse(source))
             yield from finder.found
-
-
-def mutated(source: str, mutation: Mutation) -> str:
-    return source[: mutation.start] + mutation.instead + source[mutation.end :]
 
 
 def explained() -> dict[str, str]:

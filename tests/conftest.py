@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from tests.support import clock
+from tests.support.fs.slow import disk
 from tests.support.tables import make, others, path, small_segments, table
 
-__all__ = ["make", "others", "path", "small_segments", "table"]
+__all__ = ["disk", "make", "others", "path", "small_segments", "table"]
 
 HERE = Path(__file__).parent
 ROOMS = (

@@ -17,10 +17,10 @@ import kudu_core as kc
 from kudu_core.common.rows.conform import conform
 from kudu_core.errors import KuduError, Poisoned, TableNotFound
 from tests.support.clock import ManualClock
+from tests.support.fault_stories import STORIES
 from tests.support.faults import (
     ROOT,
     SMALL,
-    STORIES,
     TINY,
     Play,
     Stage,

@@ -24,9 +24,9 @@ from kudu_core.errors import KuduError
 from kudu_core.fs.posix import PosixFileSystem
 from tests.crash.test_faults import shares, telling
 from tests.support.clock import ManualClock
+from tests.support.fault_stories import STORIES
 from tests.support.faults import (
     ROOT,
-    STORIES,
     TINY,
     Play,
     Stage,
@@ -36,7 +36,8 @@ from tests.support.faults import (
     drop,
     segments_of,
 )
-from tests.support.fs.faulty import CHANGES, FaultyFileSystem, FaultyReadFile, FaultyWriteFile, Rule
+from tests.support.fs.faulty import CHANGES, FaultyFileSystem, Rule
+from tests.support.fs.faulty_files import FaultyReadFile, FaultyWriteFile
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.hostile.damage import Subject, subject
 from tests.support.inside import engine_of, is_closed, poison_of

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from kudu_core.errors import Locked, NotSupported
-from kudu_core.fs import Holder, PosixFileSystem
+from kudu_core.fs import FileSystem, Holder, PosixFileSystem
 from kudu_core.fs import lease as lease_module
 
 FS = PosixFileSystem()
@@ -333,3 +333,57 @@ def test_a_system_without_such_locks_is_named(path: str, monkeypatch: pytest.Mon
     monkeypatch.setattr(lease_module, "_OFD_GETLK", 9999)
     with pytest.raises(NotSupported):
         FS.lease(path).holder()
+
+
+# Leases: the promises that need no second process --------------------------------------------------
+
+
+def test_a_lease_excludes_a_second_one_in_the_same_process(place: tuple[FileSystem, str]) -> None:
+    fs, d = place
+    first = fs.lease(f"{d}/LOCK")
+    assert first.holder() is None
+    first.try_acquire()
+    assert first.held
+    second = fs.lease(f"{d}/LOCK")
+    with pytest.raises(Locked) as caught:
+        second.try_acquire()
+    assert caught.value.pid == os.getpid()
+    assert caught.value.host
+    assert not second.held
+    holder = second.holder()
+    assert holder is not None
+    assert holder.pid == os.getpid()
+    # Other descriptors of the file come and go without touching the lock.
+    fs.open_read(f"{d}/LOCK").close()
+    assert second.holder() is not None
+    first.release()
+    first.release()
+    assert not first.held
+    assert second.holder() is None
+    assert fs.exists(f"{d}/LOCK")
+    second.try_acquire()
+    second.release()
+
+
+def test_a_lease_waits_for_as_long_as_it_is_told(place: tuple[FileSystem, str]) -> None:
+    fs, d = place
+    first = fs.lease(f"{d}/LOCK")
+    first.try_acquire()
+    pauses: list[float] = []
+    with pytest.raises(Locked):
+        fs.lease(f"{d}/LOCK", sleep=pauses.append).try_acquire(0.5)
+    assert sum(pauses) == pytest.approx(0.5)
+    second = fs.lease(f"{d}/LOCK", sleep=lambda _s: first.release())
+    second.try_acquire(60)
+    assert second.held
+    second.release()
+
+    third = fs.lease(f"{d}/LOCK")
+    third.try_acquire()
+    timer = threading.Timer(0.05, third.release)
+    timer.start()
+    fourth = fs.lease(f"{d}/LOCK")
+    fourth.try_acquire(30)
+    timer.join()
+    assert fourth.held
+    fourth.release()

@@ -16,11 +16,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def runner() -> ModuleType:
+    sys.path.insert(0, str(ROOT / "ci"))  # as for a script there: mutation_finder lies beside it
     spec = importlib.util.spec_from_file_location("mutate", ROOT / "ci" / "mutate.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["mutate"] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(ROOT / "ci"))
     return module
 
 

@@ -22,9 +22,9 @@ from kudu_core.common.where.terms import Term
 from kudu_core.rowset.disk.diskrowset import DiskRowsAt
 from kudu_core.rowset.scan.row_ranges import intersection, pages_of
 from kudu_core.table.read import scan as scanning
+from tests.support.fs.counting import counting, reads
 from tests.support.inside import engine_of, is_opened, plan_of, rowsets_of, schema_of, tablets_of
 from tests.support.tables import Make
-from tests.table.read.test_scans import counting, reads
 
 PAGE = 16_384
 NEWEST = 2**64 - 1

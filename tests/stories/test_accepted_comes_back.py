@@ -21,7 +21,7 @@ import pytest
 import kudu_core as kc
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.inside import engine_of, schema_of
-from tests.table.stored.test_limits import contents
+from tests.support.limits import contents
 
 SURROGATE = "caf\udce9"
 NAMES = [

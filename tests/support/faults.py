@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -21,18 +21,16 @@ from kudu_core.fs.base import is_temporary
 from kudu_core.table.lifecycle import open_writer as opening
 from kudu_core.table.opened import debug
 from kudu_core.table.stored.table_file import read_state, tablet_directory
-from kudu_core.tablet.compact.merge import merge_rowsets
 from kudu_core.tablet.ingest.part import named_files
-from kudu_core.tablet.maintain.delta_policy import MAJOR, MINOR
 from kudu_core.tablet.replay import invariants
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.manifest import read_manifest
 from kudu_core.wal import RECORD_KIND_INGEST, LogOptions, read_log
-from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
+from tests.support.bulk import small_runs
 from tests.support.clock import ManualClock
 from tests.support.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
 from tests.support.fs.memory import MemoryFileSystem
-from tests.support.inside import engine_of, forget, oldest_ts_of, poison_of, tablets_of
+from tests.support.inside import engine_of, forget, oldest_ts_of, poison_of
 from tests.support.models.changes import check_changes
 from tests.support.models.history import SCHEMA, History, random_batch, random_rows
 
@@ -42,7 +40,6 @@ KEYS = range(40)
 WRITES = frozenset({"create", "append", "pwrite", "mkdir", "link", "rename"})
 SYNCS = frozenset({"sync", "sync_dir"})
 READS = frozenset({"open_read", "pread", "preadv", "open_write"})
-
 SMALL = {"segment_bytes": 16 << 10, "first_fill_bytes": 1 << 10, "fill_bytes": 2 << 10}
 TINY = {"segment_bytes": 1 << 10, "first_fill_bytes": 256, "fill_bytes": 512}
 
@@ -359,300 +356,6 @@ def check_survivor(fs: MemoryFileSystem, history: History, rng: random.Random, c
 # ---- the stories ----
 
 
-def _mixed(stage: Stage) -> None:
-    """Rowsets with REDO and UNDO, an ingested one, changes in memory, rows in memory."""
-    stage.create()
-    stage.write(20)
-    stage.write(20)
-    stage.flush()
-    stage.write(10)
-    stage.flush()
-    stage.write(10)
-
-
-def _with_ingest(stage: Stage) -> None:
-    stage.create()
-    stage.write(15, range(20))
-    stage.write(15, range(20))
-    stage.flush()
-    stage.write(10, range(20))
-    stage.write(12, range(20, 30))
-
-
-def _before_load(stage: Stage) -> None:
-    """Rows in memory and in rowsets, in each key range of the loads to come."""
-    stage.create(memory_limit_bytes=MEMORY_LIMIT_BYTES)
-    stage.write(25)
-    stage.flush()
-    stage.write(10, range(20, 60))
-
-
-def _one_tablet(stage: Stage) -> None:
-    """What the path of single rows takes."""
-    stage.create(buckets=1)
-    stage.write(20)
-    stage.flush()
-    stage.write(10)
-
-
-def _empty(stage: Stage) -> None:
-    stage.create()
-    stage.write(4)
-
-
-def write_steps() -> Steps:
-    return [lambda s: s.write(12), lambda s: s.write(3), lambda s: s.write(12)]
-
-
-def row_steps() -> Steps:
-    return [*[lambda s: s.write(1)] * 8, lambda s: s.flush(), *[lambda s: s.write(1)] * 6]
-
-
-def flush_steps() -> Steps:
-    """Updates, deletes and reinsertions before the flush and, by way of a frozen MemRowSet, during it."""
-
-    def half_way(stage: Stage) -> None:
-        from kudu_core.tablet.store.tablet import freeze_memrowset
-
-        for tablet in tablets_of(stage.opened):
-            if not tablet.view.frozen:
-                freeze_memrowset(tablet)
-
-    return [
-        lambda s: s.write(20),
-        lambda s: s.write(10),
-        half_way,
-        lambda s: s.write(12),
-        lambda s: s.write(6),
-        lambda s: s.flush_memrowsets(),
-        lambda s: s.write(6),
-        lambda s: s.flush(),
-    ]
-
-
-def delta_steps() -> Steps:
-    return [lambda s: s.write(10), lambda s: s.flush(), lambda s: s.write(10), lambda s: s.flush()]
-
-
-def ingest_steps() -> Steps:
-    return [lambda s: s.ingest(), lambda s: s.write(6), lambda s: s.ingest(range(10, 60))]
-
-
-def overwrite_steps() -> Steps:
-    """Over rows on disk and in memory, over rows of an overwrite, and by nothing."""
-    return [
-        lambda s: s.overwrite(),
-        lambda s: s.write(6),
-        lambda s: s.overwrite(range(10, 60), attempts=1),
-        lambda s: s.flush(),
-        lambda s: s.write(6),
-        lambda s: s.overwrite(rows=0),
-        lambda s: s.write(6),
-    ]
-
-
-def load_steps() -> Steps:
-    return [lambda s: s.load(), lambda s: s.write(6), lambda s: s.load(range(10, 90))]
-
-
-def _compact(kind: str, columns: Sequence[str] | None = None) -> Callable[[Stage], None]:
-    """One compaction of every rowset that has something to compact."""
-
-    def step(stage: Stage) -> None:
-        engine = engine_of(stage.opened)
-        assert engine.compactions is not None
-        stage.clock.advance(us=7)
-        ids = None if columns is None else [engine.schema.by_name[name].id for name in columns]
-        for tablet in engine.tablets:
-            for rowset in tablet.view.rowsets:
-                if rowset.meta.redo:
-                    engine.compactions.compact(tablet, rowset.id, kind, ids)
-
-    return step
-
-
-def _collect(stage: Stage) -> None:
-    stage.clock.advance(us=7)
-    stage.opened.gc()
-
-
-def _several_redo_files(stage: Stage) -> None:
-    """Rowsets with REDO files of several flushes, also of deletions, and changes in memory."""
-    _mixed(stage)
-    stage.flush()
-    stage.write(10)
-    stage.flush()
-    stage.write(10)
-    stage.flush()
-    stage.write(6)
-
-
-def _short_history(stage: Stage) -> None:
-    """The same, and nothing keeps what was."""
-    stage.create(history_retention_s=0)
-    for _ in range(4):
-        stage.write(20)
-        stage.flush()
-    stage.write(6)
-
-
-def compaction_steps() -> Steps:
-    """Minor and major ones beside changes in memory, and again over what they left."""
-    return [
-        _compact(MINOR),
-        lambda s: s.write(6),
-        _compact(MAJOR, ["a"]),
-        lambda s: s.flush(),
-        lambda s: s.write(8),
-        lambda s: s.flush(),
-        _compact(MAJOR, ["b", "c"]),
-        _compact(MINOR),
-        lambda s: s.write(4),
-    ]
-
-
-def _retired(stage: Stage) -> None:
-    """Compacted and collected, and the files that nothing names any more still lie there."""
-    stage.create(file_grace_s=60, history_retention_s=0)
-    for _ in range(3):
-        stage.write(20)
-        stage.flush()
-    stage.opened.compact(full=True)
-    stage.clock.advance(us=7)
-    stage.opened.gc()
-    stage.write(8)
-    stage.flush()
-    stage.write(6)
-
-
-def history_steps() -> Steps:
-    """UNDO files that are dropped, rowsets of dead rows, files that are deleted."""
-    return [
-        lambda s: s.opened.compact(full=True),
-        _collect,
-        lambda s: s.write(8),
-        lambda s: s.flush(),
-        lambda s: s.opened.compact(full=True),
-        _collect,
-        lambda s: s.write(4),
-    ]
-
-
-def log_steps() -> Steps:
-    """Several segments, dropped and recycled; at rest the one that takes records goes too, and spares."""
-
-    def rest(stage: Stage) -> None:
-        engine = engine_of(stage.opened)
-        assert engine.maintenance is not None
-        engine.log.drop_spares()
-        engine.log.roll()
-        engine.maintenance.truncate_log()
-
-    return [
-        *[lambda s: s.write(6)] * 5,
-        lambda s: s.flush(),
-        *[lambda s: s.write(6)] * 4,
-        lambda s: s.flush(),
-        rest,
-        lambda s: s.write(4),
-        lambda s: s.flush(),
-        rest,
-    ]
-
-
-def _overlapping(stage: Stage) -> None:
-    """Rowsets that overlap, with copies of keys and a past in memory and in files."""
-    stage.create()
-    for _ in range(3):
-        stage.write(16)
-        stage.flush_memrowsets()
-        stage.write(6)
-    stage.ingest()
-    stage.flush()
-    stage.write(10)
-
-
-def merge_steps() -> Steps:
-    """All of each tablet, with writes and a flush between the rounds; then what came of it, and writes."""
-
-    def merge(stage: Stage) -> None:
-        engine = engine_of(stage.opened)
-        for tablet in engine.tablets:
-            ids = [rowset.id for rowset in tablet.view.rowsets]
-            meanwhile = {
-                "written": lambda: stage.write(6),
-                "round": lambda: stage.write(4),
-                "ready": lambda: stage.write(4),
-            }
-
-            def at_step(step: str, left: dict[str, Callable[[], None]] = meanwhile) -> None:
-                left.pop(step, lambda: None)()
-
-            if ids:
-                merge_rowsets(
-                    tablet, ids, horizon=lambda drop: engine.horizon(drop=drop), at_step=at_step
-                )
-
-    return [
-        merge,
-        lambda s: s.write(8),
-        lambda s: s.flush(),
-        lambda s: s.opened.compact(full=True),
-        lambda s: s.write(4),
-    ]
-
-
-def reopen_steps() -> Steps:
-    def close(stage: Stage) -> None:
-        stage.opened.close()
-
-    return [lambda s: s.write(4), lambda s: s.flush(), close]
-
-
-def _long_log(stage: Stage) -> None:
-    """A log with writes, an ingest and a half-written last segment to replay."""
-    stage.create()
-    stage.write(15)
-    stage.flush()
-    stage.write(10)
-    stage.ingest()
-    stage.write(10)
-    stage.write(10)
-
-
-def _overwritten(stage: Stage) -> None:
-    """A log with writes before and after an overwrite, of which no manifest knows, and after a second one."""
-    stage.create()
-    stage.write(15)
-    stage.flush()
-    stage.write(10)
-    stage.overwrite()
-    stage.write(10)
-    stage.overwrite(range(10, 60))
-    stage.write(10)
-
-
-STORIES = {
-    story.name: story
-    for story in (
-        Story("write", _mixed, write_steps, SMALL),
-        Story("rows", _one_tablet, row_steps, SMALL),
-        Story("flush", _empty, flush_steps, SMALL),
-        Story("delta flush", _mixed, delta_steps, SMALL),
-        Story("ingest", _with_ingest, ingest_steps, SMALL),
-        Story("overwrite", _mixed, overwrite_steps, SMALL, tried=3),
-        Story("load", _before_load, load_steps, SMALL, spilled=True),
-        Story("merge", _overlapping, merge_steps, SMALL),
-        Story("log", _empty, log_steps, TINY),
-        Story("delta compaction", _several_redo_files, compaction_steps, SMALL),
-        Story("history", _short_history, history_steps, SMALL),
-        Story("reopen", _long_log, reopen_steps, TINY, faults_in_open=True),
-        Story("reopen after overwrites", _overwritten, reopen_steps, TINY, faults_in_open=True, tried=2),
-        Story("reopen after compactions", _retired, reopen_steps, TINY, faults_in_open=True),
-    )
-}
-
-
 def error_for(op: str, rng: random.Random) -> Any:
     """A fault that a disk may report for this operation."""
     if op in ("append", "pwrite"):
@@ -667,7 +370,6 @@ __all__ = [
     "READS",
     "ROOT",
     "SMALL",
-    "STORIES",
     "SYNCS",
     "TINY",
     "WRITES",

@@ -8,12 +8,21 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.wal import RECORD_KIND_WRITE, Log, LogOptions, LogTail, Record, read_log
+from kudu_core.wal import (
+    RECORD_KIND_WRITE,
+    Log,
+    LogOptions,
+    LogTail,
+    Record,
+    read_log,
+)
 from tests.support.clock import ManualClock
 
 UUID = bytes(range(16))
@@ -115,3 +124,14 @@ def crashed(directory: Path, to: Path) -> Path:
 
 def segments(directory: Path) -> list[Path]:
     return sorted(directory.glob("*.log"))
+
+
+GROUP = replace(SMALL, durability="group", group_interval_s=0.01)
+NONE = replace(SMALL, durability="none")
+
+
+def eventually(reached: object, timeout_s: float = 5.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not reached():  # type: ignore[operator]
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.002)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import kudu_core as kc
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
+from kudu_core.table.jobs.merge_job import RemoteMergeTask, build_task, builder_of
 from kudu_core.tablet.compact.merge import Merged, merge_rowsets
 from kudu_core.tablet.maintain.delta_policy import MAJOR, MINOR
 from kudu_core.tablet.store.tablet import Tablet
@@ -152,3 +154,30 @@ def random_compaction(table: kc.Table, rng: random.Random) -> bool:
     columns = [c.id for c in engine.schema.value_columns if rng.random() < 0.6]
     assert engine.compactions is not None
     return engine.compactions.compact(tablet, rowset.id, rng.choice((MINOR, MAJOR, MAJOR)), columns)
+
+
+class Builder:
+    """Tasks that are run here, on a table that is open for reading as in a worker."""
+
+    def __init__(self, table: kc.Table) -> None:
+        self.table = table
+        self.reader: kc.Table | None = None
+        """Kept open from task to task."""
+        self.tasks: list[RemoteMergeTask] = []
+        self.answers: list[bytes] = []
+        self.between: Callable[[], object] = lambda: None
+        """Called before each task and after the last."""
+
+    def run(self, tasks: Sequence[RemoteMergeTask]) -> list[bytes]:
+        self.tasks, self.answers = list(tasks), []
+        for number, task in enumerate(tasks):
+            self.between()
+            if self.reader is None:
+                self.reader = kc.open_table(task.table_path, options={"scan_threads": 1})
+            self.answers += build_task(self.reader, pickle.loads(pickle.dumps(task)), f"a{number}")
+        self.between()
+        self.answers.reverse()
+        return self.answers
+
+    def __call__(self, *arguments: Any) -> Any:
+        return builder_of(engine_of(self.table), self.run)(*arguments)

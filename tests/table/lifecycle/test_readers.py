@@ -1,4 +1,4 @@
-"""Handles for reading: they change nothing, need no rights, and see what was durable."""
+"""What a handle for reading sees: what is durable, until it is refreshed, whatever a writer does."""
 
 from __future__ import annotations
 
@@ -12,20 +12,8 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.wal import Log
-from tests.support.fs.faulty import CHANGES, FaultyFileSystem, Rule
-from tests.support.processes import NOBODY, in_child
 from tests.support.tables import Make
-
-
-def everything(path: Path) -> dict[str, tuple[bool, int, int]]:
-    """Every file and directory: its kind, size and time of the last change."""
-    found = {}
-    for p in sorted(path.rglob("*")):
-        stat = p.stat()
-        found[str(p.relative_to(path))] = (p.is_dir(), stat.st_size, stat.st_mtime_ns)
-    return found
 
 
 def test_statistics_of_files_that_were_merged_meanwhile(path: Path) -> None:
@@ -42,56 +30,6 @@ def test_statistics_of_files_that_were_merged_meanwhile(path: Path) -> None:
             table.gc()
             assert reader.stats("column")["column"].to_pylist() == ["k", *names]
             assert reader.stats("rowset").num_rows == 1
-
-
-@pytest.mark.parametrize("state", ["closed", "open", "not closed"])
-def test_reading_changes_nothing(make: Make, path: Path, state: str) -> None:
-    table = make(partition_by=kc.HashPartition("k", 3), durability="sync")
-    table.insert({"k": list(range(100)), "a": [1] * 100})
-    table.flush()
-    table.update({"k": list(range(50)), "a": [2] * 50})
-    table.insert({"k": [1000]})
-    if state == "closed":
-        table.close()
-    elif state == "not closed":  # as after a crash
-        import shutil
-
-        shutil.copytree(path, path.parent / "copy")
-        path = path.parent / "copy"
-    before = everything(path)
-    # Any call that would change a file fails.
-    fs = FaultyFileSystem(PosixFileSystem(), [Rule(CHANGES | {"open_write"}, sticky=True)])
-    with kc.open_table(path, _fs=fs) as reader:
-        assert reader.count() == 101
-        assert reader.scan(where=[("a", "=", 2)]).count() == 50
-        assert reader.get(1000) is not None
-        reader.refresh()
-        assert reader.scan(order="key").to_table().num_rows == 101
-        assert reader.stats("column").num_rows == 4 and reader.layout()
-        tokens = reader.scan_tokens()
-        assert sum(reader.scan_token(t).count() for t in tokens) == 101
-    assert not any(fs.counts[op] for op in CHANGES)
-    assert everything(path) == before
-
-
-def test_a_directory_without_write_rights(make: Make, others: Path) -> None:
-    """Reading needs the right to read, no more."""
-    path = others / "t"
-    table = make(at=path, durability="sync")
-    table.insert({"k": [1]})
-    table.flush()
-    table.insert({"k": [2]})
-    table.close()
-    found = [path, *path.rglob("*")]
-    for p in found:
-        p.chmod(0o555 if p.is_dir() else 0o444)
-    user = NOBODY if os.geteuid() == 0 else None
-    before = everything(path)
-    assert in_child(lambda: kc.open_table(path).count(), user=user) == "2"
-    assert in_child(lambda: kc.open_table(path, "rw"), user=user).startswith("PermissionError")
-    assert everything(path) == before
-    for p in found:
-        p.chmod(0o755 if p.is_dir() else 0o644)
 
 
 def test_refresh(make: Make, path: Path) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import kudu_core as kc
@@ -162,7 +163,6 @@ READER = """
 def test_beside_a_busy_writer(make: Make, path: Path, long: bool, small_segments: None) -> None:
     """Another process opens, reads and refreshes while this one writes, ingests, flushes, compacts and
     recycles its log; what it sees is always one whole moment, and never an earlier one than before."""
-    import pyarrow as pa
 
     seconds = 3600.0 if long else 6.0
     schema = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("w", pa.int64())])
@@ -198,3 +198,53 @@ def test_beside_a_busy_writer(make: Make, path: Path, long: bool, small_segments
         opened, refreshed, points, gone, last = json.loads(out)
         assert opened and refreshed and points and last, "it has seen nothing"
         assert gone <= points, "hardly any moment could be read"
+
+
+@pytest.mark.parametrize("state", ["closed", "open", "not closed"])
+def test_reading_changes_nothing(make: Make, path: Path, state: str) -> None:
+    table = make(partition_by=kc.HashPartition("k", 3), durability="sync")
+    table.insert({"k": list(range(100)), "a": [1] * 100})
+    table.flush()
+    table.update({"k": list(range(50)), "a": [2] * 50})
+    table.insert({"k": [1000]})
+    if state == "closed":
+        table.close()
+    elif state == "not closed":  # as after a crash
+        import shutil
+
+        shutil.copytree(path, path.parent / "copy")
+        path = path.parent / "copy"
+    before = everything(path)
+    # Any call that would change a file fails.
+    fs = FaultyFileSystem(PosixFileSystem(), [Rule(CHANGES | {"open_write"}, sticky=True)])
+    with kc.open_table(path, _fs=fs) as reader:
+        assert reader.count() == 101
+        assert reader.scan(where=[("a", "=", 2)]).count() == 50
+        assert reader.get(1000) is not None
+        reader.refresh()
+        assert reader.scan(order="key").to_table().num_rows == 101
+        assert reader.stats("column").num_rows == 4 and reader.layout()
+        tokens = reader.scan_tokens()
+        assert sum(reader.scan_token(t).count() for t in tokens) == 101
+    assert not any(fs.counts[op] for op in CHANGES)
+    assert everything(path) == before
+
+
+def test_a_directory_without_write_rights(make: Make, others: Path) -> None:
+    """Reading needs the right to read, no more."""
+    path = others / "t"
+    table = make(at=path, durability="sync")
+    table.insert({"k": [1]})
+    table.flush()
+    table.insert({"k": [2]})
+    table.close()
+    found = [path, *path.rglob("*")]
+    for p in found:
+        p.chmod(0o555 if p.is_dir() else 0o444)
+    user = NOBODY if os.geteuid() == 0 else None
+    before = everything(path)
+    assert in_child(lambda: kc.open_table(path).count(), user=user) == "2"
+    assert in_child(lambda: kc.open_table(path, "rw"), user=user).startswith("PermissionError")
+    assert everything(path) == before
+    for p in found:
+        p.chmod(0o755 if p.is_dir() else 0o644)

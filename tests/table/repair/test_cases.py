@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import kudu_core as kc
@@ -14,63 +12,8 @@ from kudu_core.cfile import DeltaFile, RowsFile
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.tablet.store import records
 from kudu_core.wal.format import RECORD_HEADER, SEGMENT_HEADER, padded
-from tests.support.tables import Make, make, path
-
-__all__ = ["make", "path"]
-
-ROWS, PAGE = 40_000, 16_384
-INGEST_ROWS = 1_000
-"""Calls of so many rows are in files alone: the log does not have them."""
-SCHEMA = [kc.Column("k", "int64"), kc.Column("a", "int64"), kc.Column("s", "string")]
-"""Of strings that have no dictionary, so that each page stands for itself."""
-
-Row = tuple[int, str]
-
-
-def rows_of(table: pa.Table) -> dict[int, Row]:
-    columns = [table.column(name).to_pylist() for name in ("k", "a", "s")]
-    return {k: (a, s) for k, a, s in zip(*columns, strict=True)}
-
-
-@pytest.fixture
-def table(make: Make) -> kc.Table:
-    made = make(schema=SCHEMA, ingest_threshold_rows=INGEST_ROWS)
-    keys = range(ROWS)
-    made.insert({"k": list(keys), "a": [7 * k for k in keys], "s": [f"row {k}" for k in keys]})
-    made.flush()
-    return made
-
-
-def file_of(path: Path, suffix: str) -> Path:
-    (found,) = (path / "tablets" / "00000001").glob(f"*.{suffix}")
-    return found
-
-
-def flip(file: Path, at: int) -> None:
-    data = bytearray(file.read_bytes())
-    data[at] ^= 16
-    file.write_bytes(data)
-
-
-class Repaired:
-    def __init__(self, path: Path) -> None:
-        self.report = kc.repair(path, dry_run=False)
-        target = Path(f"{path}.repaired")
-        with kc.open_table(target, "rw") as made:
-            made.verify()
-            self.rows = rows_of(made.scan().to_table())
-        self.aside: dict[str, dict[int, tuple[Any, ...]]] = {"lost": {}, "older": {}, "doubtful": {}}
-        for name in sorted((target / "repair").glob("*.arrow")):
-            for row in pa.ipc.open_stream(name.read_bytes()).read_all().to_pylist():
-                assert row["_tablet"] == 1
-                self.aside[row["_status"]][row["k"]] = (row["a"], row["s"])
-
-
-def closed(table: kc.Table) -> dict[int, Row]:
-    wanted = rows_of(table.scan().to_table())
-    table.close()
-    return wanted
-
+from tests.support.tables import Make
+from tests.table.repair.conftest import INGEST_ROWS, PAGE, SCHEMA, Repaired, closed, file_of, flip, rows_of
 
 # ---- a page
 
@@ -285,121 +228,3 @@ def test_a_manifest(table: kc.Table, path: Path, copy: bool) -> None:
     for k, row in found.rows.items():
         assert row in (before.get(k), wanted.get(k)), k
     assert found.rows.keys() >= wanted.keys()
-
-
-# ---- what stands in for what is lost
-
-
-def test_a_page_of_keys_whose_rows_the_log_has(make: Make, path: Path) -> None:
-    """Kept as the log tells of them, in doubt: the page may have held something newer."""
-    made = make(schema=SCHEMA, ingest_threshold_rows=10 * ROWS)
-    made.insert({"k": list(range(ROWS)), "a": [0] * ROWS, "s": [f"row {k}" for k in range(ROWS)]})
-    made.flush()
-    made.update({"k": [PAGE], "a": [1]})
-    wanted = closed(made)
-    file = file_of(path, "rows")
-    with RowsFile(PosixFileSystem(), str(file)) as rows:
-        at = rows.columns[1].page_offset(1)
-    flip(file, at + 40)
-    found = Repaired(path)
-    assert found.rows == wanted
-    assert found.aside["doubtful"].keys() == set(range(PAGE, 2 * PAGE))
-
-
-def test_an_insert_that_an_ingest_has_changed_since(make: Make, path: Path) -> None:
-    """The log has the insert and a later update; what the ingest did between is in a file of lost rows."""
-    made = make(schema=SCHEMA, ingest_threshold_rows=INGEST_ROWS)
-    few = INGEST_ROWS // 2
-    for first in (0, few):
-        keys = list(range(first, first + few))
-        made.insert({"k": keys, "a": [0] * few, "s": ["inserted"] * few})
-    made.flush()
-    made.update({"k": list(range(2 * few)), "s": ["ingested"] * 2 * few})
-    made.update({"k": [1], "a": [1]})
-    wanted = closed(made)
-    file_of(path, "rows").unlink()
-    found = Repaired(path)
-    assert found.rows == dict.fromkeys(wanted, (0, "inserted"))
-    assert found.aside["doubtful"].keys() == wanted.keys()
-
-
-def test_ingests_whose_files_were_merged_since(make: Make, path: Path) -> None:
-    """The log still names files that are gone for good: nothing is missing."""
-    made = make(schema=SCHEMA, ingest_threshold_rows=INGEST_ROWS, file_grace_s=0)
-    for part in range(3):
-        keys = list(range(part, 3 * INGEST_ROWS, 3))
-        made.insert({"k": keys, "a": keys, "s": ["x"] * len(keys)})
-    made.delete({"k": list(range(INGEST_ROWS // 4))})
-    made.compact(full=True)
-    made.gc()
-    made.close()
-    again = kc.open_table(path, "rw")  # the manifest begins anew, and forgets what was merged
-    again.update({"k": [2 * INGEST_ROWS], "a": [-1]})
-    again.flush()
-    wanted = closed(again)
-    found = Repaired(path)
-    assert found.rows == wanted
-    assert found.report.is_sound and not found.report.rows_doubtful, found.report.text()
-
-
-def test_a_file_in_lost(table: kc.Table, path: Path) -> None:
-    """A file that an open has moved there is used where something names it."""
-    wanted = closed(table)
-    (path / "lost").mkdir(exist_ok=True)
-    file = file_of(path, "rows")
-    moved = path / "lost" / f"{1_700_000_000:010d}-{1:08d}-{file.name}"
-    file.rename(moved)
-    found = Repaired(path)
-    assert found.rows == wanted and str(moved) in found.report.files_used
-    assert not found.report.rows_doubtful and not found.report.rows_lost
-
-
-def test_a_file_in_lost_that_nothing_names(table: kc.Table, path: Path) -> None:
-    wanted = closed(table)
-    (path / "lost").mkdir(exist_ok=True)
-    file = file_of(path, "rows")
-    file.rename(path / "lost" / f"{1_700_000_000:010d}-{1:08d}-{file.name}")
-    for name in ("MANIFEST", "MANIFEST.copy"):
-        (path / "tablets" / "00000001" / name).unlink()
-    found = Repaired(path)
-    assert found.rows == wanted and found.aside["doubtful"].keys() == wanted.keys()
-
-
-def test_a_manifest_of_a_closed_table_that_is_too_long(table: kc.Table, path: Path) -> None:
-    """TABLE says which edit was the last: what follows it is nothing that is missing."""
-    wanted = closed(table)
-    file = path / "tablets" / "00000001" / "MANIFEST"
-    file.write_bytes(file.read_bytes() + b"x" * 100)
-    found = Repaired(path)
-    assert found.rows == wanted and not found.report.rows_doubtful
-    assert not found.report.is_sound
-
-
-def test_a_lost_file_of_deletions(table: kc.Table, path: Path) -> None:
-    """Any row may be among them, but for one that is changed later."""
-    before = rows_of(table.scan().to_table())
-    gone = list(range(2 * INGEST_ROWS))
-    table.delete({"k": gone})
-    table.flush()
-    table.update({"k": [ROWS - 1], "a": [-1]})
-    wanted = closed(table)
-    file_of(path, "delta").unlink()
-    found = Repaired(path)
-    assert found.rows == {**before, ROWS - 1: wanted[ROWS - 1]}
-    assert found.aside["doubtful"].keys() | found.aside["older"].keys() == before.keys() - {ROWS - 1}
-
-
-def test_an_insert_that_is_gone_for_good(make: Make, path: Path) -> None:
-    """The log still has the insert; the deletion was an ingest's, and a merge has dropped both."""
-    made = make(schema=SCHEMA, ingest_threshold_rows=INGEST_ROWS, history_retention_s=0, file_grace_s=0)
-    few = INGEST_ROWS // 2
-    for first in range(0, 4 * few, few):
-        made.insert({"k": list(range(first, first + few)), "a": [0] * few, "s": ["x"] * few})
-    made.flush()
-    made.delete({"k": list(range(2 * few))})
-    made.compact(full=True)
-    made.gc()
-    wanted = closed(made)
-    found = Repaired(path)
-    assert found.rows == wanted and len(wanted) == 2 * few
-    assert found.report.is_sound, found.report.text()

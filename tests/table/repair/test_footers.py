@@ -19,7 +19,7 @@ from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.tablet.compact.deltas import compact_major
 from tests.support.inside import tablets_of
 from tests.support.tables import Make, make, path
-from tests.table.repair.test_cases import SCHEMA, Repaired, closed, file_of
+from tests.table.repair.conftest import SCHEMA, Repaired, closed, file_of
 
 __all__ = ["make", "path"]
 

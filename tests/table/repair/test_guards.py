@@ -13,7 +13,7 @@ from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.tablet.compact.deltas import compact_major
 from tests.support.inside import rowsets_of, tablets_of
 from tests.support.tables import Make, make, path, small_segments
-from tests.table.repair.test_cases import SCHEMA, Repaired, closed, flip, rows_of
+from tests.table.repair.conftest import SCHEMA, Repaired, closed, flip, rows_of
 
 __all__ = ["make", "path", "small_segments"]
 

@@ -58,8 +58,8 @@ from tests.support.fs.memory import MemoryFileSystem
 from tests.support.hostile.damage import put
 from tests.support.hostile.forge import log_records, with_record
 from tests.support.inside import engine_of, table_file_of, tablet_of
+from tests.support.limits import MANUAL, PATH, comes_back, make
 from tests.support.models.overwriting import staged as staged_job
-from tests.table.stored.test_limits import MANUAL, PATH, comes_back, make
 
 # ---- stores in memory
 

@@ -36,7 +36,7 @@ from kudu_core.wal import format as wal
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.hostile.damage import put
 from tests.support.hostile.forge import table_file
-from tests.table.stored.test_limits import PATH, comes_back, make, unreadable
+from tests.support.limits import PATH, comes_back, make, unreadable
 from tests.tablet.store.test_manifest import meta as rowset
 
 ROWS = [3, "0" * 32]

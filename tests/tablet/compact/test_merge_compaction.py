@@ -6,7 +6,6 @@ import os
 import random
 import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -25,13 +24,6 @@ from tests.support.processes import python
 from tests.support.threads import Run
 
 OPTIONS = {"maintenance": "manual", "durability": "none", "file_grace_s": 0, "ingest_threshold_rows": 60}
-
-
-@pytest.fixture(autouse=True)
-def checked() -> Iterator[None]:
-    """The invariants of docs/protocol.md after every install."""
-    with checking(True):
-        yield
 
 
 def merge(tablet: Tablet, table: kc.Table, ids: list[int] | None = None, **more: object) -> Merged:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,17 +13,9 @@ import kudu_core as kc
 from kudu_core.events import Event, MergeEnd
 from kudu_core.rowset.history import merging
 from kudu_core.tablet.compact import merge as merge_compaction
-from tests.support.faults import checking
 from tests.support.fs.faulty import FaultyFileSystem, Rule
 from tests.support.inside import closing_of, compaction_lane_of, engine_of, poison_of, tablets_of
 from tests.support.models.merging import Merging
-
-
-@pytest.fixture(autouse=True)
-def checked() -> Iterator[None]:
-    """The invariants of docs/protocol.md after every install."""
-    with checking(True):
-        yield
 
 
 @pytest.fixture

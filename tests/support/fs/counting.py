@@ -1,0 +1,21 @@
+"""A file system that counts what is read through it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import kudu_core as kc
+from kudu_core.fs.posix import PosixFileSystem
+from tests.support.fs.faulty import FaultyFileSystem
+
+
+def counting(path: Path, options: Any = None) -> tuple[FaultyFileSystem, kc.Table]:
+    """A table read through a file system that counts calls, without a cache of pages."""
+    fs = FaultyFileSystem(PosixFileSystem())
+    table = kc.open_table(path, _fs=fs, options={"page_cache_bytes": 0, "scan_threads": 1, **(options or {})})
+    return fs, table
+
+
+def reads(fs: FaultyFileSystem) -> int:
+    return fs.counts["pread"] + fs.counts["preadv"]
