@@ -201,6 +201,22 @@ def judge(seen: list[Figures]) -> list[str]:
     return complaints
 
 
+def create(path: Path) -> None:
+    """An empty table, small in all that makes maintenance work."""
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("w", pa.int64()), ("s", pa.string())])
+    options = {
+        "durability": "group",
+        "flush_threshold_bytes": 4 << 20,
+        "flush_age_s": 10,
+        "memory_limit_bytes": 256 << 20,
+        "page_cache_bytes": 64 << 20,
+        "ingest_threshold_rows": 20_000,
+        "history_retention_s": 5,
+        "file_grace_s": 2,
+    }
+    kc.create_table(path, schema, "k", partition_by=kc.HashPartition("k", 2), options=options).close()
+
+
 def run(
     path: Path,
     minutes: float,
@@ -218,18 +234,7 @@ def run(
         if isinstance(event, MaintenanceError):
             errors.append(f"maintenance: {event.error}")
 
-    schema = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("w", pa.int64()), ("s", pa.string())])
-    options = {
-        "durability": "group",
-        "flush_threshold_bytes": 4 << 20,
-        "flush_age_s": 10,
-        "memory_limit_bytes": 256 << 20,
-        "page_cache_bytes": 64 << 20,
-        "ingest_threshold_rows": 20_000,
-        "history_retention_s": 5,
-        "file_grace_s": 2,
-    }
-    kc.create_table(path, schema, "k", partition_by=kc.HashPartition("k", 2), options=options).close()
+    create(path)
     seen: list[Figures] = []
     with kc.open_table(path, "rw", listener=listen) as table:
         every = np.arange(KEYS)

@@ -20,7 +20,8 @@ stubs() {
         stub="${stub%.pyi}"
         modules+=("${stub//\//.}")
     done < <(find kudu_core/_ext -name '*.pyi' | sort)
-    python -m mypy.stubtest --mypy-config-file pyproject.toml --allowlist ci/stubtest_allow.txt --ignore-unused-allowlist "${modules[@]}"
+    python -m mypy.stubtest --mypy-config-file pyproject.toml --allowlist ci/stubtest_allow.txt \
+        --ignore-unused-allowlist "${modules[@]}"
 }
 
 check ruff ruff check --output-format concise .

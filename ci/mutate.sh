@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Single-line mutations of the rooms on which data rests, each against the tests nearest to it; survivors are listed.
+# Single-line mutations of the rooms on which data rests, each against the tests nearest to it; survivors are
+# listed.
 #
 #   ci/mutate.sh                         a sample of 40, two at a time
 #   ci/mutate.sh --sample 200 --seed 7   more, others

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The kernels under AddressSanitizer and UndefinedBehaviorSanitizer, with bounds checks: their tests, and every
-# decoder on 200,000 mutations of stored bytes.
+# The kernels under AddressSanitizer and UndefinedBehaviorSanitizer, with bounds checks: their tests, and
+# every decoder on 200,000 mutations of stored bytes.
 #
 #   ci/sanitize.sh                          all of it
 #   ci/sanitize.sh --mutations 20000        fewer
@@ -42,7 +42,8 @@ else
     say "build with sanitizers"
     sanitizers=address,undefined
 fi
-KUDU_CORE_SANITIZE="$sanitizers" KUDU_CORE_DEBUG=1 python setup.py -q build_ext --inplace -j2 >build.log 2>&1 || {
+KUDU_CORE_SANITIZE="$sanitizers" KUDU_CORE_DEBUG=1 \
+    python setup.py -q build_ext --inplace -j2 >build.log 2>&1 || {
     tail -60 build.log >&2
     die "the build failed"
 }
@@ -53,7 +54,8 @@ run() {
         PYTHONPATH="$copy" python -m pytest -q -p no:cacheprovider --timeout=7200 "$@"
         return
     fi
-    # CPython is not instrumented, so the run-time libraries come first; its arenas would hide small overflows.
+    # CPython is not instrumented, so the run-time libraries come first; its arenas would hide small
+    # overflows.
     LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" \
         ASAN_OPTIONS=detect_leaks=0:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
         PYTHONMALLOC=malloc PYTHONPATH="$copy" \

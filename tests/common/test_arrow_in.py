@@ -159,7 +159,8 @@ def test_python_values_take_the_columns_type() -> None:
 )
 def test_python_values_that_do_not_fit_name_their_row(columns: dict[str, object], named: str) -> None:
     with pytest.raises(InvalidArgument, match=named):
-        list(batches({"k": [1] * len(next(iter(columns.values()))), **columns}, SCHEMA))  # type: ignore[arg-type]
+        rows = len(next(iter(columns.values())))
+        list(batches({"k": [1] * rows, **columns}, SCHEMA))  # type: ignore[arg-type]
 
 
 def test_pandas_integers_with_gaps_are_integers() -> None:

@@ -124,32 +124,42 @@ def one_life(
         finally:
             os._exit(1)
     os.close(writing)
-    said = b""
     try:
-        deadline = None
-        while True:
-            wait = 20.0 if deadline is None else deadline - time.monotonic()
-            if wait <= 0:
-                break
-            ready, _, _ = select.select([reading], [], [], wait)
-            if not ready:
-                assert deadline is not None, "the child did not open the table within 20 seconds"
-                break
-            some = os.read(reading, 1 << 16)
-            if not some:
-                break
-            said += some
-            if deadline is None and b"\n" in said:
-                deadline = time.monotonic() + life_s
-            if doom is not None and said.count(b'"walk":"%s"' % doom.walk.encode()) >= doom.nth:
-                assert deadline is not None
-                deadline, doom = min(deadline, time.monotonic() + doom.delay_s), None
+        said = listen(reading, life_s, doom)
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     while some := os.read(reading, 1 << 16):
         said += some
     os.close(reading)
+    return acknowledged(said)
+
+
+def listen(reading: int, life_s: float, doom: Doom | None) -> bytes:
+    """What the child says in ``life_s`` seconds from its first word on, or until its ``doom``."""
+    said, deadline = b"", None
+    while True:
+        wait = 20.0 if deadline is None else deadline - time.monotonic()
+        if wait <= 0:
+            break
+        ready, _, _ = select.select([reading], [], [], wait)
+        if not ready:
+            assert deadline is not None, "the child did not open the table within 20 seconds"
+            break
+        some = os.read(reading, 1 << 16)
+        if not some:
+            break
+        said += some
+        if deadline is None and b"\n" in said:
+            deadline = time.monotonic() + life_s
+        if doom is not None and said.count(b'"walk":"%s"' % doom.walk.encode()) >= doom.nth:
+            assert deadline is not None
+            deadline, doom = min(deadline, time.monotonic() + doom.delay_s), None
+    return said
+
+
+def acknowledged(said: bytes) -> Acknowledged:
+    """What the child had said, line by line."""
     heard = Acknowledged()
     for line in said.splitlines():
         message = json.loads(line)  # a line is one write to the pipe, so it is whole

@@ -20,7 +20,8 @@ def column(values: list[int] | list[bytes], width: int) -> ColumnBuffers:
         return ColumnBuffers(8, len(values), np.array(values, np.int64).view(np.uint8), None, None)
     offsets = np.zeros(len(values) + 1, np.int32)
     np.cumsum([len(v) for v in values], out=offsets[1:])  # type: ignore[arg-type]
-    return ColumnBuffers(0, len(values), np.frombuffer(b"".join(values), np.uint8), offsets, None)  # type: ignore[arg-type]
+    data = np.frombuffer(b"".join(values), np.uint8)  # type: ignore[arg-type]
+    return ColumnBuffers(0, len(values), data, offsets, None)
 
 
 class Model:

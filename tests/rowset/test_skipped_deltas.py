@@ -182,7 +182,8 @@ def test_undo_of_a_flush_and_of_each_compaction_are_skipped_one_by_one() -> None
         assert disk.opened(lambda t, at=at: t.scan(["a"], at=at).to_table()) == files  # type: ignore[misc]
         assert disk.opened(lambda t, at=at: t.scan(["b"], at=at).to_table()) == set()  # type: ignore[misc]
         # A point ends its search at the file that knows, the oldest of these.
-        assert disk.opened(lambda t, at=at: t.get(1, ["a"], at)) == names(*files_of(disk, files)[-1:])  # type: ignore[misc]
+        opened = disk.opened(lambda t, at=at: t.get(1, ["a"], at))  # type: ignore[misc]
+        assert opened == names(*files_of(disk, files)[-1:])
 
 
 def test_changes_open_the_files_of_their_window_and_columns(disk: Disk) -> None:

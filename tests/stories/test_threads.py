@@ -29,57 +29,56 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("checked", [True, False], ids=["invariants checked", "at full speed"])
-def test_transfers_keep_the_sum(
-    path: Path, long: bool, seed: int, checked: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Money moves in batches; every snapshot, of every kind of reader, holds the same sum."""
-    if checked:
-        monkeypatch.setenv("KUDU_CORE_CHECK", "1")
-    run = Run(30 if long else 2.5, {"transfers": 3, "inserts": 1, "snapshots": 2, "openings": 1})
-    table = kc.create_table(path, SCHEMA, "id", partition_by=kc.HashPartition("id", 4), options=OPTIONS)
-    table.insert({"id": list(range(ACCOUNTS)), "balance": [START] * ACCOUNTS, "note": ["x"] * ACCOUNTS})
-    balances = dict.fromkeys(range(ACCOUNTS), START)
-    halves = (range(ACCOUNTS // 2), range(ACCOUNTS // 2, ACCOUNTS))
+class Transfers:
+    """A table of accounts, and what its threads do: money moves between the accounts of one half."""
 
-    def transfer(accounts: range, number: int) -> None:
+    def __init__(self, path: Path, seed: int, run: Run) -> None:
+        self.path, self.seed, self.run = path, seed, run
+        by = kc.HashPartition("id", 4)
+        self.table = kc.create_table(path, SCHEMA, "id", partition_by=by, options=OPTIONS)
+        ids = list(range(ACCOUNTS))
+        self.table.insert({"id": ids, "balance": [START] * ACCOUNTS, "note": ["x"] * ACCOUNTS})
+        self.balances = dict.fromkeys(ids, START)
+
+    def transfer(self, accounts: range, number: int) -> None:
         """The one writer of its accounts, so that it knows what is in them."""
-        rng = random.Random(seed * 100 + number)
-        while run.goes_on():
+        rng = random.Random(self.seed * 100 + number)
+        while self.run.goes_on():
             some = rng.sample(accounts, rng.choice((2, 5, 10, 60)))
             amount = rng.randint(1, 5)
-            new = {k: balances[k] + amount for k in some}
+            new = {k: self.balances[k] + amount for k in some}
             new[some[0]] -= amount * len(some)
             x = rng.random()
             if x < 0.6:
-                table.update({"id": some, "balance": [new[k] for k in some]})
+                self.table.update({"id": some, "balance": [new[k] for k in some]})
             elif x < 0.8:
-                with table.batch() as batch:
+                with self.table.batch() as batch:
                     batch.delete(some)
                     batch.insert({"id": some, "balance": [new[k] for k in some], "note": ["y"] * len(some)})
             else:
-                table.upsert({"id": some, "balance": [new[k] for k in some], "note": [None] * len(some)})
-            balances.update(new)
-            assert table.get(some[0], ["balance"]) == {"balance": new[some[0]]}, "one's own write is visible"
-            run.did("transfers")
+                self.table.upsert({"id": some, "balance": [new[k] for k in some], "note": [None] * len(some)})
+            self.balances.update(new)
+            own = self.table.get(some[0], ["balance"])
+            assert own == {"balance": new[some[0]]}, "one's own write is visible"
+            self.run.did("transfers")
 
-    def insert() -> None:
+    def insert(self) -> None:
         """Grows and shrinks the table beside the accounts, with rows that hold nothing."""
         first = 10**6
-        while run.goes_on():
+        while self.run.goes_on():
             ids = list(range(first, first + 30 + first % 30))
-            table.insert({"id": ids, "balance": [0] * len(ids), "note": ["z"] * len(ids)})
+            self.table.insert({"id": ids, "balance": [0] * len(ids), "note": ["z"] * len(ids)})
             if first % 7 == 0:
-                table.delete(where=[("id", ">=", first - 500), ("balance", "=", 0)])
+                self.table.delete(where=[("id", ">=", first - 500), ("balance", "=", 0)])
             first += len(ids)
-            run.did("inserts")
+            self.run.did("inserts")
 
-    def read(number: int) -> None:
-        rng = random.Random(seed * 100 + 50 + number)
+    def read(self, number: int) -> None:
+        rng = random.Random(self.seed * 100 + 50 + number)
         seen: list[int] = []
         last = 0
-        while run.goes_on():
-            with table.snapshot() as snapshot:
+        while self.run.goes_on():
+            with self.table.snapshot() as snapshot:
                 assert snapshot.timestamp >= last, "time went back"
                 last = snapshot.timestamp
                 seen.append(last)
@@ -91,14 +90,14 @@ def test_transfers_keep_the_sum(
                 assert snapshot.scan(where=[("id", "<", ACCOUNTS)]).count() == ACCOUNTS
                 many = snapshot.get_many(list(range(ACCOUNTS)), ["balance"])
                 assert sum(many["balance"].to_pylist()) == ACCOUNTS * START
-            past = table.scan(["balance"], at=rng.choice(seen)).to_table()
+            past = self.table.scan(["balance"], at=rng.choice(seen)).to_table()
             assert sum(past["balance"].to_pylist()) == ACCOUNTS * START
-            run.did("snapshots")
+            self.run.did("snapshots")
 
-    def read_elsewhere() -> None:
+    def read_elsewhere(self) -> None:
         last = 0
-        while run.goes_on():
-            with kc.open_table(path) as reader:
+        while self.run.goes_on():
+            with kc.open_table(self.path) as reader:
                 for _ in range(3):
                     assert reader.timestamp >= last
                     last = reader.timestamp
@@ -107,28 +106,39 @@ def test_transfers_keep_the_sum(
                     shares = [reader.scan_token(t).to_table()["balance"].to_pylist() for t in tokens]
                     assert sum(map(sum, shares)) == ACCOUNTS * START
                     reader.refresh()
-            run.did("openings")
+            self.run.did("openings")
             time.sleep(0.05)
 
-    def flush() -> None:
-        while run.goes_on():
+    def flush(self) -> None:
+        while self.run.goes_on():
             time.sleep(0.1)
-            table.flush()
-            run.did("flushes")
+            self.table.flush()
+            self.run.did("flushes")
 
+
+@pytest.mark.parametrize("checked", [True, False], ids=["invariants checked", "at full speed"])
+def test_transfers_keep_the_sum(
+    path: Path, long: bool, seed: int, checked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Money moves in batches; every snapshot, of every kind of reader, holds the same sum."""
+    if checked:
+        monkeypatch.setenv("KUDU_CORE_CHECK", "1")
+    run = Run(30 if long else 2.5, {"transfers": 3, "inserts": 1, "snapshots": 2, "openings": 1})
+    bank = Transfers(path, seed, run)
+    halves = (range(ACCOUNTS // 2), range(ACCOUNTS // 2, ACCOUNTS))
     run.all(
-        lambda: transfer(halves[0], 0),
-        lambda: transfer(halves[1], 1),
-        insert,
-        lambda: read(0),
-        lambda: read(1),
-        read_elsewhere,
-        flush,
+        lambda: bank.transfer(halves[0], 0),
+        lambda: bank.transfer(halves[1], 1),
+        bank.insert,
+        lambda: bank.read(0),
+        lambda: bank.read(1),
+        bank.read_elsewhere,
+        bank.flush,
     )
-    table.close()
+    bank.table.close()
     with kc.open_table(path, "rw") as again:
         rows = again.scan(["id", "balance"], where=[("id", "<", ACCOUNTS)]).to_pylist()
-        assert {r["id"]: r["balance"] for r in rows} == balances
+        assert {r["id"]: r["balance"] for r in rows} == bank.balances
 
 
 def test_writers_of_the_same_keys_are_in_one_order(path: Path, long: bool) -> None:

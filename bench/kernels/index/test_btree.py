@@ -73,7 +73,9 @@ def test_insert(
 ) -> None:
     data, offsets, order = arrange(make)
     runs = sorted_runs(order, size)
-    tree = benchmark.pedantic(lambda: fill(data, offsets, runs), rounds=3, warmup_rounds=1)  # type: ignore[no-untyped-call]
+    tree = benchmark.pedantic(  # type: ignore[no-untyped-call]
+        lambda: fill(data, offsets, runs), rounds=3, warmup_rounds=1
+    )
     np.testing.assert_array_equal(tree.range(data, offsets, None, None, KEYS), order)
 
 

@@ -31,7 +31,9 @@ def fill(table: KeyTable, keys: tuple[np.ndarray, np.ndarray], batch: int) -> Ke
 def test_append(
     benchmark: BenchmarkFixture, keys: tuple[np.ndarray, np.ndarray], batch: int, capacity: int
 ) -> None:
-    table = benchmark.pedantic(lambda: fill(KeyTable(7, capacity), keys, batch), rounds=5, warmup_rounds=1)  # type: ignore[no-untyped-call]
+    table = benchmark.pedantic(  # type: ignore[no-untyped-call]
+        lambda: fill(KeyTable(7, capacity), keys, batch), rounds=5, warmup_rounds=1
+    )
     assert table.count == KEYS
     np.testing.assert_array_equal(table.keys()[0], keys[0])
 
@@ -52,7 +54,9 @@ def test_lookup_random(
             for at in range(0, KEYS, batch)
         ]
 
-    found = np.concatenate(benchmark.pedantic(look_up, rounds=5, warmup_rounds=1))  # type: ignore[no-untyped-call]
+    found = np.concatenate(benchmark.pedantic(  # type: ignore[no-untyped-call]
+        look_up, rounds=5, warmup_rounds=1
+    ))
     np.testing.assert_array_equal(found, order if present else np.full(KEYS, -1))
 
 

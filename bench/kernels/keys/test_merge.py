@@ -35,7 +35,9 @@ def test_merge(benchmark: BenchmarkFixture, runs: int, shape: object, prefix: by
         cells[:, : len(prefix)] = np.frombuffer(prefix, np.uint8)
         cells[:, len(prefix) :] = part.astype(">u8").view(np.uint8).reshape(-1, 8)
         encoded.append((cells.reshape(-1), np.arange(len(part) + 1, dtype=np.int64) * width))
-    source, position = benchmark.pedantic(merge, (encoded,), rounds=5, warmup_rounds=1)  # type: ignore[no-untyped-call]
+    source, position = benchmark.pedantic(  # type: ignore[no-untyped-call]
+        merge, (encoded,), rounds=5, warmup_rounds=1
+    )
     starts = np.cumsum([0, *(len(part) for part in parts)])
     merged = np.concatenate(parts)[starts[source] + position]
     assert (merged[1:] >= merged[:-1]).all()

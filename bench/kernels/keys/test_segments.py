@@ -23,5 +23,7 @@ def test_find(benchmark: BenchmarkFixture) -> None:
     ]
     of = (at // 1024).astype(np.int64)
     benchmark.extra_info["rows"] = PROBES
-    found = benchmark.pedantic(segments.find, (columns, of, 1024), rounds=5, warmup_rounds=1)  # type: ignore[no-untyped-call]
+    found = benchmark.pedantic(  # type: ignore[no-untyped-call]
+        segments.find, (columns, of, 1024), rounds=5, warmup_rounds=1
+    )
     np.testing.assert_array_equal(found, at)

@@ -19,7 +19,9 @@ def test_choose(benchmark: BenchmarkFixture) -> None:
     weight = rng.integers(1, 33, ROWSETS)
     arguments = (low, high, high - low, weight, 256, 1.003, 0.01, 1.05, 1 << 40)
     benchmark.extra_info["rows"] = ROWSETS
-    score, picked, exact = benchmark.pedantic(knapsack.choose, arguments, rounds=3, warmup_rounds=1)  # type: ignore[no-untyped-call]
+    score, picked, exact = benchmark.pedantic(  # type: ignore[no-untyped-call]
+        knapsack.choose, arguments, rounds=3, warmup_rounds=1
+    )
     assert exact
     assert score > 0.01
     assert weight[picked].sum() <= 256

@@ -19,5 +19,7 @@ def test_below(benchmark: BenchmarkFixture) -> None:
     sizes = np.full(ROWSETS, 32 << 20)
     benchmark.extra_info["rows"] = ROWSETS
     arguments = (keys.data, keys.offsets, first, last, sizes)
-    below = benchmark.pedantic(share.below, arguments, rounds=5, warmup_rounds=1)  # type: ignore[no-untyped-call]
+    below = benchmark.pedantic(  # type: ignore[no-untyped-call]
+        share.below, arguments, rounds=5, warmup_rounds=1
+    )
     assert below[-1] == sizes.sum()

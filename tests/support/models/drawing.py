@@ -41,8 +41,8 @@ def _memory(table: kc.Table, memory: MemRowSet, number: dict[int, int]) -> list[
     schema = schema_of(table)
     rows = len(memory)
     keys, values = (
-        memory.read(schema.by_name[name].id, 0, rows).to_arrow(schema.by_name[name].type).to_pylist()  # type: ignore[union-attr]
-        for name in ("key", "val")
+        memory.read(column.id, 0, rows).to_arrow(column.type).to_pylist()  # type: ignore[union-attr]
+        for column in (schema.by_name["key"], schema.by_name["val"])
     )
     inserted = memory.inserted(0, rows).tolist()
     lines = ["MemRowSet"]

@@ -203,7 +203,8 @@ def check_events(
         if (time, key) not in wanted:
             assert since < time <= until and time in timeline.times, f"nothing was written at {time}"
             there = timeline.at(time).get(key)
-            assert before == after == there != None, f"told of {key!r} at {time}: {before!r} to {after!r}"  # noqa: E711
+            assert there is not None, f"told of {key!r} at {time}, where it was not"
+            assert before == after == there, f"told of {key!r} at {time}: {before!r} to {after!r}"
 
 
 def check_net(

@@ -144,7 +144,9 @@ def lived(request: pytest.FixtureRequest, seed: int) -> tuple[Subject, Timeline,
             drop(table)
             life.disk.kill()
         life.disk.sync_all()
-    return Subject(request.param, life.disk, None, life.clock.now_us() + 1000, [], {}), past, newest  # type: ignore[arg-type]
+    now_us = life.clock.now_us() + 1000
+    subject = Subject(request.param, life.disk, None, now_us, [], {})  # type: ignore[arg-type]
+    return subject, past, newest
 
 
 def repair_of(lived: tuple[Subject, Timeline, State], *damages: Damage) -> Repaired:

@@ -147,15 +147,22 @@ def test_bounds_of_all_ranges(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPa
 
 def test_ranges_from_an_iterator(fs: MemoryFileSystem) -> None:
     """They were looked at twice, and the second time there were none: a table that nobody could open."""
-    with make(fs, partition_by=kc.RangePartition("k", (b for b in [(0, 5), (5, 9)]))) as table:  # type: ignore[arg-type]
+    bounds: Any = (b for b in [(0, 5), (5, 9)])
+    with make(fs, partition_by=kc.RangePartition("k", bounds)) as table:
         assert len(table.partitions.partitions) == 2
         comes_back(fs, table)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [5, [5], kc.HashPartition(5, 2), kc.RangePartition("k", 5), kc.RangePartition("k", [5])],  # type: ignore[arg-type]
-)
+NO_PARTITIONS: list[Any] = [
+    5,
+    [5],
+    kc.HashPartition(5, 2),  # type: ignore[arg-type]
+    kc.RangePartition("k", 5),  # type: ignore[arg-type]
+    kc.RangePartition("k", [5]),  # type: ignore[list-item]
+]
+
+
+@pytest.mark.parametrize("wrong", NO_PARTITIONS)
 def test_what_is_no_partition(fs: MemoryFileSystem, wrong: Any) -> None:
     refused(fs, lambda: make(fs, partition_by=wrong), "partition|dimension|range")
 

@@ -36,7 +36,8 @@ def test_plain_keys_take_the_row_path(tmp_path: Path, monkeypatch: pytest.Monkey
         for i in range(0, 3000, 7):
             row = table.get((f"host-{i % 50}", i))
             assert row is not None and row["need"] == (70 if i == 7 else i)
-        assert table.get(("host-7", 7)) == {**table.get({"k0": "host-7", "k1": 7}), "need": 70}  # type: ignore[dict-item]
+        by_name = table.get({"k0": "host-7", "k1": 7})
+        assert by_name is not None and table.get(("host-7", 7)) == by_name | {"need": 70}
         assert table.get(("new", 1), ["need"]) == {"need": 1}
         for absent in [("host-1", 0), ("host", 1), ("zzz", 1), ("", 0), ("host-1", -(2**63))]:
             assert table.get(absent) is None

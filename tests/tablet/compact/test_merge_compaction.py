@@ -16,7 +16,14 @@ import kudu_core as kc
 from kudu_core.tablet.compact.merge import Merged, merge_rowsets
 from kudu_core.tablet.store.tablet import Tablet
 from tests.support.faults import checking
-from tests.support.inside import engine_of, flush_lane_of, oldest_ts_of, tablets_of, wait_durable
+from tests.support.inside import (
+    compaction_lane_of,
+    engine_of,
+    flush_lane_of,
+    oldest_ts_of,
+    tablets_of,
+    wait_durable,
+)
 from tests.support.models.changes import check_changes, check_pairs
 from tests.support.models.history import SCHEMA, History, random_batch
 from tests.support.models.merging import random_compaction
@@ -30,7 +37,11 @@ def merge(tablet: Tablet, table: kc.Table, ids: list[int] | None = None, **more:
     """Merge some rowsets of a tablet, or all."""
     engine = engine_of(table)
     ids = [r.id for r in tablet.view.rowsets] if ids is None else ids
-    done = merge_rowsets(tablet, ids, horizon=lambda drop: engine.horizon(drop=drop), **more)  # type: ignore[arg-type]
+
+    def horizon(drop: bool) -> int:
+        return engine.horizon(drop=drop)
+
+    done = merge_rowsets(tablet, ids, horizon=horizon, **more)  # type: ignore[arg-type]
     assert done is not None
     return done
 
@@ -138,6 +149,40 @@ def test_history_goes_and_pins_hold_what_they_see(tmp_path: Path, seed: int, lon
     assert gone
 
 
+def flush_on(table: kc.Table, run: Run, rng: random.Random) -> None:
+    lane = flush_lane_of(table)
+    while run.goes_on():
+        tablet = rng.choice(tablets_of(table))
+        lane.flush(tablet)
+        for rowset in tablet.view.rowsets:
+            if rowset.memory_stores and rng.random() < 0.3:
+                lane.flush_rowset(tablet, rowset.id)
+        lane.truncate_log()
+        run.did("flushes")
+        time.sleep(0.005)  # leaves the others the interpreter
+
+
+def merge_on(table: kc.Table, run: Run, rng: random.Random) -> None:
+    while run.goes_on():
+        tablet = rng.choice(tablets_of(table))
+        ids = [r.id for r in tablet.view.rowsets]
+        if len(ids) > 2:
+            done = compaction_lane_of(table).merge(tablet, rng.sample(ids, rng.randint(1, min(5, len(ids)))))
+            if done is not None:
+                run.did("merges")
+                run.counts["changes"] = run.counts.get("changes", 0) + done.changes
+
+
+def compact_on(table: kc.Table, run: Run, rng: random.Random) -> None:
+    lane = compaction_lane_of(table)
+    while run.goes_on():
+        random_compaction(table, rng)
+        lane.collect_history()
+        lane.collect_garbage()
+        run.did("compactions")
+        time.sleep(0.005)
+
+
 def test_merges_beside_writers_and_readers(tmp_path: Path, seed: int, long: bool) -> None:
     """One writer that knows the history; flushes, compactions of all kinds, GC; readers of past states."""
     history = History()
@@ -145,9 +190,6 @@ def test_merges_beside_writers_and_readers(tmp_path: Path, seed: int, long: bool
     table = kc.create_table(
         tmp_path / "t", SCHEMA, "k", partition_by=[kc.HashPartition(["k"], 2)], options=options
     )
-    engine = engine_of(table)
-    assert engine.compactions is not None and engine.maintenance is not None
-    compactions, maintenance = engine.compactions, engine.maintenance
     run = Run(30 if long else 4, {"writes": 10, "merges": 3, "reads": 5, "flushes": 2, "changes": 1})
 
     def write() -> None:
@@ -156,38 +198,6 @@ def test_merges_beside_writers_and_readers(tmp_path: Path, seed: int, long: bool
             rows, whole = rng.choice((1, 5, 70)), rng.random() < 0.5
             history.write(table, random_batch(rng, history.model, range(80), rows, whole=whole))
             run.did("writes")
-
-    def flush() -> None:
-        rng = random.Random(seed + 1)
-        while run.goes_on():
-            tablet = rng.choice(engine.tablets)
-            maintenance.flush(tablet)
-            for rowset in tablet.view.rowsets:
-                if rowset.memory_stores and rng.random() < 0.3:
-                    maintenance.flush_rowset(tablet, rowset.id)
-            maintenance.truncate_log()
-            run.did("flushes")
-            time.sleep(0.005)  # leaves the others the interpreter
-
-    def merge_some() -> None:
-        rng = random.Random(seed + 2)
-        while run.goes_on():
-            tablet = rng.choice(engine.tablets)
-            ids = [r.id for r in tablet.view.rowsets]
-            if len(ids) > 2:
-                done = compactions.merge(tablet, rng.sample(ids, rng.randint(1, min(5, len(ids)))))
-                if done is not None:
-                    run.did("merges")
-                    run.counts["changes"] = run.counts.get("changes", 0) + done.changes
-
-    def compact() -> None:
-        rng = random.Random(seed + 3)
-        while run.goes_on():
-            random_compaction(table, rng)
-            compactions.collect_history()
-            compactions.collect_garbage()
-            run.did("compactions")
-            time.sleep(0.005)
 
     def read() -> None:
         rng = random.Random(seed + 4)
@@ -204,7 +214,15 @@ def test_merges_beside_writers_and_readers(tmp_path: Path, seed: int, long: bool
                 assert (None if row is None else (row["a"], row["b"], row["c"])) == wanted.get((key,))
                 run.did("reads")
 
-    run.all(write, flush, merge_some, merge_some, compact, read, read)
+    run.all(
+        write,
+        lambda: flush_on(table, run, random.Random(seed + 1)),
+        lambda: merge_on(table, run, random.Random(seed + 2)),
+        lambda: merge_on(table, run, random.Random(seed + 2)),
+        lambda: compact_on(table, run, random.Random(seed + 3)),
+        read,
+        read,
+    )
     check_pairs(table, history, random.Random(seed), 10)
     check_all(table, history)
     table.compact(full=True)
