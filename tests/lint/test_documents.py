@@ -120,6 +120,19 @@ def test_ci_runs_the_one_script() -> None:
     assert lines == ['exec "$(dirname "$0")/../ci/test.sh"']
 
 
+def test_ci_runs_every_room_in_one_of_its_lanes() -> None:
+    """Each folder of ``tests`` that has tests, and ``bench``."""
+    script = (ROOT / "ci/test.sh").read_text()
+    rooms = re.search(r"^ROOMS=\(([^)]*)\)", script, re.M)
+    assert rooms is not None
+    folders = {path.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").rglob("test_*.py")}
+    assert set(rooms[1].split()) == folders | {"bench"}
+    lanes = [room for lane in re.findall(r"^ +run_rooms ([a-z ]+)$", script, re.M) for room in lane.split()]
+    assert sorted(lanes) == sorted(rooms[1].split())
+    readme = (ROOT / "tests/README.md").read_text()
+    assert [folder for folder in sorted(folders) if f"| `{folder}/` |" not in readme] == []
+
+
 def test_sections_that_are_cited_are_there() -> None:
     """``docs/format.md, "Rows files"``, in code and documents: a page of ours has a section of that name."""
     pages = {page.name: page.read_text() for page in (ROOT / "docs").glob("*.md")}

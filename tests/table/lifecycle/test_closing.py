@@ -134,6 +134,7 @@ def test_a_close_that_was_interrupted_anywhere_is_repeated(tmp_path: Path, long:
     while True:
         at += 1 if long else 37
         path = tmp_path / f"t{at}"
+        before = set(threading.enumerate())
         table = make(path, maintenance="background", durability="group")
         table.upsert({"k": [1], "v": [at]})
         with Interruption(at) as interruption:
@@ -148,7 +149,8 @@ def test_a_close_that_was_interrupted_anywhere_is_repeated(tmp_path: Path, long:
         engine = engine_of(table)
         assert is_ended(table) and engine.lease is not None and not engine.lease.held
         assert engine.table_file.state.clean_end == engine.log.last_lsn, interruption.where
-        left = [thread for thread in threading.enumerate() if thread.name.startswith("kudu")]
+        begun = set(threading.enumerate()) - before
+        left = [thread for thread in begun if thread.name.startswith("kudu")]
         for thread in left:  # its work is over; Python may not have taken it off the list
             thread.join(LATE_S)
         assert not any(thread.is_alive() for thread in left), f"{left} after {interruption.where}"

@@ -23,8 +23,8 @@ from tests.support.processes import in_child, python
 from tests.support.tables import Make
 
 
-def our_threads() -> list[str]:
-    return [t.name for t in threading.enumerate() if t.name.startswith("kudu")]
+def our_threads() -> set[threading.Thread]:
+    return {t for t in threading.enumerate() if t.name.startswith("kudu")}
 
 
 def test_handles_do_not_travel(table: kc.Table) -> None:
@@ -259,19 +259,19 @@ def test_an_exception_that_nobody_catches(path: Path) -> None:
 
 
 def test_no_thread_is_left(make: Make, path: Path) -> None:
-    before = set(our_threads())
+    before = our_threads()
     table = make(maintenance="background", durability="group")
     table.insert({"k": list(range(100))})
     table.scan().to_table()
     with kc.open_table(path) as reader:
         reader.scan().to_table()
-    assert set(our_threads()) - before
+    assert our_threads() - before
     table.close()
     for _ in range(100):
-        if set(our_threads()) <= before:
+        if our_threads() <= before:
             break
         time.sleep(0.02)
-    assert set(our_threads()) <= before
+    assert our_threads() <= before
 
 
 def test_garbage_collection_closes(path: Path) -> None:
