@@ -194,8 +194,8 @@ ROOMS = {
         _of("table/opened", "memory", "tablets", "writers"),
         (
             *_tests("table/opened", "store_memory", "tablets", "known_writers"),
-            *_tests("table/opened", "token_retention", "repetition"),
-            *_tests("tablet/maintain", "memory", "maintaining"),
+            *_tests("table/opened", "token_retention", "repetition", "repetition_of_jobs"),
+            *_tests("tablet/maintain", "memory", "maintaining", "pressure"),
         ),
     ),
     "staging": Room(
