@@ -162,7 +162,7 @@ ROOMS = {
     ),
     "merge": Room(
         (
-            *_of("tablet/compact", "merge", "merge_output"),
+            *_of("tablet/compact", "merge", "merge_past", "merge_output"),
             *_of("rowset/history", "joining", "merging"),
         ),
         (

@@ -6,7 +6,7 @@ atomic batches, snapshot scans.  Everything goes in and out as Arrow.
 
 import kudu_core.engines.arrow  # noqa: F401  (Table.to_dataset)
 from kudu_core.common.partition.declared import HashPartition, RangePartition
-from kudu_core.common.schema.schema import Column
+from kudu_core.common.schema.declare import Column
 from kudu_core.errors import (
     ChangesLost,
     Closed,

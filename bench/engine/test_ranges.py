@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.schema.schema import declare
+from kudu_core.common.schema.declare import declare
 from kudu_core.common.where.predicates import compile_where
 from kudu_core.rowset.disk.diskrowset import DiskRowsAt
 from kudu_core.rowset.scan.row_ranges import Pruning, choose

@@ -17,7 +17,8 @@ from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.rows.keys import encode_prefix
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.run.locks import mutex
-from kudu_core.common.schema.schema import Column, Schema, StoredColumn, declare
+from kudu_core.common.schema.declare import Column, declare
+from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.types import TYPE_BINARY
 from kudu_core.common.where import keybounds
 from kudu_core.common.where.predicates import compile_where

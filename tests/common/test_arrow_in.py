@@ -15,7 +15,7 @@ import pytest
 
 from kudu_core.common.rows.arrow_in import batches
 from kudu_core.common.rows.conform import Conformed, conform
-from kudu_core.common.schema.schema import Column, declare
+from kudu_core.common.schema.declare import Column, declare
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 
 D = decimal.Decimal

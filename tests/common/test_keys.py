@@ -23,7 +23,8 @@ from kudu_core.common.rows.keys import (
     encode_keys,
     encode_prefix,
 )
-from kudu_core.common.schema.schema import Column, Schema, declare
+from kudu_core.common.schema.declare import Column, declare
+from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.keycodec import KeyCodec, prefix_successor, successor
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import InvalidArgument

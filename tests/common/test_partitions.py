@@ -22,7 +22,8 @@ from kudu_core.common.partition.spark_hash import xxhash64
 from kudu_core.common.rows.conform import conform
 from kudu_core.common.rows.keys import encode_keys, encode_prefix
 from kudu_core.common.rows.rowblock import RowBlock
-from kudu_core.common.schema.schema import Column, Schema, declare
+from kudu_core.common.schema.declare import Column, declare
+from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.types import ColumnType
 from kudu_core.common.where.predicates import compile_where
 from kudu_core.errors import InvalidArgument

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from kudu_core.common.schema.schema import Column, declare
+from kudu_core.common.schema.declare import Column, declare
 from kudu_core.common.where import expressions
 from kudu_core.common.where.predicates import compile_where
 from kudu_core.common.where.terms import Term

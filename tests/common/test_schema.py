@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from kudu_core.common.schema.alter import altered
-from kudu_core.common.schema.schema import Column, Schema, declare
+from kudu_core.common.schema.declare import Column, declare
+from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import InvalidArgument
 
 FIELDS = pa.schema([("v", pa.float64()), ("b", pa.string()), ("a", pa.int32())])

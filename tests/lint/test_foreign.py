@@ -34,7 +34,7 @@ READING: dict[str, dict[str, str]] = {
         "common/rows/conform.py": "columns of a write or of keys",
         "table/calls/conform.py": "names of operations",
         "table/jobs/stager.py": "the column by which the last row of a key is known",
-        "common/schema/schema.py": "ColumnType's, of a type alone",
+        "common/schema/declare.py": "ColumnType's, of a type alone",
         "engines/spark/": "ColumnType's, of a type alone",
         "table/read/arrow_out.py": "polars', of our own rows",
     },

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.schema.schema import declare
+from kudu_core.common.schema.declare import declare
 from kudu_core.common.types.types import ColumnType
 from kudu_core.common.types.values import pack, physical
 from kudu_core.common.where.intervals import Intervals, order_number, order_numbers

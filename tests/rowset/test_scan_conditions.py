@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.schema.schema import Column, declare
+from kudu_core.common.schema.declare import Column, declare
 from kudu_core.common.where.conditions import Condition
 from kudu_core.common.where.predicates import compile_where
 from kudu_core.fs.posix import PosixFileSystem

@@ -32,6 +32,7 @@ from kudu_core.common.partition.ranges import (
     Range,
     check_apart,
     check_bytes,
+    check_not_empty,
     cuts_of,
     in_order,
     range_as_text,
@@ -371,8 +372,10 @@ class PartitionSchema:
         return range_as_text(self._range_codec, held)
 
     def _check(self) -> None:
-        """``InvalidArgument`` where ranges overlap, or there is more than TABLE and the log take."""
+        """``InvalidArgument`` for an empty range, for two that overlap, and as ``_check_size``."""
         if self._range_codec is not None:
+            for held in self.ranges:
+                check_not_empty(self._range_codec, held)
             check_apart(self._range_codec, self.ranges)
         self._check_size()
 

@@ -56,9 +56,14 @@ def range_of(codec: KeyCodec, bounds: Any) -> Range:
             raise InvalidArgument(
                 f"a bound of a range has {len(bound):,} bytes as a key; a key has at most {MAX_KEY_BYTES:,}"
             )
-    if upper is not None and (lower or b"") >= upper:
-        raise InvalidArgument(f"range {range_as_text(codec, made)} is empty")
+    check_not_empty(codec, made)
     return made
+
+
+def check_not_empty(codec: KeyCodec, held: Range) -> None:
+    """``InvalidArgument`` for a range that takes no key: its bounds are equal, or the wrong way round."""
+    if held.upper is not None and (held.lower or b"") >= held.upper:
+        raise InvalidArgument(f"range {range_as_text(codec, held)} is empty")
 
 
 def range_as_text(codec: KeyCodec, held: Range) -> str:

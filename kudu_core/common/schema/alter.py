@@ -8,15 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from kudu_core.common.schema.schema import (
-    Column,
-    Schema,
-    StoredColumn,
-    _column,
-    check_size,
-    checked_name,
-    store,
-)
+from kudu_core.common.schema.declare import Column, declared_column, store
+from kudu_core.common.schema.schema import Schema, StoredColumn, check_size, checked_name
 from kudu_core.errors import InvalidArgument, shown
 
 
@@ -47,7 +40,7 @@ def altered(
     next_id = schema.next_id
     names = {c.name for c in columns}
     for declared in _declared(add):
-        column = store(_column(declared), next_id, is_key=False)
+        column = store(declared_column(declared), next_id, is_key=False)
         if column.name in names:
             raise InvalidArgument(f"column {column.name!r} exists already")
         names.add(column.name)

@@ -1,9 +1,8 @@
 """What a table's rows look like: columns with ids, and the primary key.
 
-``Column`` is what a caller declares, ``StoredColumn`` what the table keeps.  A column's id never
-changes and is never given to another column, so files and log records name columns by id and
-outlive renames.  Changes of a schema are in ``alter.py``; bringing data into its shape in
-``common/rows/conform.py``.
+A column's id never changes and is never given to another column, so files and log records name columns by
+id and outlive renames.  ``declare.py`` makes a schema of what a caller declares, ``alter.py`` changes one,
+and ``common/rows/conform.py`` brings data into its shape.
 """
 
 from __future__ import annotations
@@ -44,9 +43,10 @@ _ENCODINGS_OF = {
 }
 COMPRESSIONS = ("auto", "none", "lz4", "zstd")
 _LISTED = 100
+"""So many names are listed in a message."""
 
-# Limits of what is stored.  ``store``, ``declare`` and ``altered`` refuse what lies beyond before anything is
-# written, ``from_json`` whatever lies there all the same.
+# Limits of what is stored.  ``declare`` and ``altered`` refuse what lies beyond before anything is written,
+# ``from_json`` whatever lies there all the same.
 MAX_COLUMNS = 10_000
 """Of one version: footers, records (16 bits) and TABLE carry so many."""
 MAX_KEY_COLUMNS = 64
@@ -61,36 +61,6 @@ MAX_VERSION = 1 << 32
 """Versions lie below."""
 MAX_SCHEMA_BYTES = 32 << 20
 """Of a version as JSON."""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column as a caller declares it.
-
-    Parameters
-    ----------
-    type : pa.DataType, or its name ("int64", "timestamp[us,UTC]", "decimal128(10,2)")
-    nullable : key columns are never null, whatever is said here
-    default : value of rows that an insert does not give; None = NULL, or, when not nullable, that
-        every insert must give one
-    encoding : "auto" chooses from the data, block by block.  Of numbers "plain", "rle", "delta" (no floats;
-        of a key only the last column), "bitshuffle" (4 or 8 bytes); of bools "plain", "rle"; of strings
-        "plain", "dictionary", "prefix".  What is asked for gives way to plain bytes where these are smaller.
-    compression : "auto" (LZ4, of pages that are not packed), "none", "lz4", "zstd"; a codec stays where it
-        saves a tenth
-    comment : up to 256 characters
-
-    A table has up to 10,000 columns, up to 64 of them in its key; a name has up to 256 bytes of UTF-8, a
-    default up to 64 KiB.
-    """
-
-    name: str
-    type: pa.DataType | ColumnType | str
-    nullable: bool = True
-    default: Any = None
-    encoding: str = "auto"
-    compression: str = "auto"
-    comment: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +110,7 @@ class StoredColumn:
             text(stored["compression"]),
             text(stored["comment"]),
         )
-        _check_stored(column)
+        check_stored(column)
         return column
 
 
@@ -207,7 +177,7 @@ class Schema:
         """The column of that name; ``InvalidArgument`` lists the table's columns otherwise."""
         found = self.by_name.get(name)
         if found is None:
-            raise InvalidArgument(f"no column {shown(name)}; the table has {_listed(self.names)}")
+            raise InvalidArgument(f"no column {shown(name)}; the table has {listed_names(self.names)}")
         return found
 
     def project(self, names: Sequence[str] | None) -> tuple[StoredColumn, ...]:
@@ -217,7 +187,7 @@ class Schema:
         if isinstance(names, str):
             raise InvalidArgument(f"columns is a list of names: [{names!r}]")
         picked = tuple(self.column(name) for name in names)
-        repeated = _first_repeated(c.name for c in picked)
+        repeated = first_repeated(c.name for c in picked)
         if repeated is not None:
             raise InvalidArgument(f"column {repeated!r} is asked for twice")
         return picked
@@ -269,35 +239,6 @@ def arrow_schema(columns: Iterable[StoredColumn]) -> pa.Schema:
     )
 
 
-# -------------------------------------------------------------------------- declaring a schema
-
-
-def declare(schema: pa.Schema | Sequence[Column | pa.Field], primary_key: str | Sequence[str]) -> Schema:
-    """Check what ``create_table`` was given and make version 1 of the schema.
-
-    Key columns become NOT NULL and may stand anywhere.  Every ``InvalidArgument`` names the column.
-    """
-    columns = [_column(declared) for declared in _declared(schema)]
-    if not columns:
-        raise InvalidArgument("a table has at least one column")
-    for column in columns:
-        checked_name(column.name)
-    repeated = _first_repeated(c.name for c in columns)
-    if repeated is not None:
-        raise InvalidArgument(f"column {repeated!r} is declared twice")
-    key = _key_names(primary_key, [c.name for c in columns])
-    stored = tuple(
-        store(column, column_id, is_key=column.name in key) for column_id, column in enumerate(columns, 1)
-    )
-    by_name = {column.name: column for column in stored}
-    for name in key[:-1]:
-        if by_name[name].encoding == "delta":
-            raise InvalidArgument(f"column {name!r}: of key columns, only the last may have encoding 'delta'")
-    declared = Schema(1, stored, tuple(by_name[name].id for name in key))
-    check_size(declared)
-    return declared
-
-
 def _check_counts(columns: int, key_columns: int) -> None:
     if columns > MAX_COLUMNS:
         raise InvalidArgument(
@@ -322,43 +263,6 @@ def check_size(schema: Schema) -> None:
         )
 
 
-def _declared(schema: Any) -> list[Any]:
-    if isinstance(schema, pa.Schema):
-        return list(schema)
-    if not isinstance(schema, pa.DataType) and hasattr(schema, "__arrow_c_schema__"):
-        return list(pa.schema(schema))
-    if isinstance(schema, str | bytes | Mapping) or not isinstance(schema, Iterable):
-        raise InvalidArgument(f"a schema is a pa.Schema or a list of Columns, not {schema!r}")
-    return list(schema)
-
-
-def _column(declared: Any) -> Column:
-    if isinstance(declared, Column):
-        return declared
-    if isinstance(declared, pa.Field):
-        comment = (declared.metadata or {}).get(b"comment", b"").decode("utf-8", "replace")
-        try:
-            return Column(declared.name, declared.type, declared.nullable, comment=comment)
-        except UnicodeDecodeError as exc:
-            raise InvalidArgument(f"the name of a field is no UTF-8: {shown(exc.object)}") from None
-    raise InvalidArgument(f"a column is declared by a Column or a pa.Field, not {declared!r}")
-
-
-def _key_names(primary_key: str | Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    if not isinstance(primary_key, Iterable):
-        raise InvalidArgument(f"a primary key is a name, or names in their order, not {shown(primary_key)}")
-    key = (primary_key,) if isinstance(primary_key, str) else tuple(primary_key)
-    if not key:
-        raise InvalidArgument("a primary key has at least one column")
-    for name in key:
-        if not isinstance(name, str) or name not in names:
-            raise InvalidArgument(f"key column {shown(name)} is not a column; there are {_listed(names)}")
-    repeated = _first_repeated(key)
-    if repeated is not None:
-        raise InvalidArgument(f"column {repeated!r} is twice in the key")
-    return key
-
-
 def encodings_of(type_: ColumnType) -> tuple[str, ...]:
     """What ``Column.encoding`` may be for a type."""
     found = _ENCODINGS_OF[type_.kind]
@@ -367,49 +271,7 @@ def encodings_of(type_: ColumnType) -> tuple[str, ...]:
     return found
 
 
-def store(column: Column, column_id: int, *, is_key: bool) -> StoredColumn:
-    """Check one declared column and give it an id."""
-    checked_name(column.name)
-    type_ = column_type(column)
-    if is_key and not type_.is_key_type:
-        raise InvalidArgument(f"column {column.name!r}: a key cannot hold {type_}")
-    if is_key and column.default is not None:
-        raise InvalidArgument(f"column {column.name!r}: a key column has no default")
-    if column.encoding not in ENCODINGS:
-        raise InvalidArgument(
-            f"column {column.name!r}: no encoding {column.encoding!r}; there are {', '.join(ENCODINGS)}"
-        )
-    fitting = encodings_of(type_)
-    if column.encoding not in fitting:
-        raise InvalidArgument(
-            f"column {column.name!r}: no encoding {column.encoding!r} of {type_}; "
-            f"there are {', '.join(fitting)}"
-        )
-    if column.compression not in COMPRESSIONS:
-        raise InvalidArgument(
-            f"column {column.name!r}: no compression {column.compression!r}; "
-            f"there are {', '.join(COMPRESSIONS)}"
-        )
-    default = None
-    if column.default is not None:
-        default = values.exact(type_, column.default, f"column {column.name!r}, default")
-    nullable = bool(column.nullable) and not is_key
-    stored = StoredColumn(
-        column_id,
-        column.name,
-        type_,
-        nullable,
-        default,
-        default,
-        column.encoding,
-        column.compression,
-        column.comment,
-    )
-    _check_stored(stored)
-    return stored
-
-
-def _check_stored(column: StoredColumn) -> None:
+def check_stored(column: StoredColumn) -> None:
     """``InvalidArgument`` for what no file holds, or no reader takes."""
     if column.encoding not in encodings_of(column.type) or column.compression not in COMPRESSIONS:
         raise InvalidArgument(
@@ -447,18 +309,6 @@ def _is_unicode(value: str) -> bool:
     return True
 
 
-def column_type(column: Column) -> ColumnType:
-    """The type that was declared; ``InvalidArgument`` names the column."""
-    try:
-        if isinstance(column.type, ColumnType):
-            return column.type
-        if isinstance(column.type, pa.DataType):
-            return ColumnType.from_arrow(column.type)
-        return ColumnType.parse(column.type)
-    except InvalidArgument as error:
-        raise InvalidArgument(f"column {column.name!r}: {error}") from None
-
-
 def checked_name(name: Any) -> str:
     """The name; ``InvalidArgument`` unless a column may have it."""
     if not isinstance(name, str) or not name or "\0" in name:
@@ -476,12 +326,12 @@ def checked_name(name: Any) -> str:
     return name
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed_names(names: Sequence[str]) -> str:
     """Names for a message."""
     return ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
 
 
-def _first_repeated(names: Iterable[str]) -> str | None:
+def first_repeated(names: Iterable[str]) -> str | None:
     seen: set[str] = set()
     for name in names:
         if name in seen:

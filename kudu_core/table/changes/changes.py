@@ -22,7 +22,8 @@ from kudu_core.common.schema.schema import OP_COLUMN, Schema, StoredColumn, arro
 from kudu_core.common.where.predicates import Filter
 from kudu_core.errors import ChangesLost, ColumnTooLarge, InvalidArgument, SnapshotTooOld
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
-from kudu_core.rowset.history.history import EVENT_DELETED, EVENT_INSERTED, Events, RowSetHistory, concerned
+from kudu_core.rowset.history.history import RowSetHistory
+from kudu_core.rowset.history.window import EVENT_DELETED, EVENT_INSERTED, Events, concerned
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.table.changes.blocks import ChangeBlock, Store, WindowStore
 from kudu_core.table.changes.lineage import sharing_keys

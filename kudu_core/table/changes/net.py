@@ -19,14 +19,8 @@ from kudu_core.common.rows.rowblock import ColumnBuffers, in_pieces
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
-from kudu_core.rowset.history.history import (
-    EVENT_DELETED,
-    EVENT_INSERTED,
-    EVENT_UPDATED,
-    Events,
-    RowSetHistory,
-    concerned,
-)
+from kudu_core.rowset.history.history import RowSetHistory
+from kudu_core.rowset.history.window import EVENT_DELETED, EVENT_INSERTED, EVENT_UPDATED, Events, concerned
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.scan.filescan import MOST_BYTES

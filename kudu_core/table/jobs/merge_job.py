@@ -18,8 +18,8 @@ import numpy as np
 from kudu_core.common.run.locks import Claim
 from kudu_core.table.lifecycle.staging_folders import remove
 from kudu_core.tablet.compact.merge import MergeBuilder
-from kudu_core.tablet.compact.merge_output import MergeTask, Output
 from kudu_core.tablet.compact.merge_remote import BuiltRange, Order, adopt, build_ranges, newest_in_memory
+from kudu_core.tablet.compact.merge_task import MergeTask, Output
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine

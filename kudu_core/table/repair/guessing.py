@@ -15,7 +15,8 @@ from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.common.format.members import BROKEN, integer, parsed
 from kudu_core.common.format.names import tablet_of_folder
 from kudu_core.common.partition.partitions import PartitionSchema
-from kudu_core.common.schema.schema import Schema, StoredColumn, declare
+from kudu_core.common.schema.declare import declare
+from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.errors import InvalidArgument, KuduError, TableNotFound
 from kudu_core.options import Options
 from kudu_core.rowset.disk.salvage import UNREADABLE

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kudu_core.common.partition.declared import HashPartition, RangePartition
 from kudu_core.common.run.clock import Clock
-from kudu_core.common.schema.schema import Column
+from kudu_core.common.schema.declare import Column
 from kudu_core.errors import InvalidArgument
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table.repair.report import RepairReport

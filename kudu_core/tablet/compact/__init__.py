@@ -5,7 +5,8 @@ updates of some columns into a file of rewritten columns, and what they replaced
 stay.  **History** (``history_gc``).  The floor is raised first, then UNDO files that lie below it are
 dropped whole, and rowsets in which every row is dead.
 
-**Merges** (``merge``, ``merge_output``).  Rowsets become others that overlap nowhere, of the target size.
+**Merges** (``merge``, ``merge_task``, ``merge_past``, ``merge_output``).  Rowsets become others that overlap
+nowhere, of the target size.
 
 1. Under the mutex the inputs are claimed and a cut is taken.  From there on nothing is locked.
 2. The keys are cut into ranges of about one output each, by the inputs' key indexes, so that memory holds

@@ -30,7 +30,8 @@ from kudu_core.rowset.disk.writing import discard
 from kudu_core.rowset.history.merging import ROW_BYTES, Limits, Source, plan, row_bytes
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.rows.meta import DeltaRef
-from kudu_core.tablet.compact.merge_output import DROPPED, MergeTask, Output, OutputPlace, build
+from kudu_core.tablet.compact.merge_output import build
+from kudu_core.tablet.compact.merge_task import DROPPED, MergeTask, Output, OutputPlace
 from kudu_core.tablet.store.manifest import Edit
 from kudu_core.tablet.store.tablet import Tablet
 

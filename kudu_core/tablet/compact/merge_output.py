@@ -1,101 +1,30 @@
 """One output of a merging compaction: the rows of a range of keys, with one history each, into files.
 
-Rows without a past are the usual ones; they go by column from the inputs' files into the output's.
-Only the entries of delta files, and keys that several inputs hold, are looked at one by one, and these as
-arrays.
+Rows without a past are the usual ones; they go by column from the inputs' files into the output's.  What
+the inputs tell of the others is in ``merge_past``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kudu_core.cfile.files.delta_codes import REDO_DELETE, REDO_UPDATE, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE
 from kudu_core.cfile.files.delta_format import REDO, UNDO
 from kudu_core.common.rows.rowblock import ColumnBuffers
-from kudu_core.common.schema.schema import Schema
-from kudu_core.errors import ColumnTooLarge, Corruption
-from kudu_core.rowset.disk.entries import DeltaEntries, changes_between, replaced_values, write_deltas
+from kudu_core.errors import ColumnTooLarge
+from kudu_core.rowset.disk.entries import DeltaEntries, replaced_values, write_deltas
 from kudu_core.rowset.disk.writing import OrderedRows, rowset_meta, write_rows
-from kudu_core.rowset.history.joining import NEVER, Copies, Joined, Turns, Unjoinable, join
-from kudu_core.rowset.history.merging import MergedRows, Source, SourceRows, TooMuch
+from kudu_core.rowset.history.joining import NEVER
+from kudu_core.rowset.history.merging import MergedRows, SourceRows, TooMuch
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
-
-if TYPE_CHECKING:
-    from kudu_core.fs.api import FileSystem
-    from kudu_core.options import Options
-    from kudu_core.tablet.store.tablet import Tablet
-
-DROPPED = 0xFFFFFFFF
-"""In place of a row of the output: nothing of this one is left, or a younger copy took its place."""
+from kudu_core.tablet.compact.merge_past import Past, SharedKeys, past_of
+from kudu_core.tablet.compact.merge_task import MergeTask, Output
 
 _DENSE_FACTOR = 8
 """Whole ranges of rows are read instead of single cells when at least one row in so many is wanted."""
-
-
-@dataclass(frozen=True, slots=True)
-class OutputPlace:
-    """Where outputs are written, and what they are called there."""
-
-    fs: FileSystem
-    options: Options
-    directory: str
-    new_file: Callable[[str], str]
-    """A name of that kind never used before in the directory."""
-    new_rowset_id: Callable[[], int]
-
-    @staticmethod
-    def of(tablet: Tablet) -> OutputPlace:
-        """Among the tablet's files."""
-        fs, options = tablet.context.fs, tablet.context.options
-        return OutputPlace(fs, options, tablet.directory, tablet.new_file, tablet.new_rowset_id)
-
-
-@dataclass(slots=True, eq=False)
-class MergeTask:
-    """What all outputs of one merge share."""
-
-    place: OutputPlace
-    schema: Schema
-    """At the cut."""
-    sources: list[Source]
-    cut: int
-    horizon: int
-    check: Callable[[], None]
-    """Raises when the merge is to end."""
-    homes: list[np.ndarray]
-    """By source: the row of its output that takes the changes of each row from the cut on, uint32, or
-    ``DROPPED``."""
-    written: list[str] = field(default_factory=list)
-    """Paths of the files so far."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Output:
-    """What a range of keys came to."""
-
-    lower: np.ndarray
-    """(sources,) int64: the first row of each source that lies in the range."""
-    rows: int
-    """Of the sources."""
-    meta: RowSetMeta | None
-    """None: nothing is left."""
-
-
-@dataclass(slots=True, eq=False)
-class _Past:
-    """What the delta stores of one source say of its rows."""
-
-    changes: DeltaEntries | None
-    """REDO through the cut, in its order."""
-    undo: DeltaEntries | None
-    """UNDO above the horizon."""
-    deleted: tuple[np.ndarray, np.ndarray]
-    """(rows source after source int64, timestamps)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -132,7 +61,7 @@ def build(task: MergeTask, lower: np.ndarray, upper: np.ndarray) -> list[Output]
 def _build(task: MergeTask, merged: MergedRows, lower: np.ndarray) -> Output:
     rows = len(merged)
     pasts = [
-        _past(task, part, start)
+        past_of(task, part, start)
         for part, start in zip(merged.source_rows, merged.starts.tolist(), strict=False)
     ]
     deleted = (
@@ -140,7 +69,7 @@ def _build(task: MergeTask, merged: MergedRows, lower: np.ndarray) -> Output:
         np.concatenate([past.deleted[1] for past in pasts]),
     )
     old = deleted[1] <= np.uint64(task.horizon)
-    copies = None if merged.repeated is None else _Copies.found(task, merged, pasts, deleted)
+    copies = None if merged.repeated is None else SharedKeys.found(task, merged, pasts, deleted)
     places = _place(merged, deleted[0][old], copies)
     for part, start in zip(merged.source_rows, merged.starts.tolist(), strict=False):
         home = places.home[start : start + len(part)]
@@ -165,94 +94,10 @@ def _build(task: MergeTask, merged: MergedRows, lower: np.ndarray) -> Output:
     return Output(lower, rows, replace(meta, undo=undo_refs, redo=redo_refs))
 
 
-# ---- what happened ----
+# ---- where rows go ----
 
 
-def _past(task: MergeTask, part: SourceRows, start: int) -> _Past:
-    rowset, rows = part.source.rowset, (part.lower, part.upper)
-    changes = _known(task, [changes_between(store, 0, task.cut, rows) for store in rowset.redo])
-    undo = _known(task, [changes_between(store, task.horizon, rows=rows) for store in rowset.undo])
-    if changes is None:
-        return _Past(None, undo, (np.empty(0, np.int64), np.empty(0, np.uint64)))
-    changes = changes.in_order(REDO)
-    at = np.flatnonzero(changes.ops == REDO_DELETE)
-    assert changes.timestamps is not None
-    deleted = changes.rowids[at].astype(np.int64) + (start - part.lower), changes.timestamps[at]
-    return _Past(changes, undo, deleted)
-
-
-def _known(task: MergeTask, found: list[DeltaEntries | None]) -> DeltaEntries | None:
-    """What several stores say of the columns that there are."""
-    some = [entries for part in found if part is not None and len(entries := part.within(task.schema))]
-    return DeltaEntries.concat(some) if some else None
-
-
-@dataclass(slots=True, eq=False)
-class _Copies:
-    """The rows whose key several sources hold."""
-
-    numbers: np.ndarray
-    """(copies,) int64: the rows, source after source."""
-    at: np.ndarray
-    """(copies,) int64: their places in the order of keys."""
-    key: np.ndarray
-    """(copies,) int64: number of the key, from 0."""
-    of: np.ndarray
-    """(rows,) int64: the number of the copy that a row is, -1 where no other row has its key."""
-    joined: Joined
-    told: dict[int, np.ndarray]
-    """By source: which of its UNDO entries are told by an insert time now."""
-
-    @staticmethod
-    def found(
-        task: MergeTask, merged: MergedRows, pasts: list[_Past], deleted: tuple[np.ndarray, np.ndarray]
-    ) -> _Copies:
-        rows = len(merged)
-        assert merged.repeated is not None
-        shared = merged.repeated.copy()
-        shared[:-1] |= merged.repeated[1:]
-        at = np.flatnonzero(shared)
-        numbers = merged.order()[at]
-        key = np.cumsum(~merged.repeated[at]) - 1
-        of = np.full(rows, -1, np.int64)
-        of[numbers] = np.arange(len(at))
-        ends = np.full(rows, NEVER, np.uint64)
-        ends[deleted[0]] = deleted[1]
-        turns = _turns(merged, pasts, of)
-        copies = Copies(key, merged.insert_times_of(numbers), ends[numbers])
-        try:
-            joined = join(copies, Turns(*(np.concatenate(part) for part in turns[:3])), task.horizon)
-        except Unjoinable as exc:
-            row = int(at[np.searchsorted(key, exc.key)])
-            raise Corruption(task.place.directory, 0, f"key {merged.keys[row]!r:.200}: {exc}") from exc
-        entries = np.concatenate(turns[3])[joined.told]
-        which = np.repeat(np.arange(len(pasts)), [len(part) for part in turns[0]])[joined.told]
-        told = {number: entries[which == number] for number in np.unique(which).tolist()}
-        return _Copies(numbers, at, key, of, joined, told)
-
-
-def _turns(merged: MergedRows, pasts: list[_Past], of: np.ndarray) -> tuple[list[np.ndarray], ...]:
-    """Source by source: copies, timestamps, whether a lifetime ended, numbers of the UNDO entries."""
-    turns: tuple[list[np.ndarray], ...] = ([], [], [], [])
-    for part, start, past in zip(merged.source_rows, merged.starts.tolist(), pasts, strict=False):
-        found = np.empty(0, np.int64)
-        undo = past.undo
-        if undo is not None:
-            copy = of[undo.rowids.astype(np.int64) + (start - part.lower)]
-            found = np.flatnonzero((undo.ops != UNDO_UPDATE) & (copy >= 0))
-        if undo is None or not len(found):
-            for column, dtype in zip(turns, (np.int64, np.uint64, np.bool_, np.int64), strict=True):
-                column.append(np.empty(0, dtype))
-            continue
-        assert undo.timestamps is not None
-        turns[0].append(copy[found])
-        turns[1].append(undo.timestamps[found])
-        turns[2].append(undo.ops[found] == UNDO_ALIVE)
-        turns[3].append(found)
-    return turns
-
-
-def _place(merged: MergedRows, gone: np.ndarray, copies: _Copies | None) -> _Places:
+def _place(merged: MergedRows, gone: np.ndarray, copies: SharedKeys | None) -> _Places:
     """Say which rows are left and where they go; ``gone``: those whose end nobody can see any more."""
     rows = len(merged)
     places = merged.places()
@@ -280,7 +125,7 @@ def _place(merged: MergedRows, gone: np.ndarray, copies: _Copies | None) -> _Pla
 
 
 def _undo_entries(
-    task: MergeTask, merged: MergedRows, pasts: list[_Past], places: _Places, copies: _Copies | None
+    task: MergeTask, merged: MergedRows, pasts: list[Past], places: _Places, copies: SharedKeys | None
 ) -> DeltaEntries | None:
     """UNDO of the output, but for images of earlier lifetimes that deletions ended."""
     parts: list[DeltaEntries] = []
@@ -339,7 +184,7 @@ def _taken_back(part: SourceRows, changes: DeltaEntries, task: MergeTask) -> Del
 
 
 def _deletions(
-    numbers: np.ndarray, times: np.ndarray, places: _Places, copies: _Copies | None
+    numbers: np.ndarray, times: np.ndarray, places: _Places, copies: SharedKeys | None
 ) -> DeltaEntries | None:
     """REDO of the output: the deletions that are the last that happened to their rows."""
     rows = places.home[numbers]
@@ -354,7 +199,9 @@ def _deletions(
     return DeltaEntries(rows.astype(np.uint32), times, np.full(len(rows), REDO_DELETE, np.uint8), {})
 
 
-def _images(copies: _Copies | None, places: _Places, images: dict[int, ColumnBuffers]) -> DeltaEntries | None:
+def _images(
+    copies: SharedKeys | None, places: _Places, images: dict[int, ColumnBuffers]
+) -> DeltaEntries | None:
     """UNDO that brings back earlier lifetimes, each with the image that its copy had in the end."""
     if copies is None or not len(copies.joined.ended[0]):
         return None
@@ -372,7 +219,7 @@ def _write_base(
     task: MergeTask,
     merged: MergedRows,
     times: np.ndarray,
-    copies: _Copies | None,
+    copies: SharedKeys | None,
     images: dict[int, ColumnBuffers],
 ) -> RowSetMeta:
     """The ``.rows`` file.  While each column is at hand, ``images`` get what ended lifetimes need of it."""
@@ -412,4 +259,4 @@ def _write_entries(task: MergeTask, kind: str, parts: list[DeltaEntries | None])
     return (write_deltas(place.fs, task.schema, place.directory, name, kind, entries),)
 
 
-__all__ = ["DROPPED", "MergeTask", "Output", "OutputPlace", "build"]
+__all__ = ["build"]

@@ -27,7 +27,8 @@ from kudu_core.options import Options
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.history.merging import Source
 from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
-from kudu_core.tablet.compact.merge_output import DROPPED, MergeTask, Output, OutputPlace, build
+from kudu_core.tablet.compact.merge_output import build
+from kudu_core.tablet.compact.merge_task import DROPPED, MergeTask, Output, OutputPlace
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem

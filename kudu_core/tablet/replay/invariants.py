@@ -3,7 +3,8 @@
 A debug switch: ``check_install`` is what ``TabletContext.check`` may be set to, called under the
 tablet's mutex after every install; ``check_open`` looks at a table that has just been opened.  The
 functions read files, so they are for tests and for the search for a fault, not for use in service.
-Broken invariants raise ``BrokenInvariant``, which names the one.
+Broken invariants raise ``BrokenInvariant``, which names the one.  What one store must be like is in
+``store_invariants``.
 
 Not here, because one process at one moment cannot show it: protocol N12 to N14 (states compared over time
 and between processes) and protocol N15 (statistics against contents); tests compare those.  Protocol N16 is
@@ -14,21 +15,19 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Sequence
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kudu_core.cfile.files.delta_codes import REDO_REINSERT, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE
 from kudu_core.cfile.files.delta_file import DeltaFile
 from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.common.rows.keys import EncodedKeys
-from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.rows_at import RowsAt
 from kudu_core.tablet.ingest import part
+from kudu_core.tablet.replay.store_invariants import BrokenInvariant, check_memory, check_rowset, hold
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.manifest import TabletState
 from kudu_core.tablet.store.tablet import Tablet
@@ -43,15 +42,6 @@ ROWS_READ = 200_000
 """A store with more rows than this is not read for protocol N3; its order and its files still are."""
 
 
-class BrokenInvariant(AssertionError):
-    """An invariant of docs/protocol.md does not hold."""
-
-
-def _hold(truth: object, name: str, what: str) -> None:
-    if not truth:
-        raise BrokenInvariant(f"{name}: {what}")
-
-
 _before: weakref.WeakKeyDictionary[Tablet, TabletState] = weakref.WeakKeyDictionary()
 """What each tablet's manifest said at the check before."""
 
@@ -63,8 +53,8 @@ def check_install(tablet: Tablet) -> None:
     """All that one tablet shows, under its mutex."""
     _check_state(tablet)
     for rowset in tablet.view.rowsets:
-        _check_rowset(tablet, rowset)
-    _check_memory(tablet)
+        check_rowset(tablet, rowset)
+    check_memory(tablet)
     check_files(tablet.context.fs, tablet.directory, tablet.state)
     check_one_copy(tablet)
     if tablet.context.log is not None:
@@ -79,171 +69,31 @@ def _check_state(tablet: Tablet) -> None:
     if before is not None:
         for name in ("inserts_durable", "ingests_durable", "horizon", "mark", "epoch", "number"):
             old, new = getattr(before, name), getattr(state, name)
-            _hold(new >= old, "N6", f"{where}: {name} went from {old} to {new}")
+            hold(new >= old, "N6", f"{where}: {name} went from {old} to {new}")
         for rowset_id, meta in before.rowsets.items():
             after = state.rowsets.get(rowset_id)
             if after is not None:
-                _hold(after.durable >= meta.durable, "N6", f"{where}: D of rowset {rowset_id} decreased")
+                hold(after.durable >= meta.durable, "N6", f"{where}: D of rowset {rowset_id} decreased")
     _before[tablet] = state
     named = [state.inserts_durable, state.ingests_durable, state.mark]
     for meta in state.rowsets.values():
         named += [meta.durable, meta.max_insert_ts, *(d.max_ts for d in (*meta.redo, *meta.undo))]
     if log is not None:
-        _hold(
+        hold(
             max(named) <= log.durable_ts,
             "N5",
             f"{where}: an edit names {max(named)}, the log is durable through {log.durable_ts}",
         )
-    _hold(
+    hold(
         state.mark >= max(state.inserts_durable, state.ingests_durable, 0),
         "N6",
         f"{where}: mark {state.mark} lies below a watermark",
     )
     in_view = {r.id: r.meta for r in tablet.view.rowsets}
-    _hold(len(in_view) == len(tablet.view.rowsets), "N11", f"{where}: a rowset id is used twice")
-    _hold(in_view == dict(state.rowsets), "E2", f"{where}: the view and the manifest differ")
+    hold(len(in_view) == len(tablet.view.rowsets), "N11", f"{where}: a rowset id is used twice")
+    hold(in_view == dict(state.rowsets), "E2", f"{where}: the view and the manifest differ")
     names = [file.name for meta in state.rowsets.values() for file in meta.files]
-    _hold(len(names) == len(set(names)), "N11", f"{where}: a file name is used twice: {sorted(names)}")
-
-
-def _check_rowset(tablet: Tablet, rowset: DiskRowSet) -> None:
-    """Protocol N2 and N7: the stores of one rowset, their order and their distance from D."""
-    where = f"tablet {tablet.id}, rowset {rowset.id}"
-    meta, state = rowset.meta, tablet.state
-    _hold(
-        meta.max_insert_ts <= max(state.inserts_durable, state.ingests_durable),
-        "N2",
-        f"{where}: a row of {meta.max_insert_ts}, I {state.inserts_durable}, G {state.ingests_durable}",
-    )
-    _hold(meta.max_insert_ts <= meta.durable, "N2", f"{where}: inserts above D = {meta.durable}")
-    newest = 0
-    in_memory = False
-    last_ts: dict[int, int] = {}
-    for store in rowset.redo:
-        if isinstance(store, ChangeLog):
-            in_memory = True
-            if not len(store):
-                continue
-            timestamps, rowids, ops = (a.copy() for a in store.changes(0, len(store)))
-            _hold(
-                int(timestamps[0]) > meta.durable,
-                "N2",
-                f"{where}: memory holds a change of {int(timestamps[0])}, D is {meta.durable}",
-            )
-            _hold(bool((timestamps[1:] >= timestamps[:-1]).all()), "N7", f"{where}: memory out of order")
-            if store.frozen_at is not None:
-                _hold(int(timestamps[-1]) <= store.frozen_at, "N8", f"{where}: a change after the freeze")
-        else:
-            _hold(not in_memory, "N7", f"{where}: a file behind a store in memory")
-            rowids, timestamps, ops = _entries(store, undo=False)
-            _hold(
-                int(timestamps.max(initial=0)) <= meta.durable,
-                "N2",
-                f"{where}: {store.ref.file.name} holds a change above D = {meta.durable}",
-            )
-            _check_ref(where, store, timestamps)
-        if len(timestamps):
-            _hold(
-                int(timestamps.min()) > newest,
-                "N7",
-                f"{where}: a store begins at {int(timestamps.min())}, the one before ends at {newest}",
-            )
-            newest = int(timestamps.max())
-        _hold(not (ops == REDO_REINSERT).any(), "N7", f"{where}: a REINSERT outside a MemRowSet")
-        _hold(not len(rowids) or int(rowids.max()) < meta.rows, "N7", f"{where}: a rowid too large")
-        for row, ts in zip(rowids.tolist(), timestamps.tolist(), strict=True):
-            _hold(last_ts.get(row, 0) < ts, "N7", f"{where}: REDO of row {row} does not ascend at {ts}")
-            last_ts[row] = ts
-    _check_undo(where, rowset)
-
-
-def _check_undo(where: str, rowset: DiskRowSet) -> None:
-    """Per row and column, and per row for what removes or revives it, times descend: a compaction of
-    some columns puts their UNDO before older files that hold newer records of other columns."""
-    oldest: dict[tuple[int, int], int] = {}
-
-    def descend(thing: int, rowids: np.ndarray, timestamps: np.ndarray) -> None:
-        for row, ts in zip(rowids.tolist(), timestamps.tolist(), strict=True):
-            known = oldest.get((row, thing))
-            _hold(known is None or ts < known, "N7", f"{where}: UNDO of row {row} does not descend at {ts}")
-            oldest[row, thing] = ts
-
-    for store in rowset.undo:
-        rowids, timestamps, ops = _entries(store, undo=True)
-        _hold(int(timestamps.max(initial=0)) <= rowset.meta.durable, "N2", f"{where}: UNDO above D")
-        _check_ref(where, store, timestamps)
-        _hold(
-            bool(np.isin(ops, (UNDO_UPDATE, UNDO_DEAD, UNDO_ALIVE)).all()),
-            "N7",
-            f"{where}: an UNDO operation",
-        )
-        lives = ops != UNDO_UPDATE
-        descend(-1, rowids[lives], timestamps[lives])
-        for column_id in store.open().column_ids:
-            _, _, entries, _ = store.open().updates_with_entries(column_id)
-            descend(column_id, rowids[entries], timestamps[entries])
-
-
-def _check_ref(where: str, store: DeltaStore, timestamps: np.ndarray) -> None:
-    """The statistics by which readers skip a file are those of its contents."""
-    ref = store.ref
-    if len(timestamps):
-        found = int(timestamps.min()), int(timestamps.max())
-        _hold(
-            found == (ref.min_ts, ref.max_ts),
-            "N15",
-            f"{where}: {ref.file.name} holds {found}, the manifest says {(ref.min_ts, ref.max_ts)}",
-        )
-    _hold(len(timestamps) == ref.entries, "N15", f"{where}: {ref.file.name} has another number of entries")
-
-
-def _entries(store: DeltaStore, *, undo: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(rowids, timestamps, ops) of a file."""
-    file = store.open()
-    assert (file.kind == "undo") == undo or file.kind.lower() in ("redo", "undo")
-    rowids, timestamps, ops = file.entries()
-    if timestamps is None:
-        _hold(store.ref.record_ts is not None, "N7", f"{store.ref.file.name} has no time at all")
-        timestamps = np.full(len(rowids), store.ref.record_ts or 0, np.uint64)
-    return rowids, timestamps, ops
-
-
-def _check_memory(tablet: Tablet) -> None:
-    """Protocol N2 and N8 over the MemRowSets."""
-    where = f"tablet {tablet.id}"
-    newest = tablet.state.inserts_durable
-    for memory in (*tablet.view.frozen, tablet.view.active):
-        count = len(memory)
-        if count:
-            times = memory.inserted(0, count)
-            _hold(
-                int(times[0]) > newest,
-                "N2",
-                f"{where}: memory holds an insert of {int(times[0])} <= {newest}",
-            )
-            _hold(bool((times[1:] >= times[:-1]).all()), "N7", f"{where}: inserts out of order")
-            newest = int(times[-1])
-        if memory.frozen_at is not None:
-            _hold(
-                newest <= memory.frozen_at, "N8", f"{where}: an insert after the freeze at {memory.frozen_at}"
-            )
-            newest = memory.frozen_at
-        last_ts: dict[int, int] = {}
-        parts = [zip(*(a.tolist() for a in log.changes(0, len(log))), strict=True) for log in memory.logs]
-        for ts, row, op in chain.from_iterable(parts):
-            _hold(row < count, "N7", f"{where}: a change of ordinal {row} of {count}")
-            born = int(memory.inserted(row, row + 1)[0])
-            _hold(
-                last_ts.get(row, born) < ts, "N7", f"{where}: changes of ordinal {row} do not ascend at {ts}"
-            )
-            _hold(
-                op != REDO_REINSERT or memory.frozen_at is None or ts <= memory.frozen_at,
-                "N8",
-                f"{where}: a REINSERT at {ts} into a MemRowSet frozen at {memory.frozen_at}",
-            )
-            last_ts[row] = ts
-    frozen_at = [m.frozen_at for m in tablet.view.frozen]
-    _hold(None not in frozen_at, "N8", f"{where}: a frozen MemRowSet without its cut")
+    hold(len(names) == len(set(names)), "N11", f"{where}: a file name is used twice: {sorted(names)}")
 
 
 def check_one_copy(tablet: Tablet, snapshots: Iterable[int] = ()) -> None:
@@ -266,7 +116,7 @@ def check_one_copy(tablet: Tablet, snapshots: Iterable[int] = ()) -> None:
                 continue
             for key in _live_keys(store, rows_at):
                 other = seen.setdefault(key, index)
-                _hold(
+                hold(
                     other == index,
                     "N3",
                     f"tablet {tablet.id}: key {key!r} is live in two stores at {snapshot}: "
@@ -320,19 +170,19 @@ def check_files(fs: FileSystem, directory: str, state: TabletState) -> None:
     for meta in state.rowsets.values():
         path = f"{directory}/{meta.base.name}"
         with RowsFile(fs, path, size=meta.base.size, footer_crc=meta.base.footer_crc) as rows:
-            _hold(rows.rows == meta.rows, "N11", f"{path} has {rows.rows} rows, not {meta.rows}")
+            hold(rows.rows == meta.rows, "N11", f"{path} has {rows.rows} rows, not {meta.rows}")
         for ref in (*meta.redo, *meta.undo):
             path = f"{directory}/{ref.file.name}"
             with DeltaFile(fs, path, size=ref.file.size, footer_crc=ref.file.footer_crc) as deltas:
-                _hold(deltas.entry_count == ref.entries, "N11", f"{path}: another number of entries")
+                hold(deltas.entry_count == ref.entries, "N11", f"{path}: another number of entries")
 
 
 def check_log(log: Log) -> None:
     """Protocol N10 as far as the log alone shows it."""
     # Read before the others, which only grow.
     committed = log.committed_ts
-    _hold(committed <= log.applied_ts, "N10", f"W {committed} > A {log.applied_ts}")
-    _hold(committed <= log.durable_ts, "N10", f"W {committed} > durable {log.durable_ts}")
+    hold(committed <= log.applied_ts, "N10", f"W {committed} > A {log.applied_ts}")
+    hold(committed <= log.durable_ts, "N10", f"W {committed} > durable {log.durable_ts}")
 
 
 def check_records(
@@ -344,7 +194,7 @@ def check_records(
     """
     last = 0
     for record in taken:
-        _hold(record.ts > last, "N1", f"record {record.lsn} has {record.ts} after {last}")
+        hold(record.ts > last, "N1", f"record {record.lsn} has {record.ts} after {last}")
         last = record.ts
         if record.kind != RECORD_KIND_INGEST or record.ts <= through:
             continue
@@ -355,13 +205,13 @@ def check_records(
                 continue
             if record.ts > state.ingests_durable:
                 for meta in state.rowsets.values():
-                    _hold(
+                    hold(
                         meta.durable < record.ts,
                         "N9",
                         f"tablet {tablet_id}: D of rowset {meta.id} is {meta.durable}, the ingest of "
                         f"{record.ts} is not installed",
                     )
-                _hold(
+                hold(
                     state.inserts_durable < record.ts,
                     "N9",
                     f"tablet {tablet_id}: I is {state.inserts_durable} at the ingest of {record.ts}",
@@ -369,7 +219,7 @@ def check_records(
                 value = payload.extra.get("parts", {}).get(str(tablet_id), {})
                 for name in part.named_files(value):
                     path = f"{root}/{tablet_id:08d}/{name}"
-                    _hold(fs.exists(path), "N11", f"{path}, which the log names, is not there")
+                    hold(fs.exists(path), "N11", f"{path}, which the log names, is not there")
 
 
 def check_open(tablets: Sequence[Tablet], log: Log | None, *, floor: int, through: int) -> None:
@@ -378,25 +228,25 @@ def check_open(tablets: Sequence[Tablet], log: Log | None, *, floor: int, throug
         with tablet.mutex:
             _check_state(tablet)
             for rowset in tablet.view.rowsets:
-                _check_rowset(tablet, rowset)
-            _check_memory(tablet)
+                check_rowset(tablet, rowset)
+            check_memory(tablet)
             check_files(tablet.context.fs, tablet.directory, tablet.state)
             check_one_copy(tablet)
             first = tablet.first_ts
-            _hold(
+            hold(
                 first is None or first > through,
                 "N4",
                 f"tablet {tablet.id} holds {first} in memory, the CHECKPOINT is through {through}",
             )
     if log is not None:
         check_log(log)
-        _hold(floor <= log.committed_ts, "N10", f"floor {floor} > W {log.committed_ts}")
+        hold(floor <= log.committed_ts, "N10", f"floor {floor} > W {log.committed_ts}")
 
 
 def check_pins(floor: int, committed: int, oldest_pin: int | None) -> None:
     """Protocol N10: the horizon lies below the committed watermark and below every pin."""
-    _hold(floor <= committed, "N10", f"floor {floor} > W {committed}")
-    _hold(oldest_pin is None or floor <= oldest_pin, "N10", f"floor {floor} > pin {oldest_pin}")
+    hold(floor <= committed, "N10", f"floor {floor} > W {committed}")
+    hold(oldest_pin is None or floor <= oldest_pin, "N10", f"floor {floor} > pin {oldest_pin}")
 
 
 __all__ = [

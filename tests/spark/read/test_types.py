@@ -18,7 +18,7 @@ import kudu_core as kc
 from kudu_core import spark as ks
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.rows.conform import conform
-from kudu_core.common.schema.schema import declare
+from kudu_core.common.schema.declare import declare
 from kudu_core.common.types.types import ColumnType
 from kudu_core.engines.spark.schema import arrow_schema, spark_schema, to_spark
 from kudu_core.engines.spark.write import routed, tablet_ordinal

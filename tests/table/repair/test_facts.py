@@ -12,7 +12,7 @@ import pytest
 
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers
-from kudu_core.common.schema.schema import declare
+from kudu_core.common.schema.declare import declare
 from kudu_core.table.repair.facts import (
     ABSENT,
     CHANGE,

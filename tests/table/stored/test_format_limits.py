@@ -35,8 +35,7 @@ from kudu_core.common.idempotence.writers import AppliedWrite
 from kudu_core.common.rows import rowblock
 from kudu_core.common.rows.keys import encode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
-from kudu_core.common.schema import schema
-from kudu_core.common.schema.schema import Column
+from kudu_core.common.schema.declare import Column, declare
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import ColumnTooLarge, Corruption, NotSupported
 from kudu_core.rowset.memory import growing
@@ -84,7 +83,7 @@ def change_of(size: int) -> Change:
     return Change(REDO_UPDATE, np.zeros(1, np.uint32), {2: block_of([b"c" * size]).columns[2]})
 
 
-MEMORY = schema.declare([Column("k", "int64"), Column("s", "binary")], "k")
+MEMORY = declare([Column("k", "int64"), Column("s", "binary")], "k")
 
 
 def test_a_column_in_memory_is_filled_to_the_last_byte(column_limit: Callable[[int], int]) -> None:

@@ -21,7 +21,7 @@ from kudu_core.common.partition.declared import HashPartition, RangePartition
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.alter import altered
-from kudu_core.common.schema.schema import Column, declare
+from kudu_core.common.schema.declare import Column, declare
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table.backup import format as backup_format
 from kudu_core.table.stored import table_file

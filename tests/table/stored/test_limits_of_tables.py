@@ -14,7 +14,7 @@ from kudu_core.common.idempotence import writers
 from kudu_core.common.idempotence.fingerprint import Fingerprint
 from kudu_core.common.idempotence.writers import AppliedWrite
 from kudu_core.common.partition import partitions, ranges
-from kudu_core.common.schema import schema
+from kudu_core.common.schema import declare, schema
 from kudu_core.common.types.keycodec import MAX_KEY_BYTES
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported
 from kudu_core.table.stored import alteration, table_file
@@ -49,8 +49,8 @@ def test_versions_end(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_version_as_a_file_has_it(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     columns = [Column("k", "int64"), Column("s", "string", default="\x01" * 5000)]
-    size = schema.declare(columns, "k").json_bytes
-    assert size == len(json.dumps(schema.declare(columns, "k").to_json(), separators=(",", ":"))) > 60_000
+    size = declare.declare(columns, "k").json_bytes
+    assert size == len(json.dumps(declare.declare(columns, "k").to_json(), separators=(",", ":"))) > 60_000
     monkeypatch.setattr(schema, "MAX_SCHEMA_BYTES", size - 1)
     refused(fs, lambda: make(fs, columns), f"take {size:,} bytes; at most {size - 1:,} are stored")
     monkeypatch.setattr(schema, "MAX_SCHEMA_BYTES", size)
@@ -101,7 +101,7 @@ def test_partitions_of_a_table(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyP
 
 def test_many_ranges_are_checked_in_time() -> None:
     """As many as there may be; each was compared with each."""
-    declared = schema.declare([Column("k", "int64")], "k")
+    declared = declare.declare([Column("k", "int64")], "k")
     count = partitions.MAX_PARTITIONS
     bounds = [(i, i + 1) for i in range(count)]
     made = partitions.PartitionSchema.make(declared, kc.RangePartition("k", bounds[::-1]))
@@ -232,7 +232,7 @@ def test_the_parts_of_table_come_to_less_than_it_may_be() -> None:
         ((writers.MAX_VERSION - 1, rows),) * writers.RECENT_VERSIONS,
     )  # fmt: skip
     entry = table_file.TabletEntry((1 << 32) - 1, partitions.MAX_PARTITIONS - 1, number, number)
-    declared = schema.declare([Column("k", "int64")], "k")
+    declared = declare.declare([Column("k", "int64")], "k")
     none = table_file.TableState(
         bytes(16), table_file.MAX_EPOCH - 1, kc.Options(), (declared,),
         partitions.PartitionSchema.make(declared), (entry,), {text[: writers.MAX_APP_ID_BYTES]: token},

@@ -22,7 +22,8 @@ from kudu_core.common.idempotence.writers import AppliedWrite, Txn, check_txn
 from kudu_core.common.partition import hashes
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.schema import schema
-from kudu_core.common.schema.schema import Column, Schema
+from kudu_core.common.schema.declare import Column, declare
+from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.keycodec import MAX_KEY_BYTES
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported
@@ -43,7 +44,7 @@ ROWS = [3, "0" * 32]
 TOKEN = [1, 2, 3, 4, 5, 6, *ROWS, "source", []]
 DELTA = {"file": ["000001-00000009.delta", 5, 6], "entries": 3, "ts": [1, 2], "record_ts": None}
 DELTA |= {"liveness": 1, "updates": [[1, 1, 2]]}
-DECLARED = schema.declare([Column("k", "int64"), Column("b", "binary")], ["k", "b"])
+DECLARED = declare([Column("k", "int64"), Column("b", "binary")], ["k", "b"])
 SCHEMA = DECLARED.to_json()
 PARTITIONS = PartitionSchema.make(DECLARED, kc.HashPartition("k", 2)).to_json()
 RANGES = PartitionSchema.make(DECLARED, kc.RangePartition("b", [(b"a", b"b")])).to_json()
@@ -274,6 +275,17 @@ def test_ranges_that_overlap_in_a_file_are_damage() -> None:
     ]
     for change in changes:
         unreadable(forged(fs, change), "overlaps")
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+@pytest.mark.parametrize(("lower", "upper"), [(6, 6), (9, 6)])
+def test_a_range_that_takes_no_key_in_a_file_is_damage(lower: int, upper: int, dropped: bool) -> None:
+    """No ALTER makes one.  Scans would find the rows of its tablet, and no key would lead to them."""
+    fs = MemoryFileSystem()
+    make(fs, partition_by=kc.RangePartition("k", [(6, 9)])).close()
+    made = [(bound + (1 << 63)).to_bytes(8, "big").hex() for bound in (lower, upper)]
+    empty = forged(fs, lambda value: value["partitions"].update(ranges=[[*made, dropped]]))
+    unreadable(empty, rf"TABLE.*range \[\({lower}\), \({upper}\)\) is empty")
 
 
 def test_a_dropped_range_may_lie_under_another_one() -> None:

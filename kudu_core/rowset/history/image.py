@@ -1,0 +1,138 @@
+"""Of which value an event's image is made: what changes tell, or the rowset's states around the window.
+
+The image of a row after or before an event is put together column by column; nothing is read that no event
+needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kudu_core.common.rows.rowblock import ColumnBuffers
+from kudu_core.common.schema.schema import StoredColumn
+from kudu_core.rowset.history.window import Changes, Events
+from kudu_core.rowset.rows.rows_at import RowsAt
+
+_DENSE_FACTOR = 8
+"""Whole ranges of rows are read instead of single cells when at least one row in so many is wanted."""
+
+_END = -1
+_START = -2
+
+
+def image_of(
+    column: StoredColumn,
+    events: Events,
+    changes: Sequence[Changes],
+    forward: RowsAt,
+    end: RowsAt,
+    *,
+    before: bool,
+) -> ColumnBuffers:
+    """The column's value before or after each event, made of what the changes of the window tell.
+
+    ``forward``: base values with the changes up to the window's start.  ``end``: the state at its end.
+    """
+    count = len(events)
+    pool: list[ColumnBuffers] = []
+    known = np.full(count, -1, np.int64)  # pool position of the value an event gives
+    became = np.zeros(count, bool)  # whether it is what the row became, else what it had been
+    offset = len(events.place) - sum(len(part.entries()[0]) for part in changes)
+    pooled = 0
+    for part in changes:
+        found = part.values(column.id)
+        if found is not None and len(found[0]):
+            at = events.place[offset + found[0]]
+            numbers = pooled + np.arange(len(at))
+            if events.partial:
+                inside = at >= 0
+                at, numbers = at[inside], numbers[inside]
+            known[at] = numbers
+            became[at] = not part.undo
+            pool.append(found[1])
+            pooled += found[1].length
+        offset += len(part.entries()[0])
+    if not pool:
+        return _spread(end, column, events.rows)
+    if bool((events.rows[1:] > events.rows[:-1]).all()):
+        source = _choose_one(known, became, before=before)
+    else:
+        source = _choose(events.rows, known, became, before=before)
+    wanted = source == _END
+    if wanted.any():
+        values = _spread(end, column, events.rows[wanted])
+        source[wanted] = pooled + np.arange(values.length)
+        pooled += values.length
+        pool.append(values)
+    wanted = source == _START
+    if wanted.any():
+        values = _spread(forward, column, events.rows[wanted])
+        source[wanted] = pooled + np.arange(values.length)
+        pool.append(values)
+    return ColumnBuffers.concat(pool).take(source)
+
+
+def _choose(rows: np.ndarray, known: np.ndarray, became: np.ndarray, *, before: bool) -> np.ndarray:
+    """Where each event's image comes from: a pool position, ``_END`` or ``_START``, (n,) int64.
+
+    What a row had been before a later event stands for all the time since the event before it; else
+    the last event that says what it became counts.  For one row and column all events of the
+    first kind come before those of the second (protocol M2), so with neither at hand the value
+    is that of the window's end, or of its start when the row is yet to become something else.
+    """
+    count = len(rows)
+    numbers = np.arange(count)
+    later_old = _next(np.where((known >= 0) & ~became, numbers, count), rows, strictly=not before)
+    later_new = _next(np.where((known >= 0) & became, numbers, count), rows, strictly=not before)
+    last = np.maximum.accumulate(np.where((known >= 0) & became, numbers, -1))
+    if before:
+        last = np.concatenate((np.array([-1]), last[:-1]))
+    last[(last >= 0) & (rows[last] != rows)] = -1
+    source = np.where(later_new < count, _START, _END)
+    source = np.where(last >= 0, known[last], source)
+    return np.where(later_old < count, known[np.minimum(later_old, count - 1)], source)
+
+
+def _choose_one(known: np.ndarray, became: np.ndarray, *, before: bool) -> np.ndarray:
+    """``_choose`` where every row has one event."""
+    if before:
+        return np.where(known < 0, _END, np.where(became, _START, known))
+    return np.where(became, known, _END)
+
+
+def _next(numbers: np.ndarray, rows: np.ndarray, *, strictly: bool) -> np.ndarray:
+    """The first marked event of the same row from each event on (or after it), n where there is none."""
+    count = len(numbers)
+    following = np.minimum.accumulate(numbers[::-1])[::-1]
+    if strictly:
+        following = np.concatenate((following[1:], np.array([count])))
+    other = rows[np.minimum(following, count - 1)] != rows
+    following = following.copy()
+    following[other] = count
+    return following
+
+
+def _spread(state: RowsAt, column: StoredColumn, rows: np.ndarray) -> ColumnBuffers:
+    """Values of rows that ascend and may repeat."""
+    first = np.ones(len(rows), bool)
+    first[1:] = rows[1:] != rows[:-1]
+    if first.all():
+        return cells_of(state, column, rows)
+    return cells_of(state, column, rows[first]).take(np.cumsum(first) - 1)
+
+
+def cells_of(state: RowsAt, column: StoredColumn, rows: np.ndarray) -> ColumnBuffers:
+    """Values of rows that ascend strictly."""
+    if not len(rows):
+        return state.column(column, 0, 0)
+    lower, upper = int(rows[0]), int(rows[-1]) + 1
+    if len(rows) == upper - lower:
+        return state.column(column, lower, upper)
+    if len(rows) * _DENSE_FACTOR >= upper - lower:
+        return state.column(column, lower, upper).take(rows - lower)
+    return state.cells(column, rows)
+
+
+__all__ = ["cells_of", "image_of"]
