@@ -22,13 +22,7 @@ from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.types import TYPE_BINARY
 from kudu_core.common.where import keybounds
 from kudu_core.common.where.predicates import compile_where
-from kudu_core.errors import (
-    ChangesLost,
-    InvalidArgument,
-    ReadOnly,
-    TableExists,
-    UnreplayedWarning,
-)
+from kudu_core.errors import ChangesLost, InvalidArgument, ReadOnly, TableExists, UnreplayedWarning
 from kudu_core.events import EventListener
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.options import Options

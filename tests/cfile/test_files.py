@@ -18,7 +18,7 @@ from kudu_core.cfile.columns.statistics import StatisticsRef, read_statistics
 from kudu_core.cfile.files.rows_writer import RowsFileSpec, write_rows_file
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.types.types import ColumnType
-from kudu_core.common.where.terms import Term
+from kudu_core.common.where.analysis import Term, passing_all
 from kudu_core.errors import Closed, Corruption, InvalidArgument
 from kudu_core.fs.posix import PosixFileSystem
 from tests.support.cases.cfile import BytesFileSystem, Keys, column, encode_keys, make_case, read_codes, same
@@ -318,12 +318,11 @@ def test_zones_rule_out_only_pages_without_a_match(seed: int) -> None:
             values = case.arrow(id_).to_pylist()
             for picked in rng.integers(0, rows, 4).tolist():
                 value = values[picked]
+                pages, page = file.zone_table(id_), picked // PAGE_ROWS
                 if value is None:
-                    term = Term(id_, "is_null", None, spec.type)
-                elif value != value:
-                    continue
-                else:
+                    assert pages.may_be_null(True)[page], picked
+                elif value == value:
                     term = Term(id_, str(rng.choice(["eq", "le", "ge"])), value, spec.type)
-                assert file.zones(id_)[picked // PAGE_ROWS].may_match(term), (term, picked)
+                    assert pages.may_hold(passing_all([term]))[page], (term, picked)
         low = min(value.as_py() for value in case.arrow(1, 0, PAGE_ROWS))
-        assert not file.zones(1)[0].may_match(Term(1, "lt", low, case.specs[1].type))
+        assert not file.zone_table(1).may_hold(passing_all([Term(1, "lt", low, case.specs[1].type)]))[0]

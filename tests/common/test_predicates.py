@@ -15,9 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from kudu_core.common.schema.declare import Column, declare
+from kudu_core.common.types.types import ColumnType
+from kudu_core.common.types.values import physical
 from kudu_core.common.where import expressions
+from kudu_core.common.where.analysis import Term
 from kudu_core.common.where.predicates import compile_where
-from kudu_core.common.where.terms import Term
+from kudu_core.common.where.sets import ValueSet, place_of
 from kudu_core.errors import InvalidArgument
 
 D = decimal.Decimal
@@ -134,11 +137,7 @@ def test_terms_are_read_off_expressions_that_mean_what_pyarrow_means(
         kept = selected(BATCH, expression)
     except pa.ArrowInvalid:
         # Only rows that no term rules out are looked at.
-        rows = [
-            row
-            for row in range(BATCH.num_rows)
-            if all(term.may_match(*zone_of(BATCH.slice(row, 1), term)) for term in found.terms)
-        ]
+        rows = [n for n in range(BATCH.num_rows) if all(satisfied(t, BATCH, n) for t in found.terms)]
         try:
             kept = [row for row in rows if selected(BATCH.slice(row, 1), expression)]
         except pa.ArrowInvalid:
@@ -148,7 +147,7 @@ def test_terms_are_read_off_expressions_that_mean_what_pyarrow_means(
     assert np.flatnonzero(found.mask(BATCH)).tolist() == kept
     for row in kept:
         for term in found.terms:
-            assert term.may_match(*zone_of(BATCH.slice(row, 1), term)), f"{term} against row {row}"
+            assert satisfied(term, BATCH, row), (term, row)
     again = pickle.loads(pickle.dumps(found))
     assert np.flatnonzero(again.mask(BATCH)).tolist() == kept
     assert again.terms == found.terms
@@ -255,9 +254,13 @@ def test_errors_of_values_are_the_callers() -> None:
         found.mask(BATCH)
 
 
-def zone_of(batch: pa.RecordBatch, term: Term) -> tuple[Any, Any, int, int, int]:
-    """What a zone map would say of a column of the batch."""
-    cells = batch.column(SCHEMA.by_id[term.column_id].name).to_pylist()
-    nans = [c for c in cells if isinstance(c, float) and math.isnan(c)]
-    known = [c for c in cells if c is not None and not (isinstance(c, float) and math.isnan(c))]
-    return min(known, default=None), max(known, default=None), cells.count(None), len(nans), len(cells)
+def satisfied(term: Term, batch: pa.RecordBatch, row: int) -> bool:
+    """Whether a cell is one of the values that a term stands for."""
+    cell = batch.column(SCHEMA.by_id[term.column_id].name)[row].as_py()
+    if term.passing is None:
+        return (cell is None) == (term.op == "is_null")
+    return cell is not None and meets(term.passing, term.type, cell, cell)
+
+
+def meets(passing: ValueSet, type_: ColumnType, low: Any, high: Any) -> bool:
+    return passing.meets(*(place_of(type_, physical(type_, cell)) for cell in (low, high)))

@@ -1,7 +1,8 @@
-"""What predicates rule out: pages by their zones, keys by bounds; never a row that passes."""
+"""What predicates rule out: values by their bounds, keys by theirs; never a row that passes."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,22 @@ from kudu_core.common.rows.conform import conform
 from kudu_core.common.rows.keys import encode_key, encode_keys
 from kudu_core.common.types.types import ColumnType
 from kudu_core.common.where import keybounds
+from kudu_core.common.where.analysis import Term
 from kudu_core.common.where.predicates import compile_where
-from kudu_core.common.where.terms import Term
-from tests.common.test_predicates import SCHEMA, F, selected, zone_of
+from kudu_core.common.where.sets import ValueSet
+from tests.common.test_predicates import SCHEMA, F, meets, satisfied, selected
 
-# ------------------------------------------------------------------------------------------ zones
+# ------------------------------------------------------------------------------------------ bounds
 
 _INT = ColumnType.parse("int64")
 _FLOAT = ColumnType.parse("float64")
 _STRING = ColumnType.parse("string")
+
+
+def passing_of(type_: ColumnType, op: str, value: object) -> ValueSet:
+    found = Term(1, op, value, type_).passing
+    assert found is not None
+    return found
 
 
 @pytest.mark.parametrize(
@@ -45,36 +53,28 @@ _STRING = ColumnType.parse("string")
         ("in", (1, 15, 30), True),
         ("in", (), False),
         ("in", (20,), True),
-        ("is_null", None, False),
-        ("not_null", None, True),
     ],
 )
-def test_zones(op: str, value: object, matches: bool) -> None:
-    term = Term(1, op, value, _INT)
-    assert term.may_match(10, 20, 0, 0, 5) is matches
-    if op not in ("is_null", "not_null"):
-        assert not term.may_match(None, None, 5, 0, 5), "only nulls"
-        assert term.may_match(None, None, 0, 0, 5) is (value != ()), "nothing known"
-    else:
-        assert term.may_match(None, None, 5, 0, 5) is (op == "is_null")
-        assert term.may_match(10, 20, 1, 0, 5)
+def test_terms_leave_bounds_that_they_meet(op: str, value: object, matches: bool) -> None:
+    passing = passing_of(_INT, op, value)
+    assert meets(passing, _INT, 10, 20) is matches
+    assert passing.meets(None, None) is (value != ()), "nothing known"
 
 
 def test_nan_satisfies_no_comparison() -> None:
     for op in ("eq", "lt", "gt", "le", "ge"):
-        assert not Term(1, op, 1.0, _FLOAT).may_match(None, None, 1, 4, 5)
-    assert Term(1, "not_null", None, _FLOAT).may_match(None, None, 1, 4, 5)
-    assert Term(1, "ge", 1.0, _FLOAT).may_match(0.0, 1.0, 1, 2, 5)
+        for nan in (math.nan, -math.nan):
+            assert not meets(passing_of(_FLOAT, op, 1.0), _FLOAT, nan, nan)
 
 
 def test_bounds_of_strings_may_be_cut_anywhere() -> None:
-    low, high = "grüße"[:3].encode()[:-1], b"h"
-    assert Term(1, "eq", "grüße", _STRING).may_match(low, high, 0, 0, 1)
-    assert not Term(1, "eq", "gr", _STRING).may_match("grü", high, 0, 0, 1)
-    assert Term(1, "prefix", "gr", _STRING).may_match("grü", "grz", 0, 0, 1)
-    assert Term(1, "prefix", "grü", _STRING).may_match("a", "z", 0, 0, 1)
-    assert not Term(1, "prefix", "b", _STRING).may_match("c", "d", 0, 0, 1)
-    assert not Term(1, "prefix", "b", _STRING).may_match("a", "az", 0, 0, 1)
+    low, word = "grüße"[:3].encode()[:-1], "grü".encode()
+    assert passing_of(_STRING, "eq", "grüße").meets(low, b"h")
+    assert not passing_of(_STRING, "eq", "gr").meets(word, b"h")
+    assert passing_of(_STRING, "prefix", "gr").meets(word, b"grz")
+    assert passing_of(_STRING, "prefix", "grü").meets(b"a", b"z")
+    assert not passing_of(_STRING, "prefix", "b").meets(b"c", b"d")
+    assert not passing_of(_STRING, "prefix", "b").meets(b"a", b"az")
 
 
 # ------------------------------------------------------------------------------------- key bounds
@@ -181,6 +181,4 @@ def test_pruning_never_loses_a_row(where: pc.Expression, rows: list[tuple[Any, .
     for row in kept:
         assert _inside(keys[row], bounds)
         for term in found.terms:
-            assert term.may_match(*zone_of(batch.slice(row, 1), term))
-    for term in found.terms:
-        assert not kept or term.may_match(*zone_of(batch, term))
+            assert satisfied(term, batch, row)

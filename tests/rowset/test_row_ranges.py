@@ -16,9 +16,9 @@ import kudu_core as kc
 from kudu_core.common.schema.declare import declare
 from kudu_core.common.types.types import ColumnType
 from kudu_core.common.types.values import pack, physical
-from kudu_core.common.where.intervals import Intervals, order_number, order_numbers
+from kudu_core.common.where.analysis import Term, passing_all
 from kudu_core.common.where.predicates import compile_where
-from kudu_core.common.where.terms import Term
+from kudu_core.common.where.sets import closed_ends, place_of, places_of
 from kudu_core.rowset.disk.diskrowset import DiskRowsAt
 from kudu_core.rowset.scan.row_ranges import intersection, pages_of
 from kudu_core.table.read import scan as scanning
@@ -35,7 +35,7 @@ def disk_rowsets(table: kc.Table) -> list[DiskRowsAt]:
     return [s for s in found if isinstance(s, DiskRowsAt)]
 
 
-# ---- intervals
+# ---- sets of values
 
 TYPES: list[tuple[str, list[Any]]] = [
     ("int8", [-128, -1, 0, 1, 127]),
@@ -63,12 +63,11 @@ OPERATORS = {
 
 
 def place(type_: ColumnType, cell: Any) -> Any:
-    raw = physical(type_, cell)
-    return order_number(type_, raw) if type_.width else raw
+    return place_of(type_, physical(type_, cell))
 
 
 @pytest.mark.parametrize(("name", "cells"), TYPES, ids=[name for name, _ in TYPES])
-def test_intervals_hold_what_satisfies_the_terms(name: str, cells: list[Any], seed: int) -> None:
+def test_sets_hold_what_satisfies_the_terms(name: str, cells: list[Any], seed: int) -> None:
     type_ = ColumnType.parse(name)
     rng = np.random.default_rng(seed)
     ops = [op for op in OPERATORS if op != "prefix" or not type_.width]
@@ -80,7 +79,7 @@ def test_intervals_hold_what_satisfies_the_terms(name: str, cells: list[Any], se
             value = tuple(sorted({cells[i] for i in rng.integers(0, len(cells), 3)})) if op == "in" else one
             if op != "prefix" or value:
                 terms.append(Term(1, op, value, type_))
-        found = Intervals.of(type_, terms)
+        found = passing_all(terms)
         if not terms:
             assert found is None
             continue
@@ -88,24 +87,24 @@ def test_intervals_hold_what_satisfies_the_terms(name: str, cells: list[Any], se
         for cell in cells:
             at = place(type_, cell)
             satisfied = all(OPERATORS[t.op](cell, t.value) for t in terms)
-            assert found.meet(at, at) == satisfied, (cell, terms)
+            assert found.meets(at, at) == satisfied, (cell, terms)
             if type_.width not in (0, 16):
-                inside = any(low <= at <= high for low, high in found.numbers().tolist())
+                inside = any(low <= at <= high for low, high in closed_ends(type_, found).tolist())
                 assert inside == satisfied
         places = sorted(place(type_, cell) for cell in cells)
         for low, high in zip(places, places[2:], strict=False):
             between = [c for c in cells if low <= place(type_, c) <= high]
             known = any(all(OPERATORS[t.op](c, t.value) for t in terms) for c in between)
-            assert found.meet(low, high) or not known
-            assert found.meet(None, None) or not found.pairs
+            assert found.meets(low, high) or not known
+            assert found.meets(None, None) or not found.intervals
 
 
 @pytest.mark.parametrize(("name", "cells"), [t for t in TYPES if ColumnType.parse(t[0]).width])
-def test_order_numbers_compare_as_the_cells_do(name: str, cells: list[Any]) -> None:
+def test_places_compare_as_the_cells_do(name: str, cells: list[Any]) -> None:
     type_ = ColumnType.parse(name)
     raw = [physical(type_, cell) for cell in cells]
-    numbers = [order_number(type_, value) for value in raw]
-    many = order_numbers(type_, np.frombuffer(b"".join(pack(type_, v) for v in raw), np.uint8)).tolist()
+    numbers = [place_of(type_, value) for value in raw]
+    many = places_of(type_, np.frombuffer(b"".join(pack(type_, v) for v in raw), np.uint8)).tolist()
     for i, cell in enumerate(cells):
         for j, other in enumerate(cells):
             assert (numbers[i] < numbers[j]) == (cell < other)

@@ -14,7 +14,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.schema.declare import Column, declare
-from kudu_core.common.where.conditions import Condition
+from kudu_core.common.where.analysis import Condition
 from kudu_core.common.where.predicates import compile_where
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.rowset.scan import filescan

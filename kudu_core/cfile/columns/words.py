@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kudu_core._ext.keys import keys as key_kernel
-from kudu_core.common.types.types import TYPE_BINARY
 
 if TYPE_CHECKING:
     from kudu_core.common.rows.rowblock import ColumnBuffers
-    from kudu_core.common.where.intervals import Intervals
+    from kudu_core.common.where.sets import ValueSet
 
     I64 = npt.NDArray[np.int64]
     U64 = npt.NDArray[np.uint64]
@@ -34,10 +33,9 @@ class Words:
         found: I64 = key_kernel.lower_bound(self.data, self.offsets, probe, ends)
         return found
 
-    def spans(self, wanted: Intervals) -> U64:
-        """Intervals of words as intervals of codes, (n, 2), both ends included."""
-        assert wanted.type.kind == TYPE_BINARY
-        pairs = wanted.pairs
+    def spans(self, wanted: ValueSet) -> U64:
+        """The words of a set as intervals of codes, (n, 2), both ends included."""
+        pairs = wanted.intervals
         if not pairs:
             return np.empty((0, 2), np.uint64)
         first = self.below([low for low, _ in pairs])

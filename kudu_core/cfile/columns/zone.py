@@ -17,7 +17,6 @@ from kudu_core.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from kudu_core.common.types.types import ColumnType
-    from kudu_core.common.where.terms import Term
 
 STRING_ZONE_BYTES = 32
 
@@ -43,14 +42,6 @@ class Zone:
     def empty(self) -> bool:
         """No cell holds a value that compares: all are null or NaN."""
         return self.null_count + self.nan_count >= self.rows
-
-    def may_match(self, term: Term) -> bool:
-        """Whether any of the rows may satisfy one conjunct of a predicate on the column."""
-        if term.type.width:
-            low, high = self.bounds(term.type)
-        else:
-            low, high = self.minimum, self.maximum
-        return term.may_match(low, high, self.null_count, self.nan_count, self.rows)
 
     def bounds(self, type_: ColumnType) -> tuple[Any, Any]:
         """``(minimum, maximum)`` as Python values, None where unknown; cut strings stay bytes."""

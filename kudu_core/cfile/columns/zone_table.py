@@ -10,17 +10,18 @@ import numpy.typing as npt
 from kudu_core._ext.pages import zones
 from kudu_core.cfile.columns.specs import ZONE_HIGH_OPEN, ZONE_PRESENT
 from kudu_core.common.types.types import ColumnType
-from kudu_core.common.where.intervals import Intervals, order_numbers
+from kudu_core.common.where.sets import closed_ends, places_of
 
 if TYPE_CHECKING:
     from kudu_core.cfile.columns.words import Words
+    from kudu_core.common.where.sets import ValueSet
 
     U64 = npt.NDArray[np.uint64]
     Mask = npt.NDArray[np.bool_]
 
 
 class ZoneTable:
-    """Immutable.  Bounds are order numbers, codes of a sorted dictionary, or up to 32 bytes of a string."""
+    """Immutable.  Bounds are places (``common.where.sets``; up to 32 bytes of a string) or codes of words."""
 
     def __init__(
         self, type_: ColumnType, words: Words | None, index: Any, rows: npt.NDArray[np.int64]
@@ -36,18 +37,18 @@ class ZoneTable:
         if words is not None:
             self._low, self._high = low.view("<u4").reshape(-1), high.view("<u4").reshape(-1)
         elif type_.width:
-            self._low, self._high = (order_numbers(type_, raw.reshape(-1)) for raw in (low, high))
+            self._low, self._high = (places_of(type_, raw.reshape(-1)) for raw in (low, high))
         else:
             self._strings = low, high, (index["flags"] & ZONE_HIGH_OPEN).astype(np.uint8)
 
-    def may_hold(self, wanted: Intervals) -> Mask:
-        """Which pages may have a cell in one of the intervals, (n,) bool."""
+    def may_hold(self, wanted: ValueSet) -> Mask:
+        """Which pages may have a cell in the set, NULL aside, (n,) bool."""
         if self._strings is not None:
             found: Mask = np.zeros(len(self._some), np.bool_)
-            for low, high in wanted.pairs:
+            for low, high in wanted.intervals:
                 found |= zones.strings_meet(*self._strings, low, high).view(np.bool_)
             return found & self._some
-        spans = wanted.numbers() if self._words is None else self._words.spans(wanted)
+        spans = closed_ends(self._type, wanted) if self._words is None else self._words.spans(wanted)
         return self._some & _meet(self._low, self._high, spans)
 
     def may_be_null(self, null: bool) -> Mask:

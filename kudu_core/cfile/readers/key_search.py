@@ -1,4 +1,4 @@
-"""Search in the key columns of a ``.rows`` file where they lie: which rows lie in intervals of the key.
+"""Search in the key columns of a ``.rows`` file where they lie: which rows lie in sets of values.
 
 The kernel ``_ext.search.skipscan`` set up for one open file.  Keys that it cannot search cell by cell (a
 decimal, a string without a dictionary in a composite key) have no ``KeySearch``.
@@ -16,10 +16,11 @@ from kudu_core._ext.keys import keys as key_kernel
 from kudu_core._ext.search.skipscan import KeyOrder
 from kudu_core.cfile.columns.words import Words
 from kudu_core.common.types.types import TYPE_UNSIGNED
-from kudu_core.common.where.intervals import Intervals, order_numbers
+from kudu_core.common.where.sets import closed_ends, places_of
 
 if TYPE_CHECKING:
     from kudu_core.cfile.readers.key_reader import KeyReader
+    from kudu_core.common.where.sets import ValueSet
 
     I64 = npt.NDArray[np.int64]
     U64 = npt.NDArray[np.uint64]
@@ -44,23 +45,23 @@ class KeySearch:
                 order.append((column.width, 0, codes.astype(np.uint64)))
             else:
                 flip = 0 if type_.kind == TYPE_UNSIGNED else 1 << 8 * type_.width - 1
-                order.append((column.width, flip, order_numbers(type_, np.asarray(values))))
+                order.append((column.width, flip, places_of(type_, np.asarray(values))))
         self._order = KeyOrder(keys.rows, order)
 
     def _load(self, column: int, first: int, last: int) -> list[Any]:
         return self._columns[column].payloads(range(first, last))
 
     def ranges(
-        self, lower: int, upper: int, wanted: Sequence[Intervals | None], least_run: int
+        self, lower: int, upper: int, wanted: Sequence[ValueSet | None], least_run: int
     ) -> tuple[I64, int | None]:
-        """The rows of [lower, upper) whose cells lie in the intervals, one entry a key column.
+        """The rows of [lower, upper) whose cells lie in the sets, one entry a key column.
 
         Returns ``(ranges, stop)``: (m, 2) half-open, ascending, apart; None, or the row from which on only
         leading columns were regarded (``KeyOrder.ranges``).  ``PageError`` for damage.
         """
         spans = [
-            None if one is None else one.numbers() if words is None else words.spans(one)
-            for one, words in zip(wanted, self._words, strict=True)
+            None if one is None else closed_ends(column.spec.type, one) if words is None else words.spans(one)
+            for one, column, words in zip(wanted, self._columns, self._words, strict=True)
         ]
         return self._order.ranges(lower, upper, spans, self._load, least_run)
 

@@ -18,13 +18,13 @@ from kudu_core._ext.scan.cell_set import CellSet
 from kudu_core._ext.scan.file import ScanColumn, ScanFile
 from kudu_core.cfile.columns.specs import ZONE_PRESENT
 from kudu_core.common.types.types import TYPE_BOOL, TYPE_DECIMAL, TYPE_FLOAT, TYPE_SIGNED, TYPE_UNSIGNED
-from kudu_core.common.where.valuesets import float_place
+from kudu_core.common.where.sets import places_of
 
 if TYPE_CHECKING:
     from kudu_core.cfile.columns.reader import ColumnReader
     from kudu_core.cfile.pages.container import FileReader
     from kudu_core.common.rows.rowblock import ColumnBuffers
-    from kudu_core.common.where.valuesets import Interval, Place, ValueSet
+    from kudu_core.common.where.sets import Interval, ValueSet
 
     U8 = npt.NDArray[np.uint8]
 
@@ -106,16 +106,15 @@ class ScanReader:
         if column.words is not None:
             intervals = _codes(column.dictionary(), passing.intervals)
             test = CellSet(_CODE, column.width, *_ends(intervals, column.width), passing.null, column.words)
-            return test, _states(column, intervals, passing.null, 0)
+            return test, _states(column, intervals, passing.null)
         if type_.width == 0:
             return _strings(passing), np.full(column.page_count, SOME_ROWS, np.uint8)
-        kind = _KINDS[type_.kind]
-        offset = 1 << 8 * type_.width - 1 if kind == _SIGNED else 0
-        intervals = [(low + offset, _last(high, type_.width, offset)) for low, high in passing.intervals]
-        test = CellSet(kind, type_.width, *_ends(intervals, type_.width), passing.null)
+        intervals = [(low, high - 1) for low, high in passing.intervals if high is not None]
+        assert len(intervals) == len(passing.intervals)
+        test = CellSet(_KINDS[type_.kind], type_.width, *_ends(intervals, type_.width), passing.null)
         if type_.width == 16:
             return test, np.full(column.page_count, SOME_ROWS, np.uint8)
-        return test, _states(column, intervals, passing.null, offset)
+        return test, _states(column, intervals, passing.null)
 
 
 def _loader(column: ColumnReader, watched: bool) -> Callable[[list[int]], list[tuple[Any, int | None]]]:
@@ -131,11 +130,6 @@ def _loader(column: ColumnReader, watched: bool) -> Callable[[list[int]], list[t
         ]
 
     return load
-
-
-def _last(high: Place | None, width: int, offset: int) -> int:
-    """The last place before the end of an interval, on the unsigned line."""
-    return (1 << 8 * width) - 1 if high is None else int(high) + offset - 1
 
 
 def _ends(
@@ -187,7 +181,7 @@ def _strings(passing: ValueSet) -> CellSet:
 # ------------------------------------------------------------------------------------------ zone maps
 
 
-def _states(column: ColumnReader, intervals: Sequence[tuple[int, int]], null: bool, offset: int) -> U8:
+def _states(column: ColumnReader, intervals: Sequence[tuple[int, int]], null: bool) -> U8:
     """Of each page, whether no row, every row, or perhaps some rows are in the set."""
     index = column.index()
     nulls, nans = index["nulls"].astype(np.int64), index["nans"].astype(np.int64)
@@ -195,7 +189,7 @@ def _states(column: ColumnReader, intervals: Sequence[tuple[int, int]], null: bo
     if column.page_count:
         rows[-1] = column.page_rows(column.page_count - 1)
     present = (index["flags"] & ZONE_PRESENT) != 0
-    low, high = (_bounds(column, index[end], offset, up) for end, up in (("low", False), ("high", True)))
+    low, high = (_bounds(column, index[end]) for end in ("low", "high"))
     meets = np.zeros(column.page_count, bool)
     holds = np.zeros(column.page_count, bool)
     for first, last in intervals:
@@ -209,19 +203,9 @@ def _states(column: ColumnReader, intervals: Sequence[tuple[int, int]], null: bo
     return np.where(none, NO_ROW, np.where(every, EVERY_ROW, SOME_ROWS)).astype(np.uint8)
 
 
-def _bounds(column: ColumnReader, raw: npt.NDArray[Any], offset: int, upper: bool) -> npt.NDArray[np.uint64]:
-    """Zone bounds as places on the unsigned line, (pages,) uint64."""
-    width = raw.shape[1]
-    padded = np.zeros((len(raw), 8), np.uint8)
-    padded[:, :width] = raw
-    words: npt.NDArray[np.uint64] = padded.view("<u8").reshape(-1)
-    if column.words is None and column.spec.type.kind == TYPE_FLOAT:
-        sign = np.uint64(1 << 8 * width - 1)
-        mask = np.uint64((1 << 8 * width) - 1)
-        places = words ^ np.where(words & sign != 0, mask, sign)
-        # Either zero may stand for both.
-        for zero, other in ((1 << 8 * width - 1, 0), (0, 1 << 8 * width - 1)):
-            if (zero != 0) == upper:
-                places[words == zero] = float_place(other, width)
-        return places
-    return words ^ np.uint64(offset)
+def _bounds(column: ColumnReader, raw: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+    """Zone bounds as places of the column's type, or as codes, (pages,) uint64."""
+    cells = np.ascontiguousarray(raw)
+    if column.words is not None:
+        return cells.view("<u4").reshape(-1).astype(np.uint64)
+    return places_of(column.spec.type, cells.reshape(-1))

@@ -21,7 +21,7 @@ from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.types import ColumnType
 from kudu_core.common.types.values import Physical, pack
-from kudu_core.common.where.terms import Term
+from kudu_core.common.where.analysis import Term
 from kudu_core.errors import InvalidArgument, shown
 
 MIN_BUCKETS, MAX_BUCKETS = 2, 4096

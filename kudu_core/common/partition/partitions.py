@@ -45,8 +45,8 @@ from kudu_core.common.run.cached import cached_property
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.keycodec import KeyCodec
 from kudu_core.common.where import keybounds
+from kudu_core.common.where.analysis import Term
 from kudu_core.common.where.keybounds import Bounds
-from kudu_core.common.where.terms import Term
 from kudu_core.errors import InvalidArgument, shown
 
 MAX_PARTITIONS = 65_536

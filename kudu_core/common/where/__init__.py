@@ -1,1 +1,1 @@
-"""Predicates: taken apart into terms, sets of values, ranges of keys."""
+"""Predicates: a tree of expressions, what it says of single columns, sets of values, bounds of keys."""

@@ -13,7 +13,7 @@ from kudu_core._ext.base.status import PageError
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.keycodec import KeyCodec, prefix_successor, successor
 from kudu_core.common.types.types import TYPE_BINARY, ColumnType
-from kudu_core.common.where.terms import Term
+from kudu_core.common.where.analysis import Term
 
 Bounds = tuple[bytes | None, bytes | None]
 """Half-open: first encoded key, first beyond; None = open.  ``NOTHING`` and its like are empty."""

@@ -17,7 +17,6 @@ import operator
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -30,8 +29,7 @@ from kudu_core.common.types.casts import cast
 from kudu_core.common.types.foreign import check_chunks, check_layout, check_text
 from kudu_core.common.types.types import ColumnType
 from kudu_core.common.where import expressions
-from kudu_core.common.where.conditions import Condition, conditions_of
-from kudu_core.common.where.terms import Term, terms_of
+from kudu_core.common.where.analysis import Condition, Term, analyse, merged
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 
 _OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in")
@@ -102,10 +100,6 @@ class Filter:
             passes[rows] = _evaluated(self.expression, batch.take(pa.array(rows)))
         return passes
 
-    def may_match(self, zones: dict[int, tuple[Any, Any, int, int, int]]) -> bool:
-        """Whether rows may pass, from ``{column id: arguments of Term.may_match}``."""
-        return all(t.column_id not in zones or t.may_match(*zones[t.column_id]) for t in self.terms)
-
     def __str__(self) -> str:
         return str(self.expression)
 
@@ -158,41 +152,42 @@ def compile_where(where: Any, schema: Schema) -> Filter | None:
     names = set(schema.names) if node is None else expressions.references(node)
     for name in sorted(names):
         schema.column(name)
-    terms = () if node is None else terms_of(node, schema)
     if not names:
         names = {schema.key_columns[0].name}  # for the number of rows
         if _constant(where):
             return None
     if node is None:
-        result = Filter(where, frozenset(names), terms)
+        result = Filter(where, frozenset(names), ())
         _try_out(result, schema)
         return result
-    conditions, rest, guard = _parts(where, node, schema)
-    if rest is not None:  # a condition binds: it was made from values of the column's type
-        _try_out(rest, schema)
-    return Filter(where, frozenset(names), terms, conditions, rest, guard)
+    result = _taken_apart(where, node, frozenset(names), schema)
+    if result.rest is not None:  # a condition binds: it was made from values of the column's type
+        _try_out(result.rest, schema)
+    return result
 
 
-def _parts(
-    where: pc.Expression, node: expressions.Node, schema: Schema
-) -> tuple[tuple[Condition, ...], Filter | None, pc.Expression | None]:
-    """What of a predicate is evaluated on stored values, the rest of it, and the guard of all of it."""
+def _taken_apart(
+    where: pc.Expression, node: expressions.Node, names: frozenset[str], schema: Schema
+) -> Filter:
+    """A predicate with its terms, what of it is evaluated on stored values, the rest, and the guards."""
     nodes = expressions.parts(node)
-    conditions, left = conditions_of(nodes, schema)
+    known = [analyse(part, schema) for part in nodes]
+    terms = tuple(term for conjunct in known for term in conjunct.terms)
+    left = [place for place, conjunct in enumerate(known) if conjunct.condition is None]
+    conditions = merged(conjunct.condition for conjunct in known if conjunct.condition is not None)
     if not left:
-        return conditions, None, None
+        return Filter(where, names, terms, conditions)
     parts = expressions.conjuncts(where)
     if len(parts) != len(nodes):
-        guard = _all(_guards(terms_of(node, schema), schema))
-        names = frozenset(expressions.references(node) or schema.key_names[:1])
-        return (), Filter(where, names, (), guard=guard), guard
-    rest = _all([parts[place] for place in left])
-    guards = _guards(chain.from_iterable(terms_of(nodes[place], schema) for place in left), schema)
+        guard = _all(_guards(terms, schema))
+        return Filter(where, names, terms, (), Filter(where, names, (), guard=guard), guard)
+    guards = _guards((term for place in left for term in known[place].terms), schema)
     tested = [part for place, part in enumerate(parts) if place not in left]
-    names = frozenset(
+    left_names = frozenset(
         set().union(*(expressions.references(nodes[place]) for place in left)) or schema.key_names[:1]
     )
-    return conditions, Filter(rest, names, (), guard=_all(guards)), _all([*tested, *guards])
+    rest = Filter(_all([parts[place] for place in left]), left_names, (), guard=_all(guards))
+    return Filter(where, names, terms, conditions, rest, _all([*tested, *guards]))
 
 
 def _all(parts: Sequence[pc.Expression]) -> pc.Expression | None:

@@ -11,7 +11,7 @@ from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.common.types import values
 from kudu_core.common.types.types import ColumnType
-from kudu_core.common.where.intervals import order_number
+from kudu_core.common.where.sets import place_of
 from kudu_core.errors import Corruption
 from kudu_core.rowset.disk.lazy_file import LazyFile
 from kudu_core.rowset.rows.meta import FileRef, RowSetMeta
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ColumnBounds:
-    """Bounds of the base values of a column: order numbers (``common.where.intervals``) or bytes."""
+    """Bounds of the base values of a column: places (``common.where.sets``)."""
 
     some: bool
     """Whether any cell is neither null nor NaN."""
@@ -37,10 +37,7 @@ class ColumnBounds:
         bounds = zone.minimum, zone.maximum
         if type_.width and any(raw is not None and len(raw) != type_.width for raw in bounds):
             return None  # statistics that say nothing rule nothing out
-        low, high = (
-            raw if raw is None or not type_.width else order_number(type_, values.unpack(type_, raw))
-            for raw in bounds
-        )
+        low, high = (None if raw is None else place_of(type_, values.unpack(type_, raw)) for raw in bounds)
         return ColumnBounds(not zone.empty, low, high)
 
 

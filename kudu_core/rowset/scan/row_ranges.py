@@ -15,10 +15,11 @@ import numpy as np
 from kudu_core._ext.base.status import PageError
 from kudu_core.cfile.files.rows_file import PAGE_ROWS
 from kudu_core.common.schema.schema import Schema
+from kudu_core.common.types.types import ColumnType
 from kudu_core.common.where import keybounds
-from kudu_core.common.where.intervals import Intervals
+from kudu_core.common.where.analysis import Term, passing_all
 from kudu_core.common.where.predicates import Filter
-from kudu_core.common.where.terms import Term
+from kudu_core.common.where.sets import ValueSet
 from kudu_core.rowset.disk.diskrowset import DiskRowsAt, DiskRowSet
 
 LEAST_RUN = 100
@@ -29,11 +30,13 @@ LEAST_RUN = 100
 class Pruning:
     """What a scan's predicate and bounds say about rows, in the form in which rowsets are asked."""
 
-    keys: tuple[Intervals | None, ...]
+    keys: tuple[ValueSet | None, ...]
     """Of each key column."""
     key_ids: frozenset[int]
-    columns: dict[int, Intervals]
-    """By column id, key columns too."""
+    columns: dict[int, ValueSet]
+    """By column id, key columns too; whether NULL is in them says nothing."""
+    types: dict[int, ColumnType]
+    """Of these columns."""
     nulls: tuple[Term, ...]
     """Terms "is_null" and "not_null"."""
     lower: bytes | None
@@ -49,9 +52,9 @@ class Pruning:
         by_column: dict[int, list[Term]] = {}
         for term in () if where is None else where.terms:
             by_column.setdefault(term.column_id, []).append(term)
-        columns = {}
+        columns: dict[int, ValueSet] = {}
         for column_id, terms in by_column.items():
-            found = Intervals.of(terms[0].type, terms)
+            found = passing_all(terms)
             if found is not None:
                 columns[column_id] = found
         rest = where
@@ -59,20 +62,21 @@ class Pruning:
             for condition in where.conditions:
                 column_id = condition.column_id
                 if column_id in schema.key_ids:  # these the search is to meet exactly
-                    exact = Intervals.of_set(condition.type, condition.passing)
+                    exact = condition.passing
                     columns[column_id] = columns[column_id] & exact if column_id in columns else exact
             rest = where.beyond(schema.key_ids)
         keys = tuple(columns.get(column_id) for column_id in schema.key_ids)
         nulls = tuple(t for terms in by_column.values() for t in terms if t.op in ("is_null", "not_null"))
         known = keybounds.key_bounds(schema, () if where is None else where.terms)
         implied = lower == known[0], upper == known[1]
-        return Pruning(keys, frozenset(schema.key_ids), columns, nulls, lower, upper, implied, rest)
+        types = {column_id: schema.by_id[column_id].type for column_id in columns}
+        return Pruning(keys, frozenset(schema.key_ids), columns, types, nulls, lower, upper, implied, rest)
 
     def rowset_may_match(self, rowset: DiskRowSet, snapshot: int) -> bool:
         """Whether the statistics in the manifest leave any row of the rowset."""
         for column_id, wanted in self.columns.items():
-            bounds = rowset.bounds(column_id, wanted.type)
-            if bounds is None or (bounds.some and wanted.meet(bounds.low, bounds.high)):
+            bounds = rowset.bounds(column_id, self.types[column_id])
+            if bounds is None or (bounds.some and wanted.meets(bounds.low, bounds.high)):
                 continue
             if column_id in self.key_ids or not rowset.may_touch(column_id, snapshot):
                 return False
@@ -134,13 +138,13 @@ def pages_wanted(source: DiskRowsAt, pruning: Pruning, *, searched: bool) -> np.
     ``searched``: what the key columns say is done with.
     """
     file, wanted = source.file, None
-    for column_id, intervals in pruning.columns.items():
+    for column_id, passing in pruning.columns.items():
         if column_id not in file.column_ids:
             continue
         is_key = column_id in file.key_ids
         if searched if is_key else source.touches(column_id):
             continue
-        found = file.zone_table(column_id).may_hold(intervals)
+        found = file.zone_table(column_id).may_hold(passing)
         wanted = found if wanted is None else wanted & found
     for term in pruning.nulls:
         if term.column_id in file.column_ids and not source.touches(term.column_id):

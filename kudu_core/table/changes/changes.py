@@ -36,8 +36,7 @@ from kudu_core.tablet.store.tablet import Tablet
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
 
-TIMESTAMP_NAME = "_timestamp"
-BEFORE_NAME = "_before"
+TIMESTAMP_NAME, BEFORE_NAME = "_timestamp", "_before"
 OP_NAMES = ("insert", "update", "delete")
 STRETCH_EVENTS = 1 << 20
 """Changes that are put together at a time; a window with more is read in stretches of time."""

@@ -1,0 +1,100 @@
+"""The constants of a predicate: as exact values of a column's type, and whether comparing them can fail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import floor, isnan
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kudu_core.common.types import values
+from kudu_core.common.types.types import TYPE_BINARY, TYPE_BOOL, TYPE_DECIMAL, TYPE_FLOAT, ColumnType
+from kudu_core.common.types.values import Physical
+from kudu_core.errors import InvalidArgument
+
+_t = pa.types
+EXACT_IN_DOUBLE = 1 << 53
+"""Integers of larger size are rounded when Arrow compares them as doubles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A literal that is not NULL, compared with a column."""
+
+    type: ColumnType
+    literal: pa.Scalar
+    exact: tuple[Any] | None
+    """It as an exact value of the column's type.  None where Arrow would not compare it with such a value by
+    value: the types differ in more than width, or the literal is not exact in the column's type."""
+    is_steady: bool
+    """Whether Arrow compares it with every cell of such a column by value, without an error.  Where Arrow
+    casts the column, the cast must not fail: a uint64 to int64, a time to a finer unit, a large integer to a
+    double."""
+
+    @staticmethod
+    def of(type_: ColumnType, literal: pa.Scalar) -> Constant:
+        exact = _exact(type_, literal)
+        return Constant(type_, literal, exact, exact is not None and _is_steady(type_, literal.type))
+
+    @property
+    def physical(self) -> Physical:
+        """Of one that is steady."""
+        assert self.is_steady and self.exact is not None
+        if self.type.is_timestamp or self.type.is_date:
+            return int(self.literal.value)
+        return values.physical(self.type, self.exact[0])
+
+
+def _exact(type_: ColumnType, literal: pa.Scalar) -> tuple[Any] | None:
+    if _t.is_dictionary(literal.type):
+        return None
+    try:
+        if not _is_comparable(type_, literal.type):
+            return None
+        if type_.is_timestamp or type_.is_date:
+            literal = pc.cast(literal, type_.arrow)
+        value = literal.as_py()
+        if type_.kind == TYPE_FLOAT:
+            exact = values.exact(type_, value)
+            return (exact,) if exact == value and not isnan(exact) else None
+        if _t.is_floating(literal.type):
+            if value != floor(value) or abs(value) >= EXACT_IN_DOUBLE:
+                return None
+            value = int(value)
+        return (values.exact(type_, value),)
+    except (InvalidArgument, OverflowError, ValueError, pa.ArrowException):
+        return None
+
+
+def _is_comparable(type_: ColumnType, given: pa.DataType) -> bool:
+    if type_.kind == TYPE_BOOL:
+        return bool(_t.is_boolean(given))
+    if type_.is_timestamp:
+        return bool(_t.is_timestamp(given) and (given.tz is None) == (type_.arrow.tz is None))
+    if type_.is_date:
+        return bool(_t.is_date(given))
+    if type_.is_string:
+        return bool(_t.is_string(given) or _t.is_large_string(given) or given == pa.string_view())
+    if type_.kind == TYPE_BINARY:
+        return bool(_t.is_binary(given) or _t.is_large_binary(given) or given == pa.binary_view())
+    if type_.kind == TYPE_DECIMAL:
+        return bool(_t.is_decimal(given) or _t.is_integer(given))
+    if type_.kind == TYPE_FLOAT:
+        return bool(_t.is_floating(given) or _t.is_integer(given))
+    return bool(_t.is_integer(given) or _t.is_float64(given))
+
+
+def _is_steady(type_: ColumnType, given: pa.DataType) -> bool:
+    """Of a type that is comparable."""
+    if type_.is_timestamp:
+        return bool(given.unit == type_.arrow.unit)
+    if type_.is_date:
+        return bool(given == type_.arrow)
+    if type_.kind == TYPE_DECIMAL:
+        return bool(_t.is_decimal128(given))
+    if _t.is_integer(type_.arrow):
+        same_sign = _t.is_signed_integer(given) == _t.is_signed_integer(type_.arrow)
+        return bool(_t.is_integer(given) and (type_.width < 8 or same_sign))
+    return True
