@@ -26,7 +26,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "allocate_lock": "gates, of which nothing is guarded",
         "acquire": "at a gate one waits; who is interrupted looks again",
     },
-    "common/where/conditions.py": {"Condition": "of a predicate"},
+    "common/where/analysis.py": {"Condition": "of a predicate"},
     "fs/lease.py": {
         "allocate_lock": "a pause; nobody else knows the lock",
         "acquire": "a pause; nobody else knows the lock",

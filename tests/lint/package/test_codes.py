@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kudu_core.common.types import types
-from kudu_core.rowset.history import history
+from kudu_core.rowset.history import window
 from kudu_core.table.changes import changes
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -68,8 +68,8 @@ def test_a_list_of_codes_is_what_the_constants_say(prefix: str) -> None:
 
 
 def test_the_names_of_events_lie_at_their_codes() -> None:
-    assert constants("rowset/history/history", "EVENT_").keys() == {"INSERTED", "UPDATED", "DELETED"}
-    events = (history.EVENT_INSERTED, history.EVENT_UPDATED, history.EVENT_DELETED)
+    assert constants("rowset/history/window", "EVENT_").keys() == {"INSERTED", "UPDATED", "DELETED"}
+    events = (window.EVENT_INSERTED, window.EVENT_UPDATED, window.EVENT_DELETED)
     assert [changes.OP_NAMES[code] for code in events] == ["insert", "update", "delete"]
 
 
