@@ -20,7 +20,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.tablet.compact import history_gc
-from kudu_core.tablet.maintain import compaction_lane, flush_lane, operations
+from kudu_core.tablet.maintain import compaction_lane, flush_lane, lane, operations
 from kudu_core.tablet.store.garbage import Garbage
 from tests.crash.test_kill import OPTIONS, Acknowledged, Doom, account, batch_of, one_life
 from tests.support.faults import checking
@@ -59,8 +59,7 @@ def batch_at(seed: int, number: int, model: TableModel) -> Batch:
 def write_beside_maintenance(path: str, seed: int, model: TableModel, durability: str, pipe: int) -> None:
     """The child: never returns."""
     _tell_walks(pipe)
-    for module in (compaction_lane, flush_lane):
-        vars(module)["POLL_S"] = 0.01
+    lane.POLL_S = 0.01
     operations.LOOK_AGAIN_S = 0.1
     rng = random.Random(seed)
     options = {

@@ -40,8 +40,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "_thread.start_new_thread": "of which an interrupt leaves either none or one that runs",
     },
     "wal/sync.py": {"kudu_core.common.run.workers.Worker": "the log's writer"},
-    "tablet/maintain/flush_lane.py": {"kudu_core.common.run.workers.Worker": "maintenance"},
-    "tablet/maintain/compaction_lane.py": {"kudu_core.common.run.workers.Worker": "maintenance"},
+    "tablet/maintain/lane.py": {"kudu_core.common.run.workers.Worker": "maintenance"},
     "cfile/pages/container.py": {"os.urandom": "file_id is random"},
     "rowset/memory/memrowset.py": {"os.urandom": "the seed of a hash table, which nobody may guess"},
     "table/opened/fork.py": {

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import kudu_core as kc
-from kudu_core.tablet.maintain import compaction_lane, flush_lane, operations
+from kudu_core.tablet.maintain import lane, operations
 from tests.support.faults import SMALL, checking, segments_of
 from tests.support.inside import log_of, oldest_ts_of
 from tests.support.models.changes import check_changes
@@ -242,8 +242,7 @@ def missing(table: kc.Table, kinds: Sequence[str]) -> list[str]:
 def test_every_settled_time_is_as_it_was(
     tmp_path: Path, seed: int, long: bool, retention_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (compaction_lane, flush_lane):
-        monkeypatch.setattr(module, "POLL_S", 0.02)
+    monkeypatch.setattr(lane, "POLL_S", 0.02)
     monkeypatch.setattr(operations, "LOOK_AGAIN_S", 0.1)
     for number in range(20 if long else 1):
         rng = random.Random(f"{seed} {number}")

@@ -1,8 +1,7 @@
-"""Compactions, history GC and the removal of retired files: which, when and by whom.
+"""The compaction lane: compactions, history GC and the removal of retired files.
 
-Beside the flush lane (``maintenance``), on threads of its own, so that a flush never waits
-behind a compaction.  What the operations do is in the walks; what there is to do, and what pays, in
-``operations`` and ``scoring``.
+It has threads of its own beside the flush lane's, so that a flush never waits behind a compaction.  What the
+operations do is in ``tablet/compact``; what there is to do, and what pays, in ``operations`` and ``scoring``.
 """
 
 from __future__ import annotations
@@ -10,26 +9,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kudu_core.common.run.gates import Flag, Gates
 from kudu_core.common.run.locks import NOTHING, Claim, mutex
 from kudu_core.common.run.pool import Pool
-from kudu_core.common.run.workers import Worker
-from kudu_core.errors import Closed, Fenced, Poisoned
-from kudu_core.events import (
-    DeltaCompactionEnd,
-    Event,
-    FilesDeleted,
-    HistoryCollected,
-    MaintenanceError,
-    MergeEnd,
-)
+from kudu_core.errors import Closed
+from kudu_core.events import DeltaCompactionEnd, Event, FilesDeleted, HistoryCollected, MergeEnd
 from kudu_core.tablet.compact import history_gc
 from kudu_core.tablet.compact.deltas import Compacted, compact_major, compact_minor, redo_files
 from kudu_core.tablet.compact.merge import MergeBuilder, Merged, merge_rowsets
 from kudu_core.tablet.maintain.delta_policy import major_columns
 from kudu_core.tablet.maintain.full_policy import full_merges
+from kudu_core.tablet.maintain.lane import Lane
 from kudu_core.tablet.maintain.merge_policy import DEAD, MAX_INPUTS
 from kudu_core.tablet.maintain.operations import Merges, compaction_operations, live_refs
 from kudu_core.tablet.maintain.scoring import HISTORY_GC, MAJOR, MERGE, MINOR, Operation, Pressure, choose
@@ -46,12 +39,8 @@ KINDS = (*COMPACTIONS, HISTORY_GC)
 NO_PRESSURE = Pressure(0, 1, 0)
 """Nothing here frees memory or log."""
 
-POLL_S = 0.5
-RETRY_S = 5.0
-"""How long a rowset whose compaction failed is left alone."""
 
-
-class Compactions:
+class Compactions(Lane):
     """Looks after the files of one table open for writing."""
 
     def __init__(
@@ -67,15 +56,11 @@ class Compactions:
     ) -> None:
         """``horizon(drop)``: how far back history may be dropped, see ``Engine.horizon``; ``purge`` and
         ``delete_purged``: of tablets whose range was dropped, see ``table.lifecycle.purge``."""
-        self._tablets = tablets
-        self._clock = clock
-        self._tell = tell
+        names = (f"kudu-core-compact-{number}" for number in range(threads))
+        super().__init__(names, "compaction", tablets, clock, tell)
         self._horizon = horizon
         self._purge = purge
         self._delete_purged = delete_purged
-        self._wanted = threads
-        self._threads: list[Worker] = []
-        self._stop = Flag()
         self._beginning = mutex()
         """Held by a background thread from the look whether it may begin to the claim that it works."""
         self._working: set[tuple[int, object]] = set()
@@ -83,26 +68,15 @@ class Compactions:
         self._paused: set[object] = set()
         """An object for each caller that wants to be alone."""
         self._changed = Gates()
-        self._failed: dict[tuple[int, int | str], float] = {}
-        """Until when a rowset, or a kind of operation, of a tablet is left alone."""
         self._merges = Merges()
         self._choosing = mutex()
         self._apart: set[int] = set()
         """Tablets in which a ``run_one(apart=True)`` is at work.  Added to under ``_choosing``."""
 
-    def start(self) -> None:
-        for number in range(self._wanted):
-            name = f"kudu-core-compact-{number}"
-            thread = Worker(self._run, name)
-            self._threads.append(thread)
-            thread.start()
-
     def close(self) -> None:
         """Stop the threads.  A merge under way, on whichever thread, is given up; what else is under way
         comes to its end first.  Whoever is interrupted may call it again."""
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
+        super().close()
         self._changed.wait_while(self._others_work)
 
     def _operation(self) -> Claim:
@@ -147,17 +121,6 @@ class Compactions:
     def _check_going_on(self) -> None:
         if self._stop.is_set():
             raise Closed("the table was closed; the compaction under way was given up")
-
-    def _run(self) -> None:
-        while not self._stop.wait(POLL_S):
-            try:
-                self._work_through()
-            except (Poisoned, Fenced):
-                return  # nothing is written any more; readers go on
-            except Exception as exc:  # noqa: BLE001  a thread has nobody to raise to: it tells
-                if isinstance(exc, Closed) and self._stop.is_set():
-                    return
-                self._tell(MaintenanceError(error=repr(exc), tablet_id="", operation="compaction"))
 
     def _work_through(self) -> None:
         while not self._stop.is_set() and self._run_one_beside():
@@ -230,52 +193,20 @@ class Compactions:
                         return False
                     if apart:
                         mine.take((chosen.tablet_id,))
-                if self._acted(chosen, builder, patient=patient):
+                if self._perform(chosen, partial(self._compact_of, chosen, builder), patient=patient):
                     return True
             refused.add(chosen)
 
-    def _acted(self, chosen: Operation, builder: MergeBuilder | None, *, patient: bool) -> bool:
-        """Do it; where it fails it is told, and left alone for a while."""
-        try:
-            return self._perform(chosen, builder)
-        except (Poisoned, Fenced):
-            raise
-        except Exception as exc:  # told, and no reason to leave the others alone
-            if isinstance(exc, Closed) and self._stop.is_set():
-                raise
-            self._leave_alone(chosen)
-            operation = f"{chosen.kind} compaction" if chosen.kind == MERGE else chosen.kind
-            if chosen.kind in (MINOR, MAJOR):
-                operation = f"{chosen.kind} delta compaction"
-            self._tell(
-                MaintenanceError(error=repr(exc), tablet_id=str(chosen.tablet_id), operation=operation)
-            )
-            if not patient:
-                raise
-            return False
-
-    def _operations(self) -> list[Operation]:
-        now_s = self._clock.monotonic_s()
-        self._failed = {key: until for key, until in self._failed.items() if until > now_s}
-        horizon = self._horizon(False)
+    def _possible(self) -> list[Operation]:
+        now_s, horizon = self._clock.monotonic_s(), self._horizon(False)
         found: list[Operation] = []
         for tablet in self._tablets():
-            left_alone = {
-                key for tablet_id, key in self._failed if tablet_id == tablet.id and isinstance(key, int)
-            }
+            left_alone = self._rowsets_left_alone(tablet)
             options = tablet.context.options
             found += compaction_operations(tablet, options, self._merges, horizon, now_s, left_alone)
-        return [op for op in found if (op.tablet_id, op.kind) not in self._failed]
+        return found
 
-    def _leave_alone(self, op: Operation) -> None:
-        until = self._clock.monotonic_s() + RETRY_S
-        for key in op.rowsets or (op.kind,):
-            self._failed[op.tablet_id, key] = until
-
-    def _perform(self, op: Operation, builder: MergeBuilder | None) -> bool:
-        tablet = next((t for t in self._tablets() if t.id == op.tablet_id), None)
-        if tablet is None:
-            return False  # it was purged
+    def _compact_of(self, op: Operation, builder: MergeBuilder | None, tablet: Tablet) -> bool:
         if op.kind == HISTORY_GC:
             done = self._collect_history(tablet)
             if not done:

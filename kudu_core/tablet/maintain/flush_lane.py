@@ -1,24 +1,24 @@
-"""Background work: flushes by size, age and memory, and removal of log segments.
+"""The flush lane: flushes by size, age and memory, and removal of log segments.
 
-One thread, the flush lane, looks after all tablets of a table.  What it does is in ``flush`` and
-``deltas``, what there is to do in ``operations`` and which comes first in ``scoring``.  Manual tables have no
-thread and call the same methods.
+One thread looks after all tablets of a table.  What it does is in ``tablet/flush``, what there is to do in
+``operations`` and which comes first in ``scoring``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kudu_core.common.run.clock import Clock, micros_of
 from kudu_core.common.run.gates import Flag
 from kudu_core.common.run.locks import mutex
-from kudu_core.common.run.workers import Worker
-from kudu_core.errors import Closed, Fenced, Poisoned
-from kudu_core.events import DeltaFlushEnd, Event, FlushEnd, LogTruncated, MaintenanceError, TokensDropped
+from kudu_core.errors import Closed
+from kudu_core.events import DeltaFlushEnd, Event, FlushEnd, LogTruncated, TokensDropped
 from kudu_core.options import Options
 from kudu_core.tablet.flush.deltas import flush_deltas
 from kudu_core.tablet.flush.memory import flush_memrowset
+from kudu_core.tablet.maintain.lane import Lane
 from kudu_core.tablet.maintain.operations import flush_operations
 from kudu_core.tablet.maintain.scoring import LOG_GC, Operation, Pressure, choose
 from kudu_core.tablet.store.tablet import Tablet
@@ -26,10 +26,6 @@ from kudu_core.tablet.store.tablet import Tablet
 if TYPE_CHECKING:
     from kudu_core.wal.format import Segment
     from kudu_core.wal.log import Log
-
-POLL_S = 0.5
-RETRY_S = 5.0
-"""How long a store whose flush failed is left alone."""
 
 REST_S = 5.0
 """After so long without a record a table is at rest: then what lies in memory alone keeps any log."""
@@ -42,8 +38,8 @@ PACE_BYTES = 1 << 20
 """Flushes of less say nothing of how fast a flush is."""
 
 
-class Maintenance:
-    """Looks after the tablets of one table open for writing."""
+class Maintenance(Lane):
+    """Flushes the memory of one table open for writing, and shortens its log."""
 
     def __init__(
         self,
@@ -55,18 +51,12 @@ class Maintenance:
         save_tokens: Callable[[int], int],
         pressure: Callable[[], Pressure],
     ) -> None:
-        self._tablets = tablets
+        super().__init__(("kudu-core-flush",), "maintenance", tablets, clock, tell)
         self._log = log
         self._options = options
-        self._clock = clock
-        self._tell = tell
         self._save_tokens = save_tokens
         self._pressure = pressure
-        self._wake = Flag()
-        self._stop = Flag()
-        self._thread: Worker | None = None
-        self._failed: dict[tuple[int, tuple[int, ...]], float] = {}
-        """Until when a store that could not be flushed is left alone."""
+        self._kicked = Flag()
         self.flush_pace_s = 1 / (200 << 20)
         """Seconds that a flush takes for a byte of memory: those of the last large one."""
         self._truncating = mutex()
@@ -78,35 +68,23 @@ class Maintenance:
         """False during replay: records that are not in memory yet must stay in the log."""
         self._relief = mutex()
 
-    def start(self) -> None:
-        self._thread = Worker(self._run, "kudu-core-flush")
-        self._thread.start()
-
     def kick(self) -> None:
         """Look soon whether something has grown large."""
-        self._wake.set()
+        self._kicked.set()
 
     def close(self) -> None:
-        """Stop the thread and wait for it.  Whoever is interrupted may call it again."""
         self._stop.set()
-        self._wake.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._kicked.set()
+        super().close()
         with self._truncating:  # a caller's flush may be at it
             self.may_truncate = False
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            self._wake.wait(POLL_S)
-            self._wake.clear()
-            if self._stop.is_set():
-                return
-            try:
-                self.run_due()
-            except (Poisoned, Fenced):
-                return  # nothing is written any more; readers go on
-            except Exception as exc:  # noqa: BLE001  a thread has nobody to raise to: it tells
-                self._tell(MaintenanceError(error=repr(exc), tablet_id="", operation="maintenance"))
+    def _wait(self, timeout_s: float) -> None:
+        self._kicked.wait(timeout_s)
+        self._kicked.clear()
+
+    def _work_through(self) -> None:
+        self.run_due()
 
     # ---- what is due ----
 
@@ -132,20 +110,11 @@ class Maintenance:
                 done += 1
                 continue
             try:
-                acted = self._perform(chosen)
-            except (Poisoned, Fenced):
-                raise
-            except Exception as exc:  # told, and no reason to leave the other stores alone
-                if isinstance(exc, Closed) and self._stop.is_set():
+                acted = self._perform(chosen, partial(self._flush_of, chosen), patient=patient)
+            except Closed:
+                if self._stop.is_set():
                     return done
-                acted = False
-                error = MaintenanceError(
-                    error=repr(exc), tablet_id=str(chosen.tablet_id), operation=chosen.kind
-                )
-                self._leave_alone(chosen)
-                self._tell(error)
-                if not patient:
-                    raise
+                raise
             if acted:
                 done += 1
                 shortened = False
@@ -153,22 +122,14 @@ class Maintenance:
                 self._leave_alone(chosen)
         return done
 
-    def _operations(self) -> list[Operation]:
-        now_s, now_us = self._clock.monotonic_s(), self._clock.now_us()
-        self._failed = {key: until for key, until in self._failed.items() if until > now_s}
-        segments = self._log.segments
+    def _possible(self) -> list[Operation]:
+        now_us, segments = self._clock.now_us(), self._log.segments
         found: list[Operation] = []
         for tablet in self._tablets():
             found += flush_operations(tablet, self._options, now_us, segments)
-        return [op for op in found if (op.tablet_id, op.rowsets) not in self._failed]
+        return found
 
-    def _leave_alone(self, op: Operation) -> None:
-        self._failed[op.tablet_id, op.rowsets] = self._clock.monotonic_s() + RETRY_S
-
-    def _perform(self, op: Operation, tell: Callable[[Event], None] | None = None) -> bool:
-        tablet = next((t for t in self._tablets() if t.id == op.tablet_id), None)
-        if tablet is None:
-            return False  # it was purged
+    def _flush_of(self, op: Operation, tablet: Tablet, tell: Callable[[Event], None] | None = None) -> bool:
         return self.flush_rowset(tablet, op.rowsets[0], tell) if op.rowsets else self.flush(tablet, tell)
 
     def _log_operations(self) -> list[Operation]:
@@ -291,7 +252,9 @@ class Maintenance:
             found = [op for op in self._operations() if op.memory_bytes]
             if not found:
                 return False
-            done = self._perform(max(found, key=lambda op: op.memory_bytes), told.append)
+            largest = max(found, key=lambda op: op.memory_bytes)
+            tablet = self._tablet_of(largest)
+            done = tablet is not None and self._flush_of(largest, tablet, told.append)
         for event in told:
             self._tell(event)  # without the lock: the listener may write
         if done:

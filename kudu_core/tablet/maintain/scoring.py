@@ -49,6 +49,13 @@ class Operation:
     """Of a merge."""
 
     @property
+    def name(self) -> str:
+        """What it is called where it is told that it failed."""
+        if self.kind in (MINOR, MAJOR):
+            return f"{self.kind} delta compaction"
+        return f"{self.kind} compaction" if self.kind == MERGE else self.kind
+
+    @property
     def gain_per_byte(self) -> float:
         return self.gain / max(1, self.cost_bytes)
 

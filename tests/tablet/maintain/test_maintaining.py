@@ -13,7 +13,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core import events
-from kudu_core.tablet.maintain import compaction_lane
+from kudu_core.tablet.maintain import compaction_lane, lane
 from kudu_core.tablet.maintain.merge_policy import Layout
 from kudu_core.tablet.maintain.operations import fixed_row_bytes, rowset_stats
 from tests.support.cases.layouts import average_height
@@ -49,7 +49,7 @@ def operations(table: kc.Table) -> list[str]:
 
 
 def test_manual_tables_do_nothing_by_themselves(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction_lane, "POLL_S", 0.01)
+    monkeypatch.setattr(lane, "POLL_S", 0.01)
     table = make(SCHEMA, flush_threshold_bytes=1 << 16, flush_age_s=0)
     random_rows(table, 3000, 6)
     table.insert({"k": np.arange(10_000, 20_000)})
@@ -99,7 +99,7 @@ def test_maintain_is_for_writers(make: Make, path: Path) -> None:
 
 def test_the_background_merges(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random inserts on two threads, with nobody tending the table."""
-    monkeypatch.setattr(compaction_lane, "POLL_S", 0.02)
+    monkeypatch.setattr(lane, "POLL_S", 0.02)
     options = {"durability": "none", "flush_threshold_bytes": 1 << 16, "file_grace_s": 0}
     with kc.create_table(path, SCHEMA, "k", options=options) as table:
         keys = np.random.default_rng(1).permutation(40_000)
@@ -123,7 +123,7 @@ def test_the_background_merges(path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_full_compaction_waits_for_the_background(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the background has claimed is not left out."""
-    monkeypatch.setattr(compaction_lane, "POLL_S", 0.01)
+    monkeypatch.setattr(lane, "POLL_S", 0.01)
     began, go_on = threading.Event(), threading.Event()
     usual = compaction_lane.merge_rowsets
 
@@ -144,7 +144,7 @@ def test_a_full_compaction_waits_for_the_background(path: Path, monkeypatch: pyt
 
 def test_dead_rows_go_by_themselves(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without history to keep, deleting 90% of the rows at random gives their room back."""
-    monkeypatch.setattr(compaction_lane, "POLL_S", 0.02)
+    monkeypatch.setattr(lane, "POLL_S", 0.02)
     options = {
         "durability": "none", "history_retention_s": 0, "file_grace_s": 0, "flush_age_s": 0.05,
         "ingest_threshold_rows": 1000,
@@ -241,7 +241,7 @@ def test_an_operation_that_fails_is_told_and_left_alone(path: Path, monkeypatch:
         assert table.history()["error"].to_pylist()[-1] == "OSError(28, 'no room')"
         assert table.metrics()["merge_compaction_errors"] == 1
         monkeypatch.setattr(compaction_lane, "merge_rowsets", usual)
-        clock.advance(compaction_lane.RETRY_S + 1)
+        clock.advance(lane.RETRY_S + 1)
         assert table.maintain() > 0
         assert height(table) <= 1.01
 

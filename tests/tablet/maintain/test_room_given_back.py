@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.tablet.maintain import compaction_lane, flush_lane
+from kudu_core.tablet.maintain import flush_lane, lane
 from tests.support.clock import ManualClock
 from tests.support.faults import segments_of
 from tests.tablet.maintain.test_maintenance import eventually, stat
@@ -43,8 +43,7 @@ def test_deleting_most_rows_gives_their_room_back(
     tmp_path: Path, seed: int, batch_rows: int, segments: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """90% at random, then nothing is called but looks at the disk."""
-    for module in (compaction_lane, flush_lane):
-        monkeypatch.setattr(module, "POLL_S", 0.05)
+    monkeypatch.setattr(lane, "POLL_S", 0.05)
     monkeypatch.setattr(flush_lane, "REST_S", 0.3)
     rng = np.random.default_rng(seed)
     path = tmp_path / "t"
