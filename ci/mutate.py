@@ -127,8 +127,8 @@ ROOMS = {
     "manifest": Room(
         (
             *_of("tablet/store", "manifest", "tablet"),
-            "kudu_core/table/opened/table_file.py",
-            "kudu_core/table/stored/table_file.py",
+            *_of("table", "opened/table_file", "stored/table_file"),
+            "kudu_core/wal/fence.py",
         ),
         (
             "tests/table/opened/test_table_file.py",
@@ -191,7 +191,7 @@ ROOMS = {
         ),
     ),
     "opened": Room(
-        _of("table/opened", "memory", "tablets", "writers"),
+        (*_of("table/opened", "memory", "tablets", "writers"), "kudu_core/tablet/maintain/memory_use.py"),
         (
             *_tests("table/opened", "store_memory", "tablets", "known_writers"),
             *_tests("table/opened", "token_retention", "repetition", "repetition_of_jobs"),

@@ -17,16 +17,16 @@ ROOMS = ("tests", "bench", "examples")
 
 LOOKED_INTO = {
     "ChangeLog": ("_in_tree",),
-    "Compactions": ("_check_going_on", "_merges", "_operations", "_settled"),
+    "CompactionLane": ("_check_going_on", "_merges", "_operations", "_settled"),
     "DeltaFile and RowsFile": ("_keys", "_values"),
     "Laying": ("_allocated", "_tablet"),
     "Log": ("_fence_check", "_mutex", "_open_committed", "_publish"),
-    "Maintenance": ("_tablets",),
     "Manifest": ("_checkpoint_size",),
     "MemRowSet": ("_tree",),
     "PageCache": ("_files", "_gone", "_kept", "_leaving", "_new", "_tokens", "_used"),
     "Pool": ("_workers",),
     "Scan": ("_sources",),
+    "alterations": ("_tablets",),
     "files of the system": ("_descriptor",),
     "repair": ("_judged", "_output", "_recent"),
     "Spark: tables of a worker, writers of a stream": ("_clock", "_forget", "_job"),

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from kudu_core.table.opened.tablets import Tablets
     from kudu_core.table.read.scan import ScanPlan
     from kudu_core.table.stored.table_file import TableState
-    from kudu_core.tablet.maintain.compaction_lane import Compactions
-    from kudu_core.tablet.maintain.flush_lane import Maintenance
+    from kudu_core.tablet.maintain.compaction_lane import CompactionLane
+    from kudu_core.tablet.maintain.flush_lane import FlushLane
     from kudu_core.tablet.store.tablet import Tablet
     from kudu_core.wal import Log
 
@@ -82,14 +82,14 @@ def metas_of(table: kc.Table) -> tuple[RowSetMeta, ...]:
     return tablet_of(table).rowset_metas
 
 
-def flush_lane_of(table: kc.Table) -> Maintenance:
+def flush_lane_of(table: kc.Table) -> FlushLane:
     """The half of maintenance that flushes.  A reader has none."""
     lane = engine_of(table).maintenance
     assert lane is not None
     return lane
 
 
-def compaction_lane_of(table: kc.Table) -> Compactions:
+def compaction_lane_of(table: kc.Table) -> CompactionLane:
     """The half of maintenance that compacts.  A reader has none."""
     lane = engine_of(table).compactions
     assert lane is not None
@@ -159,7 +159,7 @@ def pinned_schemas_of(table: kc.Table) -> Collection[Any]:
     return engine_of(table).schema_pins._pinned
 
 
-def closing_of(lane: Compactions) -> Flag:
+def closing_of(lane: CompactionLane) -> Flag:
     """What a close raises for the lane to stop."""
     return lane._stop
 

@@ -160,7 +160,7 @@ def adopt(
             tablet.partition = partitions.partitions[tablet.partition.ordinal]
             tablet.dropped_ts = ts
     if new or dropped:
-        engine.tablets = engine.tablets.with_new(new, partitions)
+        engine.replace_tablets(engine.tablets.with_new(new, partitions))
         engine.partitions = partitions
     if schema is engine.schema:
         return

@@ -65,7 +65,7 @@ def _let_go(engine: Engine, waiting: Sequence[Tablet], horizon: int) -> int:
         return replace(state, tablets=left, horizon=max(state.horizon, horizon))
 
     engine.table_file.change(without)
-    engine.tablets = engine.tablets.without(ids)
+    engine.replace_tablets(engine.tablets.without(ids))
     for tablet in gone:
         _retire(engine, tablet)
     return len(gone)

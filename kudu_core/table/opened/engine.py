@@ -32,8 +32,8 @@ from kudu_core.table.opened.pins import Pins, Purged, SchemaPins
 from kudu_core.table.opened.tablets import Tablets
 from kudu_core.table.opened.writers import Writers
 from kudu_core.table.stored.table_file import TableState, TabletEntry, replace, tablet_directory
-from kudu_core.tablet.maintain.compaction_lane import Compactions
-from kudu_core.tablet.maintain.flush_lane import Maintenance
+from kudu_core.tablet.maintain.compaction_lane import CompactionLane
+from kudu_core.tablet.maintain.flush_lane import FlushLane
 from kudu_core.tablet.store.tablet import Tablet, TabletContext
 
 if TYPE_CHECKING:
@@ -123,12 +123,11 @@ class Engine:
         self.tablet_context = self._context()
         self.tablets = self._tablets(state, contents, {} if writing is None else writing.manifests)
         """Those that are there, and those that have ended until they are purged."""
+        work = self.tablet_context.work
+        self.memory = StoreMemory(options, clock, self.cache, work, self.tablets, self.tell)
         self.maintenance = None if writing is None else self._flush_lane(writing.log)
         self.compactions = None if writing is None else self._compaction_lane(writing)
-        work = self.tablet_context.work
-        self.memory = StoreMemory(
-            options, clock, self.cache, work, lambda: self.tablets, self.maintenance, self.tell
-        )
+        self.memory.flush_lane = self.maintenance
 
         self._closed: str | None = None
         """Why every call is refused: set when a close begins."""
@@ -171,20 +170,20 @@ class Engine:
             dropped_ts=entry.dropped_ts,
         )
 
-    def _flush_lane(self, log: Log) -> Maintenance:
-        return Maintenance(
-            lambda: self.tablets,
+    def _flush_lane(self, log: Log) -> FlushLane:
+        return FlushLane(
+            self.tablets,
+            self.memory,
             log,
             self.options,
             self.clock,
             self.tell,
             lambda applied_ts: self.writers.save(applied_ts),
-            lambda: self.memory.pressure(log.bytes_retained),
         )
 
-    def _compaction_lane(self, writing: Writing) -> Compactions:
-        return Compactions(
-            lambda: self.tablets,
+    def _compaction_lane(self, writing: Writing) -> CompactionLane:
+        return CompactionLane(
+            self.tablets,
             self.clock,
             self.tell,
             lambda drop: self.horizon(drop=drop),
@@ -192,6 +191,14 @@ class Engine:
             purge=lambda: writing.purge(self),
             delete_purged=lambda: writing.delete_gone(self),
         )
+
+    def replace_tablets(self, tablets: Tablets) -> None:
+        """From now on the table has these tablets; maintenance knows first, and looks after all of them."""
+        self.memory.tablets = tablets
+        for lane in (self.maintenance, self.compactions):
+            if lane is not None:
+                lane.tablets = tablets
+        self.tablets = tablets
 
     # ---- checks ----
 

@@ -40,12 +40,12 @@ NO_PRESSURE = Pressure(0, 1, 0)
 """Nothing here frees memory or log."""
 
 
-class Compactions(Lane):
+class CompactionLane(Lane):
     """Looks after the files of one table open for writing."""
 
     def __init__(
         self,
-        tablets: Callable[[], Sequence[Tablet]],
+        tablets: Sequence[Tablet],
         clock: Clock,
         tell: Callable[[Event], None],
         horizon: Callable[[bool], int],
@@ -200,7 +200,7 @@ class Compactions(Lane):
     def _possible(self) -> list[Operation]:
         now_s, horizon = self._clock.monotonic_s(), self._horizon(False)
         found: list[Operation] = []
-        for tablet in self._tablets():
+        for tablet in self.tablets:
             left_alone = self._rowsets_left_alone(tablet)
             options = tablet.context.options
             found += compaction_operations(tablet, options, self._merges, horizon, now_s, left_alone)
@@ -294,7 +294,7 @@ class Compactions(Lane):
             return
         with self.pause():
             self.await_others()  # or a rowset that the background has at the moment would be left out
-            for tablet in self._tablets():
+            for tablet in self.tablets:
                 self._merge_all(tablet)
                 for rowset in tablet.view.rowsets:
                     every = [i for store in redo_files(rowset) for i in store.ref.updates]
@@ -315,7 +315,7 @@ class Compactions(Lane):
         """Drop the history that retention and pins no longer keep; whether there was any."""
         found = self._purge()
         wanted = self._horizon(False)
-        for tablet in self._tablets():
+        for tablet in self.tablets:
             if any(history_gc.ancient(rowset, wanted) for rowset in tablet.view.rowsets):
                 found |= self._collect_history(tablet)
         return found
@@ -346,7 +346,7 @@ class Compactions(Lane):
         with self._operation():
             if not self._stop.is_set():
                 total += self._delete_purged()
-        for tablet in self._tablets():
+        for tablet in self.tablets:
             with self._operation():
                 if self._stop.is_set():
                     break
@@ -357,4 +357,4 @@ class Compactions(Lane):
         return total
 
 
-__all__ = ["Compactions"]
+__all__ = ["CompactionLane"]

@@ -19,8 +19,9 @@ from kudu_core.options import Options
 from kudu_core.tablet.flush.deltas import flush_deltas
 from kudu_core.tablet.flush.memory import flush_memrowset
 from kudu_core.tablet.maintain.lane import Lane
+from kudu_core.tablet.maintain.memory_use import MemoryUse
 from kudu_core.tablet.maintain.operations import flush_operations
-from kudu_core.tablet.maintain.scoring import LOG_GC, Operation, Pressure, choose
+from kudu_core.tablet.maintain.scoring import LOG_GC, Operation, choose
 from kudu_core.tablet.store.tablet import Tablet
 
 if TYPE_CHECKING:
@@ -38,24 +39,25 @@ PACE_BYTES = 1 << 20
 """Flushes of less say nothing of how fast a flush is."""
 
 
-class Maintenance(Lane):
+class FlushLane(Lane):
     """Flushes the memory of one table open for writing, and shortens its log."""
 
     def __init__(
         self,
-        tablets: Callable[[], Sequence[Tablet]],
+        tablets: Sequence[Tablet],
+        memory: MemoryUse,
         log: Log,
         options: Options,
         clock: Clock,
         tell: Callable[[Event], None],
         save_tokens: Callable[[int], int],
-        pressure: Callable[[], Pressure],
     ) -> None:
+        """``save_tokens``: write into TABLE what the log will not say any more, see ``Writers.save``."""
         super().__init__(("kudu-core-flush",), "maintenance", tablets, clock, tell)
+        self._memory = memory
         self._log = log
         self._options = options
         self._save_tokens = save_tokens
-        self._pressure = pressure
         self._kicked = Flag()
         self.flush_pace_s = 1 / (200 << 20)
         """Seconds that a flush takes for a byte of memory: those of the last large one."""
@@ -101,7 +103,7 @@ class Maintenance(Lane):
             found = self._operations()
             if not shortened:
                 found += self._log_operations()
-            chosen = choose(found, self._pressure())
+            chosen = choose(found, self._memory.pressure(self._log.bytes_retained))
             if chosen is None:
                 return done
             if chosen.kind == LOG_GC:
@@ -125,7 +127,7 @@ class Maintenance(Lane):
     def _possible(self) -> list[Operation]:
         now_us, segments = self._clock.now_us(), self._log.segments
         found: list[Operation] = []
-        for tablet in self._tablets():
+        for tablet in self.tablets:
             found += flush_operations(tablet, self._options, now_us, segments)
         return found
 
@@ -136,7 +138,7 @@ class Maintenance(Lane):
         """Dropping what the log no longer needs, where that is something."""
         if not self.may_truncate:
             return []
-        through = self._droppable(self._tablets())
+        through = self._droppable(self.tablets)
         segments = self._log.segments
         size = sum(s.end for s in segments[:-1] if s.last_ts <= through)
         if self._is_at_rest():
@@ -218,7 +220,7 @@ class Maintenance(Lane):
 
     def flush_all(self) -> None:
         """Flush every memory store of every tablet, then shorten the log."""
-        for tablet in self._tablets():
+        for tablet in self.tablets:
             self.flush(tablet)
             for rowset in tablet.view.changed:
                 self.flush_rowset(tablet, rowset.id)
@@ -240,7 +242,7 @@ class Maintenance(Lane):
         with self._truncating:
             if not self.may_truncate:
                 return
-            edits, marks = self._durable_edits(list(self._tablets()))
+            edits, marks = self._durable_edits(list(self.tablets))
             if edits != self._noted:
                 self._log.note_edits(edits, marks)
                 self._noted = edits
@@ -272,7 +274,7 @@ class Maintenance(Lane):
                 return []
             # The watermark first: a tablet that comes after the list was made has nothing below it.
             committed = self._log.committed_ts
-            tablets = list(self._tablets())
+            tablets = list(self.tablets)
             through = min(committed, self._droppable(tablets))
             spare_bytes = 0
             rolled = False

@@ -36,14 +36,15 @@ class Lane(ABC):
         self,
         names: Iterable[str],
         does: str,
-        tablets: Callable[[], Sequence[Tablet]],
+        tablets: Sequence[Tablet],
         clock: Clock,
         tell: Callable[[Event], None],
     ) -> None:
         """``names``: of the threads.  ``does``: what they do, in a word, for what fails beside operations."""
         self._names = tuple(names)
         self._does = does
-        self._tablets = tablets
+        self.tablets = tablets
+        """Those that it looks after; the table puts others here when they change."""
         self._clock = clock
         self._tell = tell
         self._threads: list[Worker] = []
@@ -107,7 +108,7 @@ class Lane(ABC):
 
     def _tablet_of(self, op: Operation) -> Tablet | None:
         """None: it was purged."""
-        return next((tablet for tablet in self._tablets() if tablet.id == op.tablet_id), None)
+        return next((tablet for tablet in self.tablets if tablet.id == op.tablet_id), None)
 
     def _perform(self, op: Operation, work: Callable[[Tablet], bool], *, patient: bool) -> bool:
         """Do an operation to its tablet; false when there was nothing to do.

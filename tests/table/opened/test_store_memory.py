@@ -51,10 +51,11 @@ class Case:
         self.clock = ManualClock()
         self.told: list[Any] = []
         self.lane = Lane(self.tablet, rest)
-        given: Any = self.lane if lane else None
         self.memory = StoreMemory(
-            options, self.clock, self.cache, self.work, lambda: [self.tablet], given, self.told.append
+            options, self.clock, self.cache, self.work, [self.tablet], self.told.append
         )
+        given: Any = self.lane if lane else None
+        self.memory.flush_lane = given
 
 
 def test_the_estimate_is_the_last_measurement_and_what_was_written_since() -> None:

@@ -22,6 +22,7 @@ from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
 from kudu_core.tablet.ingest import part
 from kudu_core.tablet.store import manifest_format, records
 from kudu_core.tablet.store.manifest import Edit, read_manifest
+from kudu_core.tablet.store.tablet import Tablet
 from tests.support.clock import ManualClock
 from tests.support.faults import TINY, drop, segments_of
 from tests.support.fs.memory import MemoryFileSystem
@@ -293,20 +294,22 @@ def test_the_log_is_not_dropped_for_a_tablet_that_comes_meanwhile() -> None:
             table.insert({"k": list(range(20 * step, 20 * step + 20)), "v": [0] * 20})
         maintenance = flush_lane_of(table)
         assert maintenance is not None
-        real = maintenance._tablets
+        listed = []
 
-        def beside() -> Any:
-            found = list(real())
-            maintenance._tablets = real
-            table.alter(add_range=(1000, 2000))
-            table.insert({"k": [1500], "v": [1]})
-            return found
+        class Beside(tuple[Tablet, ...]):
+            def __iter__(self) -> Iterator[Tablet]:
+                listed.append(True)
+                if len(listed) == 1:
+                    table.alter(add_range=(1000, 2000))
+                    table.insert({"k": [1500], "v": [1]})
+                return super().__iter__()
 
         for tablet in tablets_of(table):
             maintenance.flush(tablet)
         begun = log_of(table).segments[0].seq
-        maintenance._tablets = beside
+        maintenance.tablets = Beside(maintenance.tablets)
         maintenance.truncate_log()
+        assert listed
         assert log_of(table).segments[0].seq > begun
         drop(table)
         fs.kill()

@@ -1,0 +1,111 @@
+"""What the memory stores of a table take of ``memory_limit_bytes``, which they share with the page cache.
+
+The stores are measured now and then; between two measurements what was written since is added to the last
+one.  Which store is flushed, and when, ``scoring`` decides by the ``pressure``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kudu_core.common.run.locks import mutex
+from kudu_core.tablet.flush.memory import work_bytes
+from kudu_core.tablet.maintain.scoring import Pressure
+
+if TYPE_CHECKING:
+    from kudu_core.cfile.pages.page_cache import PageCache
+    from kudu_core.common.run.memory import WorkingMemory
+    from kudu_core.options import Options
+    from kudu_core.tablet.store.tablet import Tablet
+
+CACHE_DIVISOR = 8
+"""The page cache keeps the memory limit divided by this, however large the memory stores are."""
+
+WORK_DIVISOR = 4
+"""Working memory of flushes and merges counts towards the limit only up to the limit of the stores divided
+by this."""
+
+STALE_DIVISOR = 32
+"""The stores are measured again when the limit of the stores divided by this was written since."""
+
+
+class MemoryUse:
+    """Counts, and gives the page cache what is left.  Thread safe; under its mutex no other lock is taken."""
+
+    def __init__(
+        self, options: Options, cache: PageCache, work: WorkingMemory, tablets: Sequence[Tablet]
+    ) -> None:
+        """``work``: what flushes and merges hold while they run."""
+        self.tablets = tablets
+        """Whose stores are measured; the table puts others here when its tablets change."""
+        limit = options.memory_limit_bytes
+        self.limit_bytes = limit
+        """Of memory stores and page cache together."""
+        self.store_limit_bytes = limit - min(options.page_cache_bytes, limit // CACHE_DIVISOR)
+        """What memory stores may take: the limit without what the page cache keeps in any case."""
+        self._cache = cache
+        self._most_cache_bytes = options.page_cache_bytes
+        self._work = work
+        self._step_bytes = min(options.flush_threshold_bytes // 4, self.store_limit_bytes // 16)
+        """So much has to be added before the flush lane is woken."""
+        self._mutex = mutex()
+        """Guards the three counters."""
+        self._known = 0
+        """Bytes, at the last measurement."""
+        self._added = 0
+        """Bytes since then."""
+        self._unseen = 0
+        """Bytes since the flush lane was last woken."""
+
+    def add(self, nbytes: int) -> bool:
+        """Count what the stores take in; whether that is so much by now that flushes should look."""
+        with self._mutex:
+            self._added += nbytes
+            self._unseen += nbytes
+            # Not at every write from there on: each call costs a switch to the flush lane.
+            if self._unseen < self._step_bytes:
+                return False
+            self._unseen = 0
+        self._make_room_in_cache(self.estimate())
+        return True
+
+    def estimate(self) -> int:
+        """Bytes at the last measurement, and those that were written since."""
+        with self._mutex:
+            return self._known + self._added
+
+    def is_stale(self) -> bool:
+        """Whether so much was written since the last measurement that another one is worth its cost."""
+        with self._mutex:
+            return self._added > self.store_limit_bytes // STALE_DIVISOR
+
+    def measure(self) -> int:
+        """Bytes of all memory stores, and of what flushes and merges hold while they run."""
+        with self._mutex:
+            self._added = 0
+        used = sum(tablet.memory_bytes for tablet in self.tablets)
+        # Not all: were it more, writers would flush every batch for itself and gain nothing.
+        used += min(self._work.held_bytes, self.store_limit_bytes // WORK_DIVISOR)
+        with self._mutex:
+            self._known = used
+        self._make_room_in_cache(used)
+        return used
+
+    def pressure(self, log_bytes: int) -> Pressure:
+        """What maintenance is to relieve.  The flush that would do it needs memory of its own.
+
+        ``log_bytes``: what the log retains.
+        """
+        next_bytes = max((work_bytes(tablet.view.active) for tablet in self.tablets), default=0)
+        used = self.measure() + min(next_bytes, self.store_limit_bytes // WORK_DIVISOR)
+        return Pressure(used, self.store_limit_bytes, log_bytes)
+
+    def _make_room_in_cache(self, store_bytes: int) -> None:
+        """The page cache takes what memory stores leave of the limit, and its own share in any case."""
+        least = self.limit_bytes - self.store_limit_bytes
+        left = self.limit_bytes - store_bytes
+        self._cache.set_limit(min(self._most_cache_bytes, max(least, left)))
+
+
+__all__ = ["MemoryUse"]
