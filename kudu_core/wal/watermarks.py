@@ -109,7 +109,11 @@ class Watermarks:
             return self._last_record_ts
 
     def owes_current_thread(self) -> bool:
-        """Whether a record that this thread has appended is not applied yet."""
+        """Whether a record that this thread has appended is not applied yet.
+
+        It is asked after a failure: what ``append`` returned does not tell, since an interrupt may have come
+        before it returned.
+        """
         return threading.get_ident() in list(self._in_flight.values())
 
     # Advancing them -----------------------------------------------------------------------------

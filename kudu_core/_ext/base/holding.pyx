@@ -1,4 +1,4 @@
-"""Locks, claims, turns and descriptors that an interrupt cannot leave half taken.
+"""Locks, claims, turns, descriptors and records that an interrupt cannot leave half taken.
 
 CPython runs signal handlers between the bytecodes of the main thread, and in a C function that waits, before
 it has what it waits for.  A method here is one C function, without bytecodes: whatever it takes is recorded
@@ -107,6 +107,66 @@ cdef class Claim:
     def __dealloc__(self):
         if self._taken is not None:
             self.release()
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class InFlight:
+    """``with InFlight(log, kind, schema_version, parts, note) as ts``: a record that the body applies.
+
+    ``__enter__`` appends it and gives its timestamp.  When the body has ended, ``note(ts)`` is called, unless
+    it is None, and ``log.applied(ts)``.  Where the body or one of these fails, the log is poisoned if this
+    thread still owes it the record.  ``kudu_core/table/opened/record.py`` says why an interrupt at no place
+    leaves a record that is neither applied nor poisoned.
+    """
+    cdef:
+        object _log
+        object _kind
+        object _schema_version
+        object _parts
+        object _note
+        object _ts
+
+    def __init__(self, log, kind, schema_version, parts, note=None):
+        self._log = log
+        self._kind = kind
+        self._schema_version = schema_version
+        self._parts = parts
+        self._note = note
+        # None: not appended, or nothing is owed any more.
+        self._ts = None
+
+    def __enter__(self):
+        try:
+            self._ts = self._log.append(self._kind, self._schema_version, self._parts)
+        except BaseException as error:
+            self._fail(error)
+            raise
+        return self._ts
+
+    def __exit__(self, _kind, error, _trace):
+        if error is not None:
+            self._fail(error)
+            return
+        try:
+            if self._note is not None:
+                self._note(self._ts)
+            self._log.applied(self._ts)
+            self._ts = None
+        except BaseException as failed:
+            self._fail(failed)
+            raise
+
+    def __dealloc__(self):
+        # Only where a handler has run after ``__enter__`` and before the body.
+        if self._ts is not None and self._log is not None:
+            self._log.poison(RuntimeError("interrupted between the append of a record and its application"))
+
+    cdef _fail(self, error):
+        # Asked of the log, since ``append`` or ``applied`` may have done its work and not have returned.
+        if self._log.owes_current_thread():
+            self._log.poison(error)
+        self._ts = None
 
 
 @cython.final
