@@ -59,14 +59,14 @@ EVERYWHERE = (
 ROOMS = {
     "decide": Room(
         (
-            "kudu_core/table/calls/decision.py",
-            "kudu_core/table/write/log_walk.py",
-            "kudu_core/table/write/one_row.py",
+            *_of("table/calls", "call", "prepared", "decide", "refused"),
+            *_of("table/write", "door", "log_walk", "one_row"),
+            "kudu_core/table/opened/record.py",
         ),
         (
-            *_tests("table/calls", "decision", "row_rules"),
+            *_tests("table/calls", "decide", "row_rules"),
             *_tests("table/write", "row_path", "row_path_taken", "row_path_left", "batches"),
-            *_tests("table/opened", "txn"),
+            *_tests("table/opened", "txn", "repetition", "repetition_of_jobs"),
             *_tests("hostile/input", "bad_input", "bad_paths"),
             *JOBS,
             *EVERYWHERE,
@@ -84,9 +84,8 @@ ROOMS = {
     ),
     "commit": Room(
         (
-            "kudu_core/table/ingest/commit.py",
+            *_of("table/ingest", "commit", "ingest", "spill"),
             "kudu_core/table/jobs/commit.py",
-            "kudu_core/table/ingest/ingest.py",
         ),
         (
             *_tests("table/ingest", "bulk", "bulk_failures", "overwrite", "overwrite_beside"),

@@ -29,8 +29,8 @@ from kudu_core.options import Options
 from kudu_core.table.backup.backup import backup
 from kudu_core.table.backup.format import BackupResult
 from kudu_core.table.backup.restore import restore as restore_table
-from kudu_core.table.calls.conform import apply_calls, conform_calls, with_policy
-from kudu_core.table.calls.decision import check_on_error
+from kudu_core.table.calls.conform import with_policy
+from kudu_core.table.calls.refused import check_on_error
 from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.changes.changes import Changes, ChangesPlan, window
 from kudu_core.table.changes.counts import admitted
@@ -54,10 +54,7 @@ from kudu_core.table.read.tokens import ScanToken, check_token, make_tokens, pla
 from kudu_core.table.report.stats import layout, metrics, stats
 from kudu_core.table.report.verify import Verified, verify
 from kudu_core.table.write.batch import Batch
-from kudu_core.table.write.door import write_parts
-from kudu_core.table.write.log_walk import write_calls
-from kudu_core.table.write.one_row import write_row
-from kudu_core.table.write.where import where_calls
+from kudu_core.table.write.door import write_mixed, write_rows, write_where
 
 if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
@@ -326,7 +323,7 @@ class Table:
             The call may or may not have been applied, wholly or not at all.
         """
         op = with_policy("on_conflict", on_conflict, "insert")
-        return self._write(op, data, on_error, txn, on_repeat)
+        return write_rows(self._engine, op, data, on_error, txn, on_repeat)
 
     def upsert(
         self,
@@ -337,7 +334,7 @@ class Table:
         on_repeat: str = "check",
     ) -> WriteResult:
         """Add rows, or change the given columns of those whose keys are there."""
-        return self._write("upsert", data, on_error, txn, on_repeat)
+        return write_rows(self._engine, "upsert", data, on_error, txn, on_repeat)
 
     def update(
         self,
@@ -357,10 +354,11 @@ class Table:
         if data is None:
             if where is None or not set:
                 raise InvalidArgument("update takes rows with keys, or where= together with set={...}")
-            return self._write_where(where, dict(set), on_error, txn, on_repeat)
+            return write_where(self._engine, where, dict(set), on_error, txn, on_repeat)
         if where is not None or set is not None:
             raise InvalidArgument("update takes either rows with keys, or where= and set=, not both")
-        return self._write(with_policy("on_missing", on_missing, "update"), data, on_error, txn, on_repeat)
+        op = with_policy("on_missing", on_missing, "update")
+        return write_rows(self._engine, op, data, on_error, txn, on_repeat)
 
     def delete(
         self,
@@ -376,8 +374,9 @@ class Table:
         if (keys is None) == (where is None):
             raise InvalidArgument("delete takes either rows with the key columns, or where=")
         if where is not None:
-            return self._write_where(where, None, on_error, txn, on_repeat)
-        return self._write(with_policy("on_missing", on_missing, "delete"), keys, on_error, txn, on_repeat)
+            return write_where(self._engine, where, None, on_error, txn, on_repeat)
+        op = with_policy("on_missing", on_missing, "delete")
+        return write_rows(self._engine, op, keys, on_error, txn, on_repeat)
 
     def apply(
         self,
@@ -392,11 +391,7 @@ class Table:
 
         Operations: insert, insert_ignore, upsert, update, update_ignore, delete, delete_ignore.
         """
-        engine = self._opened_for_writing()
-        check_on_error(on_error)
-        token = check_txn(txn, on_repeat)
-        parts = apply_calls(engine.schema, data, op_column)
-        return write_parts(engine, parts, given=data, on_error=on_error, txn=token)
+        return write_mixed(self._engine, data, op_column, on_error, txn, on_repeat)
 
     def batch(
         self, *, on_error: str = "raise", txn: TxnLike | None = None, on_repeat: str = "check"
@@ -408,37 +403,6 @@ class Table:
         """
         check_on_error(on_error)
         return Batch(self._opened_for_writing, on_error, check_txn(txn, on_repeat))
-
-    def _write(
-        self, operation: str, data: Any, on_error: str, txn: TxnLike | None, on_repeat: str
-    ) -> WriteResult:
-        if type(data) is list and len(data) == 1 and type(data[0]) is dict and txn is None:
-            check_on_error(on_error)
-            check_txn(None, on_repeat)
-            done = write_row(self._engine, operation, data[0])
-            if done is not None:
-                return done
-        engine = self._opened_for_writing()
-        check_on_error(on_error)
-        token = check_txn(txn, on_repeat)
-        parts = conform_calls(engine.schema, operation, data)
-        return write_parts(engine, parts, given=data, on_error=on_error, txn=token)
-
-    def _write_where(
-        self,
-        where: Any,
-        set_: dict[str, Any] | None,
-        on_error: str,
-        txn: TxnLike | None,
-        on_repeat: str,
-    ) -> WriteResult:
-        engine = self._opened_for_writing()
-        check_on_error(on_error)
-        token = check_txn(txn, on_repeat)
-        collect, says = where_calls(engine, where, set_)
-        if token is not None:
-            token = token.of(says())
-        return write_calls(engine, (), on_error=on_error, txn=token, collect=collect)
 
     # ---- reads ----
 

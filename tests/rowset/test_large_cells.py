@@ -22,9 +22,8 @@ from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.history import merging
 from kudu_core.rowset.scan import filescan, scan
 from kudu_core.table.changes import net
-from kudu_core.table.ingest import build, ingest
+from kudu_core.table.ingest import build, ingest, spill
 from kudu_core.table.jobs import stager
-from kudu_core.table.write import door
 from tests.support.inside import tablet_of
 from tests.support.tables import Make
 
@@ -40,7 +39,7 @@ def bounds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for module in (filescan, scan, net):
         monkeypatch.setattr(module, "MOST_BYTES", LIMIT // 4)
     monkeypatch.setattr(merging, "MAX_COLUMN_BYTES", LIMIT // 2)
-    for module in (build, stager, ingest, door):
+    for module in (build, stager, ingest, spill):
         monkeypatch.setattr(module, "MAX_BYTES", LIMIT // 4)
     before = growing.limit_data(LIMIT)
     yield

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from kudu_core.table.ingest import build
+from kudu_core.table.ingest import spill as spilling
 from kudu_core.table.runs import sorted as sorted_runs
 from kudu_core.table.runs import spilled
 from kudu_core.table.write import door
@@ -25,7 +26,7 @@ def small_runs(
         patch.setattr(sorted_runs, "SAMPLE_ROWS", sample_rows)
         patch.setattr(spilled, "OPEN_FILES", 2)
         patch.setattr(sorted_runs, "RUN_ROWS", run_rows)
-        patch.setattr(door, "SPILLED_ROWS", run_rows)
+        patch.setattr(spilling, "SPILLED_ROWS", run_rows)
         patch.setattr(build, "MEMORY_DIVISOR", MEMORY_LIMIT_BYTES // range_bytes)
         if spill:
             patch.setattr(door, "KEPT_DIVISOR", MEMORY_LIMIT_BYTES)

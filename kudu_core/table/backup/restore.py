@@ -19,8 +19,8 @@ from kudu_core.common.schema.schema import OP_COLUMN, Schema, StoredColumn
 from kudu_core.errors import Corruption, RowErrors, TableNotFound
 from kudu_core.table.backup.files import BackupFile, read_backup_file
 from kudu_core.table.backup.format import Manifest, check_runs, chosen, needed, read_manifests
+from kudu_core.table.calls.call import Call
 from kudu_core.table.calls.conform import apply_calls
-from kudu_core.table.calls.decision import Call
 from kudu_core.table.lifecycle.beside import check_empty, make_beside
 from kudu_core.table.lifecycle.create import create
 from kudu_core.table.lifecycle.open_writer import open_engine

@@ -17,7 +17,7 @@ from kudu_core.common.types.casts import cast
 from kudu_core.common.types.foreign import broken, extent_of
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import InvalidArgument, SchemaMismatch
-from kudu_core.table.calls.decision import Call
+from kudu_core.table.calls.call import Call
 
 _CODES = {
     "insert": rules.CALL_INSERT,

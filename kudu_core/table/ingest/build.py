@@ -16,9 +16,9 @@ import pyarrow as pa
 from kudu_core.common.run.gates import Flag
 from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.disk.writing import DECODED_FACTOR
-from kudu_core.table.calls.decision import Refused, error_table, row_default_bytes, row_errors
+from kudu_core.table.calls.call import row_default_bytes
+from kudu_core.table.calls.refused import Refused, error_table, row_errors
 from kudu_core.table.calls.repeats import NO_RULES, RowRules
-from kudu_core.table.ingest.commit import Committing
 from kudu_core.table.ingest.decide_range import DecidedRange, decide_range
 from kudu_core.table.runs.sorted import KeyRange, Run, halved
 from kudu_core.table.runs.staged import ranges_of
@@ -45,8 +45,8 @@ class SortedRows:
     starts: np.ndarray
     """Number of the first row of each call, (calls,) int64."""
     rules: RowRules = NO_RULES
-    job: Committing | None = None
-    """The distributed write that they are of."""
+    job: str | None = None
+    """The id of the distributed write that they are of."""
     errors_kept: int | None = None
     """So many refused rows are told of with their keys, the others by their number; None: all."""
 

@@ -1,20 +1,23 @@
-"""The critical section of an ingest (protocol G3 to G5, G7): link the files, append the record, install."""
+"""The critical section of an ingest (protocol G3 to G5, G7): link the files, append the record, install.
+
+``commit_parts`` is the whole of it for a bulk ingest.  An overwrite takes the same steps one by one, since it
+has more to do between them (``overwrite.py``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kudu_core._ext.columns.growing import data_limit
-from kudu_core.common.idempotence.writers import AppliedWrite
 from kudu_core.errors import InternalError
 from kudu_core.rowset.disk.writing import discard
 from kudu_core.rowset.memory.growing import StoreFull
-from kudu_core.table.opened.memory_errors import no_memory
+from kudu_core.table.opened.memory import no_memory
+from kudu_core.table.opened.record import recorded
 from kudu_core.tablet.ingest import part as ingest
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.apply import Laying, Moved, values_only
@@ -22,10 +25,10 @@ from kudu_core.tablet.view.view import locate_newest
 from kudu_core.wal import RECORD_KIND_INGEST
 
 if TYPE_CHECKING:
-    from kudu_core.common.idempotence.writers import Txn
+    from kudu_core.common.idempotence.writers import Counts, Txn
     from kudu_core.table.opened.engine import Engine
     from kudu_core.table.stored.alteration import Alteration
-
+    from kudu_core.wal.format import Buffer
 
 ONE_BY_ONE = 8
 """So many tablets, or fewer, are not worth the threads."""
@@ -35,32 +38,17 @@ Flushed = dict[int, dict[int, list[Any]]]
 """By tablet and rowset: what ``tablet.ingest.part.flush_changed`` has written."""
 
 
-@dataclass(frozen=True, slots=True)
-class Overwriting:
-    """That the rows of an ingest take the place of all that are there (protocol G7)."""
-
-    alteration: Alteration
-    adopt: Callable[[int], None]
-    """Called with the timestamp, the parts installed: the new tablets become the table's."""
-
-
-@dataclass(frozen=True, slots=True)
-class Committing:
-    """A distributed write whose record is about to be written."""
-
-    id: str
-
-
 def commit_parts(
     engine: Engine,
     parts: Iterable[ingest.IngestPart],
     schema_version: int,
-    counts: tuple[int, int, int, int],
+    counts: Counts,
     txn: Txn | None,
-    job: Committing | None = None,
+    job: str | None = None,
 ) -> int:
     """Under the mutexes: link, log, wait until durable, install (protocol G3 to G5); return the timestamp.
 
+    ``job``: the id of the distributed write that the parts are of.
     ``StoreFull``: no store in memory can take what changes rows that only memory holds; nothing happened.
     """
     parts = [part for part in parts if not part.empty]
@@ -68,7 +56,14 @@ def commit_parts(
     written: list[str] = []
     try:
         flushed = prepare_parts(engine, parts, written)
-        return log_and_install(engine, parts, flushed, schema_version, counts, txn, job, layings=layings)
+        record = ingest_record(parts, counts, txn, job)
+        with recorded(
+            engine, RECORD_KIND_INGEST, schema_version, record, txn=txn, job=job, counts=counts
+        ) as ts:
+            engine.log.wait_durable(ts)
+            install_parts(parts, flushed, ts, layings)
+        sync_manifests(engine, parts)
+        return ts
     except Exception:  # not an interrupt: a second one may leave the log in doubt
         _discard(engine, parts, written)
         raise
@@ -92,22 +87,15 @@ def prepare_parts(engine: Engine, parts: Sequence[ingest.IngestPart], written: l
     return flushed
 
 
-def log_and_install(
-    engine: Engine,
+def ingest_record(
     parts: Sequence[ingest.IngestPart],
-    flushed: Flushed,
-    schema_version: int,
-    counts: tuple[int, int, int, int],
+    counts: Counts,
     txn: Txn | None,
-    job: Committing | None,
-    overwriting: Overwriting | None = None,
-    layings: Mapping[int, Laying] = MappingProxyType({}),
-) -> int:
-    """Under the mutexes: one record, durable, and what it says on disk and in memory (protocol G4, G5).
-
-    ``layings``: by tablet, the changes by key, with room for them; of an overwrite there are none.
-    """
-    assert layings.keys() >= {part.tablet.id for part in parts if part.by_key}
+    job: str | None,
+    alteration: Alteration | None = None,
+) -> list[Buffer]:
+    """The record that names the files of the parts.  ``alteration``: of an overwrite, what it does to the
+    table."""
     payload = records.Payload(
         tuple(p.tablet.id for p in parts),
         [
@@ -120,38 +108,44 @@ def log_and_install(
     if txn is not None:
         payload.extra["txn"] = txn.to_json()
     if job is not None:
-        payload.extra["job"] = job.id
-    if overwriting is not None:
-        payload.extra |= overwriting.alteration.tablets
-    log = engine.log
-    record = records.encode(payload)
-    try:
-        ts = log.append(RECORD_KIND_INGEST, schema_version, record)
-        log.wait_durable(ts)
-        for part in parts:
-            ingest.install(
-                part.tablet,
-                ts,
-                part.rowsets,
-                {i: delta.ref for i, delta in part.deltas.items()},
-                flushed[part.tablet.id],
-                {i: delta.deleted for i, delta in part.deltas.items()},
-            )
-            if part.tablet.id in layings:
-                layings[part.tablet.id].lay(ts)
-            part.tablet.newest_applied = ts
-        if txn is not None:
-            engine.writers.note(txn, ts, counts)
-        if job is not None:
-            engine.writers.applied_jobs[job.id] = AppliedWrite(0, ts, counts)
-        if overwriting is not None:
-            overwriting.adopt(ts)
-        log.applied(ts)
-    except BaseException as exc:
-        engine.poison_if_owing(exc)
-        raise
-    each_part(engine, _sync, parts)
-    return ts
+        payload.extra["job"] = job
+    if alteration is not None:
+        payload.extra |= alteration.tablets
+    return records.encode(payload)
+
+
+def install_parts(
+    parts: Sequence[ingest.IngestPart],
+    flushed: Flushed,
+    ts: int,
+    layings: Mapping[int, Laying] = MappingProxyType({}),
+) -> None:
+    """Under the mutexes, the record durable: what it says, on disk and in memory (protocol G5).
+
+    ``layings``: by tablet, the changes by key, with room for them; of an overwrite there are none.
+    """
+    for part in parts:
+        ingest.install(
+            part.tablet,
+            ts,
+            part.rowsets,
+            {i: delta.ref for i, delta in part.deltas.items()},
+            flushed[part.tablet.id],
+            {i: delta.deleted for i, delta in part.deltas.items()},
+        )
+        if part.tablet.id in layings:
+            layings[part.tablet.id].lay(ts)
+        part.tablet.newest_applied = ts
+
+
+def sync_manifests(engine: Engine, parts: Sequence[ingest.IngestPart]) -> None:
+    """Make the edits durable by which the parts were installed."""
+
+    def sync(part: ingest.IngestPart) -> None:
+        assert part.tablet.manifest is not None
+        part.tablet.manifest.sync()
+
+    each_part(engine, sync, parts)
 
 
 def _discard(engine: Engine, parts: Sequence[ingest.IngestPart], written: Sequence[str]) -> None:
@@ -162,11 +156,6 @@ def _discard(engine: Engine, parts: Sequence[ingest.IngestPart], written: Sequen
     named = {f"{p.tablet.directory}/{name}" for p in parts for name in p.tablet.state.files}
     linked = [f"{p.tablet.directory}/{name}" for p in parts for _, name in p.staged]
     discard(engine.fs, [path for path in (*linked, *written) if path not in named])
-
-
-def _sync(part: ingest.IngestPart) -> None:
-    assert part.tablet.manifest is not None
-    part.tablet.manifest.sync()
 
 
 def each_part(
@@ -213,4 +202,11 @@ def _laying_by_key(engine: Engine, part: ingest.IngestPart) -> Laying:
     return laying
 
 
-__all__ = ["Committing", "Overwriting", "commit_parts", "each_part", "log_and_install", "prepare_parts"]
+__all__ = [
+    "commit_parts",
+    "each_part",
+    "ingest_record",
+    "install_parts",
+    "prepare_parts",
+    "sync_manifests",
+]

@@ -19,10 +19,13 @@ from kudu_core.common.rows.keys import EncodedKeys, encode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema
 from kudu_core.rowset.disk.writing import OrderedRows
-from kudu_core.table.calls.decision import INSERTING, Call, Decided, Net, Prepared, Refused, decide_net
+from kudu_core.table.calls.call import INSERTING, Call
+from kudu_core.table.calls.decide import Net, decide_net
+from kudu_core.table.calls.prepared import Prepared
+from kudu_core.table.calls.refused import Refused
 from kudu_core.table.calls.repeats import RowRules, last_rows
-from kudu_core.table.runs.gather import Slice, cells_of
-from kudu_core.table.runs.sorted import KeyRange
+from kudu_core.table.runs.gather import cells_of
+from kudu_core.table.runs.sorted import KeyRange, RunSpan
 from kudu_core.table.runs.staged import StagedRun, whole_run
 from kudu_core.tablet.ingest.part import NetChanges
 from kudu_core.tablet.view.view import Homes, KeyBatch, View, locate_at, locate_newest
@@ -59,7 +62,7 @@ def decide_range(
     whole = whole_run(range_)
     if whole is not None and view is not None and not _may_hold(view, cut, whole.run):
         return DecidedRange(NetChanges(None, [], None, whole), (whole.run.rows, 0, 0, 0))
-    rows = _Rows(schema, range_.slices)
+    rows = _Rows(schema, range_.spans)
     batch = rows.distinct() if view is not None else None
     if view is None or batch is None:
         calls, numbers = rows.calls(rules)
@@ -82,12 +85,13 @@ def decide_range(
         numbers = rows.numbers_in_order
     live = np.zeros(prepared.groups, bool) if homes is None else homes.live
     decided, net = decide_net(prepared, live)
+    refused = decided.refused(prepared, numbers)
     changed = len(net.insert_groups) + len(net.delete_groups) + sum(len(of) for _, of in net.updates)
     return DecidedRange(
         _changes_of(schema, net, batch, homes),
         (decided.inserted, decided.updated, decided.deleted, decided.ignored),
-        Refused.of(prepared, decided, numbers()) if _any_refused(decided) else None,
-        bool(decided.ignored or _any_refused(decided)) or changed < prepared.groups,
+        refused,
+        bool(decided.ignored or refused is not None) or changed < prepared.groups,
     )
 
 
@@ -97,10 +101,6 @@ def _may_hold(view: View, cut: int | None, run: StagedRun) -> bool:
     if any(len(m) if cut is None else m.rows_at(cut) for m in memories):
         return True
     return len(view.tree.range(run.min_key, run.max_key + b"\0")) > 0
-
-
-def _any_refused(decided: Decided) -> bool:
-    return bool(len(decided.errors))
 
 
 def _locate(view: View, cut: int | None, batch: KeyBatch) -> Homes:
@@ -142,29 +142,29 @@ def _changes_of(schema: Schema, net: Net, batch: KeyBatch, homes: Homes | None) 
 class _Rows:
     """The rows of a range, out of the runs that have some."""
 
-    def __init__(self, schema: Schema, slices: Sequence[Slice]) -> None:
+    def __init__(self, schema: Schema, spans: Sequence[RunSpan]) -> None:
         self._schema = schema
-        self._slices = slices
-        self.count = sum(upper - lower for _, lower, upper in slices)
-        self._cells = cells_of(slices)
-        """Slice after slice; after ``distinct`` in the order of the keys."""
+        self._spans = spans
+        self.count = sum(upper - lower for _, lower, upper in spans)
+        self._cells = cells_of(spans)
+        """Span after span; after ``distinct`` in the order of the keys."""
         self._order: np.ndarray | None = None
-        """(count,) int64: out of slice after slice into the order of the keys; None: they lie so."""
+        """(count,) int64: from span after span into the order of the keys; None: they lie so."""
 
     @property
     def op(self) -> int | None:
         """The operation of all rows, None when they have different ones."""
-        ops = {run.op for run, _, _ in self._slices}
+        ops = {run.op for run, _, _ in self._spans}
         return ops.pop() if len(ops) == 1 else None
 
     @property
     def column_ids(self) -> Sequence[int]:
-        return self._slices[0][0].column_ids
+        return self._spans[0][0].column_ids
 
     def distinct(self) -> KeyBatch | None:
         """The keys, in their order, of rows of one call that are all fine and repeat no key."""
-        first = self._slices[0][0]
-        for run, _, _ in self._slices:
+        first = self._spans[0][0]
+        for run, _, _ in self._spans:
             if run.call != first.call or run.suspect:
                 return None
         if self.op is None:
@@ -181,10 +181,10 @@ class _Rows:
         return KeyBatch(keys, None, None) if known == 2 else None
 
     def _merged(self, keys: EncodedKeys) -> np.ndarray:
-        """(count,) int64: from keys slice after slice into their order."""
-        if len(self._slices) > MERGED_RUNS:
+        """(count,) int64: from keys span after span into their order."""
+        if len(self._spans) > MERGED_RUNS:
             return keys.sort()
-        ends = np.cumsum([0, *(upper - lower for _, lower, upper in self._slices)])
+        ends = np.cumsum([0, *(upper - lower for _, lower, upper in self._spans)])
         parts = [keys.slice(a, b) for a, b in pairwise(ends.tolist())]
         source, position = merge.merge([(part.data, part.offsets) for part in parts])
         order: np.ndarray = ends[source]
@@ -197,12 +197,12 @@ class _Rows:
 
     def numbers_in_order(self) -> np.ndarray:
         """(count,) int64: the rows' numbers in the order of the keys, after ``distinct``."""
-        numbers = np.concatenate([run.numbers(a, b) for run, a, b in self._slices])
+        numbers = np.concatenate([run.numbers(a, b) for run, a, b in self._spans])
         return numbers if self._order is None else numbers[self._order]
 
     def numbers(self) -> np.ndarray:
-        """(count,) int64: the rows' numbers, slice after slice."""
-        return np.concatenate([run.numbers(a, b) for run, a, b in self._slices])
+        """(count,) int64: the rows' numbers, span after span."""
+        return np.concatenate([run.numbers(a, b) for run, a, b in self._spans])
 
     def inserted(self, keys: KeyBatch) -> OrderedRows | None:
         """The rows as they are inserted, in the order of the keys; None where a column has no value."""
@@ -230,7 +230,7 @@ class _Rows:
         if rules.sequence is not None:
             [call] = calls
             column_id, type_ = rules.sequence
-            sequence = ColumnBuffers.concat([run.column(column_id, a, b) for run, a, b in self._slices])
+            sequence = ColumnBuffers.concat([run.column(column_id, a, b) for run, a, b in self._spans])
             kept = last_rows(encode_keys(self._schema, call.block), sequence, type_)
             if kept is not None:
                 return [call.take(kept)], lambda: numbers()[kept]
@@ -238,7 +238,7 @@ class _Rows:
 
     def _calls(self) -> list[Call]:
         calls = []
-        for _, group in groupby(self._slices, lambda s: s[0].call):
+        for _, group in groupby(self._spans, lambda s: s[0].call):
             mine = list(group)
             columns = {
                 i: ColumnBuffers.concat([run.column(i, a, b) for run, a, b in mine])

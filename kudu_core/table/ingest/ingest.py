@@ -30,11 +30,11 @@ from kudu_core.common.run.locks import Held
 from kudu_core.errors import Fenced, Poisoned, RowErrors
 from kudu_core.events import IngestEnd
 from kudu_core.rowset.memory.growing import StoreFull
-from kudu_core.table.calls.decision import Call, fitted, starts_of
+from kudu_core.table.calls.call import Call, fitted, starts_of
 from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.ingest.build import MAX_BYTES, SortedRows, build_parts
-from kudu_core.table.ingest.commit import Committing, commit_parts
-from kudu_core.table.opened.memory_errors import no_store
+from kudu_core.table.ingest.commit import commit_parts
+from kudu_core.table.opened.memory import no_store
 from kudu_core.table.runs import sorted as sorted_runs
 from kudu_core.table.runs.refitted import refitted
 from kudu_core.table.runs.sorted import Piece, Run, pieces, sort_run
@@ -98,7 +98,7 @@ def ingest_calls(
     *,
     on_error: str = "raise",
     txn: Txn | None = None,
-    job: Committing | None = None,
+    job: str | None = None,
 ) -> WriteResult:
     """Apply calls by bulk ingest.  The token's lock, if any, is held by the caller."""
     return ingest_sorted(engine, replace(sort_calls(engine, calls), job=job), on_error=on_error, txn=txn)

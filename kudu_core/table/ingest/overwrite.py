@@ -28,11 +28,19 @@ from kudu_core.errors import Fenced, Poisoned
 from kudu_core.events import IngestEnd
 from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.ingest.build import SortedRows, build_parts
-from kudu_core.table.ingest.commit import Overwriting, each_part, log_and_install, prepare_parts
+from kudu_core.table.ingest.commit import (
+    each_part,
+    ingest_record,
+    install_parts,
+    prepare_parts,
+    sync_manifests,
+)
 from kudu_core.table.ingest.ingest import Resolver, counts_of_parts, is_of_today, refitted_rows
 from kudu_core.table.lifecycle.alter import adopt, make_directory, new_tablet
+from kudu_core.table.opened.record import note_write, recorded
 from kudu_core.table.stored.alteration import Alteration
 from kudu_core.tablet.ingest import part as ingest
+from kudu_core.wal import RECORD_KIND_INGEST
 
 if TYPE_CHECKING:
     from kudu_core.common.idempotence.writers import Txn
@@ -74,12 +82,8 @@ def overwrite_sorted(
         new = [new_tablet(engine, engine.partitions, *entry) for entry in alteration.created]
         parts = _built(engine, rows, new, staging, resolved)
         filled = [part for part in parts if not part.empty]
+        assert not any(part.by_key for part in filled), "a new tablet has no rows in memory to change"
         counts = counts_of_parts(parts)
-
-        def take_over(ts: int) -> None:
-            # Other partitions, though equal: whoever has routed rows by those of before looks again.
-            partitions = copy.copy(engine.partitions)
-            adopt(engine, alteration, new, ts, engine.schema, partitions)
 
         try:
             each_part(engine, lambda part: make_directory(engine, part.tablet), parts)
@@ -88,10 +92,14 @@ def overwrite_sorted(
             # The new ones too: whoever finds them in memory waits until all is as the record says.
             with Held([tablet.mutex for tablet in (*engine.tablets, *new)]):
                 engine.check_writable()
-                overwriting = Overwriting(alteration, take_over)
-                ts = log_and_install(
-                    engine, filled, flushed, rows.schema.version, counts, txn, rows.job, overwriting
-                )
+                record = ingest_record(filled, counts, txn, rows.job, alteration)
+                with recorded(engine, RECORD_KIND_INGEST, rows.schema.version, record) as ts:
+                    engine.log.wait_durable(ts)
+                    install_parts(filled, flushed, ts)
+                    note_write(engine, ts, txn, rows.job, counts)  # TABLE, which adopt writes, has the tokens
+                    # Other partitions, though equal: whoever has routed rows by those of before looks again.
+                    adopt(engine, alteration, new, ts, engine.schema, copy.copy(engine.partitions))
+                sync_manifests(engine, filled)
         except BaseException:
             _remove(engine, new)
             raise

@@ -27,15 +27,15 @@ from kudu_core.common.idempotence.writers import AppliedWrite, Txn
 from kudu_core.common.rows.keys import encode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.run.cycles import cycles_left
-from kudu_core.common.run.locks import NOTHING, Claim
+from kudu_core.common.run.locks import Claim
 from kudu_core.common.types.types import TYPE_BOOL, TYPE_FLOAT, ColumnType
 from kudu_core.errors import Corruption, InvalidArgument, Locked, RowErrors, SchemaMismatch
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.table.calls.decision import ON_ERROR_HINT, Call, joined
+from kudu_core.table.calls.call import Call, joined
+from kudu_core.table.calls.refused import ON_ERROR_HINT
 from kudu_core.table.calls.repeats import last_rows
 from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.ingest.build import SortedRows
-from kudu_core.table.ingest.commit import Committing
 from kudu_core.table.ingest.ingest import ingest_sorted
 from kudu_core.table.ingest.overwrite import overwrite_sorted
 from kudu_core.table.jobs.job import JOB_OPERATIONS, Job, check_job, form_of, sealed, unsealed
@@ -43,11 +43,11 @@ from kudu_core.table.jobs.resolve import Resolution, accept, sorted_rows
 from kudu_core.table.jobs.stager import APPLY, Form, JobStager
 from kudu_core.table.lifecycle.staging_folders import SEALED, conclude, remove
 from kudu_core.table.opened.job_marks import job_directory, read_mark
+from kudu_core.table.opened.record import already_applied, once
 from kudu_core.table.runs.spilled import OpenRuns
 from kudu_core.table.runs.staged import StagedRows, StagedRun, check_run
 from kudu_core.table.table import Table, open_table
 from kudu_core.table.write.door import write_parts
-from kudu_core.table.write.repetition import already_applied
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
@@ -271,21 +271,20 @@ def _apply(
         raise unknown_job(engine.path, job.id)
     form = form_of(job)
     _check_columns(engine, form, runs)
-    committing = Committing(job.id)
     with closing(OpenRuns(engine.fs)) as files:
         rows = sorted_rows(job, form, runs, files)
         if engine.schema.version == form.schema.version and engine.partitions == form.partitions:
             rows = replace(rows, schema=engine.schema, partitions=engine.partitions)
         _check_files(engine, job, runs, resolutions)
         if is_small(engine.options, runs) and not job.overwrite:
-            return write_parts(engine, _calls(rows), txn=txn, job=committing)
-        with NOTHING if txn is None else engine.writers.lock_of(txn.app_id):
-            repeated = None if txn is None else already_applied(engine, txn)
-            if repeated is not None:
-                return repeated
+            return write_parts(engine, _calls(rows), txn=txn, job=job.id)
+        rows.job = job.id
+
+        def ingest() -> WriteResult:
             engine.memory.admit()
-            rows.job = committing
             return _ingest(engine, job, rows, txn, runs, resolutions)
+
+        return once(engine, txn, ingest)
 
 
 def _ingest(

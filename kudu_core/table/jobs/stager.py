@@ -29,15 +29,15 @@ from kudu_core.errors import SchemaMismatch
 from kudu_core.options import Options
 from kudu_core.rowset.disk.writing import DECODED_FACTOR, OrderedRows, write_rows
 from kudu_core.rowset.rows.meta import FileRef
+from kudu_core.table.calls.call import INSERTING, Call, joined, oversized_rows, row_default_bytes
 from kudu_core.table.calls.conform import apply_calls, conform_calls
-from kudu_core.table.calls.decision import INSERTING, Call, joined, oversized_rows, row_default_bytes
+from kudu_core.table.calls.fingerprints import call_hashes
 from kudu_core.table.calls.repeats import RowRules
 from kudu_core.table.ingest.build import MAX_BYTES
 from kudu_core.table.lifecycle.staging_folders import HEARTBEAT, HEARTBEAT_S
 from kudu_core.table.runs.sorted import TabletSpan, tablet_spans
 from kudu_core.table.runs.spilled import OPERATION_ID, STATUS_ID
 from kudu_core.table.runs.staged import SEQUENCE_ID, StagedRun
-from kudu_core.table.write.repetition import call_hashes
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem

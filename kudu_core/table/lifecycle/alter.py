@@ -28,6 +28,7 @@ from kudu_core.common.schema.alter import altered
 from kudu_core.errors import InvalidArgument
 from kudu_core.events import TableAltered
 from kudu_core.rowset.memory.memrowset import MemRowSet
+from kudu_core.table.opened.record import recorded
 from kudu_core.table.stored.alteration import Alteration
 from kudu_core.table.stored.table_file import TableState, tablet_directory
 from kudu_core.tablet.store.manifest import Manifest, TabletState
@@ -97,21 +98,14 @@ def _log_and_apply(
     engine: Engine, alteration: Alteration, schema: Schema, partitions: PartitionSchema
 ) -> int:
     """Under the mutexes of all tablets: one record, and what it says on disk and in memory."""
-    log = engine.log
-    payload = alteration.to_bytes()
-    try:
-        ts = log.append(RECORD_KIND_ALTER, schema.version, (payload,))
-        log.wait_durable(ts)
+    with recorded(engine, RECORD_KIND_ALTER, schema.version, (alteration.to_bytes(),)) as ts:
+        engine.log.wait_durable(ts)
         new = [new_tablet(engine, partitions, *entry) for entry in alteration.created]
         for tablet in new:
             make_directory(engine, tablet)
         if new:
             engine.fs.sync_dir(f"{engine.path}/tablets")
         adopt(engine, alteration, new, ts, schema, partitions)
-        log.applied(ts)
-    except BaseException as exc:
-        engine.poison_if_owing(exc)
-        raise
     return ts
 
 

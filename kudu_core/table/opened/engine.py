@@ -8,11 +8,10 @@ for a reader, until ``refresh()`` puts a newer one in its place.  It is made who
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kudu_core._ext.columns.growing import data_limit
 from kudu_core.cfile.pages.page_cache import PageCache
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.run.clock import Clock, hybrid
@@ -23,7 +22,6 @@ from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Closed, KuduError, ReadOnly
 from kudu_core.events import Event, EventListener, TokensDropped, tell
 from kudu_core.options import Options
-from kudu_core.table.calls.decision import default_bytes
 from kudu_core.table.opened import debug
 from kudu_core.table.opened.closing import Closing
 from kudu_core.table.opened.journal import Journal
@@ -38,7 +36,6 @@ from kudu_core.tablet.store.tablet import Tablet, TabletContext
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem, Lease
-    from kudu_core.table.calls.decision import Call
     from kudu_core.table.opened.read_end import ReadEnd
     from kudu_core.table.opened.table_file import TableFile
     from kudu_core.tablet.replay.bootstrap import Unreplayed
@@ -221,22 +218,6 @@ class Engine:
     @property
     def poisoned(self) -> BaseException | None:
         return None if self._log is None else self._log.poisoned
-
-    def poison_if_owing(self, error: BaseException) -> None:
-        """Poison if this thread's record is in the log and not applied.
-
-        Asked of the log and not of what ``append`` returned: an interrupt may come between the two.
-        """
-        if self.log.owes_current_thread():
-            self.log.poison(error)
-
-    def wants_ingest(self, calls: Sequence[Call]) -> bool:
-        """Whether a batch goes straight to files: also one that would fill a column in memory by itself."""
-        rows = sum(call.rows for call in calls)
-        if rows >= self.options.ingest_threshold_rows:
-            return True
-        most = min(self.options.ingest_threshold_bytes, data_limit() // 2)
-        return sum(call.block.nbytes for call in calls) + default_bytes(self.schema, calls) >= most
 
     # ---- time ----
 

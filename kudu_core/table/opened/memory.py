@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from kudu_core.errors import MemoryLimit
 from kudu_core.events import Event, WritersThrottled
 from kudu_core.rowset.memory.growing import StoreFull
-from kudu_core.table.opened.memory_errors import no_memory, no_store, too_much
 from kudu_core.table.opened.throttle import STOP_FRACTION, Throttle
 from kudu_core.tablet.maintain.memory_use import MemoryUse
 from kudu_core.tablet.maintain.scoring import MEMORY_FRACTION
@@ -109,4 +109,28 @@ class StoreMemory(MemoryUse):
             self.flush_lane.kick()
 
 
-__all__ = ["StoreMemory"]
+# ---- the errors of a batch for which there is no memory ----
+
+
+def too_much(batch_bytes: int, limit_bytes: int) -> MemoryLimit:
+    return MemoryLimit(
+        f"a batch of {batch_bytes:,} bytes does not fit into memory_limit_bytes={limit_bytes:,}; "
+        "nothing of it was applied: write it in smaller pieces or raise the option"
+    )
+
+
+def no_store(reason: object) -> MemoryLimit:
+    return MemoryLimit(
+        f"no store in memory can take the batch ({reason}); nothing of it was applied: write it in smaller "
+        "pieces"
+    )
+
+
+def no_memory(batch_bytes: int) -> MemoryLimit:
+    return MemoryLimit(
+        f"the system gave no memory for a batch of {batch_bytes:,} bytes; nothing of it was applied: write "
+        "it in smaller pieces, or lower memory_limit_bytes so that memory is flushed before"
+    )
+
+
+__all__ = ["StoreMemory", "no_memory", "no_store", "too_much"]

@@ -16,7 +16,7 @@ from kudu_core.common.run.clock import Clock
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption
 from kudu_core.table.backup.backup import write_runs
-from kudu_core.table.calls.decision import Call
+from kudu_core.table.calls.call import Call
 from kudu_core.table.lifecycle.beside import make_beside
 from kudu_core.table.lifecycle.create import create
 from kudu_core.table.lifecycle.open_writer import open_engine

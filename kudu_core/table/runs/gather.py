@@ -13,11 +13,8 @@ from typing import Protocol
 import numpy as np
 
 from kudu_core.common.rows.rowblock import ColumnBuffers
-from kudu_core.table.calls.decision import Call
-from kudu_core.table.runs.sorted import MemoryRun, Run
-
-Slice = tuple[Run, int, int]
-"""Places ``[lower, upper)`` of a run."""
+from kudu_core.table.calls.call import Call
+from kudu_core.table.runs.sorted import MemoryRun, RunSpan
 
 
 class Cells(Protocol):
@@ -29,11 +26,11 @@ class Cells(Protocol):
         ...
 
 
-def cells_of(slices: Sequence[Slice]) -> Cells:
-    """The rows of all slices, one slice after the other."""
-    held = [(run, lower, upper) for run, lower, upper in slices if isinstance(run, MemoryRun)]
-    if len(held) < len(slices):
-        return _Read(slices)
+def cells_of(spans: Sequence[RunSpan]) -> Cells:
+    """The rows of all spans, one span after the other."""
+    held = [(run, lower, upper) for run, lower, upper in spans if isinstance(run, MemoryRun)]
+    if len(held) < len(spans):
+        return _Read(spans)
     source = held[0][0].source
     if any(run.source is not source for run, _, _ in held):
         return _Interleaved.of(held)
@@ -76,14 +73,14 @@ class _Interleaved:
         self._sources, self._which, self._rows = sources, which, rows
 
     @staticmethod
-    def of(slices: Sequence[tuple[MemoryRun, int, int]]) -> _Interleaved:
+    def of(spans: Sequence[tuple[MemoryRun, int, int]]) -> _Interleaved:
         sources: list[Call] = []
         which = []
-        for run, lower, upper in slices:
+        for run, lower, upper in spans:
             if not sources or sources[-1] is not run.source:
                 sources.append(run.source)
             which.append(np.full(upper - lower, len(sources) - 1, np.int32))
-        rows = [run.rows(lower, upper) for run, lower, upper in slices]
+        rows = [run.rows(lower, upper) for run, lower, upper in spans]
         return _Interleaved(sources, np.concatenate(which), np.concatenate(rows))
 
     def column(self, column_id: int) -> ColumnBuffers:
@@ -97,15 +94,15 @@ class _Interleaved:
 class _Read:
     """Rows of runs in files.  A column that is asked for before the order is known is kept for after."""
 
-    def __init__(self, slices: Sequence[Slice]) -> None:
-        self._slices = slices
+    def __init__(self, spans: Sequence[RunSpan]) -> None:
+        self._spans = spans
         self._order: np.ndarray | None = None
         self._kept: dict[int, ColumnBuffers] = {}
 
     def column(self, column_id: int) -> ColumnBuffers:
         read = self._kept.pop(column_id, None)
         if read is None:
-            read = ColumnBuffers.concat([run.column(column_id, a, b) for run, a, b in self._slices])
+            read = ColumnBuffers.concat([run.column(column_id, a, b) for run, a, b in self._spans])
         if self._order is None:
             self._kept[column_id] = read
             return read

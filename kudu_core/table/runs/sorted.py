@@ -18,7 +18,7 @@ from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.rows.keys import EncodedKeys, encode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema
-from kudu_core.table.calls.decision import Call, joined, oversized_rows
+from kudu_core.table.calls.call import Call, joined, oversized_rows
 
 RUN_ROWS = 1 << 19
 """Rows of a run in memory: keys and order stay in a core's cache while they are sorted."""
@@ -243,13 +243,17 @@ def _span(keys: EncodedKeys, order: np.ndarray | None, lower: int, upper: int) -
 # ------------------------------------------------------------------------------------------- ranges
 
 
+RunSpan = tuple[Run, int, int]
+"""The rows at places ``[lower, upper)`` of a run."""
+
+
 @dataclass(slots=True, eq=False)
 class KeyRange:
     """All rows of one tablet whose keys lie in a range that no other rows' keys lie in."""
 
     ordinal: int
-    slices: list[tuple[Run, int, int]]
-    """Runs with the places ``[lower, upper)`` of their rows, in the order of the calls."""
+    spans: list[RunSpan]
+    """Where its rows lie, in the order of the calls."""
     end: bytes | None
     """First key of the range that follows; None for the last one."""
 
@@ -273,11 +277,11 @@ def key_ranges(
     edges = [_places(schema, run, span, cuts) for run, span in mine]
     ranges = []
     for i in range(len(cuts) + 1):
-        slices = [
+        spans = [
             (run, at[i], at[i + 1]) for (run, _), at in zip(mine, edges, strict=True) if at[i] < at[i + 1]
         ]
-        if slices:
-            ranges.append(KeyRange(ordinal, slices, cuts[i] if i < len(cuts) else None))
+        if spans:
+            ranges.append(KeyRange(ordinal, spans, cuts[i] if i < len(cuts) else None))
     return ranges
 
 
@@ -287,7 +291,7 @@ def halved(schema: Schema, range_: KeyRange) -> tuple[KeyRange, KeyRange] | None
         encode_keys(
             schema, RowBlock({i: run.column(i, lower, upper) for i in schema.key_ids}, upper - lower)
         )
-        for run, lower, upper in range_.slices
+        for run, lower, upper in range_.spans
     ]
     every = EncodedKeys.concat(keys)
     ordered = every.take(every.sort())
@@ -297,7 +301,7 @@ def halved(schema: Schema, range_: KeyRange) -> tuple[KeyRange, KeyRange] | None
         return None
     cut = EncodedKeys.from_list([middle])
     below, above = [], []
-    for (run, lower, upper), mine in zip(range_.slices, keys, strict=True):
+    for (run, lower, upper), mine in zip(range_.spans, keys, strict=True):
         at = lower + int(mine.lower_bound(cut)[0])
         if lower < at:
             below.append((run, lower, at))

@@ -81,7 +81,7 @@ class StagedRun:
 
     @staticmethod
     def from_json(value: Any) -> StagedRun:
-        """Raises one of ``stored.BROKEN`` for what ``to_json`` never writes."""
+        """Raises one of ``members.BROKEN`` for what ``to_json`` never writes."""
         first, last = value["keys"]
         fingerprint = value["fingerprint"]
         return StagedRun(
@@ -122,7 +122,7 @@ class StagedRun:
 
 @dataclass(slots=True, eq=False)
 class StagedRows:
-    """The rows of a run: a ``sorted_runs.Run``."""
+    """The rows of a run: a ``runs.sorted.Run``."""
 
     schema: Schema
     """The one that the rows were staged in."""
@@ -190,9 +190,9 @@ class StagedRows:
 
 def whole_run(range_: KeyRange) -> StagedRows | None:
     """The run that is all of a range and can become a rowset as it is."""
-    if len(range_.slices) != 1:
+    if len(range_.spans) != 1:
         return None
-    run, lower, upper = range_.slices[0]
+    run, lower, upper = range_.spans[0]
     if not isinstance(run, StagedRows) or run.run.rowset is None or (lower, upper) != (0, run.run.rows):
         return None
     return run

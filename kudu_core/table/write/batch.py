@@ -10,12 +10,12 @@ from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.errors import Closed, NotSupported
 from kudu_core.table.calls.conform import apply_calls, conform_calls, with_policy
 from kudu_core.table.calls.result import WriteResult
-from kudu_core.table.write.log_walk import write_calls
+from kudu_core.table.write.door import write_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kudu_core.table.calls.decision import Call
+    from kudu_core.table.calls.call import Call
     from kudu_core.table.opened.engine import Engine
 
 
@@ -72,11 +72,7 @@ class Batch:
         self._done = True
         if kind is not None:
             return
-        engine = self._opened()
-        if not self._calls and self._txn is None:
-            self.result = WriteResult(engine.visible_ts)
-            return
-        self.result = write_calls(engine, self._calls, on_error=self._on_error, txn=self._txn)
+        self.result = write_calls(self._opened(), self._calls, on_error=self._on_error, txn=self._txn)
 
 
 def _kept(call: Call) -> Call:

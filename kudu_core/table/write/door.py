@@ -1,55 +1,160 @@
-"""The door of all writes of more than one row: batches are collected while they fit into memory.
+"""The door of all writes: it alone chooses whether they go through the log, into files, or to disk first.
 
-Batches of a call that come to more than a quarter of ``memory_limit_bytes`` are sorted and spilled to
-``staging/`` while they arrive, and the bulk ingest reads them from there.  So the memory that a call needs
-does not grow with its rows.
+* A list with a single dict goes by the row path (``one_row.py``), if that can answer it.
+* Calls of few rows go through the log (``log_walk.py``).
+* Calls of many rows become files that one record names (``table/ingest/ingest.py``).
+* Calls that come to more than a quarter of ``memory_limit_bytes`` while they arrive are sorted and spilled,
+  and then ingested (``table/ingest/spill.py``).  So the memory that a call needs does not grow with its rows.
 
 If the caller passes an Arrow table that already has the table's types, in batches that are not small, it is
 sorted where it lies.  Spilling it would not free memory, because the caller still holds it.
+
+The rows of a ``where=`` write are known only under the mutexes.  If they are too many for the log, its walk
+gives that back as its answer, with nothing done, and the door takes the other way.
+
+None of the ways knows another, nor the door.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
-from kudu_core.common.idempotence.fingerprint import Fingerprint, total
-from kudu_core.common.idempotence.writers import Txn
-from kudu_core.common.run.locks import NOTHING
+from kudu_core.common.idempotence.writers import CHECK, Txn, check_txn
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.types import TYPE_BOOL
-from kudu_core.table.calls.decision import Call, fitted
+from kudu_core.table.calls.call import Call
+from kudu_core.table.calls.conform import apply_calls, conform_calls
+from kudu_core.table.calls.fingerprints import named
+from kudu_core.table.calls.refused import check_on_error
 from kudu_core.table.calls.result import WriteResult
-from kudu_core.table.ingest import ingest
-from kudu_core.table.ingest.build import MAX_BYTES, SortedRows
-from kudu_core.table.ingest.commit import Committing
+from kudu_core.table.ingest.ingest import ingest_calls, ingest_collected
+from kudu_core.table.ingest.spill import ingest_spilled
+from kudu_core.table.opened.record import once
 from kudu_core.table.runs import sorted as sorted_runs
-from kudu_core.table.runs.sorted import Piece, pieces, sort_run
-from kudu_core.table.runs.spilled import OpenRuns, SpilledRun, spill_run
-from kudu_core.table.write.log_walk import write_calls
-from kudu_core.table.write.repetition import (
-    already_applied,
-    answered,
-    fingerprint_of,
-    fingerprint_of_rows,
-    known_before,
-)
+from kudu_core.table.write import log_walk
+from kudu_core.table.write.one_row import write_row
+from kudu_core.table.write.where import where_calls
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
 
 KEPT_DIVISOR = 4
 """The memory limit divided by this: what a call may keep in memory before it is spilled."""
-RUN_DIVISOR = 8
-"""The memory limit divided by this: what the runs that are sorted and spilled at one time take before
-encoding."""
-SPILLED_ROWS = 1 << 22
-"""Rows of a spilled run, however small they are."""
+
+
+# ---- what the methods of a table were given ----
+
+
+def write_rows(
+    engine: Engine, operation: str, data: Any, on_error: str, txn: Any = None, on_repeat: str = CHECK
+) -> WriteResult:
+    """Rows, or keys, with one operation."""
+    if type(data) is list and len(data) == 1 and type(data[0]) is dict and txn is None:
+        check_on_error(on_error)
+        check_txn(None, on_repeat)
+        done = write_row(engine, operation, data[0])
+        if done is not None:
+            return done
+    token = _checked(engine, on_error, txn, on_repeat)
+    parts = conform_calls(engine.schema, operation, data)
+    return write_parts(engine, parts, given=data, on_error=on_error, txn=token)
+
+
+def write_mixed(
+    engine: Engine, data: Any, op_column: str, on_error: str, txn: Any = None, on_repeat: str = CHECK
+) -> WriteResult:
+    """Rows whose operations the column ``op_column`` names."""
+    token = _checked(engine, on_error, txn, on_repeat)
+    parts = apply_calls(engine.schema, data, op_column)
+    return write_parts(engine, parts, given=data, on_error=on_error, txn=token)
+
+
+def write_where(
+    engine: Engine,
+    where: Any,
+    set_: dict[str, Any] | None,
+    on_error: str,
+    txn: Any = None,
+    on_repeat: str = CHECK,
+) -> WriteResult:
+    """An update by ``set_``, or without it a deletion, of the rows that a predicate selects."""
+    token = _checked(engine, on_error, txn, on_repeat)
+    collect, says = where_calls(engine, where, set_)
+    named_token = None if token is None else token.of(says())
+
+    def write() -> WriteResult:
+        engine.memory.admit()
+        done = log_walk.write_collected(engine, collect, on_error=on_error, txn=named_token)
+        if done is not None:
+            return done
+        return ingest_collected(engine, collect, on_error=on_error, txn=named_token)
+
+    return once(engine, named_token, write)
+
+
+def _checked(engine: Engine, on_error: str, txn: Any, on_repeat: str) -> Txn | None:
+    """The write's token, the table and the arguments checked."""
+    engine.check_writable()
+    check_on_error(on_error)
+    return check_txn(txn, on_repeat)
+
+
+# ---- calls ----
+
+
+def write_parts(
+    engine: Engine,
+    parts: Iterator[Call],
+    *,
+    given: Any = None,
+    on_error: str = "raise",
+    txn: Txn | None = None,
+    job: str | None = None,
+) -> WriteResult:
+    """Apply the rows of one call, given batch by batch, as one record, all or nothing.
+
+    ``given``: what the caller gave, of which the parts are made; a call that ``is_resident`` is not spilled.
+    An exception out of ``parts`` passes through, and nothing was applied.
+    """
+    limit = engine.options.memory_limit_bytes // KEPT_DIVISOR
+    kept: list[Call] = []
+    nbytes = 0
+    for part in parts:
+        nbytes += part.block.nbytes
+        if nbytes > limit and kept and not is_resident(engine.schema, given):
+            whole = chain(_drained(kept), (part,), parts)
+            return ingest_spilled(engine, whole, on_error=on_error, txn=txn, job=job)
+        kept.append(part)
+    return write_calls(engine, kept, on_error=on_error, txn=txn, job=job)
+
+
+def write_calls(
+    engine: Engine,
+    calls: Sequence[Call],
+    *,
+    on_error: str = "raise",
+    txn: Txn | None = None,
+    job: str | None = None,
+) -> WriteResult:
+    """Apply calls that are in memory, in order, as one record, all or nothing.
+
+    ``job``: the id of the distributed write that they are.
+    """
+    if not calls and txn is None:
+        return WriteResult(engine.visible_ts)
+    token = named(txn, calls, engine.pool)
+
+    def write() -> WriteResult:
+        engine.memory.admit()
+        if log_walk.fits(engine, calls):
+            return log_walk.write_calls(engine, calls, on_error=on_error, txn=token, job=job)
+        return ingest_calls(engine, calls, on_error=on_error, txn=token, job=job)
+
+    return once(engine, token, write)
 
 
 def is_resident(schema: Schema, data: Any) -> bool:
@@ -70,33 +175,6 @@ def is_resident(schema: Schema, data: Any) -> bool:
     return True
 
 
-def write_parts(
-    engine: Engine,
-    parts: Iterator[Call],
-    *,
-    given: Any = None,
-    on_error: str = "raise",
-    txn: Txn | None = None,
-    job: Committing | None = None,
-) -> WriteResult:
-    """Apply the rows of one call, given batch by batch, as one record, all or nothing.
-
-    ``given``: what the caller gave, of which the parts are made; a call that ``is_resident`` is not spilled.
-    An exception out of ``parts`` passes through, and nothing was applied.
-    """
-    limit = engine.options.memory_limit_bytes // KEPT_DIVISOR
-    kept: list[Call] = []
-    nbytes = 0
-    for part in parts:
-        nbytes += part.block.nbytes
-        if nbytes > limit and kept and not is_resident(engine.schema, given):
-            return _write_spilled(engine, chain(_drained(kept), (part,), parts), on_error, txn, job)
-        kept.append(part)
-    if not kept and txn is None:
-        return WriteResult(engine.visible_ts)
-    return write_calls(engine, kept, on_error=on_error, txn=txn, job=job)
-
-
 def _drained(calls: list[Call]) -> Iterator[Call]:
     """The calls, let go of one by one."""
     calls.reverse()
@@ -104,37 +182,4 @@ def _drained(calls: list[Call]) -> Iterator[Call]:
         yield calls.pop()
 
 
-def _write_spilled(
-    engine: Engine, parts: Iterator[Call], on_error: str, txn: Txn | None, job: Committing | None
-) -> WriteResult:
-    schema, partitions, fs = engine.schema, engine.partitions, engine.fs
-    parts = (part for given in parts for part in fitted(schema, [given]))
-    run_bytes = engine.options.memory_limit_bytes // (RUN_DIVISOR * engine.pool.threads)
-    with NOTHING if txn is None else engine.writers.lock_of(txn.app_id):
-        if txn is not None:
-            known = known_before(engine, txn)
-            if known is None:
-                repeated = already_applied(engine, txn)
-            else:
-                given = total(fingerprint_of([part], engine.pool) for part in parts)
-                repeated = answered(engine, txn.of(given), known)
-                assert repeated is not None, "of a version that is known, rows are the same or refused"
-            if repeated is not None:
-                return repeated
-        engine.memory.admit()
-        with ingest.staging_of(engine) as staging, closing(OpenRuns(fs)) as files:
-            shares: list[Fingerprint] = []
-
-            def spill(numbered: tuple[int, Piece]) -> SpilledRun:
-                number, piece = numbered
-                if txn is not None and txn.rows is None:
-                    shares.append(fingerprint_of_rows(piece.source, piece.lower, piece.upper))
-                run = sort_run(schema, partitions, piece)
-                return spill_run(fs, schema, run, f"{staging}/run-{number}.rows", files)
-
-            cut = pieces(parts, SPILLED_ROWS, min(run_bytes, MAX_BYTES))
-            runs = list(engine.pool.map(spill, enumerate(cut), window=engine.pool.threads))
-            if txn is not None and txn.rows is None:
-                txn = txn.of(total(shares))
-            rows = SortedRows(schema, partitions, list(runs), np.zeros(1, np.int64), job=job)
-            return ingest.ingest_sorted(engine, rows, on_error=on_error, txn=txn, staging=staging)
+__all__ = ["is_resident", "write_calls", "write_mixed", "write_parts", "write_rows", "write_where"]

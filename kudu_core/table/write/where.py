@@ -21,7 +21,7 @@ from kudu_core.common.where.expressions import check_literals
 from kudu_core.common.where.predicates import Filter, compile_where
 from kudu_core.errors import ColumnTooLarge, InvalidArgument, SchemaMismatch
 from kudu_core.rowset.scan.scan import ScanCounts, ScanSpec, scan_rowset, to_batch
-from kudu_core.table.calls.decision import Call
+from kudu_core.table.calls.call import Call
 from kudu_core.table.opened.tablets import NEWEST
 from kudu_core.table.read.scan import prune_tablets
 

@@ -236,7 +236,7 @@ def test_a_commit_that_failed_after_its_record_is_neither_undone_nor_repeated(
         raise OSError(errno.EIO, "the disk is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(committing, "_sync", fails)
+        patch.setattr(committing, "sync_manifests", fails)
         with kc.open_table(path, "rw") as table, pytest.raises((OSError, kc.Poisoned)):
             jobs.commit_job(job, runs, table)
     jobs.abandon(job)  # as Spark does when a commit raises

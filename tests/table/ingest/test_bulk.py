@@ -256,13 +256,13 @@ def test_changes_are_put_into_files_as_rowsets_are_passed(
 def test_a_call_is_spilled_once_it_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not before, and not when its rows lie in memory in any case."""
     spilled: list[int] = []
-    real = door.spill_run
+    real = spilled_runs.spill_run
 
     def spill_run(fs: Any, schema: Any, run: Any, path: str, files: Any) -> Any:
         spilled.append(run.nbytes)
         return real(fs, schema, run, path, files)
 
-    monkeypatch.setattr(door, "spill_run", spill_run)
+    monkeypatch.setattr("kudu_core.table.ingest.spill.spill_run", spill_run)
     monkeypatch.setattr(door, "KEPT_DIVISOR", MEMORY_LIMIT_BYTES // 1000)
     with kc.create_table(tmp_path / "t", SIMPLE, "k", options=options()) as table:
         table.insert(numbers(0, 50))

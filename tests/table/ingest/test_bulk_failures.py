@@ -88,7 +88,7 @@ def test_an_ingest_without_a_record_leaves_no_file(tmp_path: Path, fault: Rule, 
         assert table.count() == 200 and table.metrics()["lost_files"] == 0
 
 
-@pytest.mark.parametrize("where", ["_sync", "fsync"])
+@pytest.mark.parametrize("where", ["sync_manifests", "fsync"])
 def test_an_ingest_that_fails_after_its_record_keeps_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
@@ -103,13 +103,13 @@ def test_an_ingest_that_fails_after_its_record_keeps_its_files(
         table.insert(numbers(0, 100))
         table.update([{"k": 5, "a": -1}])
         with monkeypatch.context() as patched, pytest.raises((MemoryError, kc.Poisoned)):
-            if where == "_sync":
-                patched.setattr(commit, "_sync", fail)
+            if where == "sync_manifests":
+                patched.setattr(commit, "sync_manifests", fail)
             else:
                 fs.rules = [Rule(ops={"sync"}, path_glob="*/wal/*.log", error=errno.EIO)]
             table.upsert(numbers(50, 100))
         fs.rules = []
-        assert (poison_of(table) is None) == (where == "_sync")
+        assert (poison_of(table) is None) == (where == "sync_manifests")
         assert where == "fsync" or table.count() == 150
     with kc.open_table(path, "rw") as table:
         assert table.count() == 150

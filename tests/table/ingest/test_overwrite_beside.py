@@ -18,6 +18,7 @@ from kudu_core.table.ingest import commit as committing
 from kudu_core.table.ingest import ingest
 from kudu_core.table.ingest import overwrite as walk
 from kudu_core.table.jobs import commit as jobs
+from kudu_core.table.opened import record
 from kudu_core.table.write import log_walk, one_row
 from kudu_core.tablet.compact.merge import merge_rowsets
 from kudu_core.wal import Log
@@ -81,7 +82,7 @@ WRITES: dict[str, tuple[Any, str, Callable[[kc.Table], Any], dict[int, str]]] = 
     ),
     "old row": (log_walk, "_touched", lambda t: t.update({"k": [1, 4], "v": ["w"] * 2}, on_missing="ignore"),
                 NEW | {4: "w"}),
-    "where": (log_walk, "already_applied",
+    "where": (record, "already_applied",
               lambda t: t.update(where=pc.field("k") < 5, set={"v": "w"}, txn=("a", 1)),
               NEW | {3: "w", 4: "w"}),
     "ingest": (ingest, "_attempt", lambda t: t.upsert(data(MANY | {4: "w"})), NEW | MANY | {4: "w"}),

@@ -183,7 +183,7 @@ def test_the_log_forgets_no_job_that_has_no_mark(tmp_path: Path, monkeypatch: py
             raise OSError(errno.EIO, "the disk is gone for a moment")
 
         with monkeypatch.context() as patch:
-            patch.setattr(committing, "_sync", fails)
+            patch.setattr(committing, "sync_manifests", fails)
             with pytest.raises(OSError, match="for a moment"):
                 jobs.commit_job(job, runs, table)
         assert marks(table.path) == [] and waiting(table.path) == [job.id]

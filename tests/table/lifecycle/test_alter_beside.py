@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.table.calls.decision import Prepared
+from kudu_core.table.calls.prepared import Prepared
 from kudu_core.table.ingest import ingest
 from kudu_core.table.jobs import commit
 from kudu_core.table.runs.staged import StagedRun

@@ -13,7 +13,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.types.keycodec import MAX_KEY_BYTES
-from kudu_core.table.calls import decision
+from kudu_core.table.calls import call
 from kudu_core.table.jobs import commit
 from tests.support.bulk import small_runs
 from tests.support.models.overwriting import staged
@@ -121,8 +121,8 @@ def test_a_key_through_every_door(tmp_path: Path, door: str) -> None:
 def test_a_row_through_every_door(
     tmp_path: Path, door: str, long: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    most = decision.MAX_ROW_BYTES if long else LOWERED_ROW_BYTES
-    monkeypatch.setattr(decision, "MAX_ROW_BYTES", most)
+    most = call.MAX_ROW_BYTES if long else LOWERED_ROW_BYTES
+    monkeypatch.setattr(call, "MAX_ROW_BYTES", most)
     good = {"k": [b"a", b"b"], "s": ["x" * (most - 1), "yy"]}
     bad = {"k": [b"b", b"a"], "s": ["x", "x" * most]}
     if door == "one row":
@@ -150,7 +150,7 @@ def test_a_key_of_several_columns(tmp_path: Path) -> None:
 
 
 def test_rows_that_a_condition_makes_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decision, "MAX_ROW_BYTES", 1000)
+    monkeypatch.setattr(call, "MAX_ROW_BYTES", 1000)
     with kc.create_table(tmp_path / "t", SCHEMA, "k", options=LOG) as table:
         table.insert({"k": [b"a", b"b"], "s": ["x", "y"]})
         table.update(where=pc.field("s") == "x", set={"s": "z" * 999})

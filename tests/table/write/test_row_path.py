@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 import kudu_core as kc
-from kudu_core.table import table as table_module
 from kudu_core.table.read import points
-from kudu_core.table.write import one_row
+from kudu_core.table.write import door, one_row
 from tests.support.cases.row_tables import KEYS, LAYOUTS, ODD, UTC, make, random_keys, random_row, write
 from tests.support.clock import ManualClock
 from tests.support.inside import engine_of, log_of
@@ -58,7 +57,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         out.append(done is not None)
         return done
 
-    monkeypatch.setattr(table_module, "write_row", write_row)
+    monkeypatch.setattr(door, "write_row", write_row)
     return out
 
 

@@ -13,8 +13,8 @@ import kudu_core as kc
 from kudu_core._ext.base.status import NeedsGeneralPath
 from kudu_core._ext.row.holder import PageHolder
 from kudu_core.rowset.disk.deltastore import DeltaStore
-from kudu_core.table import table as table_module
 from kudu_core.table.read import points
+from kudu_core.table.write import log_walk
 from tests.support.cases.row_tables import LAYOUTS, make
 from tests.support.clock import ManualClock
 from tests.support.inside import all_rowsets_of, engine_of, rowsets_of, tablets_of
@@ -138,7 +138,7 @@ def test_writes_of_flushed_rows_take_the_row_path(
         rows_ = {k: {"k0": k[0], "k1": k[1], "need": i} for i, k in enumerate(keys)}
         table.insert(list(rows_.values()))
         table.flush()
-        monkeypatch.setattr(table_module, "write_calls", refuse)
+        monkeypatch.setattr(log_walk, "write_calls", refuse)
         for n, (h, t) in enumerate(rows_):
             key = {"k0": h, "k1": t}
             assert table.update([{**key, "need": -n}]).counts == (0, 1, 0, 0)

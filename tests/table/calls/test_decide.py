@@ -12,9 +12,10 @@ import pytest
 import kudu_core as kc
 from kudu_core._ext.rules import decide as rules
 from kudu_core.common.run.pool import Pool
-from kudu_core.table.calls import decision
+from kudu_core.table.calls import prepared as preparing
 from kudu_core.table.calls.conform import OPERATIONS, conform_calls
-from kudu_core.table.calls.decision import Prepared, decide, decide_net, net_changes
+from kudu_core.table.calls.decide import decide, decide_net, net_changes
+from kudu_core.table.calls.prepared import Prepared
 from tests.support.inside import engine_of
 from tests.support.tables import Make
 
@@ -46,7 +47,7 @@ def test_plain_calls_come_to_what_the_rules_say(
     make: Make, seed: int, sorted_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also with keys looked through in their order, as those of large calls are."""
-    monkeypatch.setattr(decision, "SORTED_ROWS", sorted_rows)
+    monkeypatch.setattr(preparing, "SORTED_ROWS", sorted_rows)
     engine = engine_of(make(SCHEMA, ["k", "n"]))
     plain = 0
     with Pool(2) as pool:
