@@ -31,8 +31,11 @@ cdef extern from *:
             memcpy(&word, mask + i, 8);
             if (word == 0) continue;
             const int byte = (int)((word * 0x0102040810204080ULL) >> 56);
-            const uint16_t *bits = kc_set_bits[byte], at = (uint16_t)(first + i);
-            for (int k = 0; k < 8; k++) out[k] = (uint16_t)(bits[k] + at);
+            const uint16_t at = (uint16_t)(first + i);
+            uint16_t eight[8];      /* apart from `out`, so that this is one addition of 16 bytes */
+            memcpy(eight, kc_set_bits[byte], 16);
+            for (int k = 0; k < 8; k++) eight[k] = (uint16_t)(eight[k] + at);
+            memcpy(out, eight, 16);
             out += kc_set_count[byte];
         }
         for (; i < n; i++) if (mask[i]) *out++ = (uint16_t)(first + i);

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kudu_core._ext.rules import knapsack
-from kudu_core._ext.search import share as keyshare
+from kudu_core._ext.search.share import below as bytes_below
 from kudu_core.common.rows.keys import EncodedKeys
 
 OVERLAP = "overlap"
@@ -144,7 +144,7 @@ class Layout:
         first = np.array([place[r.min_key] for r in ordered], np.int64)
         last = np.array([place[r.max_key] for r in ordered], np.int64)
         packed = EncodedKeys.from_list(keys)
-        below = keyshare.below(packed.data, packed.offsets, first, last, sizes)
+        below = bytes_below(packed.data, packed.offsets, first, last, sizes)
         share = np.maximum.accumulate(below / max(1, int(sizes.sum())))
         return Layout(ordered, share[first], share[last], sizes)
 
