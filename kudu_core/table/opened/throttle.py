@@ -25,7 +25,7 @@ SHORTEST_S = 0.001
 """Less is owed until it has come to this: no wait of the system is shorter."""
 
 LONGEST_S = 0.25
-"""Of one wait; what is owed beyond it is let go."""
+"""The longest single wait, in seconds.  What is owed beyond it is forgiven."""
 
 
 def severity(share: float) -> float:

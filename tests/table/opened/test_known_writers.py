@@ -94,6 +94,27 @@ def test_tokens_are_written_where_there_is_something_new() -> None:
         assert writers.save(through) == 0 and len(replacing.by) == 1, "nothing is new"
         assert writers.save(through + 1) == 0 and len(replacing.by) == 2
         assert read_state(disk, TABLE).applied_ts == through + 1
+        put(table, 2, "another")
+        assert writers.save(through) == 0 and len(replacing.by) == 3, "of the same records, with a token more"
+        assert read_state(disk, TABLE).tokens == writers.applied_writes
+
+
+def test_the_log_is_durable_up_to_the_newest_token_before_table_names_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Protocol K3."""
+    with create(empty()) as table:
+        engine, replacing = engine_of(table), Replacing(table)
+        newest = [put(table, key, f"app {key}").timestamp for key in range(3)][-1]
+        waited: list[tuple[int, int]] = []
+
+        def wait_durable(ts: int) -> None:
+            waited.append((ts, len(replacing.by)))
+
+        monkeypatch.setattr(engine.log, "wait_durable", wait_durable)
+        engine.writers.save(engine.committed_ts)
+        assert waited == [(newest, 0)] and len(replacing.by) == 1
+        monkeypatch.undo()
 
 
 def test_a_job_has_its_mark_before_the_log_may_forget_it() -> None:

@@ -25,7 +25,7 @@ STORES = LIMIT - LIMIT // 8
 class Lane:
     """A flush lane that flushes 4 MiB of the only tablet at a time, down to a rest."""
 
-    flush_pace_s = 1e-9
+    flush_pace_s = 1 / (8 * MIB)
 
     def __init__(self, tablet: Any, rest: int = 0) -> None:
         self.tablet, self.rest = tablet, rest
@@ -129,7 +129,8 @@ def test_only_beside_a_flush_lane_that_runs_is_a_writer_slowed(maintenance: str,
     case = Case(OPTIONS.replace(maintenance=maintenance))
     case.tablet.memory_bytes = round(0.7 * STORES)
     case.memory.measure()
-    case.memory.throttle.owe(1 << 30)
+    case.memory.note(2 * MIB)
+    case.tablet.memory_bytes += 4 * MIB
     before = case.clock.monotonic_s()
     case.memory.admit()
     assert (case.clock.monotonic_s() > before) == slowed == bool(case.memory.throttle.waits)

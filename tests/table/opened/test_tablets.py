@@ -99,6 +99,13 @@ def test_the_partitions_of_a_time_are_those_that_had_tablets() -> None:
     assert made.partitions_at(20) is made.partitions_at(30)
 
 
+def test_a_dropped_range_is_a_change_that_snapshots_may_look_behind() -> None:
+    known = Partitions(2)
+    made = tablets(Tablet(1, 0, 0, 50), Tablet(2, 1), partitions=known)
+    before: Any = made.partitions_at(49)
+    assert made.partitions_at(50) is known and before.live == (True, True)
+
+
 def test_what_manifests_have_on_disk_is_said_of_those_that_have_one() -> None:
     made = tablets(Tablet(1, 0, manifest=SimpleNamespace(proven_number=8)), Tablet(2, 1))
     assert made.proven_edits() == {1: 8}
