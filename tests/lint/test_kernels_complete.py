@@ -15,6 +15,7 @@ KERNELS = sorted(".".join(path.relative_to(EXT).with_suffix("").parts) for path 
 OTHER_ORACLE = {
     "base.status": "raises what it is given",
     "base.holding": "no arithmetic: locks, compiled because a signal handler cannot cut compiled code in two",
+    "index.nodes": "no arithmetic: memory that grows",
     "keys.hashing": "mmh3 and xxhash",
     "base.crc32c": "the polynomial, bit by bit, in its test",
     "keys.order": "oracles/keys/keys.py",
@@ -35,6 +36,7 @@ OTHER_ORACLE = {
 NO_BENCH = {"base.status": "runs only when something is wrong"}
 # Kernel -> the kernel through which it is tested and measured.
 PART_OF = {
+    "index.nodes": "index.btree",
     "keys.order": "keys.keys",
     "pages.strings": "pages.blocks",
     "search.sorted_strings": "index.rowset_tree",

@@ -27,10 +27,3 @@ def test_probe(benchmark: BenchmarkFixture, hashes: np.ndarray, bits: int) -> No
     built = bloom.build(hashes[:KEYS], bits)
     mask = benchmark(bloom.probe, built, hashes[KEYS:])
     assert 0.0005 < mask.mean() < 0.007
-
-
-def test_probe_one(benchmark: BenchmarkFixture, hashes: np.ndarray) -> None:
-    """1,000 calls a round."""
-    built = bloom.build(hashes[:KEYS], 12)
-    probes = hashes[:1000].tolist()
-    assert all(benchmark(lambda: [bloom.probe_one(built, key_hash) for key_hash in probes]))

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from kudu_core._ext.index.btree import BTree, BTreeU64
+from kudu_core._ext.index.btree import BTree
+from kudu_core._ext.index.btree_u64 import BTreeU64
 
 KEYS = 1_000_000
 TICKS = np.arange(KEYS, dtype=np.uint64) // 1000 * 10_000_000 + 1_700_000_000_000_000

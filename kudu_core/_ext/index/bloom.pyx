@@ -226,20 +226,6 @@ def probe(
     return out
 
 
-def probe_one(const uint8_t[::1] filter not None, hash):
-    """Whether the key of this hash may be in the filter.  ValueError as in ``probe``."""
-    cdef:
-        uint64_t key_hash = hash
-        Py_ssize_t place
-        uint32_t low
-        uint8_t found
-    _check_filter(filter.shape[0])
-    place = _place(key_hash, <uint64_t>(filter.shape[0] // BLOCK))
-    low = <uint32_t>key_hash
-    kc_bloom_test(&filter[0], &place, &low, 1, &found)
-    return found != 0
-
-
 def _choose(fast):
     """Use the AVX2 body where the machine has it, or the portable one; return which it is.  For tests."""
     return bool(kc_bloom_choose(fast))

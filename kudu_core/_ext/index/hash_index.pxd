@@ -1,23 +1,7 @@
 # Keys by ordinal and ordinals by key, for kernels that look for one key: hash_index.pyx.
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-cdef extern from *:
-    """
-    typedef unsigned long long kc_word;
-    """
-    ctypedef unsigned long long kc_word
-
-
-cdef struct Memory:
-    # Plain pointers into the arrays of one _Buffers.
-    uint8_t* data
-    int64_t* offsets
-    uint64_t* hashes
-    kc_word* slots
-    uint64_t mask
-    int shift
-    uint64_t seed
-    uint64_t multiplier
+from kudu_core._ext.index.key_slots cimport Memory
 
 
 cdef class Buffers:

@@ -1,8 +1,7 @@
 """A growing set of encoded keys, each known by its ordinal: key arena and hash index of a MemRowSet.
 
-Keys are appended, never removed; the n-th key appended has ordinal n.  The index is open
-addressing with linear probing over u64 slots (tag in the high half, ordinal + 1 in the low
-half), so that a slot is read and written in one piece.
+Keys are appended, never removed; the n-th key appended has ordinal n.  The slots of the index, and
+how a key is found in them: ``key_slots.pxd``.
 
 One writer at a time (the caller's mutex), any number of readers, none of which needs the GIL
 while it works.  Nothing a reader may hold is ever resized: growth copies into new buffers and
@@ -12,43 +11,27 @@ took the buffers, so it meets finished keys only.
 """
 import numpy as np
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
 
-cdef extern from *:
-    """
-    static inline kc_word kc_slot_load(const kc_word *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
-    static inline void kc_slot_store(kc_word *p, kc_word v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
-    static inline void kc_fetch(const void *p) { __builtin_prefetch(p, 0, 3); }
-    static inline void kc_fetch_for_write(const void *p) { __builtin_prefetch(p, 1, 3); }
-    /* Both halves of a 128-bit product, folded: every bit of the result depends on every bit of a and b. */
-    static inline kc_word kc_fold(kc_word a, kc_word b) {
-        unsigned __int128 r = (unsigned __int128)a * b;
-        return (kc_word)r ^ (kc_word)(r >> 64);
-    }
-    """
-    kc_word kc_slot_load(const kc_word *p) noexcept nogil
-    void kc_slot_store(kc_word *p, kc_word v) noexcept nogil
-    void kc_fetch(const void *p) noexcept nogil
-    void kc_fetch_for_write(const void *p) noexcept nogil
-    kc_word kc_fold(kc_word a, kc_word b) noexcept nogil
+from kudu_core._ext.index.key_slots cimport (
+    Batch,
+    Memory,
+    append_batch,
+    find_key_in,
+    index_ordinals,
+    kc_slot,
+    look_up_batch,
+    mix,
+    publish,
+)
 
 cdef enum:
-    GROUP = 32              # probes in flight at once: enough to hide a miss, few enough for the stack
     SMALLEST_BITS = 6       # log2 of the smallest slot table
     SMALLEST_ROWS = 32
     SMALLEST_BYTES = 1024
 
 cdef uint64_t MOST_KEYS = 0xFFFFFFFE    # ordinal + 1 is 32 bits, and 0 is "empty"
-
-
-cdef struct Batch:
-    # The caller's keys; rows NULL means all of them.
-    const uint8_t* data
-    const int64_t* offsets
-    const uint64_t* hashes
-    const int64_t* rows
-    Py_ssize_t count
 
 
 cdef class Buffers:
@@ -59,7 +42,7 @@ cdef class Buffers:
             uint8_t[::1] data_view = data
             int64_t[::1] offsets_view = offsets
             uint64_t[::1] hashes_view = hashes
-            kc_word[::1] slots_view = slots
+            kc_slot[::1] slots_view = slots
         assert len(data) and len(hashes) and len(offsets) == len(hashes) + 1
         self.data, self.offsets, self.hashes, self.slots = data, offsets, hashes, slots
         self.byte_room, self.row_room, self.slot_room = len(data), len(hashes), len(slots)
@@ -71,125 +54,6 @@ cdef class Buffers:
         self.at.shift = 64 - (int(self.slot_room).bit_length() - 1)
         self.at.seed = seed
         self.at.multiplier = multiplier
-
-
-cdef inline uint64_t _mix(const Memory* m, uint64_t key_hash) noexcept nogil:
-    # Multiplier and seed are the process's secret: who chooses keys cannot choose slots.
-    return kc_fold(key_hash ^ m.seed, m.multiplier)
-
-
-cdef inline void _publish(const Memory* m, uint64_t mixed, uint64_t ordinal) noexcept nogil:
-    cdef uint64_t at = mixed >> m.shift
-    while m.slots[at] != 0:
-        at = (at + 1) & m.mask
-    kc_slot_store(&m.slots[at], (mixed << 32) | (ordinal + 1))
-
-
-cdef void _index(const Memory* m, uint64_t lower, uint64_t upper) noexcept nogil:
-    """Enter ordinals [lower, upper) into the slots, from the stored hashes."""
-    cdef:
-        uint64_t mixed[GROUP]
-        uint64_t base = lower
-        uint64_t i, group
-    while base < upper:
-        group = min(upper - base, <uint64_t>GROUP)
-        for i in range(group):
-            mixed[i] = _mix(m, m.hashes[base + i])
-            kc_fetch_for_write(&m.slots[mixed[i] >> m.shift])
-        for i in range(group):
-            _publish(m, mixed[i], base + i)
-        base += group
-
-
-cdef void _append(const Memory* m, const Batch* b, uint64_t first) noexcept nogil:
-    cdef:
-        int64_t used = m.offsets[first]
-        int64_t begin, size
-        Py_ssize_t i, row
-    if b.rows == NULL:
-        begin = b.offsets[0]
-        if b.offsets[b.count] > begin:
-            memcpy(m.data + used, b.data + begin, b.offsets[b.count] - begin)
-        for i in range(b.count):
-            m.offsets[first + i + 1] = used + (b.offsets[i + 1] - begin)
-        memcpy(m.hashes + first, b.hashes, b.count * sizeof(uint64_t))
-    else:
-        for i in range(b.count):
-            row = b.rows[i]
-            begin = b.offsets[row]
-            size = b.offsets[row + 1] - begin
-            if size > 0:
-                memcpy(m.data + used, b.data + begin, size)
-            used += size
-            m.offsets[first + i + 1] = used
-            m.hashes[first + i] = b.hashes[row]
-    _index(m, first, first + <uint64_t>b.count)
-
-
-cdef inline int64_t _candidate(const Memory* m, uint32_t tag, uint64_t limit, uint64_t* at) noexcept nogil:
-    """Return the next ordinal below ``limit`` that carries the tag, -1 at the end of the chain."""
-    cdef:
-        uint64_t slot, ordinal
-    while True:
-        slot = kc_slot_load(&m.slots[at[0]])
-        if slot == 0:
-            return -1
-        at[0] = (at[0] + 1) & m.mask
-        ordinal = <uint64_t><uint32_t>slot - 1
-        if <uint32_t>(slot >> 32) == tag and ordinal < limit:
-            return <int64_t>ordinal
-
-
-cdef inline bint _same(const Memory* m, int64_t ordinal, const uint8_t* key, int64_t size) noexcept nogil:
-    cdef int64_t begin = m.offsets[ordinal]
-    return m.offsets[ordinal + 1] - begin == size and (size == 0 or memcmp(m.data + begin, key, size) == 0)
-
-
-cdef int64_t _find(
-    const Memory* m, const uint8_t* key, int64_t size, uint64_t key_hash, uint64_t limit
-) noexcept nogil:
-    cdef:
-        uint64_t mixed = _mix(m, key_hash)
-        uint64_t at = mixed >> m.shift
-        int64_t ordinal
-    while True:
-        ordinal = _candidate(m, <uint32_t>mixed, limit, &at)
-        if ordinal < 0 or _same(m, ordinal, key, size):
-            return ordinal
-
-
-cdef void _lookup(const Memory* m, const Batch* b, uint64_t limit, int64_t* out) noexcept nogil:
-    """Look a group of keys up in step, so that their cache misses overlap."""
-    cdef:
-        uint64_t mixed[GROUP]
-        uint64_t at[GROUP]
-        int64_t found[GROUP]
-        Py_ssize_t base = 0
-        Py_ssize_t i, row, group
-        int64_t begin, size
-    while base < b.count:
-        group = min(b.count - base, <Py_ssize_t>GROUP)
-        for i in range(group):
-            row = base + i if b.rows == NULL else b.rows[base + i]
-            mixed[i] = _mix(m, b.hashes[row])
-            at[i] = mixed[i] >> m.shift
-            kc_fetch(&m.slots[at[i]])
-        for i in range(group):
-            found[i] = _candidate(m, <uint32_t>mixed[i], limit, &at[i])
-            if found[i] >= 0:
-                kc_fetch(&m.offsets[found[i]])
-        for i in range(group):
-            if found[i] >= 0:
-                kc_fetch(m.data + m.offsets[found[i]])
-        for i in range(group):
-            if found[i] >= 0:
-                row = base + i if b.rows == NULL else b.rows[base + i]
-                begin = b.offsets[row]
-                size = b.offsets[row + 1] - begin
-                while found[i] >= 0 and not _same(m, found[i], b.data + begin, size):
-                    found[i] = _candidate(m, <uint32_t>mixed[i], limit, &at[i])
-            out[base + i] = found[i]
-        base += group
 
 
 cdef int64_t _measure(const Batch* b, int64_t data_size, Py_ssize_t keys, Py_ssize_t* bad) noexcept nogil:
@@ -335,7 +199,7 @@ cdef class KeyTable:
         new = Buffers(data, offsets, hashes, slots, old.at.seed, old.at.multiplier)
         if slots is not old.slots:
             with nogil:
-                _index(&new.at, 0, count)
+                index_ordinals(&new.at, 0, count)
         self._buffers = new
 
     def append(
@@ -371,7 +235,7 @@ cdef class KeyTable:
             self.reserve(batch.count, total)
             buffers = self._buffers
             with nogil:
-                _append(&buffers.at, &batch, first)
+                append_batch(&buffers.at, &batch, first)
             self.count = first + batch.count
         return first
 
@@ -404,7 +268,7 @@ cdef class KeyTable:
             memcpy(m.data + m.offsets[ordinal], at, size)
         m.offsets[ordinal + 1] = m.offsets[ordinal] + size
         m.hashes[ordinal] = key_hash
-        _publish(m, _mix(m, key_hash), ordinal)
+        publish(m, mix(m, key_hash), ordinal)
         self.count = ordinal + 1
         return ordinal
 
@@ -443,7 +307,7 @@ cdef class KeyTable:
             most = _limit(limit, self.count)
             buffers = self._buffers
             with nogil:
-                _lookup(&buffers.at, &batch, most, &out_view[0])
+                look_up_batch(&buffers.at, &batch, most, &out_view[0])
         return out
 
     def find(self, bytes key not None, hash, limit):
@@ -455,7 +319,7 @@ cdef class KeyTable:
 
     cdef int64_t find_key(self, const uint8_t* key, int64_t size, uint64_t hash, uint64_t limit) noexcept:
         """The ordinal of a key below ``limit``, which is at most ``count``; -1 for none."""
-        return _find(&self._buffers.at, key, size, hash, limit)
+        return find_key_in(&self._buffers.at, key, size, hash, limit)
 
     def keys(self, lower=0, upper=None):
         """Return ``(data, offsets)`` of ordinals [lower, upper), read-only views without a copy.

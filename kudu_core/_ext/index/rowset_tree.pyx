@@ -20,7 +20,6 @@ from kudu_core._ext.search.sorted_strings cimport (
 
 import numpy as np
 
-from kudu_core._ext.keys import order as keyorder
 from kudu_core._ext.keys import keys as keys_kernel
 
 cdef enum:
@@ -104,7 +103,7 @@ cdef class BoundsTree:
             ) < 0:
                 raise ValueError(f"rowset {i} ends before it begins")
         data, offsets = np.ascontiguousarray(data, np.uint8), np.ascontiguousarray(offsets, np.int64)
-        order = keyorder.sort(data, offsets)
+        order = keys_kernel.sort(data, offsets)
         self._of_last = of_last = np.ascontiguousarray(order, np.int32)
         data, offsets = keys_kernel.take(data, offsets, order)
         self._kept = (*kept, sorted_strings(&self._lasts, data, offsets))

@@ -6,6 +6,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from kudu_core._ext.base.keybytes cimport kc_fetch
 from kudu_core._ext.base.bitmap cimport kc_bit
 from kudu_core._ext.pages.cell cimport Layout, Strings, fixed_cell, strings_open
 from kudu_core._ext.pages.head cimport (
@@ -27,11 +28,9 @@ from kudu_core._ext.base.status cimport BAD_VALUE
 
 cdef extern from *:
     """
-    static inline void kc_fetch(const void *p) { __builtin_prefetch(p, 0, 3); }
     static inline int kc_is_known(const int *known) { return __atomic_load_n(known, __ATOMIC_ACQUIRE); }
     static inline void kc_now_known(int *known) { __atomic_store_n(known, 1, __ATOMIC_RELEASE); }
     """
-    void kc_fetch(const void* p) noexcept nogil
     bint kc_is_known(const int* known) noexcept nogil
     void kc_now_known(int* known) noexcept nogil
 

@@ -40,7 +40,6 @@ def test_agrees_with_oracle(long: bool) -> None:
         assert all(expected[: len(hashes)])
         rows = rng.integers(0, len(probes), int(rng.integers(0, 100)))
         assert bloom.probe(built.tobytes(), probes, rows).tolist() == [expected[i] for i in rows]
-        assert [bloom.probe_one(built, int(h)) for h in probes[-40:]] == expected[-40:]
 
 
 @pytest.mark.usefixtures("body")
@@ -85,15 +84,12 @@ def test_no_keys_match_nothing() -> None:
     assert not bloom.probe(built, np.arange(100, dtype=np.uint64)).any()
     assert bloom.probe(built, np.empty(0, np.uint64)).tolist() == []
     assert bloom.probe(built, np.arange(3, dtype=np.uint64), np.empty(0, np.int64)).tolist() == []
-    assert not bloom.probe_one(built, 2**64 - 1)
 
 
 @pytest.mark.parametrize("size", [0, 1, 31, 33, 63])
 def test_filters_of_a_wrong_length_are_refused(size: int) -> None:
     with pytest.raises(ValueError, match="multiple of 32"):
         bloom.probe(bytes(size), np.zeros(1, np.uint64))
-    with pytest.raises(ValueError, match="multiple of 32"):
-        bloom.probe_one(bytes(size), 0)
 
 
 def test_arguments_out_of_range_are_refused() -> None:
@@ -106,5 +102,3 @@ def test_arguments_out_of_range_are_refused() -> None:
     for row in (-1, 2):
         with pytest.raises(ValueError, match=f"row {row} "):
             bloom.probe(bytes(32), np.zeros(2, np.uint64), np.array([0, row]))
-    with pytest.raises(OverflowError):
-        bloom.probe_one(bytes(32), 2**64)

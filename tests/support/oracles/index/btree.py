@@ -21,14 +21,3 @@ class BTree:
             and (lower is None or lower <= self.keys[ordinal])
             and (upper is None or self.keys[ordinal] < upper)
         ]
-
-
-class BTreeU64:
-    def __init__(self) -> None:
-        self.keys: list[int] = []
-
-    def insert_sorted(self, keys: list[int]) -> None:
-        self.keys = sorted(self.keys + keys)
-
-    def range(self, lower: int, upper: int) -> list[int]:
-        return [key for key in self.keys if lower <= key < upper]

@@ -1,0 +1,1 @@
+# What is here is for other kernels alone.
