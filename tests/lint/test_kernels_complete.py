@@ -15,6 +15,7 @@ KERNELS = sorted(".".join(path.relative_to(EXT).with_suffix("").parts) for path 
 OTHER_ORACLE = {
     "base.status": "raises what it is given",
     "base.holding": "no arithmetic: locks, compiled because a signal handler cannot cut compiled code in two",
+    "columns.bitmaps": "oracles/columns/columns.py",
     "index.nodes": "no arithmetic: memory that grows",
     "keys.hashing": "mmh3 and xxhash",
     "base.crc32c": "the polynomial, bit by bit, in its test",

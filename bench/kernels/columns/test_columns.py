@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kudu_core._ext.columns import columns
+from kudu_core._ext.columns import bitmaps, columns
 
 ROWS = 65_536
 RNG = np.random.default_rng(4)
@@ -49,33 +49,26 @@ def test_interleave(benchmark: Any, kind: str) -> None:
         _, data = benchmark(columns.interleave_var, [(OFFSETS, DATA)] * 4, SOURCE, POSITION)
         assert np.array_equal(data, DATA)
     else:
-        got = benchmark(columns.interleave_bits, [(BITS, ROWS)] * 4, SOURCE, POSITION)
+        got = benchmark(bitmaps.interleave_bits, [(BITS, ROWS)] * 4, SOURCE, POSITION)
         assert np.array_equal(got, BITS)
 
 
 @pytest.mark.benchmark(group="kernel: bitmaps")
 def test_bits_take(benchmark: Any) -> None:
     benchmark.extra_info |= {"rows": ROWS}
-    got = benchmark(columns.bits_take, BITS, ROWS, POSITION)
+    got = benchmark(bitmaps.bits_take, BITS, ROWS, POSITION)
     assert np.array_equal(got, BITS)
 
 
 @pytest.mark.benchmark(group="kernel: bitmaps")
 def test_bits_to_bytes(benchmark: Any) -> None:
     benchmark.extra_info |= {"rows": ROWS}
-    got = benchmark(columns.bits_to_bytes, BITS, ROWS)
+    got = benchmark(bitmaps.bits_to_bytes, BITS, ROWS)
     assert np.array_equal(got, np.unpackbits(BITS, bitorder="little"))
 
 
 @pytest.mark.benchmark(group="kernel: bitmaps")
 def test_bytes_to_bits(benchmark: Any) -> None:
     benchmark.extra_info |= {"rows": ROWS}
-    got = benchmark(columns.bytes_to_bits, columns.bits_to_bytes(BITS, ROWS))
+    got = benchmark(bitmaps.bytes_to_bits, bitmaps.bits_to_bytes(BITS, ROWS))
     assert np.array_equal(got, BITS)
-
-
-@pytest.mark.benchmark(group="kernel: bitmaps")
-def test_bits_positions(benchmark: Any) -> None:
-    benchmark.extra_info |= {"rows": ROWS}
-    got = benchmark(columns.bits_positions, BITS, ROWS)
-    assert len(got) == columns.bits_count(BITS, ROWS)

@@ -1,4 +1,4 @@
-# A growing column, for kernels that look at single cells of it: append_column.pyx.
+# A growing column, for kernels that look at single cells of it: growing.pyx.
 #
 # With the GIL held, rows below ``_count`` are whole; addresses are those of this moment.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t

@@ -17,7 +17,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from kudu_core._ext.base.bitmap cimport kc_bit, kc_bits_copy, kc_bits_count
-from kudu_core._ext.base.cells cimport kc_copy_cell, kc_take
+from kudu_core._ext.base.cells cimport kc_take
+from kudu_core._ext.columns.append cimport append_bits, append_cells, first_zero, measure_cells
 
 import numpy as np
 
@@ -52,85 +53,30 @@ cdef int64_t _larger(int64_t capacity, int64_t needed, int64_t limit) noexcept n
     return grown if grown < limit else limit
 
 
-cdef int64_t _measure(
-    const int32_t[::1] offsets, int64_t data_bytes, const int64_t* rows, int64_t n, int64_t* total
-) noexcept nogil:
-    """Add up the bytes of ``rows`` (NULL: of all); return -1, or the position at fault."""
-    cdef:
-        int64_t i, row, lower, upper, sum = 0
-        int64_t count = offsets.shape[0] - 1
-    for i in range(n):
-        row = i if rows == NULL else rows[i]
-        if row == -1:
-            continue
-        if <uint64_t>row >= <uint64_t>count:
-            return i
-        lower = offsets[row]
-        upper = offsets[row + 1]
-        if lower < 0 or upper < lower or upper > data_bytes:
-            return i
-        sum += upper - lower
-    total[0] = sum
-    return -1
-
-
-cdef void _copy_cells(
-    const int32_t[::1] offsets,
-    const uint8_t[::1] data,
-    const int64_t* rows,
-    int64_t n,
-    uint8_t* target,
-    int64_t capacity,
-    int64_t end,
-    int32_t* ends,
-) noexcept nogil:
-    """Append the cells at ``target[end..]`` and their ends at ``ends[0..n]``; lengths are checked."""
-    cdef int64_t i, row, size
-    if rows == NULL:
-        size = offsets[n] - <int64_t>offsets[0]
-        if size:
-            memcpy(target + end, &data[offsets[0]], size)
-        for i in range(n):
-            ends[i] = <int32_t>(end + (offsets[i + 1] - <int64_t>offsets[0]))
-        return
-    for i in range(n):
-        row = rows[i]
-        if row >= 0:
-            size = offsets[row + 1] - offsets[row]
-            if size:
-                kc_copy_cell(
-                    target + end, target + capacity, &data[offsets[row]], &data[0] + data.shape[0], size
-                )
-                end += size
-        ends[i] = <int32_t>end
-
-
-cdef int64_t _append_bits(
-    uint8_t* bits, int64_t at, const uint8_t* source, const int64_t* rows, int64_t n
-) noexcept nogil:
-    """Clear the bits of nulls among the new rows; return the first one's position, or -1."""
-    cdef int64_t i, row, first = -1
-    for i in range(n):
-        row = rows[i]
-        if row == -1 or (source != NULL and not kc_bit(source, row)):
-            if first < 0:
-                first = i
-            bits[(at + i) >> 3] &= <uint8_t>~(1 << ((at + i) & 7))
-    return first
-
-
-cdef int64_t _first_zero(const uint8_t* bits, int64_t lower, int64_t upper) noexcept nogil:
-    while lower < upper:
-        if not kc_bit(bits, lower):
-            return lower
-        lower += 1
-    return -1
-
-
 cdef int _raise_row(int64_t at, int64_t row, int64_t count) except -1:
     if -1 <= row < count:
         raise ValueError(f"offsets of row {row} lie outside the data or descend")
     raise IndexError(f"no row {row} among {count} (position {at})")
+
+
+cdef int64_t _rows_given(
+    int width, const uint8_t[::1] values, const int32_t[::1] offsets, const uint8_t[::1] validity
+) except -1:
+    """How many rows a column of cells has that is given to be appended; ValueError where it does not fit."""
+    cdef int64_t count
+    if (width == 0) != (offsets is not None):
+        raise ValueError("offsets go with variable columns, and with no others")
+    if width:
+        if values.shape[0] % width:
+            raise ValueError(f"{values.shape[0]} bytes are no whole number of cells of {width}")
+        count = values.shape[0] // width
+    else:
+        count = offsets.shape[0] - 1
+        if count < 0:
+            raise ValueError("offsets of a column have at least one entry")
+    if validity is not None and validity.shape[0] < (count + 7) >> 3:
+        raise ValueError(f"a bitmap of {validity.shape[0]} bytes has no {count} bits")
+    return count
 
 
 @cython.final
@@ -299,42 +245,30 @@ cdef class AppendColumn:
         raises; nothing is appended then.
         """
         cdef:
-            int64_t count, n, bad = -1, total = 0, first_null = -1
+            int64_t count = _rows_given(self.width, values, offsets, validity)
+            int64_t n = count if rows is None else rows.shape[0]
+            int64_t bad = -1, total = 0, first_null = -1
             const uint8_t* source = NULL
             const uint8_t* bits = NULL
             const int64_t* chosen = NULL
-        if (self.width == 0) != (offsets is not None):
-            raise ValueError("offsets go with variable columns, and with no others")
-        if self.width:
-            if values.shape[0] % self.width:
-                raise ValueError(f"{values.shape[0]} bytes are no whole number of cells of {self.width}")
-            count = values.shape[0] // self.width
-        else:
-            count = offsets.shape[0] - 1
-            if count < 0:
-                raise ValueError("offsets of a column have at least one entry")
-        if validity is not None:
-            if validity.shape[0] < (count + 7) >> 3:
-                raise ValueError(f"a bitmap of {validity.shape[0]} bytes has no {count} bits")
-            if count:
-                bits = &validity[0]
-        n = count if rows is None else rows.shape[0]
         if n == 0:
             return
+        if validity is not None and count:
+            bits = &validity[0]
         if rows is not None:
             chosen = &rows[0]
         if values.shape[0]:
             source = &values[0]
         if self.width == 0:
             with nogil:
-                bad = _measure(offsets, values.shape[0], chosen, n, &total)
+                bad = measure_cells(offsets, values.shape[0], chosen, n, &total)
             if bad >= 0:
                 _raise_row(bad, bad if rows is None else rows[bad], count)
         if self._count + n > self._rows_capacity or self._end + total > self._data_capacity:
             self._reserve(n, total)
         with nogil:
             if self.width == 0:
-                _copy_cells(
+                append_cells(
                     offsets, values, chosen, n, self._values_at, self._data_capacity, self._end,
                     self._offsets_at + self._count + 1,
                 )
@@ -357,11 +291,11 @@ cdef class AppendColumn:
     cdef int64_t _append_validity(self, const uint8_t* bits, const int64_t* rows, int64_t n) noexcept nogil:
         """Write the bits of ``n`` new rows; return the position of the first null, or -1."""
         if rows != NULL:
-            return _append_bits(self._bits_at, self._count, bits, rows, n)
+            return append_bits(self._bits_at, self._count, bits, rows, n)
         if bits == NULL or kc_bits_count(bits, 0, n) == n:
             return -1
         kc_bits_copy(self._bits_at, self._count, bits, 0, n)
-        return _first_zero(bits, 0, n)
+        return first_zero(bits, 0, n)
 
     def append_cell(self, cell):
         """Append one cell: bytes of the column's width, or of any length; None is a null."""

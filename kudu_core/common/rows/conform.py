@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from kudu_core._ext.columns import columns as kernel
+from kudu_core._ext.columns import bitmaps
 from kudu_core._ext.rules.decide import NULL_IN_REQUIRED
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock, U8Array
 from kudu_core.common.schema.schema import Schema
@@ -88,7 +88,7 @@ def _positions(schema: Schema, names: list[str], allow_extra: Collection[str]) -
 
 def _mark_nulls(status: U8Array | None, column: ColumnBuffers) -> U8Array | None:
     assert column.validity is not None
-    valid = kernel.bits_to_bytes(column.validity, column.length)
+    valid = bitmaps.bits_to_bytes(column.validity, column.length)
     if valid.all():
         return status
     if status is None:

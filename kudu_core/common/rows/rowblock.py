@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kudu_core._ext.columns import bitmaps
 from kudu_core._ext.columns import columns as kernel
 from kudu_core.common.types import foreign
 from kudu_core.common.types.types import TYPE_BOOL, ColumnType
@@ -54,7 +55,7 @@ class ColumnBuffers:
         validity = self.validity
         if validity is not None:
             if lower % 8:
-                validity = kernel.bits_slice(validity, lower, rows)
+                validity = bitmaps.bits_slice(validity, lower, rows)
             else:
                 validity = validity[lower // 8 : (upper + 7) // 8]
         if self.offsets is not None:
@@ -65,7 +66,7 @@ class ColumnBuffers:
     def take(self, rows: npt.NDArray[Any]) -> ColumnBuffers:
         """The rows of these numbers, in this order; each in ``[0, length)``."""
         rows = np.ascontiguousarray(rows, np.int64)
-        validity = None if self.validity is None else kernel.bits_take(self.validity, self.length, rows)
+        validity = None if self.validity is None else bitmaps.bits_take(self.validity, self.length, rows)
         if self.offsets is not None:
             try:
                 offsets, values = kernel.take_var(self.values, self.offsets, rows)
@@ -87,7 +88,7 @@ class ColumnBuffers:
         if len(parts) == 1:
             return parts[0]
         length = sum(part.length for part in parts)
-        validity = kernel.bits_concat([(part.validity, part.length) for part in parts])
+        validity = bitmaps.bits_concat([(part.validity, part.length) for part in parts])
         if parts[0].offsets is None:
             values = np.concatenate([part.values for part in parts])
             return ColumnBuffers(parts[0].width, length, values, None, validity)
@@ -111,7 +112,7 @@ class ColumnBuffers:
         validity = None
         if any(part.validity is not None for part in parts):
             bits = [(part.validity, part.length) for part in parts]
-            validity = kernel.interleave_bits(bits, source, position)
+            validity = bitmaps.interleave_bits(bits, source, position)
         if parts[0].offsets is None:
             values = kernel.interleave_fixed([p.values for p in parts], parts[0].width, source, position)
             return ColumnBuffers(parts[0].width, len(source), values, None, validity)
@@ -134,7 +135,7 @@ class ColumnBuffers:
     def null_count(self) -> int:
         if self.validity is None:
             return 0
-        return self.length - kernel.bits_count(self.validity, self.length)
+        return self.length - bitmaps.bits_count(self.validity, self.length)
 
     @property
     def nbytes(self) -> int:
@@ -148,7 +149,7 @@ class ColumnBuffers:
         """(length,) bool: which cells are not null."""
         if self.validity is None:
             return np.ones(self.length, np.bool_)
-        return kernel.bits_to_bytes(self.validity, self.length).view(np.bool_)
+        return bitmaps.bits_to_bytes(self.validity, self.length).view(np.bool_)
 
     def is_null(self, row: int) -> bool:
         return self.validity is not None and not self.validity[row >> 3] >> (row & 7) & 1
@@ -176,7 +177,7 @@ class ColumnBuffers:
                 type_.arrow, self.length, [validity, offsets, pa.py_buffer(self.values)]
             )
         if type_.kind == TYPE_BOOL:
-            values = kernel.bytes_to_bits(self.values)
+            values = bitmaps.bytes_to_bits(self.values)
         else:
             values = _aligned(self.values, min(self.width, 8))
         return pa.Array.from_buffers(type_.arrow, self.length, [validity, pa.py_buffer(values)])
@@ -204,7 +205,7 @@ class ColumnBuffers:
             column = ColumnBuffers(0, length, values, offsets, validity)
         elif type_.kind == TYPE_BOOL:
             foreign.check_size(name, "values", buffers[1], (first + length + 7) // 8)
-            values = kernel.bits_to_bytes(kernel.bits_slice(values, first, length), length)
+            values = bitmaps.bits_to_bytes(bitmaps.bits_slice(values, first, length), length)
             return ColumnBuffers(1, length, values, None, validity)
         else:
             start, end = first * type_.width, (first + length) * type_.width
@@ -216,7 +217,7 @@ class ColumnBuffers:
     @staticmethod
     def nulls(type_: ColumnType, length: int) -> ColumnBuffers:
         """``length`` null cells."""
-        validity = kernel.bits_full(length, False)
+        validity = bitmaps.bits_full(length, False)
         if type_.width == 0:
             return ColumnBuffers(0, length, _EMPTY, np.zeros(length + 1, np.int32), validity)
         return ColumnBuffers(type_.width, length, np.zeros(length * type_.width, np.uint8), None, validity)

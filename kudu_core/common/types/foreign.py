@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kudu_core._ext.columns import columns as bitmaps
+from kudu_core._ext.columns import bitmaps
 from kudu_core._ext.columns import foreign as kernel
 from kudu_core.common.types.types import TYPE_BINARY, TYPE_DECIMAL, ColumnType
 from kudu_core.errors import InvalidArgument, SchemaMismatch

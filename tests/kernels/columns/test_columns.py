@@ -1,4 +1,4 @@
-"""Gathers, scatters and bitmaps agree with lists of cells, and refuse what does not exist."""
+"""Cells that are taken and interleaved agree with lists of cells, and what does not exist is refused."""
 
 from __future__ import annotations
 
@@ -38,17 +38,11 @@ def random_var(
     return ends.astype(np.int32), rng.integers(0, 256, int(ends[-1]) + int(rng.integers(0, 3)), np.uint8)
 
 
-def random_bits(rng: np.random.Generator, rows: int) -> npt.NDArray[np.uint8] | None:
-    if rng.random() < 0.2:
-        return None
-    return rng.integers(0, 256, (rows + 7) // 8 + int(rng.integers(0, 2)), np.uint8)
-
-
-def random_rows(rng: np.random.Generator, rows: int, missing: bool = True) -> npt.NDArray[np.int64]:
+def random_rows(rng: np.random.Generator, rows: int) -> npt.NDArray[np.int64]:
     count = int(rng.integers(0, 90))
     if rows == 0:
-        return np.full(count, -1, np.int64) if missing else np.zeros(0, np.int64)
-    return rng.integers(-1 if missing else 0, rows, count)
+        return np.full(count, -1, np.int64)
+    return rng.integers(-1, rows, count)
 
 
 def test_take_agrees_with_oracle(long: bool) -> None:
@@ -67,11 +61,6 @@ def test_take_agrees_with_oracle(long: bool) -> None:
             expected = oracle.take(cells, chosen.tolist(), b"")
             assert got_offsets[0] == 0 and got_data.tobytes() == b"".join(expected)
             assert oracle.cells_of_var(got_offsets, got_data) == expected
-        bits = random_bits(rng, rows)
-        flags = oracle.take(oracle.flags_of_bits(bits, rows), chosen.tolist(), 0)
-        got_bits = columns.bits_take(bits, rows, chosen)
-        assert (got_bits is None) == all(flags)
-        assert got_bits is None or got_bits.tobytes() == oracle.bits_of_flags(flags)
 
 
 def test_interleave_agrees_with_oracle(long: bool) -> None:
@@ -96,65 +85,6 @@ def test_interleave_agrees_with_oracle(long: bool) -> None:
         expected = oracle.interleave([oracle.cells_of_var(*p) for p in var], *where, b"")
         offsets, data = columns.interleave_var(var, source, position)
         assert oracle.cells_of_var(offsets, data) == expected and data.tobytes() == b"".join(expected)
-        bits = [(random_bits(rng, int(count)), int(count)) for count in counts]
-        flags = oracle.interleave([oracle.flags_of_bits(*p) for p in bits], *where, 0)
-        got = columns.interleave_bits(bits, source, position)
-        assert (got is None) == all(flags)
-        assert got is None or got.tobytes() == oracle.bits_of_flags(flags)
-
-
-def test_set_agrees_with_oracle(long: bool) -> None:
-    for rng in rounds(long):
-        rows = int(rng.integers(0, 40))
-        chosen = random_rows(rng, rows, missing=False)
-        for width in WIDTHS:
-            values = random_fixed(rng, rows, width)
-            new = random_fixed(rng, len(chosen), width)
-            expected = oracle.scatter(
-                oracle.cells_of_fixed(values, width), chosen.tolist(), oracle.cells_of_fixed(new, width)
-            )
-            columns.set_fixed(values, width, chosen, new)
-            assert values.tobytes() == b"".join(expected)
-        bits = rng.integers(0, 256, (rows + 7) // 8, np.uint8)
-        new_bits = random_bits(rng, len(chosen))
-        flags = oracle.scatter(
-            oracle.flags_of_bits(bits, rows), chosen.tolist(), oracle.flags_of_bits(new_bits, len(chosen))
-        )
-        columns.set_bits(bits, rows, chosen, new_bits)
-        assert oracle.flags_of_bits(bits, rows) == flags
-
-
-def test_bitmaps_agree_with_lists_of_flags(long: bool) -> None:
-    for rng in rounds(long, 200):
-        n = int(rng.integers(0, 300))
-        bits = rng.integers(0, 256, (n + 7) // 8 + 1, np.uint8)
-        flags = oracle.flags_of_bits(bits, n)
-        assert columns.bits_count(bits, n) == sum(flags)
-        assert columns.bits_positions(bits, n).tolist() == [i for i in range(n) if flags[i]]
-        assert columns.bits_to_bytes(bits, n).tolist() == flags
-        wide = np.array(flags, np.uint8) * rng.integers(1, 256, n).astype(np.uint8)
-        assert columns.bytes_to_bits(wide).tobytes() == oracle.bits_of_flags(flags)
-        lower = int(rng.integers(0, n + 1))
-        upper = int(rng.integers(lower, n + 1))
-        part = columns.bits_slice(bits, lower, upper - lower)
-        assert part.tobytes() == oracle.bits_of_flags(flags[lower:upper])
-        other = random_bits(rng, n)
-        both = columns.bits_and(bits, other, n)
-        both_flags = [a & b for a, b in zip(flags, oracle.flags_of_bits(other, n), strict=True)]
-        assert both is not None and both.tobytes() == oracle.bits_of_flags(both_flags)
-        parts = [(random_bits(rng, k), k) for k in map(int, rng.integers(0, 150, int(rng.integers(0, 6))))]
-        joined = columns.bits_concat(parts)
-        all_flags = [flag for p in parts for flag in oracle.flags_of_bits(*p)]
-        assert (joined is None) == all(p is None for p, _ in parts)
-        assert joined is None or joined.tobytes() == oracle.bits_of_flags(all_flags)
-        for value in (False, True):
-            assert columns.bits_full(n, value).tobytes() == oracle.bits_of_flags([value] * n)
-
-
-def test_and_of_no_bitmaps_is_no_bitmap() -> None:
-    assert columns.bits_and(None, None, 9) is None
-    half = columns.bits_and(None, u8(b"\xff\xff"), 9)
-    assert half is not None and half.tobytes() == b"\xff\x01"
 
 
 @pytest.mark.parametrize("row", [-2, 3, 2**62, -(2**62)])
@@ -168,20 +98,10 @@ def test_a_row_that_does_not_exist_is_an_index_error(row: int) -> None:
             columns.take_fixed(values, width, rows)
         with pytest.raises(IndexError, match=f"{row}.*position 2"):
             columns.interleave_fixed([values], width, source, rows)
-        with pytest.raises(IndexError, match=f"{row}.*position 1"):
-            columns.set_fixed(values, width, rows[::2].copy(), np.ones(2 * width, np.uint8))
-        assert values[:width].all() and not values[width:].any()
     with pytest.raises(IndexError):
         columns.take_var(u8(b"abc"), offsets, rows)
     with pytest.raises(IndexError):
         columns.interleave_var([(offsets, u8(b"abc"))], source, rows)
-    for bits in (None, u8(b"\xff")):
-        with pytest.raises(IndexError):
-            columns.bits_take(bits, 3, rows)
-        with pytest.raises(IndexError):
-            columns.interleave_bits([(bits, 3)], source, rows)
-    with pytest.raises(IndexError):
-        columns.set_bits(np.zeros(1, np.uint8), 3, rows, None)
 
 
 @pytest.mark.parametrize("part", [-1, 1, 2**31 - 1])
@@ -191,8 +111,6 @@ def test_a_source_that_does_not_exist_is_an_index_error(part: int) -> None:
         columns.interleave_fixed([np.zeros(8, np.uint8)], 8, source, position)
     with pytest.raises(IndexError):
         columns.interleave_var([(np.array([0, 1], np.int32), u8(b"a"))], source, position)
-    with pytest.raises(IndexError):
-        columns.interleave_bits([(None, 1)], source, position)
     with pytest.raises(IndexError):
         columns.interleave_fixed([], 8, source, position)
 
@@ -218,7 +136,7 @@ def test_a_column_past_2_gib_is_refused_before_it_is_allocated() -> None:
 
 
 def test_shapes_that_do_not_fit_are_refused() -> None:
-    nothing, one = np.zeros(0, np.int64), np.zeros(1, np.int64)
+    nothing = np.zeros(0, np.int64)
     for width in (0, 3, 5, 32, -1):
         with pytest.raises(ValueError, match="width"):
             columns.take_fixed(np.zeros(0, np.uint8), width, nothing)
@@ -226,25 +144,10 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
             columns.interleave_fixed([], width, np.zeros(0, np.int32), nothing)
     with pytest.raises(ValueError, match="whole number"):
         columns.take_fixed(np.zeros(9, np.uint8), 8, nothing)
-    with pytest.raises(ValueError, match="new values"):
-        columns.set_fixed(np.zeros(8, np.uint8), 8, one, np.zeros(16, np.uint8))
     with pytest.raises(ValueError, match="positions"):
         columns.interleave_fixed([], 8, np.zeros(1, np.int32), nothing)
     with pytest.raises(ValueError, match="at least one entry"):
         columns.take_var(nothing.view(np.uint8), np.zeros(0, np.int32), nothing)
-    for call in (
-        lambda: columns.bits_count(u8(b"a"), 9),
-        lambda: columns.bits_to_bytes(u8(b"a"), 9),
-        lambda: columns.bits_take(u8(b"a"), 9, nothing),
-        lambda: columns.bits_slice(u8(b"a"), 4, 5),
-        lambda: columns.bits_slice(u8(b"a"), -1, 5),
-        lambda: columns.bits_concat([(u8(b"a"), 9)]),
-        lambda: columns.bits_and(u8(b"a"), u8(b"ab"), 9),
-        lambda: columns.bits_positions(u8(b"a"), 9),
-        lambda: columns.interleave_bits([(u8(b"a"), 9)], np.zeros(0, np.int32), nothing),
-    ):
-        with pytest.raises(ValueError):
-            call()
 
 
 def test_short_cells_at_the_end_of_both_buffers() -> None:

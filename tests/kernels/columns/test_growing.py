@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from kudu_core._ext.columns import columns
+from kudu_core._ext.columns import bitmaps
 from kudu_core._ext.columns.growing import AppendColumn
 from tests.support.oracles.columns.growing import ListColumn, random_part, snapshot_cells
 
@@ -71,7 +71,7 @@ def test_no_bitmap_before_the_first_null() -> None:
     column.append_cell(None)
     assert before[2] is None and column.snapshot(0, 110)[2] is None
     bits = column.snapshot(0, 111)[2]
-    assert bits is not None and columns.bits_count(bits, 111) == 110
+    assert bits is not None and bitmaps.bits_count(bits, 111) == 110
 
 
 def test_what_is_refused_changes_nothing() -> None:
@@ -146,7 +146,7 @@ def test_a_reader_beside_the_writer_sees_whole_rows(width: int) -> None:
             values, offsets, bits = column.snapshot(lower, upper)
             at = slice(None) if offsets is None else slice(int(offsets[0]), int(offsets[-1]))
             rows = np.arange(lower, upper)
-            flags = columns.bits_to_bytes(bits, upper - lower) if bits is not None else np.ones(len(rows))
+            flags = bitmaps.bits_to_bytes(bits, upper - lower) if bits is not None else np.ones(len(rows))
             if not np.array_equal(values[at].view(np.int64) if upper else rows, rows):
                 faults.append("values")
             if not np.array_equal(flags, rows % 5 != 0) and upper:
@@ -157,7 +157,7 @@ def test_a_reader_beside_the_writer_sees_whole_rows(width: int) -> None:
     for start in range(0, 200_000, 500):
         rows = np.arange(start, start + 500, dtype=np.int64)
         offsets = None if width else np.arange(0, 4001, 8, dtype=np.int32)
-        column.append(rows.view(np.uint8), offsets, columns.bytes_to_bits((rows % 5 != 0).view(np.uint8)))
+        column.append(rows.view(np.uint8), offsets, bitmaps.bytes_to_bits((rows % 5 != 0).view(np.uint8)))
     stop.set()
     reader.join()
     assert not faults and len(column) == 200_000

@@ -28,7 +28,7 @@ STAYS = {
 }
 # Kernels that only their tests and benchmarks call.  This list may only shrink.
 KERNELS_FOR_NOBODY = {
-    "all_unique", "bits_and", "bits_positions", "set_bits", "set_fixed", "sort_rowids",
+    "all_unique", "sort_rowids",
 }  # fmt: skip
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef

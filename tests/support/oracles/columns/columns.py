@@ -1,4 +1,4 @@
-"""What ``_ext.columns.columns`` means, on lists of cells: bytes, and None for a null.  Slow on purpose."""
+"""What ``_ext.columns.columns`` and ``_ext.columns.bitmaps`` mean, on lists of cells.  Slow on purpose."""
 
 from __future__ import annotations
 
@@ -41,10 +41,3 @@ def interleave(
     parts: Sequence[Sequence[T]], source: Sequence[int], position: Sequence[int], missing: T
 ) -> list[T]:
     return [missing if row == -1 else parts[part][row] for part, row in zip(source, position, strict=True)]
-
-
-def scatter(cells: Sequence[T], rows: Sequence[int], new: Sequence[T]) -> list[T]:
-    out = list(cells)
-    for row, cell in zip(rows, new, strict=True):
-        out[row] = cell
-    return out
