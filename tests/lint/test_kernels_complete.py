@@ -19,7 +19,9 @@ OTHER_ORACLE = {
     "index.nodes": "no arithmetic: memory that grows",
     "keys.hashing": "mmh3 and xxhash",
     "base.crc32c": "the polynomial, bit by bit, in its test",
+    "keys.move": "oracles/keys/keys.py",
     "keys.order": "oracles/keys/keys.py",
+    "keys.sort": "oracles/keys/keys.py",
     "pages.strings": "oracles/pages/blocks.py",
     "row.change_log": "oracles/row/view.py",
     "row.column": "oracles/row/file.py",
@@ -38,7 +40,9 @@ NO_BENCH = {"base.status": "runs only when something is wrong"}
 # Kernel -> the kernel through which it is tested and measured.
 PART_OF = {
     "index.nodes": "index.btree",
+    "keys.move": "keys.keys",
     "keys.order": "keys.keys",
+    "keys.sort": "keys.keys",
     "pages.strings": "pages.blocks",
     "search.sorted_strings": "index.rowset_tree",
     "row.column": "row.file",
