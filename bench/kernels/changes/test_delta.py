@@ -1,4 +1,4 @@
-"""Replaying logs of changes, and sorting them.  Goal: 3 to 6 ns a change."""
+"""Replaying logs of changes.  Goal: 3 to 6 ns a change."""
 
 from __future__ import annotations
 
@@ -58,17 +58,3 @@ def test_overlay_var(benchmark: Any, share: float) -> None:
         delta.overlay_var, offsets, data, 0, IN_BLOCK[:count], offsets[: count + 1], data[: 10 * count] + 1
     )
     assert got.sum() == 10 * len(np.unique(IN_BLOCK[:count]))
-
-
-@pytest.mark.benchmark(group="kernel: delta sort")
-def test_bucket_sort(benchmark: Any) -> None:
-    benchmark.extra_info |= {"changes": len(ROWIDS)}
-    starts, perm = benchmark(delta.bucket_sort, ROWIDS, 16)
-    assert starts[-1] == len(ROWIDS) and (np.diff((ROWIDS >> 16)[perm].astype(np.int64)) >= 0).all()
-
-
-@pytest.mark.benchmark(group="kernel: delta sort")
-def test_sort_rowids(benchmark: Any) -> None:
-    benchmark.extra_info |= {"changes": len(ROWIDS)}
-    perm = benchmark(delta.sort_rowids, ROWIDS)
-    assert np.array_equal(perm, np.argsort(ROWIDS, kind="stable"))

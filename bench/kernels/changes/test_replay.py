@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kudu_core._ext.changes.replay import ChangePositions, Updates, replay, replay_at
+from kudu_core._ext.changes.positions import ChangePositions
+from kudu_core._ext.changes.replay import Updates, replay, replay_at
 
 ROWS, UNIT = 1_048_576, 65_536
 RNG = np.random.default_rng(4)

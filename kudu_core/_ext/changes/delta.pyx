@@ -1,9 +1,9 @@
-"""Apply logs of changes to a block of rows, and sort such logs by row.
+"""Changes of a log laid over a block of rows, column by column.
 
 A *log* is parallel arrays in time order: rowids (uint32) and what the change says.  A *block* is
 the rows ``first_row .. first_row + rows - 1`` of a rowset.  Replaying a log over a block needs no
 sort: each change goes straight to its row, and a later one wins.  ``order`` (int64 positions in
-the log) replays only those changes, in that order: a bucket of ``bucket_sort``, say.
+the log) replays only those changes, in that order: a bucket of ``positions.bucket_sort``, say.
 
 The kernel knows neither timestamps nor files: the caller cuts a log where its snapshot ends, and
 leaves out the rowids that are not the block's.
@@ -21,8 +21,6 @@ import numpy as np
 cdef:
     int64_t MAX_DATA_BYTES = 0x7FFFFFFF     # what an int32 offset can address
     int64_t MAX_ROWS = 0xFFFFFFFF           # of a block; rowids are uint32
-    int64_t MAX_BUCKETS = 1 << 24
-    int DIGIT_BITS = 12                     # of the radix sort: 4,096 counters, 16 KiB, for the first cache
 
 cdef extern from *:
     """
@@ -347,182 +345,3 @@ def set_live(
     The same as ``apply_fixed`` of width 1, under the name of what it does.
     """
     apply_fixed(live, 1, first_row, rowids, flags, order)
-
-
-# ------------------------------------------------------------------------------------------ sort
-
-cdef uint32_t _highest(const uint32_t[::1] rowids) noexcept nogil:
-    cdef:
-        Py_ssize_t i
-        uint32_t highest = 0
-    for i in range(rowids.shape[0]):
-        highest = rowids[i] if rowids[i] > highest else highest
-    return highest
-
-
-cdef void _bucket_sort(
-    const uint32_t[::1] rowids, int shift, int64_t[::1] starts, int64_t[::1] perm
-) noexcept nogil:
-    """``starts`` (zeros, one more than buckets) serves as the counters, shifted by one bucket."""
-    cdef:
-        int64_t i, here, total = 0, n = rowids.shape[0]
-        Py_ssize_t bucket
-    for i in range(n):
-        starts[(rowids[i] >> shift) + 1] += 1
-    for bucket in range(1, starts.shape[0]):        # to the first place of the bucket before
-        here = starts[bucket]
-        starts[bucket] = total
-        total += here
-    for i in range(n):
-        bucket = (rowids[i] >> shift) + 1
-        perm[starts[bucket]] = i
-        starts[bucket] += 1
-
-
-def bucket_sort(const uint32_t[::1] rowids not None, int shift):
-    """Stable counting sort of a log's positions by ``rowid >> shift``.
-
-    Returns ``(starts, perm)``, both int64: bucket b holds ``perm[starts[b]:starts[b + 1]]``, in
-    time order.  There are buckets up to that of the highest rowid; none for an empty log.  Raises
-    ValueError for a shift outside 0..31, and when there would be more than 2**24 buckets.
-    """
-    cdef:
-        int64_t buckets = 0
-        int64_t[::1] starts, perm
-    if shift < 0 or shift > 31:
-        raise ValueError(f"shift {shift} is not in 0..31")
-    if rowids.shape[0]:
-        buckets = (<int64_t>_highest(rowids) >> shift) + 1
-    if buckets > MAX_BUCKETS:
-        raise ValueError(f"{buckets} buckets are too many")
-    result_starts, result_perm = np.zeros(buckets + 1, np.int64), np.empty(rowids.shape[0], np.int64)
-    starts = result_starts
-    perm = result_perm
-    if rowids.shape[0]:
-        with nogil:
-            _bucket_sort(rowids, shift, starts, perm)
-    return result_starts, result_perm
-
-
-cdef bint _ascending(const uint32_t[::1] rowids) noexcept nogil:
-    cdef Py_ssize_t i
-    for i in range(1, rowids.shape[0]):
-        if rowids[i] < rowids[i - 1]:
-            return False
-    return True
-
-
-cdef bint _seqs_ascending(const uint64_t[::1] seqs) noexcept nogil:
-    cdef Py_ssize_t i
-    for i in range(1, seqs.shape[0]):
-        if seqs[i] < seqs[i - 1]:
-            return False
-    return True
-
-
-cdef void _to_starts(uint32_t[::1] counters, uint32_t digits) noexcept nogil:
-    """How often each digit occurs becomes where its first entry goes."""
-    cdef uint32_t digit, here, total = 0
-    for digit in range(digits):
-        here = counters[digit]
-        counters[digit] = total
-        total += here
-
-
-cdef void _radix(
-    const uint32_t[::1] keys,
-    const int64_t* order,
-    int bits,
-    uint64_t[::1] pairs,
-    uint64_t[::1] spare,
-    int64_t[::1] perm,
-    uint32_t[::1] counters,
-) noexcept nogil:
-    """Stable LSD radix sort by the low ``bits`` bits, in passes of about equal digits.
-
-    Between passes an entry is a pair (key << 32 | position); the first pass reads the keys
-    themselves and the last writes positions, so one pass needs no scratch and two need ``pairs``.
-    """
-    cdef:
-        int64_t i, k, n = perm.shape[0]
-        int passes = (bits + DIGIT_BITS - 1) // DIGIT_BITS, done, shift = 0, width, left = bits
-        uint32_t mask, digit
-        uint64_t pair
-        uint64_t* source = NULL
-        uint64_t* target
-    for done in range(passes):
-        width = (left + (passes - done) - 1) // (passes - done)
-        mask = (<uint32_t>1 << width) - 1
-        for digit in range(mask + 1):
-            counters[digit] = 0
-        for i in range(n):                      # counts do not depend on the order
-            counters[(keys[i] >> shift) & mask] += 1
-        _to_starts(counters, mask + 1)
-        target = NULL
-        if done < passes - 1:
-            target = &pairs[0] if source != &pairs[0] else &spare[0]
-        for i in range(n):
-            if source == NULL:
-                k = i if order == NULL else order[i]
-                pair = <uint64_t>keys[k] << 32 | <uint64_t>k
-            else:
-                pair = source[i]
-            digit = <uint32_t>(pair >> (32 + shift)) & mask
-            if target == NULL:
-                perm[counters[digit]] = <int64_t>(<uint32_t>pair)
-            else:
-                target[counters[digit]] = pair
-            counters[digit] += 1
-        source = target
-        shift += width
-        left -= width
-
-
-cdef object _sort_u32(const uint32_t[::1] keys, const int64_t[::1] order):
-    """Stable permutation (int64) of ``order`` (None: of all positions, at least one) by key."""
-    cdef:
-        Py_ssize_t n = keys.shape[0]
-        uint64_t[::1] pairs, spare
-        int64_t[::1] perm
-        uint32_t[::1] counters
-        const int64_t* chosen = NULL
-        uint32_t highest
-        int bits = 1
-    if order is not None:
-        chosen = &order[0]
-    with nogil:
-        highest = _highest(keys)
-    while bits < 32 and highest >> bits:
-        bits += 1
-    result = np.empty(n, np.int64)
-    perm = result
-    pairs = np.empty(n if bits > DIGIT_BITS else 0, np.uint64)
-    spare = np.empty(n if bits > 2 * DIGIT_BITS else 0, np.uint64)
-    counters = np.empty(1 << DIGIT_BITS, np.uint32)
-    with nogil:
-        _radix(keys, chosen, bits, pairs, spare, perm, counters)
-    return result
-
-
-def sort_rowids(const uint32_t[::1] rowids not None, const uint64_t[::1] seqs=None):
-    """Positions of a log (int64) in the order of (rowid, seq); equal ones keep their order.
-
-    ``seqs`` None, or ascending, says that the log is in time order, the usual case, which costs
-    nothing.  Raises ValueError when lengths differ or exceed 2**32 - 1.
-    """
-    cdef Py_ssize_t n = rowids.shape[0]
-    cdef bint in_time, in_rows
-    if n > 0xFFFFFFFF:
-        raise ValueError(f"a log of {n} changes is too long to sort")
-    if seqs is not None and seqs.shape[0] != n:
-        raise ValueError(f"{n} rowids, {seqs.shape[0]} seqs")
-    with nogil:
-        in_rows = _ascending(rowids)
-        in_time = seqs is None or _seqs_ascending(seqs)
-    if n == 0 or (in_rows and in_time):
-        return np.arange(n, dtype=np.int64)
-    if in_time:
-        return _sort_u32(rowids, None)
-    words = np.asarray(seqs)
-    by_low = _sort_u32((words & 0xFFFFFFFF).astype(np.uint32), None)
-    return _sort_u32(rowids, _sort_u32((words >> 32).astype(np.uint32), by_low))

@@ -3,16 +3,11 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from kudu_core._ext.changes.positions import ChangePositions
+
 _Bytes: TypeAlias = bytes | bytearray | memoryview | npt.NDArray[np.uint8]  # const uint8_t[::1]
 _MutableBytes: TypeAlias = bytearray | memoryview | npt.NDArray[np.uint8]  # uint8_t[::1], written
 _Rowids: TypeAlias = npt.NDArray[np.uint32]  # const uint32_t[::1]
-
-class ChangePositions:
-    @property
-    def count(self) -> int: ...
-    @property
-    def nbytes(self) -> int: ...
-    def __init__(self, rowids: _Rowids) -> None: ...
 
 class Updates:
     @property

@@ -13,10 +13,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
 cimport cython
 
-import numpy as np
-
-cdef enum:
-    COUNTED = 65536             # changes counted at once, at most: a position takes 16 bits
+from kudu_core._ext.changes.positions cimport SHIFT, ChangePositions
 
 cdef:
     int64_t MAX_ROWS = 0xFFFFFFFF
@@ -27,16 +24,13 @@ cdef extern from *:
     #include <stdint.h>
     #include <string.h>
 
-    #define KC_SHIFT 14             /* rows of a bucket: those of a page */
-
     typedef struct {
         const uint32_t *rowids;     /* NULL where there are buckets */
         const uint8_t *values;
         const uint8_t *bits;        /* NULL: no value is null */
         int64_t lower, upper;       /* which of them, or which buckets */
         const uint32_t *starts;     /* bucket b: places starts[b] .. starts[b + 1] of low and order */
-        const uint16_t *low;        /* the rowid less that of the bucket's first row */
-        const uint16_t *order;      /* the position in the log */
+        const uint16_t *low, *order;    /* see ChangePositions */
         uint32_t base;              /* the bucket of starts[0] */
     } kc_changes;
 
@@ -107,7 +101,6 @@ cdef extern from *:
                 c->starts[b], c->starts[b + 1]);
     }
     """
-    const int SHIFT "KC_SHIFT"
     ctypedef struct kc_changes:
         const uint32_t* rowids
         const uint8_t* values
@@ -125,62 +118,6 @@ cdef extern from *:
     void kc_replay_bits(
         uint8_t* out, uint32_t first, uint32_t rows, const int32_t* place, const kc_changes* changes
     ) noexcept nogil
-
-
-# ------------------------------------------------------------------------------- positions in a log
-
-cdef void _count(
-    const uint32_t[::1] rowids, uint32_t base, uint32_t[::1] starts, uint16_t[::1] low, uint16_t[::1] order
-) noexcept nogil:
-    """``starts`` (zeros, two more than buckets) serves as the counters, shifted by two."""
-    cdef:
-        int64_t i, bucket, n = rowids.shape[0]
-    for i in range(n):
-        starts[(rowids[i] >> SHIFT) - base + 2] += 1
-    for bucket in range(2, starts.shape[0]):
-        starts[bucket] += starts[bucket - 1]
-    for i in range(n):
-        bucket = (rowids[i] >> SHIFT) - base + 1
-        low[starts[bucket]] = <uint16_t>(rowids[i] & ((1 << SHIFT) - 1))
-        order[starts[bucket]] = <uint16_t>i
-        starts[bucket] += 1
-
-
-@cython.final
-cdef class ChangePositions:
-    """Positions of at most 65,536 changes in time order, by buckets of 16,384 rows.  Never changes."""
-
-    cdef:
-        uint32_t[::1] starts        # (buckets + 2,): bucket b from starts[b] to starts[b + 1]
-        uint16_t[::1] low
-        uint16_t[::1] order
-        int64_t base                # the first bucket
-        readonly Py_ssize_t count
-
-    def __init__(self, const uint32_t[::1] rowids not None):
-        """Raises ValueError for more changes than 16 bits count."""
-        cdef:
-            Py_ssize_t i, n = rowids.shape[0]
-            uint32_t least = 0xFFFFFFFF, most = 0
-        if n > COUNTED:
-            raise ValueError(f"{n} changes, at most {COUNTED} are counted at once")
-        self.count = n
-        with nogil:
-            for i in range(n):
-                least = rowids[i] if rowids[i] < least else least
-                most = rowids[i] if rowids[i] > most else most
-        self.base = least >> SHIFT if n else 0
-        self.starts = np.zeros((most >> SHIFT) - self.base + 3 if n else 2, np.uint32)
-        self.low = np.empty(n, np.uint16)
-        self.order = np.empty(n, np.uint16)
-        if n:
-            with nogil:
-                _count(rowids, <uint32_t>self.base, self.starts, self.low, self.order)
-
-    @property
-    def nbytes(self):
-        """Memory it takes."""
-        return 4 * (self.starts.shape[0] + self.count)
 
 
 # ------------------------------------------------------------------------------------- updates

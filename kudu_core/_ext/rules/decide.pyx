@@ -182,6 +182,41 @@ cdef int _check_state(Py_ssize_t groups, Py_ssize_t ncols, Py_ssize_t live, Py_s
     return 0
 
 
+cdef int _take_operations(Call* call, op, Py_ssize_t n) except -1:
+    """Point the call at what its ``n`` rows do: one operation, or one each, whose array the caller holds."""
+    cdef const uint8_t[::1] ops
+    call.ops = NULL
+    call.op = 0
+    if isinstance(op, int):
+        if not 0 <= op <= CALL_DELETE_IGNORE:
+            raise ValueError(f"no operation {op}")
+        call.op = op
+        return 0
+    ops = op
+    if ops.shape[0] != n:
+        raise ValueError(f"{n} rows, {ops.shape[0]} operations")
+    if not _all_below(ops, CALL_DELETE_IGNORE + 1):
+        raise ValueError("an operation outside 0..7")
+    if n:
+        call.ops = &ops[0]
+    return 0
+
+
+cdef void _take_given(
+    Call* call, const uint8_t[::1] given, uint8_t[::1] flags, int32_t[::1] columns
+) noexcept:
+    """Point the call at the columns that it gives, as flags and as numbers; both hold zeros before."""
+    cdef Py_ssize_t column
+    call.given_count = 0
+    for column in range(given.shape[0]):
+        if given[column]:
+            flags[column] = 1
+            columns[call.given_count] = <int32_t>column
+            call.given_count += 1
+    call.given = &flags[0]
+    call.given_columns = &columns[0]
+
+
 def decide(
     const int32_t[::1] gid not None,
     op,
@@ -217,8 +252,7 @@ def decide(
     operations that do not fit; nothing is written then.
     """
     cdef:
-        Py_ssize_t n = gid.shape[0], ncols = given.shape[0], groups = live.shape[0], column
-        const uint8_t[::1] ops
+        Py_ssize_t n = gid.shape[0], ncols = given.shape[0], groups = live.shape[0]
         uint8_t[::1] flags
         int32_t[::1] columns
         Call call
@@ -229,20 +263,7 @@ def decide(
         raise ValueError(f"{groups} groups, {key_row.shape[0]} key rows")
     if out_code.shape[0] != n or (row_status is not None and row_status.shape[0] != n):
         raise ValueError(f"{n} rows, and codes or status of another number")
-    call.ops = NULL
-    call.op = 0
-    if isinstance(op, int):
-        if not 0 <= op <= CALL_DELETE_IGNORE:
-            raise ValueError(f"no operation {op}")
-        call.op = op
-    else:
-        ops = op
-        if ops.shape[0] != n:
-            raise ValueError(f"{n} rows, {ops.shape[0]} operations")
-        if not _all_below(ops, CALL_DELETE_IGNORE + 1):
-            raise ValueError("an operation outside 0..7")
-        if n:
-            call.ops = &ops[0]
+    _take_operations(&call, op, n)
     if base < 0:
         raise ValueError(f"base {base} is negative")
     if not _within(gid, groups):
@@ -252,18 +273,11 @@ def decide(
     # One spare byte and entry, so that a table of key columns only has addresses too.
     flags = np.zeros(ncols + 1, np.uint8)
     columns = np.zeros(ncols + 1, np.int32)
-    call.given_count = 0
-    for column in range(ncols):
-        if given[column]:
-            flags[column] = 1
-            columns[call.given_count] = <int32_t>column
-            call.given_count += 1
+    _take_given(&call, given, flags, columns)
     call.gid = &gid[0]
     call.row_status = NULL
     if row_status is not None:
         call.row_status = &row_status[0]
-    call.given = &flags[0]
-    call.given_columns = &columns[0]
     call.n = n
     call.base = base
     call.ncols = ncols
@@ -360,37 +374,3 @@ def patterns(
     with nogil:
         _patterns(kind, source, ncols, words)
     return result
-
-
-cdef bint _counts_up(const int32_t[::1] gid) noexcept nogil:
-    cdef Py_ssize_t i
-    for i in range(1, gid.shape[0]):
-        if gid[i] <= gid[i - 1]:
-            return False
-    return True
-
-
-cdef bint _no_repeat(const int32_t[::1] gid, uint8_t[::1] seen) noexcept nogil:
-    cdef Py_ssize_t i
-    for i in range(gid.shape[0]):
-        if seen[gid[i]]:
-            return False
-        seen[gid[i]] = 1
-    return True
-
-
-def all_unique(const int32_t[::1] gid not None, Py_ssize_t g):
-    """Whether no group of ``0 .. g - 1`` has two rows: then a call's rows can be decided at once.
-
-    Raises ValueError for a group outside the range.
-    """
-    cdef bint unique
-    if not _within(gid, g):
-        raise ValueError(f"a group outside 0..{g - 1}")
-    if gid.shape[0] > g:
-        return False
-    with nogil:
-        unique = _counts_up(gid)        # so it is when all keys are new and differ
-    if unique:
-        return True
-    return bool(_no_repeat(gid, np.zeros(g, np.uint8)))

@@ -40,6 +40,14 @@ cdef struct Sets:
     double adjust
 
 
+cdef struct Search:
+    # What is looked for, and the best set found so far: its score, its lowest and its last interval.
+    double best, tolerance
+    int64_t work
+    int64_t left, last
+    bint exact              # whether nothing was left out that could be better
+
+
 cdef void _sink(Item* items, int64_t count, int64_t at) noexcept nogil:
     cdef:
         int64_t child
@@ -253,6 +261,55 @@ cdef int64_t _bounds(
     return start
 
 
+cdef void _search(
+    const Sets* sets, Search* search, const int64_t* order, int64_t start, const double* bounds,
+    const int64_t* reaches, double* sums,
+) noexcept nogil:
+    """Look at the lowest intervals in ``order``, but ``start`` first (-1: none), until none can be better."""
+    cdef:
+        int64_t i, left, last, cells = 0
+        bint enough
+    search.left = search.last = -1
+    search.exact = True
+    if start >= 0:
+        last = _table(sets, start, reaches[start], sums, &search.best, &cells)
+        if last >= 0:
+            search.left, search.last = start, last
+    for i in range(sets.count):
+        left = order[i]
+        enough = bounds[left] <= search.best * (1 + EPSILON) + EPSILON
+        if not enough and cells > search.work and bounds[left] <= search.best * search.tolerance:
+            enough, search.exact = True, False
+        if enough:
+            break
+        if left == start:
+            continue
+        last = _table(sets, left, reaches[left], sums, &search.best, &cells)
+        if last >= 0:
+            search.left, search.last = left, last
+
+
+cdef int _check(
+    const double[::1] low, const double[::1] high, const double[::1] value, const int64_t[::1] weight,
+    int64_t budget, double adjust, double floor, double tolerance,
+) except -1:
+    """ValueError for arguments that break a rule of ``choose``."""
+    cdef:
+        int64_t count = low.shape[0], i
+        double finite
+    if high.shape[0] != count or value.shape[0] != count or weight.shape[0] != count:
+        raise ValueError(f"{count} lower ends, {high.shape[0]} upper, {value.shape[0]} values")
+    if not 1 <= budget <= MAX_BUDGET or not adjust >= 0 or not tolerance >= 1 or not floor >= 0:
+        raise ValueError(f"budget {budget}, adjust {adjust}, floor {floor}, tolerance {tolerance}")
+    for i in range(count):
+        finite = low[i] + high[i] + value[i]
+        if finite - finite != 0 or not low[i] <= high[i] or weight[i] < 1 or value[i] < 0:
+            raise ValueError(f"interval {i}: {low[i]} to {high[i]}, value {value[i]}, weight {weight[i]}")
+        if i and high[i] < high[i - 1]:
+            raise ValueError("upper ends descend")
+    return 0
+
+
 def choose(
     const double[::1] low not None,
     const double[::1] high not None,
@@ -288,23 +345,14 @@ def choose(
     cdef:
         Sets sets
         Heap heap
-        int64_t count = low.shape[0], i, left, last, found_left = -1, found_last = -1, start = -1, cells = 0
-        double best, finite
+        Search search
+        int64_t count = low.shape[0], start = -1
         double[::1] bounds
         int64_t[::1] reaches, order
         uint8_t[::1] picked
         double* sums = NULL
-        bint exact = True, enough
-    if high.shape[0] != count or value.shape[0] != count or weight.shape[0] != count:
-        raise ValueError(f"{count} lower ends, {high.shape[0]} upper, {value.shape[0]} values")
-    if not 1 <= budget <= MAX_BUDGET or not adjust >= 0 or not tolerance >= 1 or not floor >= 0:
-        raise ValueError(f"budget {budget}, adjust {adjust}, floor {floor}, tolerance {tolerance}")
-    for i in range(count):
-        finite = low[i] + high[i] + value[i]
-        if finite - finite != 0 or not low[i] <= high[i] or weight[i] < 1 or value[i] < 0:
-            raise ValueError(f"interval {i}: {low[i]} to {high[i]}, value {value[i]}, weight {weight[i]}")
-        if i and high[i] < high[i - 1]:
-            raise ValueError("upper ends descend")
+        bint enough
+    _check(low, high, value, weight, budget, adjust, floor, tolerance)
     none = np.empty(0, np.int64)
     if not count:
         return 0.0, none, True
@@ -323,32 +371,17 @@ def choose(
             return 0.0, none, True
         # The one with the best known score first: whatever is cut short later, that is found.
         order = np.argsort(-bound_array, kind="stable").astype(np.int64)
-        best = floor
+        search.best, search.work, search.tolerance = floor, work, tolerance
         with nogil:
-            if start >= 0:
-                last = _table(&sets, start, reaches[start], sums, &best, &cells)
-                if last >= 0:
-                    found_left, found_last = start, last
-            for i in range(count):
-                left = order[i]
-                enough = bounds[left] <= best * (1 + EPSILON) + EPSILON
-                if not enough and cells > work and bounds[left] <= best * tolerance:
-                    enough, exact = True, False
-                if enough:
-                    break
-                if left == start:
-                    continue
-                last = _table(&sets, left, reaches[left], sums, &best, &cells)
-                if last >= 0:
-                    found_left, found_last = left, last
-        if found_left < 0:
-            return 0.0, none, bool(exact)
+            _search(&sets, &search, &order[0], start, &bounds[0], &reaches[0], sums)
+        if search.left < 0:
+            return 0.0, none, bool(search.exact)
         picked = picked_array = np.zeros(count, np.uint8)
         with nogil:
-            enough = _trace(&sets, found_left, found_last, sums, &picked[0])
+            enough = _trace(&sets, search.left, search.last, sums, &picked[0])
         if not enough:
             raise MemoryError
     finally:
         free(heap.items)
         free(sums)
-    return best, np.flatnonzero(picked_array), bool(exact)
+    return search.best, np.flatnonzero(picked_array), bool(search.exact)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kudu_core._ext.changes.replay import ChangePositions
+from kudu_core._ext.changes.positions import ChangePositions
 from kudu_core.rowset.memory.growing import GrowingColumn, GrowingNumbers
 
 PIECE = 1 << 16

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kudu_core._ext.changes.replay import ChangePositions, Updates
+from kudu_core._ext.changes.positions import ChangePositions
+from kudu_core._ext.changes.replay import Updates
 from kudu_core._ext.index.btree_u64 import BTreeU64
 from kudu_core._ext.index.rowid_map import RowidMap
 from kudu_core._ext.row.change_log import ChangePoints

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kudu_core._ext.base.status import NeedsGeneralPath
-from kudu_core._ext.changes import delta
+from kudu_core._ext.changes import positions
 from kudu_core._ext.changes.replay import Updates
 from kudu_core.cfile.files.delta_codes import REDO_DELETE, REDO_REINSERT
 from kudu_core.common.rows.rowblock import ColumnBuffers
@@ -134,7 +134,7 @@ class MemoryDeltas:
         The counting sort by pages of rows is done once per view and column.
         """
         if column_id not in self._buckets:
-            self._buckets[column_id] = delta.bucket_sort(rowids, _BUCKET_SHIFT)
+            self._buckets[column_id] = positions.bucket_sort(rowids, _BUCKET_SHIFT)
         starts, order = self._buckets[column_id]
         first = min(lower >> _BUCKET_SHIFT, len(starts) - 1)
         last = min(((upper - 1) >> _BUCKET_SHIFT) + 1, len(starts) - 1)

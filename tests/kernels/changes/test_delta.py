@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kudu_core._ext.changes import delta
+from kudu_core._ext.changes import delta, positions
 from tests.support.oracles.changes import delta as oracle
 from tests.support.oracles.columns import columns as cells_of
 
@@ -79,33 +78,13 @@ def test_replay_agrees_with_oracle(long: bool) -> None:
         assert last.tolist() == oracle.last_per_row(first_row, rows, rowids.tolist(), positions)
 
 
-def test_sorts_agree_with_oracle(long: bool) -> None:
-    for rng in rounds(long):
-        n = int(rng.integers(0, 300))
-        bits = int(rng.choice([1, 5, 12, 20, 23, 32]))
-        rowids = rng.integers(0, 2**bits, n, np.uint64).astype(np.uint32)
-        if rng.random() < 0.2:
-            rowids.sort()
-        shift = max(0, bits - int(rng.integers(0, 8)))
-        if shift < 32:
-            starts, perm = delta.bucket_sort(rowids, shift)
-            got = [perm[a:b].tolist() for a, b in pairwise(starts)]
-            assert got == oracle.buckets(rowids.tolist(), shift)
-        assert delta.sort_rowids(rowids).tolist() == oracle.sort_rowids(rowids.tolist(), None)
-        seqs = rng.integers(0, 2 ** int(rng.choice([2, 30, 33, 64])), n, np.uint64)
-        if rng.random() < 0.3:
-            seqs.sort()
-        expected = oracle.sort_rowids(rowids.tolist(), seqs.tolist())
-        assert delta.sort_rowids(rowids, seqs).tolist() == expected
-
-
 def test_a_replay_in_buckets_is_the_replay() -> None:
     rng = np.random.default_rng(FIRST_SEED)
     rowids = rng.integers(0, 1000, 5000).astype(np.uint32)
     new = rng.integers(0, 256, 8 * 5000, np.uint8)
     whole, parts = np.zeros(8192, np.uint8), np.zeros(8192, np.uint8)
     delta.apply_fixed(whole, 8, 0, rowids, new)
-    starts, perm = delta.bucket_sort(rowids, 7)
+    starts, perm = positions.bucket_sort(rowids, 7)
     for bucket in range(8):
         rows = parts[8 * 128 * bucket : 8 * 128 * (bucket + 1)]
         order = perm[starts[bucket] : starts[bucket + 1]]
@@ -164,10 +143,6 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
         lambda: delta.overlay_var(ends, two, 0, rowids, ends, two[:1]),
         lambda: delta.overlay_var(ends, two, 0, rowids, ends[::-1].copy(), two),
         lambda: delta.overlay_var(ends - 2, two, 0, rowids[:1], ends[:2], two),
-        lambda: delta.sort_rowids(rowids, np.zeros(1, np.uint64)),
-        lambda: delta.bucket_sort(rowids, 32),
-        lambda: delta.bucket_sort(rowids, -1),
-        lambda: delta.bucket_sort(np.array([2**32 - 1], np.uint32), 0),
     ):
         with pytest.raises(ValueError):
             call()

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from kudu_core._ext.changes.replay import ChangePositions, Updates, replay, replay_at
+from kudu_core._ext.changes.positions import ChangePositions
+from kudu_core._ext.changes.replay import Updates, replay, replay_at
 from tests.support.oracles.changes import replay as oracle
 
 FIRST_SEED = int(os.environ.get("KUDU_CORE_SEED", "0"))

@@ -207,14 +207,3 @@ def test_what_does_not_fit_is_refused_and_writes_nothing() -> None:
         decide.net(empty, live, live, np.zeros(6, np.int64), 2, 3)
     with pytest.raises(ValueError):
         decide.patterns(live, np.zeros(5, np.int64), 2, 3)
-
-
-def test_all_unique() -> None:
-    def unique(values: list[int], g: int) -> bool:
-        return decide.all_unique(np.array(values, np.int32), g)
-
-    assert unique([], 0) and unique([0, 1, 2], 3) and unique([2, 0, 1], 3) and unique([5, 3], 9)
-    assert not unique([0, 1, 0], 3) and not unique([0, 0], 1) and not unique([1, 1], 9)
-    for wrong in ([3], [-1]):
-        with pytest.raises(ValueError):
-            unique(wrong, 3)

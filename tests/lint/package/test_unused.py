@@ -26,10 +26,6 @@ STAYS = {
     "limit_data": "lets tests fill a column without 2 GiB",
     "append_cell": "a kernel in one cell, by which the tests of columns in memory fill them",
 }
-# Kernels that only their tests and benchmarks call.  This list may only shrink.
-KERNELS_FOR_NOBODY = {
-    "all_unique", "sort_rowids",
-}  # fmt: skip
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 WORD = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
@@ -116,14 +112,13 @@ def unused() -> dict[str, list[str]]:
 
 
 def test_nothing_is_there_for_nobody() -> None:
-    may = {*STAYS, *KERNELS_FOR_NOBODY}
-    found = [f"{', '.join(places)}: {name}" for name, places in unused().items() if name not in may]
+    found = [f"{', '.join(places)}: {name}" for name, places in unused().items() if name not in STAYS]
     head = "nothing uses these: delete them; what only tests use belongs to tests/support:"
     assert not found, "\n".join([head, *found])
 
 
 def test_what_may_stay_is_there_and_still_unused() -> None:
-    assert {*STAYS, *KERNELS_FOR_NOBODY} - unused().keys() == set(), "take these from the lists above"
+    assert STAYS.keys() - unused().keys() == set(), "take these from the list above"
 
 
 def test_a_name_that_nothing_says_is_found() -> None:

@@ -20,15 +20,3 @@ def replay(
 
 def last_per_row(first_row: int, n: int, rowids: Sequence[int], order: Sequence[int]) -> list[int]:
     return replay([-1] * n, first_row, rowids, range(len(rowids)), order)
-
-
-def buckets(rowids: Sequence[int], shift: int) -> list[list[int]]:
-    count = (max(rowids) >> shift) + 1 if rowids else 0
-    out: list[list[int]] = [[] for _ in range(count)]
-    for k, rowid in enumerate(rowids):
-        out[rowid >> shift].append(k)
-    return out
-
-
-def sort_rowids(rowids: Sequence[int], seqs: Sequence[int] | None) -> list[int]:
-    return sorted(range(len(rowids)), key=lambda k: (rowids[k], seqs[k] if seqs else 0))
