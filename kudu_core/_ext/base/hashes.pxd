@@ -1,32 +1,17 @@
 # murmur3 and XXH64 of one key or cell: hashing.pyx says what they are for.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+
+from kudu_core._ext.base.loads cimport load32, load64
 
 
 cdef inline uint64_t _rotl(uint64_t x, int r) noexcept nogil:
     return (x << r) | (x >> (64 - r))
 
 
-cdef inline uint64_t load_word(const uint8_t* p) noexcept nogil:
-    cdef uint64_t v
-    memcpy(&v, p, 8)
-    return v
-
-
-cdef inline uint32_t load_half(const uint8_t* p) noexcept nogil:
-    cdef uint32_t v
-    memcpy(&v, p, 4)
-    return v
-
-
-cdef inline uint32_t load_quarter(const uint8_t* p) noexcept nogil:
-    return p[0] | (<uint32_t>p[1] << 8)
-
-
 cdef inline uint64_t _load_upto8(const uint8_t* p, size_t size) noexcept nogil:
     """The first 1..8 bytes, little-endian; no byte beyond them is read."""
     if size >= 4:       # two halves that overlap in bits that are the same in both
-        return load_half(p) | (<uint64_t>load_half(p + size - 4) << (8 * (size - 4)))
+        return load32(p) | (<uint64_t>load32(p + size - 4) << (8 * (size - 4)))
     return p[0] | (<uint64_t>p[size >> 1] << (8 * (size >> 1))) | (<uint64_t>p[size - 1] << (8 * (size - 1)))
 
 
@@ -51,8 +36,8 @@ cdef inline uint64_t murmur3_bytes(const uint8_t* p, size_t size) noexcept nogil
         size_t rest = size & 15
         size_t _block
     for _block in range(size // 16):
-        k1 = load_word(p)
-        k2 = load_word(p + 8)
+        k1 = load64(p)
+        k2 = load64(p + 8)
         p += 16
         h1 ^= _rotl(k1 * c1, 31) * c2
         h1 = (_rotl(h1, 27) + h2) * 5 + <uint64_t>0x52dce729
@@ -61,7 +46,7 @@ cdef inline uint64_t murmur3_bytes(const uint8_t* p, size_t size) noexcept nogil
     if rest:
         if rest > 8:
             h2 ^= _rotl(_load_upto8(p + 8, rest - 8) * c2, 33) * c1
-            k1 = load_word(p)
+            k1 = load64(p)
         else:
             k1 = _load_upto8(p, rest)
         h1 ^= _rotl(k1 * c1, 31) * c2
@@ -119,10 +104,10 @@ cdef inline uint64_t xxh64_bytes(const uint8_t* p, size_t size, uint64_t seed) n
         v3 = seed
         v4 = seed - P1
         while left >= 32:
-            v1 = _round(v1, load_word(p))
-            v2 = _round(v2, load_word(p + 8))
-            v3 = _round(v3, load_word(p + 16))
-            v4 = _round(v4, load_word(p + 24))
+            v1 = _round(v1, load64(p))
+            v2 = _round(v2, load64(p + 8))
+            v3 = _round(v3, load64(p + 16))
+            v4 = _round(v4, load64(p + 24))
             p += 32
             left -= 32
         h = _rotl(v1, 1) + _rotl(v2, 7) + _rotl(v3, 12) + _rotl(v4, 18)
@@ -134,11 +119,11 @@ cdef inline uint64_t xxh64_bytes(const uint8_t* p, size_t size, uint64_t seed) n
         h = seed + P5
     h += size
     while left >= 8:
-        h = _rotl(h ^ _round(0, load_word(p)), 27) * P1 + P4
+        h = _rotl(h ^ _round(0, load64(p)), 27) * P1 + P4
         p += 8
         left -= 8
     if left >= 4:
-        h = _rotl(h ^ (<uint64_t>load_half(p) * P1), 23) * P2 + P3
+        h = _rotl(h ^ (<uint64_t>load32(p) * P1), 23) * P2 + P3
         p += 4
         left -= 4
     while left:

@@ -6,7 +6,8 @@ definition that these kernels follow.
 """
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 
-from kudu_core._ext.base.hashes cimport load_half, load_word, xxh64_bytes, xxh64_int, xxh64_long
+from kudu_core._ext.base.hashes cimport xxh64_bytes, xxh64_int, xxh64_long
+from kudu_core._ext.base.loads cimport load32, load64
 from kudu_core._ext.base.keybytes cimport key_bytes
 
 
@@ -23,20 +24,20 @@ cdef void _fixed(
         uint64_t seed
     if width == 8 and bits == NULL:
         for i in range(n):
-            hashes[i] = xxh64_long(load_word(values + 8 * i), hashes[i] + tag)
+            hashes[i] = xxh64_long(load64(values + 8 * i), hashes[i] + tag)
         return
     if width == 4 and bits == NULL:
         for i in range(n):
-            hashes[i] = xxh64_int(load_half(values + 4 * i), hashes[i] + tag)
+            hashes[i] = xxh64_int(load32(values + 4 * i), hashes[i] + tag)
         return
     for i in range(n):
         seed = hashes[i] + tag
         if _is_null(bits, i):
             hashes[i] = xxh64_bytes(values, 0, seed + 1)
         elif width == 8:
-            hashes[i] = xxh64_long(load_word(values + 8 * i), seed)
+            hashes[i] = xxh64_long(load64(values + 8 * i), seed)
         elif width == 4:
-            hashes[i] = xxh64_int(load_half(values + 4 * i), seed)
+            hashes[i] = xxh64_int(load32(values + 4 * i), seed)
         elif width == 1:
             hashes[i] = xxh64_bytes(values + i, 1, seed)
         elif width == 2:

@@ -11,15 +11,13 @@ import numpy as np
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kudu_core._ext.base.hashes cimport (
-    load_half,
-    load_quarter,
-    load_word,
     murmur3_bytes,
     xxh64_big,
     xxh64_bytes,
     xxh64_int,
     xxh64_long,
 )
+from kudu_core._ext.base.loads cimport load16, load32, load64
 from kudu_core._ext.base.keybytes cimport key_bytes, key_count
 
 cdef enum:
@@ -66,28 +64,28 @@ cdef void _chain_fixed(
     elif width == 2:
         for i in range(n):
             hashes[i] = xxh64_int(
-                <uint32_t><int32_t><short>load_quarter(values + 2 * i) if kind == TYPE_SIGNED
-                else load_quarter(values + 2 * i), hashes[i]
+                <uint32_t><int32_t><short>load16(values + 2 * i) if kind == TYPE_SIGNED
+                else load16(values + 2 * i), hashes[i]
             )
     elif width == 4 and kind == TYPE_SIGNED:
         for i in range(n):
-            hashes[i] = xxh64_int(load_half(values + 4 * i), hashes[i])
+            hashes[i] = xxh64_int(load32(values + 4 * i), hashes[i])
     elif width == 4:
         for i in range(n):
-            hashes[i] = xxh64_long(load_half(values + 4 * i), hashes[i])
+            hashes[i] = xxh64_long(load32(values + 4 * i), hashes[i])
     elif width == 8 and kind == TYPE_SIGNED:
         for i in range(n):
-            hashes[i] = xxh64_long(load_word(values + 8 * i), hashes[i])
+            hashes[i] = xxh64_long(load64(values + 8 * i), hashes[i])
     elif width == 8:
         for i in range(n):
-            hashes[i] = xxh64_big(load_word(values + 8 * i), 0, hashes[i])
+            hashes[i] = xxh64_big(load64(values + 8 * i), 0, hashes[i])
     elif kind == TYPE_SIGNED:
         for i in range(n):
-            hashes[i] = xxh64_long(load_word(values + 16 * i), hashes[i])
+            hashes[i] = xxh64_long(load64(values + 16 * i), hashes[i])
     else:
         for i in range(n):
             hashes[i] = xxh64_big(
-                load_word(values + 16 * i), <int64_t>load_word(values + 16 * i + 8), hashes[i]
+                load64(values + 16 * i), <int64_t>load64(values + 16 * i + 8), hashes[i]
             )
 
 

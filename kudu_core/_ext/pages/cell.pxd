@@ -9,6 +9,7 @@ from libc.string cimport memcpy
 
 from kudu_core._ext.base.bitmap cimport kc_bit
 from kudu_core._ext.base.bitpack cimport kc_packed_bytes, kc_packed_cell
+from kudu_core._ext.base.loads cimport load16, load32, load64
 from kudu_core._ext.pages.head cimport (
     BITSHUFFLE,
     BLOCK_HEAD_BYTES,
@@ -24,12 +25,9 @@ from kudu_core._ext.pages.head cimport (
     Block,
     Page,
     block_open,
-    load16,
-    load32,
-    load64,
     padded,
 )
-from kudu_core._ext.pages.work cimport kc_to_floats
+from kudu_core._ext.base.decimals cimport kc_to_floats
 from kudu_core._ext.base.status cimport BAD_VALUE, TRUNCATED
 
 cdef enum:

@@ -7,77 +7,11 @@ from libc.string cimport memcmp, memcpy
 
 from kudu_core._ext.base.bitmap cimport kc_bit
 from kudu_core._ext.base.status cimport BAD_VALUE, raise_status
+from kudu_core._ext.pages.words cimport kc_sort_words, kc_word, kc_word_hash, kc_word_prefix
 
 import os
 
 import numpy as np
-
-cdef extern from *:
-    """
-    #include <stdint.h>
-    #include <stdlib.h>
-    #include <string.h>
-
-    static inline uint64_t kc_read8(const uint8_t *p) { uint64_t x; memcpy(&x, p, 8); return x; }
-    static inline uint64_t kc_read4(const uint8_t *p) { uint32_t x; memcpy(&x, p, 4); return x; }
-    static inline uint64_t kc_mix(uint64_t a, uint64_t b) {
-        unsigned __int128 product = (unsigned __int128)a * b;
-        return (uint64_t)product ^ (uint64_t)(product >> 64);
-    }
-
-    /* After wyhash (Wang Yi, public domain); never stored. */
-    static inline uint64_t kc_word_hash(const uint8_t *p, int64_t size, uint64_t seed) {
-        const uint64_t k = 0xa0761d6478bd642fULL;
-        uint64_t a, b;
-        if (size <= 16) {
-            if (size >= 4) {
-                const int64_t skip = (size >> 3) << 2;
-                a = kc_read4(p) << 32 | kc_read4(p + skip);
-                b = kc_read4(p + size - 4) << 32 | kc_read4(p + size - 4 - skip);
-            } else if (size > 0) {
-                a = (uint64_t)p[0] << 16 | (uint64_t)p[size >> 1] << 8 | p[size - 1];
-                b = 0;
-            } else a = b = 0;
-        } else {
-            int64_t left = size;
-            for (; left > 16; left -= 16, p += 16)
-                seed = kc_mix(kc_read8(p) ^ k, kc_read8(p + 8) ^ seed);
-            a = kc_read8(p + left - 16);
-            b = kc_read8(p + left - 8);
-        }
-        return kc_mix(k ^ (uint64_t)size, kc_mix(a ^ k, b ^ seed));
-    }
-
-    typedef struct {
-        uint64_t prefix;        /* the first 8 bytes, big-endian, padded with zeros */
-        const uint8_t *start;
-        int64_t size;
-        uint32_t id;            /* in order of first appearance */
-    } kc_word;
-
-    static inline uint64_t kc_word_prefix(const uint8_t *p, int64_t size) {
-        uint64_t x = 0;
-        memcpy(&x, p, (size_t)(size < 8 ? size : 8));
-        return __builtin_bswap64(x);
-    }
-    static int kc_word_order(const void *left, const void *right) {
-        const kc_word *a = (const kc_word *)left, *b = (const kc_word *)right;
-        if (a->prefix != b->prefix) return a->prefix < b->prefix ? -1 : 1;
-        int order = memcmp(a->start, b->start, (size_t)(a->size < b->size ? a->size : b->size));
-        return order ? order : (a->size > b->size) - (a->size < b->size);
-    }
-    static void kc_sort_words(kc_word *words, int64_t count) {
-        qsort(words, (size_t)count, sizeof *words, kc_word_order);
-    }
-    """
-    uint64_t kc_word_hash(const uint8_t* p, int64_t size, uint64_t seed) noexcept nogil
-    uint64_t kc_word_prefix(const uint8_t* p, int64_t size) noexcept nogil
-    ctypedef struct kc_word:
-        uint64_t prefix
-        const uint8_t* start
-        int64_t size
-        uint32_t id
-    void kc_sort_words(kc_word* words, int64_t count) noexcept nogil
 
 cdef:
     int64_t MAX_DATA_BYTES = 0x7FFFFFFF         # what an int32 offset can address
@@ -183,6 +117,47 @@ cdef void _write_words(
         offsets[k + 1] = <int32_t>end
 
 
+cdef tuple _words_as_column(const kc_word* words, int64_t count, uint32_t[::1] ranks):
+    """``(offsets, data)`` of sorted words; ``ranks`` becomes the place of each word by its number."""
+    cdef:
+        Py_ssize_t total = 0, k
+        int32_t[::1] offsets
+        uint8_t[::1] out
+    for k in range(count):
+        total += words[k].size
+    result_offsets = np.zeros(count + 1, np.int32)
+    result = np.empty(total, np.uint8)
+    offsets = result_offsets
+    out = result
+    with nogil:
+        _write_words(words, count, offsets, &out[0] if total else NULL, ranks)
+    return result_offsets, result
+
+
+cdef object _codes(const uint32_t[::1] ids, const uint32_t[::1] ranks, const uint8_t* bits, int64_t count):
+    """The code of each row, in the narrowest type that holds ``count`` words."""
+    cdef:
+        uint8_t[::1] codes8
+        uint16_t[::1] codes16
+        uint32_t[::1] codes32
+    if count <= 1 << 8:
+        codes = np.empty(ids.shape[0], np.uint8)
+        codes8 = codes
+        with nogil:
+            _recode(codes8, ids, ranks, bits)
+    elif count <= 1 << 16:
+        codes = np.empty(ids.shape[0], np.uint16)
+        codes16 = codes
+        with nogil:
+            _recode(codes16, ids, ranks, bits)
+    else:
+        codes = np.empty(ids.shape[0], np.uint32)
+        codes32 = codes
+        with nogil:
+            _recode(codes32, ids, ranks, bits)
+    return codes
+
+
 def dictionary_build(
     const int32_t[::1] offsets not None,
     const uint8_t[::1] data not None,
@@ -197,21 +172,13 @@ def dictionary_build(
     data, or a bitmap that is too short.
     """
     cdef:
-        Py_ssize_t rows = offsets.shape[0] - 1, room, total = 0, k
+        Py_ssize_t rows = offsets.shape[0] - 1, room
         int64_t count
         const uint8_t* bits = NULL
-        const uint8_t* first = NULL
         uint64_t[::1] slots
         uint8_t[::1] word_room
         kc_word* words
-        uint32_t[::1] ids
-        uint32_t[::1] ranks
-        int32_t[::1] word_offsets
-        uint8_t[::1] out
-        uint8_t* out_first = NULL
-        uint8_t[::1] codes8
-        uint16_t[::1] codes16
-        uint32_t[::1] codes32
+        uint32_t[::1] ids, ranks
     if rows < 0:
         raise ValueError("offsets of a column have at least one entry")
     if max_words < 0 or max_words > 0x7FFFFFFF or max_bytes < 0:
@@ -221,8 +188,6 @@ def dictionary_build(
             raise ValueError(f"a bitmap of {validity.shape[0]} bytes has no {rows} bits")
         if rows:
             bits = &validity[0]
-    if data.shape[0]:
-        first = &data[0]
     max_bytes = min(max_bytes, MAX_DATA_BYTES)
     room = min(max_words, rows) + 1
     slots = np.zeros(1 << (2 * room).bit_length(), np.uint64)
@@ -230,38 +195,19 @@ def dictionary_build(
     words = <kc_word*>&word_room[0]
     ids = np.empty(rows, np.uint32)
     with nogil:
-        count = _collect(offsets, first, data.shape[0], bits, slots, words, ids, max_words, max_bytes)
+        count = _collect(
+            offsets, &data[0] if data.shape[0] else NULL, data.shape[0], bits, slots, words, ids, max_words,
+            max_bytes,
+        )
         if count > 0:
             kc_sort_words(words, count)
     if count == BAD_OFFSETS:
         raise ValueError("offsets descend or lie outside the data")
     if count == TOO_LARGE:
         return None
-    for k in range(count):
-        total += words[k].size
-    result_offsets = np.zeros(count + 1, np.int32)
-    result_data = np.empty(total, np.uint8)
     ranks = np.zeros(count + 1, np.uint32)
-    codes = np.empty(rows, np.uint8 if count <= 1 << 8 else np.uint16 if count <= 1 << 16 else np.uint32)
-    word_offsets = result_offsets
-    out = result_data
-    if total:
-        out_first = &out[0]
-    if count <= 1 << 8:
-        codes8 = codes
-    elif count <= 1 << 16:
-        codes16 = codes
-    else:
-        codes32 = codes
-    with nogil:
-        _write_words(words, count, word_offsets, out_first, ranks)
-        if count <= 1 << 8:
-            _recode(codes8, ids, ranks, bits)
-        elif count <= 1 << 16:
-            _recode(codes16, ids, ranks, bits)
-        else:
-            _recode(codes32, ids, ranks, bits)
-    return codes, result_offsets, result_data
+    word_offsets, word_data = _words_as_column(words, count, ranks)
+    return _codes(ids, ranks, bits, count), word_offsets, word_data
 
 
 # -------------------------------------------------------------------------------------- expanding
@@ -334,6 +280,43 @@ cdef void _expand_any(
             memcpy(out + offsets[i], words + word_offsets[_code(codes, i, width)], <size_t>size)
 
 
+cdef Py_ssize_t _longest_word(const int32_t[::1] offsets, Py_ssize_t size) except -1:
+    """The bytes of the longest word; ValueError for offsets that descend or leave ``size`` bytes."""
+    cdef:
+        Py_ssize_t words = offsets.shape[0] - 1, k, longest = 0
+        bint descends = False
+    if words < 0 or offsets[0] < 0 or offsets[words] > size:
+        raise ValueError("offsets of words leave the data")
+    with nogil:
+        for k in range(words):
+            if offsets[k + 1] < offsets[k]:
+                descends = True
+                break
+            if offsets[k + 1] - offsets[k] > longest:
+                longest = offsets[k + 1] - offsets[k]
+    if descends:
+        raise ValueError("offsets of words descend")
+    return longest
+
+
+cdef object _room(allocate, Py_ssize_t size):
+    """An array of ``size`` bytes, from the caller's pool where it has one."""
+    if allocate is None:
+        return np.empty(size, np.uint8)
+    room = allocate(size)
+    if len(room) != size:
+        raise ValueError(f"{len(room)} bytes allocated where {size} were asked for")
+    return room
+
+
+cdef void _fill_slots(const int32_t[::1] offsets, const uint8_t* words, uint8_t[::1] slots) noexcept nogil:
+    """Copy each word, none of them longer, to its slot of 16 bytes."""
+    cdef Py_ssize_t k
+    for k in range(offsets.shape[0] - 1):
+        if offsets[k + 1] > offsets[k]:
+            memcpy(&slots[SLOT * k], words + offsets[k], <size_t>(offsets[k + 1] - offsets[k]))
+
+
 def dictionary_expand(
     const uint8_t[::1] codes not None,
     int width,
@@ -350,11 +333,10 @@ def dictionary_expand(
     ``word_offsets`` that descend or leave the data, or lengths that do not fit.
     """
     cdef:
-        Py_ssize_t n, words = word_offsets.shape[0] - 1, k, longest = 0
+        Py_ssize_t n, words = word_offsets.shape[0] - 1, longest
         int64_t total, bad = 0
         const uint8_t* bits = NULL
         const uint8_t* first = NULL
-        const uint8_t* source = NULL
         int32_t[::1] offsets
         uint8_t[::1] out
         uint8_t[::1] slots = None
@@ -368,17 +350,7 @@ def dictionary_expand(
             raise ValueError(f"a bitmap of {validity.shape[0]} bytes has no {n} bits")
         if n:
             bits = &validity[0]
-    if words < 0 or word_offsets[0] < 0 or word_offsets[words] > word_data.shape[0]:
-        raise ValueError("offsets of words leave the data")
-    with nogil:
-        for k in range(words):
-            if word_offsets[k + 1] < word_offsets[k]:
-                bad = 1
-                break
-            if word_offsets[k + 1] - word_offsets[k] > longest:
-                longest = word_offsets[k + 1] - word_offsets[k]
-    if bad:
-        raise ValueError("offsets of words descend")
+    longest = _longest_word(word_offsets, word_data.shape[0])
     result_offsets = np.empty(n + 1, np.int32)
     offsets = result_offsets
     if n:
@@ -387,27 +359,16 @@ def dictionary_expand(
         total = _place(first, width, n, bits, word_offsets, &offsets[0], &bad)
     if total < 0 or total > MAX_DATA_BYTES:
         return raise_status(BAD_VALUE, bad * width)
-    if allocate is None:
-        result = np.empty(total, np.uint8)
-    else:
-        result = allocate(total)
-        if len(result) != total:
-            raise ValueError(f"{len(result)} bytes allocated where {total} were asked for")
+    result = _room(allocate, total)
     if total == 0:
         return result_offsets, result
     out = result
-    source = &word_data[0]
     if longest <= SLOT and words <= 4 * n + 64:
         slots = np.zeros(SLOT * words, np.uint8)
     with nogil:
         if slots is not None:
-            for k in range(words):
-                if word_offsets[k + 1] > word_offsets[k]:
-                    memcpy(
-                        &slots[SLOT * k], source + word_offsets[k],
-                        <size_t>(word_offsets[k + 1] - word_offsets[k]),
-                    )
+            _fill_slots(word_offsets, &word_data[0], slots)
             _expand_short(first, width, n, &offsets[0], &slots[0], &out[0])
         else:
-            _expand_any(first, width, n, &offsets[0], &word_offsets[0], source, &out[0])
+            _expand_any(first, width, n, &offsets[0], &word_offsets[0], &word_data[0], &out[0])
     return result_offsets, result

@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from kudu_core._ext.base.bitmap cimport kc_bits_count
+from kudu_core._ext.base.loads cimport load16, load32, load64
 from kudu_core._ext.base.status cimport BAD_VALUE, OVERRUN, TRUNCATED
 
 cdef enum:
@@ -51,24 +52,6 @@ cdef struct Block:
 
 cdef inline int64_t padded(int64_t size) noexcept nogil:
     return (size + 7) & ~<int64_t>7
-
-
-cdef inline uint16_t load16(const uint8_t* p) noexcept nogil:
-    cdef uint16_t word
-    memcpy(&word, p, 2)
-    return word
-
-
-cdef inline uint32_t load32(const uint8_t* p) noexcept nogil:
-    cdef uint32_t word
-    memcpy(&word, p, 4)
-    return word
-
-
-cdef inline uint64_t load64(const uint8_t* p) noexcept nogil:
-    cdef uint64_t word
-    memcpy(&word, p, 8)
-    return word
 
 
 cdef inline int64_t page_head_bytes(int64_t rows, bint nulls) noexcept nogil:

@@ -8,6 +8,7 @@ from libc.string cimport memcpy
 
 from kudu_core._ext.base.bitpack cimport kc_unpack
 from kudu_core._ext.pages.cell cimport END_WIDTH, Layout, Strings
+from kudu_core._ext.base.loads cimport load16, load32, load64
 from kudu_core._ext.pages.head cimport (
     BITSHUFFLE,
     BLOCK_HEAD_BYTES,
@@ -18,11 +19,10 @@ from kudu_core._ext.pages.head cimport (
     PLAIN,
     RLE,
     Block,
-    load16,
-    load32,
-    load64,
 )
-from kudu_core._ext.pages.work cimport kc_fill, kc_sign_extend, kc_sum, kc_to_floats, kc_unshuffle
+from kudu_core._ext.base.decimals cimport kc_to_floats
+from kudu_core._ext.base.integers cimport kc_fill, kc_sign_extend, kc_sum
+from kudu_core._ext.base.planes cimport kc_unshuffle
 from kudu_core._ext.base.status cimport BAD_VALUE, TRUNCATED
 
 cdef enum:

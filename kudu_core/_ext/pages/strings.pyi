@@ -8,9 +8,6 @@ Offsets = npt.NDArray[np.int32]  # const int32_t[::1]
 Allocate = Callable[[int], npt.NDArray[np.uint8]]
 Cells = tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8], npt.NDArray[np.uint8] | None]
 
-def encode_binary(
-    offsets: Offsets, data: Bytes, validity: Bytes | None = None, prefix: bool = False
-) -> bytes: ...
 def decode_binary(payload: Bytes, first: int, count: int, allocate: Allocate | None = None) -> Cells: ...
 def cells_binary(
     payload: Bytes,

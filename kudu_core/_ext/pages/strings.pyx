@@ -1,19 +1,17 @@
-"""Payloads of pages of strings: up to 16,384 cells in mini-blocks of 1,024.
+"""Decodes payloads of pages of strings: ranges of rows, and single cells.
 
 Layout: docs/format.md, "Page payload".  STRING_PLAIN is the cells' bytes behind their packed ends,
-so a cell costs two loads; STRING_PREFIX leaves out what a cell shares with the one before it, starts
-afresh every 16 cells, and is meant for sorted encoded keys.  Null cells are not held.
+so a cell costs two loads; STRING_PREFIX leaves out what a cell shares with the one before it.  Null
+cells are not held.
 
 Payloads that are read are hostile: every count, size and position is checked before it is used.
-A cell of a prefix block is at most the bytes of its group of 16, so what a payload expands to is
-bounded by 16 times its size.
 """
-from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
 from kudu_core._ext.base.bitmap cimport kc_bit, kc_bits_copy
-from kudu_core._ext.base.bitpack cimport kc_pack, kc_packed_bytes, kc_packed_cell, kc_unpack
+from kudu_core._ext.base.bitpack cimport kc_packed_cell, kc_unpack
+from kudu_core._ext.base.status cimport BAD_VALUE, OVERRUN, raise_status
 from kudu_core._ext.pages.cell cimport (
     END_WIDTH,
     RESTART,
@@ -23,25 +21,16 @@ from kudu_core._ext.pages.cell cimport (
     strings_open,
 )
 from kudu_core._ext.pages.head cimport (
-    BLOCK_HEAD_BYTES,
     BLOCK_ROWS,
     CLASS_BINARY,
-    NO_SCALE,
-    PAGE_ROWS,
     STRING_PLAIN,
     STRING_PREFIX,
     Page,
     block_rows,
-    directory_of,
-    load64,
-    padded,
-    page_head_bytes,
     page_open,
     page_values,
-    write_block_head,
-    write_page_head,
 )
-from kudu_core._ext.base.status cimport BAD_VALUE, OVERRUN, raise_status
+from kudu_core._ext.pages.prefix cimport Piece, build_prefix_cell, copy_prefix, measure_prefix
 
 import numpy as np
 
@@ -60,8 +49,6 @@ cdef uint8_t[::1] _room(allocate, Py_ssize_t size):
         raise ValueError(f"{len(room)} bytes allocated where {size} were asked for")
     return room
 
-
-# -------------------------------------------------------------------------- parts of a mini-block
 
 cdef int _ends(const Strings* part, uint32_t* ends, int64_t* at) noexcept nogil:
     """Write the end of every cell of a STRING_PLAIN block; they ascend to the size of its data."""
@@ -86,45 +73,6 @@ cdef int _ends(const Strings* part, uint32_t* ends, int64_t* at) noexcept nogil:
     return 0
 
 
-# ------------------------------------------------------------------------------- decoding a range
-
-cdef struct Piece:
-    # The cells of one mini-block that a range of rows needs.
-    Strings part
-    int64_t lower               # first value
-    int64_t upper
-    const uint8_t* source       # STRING_PLAIN: their bytes
-    int64_t bytes
-    int64_t pos                 # STRING_PREFIX: where the group of the first one begins
-
-
-cdef int _measure_prefix(Piece* piece, uint32_t* lengths, int64_t* at) noexcept nogil:
-    cdef:
-        const Strings* part = &piece.part
-        int64_t i = piece.lower - piece.lower % RESTART
-        int64_t pos = 0, length = 0, shared = 0, group = 0
-        int status
-    if piece.lower == piece.upper:
-        return 0
-    status = strings_group(part, i, &pos, at)
-    piece.pos = pos
-    while status == 0 and i < piece.upper:
-        if i % RESTART == 0:
-            # The entries lie one after the other, so a cell finds its group where a scan does.
-            status = strings_group(part, i, &group, at)
-            if status == 0 and group != pos:
-                status = BAD_VALUE
-            if status < 0:
-                return status
-            length = 0
-        status = strings_entry(part, i, &pos, &length, &shared, at)
-        pos += length - shared
-        if i >= piece.lower:
-            lengths[i - piece.lower] = <uint32_t>length
-        i += 1
-    return status
-
-
 cdef int _measure_piece(Piece* piece, uint32_t* lengths, int64_t* at) noexcept nogil:
     """Write the length of each value of the piece."""
     cdef:
@@ -133,7 +81,7 @@ cdef int _measure_piece(Piece* piece, uint32_t* lengths, int64_t* at) noexcept n
         int64_t i
         int status
     if piece.part.kind == STRING_PREFIX:
-        return _measure_prefix(piece, lengths, at)
+        return measure_prefix(piece, lengths, at)
     status = _ends(&piece.part, ends, at)
     if status < 0 or piece.lower == piece.upper:
         piece.bytes = 0
@@ -189,75 +137,11 @@ cdef int64_t _measure(
     return total
 
 
-cdef uint8_t* _copy_prefix(const Piece* piece, uint8_t* out) noexcept nogil:
-    """Write the cells of a measured piece; return the end of what was written."""
-    cdef:
-        const Strings* part = &piece.part
-        int64_t i = piece.lower - piece.lower % RESTART
-        int64_t pos = piece.pos, length = 0, shared = 0, at = 0, before = 0
-        uint8_t* last = out         # where the entry before lies, once there is one to keep
-        int64_t kept = 0            # of its bytes
-    # What precedes the first cell in its group is built in that cell's place, clipped to its size.
-    if piece.lower == piece.upper:
-        return out
-    if i < piece.lower:
-        length = _cell_length(part, piece.lower, piece.pos)
-        _build(part, piece.lower, piece.pos, out, length)
-        while i <= piece.lower:
-            if strings_entry(part, i, &pos, &before, &shared, &at) < 0:
-                return out
-            pos += before - shared
-            i += 1
-        out += length
-        kept = length
-    while i < piece.upper:
-        if i % RESTART == 0:
-            kept = 0
-        length = kept
-        if strings_entry(part, i, &pos, &length, &shared, &at) < 0:
-            return out
-        if shared:
-            memcpy(out, last, <size_t>shared)
-        if length - shared:
-            memcpy(out + shared, part.data + pos, <size_t>(length - shared))
-        pos += length - shared
-        last = out
-        kept = length
-        out += length
-        i += 1
-    return out
-
-
-cdef int64_t _cell_length(const Strings* part, int64_t i, int64_t pos) noexcept nogil:
-    """Length of entry i of a checked block, given where its group begins."""
-    cdef int64_t k, length = 0, shared = 0, at = 0
-    for k in range(i - i % RESTART, i + 1):
-        if strings_entry(part, k, &pos, &length, &shared, &at) < 0:
-            return 0
-        pos += length - shared
-    return length
-
-
-cdef void _build(const Strings* part, int64_t i, int64_t pos, uint8_t* out, int64_t size) noexcept nogil:
-    """Write entry i of a checked block, ``size`` bytes long, given where its group begins.
-
-    The entries before it are written over each other, as far as it reaches.
-    """
-    cdef int64_t k, length = 0, shared = 0, at = 0, end
-    for k in range(i - i % RESTART, i + 1):
-        if strings_entry(part, k, &pos, &length, &shared, &at) < 0:
-            return
-        end = length if length < size else size
-        if shared < end:
-            memcpy(out + shared, part.data + pos, <size_t>(end - shared))
-        pos += length - shared
-
-
 cdef void _copy(const Piece* pieces, int64_t count, uint8_t* out) noexcept nogil:
     cdef int64_t k
     for k in range(count):
         if pieces[k].part.kind == STRING_PREFIX:
-            out = _copy_prefix(&pieces[k], out)
+            out = copy_prefix(&pieces[k], out)
         elif pieces[k].bytes:
             memcpy(out, pieces[k].source, <size_t>pieces[k].bytes)
             out += pieces[k].bytes
@@ -407,7 +291,7 @@ cdef void _copy_cells(
         if part.kind == STRING_PLAIN:
             memcpy(out + offsets[k], page.data + cells[k].source, <size_t>length)
         else:
-            _build(&part, cells[k].value, cells[k].source, out + offsets[k], length)
+            build_prefix_cell(&part, cells[k].value, cells[k].source, out + offsets[k], length)
 
 
 def cells_binary(const uint8_t[::1] payload not None, const int64_t[::1] rows not None):
@@ -457,203 +341,3 @@ def cells_binary(const uint8_t[::1] payload not None, const int64_t[::1] rows no
         with nogil:
             _copy_cells(&page, cells, offsets, &out[0])
     return result_offsets, result, validity
-
-
-# -------------------------------------------------------------------------------------- encoding
-
-cdef struct Cells:
-    # The cells of a mini-block that are not null.
-    const uint8_t* starts[1024]
-    int64_t ends[1024]          # from the first cell's begin, all laid end to end
-    int64_t count
-
-
-cdef inline int64_t _length(const Cells* cells, int64_t i) noexcept nogil:
-    return cells.ends[i] - (cells.ends[i - 1] if i else 0)
-
-
-cdef inline int64_t _common(const uint8_t* a, const uint8_t* b, int64_t limit) noexcept nogil:
-    """How many leading bytes are equal."""
-    cdef int64_t i = 0
-    while i + 8 <= limit and load64(a + i) == load64(b + i):
-        i += 8
-    while i < limit and a[i] == b[i]:
-        i += 1
-    return i
-
-
-cdef inline uint8_t* _put_number(uint8_t* out, int64_t value) noexcept nogil:
-    while value >= 0x80:
-        out[0] = <uint8_t>(value | 0x80)
-        out += 1
-        value >>= 7
-    out[0] = <uint8_t>value
-    return out + 1
-
-
-cdef uint8_t* _pad(const uint8_t* origin, uint8_t* out) noexcept nogil:
-    while (out - origin) & 7:
-        out[0] = 0
-        out += 1
-    return out
-
-
-cdef uint8_t* _write_plain(uint8_t* out, const Cells* cells, bint contiguous) noexcept nogil:
-    cdef:
-        int64_t i, n = cells.count, total = cells.ends[n - 1] if n else 0, length
-        int bits = 0
-        bint equal = True
-        uint8_t* body = out + BLOCK_HEAD_BYTES
-    for i in range(1, n):
-        if _length(cells, i) != cells.ends[0]:
-            equal = False
-            break
-    if not equal:
-        while total >> bits:
-            bits += 1
-    write_block_head(out, STRING_PLAIN, bits, NO_SCALE, 0, n, 0, <uint64_t>total)
-    if bits:
-        kc_pack(body, cells.ends, n, END_WIDTH, bits, 0)
-        body += kc_packed_bytes(n, bits)
-    if contiguous and total:
-        memcpy(body, cells.starts[0], <size_t>total)
-        body += total
-    else:
-        for i in range(n):
-            length = _length(cells, i)
-            if length:
-                memcpy(body, cells.starts[i], <size_t>length)
-                body += length
-    return _pad(out, body)
-
-
-cdef uint8_t* _write_prefix(uint8_t* out, const Cells* cells) noexcept nogil:
-    cdef:
-        int64_t i, n = cells.count, shared, length, last = 0
-        uint8_t* restarts = out + BLOCK_HEAD_BYTES
-        uint8_t* entries = restarts + padded(4 * ((n + RESTART - 1) / RESTART))
-        uint8_t* body = entries
-        uint32_t start
-    if n:
-        memset(entries - 8, 0, 8)
-    for i in range(n):
-        length = _length(cells, i)
-        shared = 0
-        if i % RESTART == 0:
-            start = <uint32_t>(body - entries)
-            memcpy(restarts + 4 * (i / RESTART), &start, 4)
-        else:
-            shared = _common(cells.starts[i], cells.starts[i - 1], length if length < last else last)
-        body = _put_number(body, shared)
-        body = _put_number(body, length - shared)
-        if length - shared:
-            memcpy(body, cells.starts[i] + shared, <size_t>(length - shared))
-            body += length - shared
-        last = length
-    write_block_head(out, STRING_PREFIX, 0, NO_SCALE, 0, n, 0, <uint64_t>(body - entries))
-    return _pad(out, body)
-
-
-cdef int64_t _encode(
-    uint8_t* out,
-    const int32_t[::1] offsets,
-    const uint8_t* data,
-    const uint8_t* bits,
-    bint prefix,
-) noexcept nogil:
-    """Write a whole payload; return its size."""
-    cdef:
-        int64_t rows = offsets.shape[0] - 1, row = 0, stop, index = 0, end, i
-        uint8_t* to = out + page_head_bytes(rows, bits != NULL)
-        uint8_t* directory = directory_of(out, rows, bits != NULL)
-        uint32_t entry
-        Cells cells
-    write_page_head(out, rows, CLASS_BINARY, 0, bits)
-    memset(to - 8, 0, 8)
-    while row < rows:
-        entry = <uint32_t>(to - out)
-        memcpy(directory + 4 * index, &entry, 4)
-        stop = row + BLOCK_ROWS if row + BLOCK_ROWS < rows else rows
-        end = 0
-        cells.count = 0
-        for i in range(row, stop):
-            if bits != NULL and not kc_bit(bits, i):
-                continue
-            end += offsets[i + 1] - offsets[i]
-            cells.starts[cells.count] = data + offsets[i]
-            cells.ends[cells.count] = end
-            cells.count += 1
-        if prefix:
-            to = _write_prefix(to, &cells)
-        else:
-            to = _write_plain(to, &cells, cells.count == stop - row)
-        row = stop
-        index += 1
-    entry = <uint32_t>(to - out)
-    memcpy(directory + 4 * index, &entry, 4)
-    return to - out
-
-
-cdef int64_t _bad_offset(const int32_t[::1] offsets, int64_t size) noexcept nogil:
-    """The first row whose offsets descend or leave the data, or -1."""
-    cdef int64_t i, last = offsets[0]
-    if last < 0:
-        return 0
-    for i in range(1, offsets.shape[0]):
-        if offsets[i] < last or offsets[i] > size:
-            return i - 1
-        last = offsets[i]
-    return 0 if last > size else -1
-
-
-def encode_binary(
-    const int32_t[::1] offsets not None,
-    const uint8_t[::1] data not None,
-    const uint8_t[::1] validity=None,
-    bint prefix=False,
-):
-    """Return the payload of up to 16,384 strings.
-
-    ``offsets`` may start above 0; ``validity`` is a bitmap (1: not null) or None, and left out where
-    it has no 0.  What null cells hold is lost.  ``prefix`` leaves out what a cell shares with the
-    one before it: for sorted keys.
-
-    Raises ValueError for offsets that descend or leave the data, too many rows, or a bitmap that
-    is too short.
-    """
-    cdef:
-        Py_ssize_t rows = offsets.shape[0] - 1, bound
-        int64_t bad, size
-        const uint8_t* bits = NULL
-        const uint8_t* first = NULL
-        Page page
-        uint8_t[::1] out
-    if rows < 0:
-        raise ValueError("offsets of a column have at least one entry")
-    if rows > PAGE_ROWS:
-        raise ValueError(f"{rows} rows in a page of {PAGE_ROWS}")
-    if validity is not None and validity.shape[0] < (rows + 7) >> 3:
-        raise ValueError(f"a bitmap of {validity.shape[0]} bytes has no {rows} bits")
-    with nogil:
-        bad = _bad_offset(offsets, data.shape[0])
-    if bad >= 0:
-        raise ValueError(f"offsets of row {bad} descend or lie outside the data")
-    if data.shape[0]:
-        first = &data[0]
-    if rows and validity is not None:
-        page.bits = &validity[0]
-        if page_values(&page, 0, rows) < rows:
-            bits = page.bits
-    # Ends or restarts and lengths, never more than 14 bytes a cell; head and padding of a block.
-    bound = (
-        page_head_bytes(rows, bits != NULL)
-        + (offsets[rows] - offsets[0])
-        + 14 * rows
-        + 48 * ((rows + BLOCK_ROWS - 1) // BLOCK_ROWS)
-    )
-    scratch = np.empty(bound, np.uint8)
-    out = scratch
-    with nogil:
-        size = _encode(&out[0], offsets, first, bits, prefix)
-    assert size <= bound
-    return PyBytes_FromStringAndSize(<const char*>&out[0], size)

@@ -34,7 +34,7 @@ from kudu_core._ext.pages.rows cimport (
     values_part,
 )
 from kudu_core._ext.base.bitpack cimport kc_mask
-from kudu_core._ext.pages.work cimport kc_to_floats
+from kudu_core._ext.base.decimals cimport kc_to_floats
 from kudu_core._ext.scan.cell_set cimport CODE, FLOAT, SIGNED, TOP_BIT, Set
 from kudu_core._ext.scan.intervals cimport (
     Line,

@@ -20,7 +20,9 @@ from kudu_core._ext.pages.head cimport (
     page_values,
 )
 from kudu_core._ext.pages.rows cimport fits_fast_floats, kc_unpack_part, values_part
-from kudu_core._ext.pages.work cimport kc_sign_extend, kc_spread, kc_to_floats
+from kudu_core._ext.base.decimals cimport kc_to_floats
+from kudu_core._ext.base.integers cimport kc_sign_extend
+from kudu_core._ext.base.nulls cimport kc_spread
 from kudu_core._ext.scan.output cimport FORM_BITS, FORM_CELLS, Output, Scratch
 from kudu_core._ext.scan.pieces cimport ALL, Piece
 from kudu_core._ext.base.status cimport BAD_VALUE

@@ -92,7 +92,7 @@ def test_kernels_have_the_same_codes_of_changes() -> None:
 
 def test_kernels_have_the_same_types() -> None:
     found = defined("TYPE_")
-    assert {kernel for kernel, _, _ in found} == {"blocks.pyx", "hashing.pyx", "keys.pyx", "route.pyx"}
+    assert {kernel for kernel, _, _ in found} == {"encode.pyx", "hashing.pyx", "keys.pyx", "route.pyx"}
     assert len(found) == 17
     for kernel, name, number in found:
         assert getattr(types, name) == number, kernel
