@@ -7,15 +7,14 @@ members.  A backup appears by one rename of its whole folder, so what has its na
 from __future__ import annotations
 
 import json
-import struct
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.common.format import members
+from kudu_core.common.format.envelope import HEADER, Envelope
 from kudu_core.common.format.members import integer, integer_or_none
 from kudu_core.common.format.names import backup_of_folder, staged_file
 from kudu_core.common.partition.partitions import PartitionSchema
@@ -29,10 +28,7 @@ from kudu_core.table.backup.files import BackupFile
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
 
-MAGIC = b"KUDUBAK\x01"
-VERSION = 1
-HEADER = struct.Struct("<8sHHIII")
-assert HEADER.size == 24
+ENVELOPE = Envelope(magic=b"KUDUBAK\x01", version=1, other="not the manifest of a backup")
 MANIFEST = "BACKUP"
 LOCK = "LOCK"
 OPERATIONS = ("insert", "update", "delete")
@@ -46,7 +42,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupResult:
-    """One backup of a table: all rows at a moment, or what changed since an earlier backup."""
+    """One backup of a table: all rows at a moment, or what changed since an earlier backup.
+
+    >>> stock.backup(folder).inserted
+    3
+    """
 
     folder: str
     """Where it is, with the backups that it needs."""
@@ -104,7 +104,7 @@ class Manifest:
                 f"a backup of {len(self.runs):,} files: its manifest would have {HEADER.size + len(body):,} "
                 f"bytes, and has at most {MAX_BYTES:,}; copy the table's folder instead"
             )
-        return HEADER.pack(MAGIC, VERSION, 0, len(body), _crc(VERSION, 0, body), 0) + body
+        return ENVELOPE.around(body)
 
     def arrow_schema(self) -> pa.Schema:
         """Of its runs: the operation, where it is no full one, then the table's columns."""
@@ -221,16 +221,7 @@ def points(manifests: list[Manifest]) -> str:
 
 
 def _parsed(path: str, data: bytes) -> Manifest:
-    if len(data) < HEADER.size or data[: len(MAGIC)] != MAGIC:
-        raise Corruption(path, 0, "not the manifest of a backup")
-    _, version, flags, length, crc, zero = HEADER.unpack_from(data)
-    body = data[HEADER.size :]
-    if len(body) != length or _crc(version, flags, body) != crc or zero:
-        raise Corruption(path, 8, "the checksum or the length does not match")
-    if version > VERSION or flags:
-        raise NotSupported(
-            f"{path} has format version {version} (flags {flags}); this library reads up to {VERSION}"
-        )
+    body = ENVELOPE.body(path, data)
     try:
         value = members.parsed(body)
         schema = Schema.from_json(value["schema"])
@@ -254,11 +245,6 @@ def _parsed(path: str, data: bytes) -> Manifest:
     except (*members.BROKEN, InvalidArgument) as exc:
         raise Corruption(path, HEADER.size, f"broken contents: {exc!r:.200}") from exc
     return manifest
-
-
-def _crc(version: int, flags: int, body: bytes) -> int:
-    """Over everything but the checksum itself."""
-    return crc32c(body, crc32c(HEADER.pack(MAGIC, version, flags, len(body), 0, 0)))
 
 
 __all__ = ["BackupResult", "Manifest", "chosen", "needed", "read_manifest", "read_manifests"]

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import base64
 import json
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.common.format import members
+from kudu_core.common.format.envelope import HEADER, Envelope
 from kudu_core.common.format.members import integer
 from kudu_core.common.format.names import MAX_TABLET, tablet_folder
 from kudu_core.common.idempotence.writers import AppliedWrite, stored_app_id
@@ -26,10 +25,7 @@ from kudu_core.options import Options
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
 
-MAGIC = b"KUDUTBL\x01"
-VERSION = 1
-HEADER = struct.Struct("<8sHHIII")
-assert HEADER.size == 24
+ENVELOPE = Envelope(magic=b"KUDUTBL\x01", version=1, other="not a TABLE file")
 MAX_BYTES = 512 << 20
 """The parts have limits of their own, which together come to less."""
 MAX_EPOCH = 1 << 31
@@ -110,7 +106,7 @@ class TableState:
             raise NotSupported(
                 f"TABLE would have {HEADER.size + len(body):,} bytes; it has at most {MAX_BYTES:,}"
             )
-        return HEADER.pack(MAGIC, VERSION, 0, len(body), _crc(VERSION, 0, body), 0) + body
+        return ENVELOPE.around(body)
 
 
 def schemas_kept(schemas: Sequence[Schema]) -> tuple[Schema, ...]:
@@ -141,17 +137,7 @@ def check_new_tablets(state: TableState, count: int) -> None:
 
 def read_state(fs: FileSystem, path: str) -> TableState:
     """Read and check TABLE; ``FileNotFoundError`` when there is none."""
-    data = fs.read_bytes(path, MAX_BYTES)
-    if len(data) < HEADER.size or data[: len(MAGIC)] != MAGIC:
-        raise Corruption(path, 0, "not a TABLE file")
-    _, version, flags, length, crc, zero = HEADER.unpack_from(data)
-    body = data[HEADER.size :]
-    if len(body) != length or _crc(version, flags, body) != crc or zero:
-        raise Corruption(path, 8, "the checksum or the length does not match")
-    if version > VERSION or flags:
-        raise NotSupported(
-            f"{path} has format version {version} (flags {flags}); this library reads up to {VERSION}"
-        )
+    body = ENVELOPE.body(path, fs.read_bytes(path, MAX_BYTES))
     try:
         value = members.parsed(body)
         schemas = tuple(map(Schema.from_json, value["schemas"]))
@@ -212,12 +198,6 @@ def check_tablets(state: TableState) -> None:
     versions = [schema.version for schema in state.schemas]
     if versions != sorted(set(versions)):
         raise ValueError(f"schema versions {versions}")
-
-
-def _crc(version: int, flags: int, body: bytes) -> int:
-    """Over everything but the checksum itself."""
-    head = HEADER.pack(MAGIC, version, flags, len(body), 0, 0)
-    return crc32c(body, crc32c(head))
 
 
 def tablet_directory(root: str, tablet_id: int) -> str:

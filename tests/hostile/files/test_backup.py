@@ -172,10 +172,7 @@ def described(path: Path) -> Any:
 
 def describe(path: Path, value: Any) -> None:
     """A manifest with another text, and a checksum that says it is sound."""
-    body = encoded(value)
-    crc = backup_format._crc(backup_format.VERSION, 0, body)
-    head = backup_format.HEADER.pack(backup_format.MAGIC, backup_format.VERSION, 0, len(body), crc, 0)
-    path.write_bytes(head + body)
+    path.write_bytes(backup_format.ENVELOPE.around(encoded(value)))
 
 
 def with_runs(name: object) -> Callable[[Any], None]:

@@ -184,9 +184,7 @@ def unaware(table: bytes) -> bytes:
 
     value = json.loads(table[state.HEADER.size :])
     value["edits"], value["clean_end"] = [], 0
-    body = json.dumps(value).encode()
-    head = state.HEADER.pack(state.MAGIC, 1, 0, len(body), state._crc(1, 0, body), 0)
-    return head + body
+    return state.ENVELOPE.around(json.dumps(value).encode())
 
 
 def empty_checkpoint(world: World) -> None:

@@ -121,10 +121,7 @@ def _table(rng: random.Random, _subject: Subject, _path: str, data: bytes) -> tu
 
 def table_file(value: Any) -> bytes:
     """TABLE with these contents, and a checksum that says they are sound."""
-    body = encoded(value)
-    crc = table_state._crc(table_state.VERSION, 0, body)
-    head = table_state.HEADER.pack(table_state.MAGIC, table_state.VERSION, 0, len(body), crc, 0)
-    return head + body
+    return table_state.ENVELOPE.around(encoded(value))
 
 
 def _edits(data: bytes) -> list[tuple[int, int, int, Any]]:

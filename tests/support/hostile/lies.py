@@ -165,9 +165,7 @@ def table_lies(path: Path) -> Iterator[tuple[str, dict[Path, bytes]]]:
 
 
 def table_of(value: Any) -> bytes:
-    body = encoded(value)
-    crc = table_state._crc(table_state.VERSION, 0, body)
-    return table_state.HEADER.pack(table_state.MAGIC, table_state.VERSION, 0, len(body), crc, 0) + body
+    return table_state.ENVELOPE.around(encoded(value))
 
 
 def manifest_lies(path: Path) -> Iterator[tuple[str, dict[Path, bytes]]]:

@@ -114,7 +114,7 @@ def test_a_newer_format_is_refused_before_anything_is_written(table_path: Path) 
     have = table_file.read_state(PosixFileSystem(), str(path))
     data = bytearray(have.to_bytes())
     struct.pack_into("<H", data, 8, 2)
-    struct.pack_into("<I", data, 16, table_file._crc(2, 0, bytes(data[table_file.HEADER.size :])))
+    struct.pack_into("<I", data, 16, table_file.ENVELOPE.crc(2, 0, bytes(data[table_file.HEADER.size :])))
     path.write_bytes(data)
     for mode in ("r", "rw"):
         with pytest.raises(kc.NotSupported, match="version 2"):
@@ -309,6 +309,5 @@ def test_a_table_of_before_alters_is_read() -> None:
     value = json.loads(written[table_file.HEADER.size :])
     assert value.pop("next_tablet") == 3 and value.pop("horizon") == 0
     body = json.dumps(value).encode()
-    head = table_file.HEADER.pack(table_file.MAGIC, 1, 0, len(body), table_file._crc(1, 0, body), 0)
-    fs.replace_file("/TABLE", head + body)
+    fs.replace_file("/TABLE", table_file.ENVELOPE.around(body))
     assert table_file.read_state(fs, "/TABLE") == before
