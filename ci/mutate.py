@@ -96,7 +96,7 @@ ROOMS = {
     "recheck": Room(
         (
             "kudu_core/tablet/ingest/recheck.py",
-            "kudu_core/table/jobs/resolve.py",
+            "kudu_core/table/jobs/resolve.py", "kudu_core/table/ingest/accept.py",
             "kudu_core/table/ingest/build.py",
         ),
         (*JOBS, *_tests("table/ingest", "bulk", "bulk_failures"), *_tests("stories", "bank"), *EVERYWHERE),

@@ -52,6 +52,9 @@ class Options:
     """Options of a table; ``InvalidArgument`` names a field that is out of range.
 
     Two are equal if all their values are, whichever of them were given.
+
+    >>> kc.Options(durability="group", group_interval_s=0.1)
+    Options(durability='group', group_interval_s=0.1)
     """
 
     given: frozenset[str] = field(default=frozenset(), compare=False)
@@ -149,12 +152,20 @@ class Options:
 
     def replace(self, **changes: Any) -> Options:
         """The same options but for these, which are given from now on; ``InvalidArgument`` for an unknown
-        name or a bad value."""
+        name or a bad value.
+
+        >>> kc.Options(scan_threads=2).replace(durability="group")
+        Options(durability='group', scan_threads=2)
+        """
         _check_names(changes)
         return Options(**{name: getattr(self, name) for name in self.given} | changes)
 
     def overridden(self, other: Options | Mapping[str, Any] | None) -> Options:
-        """These options with what is given by ``other``."""
+        """These options with what is given by ``other``.
+
+        >>> kc.Options(scan_threads=2).overridden({"scan_threads": 4})
+        Options(scan_threads=4)
+        """
         return self if other is None else self.replace(**_given_by(other))
 
     def to_json(self) -> dict[str, Any]:
@@ -163,7 +174,11 @@ class Options:
     @staticmethod
     def from_json(stored: Mapping[str, Any]) -> Options:
         """Options from ``to_json`` or from any mapping, all of whose members are given; what is left out has
-        its default."""
+        its default.
+
+        >>> kc.Options.from_json({"scan_threads": 2}).scan_threads
+        2
+        """
         return Options().overridden(stored)
 
 

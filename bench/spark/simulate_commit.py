@@ -26,6 +26,7 @@ import kudu_core as kc
 from kudu_core.engines.spark.write import resolutions_of, runs_of, tasks_of
 from kudu_core.table.jobs import commit
 from kudu_core.table.jobs.resolve import resolve
+from kudu_core.table.lifecycle.handles import open_handle
 from kudu_core.table.runs.staged import StagedRun
 
 ROWS_OF_A_RUN = 20
@@ -65,8 +66,8 @@ def simulate(root: str, tablets: int, runs: int) -> dict[str, float]:
     with timed(seconds, "create"):
         hashed = kc.HashPartition("k", tablets)
         kc.create_table(path, SCHEMA, "k", partition_by=hashed, options=options).close()
-    with kc.open_table(path) as table:
-        job = commit.begin(table, "upsert", [(f.name, str(f.type)) for f in SCHEMA])
+    with open_handle(path) as handle:
+        job = commit.begin(handle, "upsert", [(f.name, str(f.type)) for f in SCHEMA])
 
     def stage() -> None:
         told = []
@@ -90,9 +91,9 @@ def simulate(root: str, tablets: int, runs: int) -> dict[str, float]:
     def resolve_all() -> None:
         with open(f"{root}/found", "wb") as file:
             for task in tasks:
-                with kc.open_table(path, options={"scan_threads": 1}) as table:
+                with open_handle(path, options={"scan_threads": 1}) as handle:
                     mine = [StagedRun.from_json(run) for run in json.loads(task)]
-                    for resolution in resolve(table, job, commit.form_of(job), mine):
+                    for resolution in resolve(handle, job, commit.form_of(job), mine):
                         file.write(resolution.to_bytes() + b"\n")
 
     with timed(seconds, "resolve (tasks)"):
@@ -100,12 +101,13 @@ def simulate(root: str, tablets: int, runs: int) -> dict[str, float]:
     with open(f"{root}/found", "rb") as file, timed(seconds, "answers"):
         resolutions = resolutions_of(file.read().splitlines())
     with timed(seconds, "open"):
-        table = kc.open_table(path, "rw")
+        handle = open_handle(path, "rw")
     with timed(seconds, "commit"):
-        result = commit.commit_job(job, told, table, resolutions)
+        result = commit.commit_job(job, told, handle, resolutions)
     assert result.inserted == tablets * (runs // tablets) * ROWS_OF_A_RUN, result
     seconds["driver grew by MiB"] = rss_mib() - before
-    with table:
+    handle.close()
+    with kc.open_table(path) as table:
         assert table.count() == result.inserted
     seconds["runs"], seconds["tablets"] = len(told), tablets
     return seconds

@@ -31,7 +31,6 @@ ALLOWED: dict[str, dict[str, str]] = {
         "allocate_lock": "a pause; nobody else knows the lock",
         "acquire": "a pause; nobody else knows the lock",
     },
-    "engines/spark/write.py": {"enter_context": "writers of files, which a task drops when it fails"},
 }
 # Functions that wait for a lock, or that other threads' locks hang on: under them no foreign code is called.
 FOREIGN = {"listener", "_tell", "tell"}

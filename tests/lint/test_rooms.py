@@ -43,7 +43,7 @@ ALLOWED: dict[str, dict[str, str]] = {
     "tablet/maintain/lane.py": {"kudu_core.common.run.workers.Worker": "maintenance"},
     "cfile/pages/container.py": {"os.urandom": "file_id is random"},
     "rowset/memory/memrowset.py": {"os.urandom": "the seed of a hash table, which nobody may guess"},
-    "table/opened/fork.py": {
+    "table/opened/handle.py": {
         "os.register_at_fork": "handles refuse to work in the child",
         "kudu_core.common.run.workers.Worker": (
             "a handle collected on a worker cannot be closed by it: that waits for workers"
@@ -51,7 +51,8 @@ ALLOWED: dict[str, dict[str, str]] = {
     },
     "table/opened/debug.py": {"os.environ": "the debug switch"},
     "table/repair/repair.py": {"os.PathLike": "a type"},
-    "table/table.py": {
+    "table/table.py": {"os.PathLike": "a type"},
+    "table/lifecycle/handles.py": {
         "os.PathLike": "a type",
         "os.fspath": "text of a path; no file is touched",
         "pathlib.Path": "makes a path absolute",

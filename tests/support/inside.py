@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kudu_core.table.changes import counts
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from weakref import finalize
@@ -22,8 +24,9 @@ if TYPE_CHECKING:
     from kudu_core.rowset.disk.lazy_file import LazyFile
     from kudu_core.rowset.rows.meta import RowSetMeta
     from kudu_core.table.opened.engine import Engine
+    from kudu_core.table.opened.handle import Handle
     from kudu_core.table.opened.tablets import Tablets
-    from kudu_core.table.read.scan import ScanPlan
+    from kudu_core.table.read.plan import ScanPlan
     from kudu_core.table.stored.table_file import TableState
     from kudu_core.tablet.maintain.compaction_lane import CompactionLane
     from kudu_core.tablet.maintain.flush_lane import FlushLane
@@ -36,7 +39,12 @@ if TYPE_CHECKING:
 
 def engine_of(table: kc.Table) -> Engine:
     """What stands behind an open table, until it is closed or refreshed."""
-    return table._engine
+    return handle_of(table).engine
+
+
+def handle_of(table: kc.Table) -> Handle:
+    """The table as rooms above and beside it are given it."""
+    return table._handle
 
 
 def table_file_of(table: kc.Table) -> TableState:
@@ -116,7 +124,7 @@ def poison_of(table: kc.Table) -> BaseException | None:
 
 def watch_of(table: kc.Table) -> finalize[Any, Any]:
     """What closes a table that nobody holds any more."""
-    return table._watch
+    return handle_of(table)._watch
 
 
 def is_closed(table: kc.Table) -> bool:
@@ -184,7 +192,7 @@ def work_under_way(engine: Engine) -> dict[str, Any]:
 
 def changes_within(table: kc.Table, since: int, until: int, rows: int) -> int:
     """Where changes that are read from ``since`` on would stop, if so many rows of them are wanted."""
-    return table._changes_within(since, until, rows)
+    return counts.changes_within(handle_of(table), since, until, rows)
 
 
 # ---- what only tests do ----

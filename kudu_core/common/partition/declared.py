@@ -17,6 +17,10 @@ class HashPartition:
 
     ``columns`` is a name or names, ``buckets`` 2 to 4,096.  Another ``seed`` than 42 keeps a second
     dimension from following the first, but only Spark's own seed lets Spark route rows natively.
+
+    >>> made = kc.create_table(path, stock.schema, "id", partition_by=kc.HashPartition("id", 4))
+    >>> len(made.partitions.partitions)
+    4
     """
 
     columns: str | Sequence[str]
@@ -31,6 +35,10 @@ class RangePartition:
     ``bounds`` lists half-open ranges ``(lower, upper)``; a bound is a scalar, a tuple of the first
     of the columns' values, or None for an open end.  Ranges must not overlap and need not cover: a
     row outside them all is a row error.
+
+    >>> halves = kc.RangePartition("id", [(None, 100), (100, None)])
+    >>> len(kc.create_table(path, stock.schema, "id", partition_by=halves).partitions.partitions)
+    2
     """
 
     columns: str | Sequence[str]

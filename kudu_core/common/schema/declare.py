@@ -32,6 +32,10 @@ from kudu_core.errors import InvalidArgument, shown
 class Column:
     """A column as a caller declares it.
 
+    >>> columns = [kc.Column("id", "int64"), kc.Column("price", "decimal128(10,2)", default=0)]
+    >>> kc.create_table(path, columns, "id").insert([{"id": 1}]).inserted
+    1
+
     Parameters
     ----------
     type : pa.DataType, or its name ("int64", "timestamp[us,UTC]", "decimal128(10,2)")

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from kudu_core.table.read import arrow_out
 
 if TYPE_CHECKING:
-    from kudu_core.table.table import Table
+    from kudu_core.table.opened.handle import Handle
 
 
-def _dataset(table: Table, at: Any) -> Any:
+def _dataset(handle: Handle, at: Any) -> Any:
     from kudu_core.engines.arrow.dataset import TableDataset
 
-    return TableDataset.of(table, at)
+    return TableDataset.of(handle, at)
 
 
 arrow_out.make_dataset = _dataset

@@ -23,10 +23,11 @@ from pyarrow import fs as arrow_fs
 from kudu_core.common.schema.schema import Schema, arrow_schema
 from kudu_core.common.where import expressions
 from kudu_core.errors import InvalidArgument, NotSupported
-from kudu_core.table.read.scan import Scan
-from kudu_core.table.table import Table
+from kudu_core.table.opened.handle import Handle
+from kudu_core.table.read.plan import BATCH_ROWS, ScanRequest
+from kudu_core.table.read.scan import Scan, open_scan
+from kudu_core.table.read.snapshot import open_snapshot
 
-BATCH_ROWS = 65_536
 HINTS = (
     "batch_readahead",
     "fragment_readahead",
@@ -50,15 +51,15 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
         schema = arrow_schema(held.schema.columns)
         super().__init__(schema, [_nothing_to_read(schema)])
         self._held = held
-        self._table = held.table
+        self._handle = held.handle
         self._snapshot = held.snapshot
         self._columns = held.schema
         self._where = where
 
     @staticmethod
-    def of(table: Table, at: Any) -> TableDataset:
+    def of(handle: Handle, at: Any) -> TableDataset:
         """What ``Table.to_dataset`` returns."""
-        return TableDataset(_Held(table, at), None)
+        return TableDataset(_Held(handle, at), None)
 
     @property
     def timestamp(self) -> int:
@@ -161,9 +162,8 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
         self, columns: Any, filter: pc.Expression | None, batch_size: int | None, limit: int | None = None
     ) -> Scan:
         rows = BATCH_ROWS if batch_size is None else batch_size
-        return self._table._scan_of(
-            self._columns, self._snapshot, columns, self._both(filter), limit=limit, batch_rows=rows
-        )
+        request = ScanRequest(columns, self._both(filter), limit=limit, batch_rows=rows)
+        return open_scan(self._handle, request, self._snapshot, self._columns)
 
     # ---- what pyarrow does with rows that it has read ----
 
@@ -197,20 +197,20 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
     def __reduce__(self) -> Any:
         raise TypeError(
             "a table's dataset does not travel to another process: open the table there with "
-            f"kudu_core.open_table({self._table.path!r}), and call to_dataset({self.timestamp})"
+            f"kudu_core.open_table({self._handle.path!r}), and call to_dataset({self.timestamp})"
         )
 
     def __repr__(self) -> str:
-        return f"<kudu_core dataset {self._table.path!r} at {self.timestamp}>"
+        return f"<kudu_core dataset {self._handle.path!r} at {self.timestamp}>"
 
 
 class _Held:
     """A snapshot and the columns of one moment; while this lives, both can be read."""
 
-    def __init__(self, table: Table, at: Any) -> None:
-        engine = table._opened()
-        self.table = table
-        self.snapshot = table.snapshot(at)
+    def __init__(self, handle: Handle, at: Any) -> None:
+        engine = handle.opened()
+        self.handle = handle
+        self.snapshot = open_snapshot(handle, at)
         with engine.altering:
             self.schema: Schema = engine.schema
             self._columns = engine.schema_pins.pin(self.schema)

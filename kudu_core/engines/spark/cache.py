@@ -12,6 +12,7 @@ import os
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.run.locks import mutex
 from kudu_core.table.changes.tokens import ChangeToken
+from kudu_core.table.opened.handle import Handle
 from kudu_core.table.read.tokens import ScanToken
 from kudu_core.table.stored.table_file import read_state
 from kudu_core.table.table import Table, open_table
@@ -36,6 +37,9 @@ def table(
             return ks.table("/tables/customers").get_many(ids.to_frame("id"), ["name"])["name"].to_pandas()
 
     Do not close it.  A table that was made anew at the path is another one, and opened as such.
+
+    >>> ks.table(stock).get(1, ["name"])
+    {'name': 'pen'}
 
     Parameters
     ----------
@@ -65,14 +69,14 @@ def table(
         return found
 
 
-def table_for(token: ScanToken | ChangeToken) -> Table:
+def handle_for(token: ScanToken | ChangeToken) -> Handle:
     """The process's table of a token, opened anew when it is another one at the same path.
 
-    ``Table.scan_token`` and ``Table.change_token`` refresh a table that is behind the token.
+    ``scan_of`` and ``changes_of`` refresh a table that is behind the token.
     """
     with _lock:
         found = _tables.pop(token.table_path, None)
-        if found is not None and found._engine.uuid.hex() != token.table_uuid:
+        if found is not None and found._handle.engine.uuid.hex() != token.table_uuid:
             found.close()
             found = None
         if found is None:
@@ -80,12 +84,28 @@ def table_for(token: ScanToken | ChangeToken) -> Table:
             found = open_table(token.table_path, options={"scan_threads": 1})
             _refreshed_s[token.table_path] = _clock.monotonic_s()
         _keep(token.table_path, found)
-        return found
+        return found._handle
+
+
+def newest_handle(path: str) -> Handle:
+    """The process's table at a path, in the state that is durable now."""
+    with _lock:
+        found = _tables.pop(path, None)
+        if found is not None and _is_replaced(found):
+            found.close()
+            found = None
+        if found is None:
+            found = open_table(path, options={"scan_threads": 1})
+            _refreshed_s[path] = _clock.monotonic_s()
+        elif not found._handle.engine.is_newest():
+            found.refresh()
+        _keep(path, found)
+        return found._handle
 
 
 def _is_replaced(found: Table) -> bool:
     """Whether the table at its path is another one by now, or none."""
-    engine = found._engine
+    engine = found._handle.engine
     try:
         return read_state(engine.fs, f"{engine.path}/TABLE").uuid != engine.uuid
     except FileNotFoundError:

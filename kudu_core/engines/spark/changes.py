@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -13,15 +12,18 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from kudu_core.common.schema.schema import OP_COLUMN, Schema
 from kudu_core.common.types.types import ColumnType
-from kudu_core.engines.spark.cache import table_for
+from kudu_core.engines.spark.cache import handle_for
 from kudu_core.engines.spark.codes import coded
+from kudu_core.engines.spark.handles import PathOrTable, reading
 from kudu_core.engines.spark.scan import frame_of, parallelism, shared_out
 from kudu_core.engines.spark.schema import spark_schema, spark_type, to_spark
 from kudu_core.errors import ChangesLost, InvalidArgument, SchemaMismatch, SnapshotTooOld
-from kudu_core.table.changes.changes import BEFORE_NAME, TIMESTAMP_NAME
-from kudu_core.table.changes.tokens import ChangeToken
-from kudu_core.table.read.tokens import ScanToken
-from kudu_core.table.table import DEFAULT_TARGET_ROWS, Table, open_table
+from kudu_core.table.changes.changes import BEFORE_NAME, TIMESTAMP_NAME, open_changes
+from kudu_core.table.changes.plan import ChangesRequest
+from kudu_core.table.changes.tokens import ChangeToken, change_tokens, changes_of
+from kudu_core.table.opened.handle import Handle
+from kudu_core.table.read.plan import ScanRequest
+from kudu_core.table.read.tokens import DEFAULT_TARGET_ROWS, ScanToken, scan_of, scan_tokens
 
 Share = ScanToken | ChangeToken
 """Rows of a state, which are told as inserts at its time, or changes."""
@@ -32,7 +34,7 @@ _TIMESTAMP = spark_type(ColumnType.from_arrow(pa.uint64()))
 
 def changes(
     spark: SparkSession,
-    path: str | os.PathLike[str] | Table,
+    path: PathOrTable,
     since: Any = None,
     until: Any = None,
     columns: Sequence[str] | None = None,
@@ -46,6 +48,9 @@ def changes(
 
     The rows are in no order: ``orderBy("_timestamp")`` puts them into that of their writes.  Both ends
     are fixed here, so the DataFrame stays the same, as long as history reaches back to ``since``.
+
+    >>> ks.changes(spark, stock, columns=["id"]).count()
+    3
 
     Parameters
     ----------
@@ -63,33 +68,25 @@ def changes(
     TableNotFound, InvalidArgument, SnapshotInFuture
         Before any task runs.
     """
-    with nullcontext(path) if isinstance(path, Table) else open_table(path) as table:
-        stored = table._engine.schema
-        schema = changes_schema(stored, columns, images)
-        shares = plan_changes(table, since, until, columns, where, images, net, target_rows_per_task)
+    with reading(path) as handle:
+        schema = changes_schema(handle.engine.schema, columns, images)
+        request = ChangesRequest(columns, where, images, net)
+        shares = plan_changes(handle, request, since, until, target_rows_per_task)
     tasks = shared_out(shares, target_rows_per_task, parallelism(spark))
     return frame_of(spark, tasks, schema, read_changes)
 
 
 def plan_changes(
-    table: Table,
-    since: Any,
-    until: Any,
-    columns: Sequence[str] | None,
-    where: Any,
-    images: str,
-    net: bool,
-    target_rows: int,
+    handle: Handle, request: ChangesRequest, since: Any, until: Any, target_rows: int
 ) -> list[Share]:
     """Shares of ``Table.changes``."""
     shares: list[Share] = []
-    if since is None and not net:
-        begun = table.changes(None, until, columns=[])  # keeps the state that it begins with
+    if since is None and not request.net:
+        begun = open_changes(handle, ChangesRequest(columns=[]), None, until)  # keeps its first state
         since, until = begun.since, begun.until
-        shares += table.scan_tokens(columns, where, at=since, target_rows=target_rows)
-    shares += table.change_tokens(
-        since, until, columns=columns, where=where, images=images, net=net, target_rows=target_rows
-    )
+        state = ScanRequest(request.columns, request.where)
+        shares += scan_tokens(handle, state, since, target_rows)
+    shares += change_tokens(handle, request, since, until, target_rows)
     return shares
 
 
@@ -120,12 +117,12 @@ def read_changes(shares: Sequence[Share], wanted: pa.Schema) -> Iterator[pa.Reco
     """A task's shares, in a worker process, as Spark wants them."""
     with coded(), lost():
         for share in shares:
-            table = table_for(share)
+            handle = handle_for(share)
             if isinstance(share, ChangeToken):
-                for batch in table.change_token(share):
+                for batch in changes_of(handle, share):
                     yield to_spark(batch, wanted)
             else:
-                for batch in table.scan_token(share):
+                for batch in scan_of(handle, share):
                     yield _as_inserts(batch, share.timestamp, wanted)
 
 
@@ -133,9 +130,9 @@ def read_rows(shares: Sequence[Share], wanted: pa.Schema) -> Iterator[pa.RecordB
     """The rows after each change alone; there must be no deletion among them."""
     with coded(), lost():
         for share in shares:
-            table = table_for(share)
+            handle = handle_for(share)
             if isinstance(share, ChangeToken):
-                for batch in table.change_token(share):
+                for batch in changes_of(handle, share):
                     if "delete" in batch.column(0).unique().to_pylist():
                         raise InvalidArgument(
                             f"rows of {share.table_path} were deleted, and a stream of rows cannot tell it: "
@@ -144,7 +141,7 @@ def read_rows(shares: Sequence[Share], wanted: pa.Schema) -> Iterator[pa.RecordB
                     rows = batch.drop_columns(list(_HEAD))
                     yield to_spark(rows, wanted)
             else:
-                for batch in table.scan_token(share):
+                for batch in scan_of(handle, share):
                     yield to_spark(batch, wanted)
 
 

@@ -21,7 +21,7 @@ from kudu_core.common.types.types import TYPE_DECIMAL, ColumnType
 from kudu_core.engines.spark.schema import projected
 from kudu_core.errors import InvalidArgument
 from kudu_core.table.jobs.commit import check_job
-from kudu_core.table.table import DEFAULT_TARGET_ROWS
+from kudu_core.table.read.tokens import DEFAULT_TARGET_ROWS
 
 READ_OPTIONS = (
     "path", "columns", "where", "snapshot", "timestampAsOf", "targetRowsPerTask", "limit",

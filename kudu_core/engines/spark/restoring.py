@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -14,19 +13,19 @@ from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from kudu_core.common.run.clock import Clock
 from kudu_core.engines.spark.codes import coded
+from kudu_core.engines.spark.handles import Path
 from kudu_core.engines.spark.scan import collected, frame_of, parallelism, shared_out
 from kudu_core.engines.spark.staging import attempt_name, resolved
 from kudu_core.engines.spark.write import TASKS_PER_CORE, tasks_of
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table.backup import restore as restores
-from kudu_core.table.jobs.commit import Job
-from kudu_core.table.jobs.resolve import Resolution
+from kudu_core.table.jobs.job import Job
 from kudu_core.table.jobs.restore_job import RunShare, Staged, filling, stage_shares
-from kudu_core.table.read.tokens import check_target
+from kudu_core.table.lifecycle.handles import folder_path
+from kudu_core.table.read.tokens import DEFAULT_TARGET_ROWS, check_target
+from kudu_core.table.runs.resolution import Resolution
 from kudu_core.table.runs.staged import StagedRun
-from kudu_core.table.table import DEFAULT_TARGET_ROWS, folder_path
 
-Path = str | os.PathLike[str]
 _STAGED = StructType([StructField("place", IntegerType(), False), StructField("told", BinaryType(), False)])
 _RESOLVED = StructType([StructField("told", BinaryType(), False)])
 
@@ -46,6 +45,10 @@ def restore(
     files of the tablets, and the driver commits them as one change.  It is made in a folder beside ``path``
     and appears there whole, by a rename, or not at all: a driver that is killed leaves that folder, which
     the next restore to ``path`` removes; run it again.
+
+    >>> backup, made = ks.backup(spark, stock, folder), ks.restore(spark, folder, path)
+    >>> ks.count(spark, path)
+    3
 
     Parameters
     ----------

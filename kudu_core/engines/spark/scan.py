@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -13,14 +11,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
-from kudu_core.engines.spark.cache import table_for
+from kudu_core.engines.spark.cache import handle_for
 from kudu_core.engines.spark.codes import coded, original
+from kudu_core.engines.spark.handles import PathOrTable, reading
 from kudu_core.engines.spark.schema import arrow_schema, spark_schema, to_spark
 from kudu_core.errors import InvalidArgument
 from kudu_core.table.read.moment import snapshot_timestamp
+from kudu_core.table.read.plan import ScanRequest, check_limit
 from kudu_core.table.read.shares import known_rows
-from kudu_core.table.read.tokens import ScanToken
-from kudu_core.table.table import DEFAULT_TARGET_ROWS, Table, open_table
+from kudu_core.table.read.tokens import DEFAULT_TARGET_ROWS, ScanToken, scan_of, scan_tokens
 
 
 class Counted(Protocol):
@@ -35,7 +34,7 @@ S = TypeVar("S", bound=Counted)
 
 def scan(
     spark: SparkSession,
-    path: str | os.PathLike[str] | Table,
+    path: PathOrTable,
     columns: Sequence[str] | None = None,
     where: Any = None,
     at: Any = None,
@@ -49,6 +48,9 @@ def scan(
     Columns, predicate and snapshot are fixed here, so partitions, rowsets, pages and columns that
     are not needed are never read, and the DataFrame stays the same however often it is used.  Spark's
     own ``select`` and ``where`` on it work too but prune nothing.
+
+    >>> [row.name for row in ks.scan(spark, stock, ["name"], pc.field("price") > 3).collect()]
+    ['ink']
 
     Parameters
     ----------
@@ -69,14 +71,13 @@ def scan(
     TableNotFound, InvalidArgument, SnapshotTooOld, SnapshotInFuture
         Before any task runs.
     """
-    with nullcontext(path) if isinstance(path, Table) else open_table(path) as table:
-        schema = spark_schema(table._engine.schema, columns)
+    with reading(path) as handle:
+        schema = spark_schema(handle.engine.schema, columns)
         if not schema.fields:
             raise InvalidArgument("columns=[] gives no DataFrame; kudu_core.spark.count() counts rows")
         check_limit(limit)
-        tokens = table.scan_tokens(
-            columns, where, at=at, target_rows=target_rows_per_task, batch_rows=batch_rows
-        )
+        request = ScanRequest(columns, where, batch_rows=batch_rows)
+        tokens = scan_tokens(handle, request, at, target_rows_per_task)
     if limit is not None:
         return frame_of(spark, alone(tokens, limit), schema, partial(read_tokens, limit=limit))
     return frame_of(spark, shared_out(tokens, target_rows_per_task, parallelism(spark)), schema, read_tokens)
@@ -84,7 +85,7 @@ def scan(
 
 def count(
     spark: SparkSession,
-    path: str | os.PathLike[str] | Table,
+    path: PathOrTable,
     where: Any = None,
     at: Any = None,
     *,
@@ -95,11 +96,14 @@ def count(
     Without a predicate no task is run for tablets whose manifests say it: where no row was deleted,
     and none inserted later in a rowset of several times.  Else only the columns of the predicate are read.
     Parameters and errors as those of ``scan``.
+
+    >>> ks.count(spark, stock, pc.field("price") > 2)
+    2
     """
-    with nullcontext(path) if isinstance(path, Table) else open_table(path) as table:
-        engine = table._opened()
+    with reading(path) as handle:
+        engine = handle.opened()
         snapshot = snapshot_timestamp(engine, at)
-        tokens = table.scan_tokens([], where, at=snapshot, target_rows=target_rows_per_task)
+        tokens = scan_tokens(handle, ScanRequest([], where), snapshot, target_rows_per_task)
         known: dict[int, int] = {}
         if where is None:
             rows = {t.id: known_rows(t, snapshot) for t in engine.tablets if t.is_there(snapshot)}
@@ -110,11 +114,6 @@ def count(
     tasks = shared_out(left, target_rows_per_task, parallelism(spark))
     counted = frame_of(spark, tasks, StructType([StructField("rows", LongType(), False)]), count_tokens)
     return sum(known.values()) + sum(int(row.rows) for row in collected(counted))
-
-
-def check_limit(limit: int | None) -> None:
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
-        raise InvalidArgument(f"limit is a whole number from 0 or None, not {limit!r}")
 
 
 def alone(tokens: Sequence[S], limit: int) -> list[tuple[S, ...]]:
@@ -185,7 +184,7 @@ def read_tokens(
     left = limit
     with coded():
         for token in tokens:
-            for batch in table_for(token).scan_token(token):
+            for batch in scan_of(handle_for(token), token):
                 if left is None:
                     yield to_spark(batch, wanted)
                     continue
@@ -198,5 +197,5 @@ def read_tokens(
 def count_tokens(tokens: Sequence[ScanToken], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
     """How many rows a task's shares have, one batch of one row."""
     with coded():
-        rows = sum(table_for(token).scan_token(token).count() for token in tokens)
+        rows = sum(scan_of(handle_for(token), token).count() for token in tokens)
         yield pa.RecordBatch.from_arrays([pa.array([rows], pa.int64())], schema=wanted)

@@ -32,19 +32,22 @@ from kudu_core.engines.spark.scan import alone, read_tokens, shared_out
 from kudu_core.engines.spark.schema import arrow_schema, spark_schema, staged_columns
 from kudu_core.engines.spark.staging import stage
 from kudu_core.errors import InvalidArgument
+from kudu_core.table.changes.plan import ChangesRequest
 from kudu_core.table.jobs import commit as jobs
-from kudu_core.table.jobs.commit import Job
-from kudu_core.table.read.tokens import ScanToken
+from kudu_core.table.jobs.job import Job
+from kudu_core.table.lifecycle.handles import open_handle
+from kudu_core.table.opened.handle import Handle
+from kudu_core.table.read.plan import ScanRequest
+from kudu_core.table.read.tokens import ScanToken, scan_tokens
 from kudu_core.table.runs.staged import StagedRun
-from kudu_core.table.table import Table, open_table
 
 
 def schema(options: Mapping[str, str]) -> StructType:
     """The columns that a read with these options has."""
     with coded():
         parsed = ReadOptions.parse(options)
-        with open_table(parsed.path) as table:
-            stored = table._engine.schema
+        with open_handle(parsed.path) as handle:
+            stored = handle.engine.schema
             if parsed.changes:
                 return changes_schema(stored, parsed.names(stored), parsed.images)
             return spark_schema(stored, parsed.names(stored))
@@ -76,24 +79,23 @@ class KuduReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
-        with coded(), open_table(options.path) as table:
-            shares = self._shares(table)
+        with coded(), open_handle(options.path) as handle:
+            shares = self._shares(handle)
         if options.limit is not None:
             return [KuduPartition(task) for task in alone(shares, options.limit)]
         # No session here to ask for the cluster's cores; the driver's own are the least there are.
         tasks = shared_out(shares, options.target_rows, available_cores())
         return [KuduPartition(task) for task in tasks]
 
-    def _shares(self, table: Table) -> list[Share]:
-        options, stored = self._options, table._engine.schema
+    def _shares(self, handle: Handle) -> list[Share]:
+        options, stored = self._options, handle.engine.schema
         where, target = options.filter(stored), options.target_rows
         if options.changes:
             columns = changed_columns(stored, self._schema, options.images)
-            return plan_changes(
-                table, options.since, options.until, columns, where, options.images, options.net, target
-            )
+            request = ChangesRequest(columns, where, options.images, options.net)
+            return plan_changes(handle, request, options.since, options.until, target)
         names = options.names(stored, self._schema)
-        return list(table.scan_tokens(names, where, at=options.at, target_rows=target))
+        return list(scan_tokens(handle, ScanRequest(names, where), options.at, target))
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         # Spark asks for one partition, None, when there are none.
@@ -119,15 +121,15 @@ class KuduWriter(DataSourceArrowWriter):
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         with coded():
             parsed = WriteOptions.parse(options, overwrite=overwrite)
-            with open_table(parsed.path) as table:
+            with open_handle(parsed.path) as handle:
                 columns = staged_columns(
-                    schema, table._engine.schema, parsed.operation, parsed.sequence_by
+                    schema, handle.engine.schema, parsed.operation, parsed.sequence_by
                 )
                 self._job: Job | None = None
                 """None: the token was applied before, so there is nothing to do."""
-                if jobs.applied(table, parsed.txn) is None:
+                if jobs.applied(handle, parsed.txn) is None:
                     self._job = jobs.begin(
-                        table,
+                        handle,
                         parsed.operation,
                         columns,
                         txn=parsed.txn,

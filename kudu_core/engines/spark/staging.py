@@ -12,12 +12,13 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 from pyspark import TaskContext
 
+from kudu_core.engines.spark.cache import newest_handle
 from kudu_core.engines.spark.schema import to_table
 from kudu_core.table.jobs import commit
-from kudu_core.table.jobs.commit import Job
-from kudu_core.table.jobs.resolve import Resolution, resolve
+from kudu_core.table.jobs.job import Job
+from kudu_core.table.jobs.resolve import resolve
+from kudu_core.table.runs.resolution import Resolution
 from kudu_core.table.runs.staged import StagedRun
-from kudu_core.table.table import open_table
 
 
 def stage(job: Job, batches: Iterable[pa.RecordBatch]) -> list[StagedRun]:
@@ -30,9 +31,11 @@ def stage(job: Job, batches: Iterable[pa.RecordBatch]) -> list[StagedRun]:
 
 
 def resolved(job: Job, runs: Sequence[StagedRun]) -> list[Resolution]:
-    """What the runs of some tablets come to in the table as it is durable now."""
-    with open_table(job.table_path, options={"scan_threads": 1}) as table:
-        return resolve(table, job, commit.form_of(job), runs)
+    """What the runs of some tablets come to in the table as it is durable now.
+
+    Tasks of one process share an open table: nobody writes to it, as a rule, while they are at work.
+    """
+    return resolve(newest_handle(job.table_path), job, commit.form_of(job), runs)
 
 
 def attempt_name() -> str:

@@ -6,7 +6,6 @@ after a crash is not applied again.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -19,15 +18,16 @@ from pyspark.sql.types import StructType
 
 from kudu_core.common.idempotence.writers import CHECK, SKIP, check_txn
 from kudu_core.engines.spark.codes import coded
+from kudu_core.engines.spark.handles import PathOrTable
 from kudu_core.engines.spark.options import WriteOptions
 from kudu_core.engines.spark.schema import staged_columns
 from kudu_core.engines.spark.staging import stage
 from kudu_core.engines.spark.write import write
 from kudu_core.errors import InvalidArgument, NotSupported
 from kudu_core.table.jobs import commit as jobs
-from kudu_core.table.jobs.commit import Job
+from kudu_core.table.jobs.job import Job
+from kudu_core.table.lifecycle.handles import open_handle
 from kudu_core.table.runs.staged import StagedRun
-from kudu_core.table.table import Table, open_table
 
 STREAM_OPTIONS = ("checkpointlocation",)
 """What Spark hands over of a query's own options, in lower case."""
@@ -67,12 +67,12 @@ class KuduStreamWriter(DataSourceStreamArrowWriter):
         # Only the writer of the tasks is pickled.  All copies share one job, which a commit does not begin.
         if self._job is None:
             options = self._options
-            with coded(), open_table(options.path) as table:
+            with coded(), open_handle(options.path) as handle:
                 self._job = jobs.begin(
-                    table,
+                    handle,
                     options.operation,
                     staged_columns(
-                        self._schema, table._engine.schema, options.operation, options.sequence_by
+                        self._schema, handle.engine.schema, options.operation, options.sequence_by
                     ),
                     on_duplicate=options.on_duplicate,
                     sequence_by=options.sequence_by,
@@ -110,7 +110,7 @@ class KuduStreamWriter(DataSourceStreamArrowWriter):
 
 
 def foreach_batch(
-    path: str | os.PathLike[str] | Table,
+    path: PathOrTable,
     app_id: str,
     operation: str = "upsert",
     *,
@@ -129,6 +129,10 @@ def foreach_batch(
 
     Against ``writeStream.format("kudu_core")`` it brings the rows of a tablet together, works with
     every output mode, and writes through a ``Table`` that the driver has open.
+
+    >>> ks.foreach_batch(stock, "orders")(df, 0)
+    >>> ks.count(spark, stock)
+    4
 
     Parameters
     ----------

@@ -36,10 +36,14 @@ from kudu_core.engines.spark.options import LATEST, ReadOptions
 from kudu_core.engines.spark.scan import shared_out
 from kudu_core.engines.spark.schema import arrow_schema
 from kudu_core.errors import InvalidArgument, NotSupported, SnapshotInFuture
+from kudu_core.table.changes.counts import changes_within
+from kudu_core.table.changes.plan import ChangesRequest
+from kudu_core.table.changes.tokens import change_tokens
+from kudu_core.table.lifecycle.handles import open_handle
+from kudu_core.table.opened.handle import Handle
 from kudu_core.table.read.moment import snapshot_timestamp
-from kudu_core.table.read.scan import ScanPlan
-from kudu_core.table.read.tokens import Position, ScanToken, make_tokens, position_after
-from kudu_core.table.table import Table, open_table
+from kudu_core.table.read.plan import ScanPlan, ScanRequest
+from kudu_core.table.read.tokens import Position, ScanToken, position_after, tokens_between
 
 
 class Shares(InputPartition):
@@ -92,7 +96,7 @@ class KuduStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if given:
                     raise InvalidArgument(f"{name} is for spark.read; a stream tells every change")
         self._schema = schema
-        self._table: Table | None = None
+        self._handle: Handle | None = None
         self._target: int | None = None
         """Where a query that reads what is available now ends."""
 
@@ -101,9 +105,9 @@ class KuduStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         # Asked again when the first batch is repeated, so it is the same whenever it is asked.
         with coded(), lost():
-            since, table = self._options.since, self._opened()
-            begin = 0 if since is None or since == LATEST else snapshot_timestamp(table._engine, since)
-            return Offset(_uuid(table), begin).to_json()
+            since, handle = self._options.since, self._opened()
+            begin = 0 if since is None or since == LATEST else snapshot_timestamp(handle.engine, since)
+            return Offset(_uuid(handle), begin).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         most = self._options.max_rows
@@ -118,27 +122,26 @@ class KuduStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         with coded():
-            table = self._refreshed()
-            return Offset(_uuid(table), table.timestamp).to_json()
+            handle = self._refreshed()
+            return Offset(_uuid(handle), handle.opened().visible_ts).to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
         with coded():
-            self._target = self._refreshed().timestamp
+            self._target = self._refreshed().opened().visible_ts
 
     def _next(self, start: Offset, most: int | None) -> Offset:
-        table = self._refreshed()
-        newest = table.timestamp if self._target is None else self._target
+        handle = self._refreshed()
+        newest = handle.opened().visible_ts if self._target is None else self._target
         if start.ts and start.reached is None:
             if start.ts >= newest:
                 return start
-            within = newest if most is None else table._changes_within(start.ts, newest, most)
+            within = newest if most is None else changes_within(handle, start.ts, newest, most)
             return Offset(start.table, within)
         at = start.ts or newest
         if most is None or at == 0 or self._options.since == LATEST:
             return Offset(start.table, at)
-        snapshot = snapshot_timestamp(table._engine, at)
-        plan, begun = self._plan(table), start.reached
-        reached = table._planned(lambda engine: position_after(engine, plan, snapshot, begun, most))
+        plan, snapshot = self._plan(handle), snapshot_timestamp(handle.engine, at)
+        reached = handle.retrying(position_after, plan, snapshot, start.reached, most)
         return Offset(start.table, at, reached)
 
     # ---- reading ----
@@ -148,24 +151,19 @@ class KuduStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             first, last = self._checked(start), self._checked(end)
             if first == last:
                 return []
-            table = self._opened()
-            if last.ts > table.timestamp:
-                table = self._refreshed()
+            handle = self._opened()
+            if last.ts > handle.opened().visible_ts:
+                handle = self._refreshed()
             shares: list[Share] = []
             since = first.ts
             if first.ts == 0 or first.reached is not None:
                 if first.ts or self._options.since != LATEST:
-                    shares += self._state(table, first.ts or last.ts, first.reached, last.reached)
+                    shares += self._state(handle, first.ts or last.ts, first.reached, last.reached)
                 since = first.ts or last.ts
             if since < last.ts:
-                shares += table.change_tokens(
-                    since,
-                    last.ts,
-                    columns=self._columns(table),
-                    where=self._options.filter(table._engine.schema),
-                    images=self._options.images,
-                    target_rows=self._options.target_rows,
-                )
+                where = self._options.filter(handle.engine.schema)
+                request = ChangesRequest(self._columns(handle), where, self._options.images)
+                shares += change_tokens(handle, request, since, last.ts, self._options.target_rows)
         # No session here to ask for the cluster's cores; the driver's own are the least there are.
         return [Shares(task) for task in shared_out(shares, self._options.target_rows, available_cores())]
 
@@ -175,62 +173,61 @@ class KuduStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return reader(partition.shares, arrow_schema(self._schema))
 
     def stop(self) -> None:
-        if self._table is not None:
-            self._table.close()
+        if self._handle is not None:
+            self._handle.close()
 
     # ---- the table ----
 
-    def _opened(self) -> Table:
-        if self._table is None:
-            self._table = open_table(self._options.path)
-        return self._table
+    def _opened(self) -> Handle:
+        if self._handle is None:
+            self._handle = open_handle(self._options.path)
+        return self._handle
 
-    def _refreshed(self) -> Table:
-        table = self._table
-        if table is None:
+    def _refreshed(self) -> Handle:
+        handle = self._handle
+        if handle is None:
             return self._opened()
-        if not table._engine.is_newest():
-            table.refresh()
-        return table
+        if not handle.engine.is_newest():
+            handle.refresh()
+        return handle
 
     def _checked(self, told: Mapping[str, Any]) -> Offset:
-        offset, table = Offset.from_json(told), self._opened()
-        if offset.table != _uuid(table):
+        offset, handle = Offset.from_json(told), self._opened()
+        if offset.table != _uuid(handle):
             raise InvalidArgument(
-                f"the table at {table.path} is another one than when the stream began; give the query a new "
+                f"the table at {handle.path} is another one than when the stream began; give the query a new "
                 "checkpointLocation"
             )
-        if offset.ts > table.timestamp:
-            table = self._refreshed()
-        if offset.ts > table.timestamp:
+        newest = handle.opened().visible_ts
+        if offset.ts > newest:
+            newest = self._refreshed().opened().visible_ts
+        if offset.ts > newest:
             raise SnapshotInFuture(
-                f"the stream has read {table.path} up to {offset.ts}, and the table ends at "
-                f"{table.timestamp}: it was put back to an earlier state"
+                f"the stream has read {handle.path} up to {offset.ts}, and the table ends at "
+                f"{newest}: it was put back to an earlier state"
             )
         return offset
 
-    def _columns(self, table: Table) -> list[str]:
-        stored = table._engine.schema
+    def _columns(self, handle: Handle) -> list[str]:
+        stored = handle.engine.schema
         if not self._options.changes:
             return self._options.names(stored, self._schema)
         return changed_columns(stored, self._schema, self._options.images)
 
     def _state(
-        self, table: Table, at: int, first: Position | None, last: Position | None
+        self, handle: Handle, at: int, first: Position | None, last: Position | None
     ) -> list[ScanToken]:
         """Rows of the state that the stream begins with, from one position to another."""
-        plan, target = self._plan(table), self._options.target_rows
-        snapshot = snapshot_timestamp(table._engine, at)
-        return table._planned(lambda engine: list(make_tokens(engine, plan, snapshot, target, first, last)))
+        plan, snapshot = self._plan(handle), snapshot_timestamp(handle.engine, at)
+        return tokens_between(handle, plan, snapshot, self._options.target_rows, first, last)
 
-    def _plan(self, table: Table) -> ScanPlan:
-        engine = table._engine
-        where = self._options.filter(engine.schema)
-        return table._plan(engine.schema, self._columns(table), where, None, "any", None, 65_536)
+    def _plan(self, handle: Handle) -> ScanPlan:
+        schema = handle.engine.schema
+        return ScanRequest(self._columns(handle), self._options.filter(schema)).planned(schema)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_table": None}  # a table does not travel
+        return self.__dict__ | {"_handle": None}  # a table does not travel
 
 
-def _uuid(table: Table) -> str:
-    return table._engine.uuid.hex()
+def _uuid(handle: Handle) -> str:
+    return handle.engine.uuid.hex()

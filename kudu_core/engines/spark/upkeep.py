@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -13,9 +12,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from kudu_core.cfile.pages.container import FileMissing
+from kudu_core.engines.spark.cache import handle_for
 from kudu_core.engines.spark.cache import table as open_here
-from kudu_core.engines.spark.cache import table_for
 from kudu_core.engines.spark.codes import coded
+from kudu_core.engines.spark.handles import Path, PathOrTable, folder_of, given_handle, reading
 from kudu_core.engines.spark.scan import collected, frame_of, parallelism, shared_out
 from kudu_core.engines.spark.staging import attempt_name
 from kudu_core.errors import SchemaMismatch
@@ -24,15 +24,17 @@ from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table.backup import backup as backups
 from kudu_core.table.backup.files import BackupFile
 from kudu_core.table.backup.format import BackupResult, Manifest
-from kudu_core.table.changes.tokens import ChangeToken
+from kudu_core.table.changes.plan import ChangesRequest
+from kudu_core.table.changes.tokens import ChangeToken, change_tokens, changes_of
 from kudu_core.table.jobs.merge_job import RemoteMergeTask, build_task, builder_of
-from kudu_core.table.opened.maintain import maintain_now
+from kudu_core.table.lifecycle.handles import folder_path, open_handle
+from kudu_core.table.lifecycle.maintain import maintain_now
+from kudu_core.table.opened.handle import Handle
+from kudu_core.table.read.plan import ScanRequest
 from kudu_core.table.read.snapshot import Snapshot
-from kudu_core.table.read.tokens import ScanToken
+from kudu_core.table.read.tokens import DEFAULT_TARGET_ROWS, ScanToken, scan_of, scan_tokens
 from kudu_core.table.report.verify import Verified, opened_anew, verify_frame, verify_tablet, with_tablets
-from kudu_core.table.table import DEFAULT_TARGET_ROWS, Table, folder_path, open_table
 
-Path = str | os.PathLike[str]
 MERGES_AT_ONCE = 32
 """Each has a thread of the driver, the files of its inputs open, and four bytes of memory for each row."""
 _TRIES = 5
@@ -48,7 +50,7 @@ _RUNS = StructType(
 
 
 def maintain(
-    spark: SparkSession, path: Path | Table, budget_s: float | None = None, *, lock_timeout_s: float = 0.0
+    spark: SparkSession, path: PathOrTable, budget_s: float | None = None, *, lock_timeout_s: float = 0.0
 ) -> int:
     """Do what maintenance would do now, until nothing is worth it; how many operations it did.
 
@@ -60,6 +62,9 @@ def maintain(
 
     A merge of which a task fails (after its retries) did not happen, and what the tasks leave behind is
     removed.  So it is when the driver dies: then by the next open for writing.
+
+    >>> ks.maintain(spark, stock, budget_s=60) >= 0
+    True
 
     Parameters
     ----------
@@ -85,13 +90,14 @@ def maintain(
         return [bytes(row.told) for row in found]
 
     manual = {"maintenance": "manual"}
-    opened = (
-        nullcontext(path)
-        if isinstance(path, Table)
-        else open_table(path, "rw", options=manual, timeout_s=lock_timeout_s)
+    given = given_handle(path)
+    opened: AbstractContextManager[Handle] = (
+        open_handle(folder_of(path), "rw", options=manual, timeout_s=lock_timeout_s)
+        if given is None
+        else nullcontext(given)
     )
-    with opened as table:
-        engine = table._opened_for_writing()
+    with opened as handle:
+        engine = handle.for_writing()
         threads = min(parallelism(spark), MERGES_AT_ONCE)
         return maintain_now(engine, budget_s, builder_of(engine, run), threads)
 
@@ -100,7 +106,7 @@ def build_merges(tasks: Sequence[RemoteMergeTask], wanted: pa.Schema) -> Iterato
     """The parts of merges that are a task's, in a worker process; an answer for each range of keys."""
     with coded():
         for task in tasks:
-            told = build_task(open_here(task.table_path), task, attempt_name())
+            told = build_task(open_here(task.table_path)._handle, task, attempt_name())
             yield pa.RecordBatch.from_arrays([pa.array(told, pa.binary())], schema=wanted)
 
 
@@ -116,16 +122,19 @@ class TabletShare:
     rows: int
 
 
-def verify(spark: SparkSession, path: Path | Table) -> Verified:
+def verify(spark: SparkSession, path: PathOrTable) -> Verified:
     """``Table.verify``, its tablets by tasks: TABLE, manifests, the log and every byte of the files.
+
+    >>> ks.verify(spark, stock).lost_files
+    0
 
     Raises
     ------
     Corruption
         At the first damage, with file and offset.
     """
-    with nullcontext(path) if isinstance(path, Table) else open_table(path) as table:
-        engine = table._opened()
+    with reading(path) as handle:
+        engine = handle.opened()
         shares = [
             TabletShare(engine.path, tablet.id, sum(rowset.meta.rows for rowset in tablet.view.rowsets))
             for tablet in engine.tablets
@@ -149,8 +158,8 @@ def _verify(shares: Sequence[TabletShare], wanted: pa.Schema) -> Iterator[pa.Rec
 
 def _verified(share: TabletShare) -> tuple[int, int, int]:
     for attempt in range(_TRIES):
-        with open_table(share.table_path) as table:  # of its own: nothing is to come from a cache
-            tablet = next((t for t in table._engine.tablets if t.id == share.tablet_id), None)
+        with open_handle(share.table_path) as handle:  # of its own: nothing is to come from a cache
+            tablet = next((t for t in handle.engine.tablets if t.id == share.tablet_id), None)
             if tablet is None:
                 return 0, 0, 0  # dropped, and its history is gone
             try:
@@ -166,7 +175,7 @@ def _verified(share: TabletShare) -> tuple[int, int, int]:
 
 def backup(
     spark: SparkSession,
-    path: Path | Table,
+    path: PathOrTable,
     dst: Path,
     since: object = None,
     *,
@@ -176,6 +185,9 @@ def backup(
 
     The folder, on a file system that every executor sees, and the backups in it are those of
     ``Table.backup``: ``kudu_core.restore`` makes a table of them.
+
+    >>> ks.backup(spark, stock, folder).total
+    3
 
     Parameters
     ----------
@@ -199,11 +211,12 @@ def backup(
     ) -> tuple[list[BackupFile], tuple[int, int, int]]:
         shares: list[ScanToken | ChangeToken] = []
         if head.since is None:
-            shares += table.scan_tokens(at=snapshot, target_rows=target_rows_per_task)
+            shares += scan_tokens(handle, ScanRequest(), snapshot, target_rows_per_task)
         else:
-            shares += table.change_tokens(head.since, snapshot, net=True, target_rows=target_rows_per_task)
+            net = ChangesRequest(net=True)
+            shares += change_tokens(handle, net, head.since, snapshot, target_rows_per_task)
         if any(share.schema_version != head.schema.version for share in shares):
-            raise SchemaMismatch(f"{table.path} was altered while its backup began; run it again")
+            raise SchemaMismatch(f"{handle.path} was altered while its backup began; run it again")
         schema = head.arrow_schema()
 
         def write(some: Sequence[ScanToken | ChangeToken], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -227,14 +240,14 @@ def backup(
         return told, (inserted, updated, deleted)
 
     folder = folder_path(dst)
-    with nullcontext(path) if isinstance(path, Table) else open_table(path) as table:
-        return backups.backup(table, folder, since, runs)
+    with reading(path) as handle:
+        return backups.backup(handle, folder, since, runs)
 
 
 def _rows(shares: Sequence[ScanToken | ChangeToken]) -> Iterator[pa.RecordBatch]:
     for share in shares:
-        table = table_for(share)
-        yield from table.change_token(share) if isinstance(share, ChangeToken) else table.scan_token(share)
+        handle = handle_for(share)
+        yield from changes_of(handle, share) if isinstance(share, ChangeToken) else scan_of(handle, share)
 
 
 def _name(number: int) -> str:

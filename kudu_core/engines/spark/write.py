@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import heapq
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from functools import reduce
 from typing import Any
 
@@ -21,6 +19,7 @@ from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.run.cycles import cycles_left
 from kudu_core.common.schema.schema import Schema
 from kudu_core.engines.spark.codes import coded, original
+from kudu_core.engines.spark.handles import Path, PathOrTable, folder_of, given_handle, reading
 from kudu_core.engines.spark.scan import parallelism
 from kudu_core.engines.spark.schema import spark_type, staged_columns, table_schema
 from kudu_core.engines.spark.staging import resolved, stage
@@ -28,10 +27,10 @@ from kudu_core.errors import InvalidArgument
 from kudu_core.options import Options
 from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.jobs import commit as jobs
-from kudu_core.table.jobs.commit import Job
-from kudu_core.table.jobs.resolve import Resolution
+from kudu_core.table.jobs.job import Job
+from kudu_core.table.lifecycle.handles import create_handle
+from kudu_core.table.runs.resolution import Resolution
 from kudu_core.table.runs.staged import StagedRun
-from kudu_core.table.table import Table, create_table, open_table
 
 MODES = ("append", "overwrite")
 REPARTITION = ("tablet", "none")
@@ -47,7 +46,7 @@ Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 def write(
     df: DataFrame,
-    table: str | os.PathLike[str] | Table,
+    table: PathOrTable,
     operation: str = "upsert",
     *,
     mode: str = "append",
@@ -60,6 +59,9 @@ def write(
     lock_timeout_s: float | None = None,
 ) -> WriteResult:
     """Write all rows of a DataFrame as one change of the table, or none of them.
+
+    >>> ks.write(df, stock).inserted
+    1
 
     Parameters
     ----------
@@ -115,20 +117,18 @@ def write(
     )
     if repartition not in REPARTITION:
         raise InvalidArgument(f'repartition is "tablet" or "none", not {repartition!r}')
-    with ExitStack() as stack:
-        if isinstance(table, Table):
-            reader = table
-            table._opened_for_writing()
-        else:
-            reader = stack.enter_context(open_table(table))
-        engine = reader._engine
+    given = given_handle(table)
+    if given is not None:
+        given.for_writing()
+    with reading(table) as handle:
+        engine = handle.engine
         columns = staged_columns(df.schema, engine.schema, operation, sequence_by)
-        known = jobs.applied(reader, token)
+        known = jobs.applied(handle, token)
         if known is not None:
             return known
         schema, partitions = engine.schema, engine.partitions
         job = jobs.begin(
-            reader, operation, columns, txn=token, on_duplicate=on_duplicate, sequence_by=sequence_by,
+            handle, operation, columns, txn=token, on_duplicate=on_duplicate, sequence_by=sequence_by,
             ignore_null=ignore_null, lock_timeout_s=lock_timeout_s, overwrite=overwrite,
         )  # fmt: skip
     try:
@@ -136,21 +136,19 @@ def write(
             df = routed(df, schema, partitions)
         runs = _stage(df, job)
         resolutions = _resolve(df, job, runs)
-        return jobs.commit_job(job, runs, table if isinstance(table, Table) else None, resolutions)
+        return jobs.commit_job(job, runs, given, resolutions)
     except BaseException:
         jobs.abandon(job)
         raise
 
 
-def commit(table: str | os.PathLike[str] | Table, job: str) -> WriteResult:
+def commit(table: PathOrTable, job: str) -> WriteResult:
     """Commit a job that found the table locked; its id stands in the ``Locked`` error."""
-    if isinstance(table, Table):
-        return jobs.resume(table.path, job, table)
-    return jobs.resume(os.path.abspath(table), job)
+    return jobs.resume(folder_of(table), job, given_handle(table))
 
 
 def create(
-    path: str | os.PathLike[str],
+    path: Path,
     schema: StructType | DataFrame,
     primary_key: str | list[str] | tuple[str, ...],
     *,
@@ -158,11 +156,16 @@ def create(
     options: Options | dict[str, Any] | None = None,
     exist_ok: bool = False,
 ) -> None:
-    """Make a table for rows of this Spark schema, or of this DataFrame."""
+    """Make a table for rows of this Spark schema, or of this DataFrame.
+
+    >>> ks.create(path, df, "id")
+    >>> ks.count(spark, path)
+    0
+    """
     struct = schema.schema if isinstance(schema, DataFrame) else schema
     if not isinstance(struct, StructType):
         raise InvalidArgument(f"schema is a StructType or a DataFrame, not {schema!r}")
-    create_table(
+    create_handle(
         path, table_schema(struct), primary_key, partition_by=partition_by, options=options, exist_ok=exist_ok
     ).close()
 

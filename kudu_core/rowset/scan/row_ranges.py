@@ -16,7 +16,6 @@ from kudu_core._ext.base.status import PageError
 from kudu_core.cfile.files.rows_file import PAGE_ROWS
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.types import ColumnType
-from kudu_core.common.where import keybounds
 from kudu_core.common.where.analysis import Term, passing_all
 from kudu_core.common.where.predicates import Filter
 from kudu_core.common.where.sets import ValueSet
@@ -48,7 +47,13 @@ class Pruning:
     """What is left to test on rows that were found by ``keys``."""
 
     @staticmethod
-    def of(schema: Schema, where: Filter | None, lower: bytes | None, upper: bytes | None) -> Pruning:
+    def of(
+        schema: Schema,
+        where: Filter | None,
+        lower: bytes | None,
+        upper: bytes | None,
+        implied: tuple[bool, bool] = (False, False),
+    ) -> Pruning:
         by_column: dict[int, list[Term]] = {}
         for term in () if where is None else where.terms:
             by_column.setdefault(term.column_id, []).append(term)
@@ -67,8 +72,6 @@ class Pruning:
             rest = where.beyond(schema.key_ids)
         keys = tuple(columns.get(column_id) for column_id in schema.key_ids)
         nulls = tuple(t for terms in by_column.values() for t in terms if t.op in ("is_null", "not_null"))
-        known = keybounds.key_bounds(schema, () if where is None else where.terms)
-        implied = lower == known[0], upper == known[1]
         types = {column_id: schema.by_id[column_id].type for column_id in columns}
         return Pruning(keys, frozenset(schema.key_ids), columns, types, nulls, lower, upper, implied, rest)
 

@@ -51,10 +51,12 @@ class ScanSpec:
     """Of the batches that are made; None: columns as buffers.  Not of an ordered scan."""
     dictionary: frozenset[int] = frozenset()
     """Columns of a batch that are dictionaries."""
+    implied: tuple[bool, bool] = (False, False)
+    """Which of the bounds say no more than the predicate."""
     pruning: Pruning = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        pruning = Pruning.of(self.schema, self.filter, self.lower, self.upper)
+        pruning = Pruning.of(self.schema, self.filter, self.lower, self.upper, self.implied)
         object.__setattr__(self, "pruning", pruning)
 
 

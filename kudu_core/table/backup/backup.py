@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,14 +36,16 @@ from kudu_core.table.backup.format import (
     points,
     read_manifests,
 )
-from kudu_core.table.read.snapshot import Snapshot
+from kudu_core.table.changes.changes import open_changes
+from kudu_core.table.changes.plan import ChangesRequest
+from kudu_core.table.read.plan import ScanRequest
+from kudu_core.table.read.scan import open_scan
+from kudu_core.table.read.snapshot import Snapshot, open_snapshot
 
 if TYPE_CHECKING:
-    from kudu_core.common.schema.schema import Schema
     from kudu_core.fs.api import FileSystem
-    from kudu_core.table.changes.changes import Changes
     from kudu_core.table.opened.engine import Engine
-    from kudu_core.table.read.scan import Scan
+    from kudu_core.table.opened.handle import Handle
 
 RUN_BYTES = 64 << 20
 """Of rows as Arrow, in one run: who restores has one in memory at a time."""
@@ -58,20 +60,9 @@ Runs = Callable[["FileSystem", str, Manifest, Snapshot], tuple[list[BackupFile],
 snapshot, or what changed between ``Manifest.since`` and it."""
 
 
-class Source(Protocol):
-    """What a backup asks of the table that it is of."""
-
-    def _opened(self) -> Engine: ...
-    def snapshot(self, at: Any = None) -> Snapshot: ...
-    def _scan_of(self, schema: Schema | None, at: Any, columns: Any = None) -> Scan: ...
-    def _changes_of(
-        self, schema: Schema | None, since: Any = None, until: Any = None, *, net: bool = False
-    ) -> Changes: ...
-
-
-def backup(table: Source, folder: str, since: Any, runs: Runs | None = None) -> BackupResult:
+def backup(handle: Handle, folder: str, since: Any, runs: Runs | None = None) -> BackupResult:
     """Write one backup; the walk behind ``Table.backup``.  ``runs``: somebody else writes the rows."""
-    engine = table._opened()
+    engine = handle.opened()
     fs = engine.fs.rooted(folder)
     _check_folder(fs, engine.path, folder)
     if not fs.exists(folder):
@@ -93,10 +84,10 @@ def backup(table: Source, folder: str, since: Any, runs: Runs | None = None) -> 
         if number > MAX_NUMBER:
             raise InvalidArgument(f"{folder} holds backup {MAX_NUMBER:,}, the last one; begin another folder")
         head, columns = _head(engine, before, number)
-        with columns, table.snapshot(head.timestamp) as snapshot:
+        with columns, open_snapshot(handle, head.timestamp) as snapshot:
             if before is not None and before.timestamp == head.timestamp:
                 return before.result(folder)  # nothing was written since
-            return _write(table, fs, folder, head, snapshot, runs or partial(_runs_here, table))
+            return _write(handle, fs, folder, head, snapshot, runs or partial(_runs_here, handle))
     finally:
         lease.release()
 
@@ -161,14 +152,15 @@ def _before(fs: FileSystem, folder: str, known: list[Manifest], since: Any) -> M
 
 
 def _write(
-    table: Source, fs: FileSystem, folder: str, head: Manifest, snapshot: Snapshot, write: Runs
+    handle: Handle, fs: FileSystem, folder: str, head: Manifest, snapshot: Snapshot, write: Runs
 ) -> BackupResult:
-    schema = head.schema
     temporary = temporary_name(head.directory(folder), uuid.uuid4().hex)
     fs.mkdir(temporary)
     try:
         runs, counts = write(fs, temporary, head, snapshot)
-        total = counts[0] if head.since is None else table._scan_of(schema, snapshot, []).count()
+        total = counts[0]
+        if head.since is not None:
+            total = open_scan(handle, ScanRequest(columns=()), snapshot, head.schema).count()
         manifest = replace(head, counts=counts, total=total, runs=tuple(runs))
         fs.replace_file(f"{temporary}/{MANIFEST}", manifest.to_bytes())  # syncs the names of the runs too
         fs.rename(temporary, manifest.directory(folder))
@@ -181,13 +173,14 @@ def _write(
 
 
 def _runs_here(
-    table: Source, fs: FileSystem, directory: str, head: Manifest, snapshot: Snapshot
+    handle: Handle, fs: FileSystem, directory: str, head: Manifest, snapshot: Snapshot
 ) -> tuple[list[BackupFile], Counts]:
     rows: Iterator[pa.RecordBatch]
     if head.since is None:
-        rows = iter(table._scan_of(head.schema, snapshot))
+        rows = iter(open_scan(handle, ScanRequest(), snapshot, head.schema))
     else:
-        rows = iter(table._changes_of(head.schema, head.since, snapshot, net=True))
+        net = ChangesRequest(net=True)
+        rows = iter(open_changes(handle, net, head.since, snapshot, head.schema))
     return write_runs(fs, directory, head.arrow_schema(), rows)
 
 

@@ -23,15 +23,14 @@ from kudu_core.table.calls.call import Call
 from kudu_core.table.calls.conform import apply_calls
 from kudu_core.table.lifecycle.beside import check_empty, make_beside
 from kudu_core.table.lifecycle.create import create
-from kudu_core.table.lifecycle.open_writer import open_engine
-from kudu_core.table.read.scan import Scan, ScanPlan
+from kudu_core.table.lifecycle.handles import open_handle
+from kudu_core.table.read.plan import ScanRequest
+from kudu_core.table.read.scan import open_scan
 from kudu_core.table.write.door import write_parts
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
-    from kudu_core.table.opened.engine import Engine
-
-BATCH_ROWS = 65_536
+    from kudu_core.table.opened.handle import Handle
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +84,12 @@ def _build(fs: FileSystem, path: str, chain: Chain, clock: Clock, fill: Fill) ->
 
 
 def _fill_here(fs: FileSystem, path: str, chain: Chain, clock: Clock) -> None:
-    engine = open_engine(fs.rooted(path), path, {"maintenance": "manual"}, clock)
-    try:
+    with open_handle(path, "rw", options={"maintenance": "manual"}, fs=fs, clock=clock) as handle:
+        engine = handle.for_writing()
         batches = _batches(fs.rooted(chain.folder), chain, engine.schema)
         calls = apply_calls(engine.schema, batches, OP_COLUMN)
         write_parts(engine, _within(calls, chain, engine.partitions))
-        check_total(engine, chain)
-    finally:
-        engine.close()
+        check_total(handle, chain)
 
 
 def _batches(fs: FileSystem, chain: Chain, schema: Schema) -> Iterator[pa.RecordBatch]:
@@ -153,10 +150,9 @@ def _within(calls: Iterator[Call], chain: Chain, partitions: PartitionSchema) ->
             yield replace(call, ops=ops, block=call.block.take(kept), status=status)
 
 
-def check_total(engine: Engine, chain: Chain) -> None:
+def check_total(handle: Handle, chain: Chain) -> None:
     """``Corruption`` unless the table has as many rows as the one that was backed up."""
-    plan = ScanPlan(engine.schema, (), None, None, None, False, None, BATCH_ROWS, None)
-    total = Scan(lambda: engine, plan, engine.visible_ts, None).count()
+    total = open_scan(handle, ScanRequest(columns=()), None).count()
     newest = chain.newest
     if total != newest.total:
         reason = f"backup {newest.number} is of a table of {newest.total} rows; its files give {total}"

@@ -13,6 +13,10 @@ class WriteResult:
 
     ``timestamp``: the snapshot from which on the call is visible.  ``errors``: rows that were
     refused (``row``, ``code``, ``key``), empty unless ``on_error="return"``.
+
+    >>> refused = stock.insert([{"id": 1}, {"id": 4}], on_error="return")
+    >>> refused.inserted, refused.errors.to_pylist()
+    (1, [{'row': 0, 'code': 'already_present', 'key': {'id': 1}}])
     """
 
     timestamp: int

@@ -6,21 +6,17 @@ The cost follows the changes: a rowset whose manifest entry rules the window out
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.common.rows.rowblock import ColumnBuffers
-from kudu_core.common.run.clock import time_of
 from kudu_core.common.run.ordering import stable_order
 from kudu_core.common.schema.schema import OP_COLUMN, Schema, StoredColumn, arrow_schema
-from kudu_core.common.where.predicates import Filter
-from kudu_core.errors import ChangesLost, ColumnTooLarge, InvalidArgument, SnapshotTooOld
+from kudu_core.errors import ChangesLost, ColumnTooLarge, SnapshotTooOld
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.history.history import RowSetHistory
 from kudu_core.rowset.history.window import EVENT_DELETED, EVENT_INSERTED, Events, concerned
@@ -28,13 +24,22 @@ from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.table.changes.blocks import ChangeBlock, Store, WindowStore
 from kudu_core.table.changes.lineage import sharing_keys
 from kudu_core.table.changes.net import dropped_rows, first_rows, from_nothing, net_changes
+from kudu_core.table.changes.plan import (
+    ChangesPlan,
+    ChangesRequest,
+    check_window,
+    counted,
+    summed,
+    window,
+    windows,
+)
 from kudu_core.table.read.arrow_out import ArrowResult
-from kudu_core.table.read.moment import snapshot_timestamp
-from kudu_core.table.read.scan import REFRESH_TRIES, check_columns
+from kudu_core.table.read.plan import check_columns
 from kudu_core.tablet.store.tablet import Tablet
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
+    from kudu_core.table.opened.handle import Handle
 
 TIMESTAMP_NAME, BEFORE_NAME = "_timestamp", "_before"
 OP_NAMES = ("insert", "update", "delete")
@@ -47,26 +52,27 @@ _SAME = cache(lambda op: pa.repeat(OP_NAMES[op], BATCH_ROWS))
 """A batch of one operation; made when it is first wanted, as pyarrow imports pandas for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChangesPlan:
-    """What is asked for, checked against the schema."""
+def open_changes(
+    handle: Handle, request: ChangesRequest, since: Any, until: Any, schema: Schema | None = None
+) -> Changes:
+    """What ``Table.changes`` returns.
 
-    schema: Schema
-    columns: tuple[StoredColumn, ...]
-    filter: Filter | None
-    both: bool
-    net: bool
-    tablet_ids: frozenset[int] | None = None
-    """Of these tablets alone; None: of all."""
+    ``schema``: the columns of an earlier moment, which the caller has pinned; None: those of today.
+    """
+    request.check()
 
-    @property
-    def needed(self) -> tuple[StoredColumn, ...]:
-        """The projected columns and those of the predicate."""
-        if self.filter is None:
-            return self.columns
-        have = {c.id for c in self.columns}
-        more = (self.schema.by_name[name] for name in sorted(self.filter.columns))
-        return (*self.columns, *(c for c in more if c.id not in have))
+    def made(engine: Engine) -> Changes:
+        plan = request.planned(schema or engine.schema)
+        first, last = window(engine, since, until)
+        return Changes(handle, plan, first, last, first=since is None)
+
+    while True:
+        try:
+            return handle.steady(made) if schema is None else made(handle.opened())
+        except ChangesLost:
+            if since is not None:
+                raise
+            # Where history begins has moved meanwhile.
 
 
 class Changes(ArrowResult):
@@ -76,17 +82,10 @@ class Changes(ArrowResult):
     """
 
     def __init__(
-        self,
-        engine: Callable[[], Engine],
-        plan: ChangesPlan,
-        since: int,
-        until: int,
-        owner: Any,
-        *,
-        first: bool,
+        self, handle: Handle, plan: ChangesPlan, since: int, until: int, *, first: bool
     ) -> None:
-        self._engine = engine
-        self._path = engine().path
+        """``first``: what is there at ``since`` is told too, as inserts."""
+        self._handle = handle  # also keeps the table open
         self._plan = plan
         self._first = first
         self.since = since
@@ -94,18 +93,18 @@ class Changes(ArrowResult):
         state that they left."""
         self.until = until
         """Changes at this timestamp are in; pass it as the next ``since``."""
-        self._owner = owner
-        pins, versions = engine().pins, engine().schema_pins
+        engine = handle.engine
         try:
-            self._pins = pins.pin(since), versions.pin(plan.schema)
+            self._pins = engine.pins.pin(since), engine.schema_pins.pin(plan.schema)
         except SnapshotTooOld:
-            check_window(engine(), since)  # collected since it was looked at
+            check_window(handle.engine, since)  # collected since it was looked at
             raise
 
     def __reduce__(self) -> Any:
         raise TypeError(
             "Changes do not travel to another process: in a function for Spark write "
-            f"kudu_core.spark.table({self._path!r}, at={self.until}).changes({self.since}, {self.until}), "
+            f"kudu_core.spark.table({self._handle.path!r}, at={self.until})"
+            f".changes({self.since}, {self.until}), "
             "or have kudu_core.spark.changes share them out"
         )
 
@@ -147,8 +146,8 @@ class Changes(ArrowResult):
                 stamps.append((np.array([drop], np.uint64), np.array([rows], np.int64)))
             if concerned(store, self.since, self.until):
                 history = self._history(store, self.since, self.until)
-                stamps += [_counted(*told) for told in history.timestamps()]
-        return _summed(stamps)
+                stamps += [counted(*told) for told in history.timestamps()]
+        return summed(stamps)
 
     # ---- in order of time ----
 
@@ -182,12 +181,12 @@ class Changes(ArrowResult):
             events += sum(len(times) * weight for times, weight in history.timestamps())
             whole.append(history)
             if events > STRETCH_EVENTS:  # of so many, one store's at a time is in memory
-                stamps += [_counted(*some) for told in whole for some in told.timestamps()]
+                stamps += [counted(*some) for told in whole for some in told.timestamps()]
                 whole.clear()
         if events <= STRETCH_EVENTS:
             yield from self._of_stretch(stores, since, until, whole)
             return
-        for first, last in windows(*_summed(stamps), since, until, STRETCH_EVENTS):
+        for first, last in windows(*summed(stamps), since, until, STRETCH_EVENTS):
             yield from self._of_stretch(stores, first, last)
 
     def _of_stretch(
@@ -205,8 +204,8 @@ class Changes(ArrowResult):
             yield from self._pieces(histories)
             return
         except ColumnTooLarge:
-            stamps = [_counted(*some) for history in histories for some in history.timestamps()]
-            times = _summed(stamps)[0]
+            stamps = [counted(*some) for history in histories for some in history.timestamps()]
+            times = summed(stamps)[0]
             if len(times) < 2:
                 raise
         middle = int(times[(len(times) - 1) // 2])
@@ -340,20 +339,11 @@ class Changes(ArrowResult):
 
     def _stores(self) -> list[tuple[Tablet, MemRowSet | DiskRowSet]]:
         """The stores that say something of the window, every file of them open (protocol R4)."""
-        for attempt in range(REFRESH_TRIES):
-            engine = self._engine()
-            engine.check_open()
-            check_columns(engine, self._plan.schema, self._needed)
-            try:
-                return self._capture(engine)
-            except FileMissing:
-                if engine.writer or attempt + 1 == REFRESH_TRIES:
-                    raise
-                self._owner.refresh()
-                check_window(self._engine(), self.since)
-        raise AssertionError("unreachable")
+        return self._handle.retrying(self._capture)
 
     def _capture(self, engine: Engine) -> list[tuple[Tablet, MemRowSet | DiskRowSet]]:
+        check_window(engine, self.since)  # a reader may have been refreshed since
+        check_columns(engine, self._plan.schema, self._needed)
         needed = {column.id for column in self._needed}
         found: list[tuple[Tablet, MemRowSet | DiskRowSet]] = []
         chosen = self._plan.tablet_ids
@@ -384,84 +374,9 @@ def _has_rows(store: MemRowSet | DiskRowSet) -> bool:
     return bool(len(store)) if isinstance(store, MemRowSet) else store.meta.rows > 0
 
 
-def window(engine: Engine, since: Any, until: Any) -> tuple[int, int]:
-    """The timestamps of a window, checked to be readable.
-
-    Changes are told up to the committed watermark: what a crash may take back is not told.
-    """
-    start = engine.oldest_ts if since is None else _start(engine, since)
-    end = engine.committed_ts if until is None else snapshot_timestamp(engine, until)
-    if until is not None and engine.writer:
-        engine.log.wait_committed(end)
-    if start > end:
-        if until is not None:
-            raise InvalidArgument(f"since, {start}, lies after until, {end}")
-        end = start  # nothing is committed after it yet
-    check_window(engine, start)
-    return start, end
-
-
-def _start(engine: Engine, since: Any) -> int:
-    try:
-        return snapshot_timestamp(engine, since)
-    except SnapshotTooOld:
-        raise _lost(engine, since) from None
-
-
-def check_window(engine: Engine, since: int) -> None:
-    if since < engine.oldest_ts:
-        raise _lost(engine, since)
-
-
-def _lost(engine: Engine, since: Any) -> ChangesLost:
-    return ChangesLost(
-        f"changes since {since} are gone: history reaches back to {engine.oldest_ts} "
-        f"({time_of(engine.oldest_ts)}); "
-        "start again with since=None, or keep history for longer (history_retention_s)"
-    )
-
-
-def windows(
-    times: np.ndarray, counts: np.ndarray, since: int, until: int, target: int
-) -> Iterator[tuple[int, int]]:
-    """The window cut so that each piece has about ``target`` changes, or one timestamp.
-
-    ``times`` and ``counts`` as ``Changes.counts`` gives them.
-    """
-    events = 0
-    for at, (stamp, count) in enumerate(zip(times.tolist(), counts.tolist(), strict=True)):
-        if events and events + count > target:
-            yield since, int(times[at - 1])
-            since, events = int(times[at - 1]), 0
-        if count > target:
-            if stamp - 1 > since:
-                yield since, stamp - 1
-            yield stamp - 1, stamp
-            since = stamp
-        else:
-            events += count
-    if since < until:
-        yield since, until
-
-
-def _summed(stamps: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """(times, numbers) of several stores put together."""
-    if not stamps:
-        return np.empty(0, np.uint64), np.empty(0, np.int64)
-    distinct, back = np.unique(np.concatenate([times for times, _ in stamps]), return_inverse=True)
-    weights = np.concatenate([counts for _, counts in stamps])
-    return distinct, np.bincount(back.reshape(-1), weights, len(distinct)).astype(np.int64)
-
-
 def _by_time(piece: ChangeBlock) -> ChangeBlock:
     order = stable_order(piece.timestamps)
     return piece if order is None else piece.take(order)
-
-
-def _counted(times: np.ndarray, weight: int) -> tuple[np.ndarray, np.ndarray]:
-    """(distinct times, how many events each stands for)."""
-    distinct, counts = np.unique(times, return_counts=True)
-    return distinct, counts * weight
 
 
 def _op_names(ops: np.ndarray) -> pa.Array:
@@ -481,4 +396,4 @@ def _rows_only(rows: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(rows)], names=[""])
 
 
-__all__ = ["BEFORE_NAME", "TIMESTAMP_NAME", "Changes", "ChangesPlan", "window", "windows"]
+__all__ = ["BEFORE_NAME", "TIMESTAMP_NAME", "Changes", "open_changes"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,11 +10,12 @@ import numpy as np
 
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowSet
+from kudu_core.table.changes.changes import open_changes
+from kudu_core.table.changes.plan import ChangesRequest, window
 
 if TYPE_CHECKING:
     from kudu_core.rowset.disk.diskrowset import DiskRowSet
-    from kudu_core.table.changes.changes import Changes
-    from kudu_core.table.opened.engine import Engine
+    from kudu_core.table.opened.handle import Handle
     from kudu_core.tablet.store.tablet import Tablet
 
 
@@ -68,20 +69,17 @@ def _of_rowset(store: DiskRowSet, since: int, until: int) -> Iterator[Told]:
             yield Told(max(first, since + 1), min(last, until), entries, entries if within else 0)
 
 
-def admitted(
-    engine: Engine, changes: Callable[[int], Changes], since: int, until: int, max_rows: int
-) -> int:
-    """The latest time up to which there are at most ``max_rows`` changes after ``since``; of more than that
-    at one time, that time.
+def changes_within(handle: Handle, since: int, until: int, max_rows: int) -> int:
+    """The latest time, ``until`` at most, up to which there are at most ``max_rows`` changes after ``since``;
+    of more than that at one time, that time.  Always later than ``since``, unless ``until`` is not.
 
     Where the manifests say that there are fewer no file is opened; else only files of changes that lie
     before a time up to which there are surely more.
-
-    Parameters
-    ----------
-    changes
-        The changes of ``(since, its argument]``.
     """
+    if until <= since:
+        return since
+    window(handle.opened(), since, until)
+    engine = handle.opened()
     found = [part for tablet in engine.tablets for part in told(tablet, since, until)]
     if sum(part.most for part in found) <= max_rows:
         return until
@@ -91,11 +89,11 @@ def admitted(
         if surely > max_rows:
             until = part.last
             break
-    times, counts = changes(until).counts()
+    times, counts = open_changes(handle, ChangesRequest(columns=()), since, until).counts()
     kept = int(np.searchsorted(np.cumsum(counts), max_rows, side="right"))
     if kept == len(times):
         return until
     return int(times[max(0, kept - 1)])
 
 
-__all__ = ["Told", "admitted", "told"]
+__all__ = ["Told", "changes_within", "told"]

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.where.predicates import compile_where
 from kudu_core.errors import ChangesLost, InvalidArgument
-from kudu_core.table.changes.changes import Changes, ChangesPlan, windows
+from kudu_core.table.changes.changes import Changes, open_changes
 from kudu_core.table.changes.counts import told
 from kudu_core.table.changes.lineage import sharing_keys
+from kudu_core.table.changes.plan import ChangesPlan, ChangesRequest, window, windows
 from kudu_core.table.read.tokens import check_target, columns_of_today, expression_bytes, expression_from
 from kudu_core.tablet.store.tablet import Tablet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kudu_core.table.opened.engine import Engine
+    from kudu_core.table.opened.handle import Handle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,27 +46,39 @@ class ChangeToken:
     """At most about how many changes it has, for planning."""
 
 
-def make_change_tokens(
-    engine: Engine,
-    changes: Callable[[ChangesPlan, int], Changes],
-    plan: ChangesPlan,
-    since: int,
-    until: int,
-    target_rows: int,
-    *,
-    first: bool,
+def change_tokens(
+    handle: Handle, request: ChangesRequest, since: Any, until: Any, target_rows: int
 ) -> list[ChangeToken]:
-    """Cut the changes of ``(since, until]`` into shares of about ``target_rows``.
+    """The walk behind ``Table.change_tokens``.
 
     A share is of one partition, with all tablets that it has had, since an overwrite is one change for each
     key of the old rows and the new ones; all changes of a large one are cut by time as well, net ones are
     not.  Partitions that one key may have been in belong together where changes are net.
-
-    Parameters
-    ----------
-    changes
-        Makes the changes of a plan in ``(since, its second argument]``.
     """
+    if since is None and not request.net:
+        raise InvalidArgument(
+            "since=None is for net changes; read a state by scan_tokens(at=S), then the changes since S"
+        )
+    whole = open_changes(handle, request, since, until)  # which also keeps its window readable
+    return _cut(handle, whole, target_rows, first=since is None)
+
+
+def changes_of(handle: Handle, token: ChangeToken) -> Changes:
+    """The walk behind ``Table.change_token``."""
+    check_change_token(handle.opened(), token)
+    handle.refresh_to(token.timestamp, token.schema_version)
+
+    def made(engine: Engine) -> Changes:
+        plan = plan_of_changes(engine, token)
+        first, last = window(engine, token.since, token.timestamp)
+        return Changes(handle, plan, first, last, first=token.first)
+
+    return handle.steady(made)
+
+
+def _cut(handle: Handle, changes: Changes, target_rows: int, *, first: bool) -> list[ChangeToken]:
+    """Shares of about ``target_rows`` changes.  ``first``: the first state too is told."""
+    engine, plan, since, until = handle.opened(), changes.plan, changes.since, changes.until
     check_target(target_rows)
     tokens: list[ChangeToken] = []
     for group in _groups(engine, plan, since, until):
@@ -80,7 +92,8 @@ def make_change_tokens(
         if plan.net or most <= target_rows * 3 // 2:
             tokens.append(whole)
             continue
-        times, counts = changes(replace(plan, tablet_ids=ids), until).counts()
+        mine = Changes(handle, replace(plan, tablet_ids=ids), since, until, first=False)
+        times, counts = mine.counts()
         for lower, upper in windows(times, counts, since, until, target_rows):
             rows = int(counts[(times > lower) & (times <= upper)].sum())
             if rows:
@@ -164,4 +177,4 @@ def plan_of_changes(engine: Engine, token: ChangeToken) -> ChangesPlan:
     )
 
 
-__all__ = ["ChangeToken", "check_change_token", "make_change_tokens", "plan_of_changes"]
+__all__ = ["ChangeToken", "change_tokens", "changes_of"]

@@ -32,6 +32,7 @@ from kudu_core.events import IngestEnd
 from kudu_core.rowset.memory.growing import StoreFull
 from kudu_core.table.calls.call import Call, fitted, starts_of
 from kudu_core.table.calls.result import WriteResult
+from kudu_core.table.ingest.accept import Resolved
 from kudu_core.table.ingest.build import MAX_BYTES, SortedRows, build_parts
 from kudu_core.table.ingest.commit import commit_parts
 from kudu_core.table.opened.memory import no_store
@@ -104,10 +105,6 @@ def ingest_calls(
     return ingest_sorted(engine, replace(sort_calls(engine, calls), job=job), on_error=on_error, txn=txn)
 
 
-Resolver = Callable[[Sequence[Tablet]], dict[int, ingest.IngestPart]]
-"""Parts, by ordinal, that others have built and that still hold; asked under the tablets' flush lanes."""
-
-
 def ingest_sorted(
     engine: Engine,
     rows: SortedRows,
@@ -115,10 +112,12 @@ def ingest_sorted(
     on_error: str,
     txn: Txn | None,
     staging: str | None = None,
-    resolved: Resolver | None = None,
+    resolved: Resolved | None = None,
 ) -> WriteResult:
-    """Apply sorted rows; the token's lock, if any, is the caller's.  ``staging``: a folder of the
-    caller's, who removes it."""
+    """Apply sorted rows; the token's lock, if any, is the caller's.
+
+    ``staging``: a folder of the caller's, who removes it.  ``resolved``: what others have built of the rows.
+    """
     started = engine.clock.monotonic_s()
     flushed = False
     while True:
@@ -146,7 +145,7 @@ def _ingest(
     on_error: str,
     txn: Txn | None,
     staging: str | None,
-    resolved: Resolver | None,
+    resolved: Resolved | None,
 ) -> _Built:
     """Sorted rows applied, if they are in the form of today."""
     _check_form(engine, rows)
@@ -156,7 +155,7 @@ def _ingest(
         lanes = Held([tablet.flush_lane for tablet in tablets])
         with lanes, staging_of(engine) if staging is None else nullcontext(staging) as folder:
             engine.check_writable()
-            kept = {} if resolved is None else resolved(tablets)
+            kept = {} if resolved is None else resolved.parts(engine, tablets)
             for _ in range(OPTIMISTIC_TRIES):
                 done = _attempt(engine, rows, tablets, folder, on_error, txn, kept, locked=False)
                 if done is not None:

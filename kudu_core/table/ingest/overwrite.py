@@ -27,6 +27,7 @@ from kudu_core.common.run.locks import Held
 from kudu_core.errors import Fenced, Poisoned
 from kudu_core.events import IngestEnd
 from kudu_core.table.calls.result import WriteResult
+from kudu_core.table.ingest.accept import Resolved
 from kudu_core.table.ingest.build import SortedRows, build_parts
 from kudu_core.table.ingest.commit import (
     each_part,
@@ -35,7 +36,7 @@ from kudu_core.table.ingest.commit import (
     prepare_parts,
     sync_manifests,
 )
-from kudu_core.table.ingest.ingest import Resolver, counts_of_parts, is_of_today, refitted_rows
+from kudu_core.table.ingest.ingest import counts_of_parts, is_of_today, refitted_rows
 from kudu_core.table.lifecycle.alter import adopt, make_directory, new_tablet
 from kudu_core.table.opened.record import note_write, recorded
 from kudu_core.table.stored.alteration import Alteration
@@ -54,7 +55,7 @@ def overwrite_sorted(
     *,
     txn: Txn | None,
     staging: str,
-    resolved: Resolver | None = None,
+    resolved: Resolved | None = None,
 ) -> WriteResult:
     """Put sorted rows, which insert or upsert, in the place of all rows of the table.
 
@@ -66,7 +67,7 @@ def overwrite_sorted(
     staging
         A folder of the caller's, who removes it.
     resolved
-        Asked for parts of the new tablets that others have built.
+        What others have built of the rows.
 
     Raises
     ------
@@ -118,10 +119,10 @@ def overwrite_sorted(
 
 
 def _built(
-    engine: Engine, rows: SortedRows, new: Sequence[Tablet], staging: str, resolved: Resolver | None
+    engine: Engine, rows: SortedRows, new: Sequence[Tablet], staging: str, resolved: Resolved | None
 ) -> list[ingest.IngestPart]:
     """A part for each new tablet, its files in staging."""
-    found = {} if resolved is None else resolved(new)
+    found = {} if resolved is None else resolved.parts(engine, new)
     cut = engine.visible_ts
     missing = [
         ingest.IngestPart(tablet, tablet.view, cut, staging)

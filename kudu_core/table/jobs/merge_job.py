@@ -23,7 +23,7 @@ from kudu_core.tablet.compact.merge_task import MergeTask, Output
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
-    from kudu_core.table.table import Table
+    from kudu_core.table.opened.handle import Handle
     from kudu_core.tablet.store.tablet import Tablet
 
 SMALL_BYTES = 32 << 20
@@ -95,7 +95,7 @@ def _tasks(
     return tasks
 
 
-def build_task(table: Table, task: RemoteMergeTask, name: str) -> list[bytes]:
+def build_task(handle: Handle, task: RemoteMergeTask, name: str) -> list[bytes]:
     """What a task does, with the table open for reading.  ``name``: the attempt's, as no other's.
 
     It answers for all of its ranges, or for none where the table is not as the merge has it.
@@ -103,9 +103,9 @@ def build_task(table: Table, task: RemoteMergeTask, name: str) -> list[bytes]:
     order = task.order
     for look in range(LOOKS):
         if look:
-            table._engine.clock.sleep(LOOK_PAUSE_S)
-            table.refresh()
-        engine = table._opened()
+            handle.engine.clock.sleep(LOOK_PAUSE_S)
+            handle.refresh()
+        engine = handle.opened()
         if engine.uuid.hex() != task.table_uuid:
             break
         tablet = next((t for t in engine.tablets if t.id == order.tablet_id), None)

@@ -21,10 +21,10 @@ from kudu_core.table.backup.format import read_manifest
 from kudu_core.table.backup.restore import Chain, Fill, batches_of, check_total
 from kudu_core.table.jobs import commit
 from kudu_core.table.jobs.commit import Job
-from kudu_core.table.jobs.resolve import Resolution
 from kudu_core.table.jobs.stager import APPLY, JobStager
+from kudu_core.table.lifecycle.handles import open_handle
+from kudu_core.table.runs.resolution import Resolution
 from kudu_core.table.runs.staged import StagedRun
-from kudu_core.table.table import open_table
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
@@ -51,21 +51,21 @@ Staged = tuple[int, StagedRun]
 Stage = Callable[[Job, Sequence[RunShare]], Sequence[Staged]]
 """Has ``stage_shares`` done with all shares, somewhere."""
 Resolve = Callable[[Job, Sequence[StagedRun]], Sequence[Resolution]]
-"""Has ``resolving.resolve`` done with the runs of all tablets, somewhere."""
+"""Has ``resolve`` done with the runs of all tablets, somewhere."""
 
 
 def filling(stage: Stage, resolve: Resolve) -> Fill:
     """What ``restore`` takes to have the rows written so."""
 
     def fill(fs: FileSystem, path: str, chain: Chain, clock: Clock) -> None:
-        with open_table(path, "rw", options={"maintenance": "manual"}, _fs=fs, _clock=clock) as table:
-            columns = [(OP_COLUMN, "string"), *((c.name, c.type.name) for c in table._engine.schema.columns)]
+        with open_handle(path, "rw", options={"maintenance": "manual"}, fs=fs, clock=clock) as handle:
+            columns = [(OP_COLUMN, "string"), *((c.name, c.type.name) for c in handle.engine.schema.columns)]
             # Rows of a key are applied in the order of the runs, as calls of one batch would be.
-            job = commit.begin(table, APPLY, columns, on_duplicate="any")
+            job = commit.begin(handle, APPLY, columns, on_duplicate="any")
             staged = sorted(stage(job, shares_of(chain)), key=lambda found: found[0])
             runs = [run for _, run in staged if run.ordinal >= 0 or not chain.has_moved]
-            commit.commit_job(job, runs, table, () if _is_small(job, runs) else resolve(job, runs))
-            check_total(table._engine, chain)
+            commit.commit_job(job, runs, handle, () if _is_small(job, runs) else resolve(job, runs))
+            check_total(handle, chain)
 
     return fill
 

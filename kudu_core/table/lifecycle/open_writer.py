@@ -100,17 +100,6 @@ def open_for_writing(
         raise
 
 
-def open_engine(
-    fs: FileSystem, path: str, options: Options | Mapping[str, Any] | None, clock: Clock
-) -> Engine:
-    """As ``open_for_writing``, for one who closes the engine by himself."""
-
-    def itself(engine: Engine) -> Engine:
-        return engine
-
-    return open_for_writing(fs, path, options, 0.0, clock, None, itself)
-
-
 # ---- check ----
 
 
@@ -368,4 +357,4 @@ def _start_lanes(engine: Engine) -> None:
         engine.compactions.start()
 
 
-__all__ = ["open_engine", "open_for_writing"]
+__all__ = ["open_for_writing"]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-make_dataset: Callable[[Any, Any], Any] | None = None
-"""(table, at) -> ``pyarrow.dataset.Dataset``.  Set by the room above that knows such engines
+if TYPE_CHECKING:
+    from kudu_core.table.opened.handle import Handle
+
+make_dataset: Callable[[Handle, Any], Any] | None = None
+"""(handle, at) -> ``pyarrow.dataset.Dataset``.  Set by the room above that knows such engines
 (``kudu_core.engines.arrow``), which importing ``kudu_core`` imports."""
 
 
@@ -34,11 +37,19 @@ class ArrowResult(ABC):
         return pa.Table.from_batches(list(self), schema=self.schema)
 
     def to_pandas(self, **options: Any) -> Any:
-        """A pandas frame; ``options`` go to ``pyarrow.Table.to_pandas``."""
+        """A pandas frame; ``options`` go to ``pyarrow.Table.to_pandas``.
+
+        >>> stock.scan(["price"]).to_pandas().shape
+        (3, 1)
+        """
         return self.to_table().to_pandas(**options)
 
     def to_polars(self) -> Any:
-        """A Polars frame."""
+        """A Polars frame.
+
+        >>> stock.scan(["price"]).to_polars().shape
+        (3, 1)
+        """
         import polars
 
         return polars.from_arrow(self.to_table())

@@ -25,7 +25,11 @@ class PinnedMoment:
         self._pin = pin
 
     def close(self) -> None:
-        """Let the history go.  Scans that were made before keep theirs."""
+        """Let the history go.  Scans that were made before keep theirs.
+
+        >>> now = stock.snapshot()
+        >>> now.close()
+        """
         self._pin.release()
 
     def _check(self) -> None:
@@ -51,11 +55,7 @@ def snapshot_timestamp(engine: Engine, at: Any) -> int:
         wanted = number
     if not 0 <= wanted < 2**64:
         raise InvalidArgument(f"timestamp {shown(wanted)} is not between 0 and 2**64")
-    if wanted < engine.oldest_ts:
-        raise SnapshotTooOld(
-            f"{_said(at, wanted)} lies before {readable(engine)}; "
-            "history_retention_s says how long history is kept"
-        )
+    check_readable(engine, wanted, at)
     if wanted <= engine.visible_ts:
         return wanted
     if engine.writer and wanted <= _end_of_now(engine):
@@ -75,6 +75,15 @@ def snapshot_timestamp(engine: Engine, at: Any) -> int:
             "refresh() makes what was written since readable"
         )
     raise SnapshotInFuture(f"{_said(at, wanted)} lies after {readable(engine)}")
+
+
+def check_readable(engine: Engine, wanted: int, at: Any = None) -> None:
+    """``SnapshotTooOld``: the history of a timestamp is gone.  ``at``: what the caller said instead of it."""
+    if wanted < engine.oldest_ts:
+        raise SnapshotTooOld(
+            f"{_said(at, wanted)} lies before {readable(engine)}; "
+            "history_retention_s says how long history is kept"
+        )
 
 
 def _end_of_now(engine: Engine) -> int:

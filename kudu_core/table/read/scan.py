@@ -1,12 +1,11 @@
 """A scan of a table: lazy, re-iterable, always at one snapshot; out come Arrow batches.
 
-snapshot -> prune tablets -> rowsets -> pages -> rows, patched -> Arrow.
+plan -> tablets -> rowsets, their files open -> units of work -> rows, patched -> Arrow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,13 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.common.rows.rowblock import ColumnBuffers
-from kudu_core.common.schema.schema import Schema, StoredColumn, arrow_schema
+from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types import values
 from kudu_core.common.types.types import TYPE_DECIMAL, ColumnType
 from kudu_core.common.where.predicates import Filter
-from kudu_core.errors import InvalidArgument, SchemaMismatch
+from kudu_core.errors import InvalidArgument
 from kudu_core.rowset.disk.diskrowset import DiskRowsAt
 from kudu_core.rowset.rows.rows_at import RowsAt
 from kudu_core.rowset.scan.ordered import OrderedBlocks, merge_ordered
@@ -39,17 +37,16 @@ from kudu_core.rowset.scan.scan import (
     units,
 )
 from kudu_core.table.read.arrow_out import ArrowResult
-from kudu_core.table.read.moment import snapshot_timestamp
-from kudu_core.tablet.store.tablet import Tablet
+from kudu_core.table.read.explain import Explained, explained
+from kudu_core.table.read.moment import check_readable, snapshot_timestamp
+from kudu_core.table.read.plan import ScanPlan, ScanRequest, check_columns, planned_tablets
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
+    from kudu_core.table.opened.handle import Handle
 
 T = TypeVar("T")
 
-REFRESH_TRIES = 3
-
-_FEW_ROWS = 1 << 10
 _BYTES_FOR_THREADS = 64 << 20
 """A scan of fewer bytes, as decoded, is done by one thread before two have shared it out: decoding fills
 memory at some 10 GB/s."""
@@ -57,93 +54,18 @@ _STRING_BYTES = 32
 _TESTED_BYTES = 16
 """What a cell of a string, and one that a predicate looks at, count for."""
 
-_BATCH_ROWS = 1 << 16
-_UNIT_ROWS = 1 << 18
-"""Rows that a thread reads at once, where batches are not asked to be small."""
 
+def open_scan(handle: Handle, request: ScanRequest, at: Any, schema: Schema | None = None) -> Scan:
+    """What ``Table.scan`` returns.
 
-@dataclass(frozen=True, slots=True)
-class ScanPlan:
-    """What a scan is asked for, checked against the schema."""
+    ``schema``: the columns of an earlier moment, which the caller has pinned; None: those of today.
+    """
 
-    schema: Schema
-    columns: tuple[StoredColumn, ...]
-    filter: Filter | None
-    lower: bytes | None
-    upper: bytes | None
-    ordered: bool
-    limit: int | None
-    batch_rows: int
-    tablet_ids: frozenset[int] | None
-    """None: all that pruning leaves."""
-    dictionary: frozenset[int] = frozenset()
-    """Columns that come as Arrow dictionaries."""
+    def made(engine: Engine) -> Scan:
+        snapshot = snapshot_timestamp(engine, at)
+        return Scan(handle, request.planned(schema or engine.schema), snapshot)
 
-    def arrow_schema(self) -> pa.Schema:
-        """Of the batches."""
-        schema = arrow_schema(self.columns)
-        for place, column in enumerate(self.columns):
-            if column.id in self.dictionary:
-                coded = schema.field(place).with_type(pa.dictionary(pa.int32(), column.type.arrow))
-                schema = schema.set(place, coded)
-        return schema
-
-    def _unit_rows(self) -> int:
-        """Rows of one piece of work: some batches, whose threads then meet less often."""
-        if self.limit is not None and self.filter is None:
-            return min(self.batch_rows, max(self.limit, _FEW_ROWS))
-        if self.limit is not None or self.ordered or self.batch_rows < _BATCH_ROWS:
-            return self.batch_rows
-        return max(self.batch_rows, _UNIT_ROWS)
-
-    def spec(self) -> ScanSpec:
-        return ScanSpec(
-            self.schema,
-            self.columns,
-            self.filter,
-            self.lower,
-            self.upper,
-            self.ordered,
-            self._unit_rows(),
-            None if self.ordered else self.arrow_schema(),
-            self.dictionary,
-        )
-
-
-@dataclass(slots=True)
-class Explained:
-    """What a scan would read and what it skips, level by level."""
-
-    snapshot: int
-    tablets: int
-    tablets_pruned: int
-    rowsets: int
-    rowsets_pruned: int
-    pages: int
-    pages_pruned: int
-    rows: int
-    """In the rowsets that are read."""
-    rows_by_keys: int
-    """What bounds and a search in the key columns leave of them."""
-    rows_wanted: int
-    """What zone maps leave of these."""
-    columns: list[str]
-    predicate: str
-    pruning_terms: list[str] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        return "\n".join(
-            (
-                f"scan at {self.snapshot}",
-                f"  columns   {', '.join(self.columns) or '(none)'}",
-                f"  predicate {self.predicate}",
-                f"  pruned by {'; '.join(self.pruning_terms) or '(nothing)'}",
-                f"  tablets   {self.tablets - self.tablets_pruned} of {self.tablets} read",
-                f"  rowsets   {self.rowsets - self.rowsets_pruned} of {self.rowsets} read",
-                f"  pages     {self.pages - self.pages_pruned} of {self.pages} read (per column)",
-                f"  rows      {self.rows_wanted} of {self.rows} looked at; keys leave {self.rows_by_keys}",
-            )
-        )
+    return handle.steady(made) if schema is None else made(handle.opened())
 
 
 class Scan(ArrowResult):
@@ -151,17 +73,18 @@ class Scan(ArrowResult):
 
     Every iteration starts anew at the same snapshot, which stays readable while the scan lives.
     Speaks Arrow's C stream protocol: DuckDB, Polars, pandas and pyarrow take it as it is.
+
+    >>> [batch.num_rows for batch in stock.scan(batch_rows=2)]
+    [2, 1]
     """
 
-    def __init__(self, engine: Callable[[], Engine], plan: ScanPlan, snapshot: int, owner: Any) -> None:
-        self._engine = engine
-        self._path = engine().path
+    def __init__(self, handle: Handle, plan: ScanPlan, snapshot: int) -> None:
+        self._handle = handle  # also keeps the table open
         self._plan = plan
         self._snapshot = snapshot
-        self._owner = owner
         self._spec = plan.spec()
-        pins, versions = engine().pins, engine().schema_pins
-        self._pins = pins.pin(snapshot), versions.pin(plan.schema)
+        engine = handle.engine
+        self._pins = engine.pins.pin(snapshot), engine.schema_pins.pin(plan.schema)
 
     @property
     def schema(self) -> pa.Schema:
@@ -176,7 +99,7 @@ class Scan(ArrowResult):
     def __reduce__(self) -> Any:
         raise TypeError(
             "a Scan does not travel to another process: send table.scan_tokens(...), or, in a function for "
-            f"Spark, write kudu_core.spark.table({self._path!r}, at={self._snapshot})"
+            f"Spark, write kudu_core.spark.table({self._handle.path!r}, at={self._snapshot})"
             f".scan(..., at={self._snapshot})"
         )
 
@@ -211,12 +134,13 @@ class Scan(ArrowResult):
     # ---- answers without rows ----
 
     def count(self) -> int:
-        """How many rows the scan has, reading only what the predicate and deletions need."""
+        """How many rows the scan has, reading only what the predicate and deletions need.
+
+        >>> stock.scan(where=pc.field("price") > 2).count()
+        2
+        """
         counts = ScanCounts()
-        spec = self._spec
-        bare = ScanSpec(
-            spec.schema, (), spec.filter, spec.lower, spec.upper, False, _UNIT_ROWS
-        )
+        bare = self._plan.spec_of(())
         total = 0
         for some in self._counted(self._sources(counts), bare, counts):
             total += some
@@ -237,6 +161,9 @@ class Scan(ArrowResult):
         the years 1 to 9999, for which Python has none, is a ``pyarrow.Scalar`` of the column's type, which
         keys and predicates take too.  Without a predicate, rowsets that nothing has changed answer from
         their statistics, and no page is read.
+
+        >>> stock.scan().min_max("price")
+        (1.5, 4.0)
         """
         plan = self._plan
         if plan.limit is not None:
@@ -254,10 +181,7 @@ class Scan(ArrowResult):
             elif known:
                 lows.append(known[0])
                 highs.append(known[1])
-        spec = ScanSpec(
-            plan.schema, (chosen,), plan.filter, plan.lower, plan.upper, False, _UNIT_ROWS
-        )
-        for selected in self._read(left, spec, counts):
+        for selected in self._read(left, plan.spec_of((chosen,)), counts):
             ends = _ends(selected.columns[chosen.id], chosen.type)
             if ends is not None:
                 lows.append(ends[0])
@@ -268,87 +192,48 @@ class Scan(ArrowResult):
         return values.python_or_scalar(chosen.type, low), values.python_or_scalar(chosen.type, high)
 
     def explain(self) -> Explained:
-        """What would be read and what is pruned at each level, without reading rows."""
+        """What would be read and what is pruned at each level, without reading rows.
+
+        >>> stock.scan(where=pc.field("id") == 1).explain().tablets
+        1
+        """
         counts = ScanCounts()
-        engine = self._engine()
-        spec = self._spec
-        tablets = self._tablets(engine)
-        there = sum(tablet.is_there(self._snapshot) for tablet in engine.tablets)
         for source in self._sources(counts):
-            row_ranges(source, spec, counts)
-        where = self._plan.filter
-        return Explained(
-            snapshot=self._snapshot,
-            tablets=there,
-            tablets_pruned=there - len(tablets),
-            rowsets=counts.rowsets,
-            rowsets_pruned=counts.rowsets_pruned,
-            pages=counts.pages,
-            pages_pruned=counts.pages_pruned,
-            rows=counts.rows,
-            rows_by_keys=counts.rows_by_keys,
-            rows_wanted=counts.rows_wanted,
-            columns=[c.name for c in self._plan.columns],
-            predicate="(none)" if where is None else str(where.expression),
-            pruning_terms=[] if where is None else [str(t) for t in where.terms],
-        )
+            row_ranges(source, self._spec, counts)
+        return explained(self._handle.engine, self._plan, self._snapshot, counts)
 
     # ---- reading ----
 
-    def _tablets(self, engine: Engine) -> list[Tablet]:
-        plan = self._plan
-        keep = prune_tablets(engine, plan.filter, plan.lower, plan.upper, self._snapshot)
-        if plan.tablet_ids is not None:
-            keep = [t for t in keep if t.id in plan.tablet_ids]
-        return keep
-
-    def _needed(self) -> list[StoredColumn]:
-        plan = self._plan
-        tested = () if plan.filter is None else plan.filter.columns
-        return [*plan.columns, *(plan.schema.by_name[name] for name in tested)]
-
     def _sources(self, counts: ScanCounts) -> list[RowsAt]:
         """The rowsets to read, every file of them open (protocol R4)."""
-        plan = self._plan
-        for attempt in range(REFRESH_TRIES):
-            engine = self._engine()
-            engine.check_open()
-            check_columns(engine, plan.schema, self._needed())
-            try:
-                return self._capture(engine, counts)
-            except FileMissing:
-                if engine.writer or attempt + 1 == REFRESH_TRIES:
-                    raise
-                self._owner.refresh()
-                snapshot_timestamp(self._engine(), self._snapshot)  # still there?
-        raise AssertionError("unreachable")
+        sources, seen, pruned = self._handle.retrying(self._capture)
+        counts.rowsets += seen
+        counts.rowsets_pruned += pruned
+        return sources
 
-    def _capture(self, engine: Engine, counts: ScanCounts) -> list[RowsAt]:
-        plan = self._plan
-        pruning = self._spec.pruning
-        needed = {column.id for column in self._needed()}  # columns of the key never change
+    def _capture(self, engine: Engine) -> tuple[list[RowsAt], int, int]:
+        """(the rowsets to read; of how many, and how many of those were left out)."""
+        plan, pruning = self._plan, self._spec.pruning
+        check_readable(engine, self._snapshot)  # a reader may have been refreshed since
+        columns = plan.needed()
+        check_columns(engine, plan.schema, columns)
+        needed = {column.id for column in columns}  # columns of the key never change
         sources: list[RowsAt] = []
-        for tablet in self._tablets(engine):
+        seen = 0
+        for tablet in planned_tablets(engine, plan, self._snapshot):
             view = tablet.view
-            for memory in (view.active, *view.frozen):
-                if len(memory):
-                    counts.rowsets += 1
-                    sources.append(memory.at(self._snapshot))
-            within = view.tree.range(plan.lower, plan.upper).tolist()
-            counts.rowsets += len(view.rowsets)
-            counts.rowsets_pruned += len(view.rowsets) - len(within)
-            for place in within:
+            memory = [store for store in (view.active, *view.frozen) if len(store)]
+            sources += [store.at(self._snapshot) for store in memory]
+            seen += len(memory) + len(view.rowsets)
+            for place in view.tree.range(plan.lower, plan.upper).tolist():
                 rowset = view.rowsets[place]
                 if not pruning.rowset_may_match(rowset, self._snapshot):
-                    counts.rowsets_pruned += 1
                     continue
                 rowset.open_for(self._snapshot, needed)
-                seen = rowset.at(self._snapshot)
-                if seen is None:
-                    counts.rowsets_pruned += 1
-                else:
-                    sources.append(seen)
-        return sources
+                rows = rowset.at(self._snapshot)
+                if rows is not None:
+                    sources.append(rows)
+        return sources, seen, seen - len(sources)
 
     def _selected(self) -> Iterator[Selected]:
         counts = ScanCounts()
@@ -378,7 +263,7 @@ class Scan(ArrowResult):
         worker: Callable[[RowsAt, ScanSpec, Filter | None], Callable[[np.ndarray], T]],
     ) -> Iterator[T]:
         """Units of work on the pool's threads, a bounded number ahead, in a fixed order."""
-        pool = self._engine().pool
+        pool = self._handle.engine.pool
 
         def work() -> Iterator[tuple[Callable[[np.ndarray], T], np.ndarray]]:
             for source in sources:
@@ -442,30 +327,9 @@ def _ends(column: ColumnBuffers, type_: ColumnType) -> tuple[Any, Any] | None:
     return low, high
 
 
-def prune_tablets(
-    engine: Engine, where: Filter | None, lower: bytes | None, upper: bytes | None, snapshot: int
-) -> list[Tablet]:
-    """Tablets whose partition may hold an answer at a snapshot."""
-    terms = () if where is None else where.terms
-    ordinals = set(engine.partitions.prune(terms, lower, upper, dropped=True))
-    return [t for t in engine.tablets if t.partition.ordinal in ordinals and t.is_there(snapshot)]
-
-
-def check_columns(engine: Engine, schema: Schema, columns: Iterable[StoredColumn]) -> None:
-    """A reader that was refreshed past a drop cannot tell whether the column's data is still there (protocol
-    R4); the writing process keeps it while something is alive that asks for it."""
-    if engine.writer or engine.schema.version == schema.version:
-        return
-    for column in columns:
-        if column.id not in engine.schema.by_id:
-            raise SchemaMismatch(f"column {column.name!r} was dropped; make the scan again")
-
-
 def first_key_of(source: RowsAt) -> bytes:
     return source.rowset.meta.min_key if isinstance(source, DiskRowsAt) else b""
 
 
-def check_batch_rows(batch_rows: int) -> int:
-    if isinstance(batch_rows, bool) or not isinstance(batch_rows, int) or not 1 <= batch_rows <= 1 << 24:
-        raise InvalidArgument(f"batch_rows is a whole number from 1 to {1 << 24:,}, not {batch_rows!r}")
-    return batch_rows
+
+__all__ = ["Scan", "open_scan"]

@@ -2,55 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from kudu_core.table.read.moment import PinnedMoment
+from kudu_core.table.read import points
+from kudu_core.table.read.moment import PinnedMoment, snapshot_timestamp
+from kudu_core.table.read.plan import ScanRequest
+from kudu_core.table.read.scan import open_scan
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from kudu_core.common.run.locks import Claim
+    from kudu_core.table.opened.handle import Handle
     from kudu_core.table.read.scan import Scan
 
 
-class Readable(Protocol):
-    """What a snapshot asks of the table that it is of."""
-
-    @property
-    def path(self) -> str: ...
-    @property
-    def scan(self) -> Callable[..., Scan]: ...
-    @property
-    def get(self) -> Callable[..., dict[str, Any] | None]: ...
-    @property
-    def get_many(self) -> Callable[..., pa.Table]: ...
+def open_snapshot(handle: Handle, at: Any) -> Snapshot:
+    """What ``Table.snapshot`` returns."""
+    engine = handle.opened()
+    timestamp = snapshot_timestamp(engine, at)
+    return Snapshot(handle, timestamp, engine.pins.pin(timestamp))
 
 
 class Snapshot(PinnedMoment):
     """One state of a table, held readable until ``close()``.  A context manager.
 
     May be shared between threads and used any number of times.
+
+    >>> with stock.snapshot() as now:
+    ...     now.scan().count(), now.get(1, ["name"])
+    (3, {'name': 'pen'})
     """
 
-    def __init__(self, table: Readable, timestamp: int, pin: Claim) -> None:
+    def __init__(self, handle: Handle, timestamp: int, pin: Claim) -> None:
         super().__init__(timestamp, pin)
-        self._table = table
+        self._handle = handle
 
     def scan(self, columns: Any = None, where: Any = None, **options: Any) -> Scan:
-        """As ``Table.scan`` at this snapshot."""
+        """As ``Table.scan`` at this snapshot.
+
+        >>> stock.snapshot().scan(["id"]).count()
+        3
+        """
         self._check()
-        return self._table.scan(columns, where, at=self, **options)
+        return open_scan(self._handle, ScanRequest(columns, where, **options), self)
 
     def get(self, key: Any, columns: Any = None) -> dict[str, Any] | None:
-        """As ``Table.get`` at this snapshot."""
+        """As ``Table.get`` at this snapshot.
+
+        >>> stock.snapshot().get(1, ["name"])
+        {'name': 'pen'}
+        """
         self._check()
-        return self._table.get(key, columns, at=self)
+        return points.get(self._handle, key, columns, self)
 
     def get_many(self, keys: Any, columns: Any = None) -> pa.Table:
-        """As ``Table.get_many`` at this snapshot."""
+        """As ``Table.get_many`` at this snapshot.
+
+        >>> stock.snapshot().get_many([1, 2], ["name"])["name"].to_pylist()
+        ['pen', 'ink']
+        """
         self._check()
-        return self._table.get_many(keys, columns, at=self)
+        return points.get_many(self._handle, keys, columns, self)
 
     def __enter__(self) -> Snapshot:
         return self
@@ -66,5 +79,5 @@ class Snapshot(PinnedMoment):
         raise TypeError(
             f"a Snapshot does not travel to another process: send its timestamp, {at}, or scan tokens, "
             "and in a function for Spark write "
-            f"kudu_core.spark.table({self._table.path!r}, at={at}).scan(..., at={at})"
+            f"kudu_core.spark.table({self._handle.path!r}, at={at}).scan(..., at={at})"
         )

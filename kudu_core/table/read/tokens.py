@@ -12,11 +12,17 @@ from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.where.predicates import compile_where
 from kudu_core.errors import InvalidArgument, SchemaMismatch, SnapshotTooOld
 from kudu_core.rowset.scan.row_ranges import Pruning
-from kudu_core.table.read.scan import ScanPlan, prune_tablets
+from kudu_core.table.read.moment import snapshot_timestamp
+from kudu_core.table.read.plan import ScanPlan, ScanRequest, prune_tablets
+from kudu_core.table.read.scan import Scan
 from kudu_core.table.read.shares import shares
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
+    from kudu_core.table.opened.handle import Handle
+
+DEFAULT_TARGET_ROWS = 2_000_000
+"""Rows of a share, about, where nobody says how many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +31,10 @@ class ScanToken:
 
     The snapshot is fixed when the token is made, so every reader, and every retry, sees the same
     rows.  It names no files: whoever reads it finds those of the tablet as they are then.
+
+    >>> for token in stock.scan_tokens(["name"]):
+    ...     kc.open_table(token.table_path).scan_token(token).to_table().num_rows
+    3
     """
 
     table_path: str
@@ -54,6 +64,38 @@ class Position:
     tablet_id: int
     key: bytes = b""
     """The first encoded key after it; empty: the tablet's first."""
+
+
+def scan_tokens(handle: Handle, request: ScanRequest, at: Any, target_rows: int) -> list[ScanToken]:
+    """The walk behind ``Table.scan_tokens``."""
+    engine = handle.opened()
+    plan, snapshot = request.planned(engine.schema), snapshot_timestamp(engine, at)
+    return tokens_between(handle, plan, snapshot, target_rows)
+
+
+def scan_of(handle: Handle, token: ScanToken) -> Scan:
+    """The walk behind ``Table.scan_token``."""
+    handle.opened()
+    check_token(token)
+    handle.refresh_to(token.timestamp, token.schema_version)
+
+    def made(engine: Engine) -> Scan:
+        snapshot = snapshot_timestamp(engine, token.timestamp)
+        return Scan(handle, plan_of(engine, token), snapshot)
+
+    return handle.steady(made)
+
+
+def tokens_between(
+    handle: Handle,
+    plan: ScanPlan,
+    snapshot: int,
+    target_rows: int,
+    start: Position | None = None,
+    end: Position | None = None,
+) -> list[ScanToken]:
+    """``make_tokens``, where the writer may replace files meanwhile."""
+    return handle.retrying(lambda engine: list(make_tokens(engine, plan, snapshot, target_rows, start, end)))
 
 
 def make_tokens(
@@ -185,14 +227,6 @@ def plan_of(engine: Engine, token: ScanToken) -> ScanPlan:
         raise InvalidArgument(f"the token's tablet {token.tablet_id} is not in {engine.path}")
     planned, chosen = columns_of_today(engine.schema, token)
     where = None if token.where is None else expression_from(token.where)
-    return ScanPlan(
-        schema=planned,
-        columns=chosen,
-        filter=compile_where(where, planned),
-        lower=token.lower,
-        upper=token.upper,
-        ordered=False,
-        limit=None,
-        batch_rows=token.batch_rows,
-        tablet_ids=frozenset((token.tablet_id,)),
-    )
+    bounds = token.lower, token.upper
+    plan = ScanPlan.of_keys(planned, chosen, compile_where(where, planned), bounds, token.batch_rows)
+    return replace(plan, tablet_ids=frozenset((token.tablet_id,)))

@@ -13,8 +13,8 @@ from kudu_core.common.run.clock import Clock
 from kudu_core.common.schema.declare import Column
 from kudu_core.errors import InvalidArgument
 from kudu_core.fs.posix import PosixFileSystem
+from kudu_core.table.lifecycle.handles import folder_path
 from kudu_core.table.repair.report import RepairReport
-from kudu_core.table.table import folder_path
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
@@ -37,6 +37,10 @@ def repair(
     the newest, or, where the newest cannot be read, one that it had before.  It has the rows' newest state
     only, all with the time of the repair.  In its folder `repair/` are the report and Arrow files of what is
     not in it or in doubt.
+
+    >>> stock.close()
+    >>> kc.repair(stock.path).is_sound
+    True
 
     Parameters
     ----------

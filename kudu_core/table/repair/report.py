@@ -56,6 +56,10 @@ class RepairReport:
     """What ``kudu_core.repair`` found, and what the repaired table holds.
 
     The same for a dry run and a real one, but for ``written``.
+
+    >>> stock.close()
+    >>> kc.repair(stock.path).rows_kept
+    3
     """
 
     path: str
@@ -104,7 +108,11 @@ class RepairReport:
         return not self.findings and not any(tablet.findings for tablet in self.tablets)
 
     def text(self) -> str:
-        """For people."""
+        """For people.
+
+        >>> stock.close()
+        >>> report = kc.repair(stock.path).text()
+        """
         lines = [
             f"{self.path}: {'sound' if self.is_sound else 'damaged'}",
             f"rows kept: {self.rows_kept:,}"

@@ -19,8 +19,9 @@ from kudu_core.table.backup.backup import write_runs
 from kudu_core.table.calls.call import Call
 from kudu_core.table.lifecycle.beside import make_beside
 from kudu_core.table.lifecycle.create import create
-from kudu_core.table.lifecycle.open_writer import open_engine
-from kudu_core.table.read.scan import Scan, ScanPlan
+from kudu_core.table.lifecycle.handles import open_handle
+from kudu_core.table.read.plan import ScanRequest
+from kudu_core.table.read.scan import open_scan
 from kudu_core.table.repair.facts import OLDER
 from kudu_core.table.repair.finding import Found
 from kudu_core.table.repair.report import RepairReport
@@ -34,7 +35,6 @@ FOLDER = "repair"
 """In the repaired table's folder: the report, and what was put aside."""
 REPORT = "REPORT"
 TABLET, STATUS = "_tablet", "_status"
-BATCH_ROWS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +92,15 @@ def _build(
     folder = f"{path}/{FOLDER}"
     fs.mkdir(folder)
     aside = _AsideFiles(fs, folder, schema)
-    engine = open_engine(fs, path, {"maintenance": "manual"}, clock)
-    try:
+    with open_handle(path, "rw", options={"maintenance": "manual"}, fs=fs, clock=clock) as handle:
+        engine = handle.for_writing()
         write_parts(engine, _calls(outputs, aside, rules.CALL_INSERT if found.is_told else rules.CALL_UPSERT))
         aside.finish()
-        plan = ScanPlan(engine.schema, (), None, None, None, False, None, BATCH_ROWS, None)
-        total = Scan(lambda: engine, plan, engine.visible_ts, None).count()
+        total = open_scan(handle, ScanRequest(columns=()), None).count()
         told = report()
         if total != told.rows_kept and (found.is_told or total > told.rows_kept):
             raise Corruption(path, 0, f"the repaired table has {total} rows, {told.rows_kept} were kept")
         verify(engine)
-    finally:
-        engine.close()
     fs.replace_file(f"{folder}/{REPORT}", told.text().encode("utf-8", "replace") + b"\n")
     fs.sync_dir(path)
 

@@ -5,28 +5,34 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kudu_core.common.idempotence.writers import Txn
+from kudu_core.common.idempotence.writers import check_txn
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.errors import Closed, NotSupported
 from kudu_core.table.calls.conform import apply_calls, conform_calls, with_policy
+from kudu_core.table.calls.refused import check_on_error
 from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.write.door import write_calls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kudu_core.table.calls.call import Call
-    from kudu_core.table.opened.engine import Engine
+    from kudu_core.table.opened.handle import Handle
+    from kudu_core.table.write.door import TxnLike
 
 
 class Batch:
-    """Calls collected for one atomic write.  Data is checked and copied when a call is made."""
+    """Calls collected for one atomic write.  Data is checked and copied when a call is made.
 
-    def __init__(self, opened: Callable[[], Engine], on_error: str, txn: Txn | None) -> None:
-        """``opened``: the table, checked to be open for writing."""
-        self._opened = opened
+    >>> with stock.batch() as b:
+    ...     b.upsert([{"id": 4, "name": "cap"}])
+    >>> b.result.inserted
+    1
+    """
+
+    def __init__(self, handle: Handle, on_error: str, txn: TxnLike | None, on_repeat: str) -> None:
+        check_on_error(on_error)
+        self._handle = handle
         self._on_error = on_error
-        self._txn = txn
+        self._txn = check_txn(txn, on_repeat)
         self._calls: list[Call] = []
         self._done = False
         self.result: WriteResult | None = None
@@ -52,12 +58,12 @@ class Batch:
 
     def apply(self, data: Any, op_column: str = "_op") -> None:
         self._check()
-        calls = apply_calls(self._opened().schema, data, op_column)
+        calls = apply_calls(self._handle.for_writing().schema, data, op_column)
         self._calls += map(_kept, calls)
 
     def _add(self, operation: str, data: Any) -> None:
         self._check()
-        calls = conform_calls(self._opened().schema, operation, data)
+        calls = conform_calls(self._handle.for_writing().schema, operation, data)
         self._calls += map(_kept, calls)
 
     def _check(self) -> None:
@@ -72,7 +78,8 @@ class Batch:
         self._done = True
         if kind is not None:
             return
-        self.result = write_calls(self._opened(), self._calls, on_error=self._on_error, txn=self._txn)
+        engine = self._handle.for_writing()
+        self.result = write_calls(engine, self._calls, on_error=self._on_error, txn=self._txn)
 
 
 def _kept(call: Call) -> Call:

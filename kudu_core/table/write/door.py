@@ -17,7 +17,7 @@ None of the ways knows another, nor the door.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +26,9 @@ import pyarrow as pa
 from kudu_core.common.idempotence.writers import CHECK, Txn, check_txn
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.types import TYPE_BOOL
+from kudu_core.errors import InvalidArgument
 from kudu_core.table.calls.call import Call
-from kudu_core.table.calls.conform import apply_calls, conform_calls
+from kudu_core.table.calls.conform import apply_calls, conform_calls, with_policy
 from kudu_core.table.calls.fingerprints import named
 from kudu_core.table.calls.refused import check_on_error
 from kudu_core.table.calls.result import WriteResult
@@ -42,6 +43,8 @@ from kudu_core.table.write.where import where_calls
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
 
+TxnLike = tuple[str, int] | tuple[str, int, str]
+"""As ``txn`` of every write: (app_id, version), or with the id of what the rows come from."""
 KEPT_DIVISOR = 4
 """The memory limit divided by this: what a call may keep in memory before it is spilled."""
 
@@ -94,6 +97,45 @@ def write_where(
         return ingest_collected(engine, collect, on_error=on_error, txn=named_token)
 
     return once(engine, named_token, write)
+
+
+def update(
+    engine: Engine,
+    data: Any,
+    where: Any,
+    set_: Mapping[str, Any] | None,
+    on_missing: str,
+    on_error: str,
+    txn: TxnLike | None,
+    on_repeat: str,
+) -> WriteResult:
+    """Either rows with their keys, or what a predicate selects with ``set_``."""
+    if data is None:
+        if where is None or not set_:
+            raise InvalidArgument("update takes rows with keys, or where= together with set={...}")
+        return write_where(engine, where, dict(set_), on_error, txn, on_repeat)
+    if where is not None or set_ is not None:
+        raise InvalidArgument("update takes either rows with keys, or where= and set=, not both")
+    operation = with_policy("on_missing", on_missing, "update")
+    return write_rows(engine, operation, data, on_error, txn, on_repeat)
+
+
+def delete(
+    engine: Engine,
+    keys: Any,
+    where: Any,
+    on_missing: str,
+    on_error: str,
+    txn: TxnLike | None,
+    on_repeat: str,
+) -> WriteResult:
+    """Either keys, or what a predicate selects."""
+    if (keys is None) == (where is None):
+        raise InvalidArgument("delete takes either rows with the key columns, or where=")
+    if where is not None:
+        return write_where(engine, where, None, on_error, txn, on_repeat)
+    operation = with_policy("on_missing", on_missing, "delete")
+    return write_rows(engine, operation, keys, on_error, txn, on_repeat)
 
 
 def _checked(engine: Engine, on_error: str, txn: Any, on_repeat: str) -> Txn | None:

@@ -23,7 +23,7 @@ from kudu_core.errors import ColumnTooLarge, InvalidArgument, SchemaMismatch
 from kudu_core.rowset.scan.scan import ScanCounts, ScanSpec, scan_rowset, to_batch
 from kudu_core.table.calls.call import Call
 from kudu_core.table.opened.tablets import NEWEST
-from kudu_core.table.read.scan import prune_tablets
+from kudu_core.table.read.plan import prune_tablets
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
@@ -54,7 +54,7 @@ def where_calls(
         predicate, expressions = checked if schema is first else compiled(schema)
         lower, upper = keybounds.key_bounds(schema, () if predicate is None else predicate.terms)
         columns = schema.key_columns if expressions is None else schema.columns
-        spec = ScanSpec(schema, columns, predicate, lower, upper, False, BATCH_ROWS)
+        spec = ScanSpec(schema, columns, predicate, lower, upper, False, BATCH_ROWS, implied=(True, True))
         blocks: list[RowBlock] = []
         for tablet in prune_tablets(engine, predicate, lower, upper, NEWEST):
             for source in tablet.view.at(NEWEST):

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.cfile.pages.container import CONTAINER_DELTA, CONTAINER_ROWS, FileReader
 from kudu_core.common.format.members import BROKEN, integer
 from kudu_core.common.format.names import staged_file
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption
+from kudu_core.fs.checked import read_checked, write_checked
 from kudu_core.options import Options
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.history.merging import Source
@@ -185,16 +185,9 @@ def _inputs(tablet: Tablet, order: Order) -> list[DiskRowSet] | None:
 def _write_homes(task: MergeTask, lower: np.ndarray, upper: np.ndarray) -> tuple[str, int, int]:
     place = task.place
     name = place.new_file(HOMES)
-    size = crc = 0
-    file = place.fs.create(f"{place.directory}/{name}")
-    try:
-        for homes, first, end in zip(task.homes, lower.tolist(), upper.tolist(), strict=True):
-            cells = homes[first:end].astype("<u4", copy=False).view(np.uint8)
-            file.append(cells)
-            size, crc = size + cells.nbytes, crc32c(cells, crc)
-        file.sync()
-    finally:
-        file.close()
+    ranges = zip(task.homes, lower.tolist(), upper.tolist(), strict=True)
+    cells = (homes[first:end].astype("<u4", copy=False).view(np.uint8) for homes, first, end in ranges)
+    size, crc = write_checked(place.fs, f"{place.directory}/{name}", cells)
     return name, size, crc
 
 
@@ -227,12 +220,10 @@ def _read_homes(
     name, size, crc = one.homes
     path = f"{folder}/{name}"
     lower, upper = edges[one.number], edges[one.number + 1]
-    try:
-        data = fs.read_bytes(path, int((upper - lower).sum()) * 4)
-    except FileNotFoundError:
-        raise Corruption(path, 0, "the staged file is missing") from None
-    if len(data) != size or size != int((upper - lower).sum()) * 4 or crc32c(data) != crc:
-        raise Corruption(path, 0, "the staged file is not the one that its writer told of")
+    wanted = int((upper - lower).sum()) * 4
+    data = read_checked(fs, path, size, crc, wanted)
+    if size != wanted:
+        raise Corruption(path, 0, f"the staged file has {size} bytes; the rows of its range have {wanted}")
     cells = np.frombuffer(data, "<u4")
     at = 0
     for mine, first, end in zip(homes, lower.tolist(), upper.tolist(), strict=True):

@@ -16,11 +16,13 @@ import pyarrow as pa
 
 import kudu_core as kc
 from kudu_core.table.jobs import commit as jobs
-from kudu_core.table.jobs.resolve import Resolution, resolve
+from kudu_core.table.jobs.resolve import resolve
+from kudu_core.table.runs.resolution import Resolution
 from tests.support.guard import at_most, within
 from tests.support.hostile.forge import MEMORY, encoded, places
 from tests.support.hostile.lies import NAMES, NUMBERS, SECONDS, Lied, data_of, make
 from tests.support.hostile.links import aged, world
+from tests.support.inside import handle_of
 
 CASES, LONG_CASES = 20, 2000
 
@@ -29,7 +31,7 @@ def staged_job(path: Path) -> tuple[jobs.Job, list[Any], list[Resolution]]:
     """A distributed write that was staged and resolved: inserts, and changes of files and of memory."""
     with kc.open_table(path, "rw") as table:
         columns = [("k", "int64"), ("v", "string")]
-        job = jobs.begin(table, "upsert", columns)
+        job = jobs.begin(handle_of(table), "upsert", columns)
     runs: list[Any] = []
     for number, first in enumerate((0, 100)):
         stager = jobs.stager(job, f"p{number}-a0")
@@ -38,7 +40,7 @@ def staged_job(path: Path) -> tuple[jobs.Job, list[Any], list[Resolution]]:
         stager.append(pa.record_batch(rows, pa.schema([("k", pa.int64()), ("v", pa.string())])))
         runs += stager.finish()
     with kc.open_table(path) as table:
-        return job, runs, resolve(table, job, jobs.form_of(job), runs)
+        return job, runs, resolve(handle_of(table), job, jobs.form_of(job), runs)
 
 
 IDS_OF_RESOLUTIONS = frozenset(
@@ -99,7 +101,7 @@ def commit(path: Path, job: jobs.Job, runs: list[Any], told: list[bytes]) -> str
     said = "committed"
     table = kc.open_table(path, "rw")
     try:
-        jobs.commit_job(job, runs, table, [Resolution.from_bytes(data) for data in told])
+        jobs.commit_job(job, runs, handle_of(table), [Resolution.from_bytes(data) for data in told])
         assert table.scan(where=[("v", "=", "job")]).count() == 198
     except (kc.KuduError, OSError) as error:
         said = type(error).__name__

@@ -32,6 +32,7 @@ from tests.support.hostile.doors import (
     state,
     written_and_opened_again,
 )
+from tests.support.inside import handle_of
 
 # ---- the doors
 
@@ -67,7 +68,7 @@ def test_broken_sequence_columns(tmp_path: Path) -> None:
         for case in ORDERED:
             array, spoil = case.make()
             columns = [("k", "int64"), ("when", case.column)]
-            job = commit.begin(table, "upsert", columns, on_duplicate="last", sequence_by="when")
+            job = commit.begin(handle_of(table), "upsert", columns, on_duplicate="last", sequence_by="when")
             stager = commit.stager(job, "attempt")
             with pytest.raises(kc.InvalidArgument, match="column 'when'"):
                 stager.append(as_batch(NEW, "when", array, spoil))

@@ -19,6 +19,7 @@ from tests.support.bulk import small_runs
 from tests.support.cases.foreign import HOSTILE, ROWS, VALUES
 from tests.support.cases.odd import ODD, Odd
 from tests.support.hostile.doors import OLD, as_batch, make, state, written_and_opened_again
+from tests.support.inside import handle_of
 
 # ---- a backup whose streams were forged
 
@@ -74,10 +75,10 @@ def test_odd_buffers_come_back_as_they_are(tmp_path: Path, layout: str, long: bo
                 with small_runs(spill=True):
                     table.upsert(iter([batch.slice(0, 1), batch.slice(1, 1), batch.slice(2)]))
             elif layout == "staged":
-                job = commit.begin(table, "upsert", [("k", "int64"), (case.column, case.column)])
+                job = commit.begin(handle_of(table), "upsert", [("k", "int64"), (case.column, case.column)])
                 stager = commit.stager(job, "attempt")
                 stager.append(batch)
-                commit.commit_job(job, stager.finish(), table, ())
+                commit.commit_job(job, stager.finish(), handle_of(table), ())
             else:
                 table.upsert(batch)
             if layout == "flushed":

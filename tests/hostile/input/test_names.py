@@ -17,7 +17,7 @@ from kudu_core.common.format import names
 from kudu_core.errors import Corruption
 from kudu_core.fs.base import is_temporary, temporary_of
 from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta
-from kudu_core.table.jobs.resolve import Resolution
+from kudu_core.table.runs.resolution import Resolution
 from kudu_core.table.runs.staged import StagedRun
 from kudu_core.tablet.compact.merge_remote import BuiltRange
 from kudu_core.tablet.ingest import part

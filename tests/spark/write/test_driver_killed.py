@@ -17,12 +17,13 @@ from kudu_core.errors import TokenMismatch
 from kudu_core.table.ingest import commit as committing
 from kudu_core.table.ingest import overwrite
 from kudu_core.table.jobs import commit as jobs
-from kudu_core.table.jobs.commit import Job
-from kudu_core.table.jobs.resolve import Resolution, resolve
+from kudu_core.table.jobs.job import Job
+from kudu_core.table.jobs.resolve import resolve
 from kudu_core.table.lifecycle import staging_folders as staged_room
+from kudu_core.table.runs.resolution import Resolution
 from kudu_core.table.runs.staged import StagedRun
 from kudu_core.wal import Log
-from tests.support.inside import set_options, sweep_soon, tablets_of
+from tests.support.inside import handle_of, set_options, sweep_soon, tablets_of
 from tests.support.staged import marks, waiting
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
@@ -44,7 +45,7 @@ def make(path: str) -> None:
 
 def staged(path: str, operation: str = "upsert", v: str = "job", **more: Any) -> tuple[Job, list[StagedRun]]:
     with kc.open_table(path) as table:
-        job = jobs.begin(table, operation, [("k", "int64"), ("v", "string")], **more)
+        job = jobs.begin(handle_of(table), operation, [("k", "int64"), ("v", "string")], **more)
     runs: list[StagedRun] = []
     for number, keys in enumerate([range(40, 90), range(90, 140)]):
         stager = jobs.stager(job, f"{number}")
@@ -55,7 +56,7 @@ def staged(path: str, operation: str = "upsert", v: str = "job", **more: Any) ->
 
 def resolved(job: Job, runs: list[StagedRun]) -> list[Resolution]:
     with kc.open_table(job.table_path) as table:
-        return resolve(table, job, jobs.form_of(job), runs)
+        return resolve(handle_of(table), job, jobs.form_of(job), runs)
 
 
 def rows_of(path: str) -> dict[int, str]:
@@ -238,7 +239,7 @@ def test_a_commit_that_failed_after_its_record_is_neither_undone_nor_repeated(
     with monkeypatch.context() as patch:
         patch.setattr(committing, "sync_manifests", fails)
         with kc.open_table(path, "rw") as table, pytest.raises((OSError, kc.Poisoned)):
-            jobs.commit_job(job, runs, table)
+            jobs.commit_job(job, runs, handle_of(table))
     jobs.abandon(job)  # as Spark does when a commit raises
     assert jobs.resume(path, job.id).deduplicated
     kc.open_table(path, "rw").close()

@@ -12,7 +12,7 @@ import kudu_core as kc
 from kudu_core.table.jobs import commit
 from kudu_core.table.runs.staged import StagedRun
 from tests.spark.write.test_jobs import COLUMNS, FILES, SCHEMA, begin, resolved, rows_of
-from tests.support.inside import set_options
+from tests.support.inside import handle_of, set_options
 from tests.support.staged import waiting
 
 WIDE = pa.schema([("k", pa.int64()), ("v", pa.string()), ("n", pa.int32()), pa.field("m", pa.int8(), False)])
@@ -29,7 +29,7 @@ def write(path: str, rows: dict[str, Any], operation: str = "upsert", *, runs: i
     """The rows staged in turn by so many attempts, resolved and committed."""
     batch = pa.RecordBatch.from_pydict(rows)
     with kc.open_table(path) as table:
-        job = commit.begin(table, operation, [(f.name, str(f.type)) for f in batch.schema], **more)
+        job = commit.begin(handle_of(table), operation, [(f.name, str(f.type)) for f in batch.schema], **more)
     staged: list[StagedRun] = []
     for number in range(runs):
         stager = commit.stager(job, f"{number}")
@@ -118,7 +118,8 @@ def test_what_makes_no_sense_together_is_refused(path: str) -> None:
         with pytest.raises(kc.InvalidArgument, match=message):
             begin(path, **more)  # type: ignore[arg-type]
     with kc.open_table(path) as table, pytest.raises(kc.SchemaMismatch, match="no order"):
-        commit.begin(table, "upsert", [*COLUMNS, ("f", "float64")], on_duplicate="last", sequence_by="f")
+        columns = [*COLUMNS, ("f", "float64")]
+        commit.begin(handle_of(table), "upsert", columns, on_duplicate="last", sequence_by="f")
     assert waiting(path) == []
 
 

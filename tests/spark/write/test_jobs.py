@@ -14,14 +14,17 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.idempotence.writers import check_txn
+from kudu_core.engines.spark import cache
+from kudu_core.engines.spark import staging as tasks
 from kudu_core.errors import TokenMismatch
 from kudu_core.rowset.rows.meta import FileRef
 from kudu_core.table.jobs import commit
 from kudu_core.table.jobs import stager as staging
-from kudu_core.table.jobs.commit import Job
-from kudu_core.table.jobs.resolve import Resolution, resolve
+from kudu_core.table.jobs.job import Job
+from kudu_core.table.jobs.resolve import resolve
+from kudu_core.table.runs.resolution import Resolution
 from kudu_core.table.runs.staged import StagedRun
-from tests.support.inside import set_options, tablets_of
+from tests.support.inside import handle_of, set_options, tablets_of
 from tests.support.staged import waiting
 
 COLUMNS = [("k", "int64"), ("v", "string")]
@@ -43,7 +46,7 @@ def make(path: str, **options: Any) -> None:
 
 def begin(path: str, operation: str = "insert", **options: object) -> Job:
     with kc.open_table(path) as table:
-        return commit.begin(table, operation, COLUMNS, **options)  # type: ignore[arg-type]
+        return commit.begin(handle_of(table), operation, COLUMNS, **options)  # type: ignore[arg-type]
 
 
 def stage(job: Job, name: str, keys: Sequence[int], parts: int = 1, v: str = "") -> list[StagedRun]:
@@ -59,7 +62,7 @@ def stage(job: Job, name: str, keys: Sequence[int], parts: int = 1, v: str = "")
 
 def resolved(job: Job, runs: Sequence[StagedRun]) -> list[Resolution]:
     with kc.open_table(job.table_path) as table:
-        found = resolve(table, job, commit.form_of(job), runs)
+        found = resolve(handle_of(table), job, commit.form_of(job), runs)
     assert [Resolution.from_bytes(one.to_bytes()) for one in found] == found
     return found
 
@@ -172,14 +175,40 @@ def test_a_token_holds_for_a_job_without_rows(path: str) -> None:
     for expected in (False, True):
         assert commit.commit_job(begin(path, txn=("a", 3)), []).deduplicated is expected
     with kc.open_table(path) as table:
-        assert commit.applied(table, check_txn(("a", 3), "skip")) is not None
-        assert commit.applied(table, check_txn(("a", 4), "skip")) is None
-        assert commit.applied(table, check_txn(("a", 3))) is None, "its rows are compared at the commit"
+        assert commit.applied(handle_of(table), check_txn(("a", 3), "skip")) is not None
+        assert commit.applied(handle_of(table), check_txn(("a", 4), "skip")) is None
+        known = commit.applied(handle_of(table), check_txn(("a", 3)))
+        assert known is None, "its rows are compared at the commit"
         with pytest.raises(TokenMismatch, match="cannot be told"):
-            commit.applied(table, check_txn(("a", 2)))
+            commit.applied(handle_of(table), check_txn(("a", 2)))
 
 
 # ---- resolved before the commit ----
+
+
+def test_tasks_of_one_process_open_the_table_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And see what was written since it was opened."""
+    opened: list[object] = []
+    real = cache.open_table
+
+    def counted(*given: Any, **more: Any) -> kc.Table:
+        opened.append(given)
+        return real(*given, **more)
+
+    monkeypatch.setattr(cache, "open_table", counted)
+    path = str(tmp_path / "two")
+    make(path)
+    written = 0
+    for first in (0, 100):
+        job = begin(path)
+        runs = stage(job, f"a{first}", range(first, first + 100))
+        assert len({run.ordinal for run in runs}) == 2
+        found = [one for run in runs for one in tasks.resolved(job, [run])]
+        assert len(found) == 2 and all(one.cut >= written for one in found)
+        result = commit.commit_job(job, runs, resolutions=found)
+        assert result.inserted == 100
+        written = result.timestamp
+    assert len(opened) == 1
 
 
 @pytest.mark.parametrize("early", [True, False], ids=["tasks", "commit"])

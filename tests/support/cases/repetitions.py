@@ -13,6 +13,7 @@ import kudu_core as kc
 from kudu_core.common.idempotence.writers import check_txn
 from kudu_core.table.jobs import commit
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
+from tests.support.inside import handle_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("a", pa.int32()), ("s", pa.string())])
 ROWS = 40
@@ -118,7 +119,7 @@ def job_of(**fixed: Any) -> Callable[..., Any]:
             ops = pa.array(names, pa.string())
             data = data.append_column("_op", ops)
         job = commit.begin(
-            table, operation, columns, txn=check_txn(txn, on_repeat), on_duplicate="any",
+            handle_of(table), operation, columns, txn=check_txn(txn, on_repeat), on_duplicate="any",
             **{k: v for k, v in fixed.items() if k != "operation"},
         )  # fmt: skip
         runs = []
@@ -129,7 +130,7 @@ def job_of(**fixed: Any) -> Callable[..., Any]:
             stager = commit.stager(job, f"p{number}")
             stager.append(pa.RecordBatch.from_arrays(arrays, list(types)))
             runs += stager.finish()
-        return commit.commit_job(job, runs, table)
+        return commit.commit_job(job, runs, handle_of(table))
 
     return write
 

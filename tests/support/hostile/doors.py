@@ -15,7 +15,7 @@ from kudu_core.common.types.types import ColumnType
 from kudu_core.table.jobs import commit
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
 from tests.support.cases.foreign import ROWS, VALUES, Hostile
-from tests.support.inside import applied_writes_of
+from tests.support.inside import applied_writes_of, handle_of
 
 OLD, NEW = [0, 1, 2], [100, 101, 102]
 """Keys that are there, and keys that are not."""
@@ -183,7 +183,7 @@ def _staged(table: kc.Table, broken: Broken, folder: Path) -> object:
     """What a task of a distributed write does with its rows."""
     batch = broken(NEW)
     columns = [(n, "int64" if n == "k" else n) for n in batch.schema.names]
-    job = commit.begin(table, "upsert", columns)
+    job = commit.begin(handle_of(table), "upsert", columns)
     try:
         stager = commit.stager(job, "attempt")
         stager.append(batch)
@@ -196,7 +196,8 @@ def _spark_task(table: kc.Table, broken: Broken, folder: Path) -> object:
     """The function that runs in Spark's Python workers, without Spark."""
     staging = pytest.importorskip("kudu_core.engines.spark.staging")
     batch = broken(NEW)
-    job = commit.begin(table, "upsert", [(n, "int64" if n == "k" else n) for n in batch.schema.names])
+    columns = [(n, "int64" if n == "k" else n) for n in batch.schema.names]
+    job = commit.begin(handle_of(table), "upsert", columns)
     try:
         return staging.stage(job, [batch])
     finally:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 import kudu_core as kc
 from kudu_core.table.jobs import commit
-from tests.support.inside import engine_of
+from tests.support.inside import engine_of, handle_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 OPTIONS = {"maintenance": "manual", "file_grace_s": 0, "staging_grace_s": 0.0}
@@ -39,7 +39,7 @@ def make(path: Path) -> str:
             table.upsert({"k": list(range(first, first + 10)), "v": ["x"] * 10})
             table.flush()
         table.update({"k": [3], "v": ["y"]})
-        job = commit.begin(table, "upsert", [("k", "int64"), ("v", "string")])
+        job = commit.begin(handle_of(table), "upsert", [("k", "int64"), ("v", "string")])
         stager = commit.stager(job, "p0-a0")
         stager.append(pa.record_batch({"k": pa.array([50], pa.int64()), "v": ["job"]}, SCHEMA))
         runs = stager.finish()
@@ -69,7 +69,7 @@ def use(path: Path, job: str, backups: Path) -> int:
             lambda t: t.compact(full=True),
             lambda t: t.maintain(),
             lambda t: t.gc(),
-            lambda t: commit.resume(str(path), job, t),
+            lambda t: commit.resume(str(path), job, handle_of(t)),
             lambda t: t.close(),
         ]
         for call in calls:

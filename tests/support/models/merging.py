@@ -15,7 +15,7 @@ from kudu_core.tablet.compact.merge import Merged, merge_rowsets
 from kudu_core.tablet.maintain.delta_policy import MAJOR, MINOR
 from kudu_core.tablet.store.tablet import Tablet
 from tests.support.faults import drop
-from tests.support.inside import engine_of, flush_lane_of, tablet_of
+from tests.support.inside import engine_of, flush_lane_of, handle_of, tablet_of
 from tests.support.models.changes import check_changes
 from tests.support.models.history import SCHEMA, Batch, History
 
@@ -174,7 +174,7 @@ class Builder:
             self.between()
             if self.reader is None:
                 self.reader = kc.open_table(task.table_path, options={"scan_threads": 1})
-            self.answers += build_task(self.reader, pickle.loads(pickle.dumps(task)), f"a{number}")
+            self.answers += build_task(handle_of(self.reader), pickle.loads(pickle.dumps(task)), f"a{number}")
         self.between()
         self.answers.reverse()
         return self.answers

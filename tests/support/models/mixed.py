@@ -18,13 +18,14 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.table.jobs import commit
-from kudu_core.table.jobs.resolve import Resolution, resolve
+from kudu_core.table.jobs.resolve import resolve
+from kudu_core.table.runs.resolution import Resolution
 from kudu_core.table.runs.staged import StagedRun
 from tests.support.bulk import small_runs
 from tests.support.clock import ManualClock
 from tests.support.faults import SMALL, checking, drop, segments_of
 from tests.support.fs.memory import MemoryFileSystem
-from tests.support.inside import engine_of, oldest_ts_of, schema_of
+from tests.support.inside import engine_of, handle_of, oldest_ts_of, schema_of
 from tests.support.models.altering import Altering, Col, World
 
 ROOT = "/tables/t"
@@ -158,7 +159,7 @@ class Mixed:
         data = self._data(rows, given)
         schema = schema_of(self.table)
         types = [(name, str(schema.column(name).type)) for name in data.schema.names]
-        job = commit.begin(self.table, operation, types, overwrite=overwrite)
+        job = commit.begin(handle_of(self.table), operation, types, overwrite=overwrite)
         attempts = self.rng.randint(1, 3)
         runs: list[StagedRun] = []
         for attempt in range(attempts):
@@ -170,7 +171,7 @@ class Mixed:
         resolutions: Sequence[Resolution] = ()
         if self.rng.random() < 0.7:
             with self.open("r") as reader:
-                resolutions = resolve(reader, job, commit.form_of(job), runs)
+                resolutions = resolve(handle_of(reader), job, commit.form_of(job), runs)
         self.pending.append(Pending(job, runs, resolutions, rows, given))
 
     def commit_job(self) -> None:
@@ -181,13 +182,13 @@ class Mixed:
         refusal = self._refusal(staged, after)
         if refusal is not None:
             with pytest.raises(refusal):
-                commit.commit_job(staged.job, staged.runs, self.table, staged.resolutions)
+                commit.commit_job(staged.job, staged.runs, handle_of(self.table), staged.resolutions)
             return
         if staged.job.overwrite:
             after.rows = {}
         for k, cells in staged.rows.items():
             self._apply(after, staged.job.operation, k, cells)
-        result = commit.commit_job(staged.job, staged.runs, self.table, staged.resolutions)
+        result = commit.commit_job(staged.job, staged.runs, handle_of(self.table), staged.resolutions)
         self.finish(after, result.timestamp)
 
     @staticmethod

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 import kudu_core as kc
 from kudu_core.table.jobs import commit
-from kudu_core.table.jobs.commit import Job
+from kudu_core.table.jobs.job import Job
 from kudu_core.table.runs.staged import StagedRun
-from tests.support.inside import engine_of
+from tests.support.inside import engine_of, handle_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 MANUAL: dict[str, Any] = {"maintenance": "manual", "file_grace_s": 0, "ingest_threshold_rows": 20}
@@ -63,7 +63,8 @@ def staged(table: kc.Table, rows: pa.Table, attempts: int = 1, **options: Any) -
     engine = engine_of(table)
     types = [(name, str(engine.schema.column(name).type)) for name in rows.schema.names]
     operation = options.pop("operation", "upsert")
-    job = commit.begin(table, operation, types, overwrite=options.pop("overwrite", True), **options)
+    handle, overwrite = handle_of(table), options.pop("overwrite", True)
+    job = commit.begin(handle, operation, types, overwrite=overwrite, **options)
     runs: list[StagedRun] = []
     for number in range(attempts):
         stager = commit.stager(job, f"{number}", engine.fs)
@@ -81,7 +82,7 @@ def overwrite(
     if not isinstance(rows, pa.Table):
         rows = pa.Table.from_pylist(list(rows), schema=table.schema)
     job, runs = staged(table, rows, attempts, **options)
-    return commit.commit_job(job, runs, table)
+    return commit.commit_job(job, runs, handle_of(table))
 
 
 __all__ = [

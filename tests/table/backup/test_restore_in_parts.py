@@ -20,11 +20,12 @@ from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table.backup import backup as module
 from kudu_core.table.backup.restore import restore
 from kudu_core.table.jobs import commit, restore_job
-from kudu_core.table.jobs.commit import Job
-from kudu_core.table.jobs.resolve import Resolution, resolve
+from kudu_core.table.jobs.job import Job
+from kudu_core.table.jobs.resolve import resolve
 from kudu_core.table.jobs.restore_job import RunShare, Staged, filling, stage_shares
+from kudu_core.table.runs.resolution import Resolution
 from kudu_core.table.runs.staged import StagedRun
-from tests.support.inside import applied_writes_of, schema_of
+from tests.support.inside import applied_writes_of, handle_of, schema_of
 from tests.support.models.history import SCHEMA, History, random_batch
 from tests.support.staged import waiting
 from tests.support.tables import Make
@@ -42,7 +43,7 @@ def stage(job: Job, shares: Sequence[RunShare]) -> list[Staged]:
 
 def resolve_each(job: Job, runs: Sequence[StagedRun]) -> list[Resolution]:
     with kc.open_table(job.table_path) as table:
-        return resolve(table, job, commit.form_of(job), runs)
+        return resolve(handle_of(table), job, commit.form_of(job), runs)
 
 
 def restore_in_parts(

@@ -296,21 +296,19 @@ def test_an_image_of_no_columns_is_one_all_the_same(tmp_path: Path) -> None:
 def test_history_that_goes_while_one_looks_where_it_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kudu_core.table import table as handle
-
     options = {"maintenance": "manual", "history_retention_s": 0}
     with kc.create_table(tmp_path / "t", SCHEMA, "k", options=options) as table:
         first = table.insert([{"k": 1, "a": 1}]).timestamp
         table.update([{"k": 1, "a": 2}])
         table.flush()
-        real = handle.window
+        real = module.window
 
         def slow(*args: Any) -> tuple[int, int]:
             found = real(*args)
             table.gc()
             return found
 
-        monkeypatch.setattr(handle, "window", slow)
+        monkeypatch.setattr(module, "window", slow)
         with pytest.raises(kc.ChangesLost, match="since=None"):
             table.changes(first)
         table.update([{"k": 1, "a": 3}])

@@ -16,7 +16,7 @@ from kudu_core.table.ingest import overwrite as walk
 from kudu_core.table.jobs import commit
 from kudu_core.table.jobs.resolve import resolve
 from tests.support.faults import checking
-from tests.support.inside import engine_of
+from tests.support.inside import engine_of, handle_of
 from tests.support.models.altering import Altering
 from tests.support.models.overwriting import (
     CUT,
@@ -209,7 +209,7 @@ def test_one_that_found_the_table_locked_is_made_later(hashed: kc.Table) -> None
     with pytest.raises(kc.Locked):
         commit.commit_job(job, runs)
     hashed.insert({"k": [50], "v": ["x"]})
-    assert commit.resume(hashed.path, job.id, hashed).inserted == len(NEW)
+    assert commit.resume(hashed.path, job.id, handle_of(hashed)).inserted == len(NEW)
     assert found(hashed.scan()) == NEW
 
 
@@ -223,7 +223,7 @@ def test_what_tasks_have_resolved_is_taken_in_where_it_still_fits(
         table.insert(data(OLD))
         job, runs = staged(table, data(dict.fromkeys(range(200), "new")), attempts=2)
         with kc.open_table(table.path) as reader:
-            resolutions = resolve(reader, job, commit.form_of(job), runs)
+            resolutions = resolve(handle_of(reader), job, commit.form_of(job), runs)
         assert [(r.tablet_id, r.ordinal) for r in resolutions] == [(0, 0), (0, 1)]
         assert [r.counts[0] > 80 and r.counts[1:] == (0, 0, 0) for r in resolutions] == [True, True]
         if change == "range":
@@ -240,7 +240,7 @@ def test_what_tasks_have_resolved_is_taken_in_where_it_still_fits(
             return real(engine, rows, parts, *args, **more)
 
         monkeypatch.setattr(walk, "build_parts", build)
-        assert commit.commit_job(job, runs, table, resolutions).counts == (200, 0, 0, 0)
+        assert commit.commit_job(job, runs, handle_of(table), resolutions).counts == (200, 0, 0, 0)
         assert built == [2 if change in ("range", "columns") else 0]
         assert {(r["k"], r["v"], r.get("n", 7)) for r in table.scan().to_pylist()} == {
             (k, "new", 7) for k in range(200)
@@ -254,8 +254,9 @@ def test_a_job_resolved_for_tablets_that_were_overwritten_is_decided_anew(
 ) -> None:
     job, runs = staged(hashed, data(NEW | dict.fromkeys(range(100, 150), "new")), overwrite=False)
     with kc.open_table(hashed.path) as reader:
-        resolutions = resolve(reader, job, commit.form_of(job), runs)
+        resolutions = resolve(handle_of(reader), job, commit.form_of(job), runs)
     overwrite(hashed, data(over))
     updated = len(over) - 1
-    assert commit.commit_job(job, runs, hashed, resolutions).counts == (56 - updated, updated, 0, 0)
+    result = commit.commit_job(job, runs, handle_of(hashed), resolutions)
+    assert result.counts == (56 - updated, updated, 0, 0)
     assert found(hashed.scan()) == NEW | dict.fromkeys(range(100, 150), "new") | {500: "over"}

@@ -25,7 +25,7 @@ from kudu_core.wal import Log
 from tests.support.faults import checking, drop
 from tests.support.fs.faulty import FaultyFileSystem, Rule
 from tests.support.fs.memory import MemoryFileSystem
-from tests.support.inside import engine_of, tablets_of
+from tests.support.inside import engine_of, handle_of, tablets_of
 from tests.support.models.overwriting import (
     CUT,
     MANUAL,
@@ -235,7 +235,7 @@ def test_two_at_once(hashed: kc.Table) -> None:
     done: dict[int, int] = {}
 
     def commit(n: int) -> None:
-        done[n] = jobs.commit_job(*works[n], hashed).timestamp
+        done[n] = jobs.commit_job(*works[n], handle_of(hashed)).timestamp
 
     threads = [threading.Thread(target=commit, args=(n,)) for n in (0, 1)]
     for thread in threads:

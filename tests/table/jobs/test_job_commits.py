@@ -16,10 +16,11 @@ import kudu_core as kc
 from kudu_core.common.format import names
 from kudu_core.table.ingest import commit as committing
 from kudu_core.table.jobs import commit as jobs
-from kudu_core.table.jobs.commit import Job
-from kudu_core.table.jobs.resolve import Resolution, resolve
+from kudu_core.table.jobs.job import Job
+from kudu_core.table.jobs.resolve import resolve
 from kudu_core.table.lifecycle import staging_folders
 from kudu_core.table.opened.job_marks import leave_marks
+from kudu_core.table.runs.resolution import Resolution
 from kudu_core.table.runs.staged import StagedRun
 from tests.support.clock import ManualClock
 from tests.support.faults import TINY, drop, segments_of
@@ -27,6 +28,7 @@ from tests.support.fs.faulty import CHANGES, FaultyFileSystem, Rule, SimulatedCr
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.inside import (
     engine_of,
+    handle_of,
     job_locks_of,
     log_of,
     never_sweep,
@@ -49,7 +51,7 @@ def batch(keys: Sequence[int], v: str) -> pa.RecordBatch:
 def stage(
     table: kc.Table, keys: Sequence[int], operation: str = "insert", v: str = "job", **more: Any
 ) -> tuple[Job, list[StagedRun]]:
-    job = jobs.begin(table, operation, COLUMNS, **more)
+    job = jobs.begin(handle_of(table), operation, COLUMNS, **more)
     stager = jobs.stager(job, "p0-a0", engine_of(table).fs)
     stager.append(batch(keys, v))
     return job, stager.finish()
@@ -57,7 +59,7 @@ def stage(
 
 def resolved(path: str | Path, job: Job, runs: Sequence[StagedRun]) -> list[Resolution]:
     with kc.open_table(path) as reader:
-        found = resolve(reader, job, jobs.form_of(job), runs)
+        found = resolve(handle_of(reader), job, jobs.form_of(job), runs)
     assert found
     return found
 
@@ -116,7 +118,7 @@ def test_a_commit_is_applied_once_and_answered_always(story: str, seed: int, lon
         opened = None
         try:
             opened = kc.open_table(PATH, "rw", _fs=faulty, _clock=clock)
-            first = jobs.commit_job(job, runs, opened)
+            first = jobs.commit_job(job, runs, handle_of(opened))
             assert first.counts == (30, 0, 0, 0) and not first.deduplicated
         except SimulatedCrash:
             died = True
@@ -156,17 +158,18 @@ def _asked_again(
             applied = 20 in rows_of(table)
             if not applied and not disk.exists(f"{job.directory}/JOB"):
                 with pytest.raises(kc.InvalidArgument, match="knows nothing of a job"):
-                    jobs.resume(PATH, job.id, table)
-                first = jobs.commit_job(job, runs, table)
+                    jobs.resume(PATH, job.id, handle_of(table))
+                first = jobs.commit_job(job, runs, handle_of(table))
             else:
-                first = jobs.resume(PATH, job.id, table)
+                first = jobs.resume(PATH, job.id, handle_of(table))
             assert (first.counts, first.deduplicated) == ((30, 0, 0, 0), applied)
-            for again in (jobs.resume(PATH, job.id, table), jobs.commit_job(job, runs, table)):
+            resumed = jobs.resume(PATH, job.id, handle_of(table))
+            for again in (resumed, jobs.commit_job(job, runs, handle_of(table))):
                 assert again.deduplicated
                 assert (again.counts, again.timestamp) == (first.counts, first.timestamp)
             assert rows_of(table) == expected
         with opened() as table:
-            assert jobs.resume(PATH, job.id, table).timestamp == first.timestamp
+            assert jobs.resume(PATH, job.id, handle_of(table)).timestamp == first.timestamp
             assert rows_of(table) == expected
             table.verify()
     assert disk.listdir(f"{PATH}/staging") == [names.mark_of_job(job.id)]
@@ -185,7 +188,7 @@ def test_the_log_forgets_no_job_that_has_no_mark(tmp_path: Path, monkeypatch: py
         with monkeypatch.context() as patch:
             patch.setattr(committing, "sync_manifests", fails)
             with pytest.raises(OSError, match="for a moment"):
-                jobs.commit_job(job, runs, table)
+                jobs.commit_job(job, runs, handle_of(table))
         assert marks(table.path) == [] and waiting(table.path) == [job.id]
         never_sweep(table)  # no sweep comes to its help
         forget(table)
@@ -193,7 +196,7 @@ def test_the_log_forgets_no_job_that_has_no_mark(tmp_path: Path, monkeypatch: py
         table.close()
         with kc.open_table(table.path, "rw") as again:
             assert engine_of(again).writers.applied_jobs == {}, "the log still has the record"
-            known = jobs.resume(table.path, job.id, again)
+            known = jobs.resume(table.path, job.id, handle_of(again))
             assert known.deduplicated and known.inserted == 30
             assert len(rows_of(again)) == 50
 
@@ -205,11 +208,11 @@ def test_a_mark_that_cannot_be_written_is_written_before_the_log_forgets(tmp_pat
         job, runs = stage(table, KEYS)
         full = Rule(frozenset({"create"}), path_glob="*.committed.*", error=errno.ENOSPC, sticky=True)
         faulty.rules.append(full)
-        assert jobs.commit_job(job, runs, table).inserted == 30
+        assert jobs.commit_job(job, runs, handle_of(table)).inserted == 30
         sweep_soon(table)
         table.gc()
         assert full.fired and marks(table.path) == [] and job.id in engine_of(table).writers.applied_jobs
-        assert jobs.resume(table.path, job.id, table).deduplicated
+        assert jobs.resume(table.path, job.id, handle_of(table)).deduplicated
         with pytest.raises(OSError, match="space"):
             forget(table)
         faulty.rules.clear()
@@ -232,7 +235,7 @@ def test_no_mark_says_what_a_power_cut_can_take_back(monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patch:
         patch.setattr(engine, "wait_visible", dies)
         with pytest.raises(KeyboardInterrupt):
-            jobs.commit_job(job, runs, table)
+            jobs.commit_job(job, runs, handle_of(table))
     known = engine.writers.applied_jobs[job.id]
     assert len(rows_of(table)) == 30 and known.ts > engine.committed_ts
     staging_folders.sweep_staging(engine, opening=True)
@@ -242,7 +245,7 @@ def test_no_mark_says_what_a_power_cut_can_take_back(monkeypatch: pytest.MonkeyP
     drop(table)
     with kc.open_table(PATH, "rw", _fs=cut, _clock=clock) as again:
         assert rows_of(again) == {}
-        assert not jobs.resume(PATH, job.id, again).deduplicated
+        assert not jobs.resume(PATH, job.id, handle_of(again)).deduplicated
         assert len(rows_of(again)) == 30
 
 
@@ -259,7 +262,7 @@ def test_two_commits_of_one_job_at_once(tmp_path: Path, options: dict[str, Any])
                 job: Job = job, runs: list[StagedRun] = runs, start: Any = start, found: list[Any] = found
             ) -> None:
                 start.wait()
-                found.append(jobs.commit_job(job, runs, table))
+                found.append(jobs.commit_job(job, runs, handle_of(table)))
 
             threads = [threading.Thread(target=commit) for _ in range(3)]
             for thread in threads:

@@ -17,6 +17,7 @@ from tests.support.faults import TINY, segments_of
 from tests.support.fs.faulty import CHANGES, FaultyFileSystem
 from tests.support.inside import (
     engine_of,
+    handle_of,
     sweep_soon,
 )
 from tests.support.staged import marks, waiting
@@ -34,18 +35,18 @@ def test_after_the_grace_nothing_is_known_and_the_error_says_what_that_means(tmp
     path = tmp_path / "t"
     with kc.create_table(path, SCHEMA, "k", options=FILES) as table:
         job, runs = stage(table, KEYS)
-        jobs.commit_job(job, runs, table)
+        jobs.commit_job(job, runs, handle_of(table))
         make_old(path / "staging" / names.mark_of_job(job.id))
     with segments_of(TINY), kc.open_table(path, "rw") as table:
         assert marks(path) == [], "its grace is over"
-        assert jobs.resume(table.path, job.id, table).deduplicated, "the log still has the record"
+        assert jobs.resume(table.path, job.id, handle_of(table)).deduplicated, "the log still has the record"
         forget(table)
     with kc.open_table(path, "rw") as table:
         assert marks(path) == [] == waiting(path)
-        asks = (partial(jobs.resume, table.path, job.id, table), partial(jobs.commit_job, job, runs, table))
+        asks = partial(jobs.resume, table.path, job.id), partial(jobs.commit_job, job, runs)
         for ask in asks:
             with pytest.raises(kc.InvalidArgument, match="staging_grace_s") as caught:
-                ask()
+                ask(handle_of(table))
             assert job.id in str(caught.value) and "txn=" in str(caught.value)
         assert len(rows_of(table)) == 50
 
@@ -62,15 +63,15 @@ def test_a_retried_commit_whose_folder_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "t"
     with kc.create_table(path, SCHEMA, "k", options=FILES) as table:
         job, runs = stage(table, KEYS, txn=("app", 1))
-        assert jobs.commit_job(job, runs, table) and not engine_of(table).writers.applied_jobs, "by its mark"
+        assert jobs.commit_job(job, runs, handle_of(table))
+        assert not engine_of(table).writers.applied_jobs, "by its mark"
         os.unlink(path / "staging" / names.mark_of_job(job.id))
-        assert jobs.commit_job(job, runs, table).deduplicated
+        assert jobs.commit_job(job, runs, handle_of(table)).deduplicated
         lost, runs = stage(table, [1])
         os.rename(lost.directory, tmp_path / "lost")
-        asks = (partial(jobs.commit_job, lost, runs, table), partial(jobs.resume, table.path, lost.id, table))
-        for ask in asks:
+        for ask in (partial(jobs.commit_job, lost, runs), partial(jobs.resume, table.path, lost.id)):
             with pytest.raises(kc.InvalidArgument, match="knows nothing of a job"):
-                ask()
+                ask(handle_of(table))
     with pytest.raises(kc.InvalidArgument, match="knows nothing of a job"):
         jobs.commit_job(lost, runs)
     with pytest.raises(kc.InvalidArgument, match="knows nothing of a job"):
@@ -86,7 +87,7 @@ def test_not_more_marks_are_kept_than_can_be_looked_through(
         done = []
         for number in range(6):
             job, runs = stage(table, [number])
-            jobs.commit_job(job, runs, table)
+            jobs.commit_job(job, runs, handle_of(table))
             os.utime(path / "staging" / names.mark_of_job(job.id), (2e9 + number, 2e9 + number))
             done.append(job.id)
         sweep_soon(table)
@@ -124,7 +125,7 @@ def test_a_grace_of_nothing_takes_nothing_that_is_under_way(tmp_path: Path) -> N
             swept[0] = number + 1
 
         engine_of(table).fs = FaultyFileSystem(engine_of(table).fs, before=sweep)
-        assert jobs.commit_job(job, runs, table).inserted == 30
+        assert jobs.commit_job(job, runs, handle_of(table)).inserted == 30
         assert swept[0] > 5
         engine_of(table).fs = engine_of(table).fs.inner
         assert len(rows_of(table)) == 30

@@ -10,8 +10,9 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.table.jobs import commit as jobs
-from kudu_core.table.jobs.commit import Job
+from kudu_core.table.jobs.job import Job
 from tests.support.inside import (
+    handle_of,
     set_options,
     tablet_of,
 )
@@ -28,15 +29,15 @@ def test_a_token_is_asked_again_under_its_lock(path: Path, monkeypatch: pytest.M
     with kc.create_table(path, SCHEMA, "k", options=FILES) as table:
         slow, slow_runs = stage(table, [1], "upsert", txn=("app", 1))
         fast, fast_runs = stage(table, [1], "upsert", txn=("app", 1))
-        real = jobs._check_files
+        real = jobs.check_files
 
         def meanwhile(engine: Any, job: Job, *rest: Any) -> None:
             if job.id == slow.id:
-                assert not jobs.commit_job(fast, fast_runs, table).deduplicated
+                assert not jobs.commit_job(fast, fast_runs, handle_of(table)).deduplicated
             real(engine, job, *rest)
 
-        monkeypatch.setattr(jobs, "_check_files", meanwhile)
-        assert jobs.commit_job(slow, slow_runs, table).deduplicated
+        monkeypatch.setattr(jobs, "check_files", meanwhile)
+        assert jobs.commit_job(slow, slow_runs, handle_of(table)).deduplicated
         assert rows_of(table) == {1: "job"}
 
 
@@ -53,7 +54,7 @@ def test_what_was_deleted_and_forgotten_since_the_cut_is_inserted(path: Path) ->
         table.compact(full=True)
         table.maintain()
         assert tablet_of(table).state.horizon > found[0].cut, "nothing was forgotten"
-        assert jobs.commit_job(job, runs, table, found).counts == (2, 0, 0, 0)
+        assert jobs.commit_job(job, runs, handle_of(table), found).counts == (2, 0, 0, 0)
         assert rows_of(table) == {**dict.fromkeys(range(10), "before"), 5: "job", 50: "job"}
 
 
@@ -97,7 +98,7 @@ def test_changes_in_memory_since_the_cut_are_decided_again(path: Path, case: str
         set_options(table, ingest_threshold_rows=1 << 20)
         meanwhile(table)
         set_options(table, ingest_threshold_rows=1)
-        jobs.commit_job(job, runs, table, found)
+        jobs.commit_job(job, runs, handle_of(table), found)
         assert rows_of(table) == expected
         table.verify()
     with kc.open_table(path) as reader:

@@ -17,7 +17,7 @@ from kudu_core.table.ingest import ingest
 from kudu_core.table.jobs import commit
 from kudu_core.table.runs.staged import StagedRun
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
-from tests.support.inside import engine_of
+from tests.support.inside import engine_of, handle_of
 from tests.support.processes import in_child, python
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("s", pa.string())])
@@ -195,7 +195,7 @@ def staged(
     table: kc.Table, data: dict[str, Any], operation: str = "upsert"
 ) -> tuple[commit.Job, list[StagedRun]]:
     batch = pa.RecordBatch.from_pydict(data)
-    job = commit.begin(table, operation, [(f.name, str(f.type)) for f in batch.schema])
+    job = commit.begin(handle_of(table), operation, [(f.name, str(f.type)) for f in batch.schema])
     stager = commit.stager(job, "a", engine_of(table).fs)
     stager.append(batch)
     return job, stager.finish()
@@ -204,21 +204,21 @@ def staged(
 def test_a_job_fits_what_the_table_has_become_or_says_what_does_not(table: kc.Table) -> None:
     job, runs = staged(table, {"k": [1, 4], "v": [11, 40], "s": ["aa", "d"]})
     table.alter(rename={"v": "s", "s": "v"}, add=[N], add_range=(200, 300))
-    assert commit.commit_job(job, runs, table).inserted == 1
+    assert commit.commit_job(job, runs, handle_of(table)).inserted == 1
     assert table.get(4) == {"k": 4, "s": 40, "v": "d", "n": 7}
     job, runs = staged(table, {"k": [1], "s": [12]})
     table.alter(drop=["s"], rename={"n": "s"})
     with pytest.raises(kc.SchemaMismatch, match=r"'s' .* was dropped"):
-        commit.commit_job(job, runs, table)
+        commit.commit_job(job, runs, handle_of(table))
     assert table.get(1) == {"k": 1, "v": "aa", "s": 7}
     job, runs = staged(table, {"k": [1, 250]})
     table.alter(drop_range=(200, 300))
     with pytest.raises(kc.RowErrors, match="no_partition"):
-        commit.commit_job(job, runs, table)
+        commit.commit_job(job, runs, handle_of(table))
     job, runs = staged(table, {"k": [9], "s": [13]})
     for i in range(70):
         table.alter(rename={"s": "t"} if i % 2 == 0 else {"t": "s"})
-    assert commit.commit_job(job, runs, table).inserted == 1
+    assert commit.commit_job(job, runs, handle_of(table)).inserted == 1
     assert table.get(9) == {"k": 9, "v": None, "s": 13}
 
 

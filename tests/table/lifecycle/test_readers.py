@@ -53,6 +53,43 @@ def test_refresh(make: Make, path: Path) -> None:
         assert again.count() == 1
 
 
+def test_what_a_scan_would_read_is_counted_once(path: Path) -> None:
+    """A reader that finds a file gone looks anew; what it had counted until then is not counted again."""
+    schema = pa.schema([("k", pa.int64())])
+    with kc.create_table(path, schema, "k", options={"maintenance": "manual", "file_grace_s": 0}) as table:
+        for part in range(3):
+            table.insert({"k": list(range(part, 30, 3))})
+            table.flush()
+        with kc.open_table(path) as reader:
+            scan = reader.scan()
+            table.compact(full=True)
+            table.gc()
+            would = scan.explain()
+            assert (would.rowsets, would.rowsets_pruned, would.rows) == (1, 0, 30)
+
+
+def test_what_a_refresh_has_left_behind_is_not_read_as_something_else(path: Path) -> None:
+    """The writer knows nothing of a reader's scans: the history of their time may have gone."""
+    options = {"maintenance": "manual", "file_grace_s": 0, "history_retention_s": 0}
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+    with kc.create_table(path, schema, "k", options=options) as table:
+        table.insert({"k": [1], "v": [1]})
+        table.flush()
+        with kc.open_table(path) as reader:
+            scan, changes = reader.scan(), reader.changes(reader.timestamp - 1)
+            table.update({"k": [1], "v": [2]})
+            table.flush()
+            table.compact(full=True)
+            table.maintain()
+            table.gc()
+            reader.refresh()
+            with pytest.raises(kc.SnapshotTooOld):
+                scan.to_table()
+            with pytest.raises(kc.ChangesLost):
+                changes.to_table()
+            assert reader.get(1) == {"k": 1, "v": 2}
+
+
 def test_refreshing_for_long_keeps_nothing_old(make: Make, path: Path) -> None:
     import gc
 

@@ -16,7 +16,7 @@ from kudu_core.errors import TokenMismatch
 from kudu_core.table.jobs import commit
 from tests.support.bulk import small_runs
 from tests.support.cases.repetitions import FILES, LOG, SCHEMA, SMALL, TXN, by_call, create, job_of, rows
-from tests.support.inside import applied_writes_of, engine_of, token_locks_of
+from tests.support.inside import applied_writes_of, engine_of, handle_of, token_locks_of
 
 # ---- jobs ----
 
@@ -26,7 +26,7 @@ JOB_COLUMNS = [("k", "int64"), ("a", "int32")]
 def staged(
     table: kc.Table, data: dict[str, Any], types: list[tuple[str, str]] = JOB_COLUMNS, **options: Any
 ) -> Any:
-    job = commit.begin(table, "upsert", types, txn=TXN, **options)
+    job = commit.begin(handle_of(table), "upsert", types, txn=TXN, **options)
     stager = commit.stager(job, "p0")
     schema = pa.schema([(name, pa.type_for_alias(type_)) for name, type_ in types])
     stager.append(pa.table(data, schema=schema).to_batches()[0])
@@ -36,21 +36,22 @@ def staged(
 def test_a_rule_of_nulls_makes_another_write(tmp_path: Path) -> None:
     with create(tmp_path, **FILES) as table:
         data = {"k": [1, 2], "a": [None, 3]}
-        commit.commit_job(*staged(table, data, ignore_null=True), table)
-        assert commit.commit_job(*staged(table, data, ignore_null=True), table).deduplicated
+        commit.commit_job(*staged(table, data, ignore_null=True), handle_of(table))
+        assert commit.commit_job(*staged(table, data, ignore_null=True), handle_of(table)).deduplicated
         with pytest.raises(TokenMismatch, match="as many rows"):
-            commit.commit_job(*staged(table, data), table)
+            commit.commit_job(*staged(table, data), handle_of(table))
 
 
 def test_a_column_that_is_not_stored_counts_where_it_decides(tmp_path: Path) -> None:
     types = [*JOB_COLUMNS, ("at", "int64")]
     last = {"on_duplicate": "last", "sequence_by": "at"}
     with create(tmp_path, **FILES) as table:
-        commit.commit_job(*staged(table, {"k": [1, 1], "a": [1, 2], "at": [5, 6]}, types, **last), table)
+        first = staged(table, {"k": [1, 1], "a": [1, 2], "at": [5, 6]}, types, **last)
+        commit.commit_job(*first, handle_of(table))
         again = {"k": [1, 1], "a": [2, 1], "at": [6, 5]}
-        assert commit.commit_job(*staged(table, again, types, **last), table).deduplicated
+        assert commit.commit_job(*staged(table, again, types, **last), handle_of(table)).deduplicated
         with pytest.raises(TokenMismatch, match="as many rows"):
-            commit.commit_job(*staged(table, again | {"at": [5, 6]}, types, **last), table)
+            commit.commit_job(*staged(table, again | {"at": [5, 6]}, types, **last), handle_of(table))
         assert table.get(1)["a"] == 2  # type: ignore[index]
 
 
@@ -60,7 +61,7 @@ def test_a_run_without_the_fingerprint_of_its_rows_is_refused(tmp_path: Path, fi
         job, runs = staged(table, {"k": [1, 2, 3, 4, 5, 6, 7], "a": [1] * 7})
         assert runs[0].rows > 1
         with pytest.raises(kc.Corruption, match="no fingerprint of its rows"):
-            commit.commit_job(job, [replace(runs[0], fingerprint=fingerprint), *runs[1:]], table)
+            commit.commit_job(job, [replace(runs[0], fingerprint=fingerprint), *runs[1:]], handle_of(table))
         assert table.count() == 0
 
 
@@ -82,10 +83,10 @@ def test_a_job_asks_again_when_it_has_the_lock(
 
         monkeypatch.setattr(engine.writers, "lock_of", taken)
         if equal:
-            assert commit.commit_job(job, runs, table).deduplicated
+            assert commit.commit_job(job, runs, handle_of(table)).deduplicated
         else:
             with pytest.raises(TokenMismatch, match="as many rows"):
-                commit.commit_job(job, runs, table)
+                commit.commit_job(job, runs, handle_of(table))
         assert [r["a"] for r in table.scan(order="key").to_pylist()] == [1, 1 if equal else 2]
 
 

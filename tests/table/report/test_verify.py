@@ -12,7 +12,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.table.jobs import commit
 from kudu_core.tablet.ingest import part
-from tests.support.inside import metas_of, rowsets_of
+from tests.support.inside import handle_of, metas_of, rowsets_of
 from tests.support.staged import marks
 from tests.support.tables import Make
 
@@ -65,10 +65,10 @@ def test_what_is_ours_is_not_foreign(make: Make, path: Path) -> None:
     """Jobs that wait, marks of those that are committed, ``lost/``, what a repair has put aside."""
     table = filled(make)
     columns = [("k", "int64"), ("a", "int64")]
-    done, _ = (commit.begin(table, "upsert", columns) for _ in range(2))
+    done, _ = (commit.begin(handle_of(table), "upsert", columns) for _ in range(2))
     stager = commit.stager(done, "p0")
     stager.append(pa.record_batch({"k": [1], "a": [1]}))
-    commit.commit_job(done, stager.finish(), table)
+    commit.commit_job(done, stager.finish(), handle_of(table))
     table.close()
     (path / "tablets" / "00000001" / "000001-00000001.rows").write_bytes(b"an orphan")
     with kc.open_table(path, "rw") as table:

@@ -42,8 +42,8 @@ from kudu_core.rowset.memory import growing
 from kudu_core.rowset.memory.changelog import Change, ChangeLog
 from kudu_core.rowset.memory.growing import StoreFull
 from kudu_core.rowset.memory.memrowset import MemRowSet
+from kudu_core.table.ingest import accept
 from kudu_core.table.jobs import job as jobs
-from kudu_core.table.jobs import resolve
 from kudu_core.table.lifecycle import staging_folders as staging
 from kudu_core.table.opened import job_marks
 from kudu_core.table.stored import table_file
@@ -354,11 +354,11 @@ def test_changes_of_a_resolution_are_read_to_a_limit(monkeypatch: pytest.MonkeyP
         data = b"".join(bytes(piece) for piece in records.encode(records.Payload((1,), [], {})))
         put(fs, f"{PATH}/by-key", data)
         file = ("by-key", len(data), crc32c(data))
-        monkeypatch.setattr(resolve, "MAX_BY_KEY_BYTES", len(data))
-        assert resolve._read_by_key(engine_of(table), PATH, file) == []
-        monkeypatch.setattr(resolve, "MAX_BY_KEY_BYTES", len(data) - 1)
+        monkeypatch.setattr(accept, "MAX_BY_KEY_BYTES", len(data))
+        assert accept._read_by_key(engine_of(table), PATH, file) == []
+        monkeypatch.setattr(accept, "MAX_BY_KEY_BYTES", len(data) - 1)
         with pytest.raises(Corruption, match="longer than"):
-            resolve._read_by_key(engine_of(table), PATH, file)
+            accept._read_by_key(engine_of(table), PATH, file)
         fs.unlink(f"{PATH}/by-key")
 
 

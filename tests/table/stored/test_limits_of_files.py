@@ -29,7 +29,7 @@ from kudu_core.table.jobs import job as job_module
 from kudu_core.table.opened import job_marks
 from kudu_core.wal import log
 from tests.support.fs.memory import MemoryFileSystem
-from tests.support.inside import log_of, poison_of, rowsets_of, tablet_of
+from tests.support.inside import handle_of, log_of, poison_of, rowsets_of, tablet_of
 from tests.support.limits import MANUAL, PATH, Column, comes_back, make, refused
 from tests.support.models.overwriting import staged as staged_job
 
@@ -140,12 +140,11 @@ def test_what_describes_a_job(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPa
         job, runs = staged_job(table, ROWS, 3, overwrite=False)
         size = len(job_module.sealed(job, runs))
         monkeypatch.setattr(job_module, "MAX_SEALED_BYTES", size - 1)
-        refused(
-            fs, lambda: commit.commit_job(job, runs, table), f"3 staged files is {size:,} bytes", NotSupported
-        )
+        told = f"3 staged files is {size:,} bytes"
+        refused(fs, lambda: commit.commit_job(job, runs, handle_of(table)), told, NotSupported)
         assert table.count() == 1
         monkeypatch.setattr(job_module, "MAX_SEALED_BYTES", size)
-        assert commit.commit_job(job, runs, table).inserted == 30
+        assert commit.commit_job(job, runs, handle_of(table)).inserted == 30
         comes_back(fs, table)
 
 
@@ -158,13 +157,13 @@ def test_a_list_of_changes_that_no_commit_reads_is_not_written(
         table.insert({"k": range(9), "s": ["a"] * 9})  # rows in memory, whose changes are such a list
         job, runs = staged_job(table, ROWS, overwrite=False)
         form = commit.form_of(job)
-        assert resolve.resolve(table, job, form, runs) == []
+        assert resolve.resolve(handle_of(table), job, form, runs) == []
         monkeypatch.undo()
-        [found] = resolve.resolve(table, job, form, runs)
+        [found] = resolve.resolve(handle_of(table), job, form, runs)
         assert found.by_key is not None
         monkeypatch.setattr(resolve, "MAX_BY_KEY_BYTES", found.by_key[1])
-        [found] = resolve.resolve(table, job, form, runs)
-        result = commit.commit_job(job, runs, table, [found])
+        [found] = resolve.resolve(handle_of(table), job, form, runs)
+        result = commit.commit_job(job, runs, handle_of(table), [found])
         assert (result.inserted, result.updated) == (21, 9)
         comes_back(fs, table)
 

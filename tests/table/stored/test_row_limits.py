@@ -16,6 +16,7 @@ from kudu_core.common.types.keycodec import MAX_KEY_BYTES
 from kudu_core.table.calls import call
 from kudu_core.table.jobs import commit
 from tests.support.bulk import small_runs
+from tests.support.inside import handle_of
 from tests.support.models.overwriting import staged
 
 SCHEMA = pa.schema([("k", pa.binary()), ("s", pa.string())])
@@ -56,8 +57,8 @@ def by_a_job(table: kc.Table, rows: Rows, resolved: bool, overwrite: bool = Fals
     job, runs = staged(table, arrow(rows), overwrite=overwrite)
     from kudu_core.table.jobs.resolve import resolve
 
-    found = resolve(table, job, commit.form_of(job), runs) if resolved else []
-    return commit.commit_job(job, runs, table, found)
+    found = resolve(handle_of(table), job, commit.form_of(job), runs) if resolved else []
+    return commit.commit_job(job, runs, handle_of(table), found)
 
 
 DOORS: dict[str, tuple[dict[str, Any], Callable[[kc.Table, Rows], object]]] = {

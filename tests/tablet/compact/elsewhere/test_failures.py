@@ -14,7 +14,7 @@ import kudu_core as kc
 from kudu_core.table.jobs import merge_job
 from kudu_core.table.jobs.merge_job import RemoteMergeTask, Run, build_task, builder_of
 from kudu_core.tablet.compact.merge_remote import BuiltRange
-from tests.support.inside import engine_of
+from tests.support.inside import engine_of, handle_of
 from tests.support.models.merging import Builder, Merging
 from tests.tablet.compact.elsewhere.test_states import staging
 
@@ -125,9 +125,9 @@ def test_an_attempt_that_outlives_its_merge(m: Merging) -> None:
     m.put(1000, a=1)
     assert builder.reader is not None
     with pytest.raises(FileNotFoundError):
-        build_task(builder.reader, late, "late")
+        build_task(handle_of(builder.reader), late, "late")
     builder.reader.refresh()
-    assert build_task(builder.reader, late, "late") == [], "its inputs have gone"
+    assert build_task(handle_of(builder.reader), late, "late") == [], "its inputs have gone"
     assert staging(m) == []
     os.makedirs(f"{late.order.directory}/later")
     Path(late.order.directory, "later/00000000.rows").write_bytes(b"half")
@@ -145,9 +145,8 @@ def test_an_attempt_that_is_repeated_while_its_merge_goes_on(m: Merging) -> None
     def run(tasks: Sequence[RemoteMergeTask]) -> list[bytes]:
         answers = builder.run(tasks)
         assert builder.reader is not None
-        twins = [
-            told for n, task in enumerate(tasks) for told in build_task(builder.reader, task, f"twin{n}")
-        ]
+        handle = handle_of(builder.reader)
+        twins = [told for n, task in enumerate(tasks) for told in build_task(handle, task, f"twin{n}")]
         assert len(twins) == len(answers)
         mixed = {BuiltRange.from_bytes(told).number: told for told in (*answers, *twins[::2])}
         return list(mixed.values())

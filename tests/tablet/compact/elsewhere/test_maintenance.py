@@ -15,7 +15,7 @@ import kudu_core as kc
 from kudu_core.table.jobs.merge_job import RemoteMergeTask, build_task, builder_of
 from kudu_core.table.opened.maintain import maintain_now
 from kudu_core.tablet.compact import merge
-from tests.support.inside import engine_of, tablets_of
+from tests.support.inside import engine_of, handle_of, tablets_of
 from tests.support.models.history import SCHEMA, History, random_batch
 from tests.support.models.merging import OPTIONS
 
@@ -39,7 +39,8 @@ def test_maintenance_does_what_it_does_here(tmp_path: Path, seed: int, threads: 
     def run(tasks: Sequence[RemoteMergeTask]) -> list[bytes]:
         runs.append(len(tasks))
         with kc.open_table(tasks[0].table_path) as reader:
-            return [told for n, task in enumerate(tasks) for told in build_task(reader, task, f"a{n}")]
+            handle = handle_of(reader)
+            return [told for n, task in enumerate(tasks) for told in build_task(handle, task, f"a{n}")]
 
     def merges(table: kc.Table) -> float:
         return table.metrics().get("merge_count", 0)  # what else there is depends on the time it takes

@@ -1,0 +1,189 @@
+"""An open table as one process holds it: the engine of now and, for a reader, the way to a newer one.
+
+Everything that reads or writes an open table takes a ``Handle``.  A writer's handle has one engine from its
+opening to its end.  A reader's engine is a picture of one moment: ``refresh`` puts a newer one in its place.
+
+A table whose handle nobody holds any more, or that is open when the interpreter ends, is closed cleanly.  A
+forked child closes its copies of the files without unlocking or writing (protocol P1).
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+
+from kudu_core.cfile.pages.container import FileMissing
+from kudu_core.common.run.cycles import forget_others
+from kudu_core.common.run.locks import mutex
+from kudu_core.common.run.workers import Worker, forget_workers, is_worker
+from kudu_core.errors import KuduError, ReadOnly, UnreplayedWarning
+from kudu_core.table.opened.engine import Engine
+
+if TYPE_CHECKING:
+    from kudu_core.tablet.replay.bootstrap import Unreplayed
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class Handle:
+    """An open table, and for a reader the way to a newer state of it.  A context manager.
+
+    Safe for any number of threads.  The table is closed when nobody holds its handle any more.
+    """
+
+    def __init__(self, engine: Engine, reopen: Callable[[], Engine] | None = None) -> None:
+        """``reopen``: opens the table's newest state for reading; None: this process writes to the table."""
+        self.engine = engine
+        """The state of now; whether it was closed meanwhile is not asked."""
+        self._reopen = reopen
+        self._watch = _watch(self, engine)
+        self._refreshing = mutex()
+
+    @property
+    def path(self) -> str:
+        return self.engine.path
+
+    def opened(self) -> Engine:
+        """The state of now; ``Closed`` where there is none."""
+        engine = self.engine
+        engine.check_open()
+        return engine
+
+    def for_writing(self) -> Engine:
+        """The state of now; ``ReadOnly``, or what has poisoned it, where it cannot be written."""
+        engine = self.opened()
+        if not engine.writer:
+            raise ReadOnly(f'{engine.path} is open for reading; open it with mode="rw" to write')
+        engine.check_writable()
+        return engine
+
+    # ---- where the state moves under who reads it ----
+
+    def retrying(self, work: Callable[[Engine, *Ts], T], *arguments: *Ts) -> T:
+        """``work`` with the state of now and ``arguments``; once more with a newer state, where the writer
+        has replaced a file under it (protocol R4)."""
+        engine = self.engine
+        engine.check_open()
+        try:
+            return work(engine, *arguments)
+        except FileMissing as missing:
+            engine = self.newer(engine, missing)
+        return work(engine, *arguments)
+
+    def newer(self, engine: Engine, missing: FileMissing) -> Engine:
+        """What is there now, for who has found ``missing`` with ``engine``; raises it where ``engine`` is
+        a writer's, as nobody else takes files away from that."""
+        if self._reopen is None:
+            raise missing
+        if self.engine is engine:
+            self.refresh()
+        return self.opened()
+
+    def steady(self, make: Callable[[Engine], T]) -> T:
+        """What ``make`` makes of one schema; again where an ALTER came between.
+
+        Else a file might have been written already without what it asks for.
+        """
+        while True:
+            engine = self.opened()
+            schema = engine.schema
+            made = make(engine)
+            if engine.schema is schema:
+                return made
+
+    def refresh_to(self, timestamp: int, schema_version: int) -> None:
+        """Refresh a reader that does not see a timestamp yet, or columns of that version."""
+        engine = self.opened()
+        if timestamp > engine.visible_ts or schema_version > engine.schema.version:
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Read the newest state; of a writer, whose state is the newest, nothing.
+
+        Warns of a record of the log that cannot be replayed, where it is met for the first time.
+        """
+        engine = self.opened()
+        if self._reopen is None:
+            return
+        with self._refreshing:  # two at once would leave one engine behind, or go back in time
+            engine = self.opened()
+            fresh = self._reopen()
+            before, after = self._watch, _watch(self, fresh)
+            floor = max(engine.pins.floor, fresh.oldest_ts)
+            met = fresh.unreplayed if fresh.unreplayed != engine.unreplayed else None
+            # Plain stores: an interrupt comes before all of them or after.
+            engine.pins.floor = floor
+            fresh.pool, engine.pool = engine.pool, fresh.pool
+            fresh.pins = engine.pins
+            self.engine, self._watch = fresh, after
+            before.detach()  # or it would keep the old engine and its files
+            engine.retire()
+        warn_of_unreplayed(met)
+
+    # ---- the end ----
+
+    def close(self) -> None:
+        """Make everything durable and let go of the table.  Idempotent."""
+        self.engine.close()
+        self._watch.detach()  # last: after an interrupt the end of the handle or of Python closes it
+
+    def __enter__(self) -> Handle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def warn_of_unreplayed(record: Unreplayed | None) -> None:
+    """Warn whoever has called the caller's caller, which are ours."""
+    if record is not None:
+        warnings.warn(
+            f"{record}. What is readable is the table as it was before it; kudu_core.repair can put the "
+            "record aside",
+            UnreplayedWarning,
+            stacklevel=4,
+        )
+
+
+# ---- nobody holds it any more, or another process does ----
+
+_open: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def _watch(handle: Handle, engine: Engine) -> weakref.finalize[Any, Any]:
+    """Close ``engine`` when ``handle`` is collected or the interpreter ends."""
+    _open.add(engine)
+    return weakref.finalize(handle, _close, engine)
+
+
+def _close(engine: Engine) -> None:
+    """Close what nobody holds any more."""
+    try:
+        if is_worker():
+            # The collector ran on a worker, which may hold the very locks that a close waits for.
+            Worker(engine.close, "close").start()
+        else:
+            engine.close()
+    except (OSError, KuduError):
+        raise
+    except BaseException:
+        # Nobody catches what a finalizer raises, nor calls again: what an interrupt has cut short goes on.
+        Worker(engine.close, "close").start()
+        raise
+
+
+def _after_fork_in_child() -> None:
+    forget_workers()
+    forget_others()
+    for engine in list(_open):
+        engine.abandon()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+__all__ = ["Handle", "warn_of_unreplayed"]

@@ -1,0 +1,72 @@
+"""What a scan would read, told level by level: tablets, rowsets, pages, rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kudu_core.table.read.plan import ScanPlan, planned_tablets
+
+if TYPE_CHECKING:
+    from kudu_core.rowset.scan.scan import ScanCounts
+    from kudu_core.table.opened.engine import Engine
+
+
+@dataclass(slots=True)
+class Explained:
+    """What a scan would read and what it skips, level by level."""
+
+    snapshot: int
+    tablets: int
+    tablets_pruned: int
+    rowsets: int
+    rowsets_pruned: int
+    pages: int
+    pages_pruned: int
+    rows: int
+    """In the rowsets that are read."""
+    rows_by_keys: int
+    """What bounds and a search in the key columns leave of them."""
+    rows_wanted: int
+    """What zone maps leave of these."""
+    columns: list[str]
+    predicate: str
+    pruning_terms: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return "\n".join(
+            (
+                f"scan at {self.snapshot}",
+                f"  columns   {', '.join(self.columns) or '(none)'}",
+                f"  predicate {self.predicate}",
+                f"  pruned by {'; '.join(self.pruning_terms) or '(nothing)'}",
+                f"  tablets   {self.tablets - self.tablets_pruned} of {self.tablets} read",
+                f"  rowsets   {self.rowsets - self.rowsets_pruned} of {self.rowsets} read",
+                f"  pages     {self.pages - self.pages_pruned} of {self.pages} read (per column)",
+                f"  rows      {self.rows_wanted} of {self.rows} looked at; keys leave {self.rows_by_keys}",
+            )
+        )
+
+
+def explained(engine: Engine, plan: ScanPlan, snapshot: int, counts: ScanCounts) -> Explained:
+    """What ``counts`` says of a plan.  ``engine``: the state in which they were counted."""
+    there = sum(tablet.is_there(snapshot) for tablet in engine.tablets)
+    where = plan.filter
+    return Explained(
+        snapshot=snapshot,
+        tablets=there,
+        tablets_pruned=there - len(planned_tablets(engine, plan, snapshot)),
+        rowsets=counts.rowsets,
+        rowsets_pruned=counts.rowsets_pruned,
+        pages=counts.pages,
+        pages_pruned=counts.pages_pruned,
+        rows=counts.rows,
+        rows_by_keys=counts.rows_by_keys,
+        rows_wanted=counts.rows_wanted,
+        columns=[column.name for column in plan.columns],
+        predicate="(none)" if where is None else str(where.expression),
+        pruning_terms=[] if where is None else [str(term) for term in where.terms],
+    )
+
+
+__all__ = ["Explained", "explained"]

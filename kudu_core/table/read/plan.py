@@ -1,0 +1,239 @@
+"""What a scan is asked for, and what that comes to for one schema: before anything is read.
+
+request -> predicate taken apart -> bounds of the key -> tablets that may hold an answer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from kudu_core.common.rows.keys import encode_prefix
+from kudu_core.common.schema.schema import Schema, StoredColumn, arrow_schema
+from kudu_core.common.types.types import TYPE_BINARY
+from kudu_core.common.where import keybounds
+from kudu_core.common.where.keybounds import Bounds
+from kudu_core.common.where.predicates import Filter, compile_where
+from kudu_core.errors import InvalidArgument, SchemaMismatch
+from kudu_core.rowset.scan.scan import ScanSpec
+
+if TYPE_CHECKING:
+    from kudu_core.table.opened.engine import Engine
+    from kudu_core.tablet.store.tablet import Tablet
+
+BATCH_ROWS = 65_536
+"""Rows of a batch, where nobody says how many."""
+LARGEST_BATCH_ROWS = 1 << 24
+UNIT_ROWS = 1 << 18
+"""Rows that a thread reads at once, where batches are not asked to be small."""
+_FEW_ROWS = 1 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class ScanRequest:
+    """What a scan is asked for, as ``Table.scan`` has it from its caller; not checked yet."""
+
+    columns: Any = None
+    where: Any = None
+    key_range: tuple[Any, Any] | None = None
+    order: str = "any"
+    limit: int | None = None
+    batch_rows: int = BATCH_ROWS
+    dictionary: Sequence[str] = ()
+
+    def planned(self, schema: Schema) -> ScanPlan:
+        """What it comes to; ``InvalidArgument`` or ``SchemaMismatch`` names what does not fit."""
+        if self.order not in ("any", "key"):
+            raise InvalidArgument(f'order is "any" or "key", not {self.order!r}')
+        check_limit(self.limit)
+        compiled = compile_where(self.where, schema)
+        within = _key_range(schema, self.key_range)
+        known = _known_bounds(schema, compiled)
+        lower, upper = within if compiled is None else keybounds.intersect(within, known)
+        columns = schema.project(self.columns)
+        return ScanPlan(
+            schema=schema,
+            columns=columns,
+            filter=compiled,
+            lower=lower,
+            upper=upper,
+            implied=(lower == known[0], upper == known[1]),
+            ordered=self.order == "key",
+            limit=self.limit,
+            batch_rows=check_batch_rows(self.batch_rows),
+            dictionary=_coded(columns, self.dictionary),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanPlan:
+    """What a scan is asked for, checked against the schema."""
+
+    schema: Schema
+    columns: tuple[StoredColumn, ...]
+    filter: Filter | None = None
+    lower: bytes | None = None
+    """First encoded key, or None for the first there is."""
+    upper: bytes | None = None
+    """Encoded key to stop before, or None."""
+    implied: tuple[bool, bool] = (False, False)
+    """Which of the two say no more than the predicate."""
+    ordered: bool = False
+    limit: int | None = None
+    batch_rows: int = BATCH_ROWS
+    tablet_ids: frozenset[int] | None = None
+    """None: all that pruning leaves."""
+    dictionary: frozenset[int] = frozenset()
+    """Columns that come as Arrow dictionaries."""
+
+    @staticmethod
+    def of_keys(
+        schema: Schema,
+        columns: tuple[StoredColumn, ...],
+        where: Filter | None,
+        bounds: Bounds,
+        batch_rows: int,
+    ) -> ScanPlan:
+        """Of the keys between bounds that a plan before this one has made of ``where``."""
+        lower, upper = bounds
+        known = _known_bounds(schema, where)
+        implied = lower == known[0], upper == known[1]
+        return ScanPlan(
+            schema=schema, columns=columns, filter=where, lower=lower, upper=upper, implied=implied,
+            batch_rows=batch_rows,
+        )  # fmt: skip
+
+    def arrow_schema(self) -> pa.Schema:
+        """Of the batches."""
+        schema = arrow_schema(self.columns)
+        for place, column in enumerate(self.columns):
+            if column.id in self.dictionary:
+                coded = schema.field(place).with_type(pa.dictionary(pa.int32(), column.type.arrow))
+                schema = schema.set(place, coded)
+        return schema
+
+    def needed(self) -> list[StoredColumn]:
+        """The projected columns and those of the predicate; some may be in it twice."""
+        tested = () if self.filter is None else self.filter.columns
+        return [*self.columns, *(self.schema.by_name[name] for name in tested)]
+
+    def spec(self) -> ScanSpec:
+        """What each rowset is asked for."""
+        return ScanSpec(
+            self.schema,
+            self.columns,
+            self.filter,
+            self.lower,
+            self.upper,
+            self.ordered,
+            self._unit_rows(),
+            None if self.ordered else self.arrow_schema(),
+            self.dictionary,
+            self.implied,
+        )
+
+    def spec_of(self, columns: tuple[StoredColumn, ...]) -> ScanSpec:
+        """For an answer without rows: what is asked of these columns, in no order, as buffers."""
+        return ScanSpec(
+            self.schema, columns, self.filter, self.lower, self.upper, False, UNIT_ROWS,
+            implied=self.implied,
+        )  # fmt: skip
+
+    def _unit_rows(self) -> int:
+        """Rows of one piece of work: some batches, whose threads then meet less often."""
+        if self.limit is not None and self.filter is None:
+            return min(self.batch_rows, max(self.limit, _FEW_ROWS))
+        if self.limit is not None or self.ordered or self.batch_rows < BATCH_ROWS:
+            return self.batch_rows
+        return max(self.batch_rows, UNIT_ROWS)
+
+
+# ---- which tablets ----
+
+
+def prune_tablets(
+    engine: Engine, where: Filter | None, lower: bytes | None, upper: bytes | None, snapshot: int
+) -> list[Tablet]:
+    """Tablets whose partition may hold an answer at a snapshot."""
+    terms = () if where is None else where.terms
+    ordinals = set(engine.partitions.prune(terms, lower, upper, dropped=True))
+    return [t for t in engine.tablets if t.partition.ordinal in ordinals and t.is_there(snapshot)]
+
+
+def planned_tablets(engine: Engine, plan: ScanPlan, snapshot: int) -> list[Tablet]:
+    """Tablets that a plan reads at a snapshot."""
+    keep = prune_tablets(engine, plan.filter, plan.lower, plan.upper, snapshot)
+    if plan.tablet_ids is not None:
+        keep = [t for t in keep if t.id in plan.tablet_ids]
+    return keep
+
+
+def check_columns(engine: Engine, schema: Schema, columns: Iterable[StoredColumn]) -> None:
+    """A reader that was refreshed past a drop cannot tell whether the column's data is still there (protocol
+    R4); the writing process keeps it while something is alive that asks for it."""
+    if engine.writer or engine.schema.version == schema.version:
+        return
+    for column in columns:
+        if column.id not in engine.schema.by_id:
+            raise SchemaMismatch(f"column {column.name!r} was dropped; make the scan again")
+
+
+# ---- arguments ----
+
+
+def check_limit(limit: object) -> None:
+    """``InvalidArgument`` unless it is a number of rows, or None."""
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+        raise InvalidArgument(f"limit is a whole number from 0 or None, not {limit!r}")
+
+
+def check_batch_rows(batch_rows: int) -> int:
+    """``InvalidArgument`` unless a batch may have so many rows."""
+    whole = isinstance(batch_rows, int) and not isinstance(batch_rows, bool)
+    if not whole or not 1 <= batch_rows <= LARGEST_BATCH_ROWS:
+        most = f"{LARGEST_BATCH_ROWS:,}"
+        raise InvalidArgument(f"batch_rows is a whole number from 1 to {most}, not {batch_rows!r}")
+    return batch_rows
+
+
+def _coded(columns: Sequence[StoredColumn], names: Sequence[str]) -> frozenset[int]:
+    """Ids of the columns that are to come as dictionaries."""
+    if isinstance(names, str):
+        raise InvalidArgument(f"dictionary is a list of names: [{names!r}]")
+    by_name = {column.name: column for column in columns}
+    for name in names:
+        if name not in by_name:
+            raise InvalidArgument(f"dictionary: {name!r} is not a column of the scan")
+        if by_name[name].type.kind != TYPE_BINARY:
+            raise InvalidArgument(f"dictionary: {name!r} is {by_name[name].type}, not a string or binary")
+    return frozenset(by_name[name].id for name in names)
+
+
+def _known_bounds(schema: Schema, where: Filter | None) -> Bounds:
+    """What a predicate says of the key."""
+    return (None, None) if where is None else keybounds.key_bounds(schema, where.terms)
+
+
+def _key_range(schema: Schema, key_range: tuple[Any, Any] | None) -> Bounds:
+    if key_range is None:
+        return None, None
+    if not isinstance(key_range, tuple | list) or len(key_range) != 2:
+        raise InvalidArgument("key_range is (lower, upper), each a key, a prefix of one, or None")
+    lower, upper = (None if k is None else encode_prefix(schema, k) for k in key_range)
+    return lower, upper
+
+
+__all__ = [
+    "BATCH_ROWS",
+    "UNIT_ROWS",
+    "ScanPlan",
+    "ScanRequest",
+    "check_batch_rows",
+    "check_columns",
+    "check_limit",
+    "planned_tablets",
+    "prune_tablets",
+]
