@@ -132,19 +132,20 @@ def numbers(type_: ColumnType) -> ValueSet:
 def compared(type_: ColumnType, op: str, value: Physical) -> ValueSet:
     """Values that are "eq", "lt", "le", "gt" or "ge" a constant (never NaN)."""
     low, high = _cell(type_, value)
-    sought: dict[str, Interval] = {
+    [(least, end)] = numbers(type_).intervals
+    first, last = {
         "eq": (low, high),
-        "lt": (line(type_).intervals[0][0], low),
-        "le": (line(type_).intervals[0][0], high),
-        "gt": (high, None),
-        "ge": (low, None),
-    }
-    return ValueSet(_apart([sought[op]])) & numbers(type_)
+        "lt": (least, low),
+        "le": (least, high),
+        "gt": (high, end),
+        "ge": (low, end),
+    }[op]
+    return ValueSet(((first, last),)) if last is None or first < last else NOTHING
 
 
 def listed(type_: ColumnType, values: Iterable[Physical]) -> ValueSet:
-    """Values that are in a list."""
-    return ValueSet(_apart(_cell(type_, value) for value in values)) & numbers(type_)
+    """Values that are in a list (never NaN)."""
+    return ValueSet(_apart(_cell(type_, value) for value in values))
 
 
 def prefixed(prefix: bytes) -> ValueSet:
