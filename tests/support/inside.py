@@ -172,6 +172,11 @@ def closing_of(lane: CompactionLane) -> Flag:
     return lane._stop
 
 
+def tablets_apart_of(lane: CompactionLane) -> set[int]:
+    """The tablets in which one of several threads is at work, by number."""
+    return lane._apart
+
+
 def work_under_way(engine: Engine) -> dict[str, Any]:
     """What an engine has recorded of calls, maintenance and threads that have not ended."""
     poisoned = engine.poisoned is not None

@@ -185,9 +185,10 @@ class CompactionLane(Lane):
         while True:
             with Claim(self._apart) as mine:
                 with self._choosing if apart else NOTHING:
+                    # Asked before the look: a tablet that is done meanwhile was looked at half done.
+                    busy = self._apart.copy() if apart else set()
                     found = [op for op in self._operations() if op.kind in kinds and op not in refused]
-                    if apart:
-                        found = [op for op in found if op.tablet_id not in self._apart]
+                    found = [op for op in found if op.tablet_id not in busy]
                     chosen = choose(found, NO_PRESSURE)
                     if chosen is None:
                         return False

@@ -18,7 +18,14 @@ from kudu_core.tablet.maintain.merge_policy import Layout
 from kudu_core.tablet.maintain.operations import fixed_row_bytes, rowset_stats
 from tests.support.cases.layouts import average_height
 from tests.support.clock import Clock, ManualClock
-from tests.support.inside import engine_of, metas_of, schema_of
+from tests.support.inside import (
+    compaction_lane_of,
+    engine_of,
+    metas_of,
+    schema_of,
+    tablet_of,
+    tablets_apart_of,
+)
 from tests.support.tables import Make
 from tests.tablet.maintain.test_maintenance import eventually, stat
 
@@ -215,6 +222,26 @@ def test_a_merge_that_does_nothing_is_not_repeated(make: Make, monkeypatch: pyte
     tablet = engine.tablets[0]
     assert engine.compactions._merges._settled[tablet.id] == set(tablet.view.tree.ids)
     assert table.maintain() == 0
+
+
+def test_a_tablet_that_is_done_while_it_is_looked_at_is_looked_at_again(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of several threads: what was seen of it was half done, and another merge would not be the best."""
+    table = make(SCHEMA, ingest_threshold_rows=10)
+    random_rows(table, 400, 4)
+    compactions, tablet = compaction_lane_of(table), tablet_of(table)
+    apart, real = tablets_apart_of(compactions), compactions._operations
+    apart.add(tablet.id)
+
+    def ends_meanwhile() -> Any:
+        found = real()
+        apart.discard(tablet.id)
+        return found
+
+    monkeypatch.setattr(compactions, "_operations", ends_meanwhile)
+    assert not compactions.run_one(patient=False, apart=True)
+    assert compactions.run_one(patient=False, apart=True)
 
 
 # ---- failures
