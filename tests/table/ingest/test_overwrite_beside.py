@@ -18,7 +18,6 @@ from kudu_core.table.ingest import commit as committing
 from kudu_core.table.ingest import ingest
 from kudu_core.table.ingest import overwrite as walk
 from kudu_core.table.jobs import commit as jobs
-from kudu_core.table.opened import record
 from kudu_core.table.write import log_walk, one_row
 from kudu_core.tablet.compact.merge import merge_rowsets
 from kudu_core.wal import Log
@@ -82,7 +81,7 @@ WRITES: dict[str, tuple[Any, str, Callable[[kc.Table], Any], dict[int, str]]] = 
     ),
     "old row": (log_walk, "_touched", lambda t: t.update({"k": [1, 4], "v": ["w"] * 2}, on_missing="ignore"),
                 NEW | {4: "w"}),
-    "where": (record, "already_applied",
+    "where": (log_walk, "Held",
               lambda t: t.update(where=pc.field("k") < 5, set={"v": "w"}, txn=("a", 1)),
               NEW | {3: "w", 4: "w"}),
     "ingest": (ingest, "_attempt", lambda t: t.upsert(data(MANY | {4: "w"})), NEW | MANY | {4: "w"}),
@@ -104,6 +103,24 @@ def test_a_write_that_an_overwrite_overtakes_is_of_the_new_rows(
     table.close()
     with kc.open_table(path, "rw") as again:
         assert found(again.scan()) == wanted
+
+
+def test_a_where_write_holds_the_mutexes_of_the_tablets_of_today(
+    table: kc.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list of tablets is read, an overwrite exchanges them, and then the mutexes are taken."""
+    when_first(monkeypatch, log_walk, "Held", lambda: overwrite(table, data(NEW)))
+    real = log_walk._write_locked
+    held: list[tuple[list[int], list[int]]] = []
+
+    def locked(engine: Any, prepared: Any, tablets: Any, *rest: Any) -> Any:
+        held.append(([tablet.id for tablet in tablets], [tablet.id for tablet in engine.tablets]))
+        return real(engine, prepared, tablets, *rest)
+
+    monkeypatch.setattr(log_walk, "_write_locked", locked)
+    table.update(where=pc.field("k") < 5, set={"v": "w"})
+    [(taken, of_today)] = held
+    assert taken == of_today
 
 
 def test_an_overwrite_in_the_midst_of_a_flush_and_of_a_merge(hashed: kc.Table) -> None:
