@@ -10,6 +10,7 @@ import contextlib
 import os
 import resource
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from kudu_core.cfile.pages import container, page
 from kudu_core.cfile.pages.page_cache import PageCache
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import Corruption, KuduError, NotSupported
+from kudu_core.fs.posix import PosixFileSystem
 from tests.support.cases.cfile import FILE_ID, BytesFileSystem, column, make_case, read_codes
 
 
@@ -227,6 +229,21 @@ def test_bounds_of_a_page_that_descend_are_damage() -> None:
 
 
 @pytest.mark.usefixtures("forged")
+@pytest.mark.parametrize("offset", [-8, -1, 10**9, 2**63])
+@pytest.mark.parametrize("sizes", [[8], [8, 8]])
+def test_bytes_that_no_file_has_are_damage(tmp_path: Path, sizes: list[int], offset: int) -> None:
+    """The offset comes out of a file: never an error of the system's call, nor a short answer."""
+    path = tmp_path / "a"
+    path.write_bytes(rows_bytes())
+    with RowsFile(PosixFileSystem(), str(path)) as file:
+        reader = file.file
+        assert reader.read_run([4, 4], 0) == [reader.read_at(0, 4), reader.read_at(4, 4)]
+        with pytest.raises(Corruption, match="reach over the end of the file"):
+            reader.read_run(sizes, offset)
+        with pytest.raises(Corruption, match="reach over the end of the file"):
+            reader.read_run(sizes, reader.size - 1)
+
+
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])
 def test_decompression_never_exceeds_what_was_declared(compression: str) -> None:
     spec = ColumnSpec(0, ColumnType.parse("string"), False, encoding="plain", compression=compression)
