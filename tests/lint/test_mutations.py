@@ -48,3 +48,11 @@ def test_what_is_known_to_be_equivalent_is_there_and_explained(runner: ModuleTyp
     for key, reason in runner.explained().items():
         assert key in keys, f"no such mutation any more: {key}"
         assert len(reason) > 20, f"without a reason: {key}"
+
+
+def test_what_no_named_test_notices_is_shown_to_a_whole_folder(runner: ModuleType) -> None:
+    assert runner.mirror("kudu_core/table/jobs/commit.py") == "tests/table/jobs"
+    assert runner.mirror("kudu_core/cfile/pages/container.py") == "tests/cfile"
+    for path in {path for room in runner.ROOMS.values() for path in room.files}:
+        assert list((ROOT / runner.mirror(path)).rglob("test_*.py")), path
+        assert runner.mirror(path) != "tests", f"{path}: all tests are none that are near"

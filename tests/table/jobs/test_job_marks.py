@@ -170,3 +170,16 @@ def test_sweeps_touch_only_names_that_we_give(tmp_path: Path) -> None:
     left = [*foreign, os.fsdecode(b"\xff\xfe"), link, file, names.mark_of_job(done)]
     assert sorted(os.listdir(path / "staging")) == sorted(left)
     assert all(os.listdir(path / "staging" / name) == ["file"] for name in foreign)
+
+
+def test_a_mark_that_somebody_is_writing_stays_until_the_next_open(tmp_path: Path) -> None:
+    """Its writer may be another thread of this process; behind a lease that was taken there is none."""
+    path = tmp_path / "t"
+    mark = path / "staging" / f".{names.mark_of_job(f'job-{7:032x}')}.0123.tmp"
+    with kc.create_table(path, SCHEMA, "k") as table:
+        mark.write_text("[5,")
+        sweep_soon(table)
+        table.gc()
+        assert mark.exists()
+    kc.open_table(path, "rw").close()
+    assert not mark.exists()
