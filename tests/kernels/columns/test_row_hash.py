@@ -25,7 +25,8 @@ def drawn(rng: np.random.Generator, width: int, rows: int, nulls: bool) -> tuple
     if not width:
         lead = rng.bytes(int(rng.integers(4)))
         offsets = (len(lead) + np.concatenate([[0], np.cumsum(sizes)])).astype(np.int32)
-    values = np.frombuffer(lead + b"".join(map(bytes, cells)) + rng.bytes(3), np.uint8)  # type: ignore[arg-type]
+    joined = b"".join(map(bytes, cells))  # type: ignore[arg-type]
+    values = np.frombuffer(lead + joined + rng.bytes(3), np.uint8)
     validity = None
     if nulls:
         valid = rng.integers(0, 2, rows).astype(bool)

@@ -111,7 +111,7 @@ def forms(rng: np.random.Generator, width: int) -> Iterator[Callable[[Sequence[b
     if width in (4, 8):
         yield lambda cells: oracle.planes(cells, width)
         for scale in range(10 if width == 8 else 6):
-            yield lambda cells, scale=scale: oracle.decimals(cells, width, scale, 0, 8 + scale)  # type: ignore[misc]
+            yield functools.partial(oracle.decimals, width=width, scale=scale, base=0, bits=8 + scale)
     yield lambda cells: oracle.plain(cells, width)
     yield lambda cells: oracle.runs(cells, width)
     yield lambda cells: oracle.runs(cells, width, 3)

@@ -46,8 +46,17 @@ class Batch:
         gid = np.array([self.groups[key] for key in keys], np.int32)
         codes = np.full(len(keys), 99, np.uint8)
         counts = decide.decide(
-            gid, op, status, np.array(given, np.uint8), required, self.base,
-            self.live, self.touched, self.source, self.key_row, codes,
+            gid,
+            op,
+            status,
+            np.array(given, np.uint8),
+            required,
+            self.base,
+            self.live,
+            self.touched,
+            self.source,
+            self.key_row,
+            codes,
         )
         self.base += len(keys)
         return counts, [CODES[int(code)] for code in codes]
@@ -105,34 +114,47 @@ def test_batches_agree_with_a_dict(long: bool) -> None:
             counts, codes = batch.call(keys, op, given, status if refused.any() else None, required)
             assert codes == expected.codes
             assert counts == (
-                expected.inserted, expected.updated, expected.deleted, expected.ignored, expected.errors
+                expected.inserted,
+                expected.updated,
+                expected.deleted,
+                expected.ignored,
+                expected.errors,
             )
             key_of_row += keys
+        net_makes(batch, before, after, key_of_row, ncols)
 
-        kinds = batch.net()
-        changed = dict(before)
-        for key, group in batch.groups.items():
-            assert bool(batch.live[group]) == (key in after)
-            sources = batch.source[group * ncols : (group + 1) * ncols].tolist()
-            if kinds[group] in (decide.NET_INSERT, decide.NET_UPDATE):
-                old = before.get(key)
-                assert kinds[group] == (decide.NET_INSERT if old is None else decide.NET_UPDATE)
-                assert old is not None or -1 not in sources
-                changed[key] = tuple(
-                    oracle.DEFAULT if s == -2 else s if s >= 0 else (old or ())[c]
-                    for c, s in enumerate(sources)
-                )
-                assert key_of_row[batch.key_row[group]] == key
-            elif kinds[group] == decide.NET_DELETE:
-                del changed[key]
-                assert key_of_row[batch.key_row[group]] == key
-        assert changed == after
-        words = decide.patterns(np.array(kinds, np.uint8), batch.source, len(kinds), ncols)
-        assert words.shape == (len(kinds), (ncols + 63) // 64)
-        for group, kind in enumerate(kinds):
-            columns = [c for c in range(ncols) if int(words[group, c // 64]) >> (c % 64) & 1]
-            changes = [c for c in range(ncols) if batch.source[group * ncols + c] != -1]
-            assert columns == (changes if kind == decide.NET_UPDATE else [])
+
+def net_makes(
+    batch: Batch,
+    before: dict[int, oracle.Row],
+    after: dict[int, oracle.Row],
+    key_of_row: list[int],
+    ncols: int,
+) -> None:
+    """What ``net`` and the sources say turns the store before the batch into the store after it."""
+    kinds = batch.net()
+    changed = dict(before)
+    for key, group in batch.groups.items():
+        assert bool(batch.live[group]) == (key in after)
+        sources = batch.source[group * ncols : (group + 1) * ncols].tolist()
+        if kinds[group] in (decide.NET_INSERT, decide.NET_UPDATE):
+            old = before.get(key)
+            assert kinds[group] == (decide.NET_INSERT if old is None else decide.NET_UPDATE)
+            assert old is not None or -1 not in sources
+            changed[key] = tuple(
+                oracle.DEFAULT if s == -2 else s if s >= 0 else (old or ())[c] for c, s in enumerate(sources)
+            )
+            assert key_of_row[batch.key_row[group]] == key
+        elif kinds[group] == decide.NET_DELETE:
+            del changed[key]
+            assert key_of_row[batch.key_row[group]] == key
+    assert changed == after
+    words = decide.patterns(np.array(kinds, np.uint8), batch.source, len(kinds), ncols)
+    assert words.shape == (len(kinds), (ncols + 63) // 64)
+    for group, kind in enumerate(kinds):
+        columns = [c for c in range(ncols) if int(words[group, c // 64]) >> (c % 64) & 1]
+        changes = [c for c in range(ncols) if batch.source[group * ncols + c] != -1]
+        assert columns == (changes if kind == decide.NET_UPDATE else [])
 
 
 def test_insert_then_delete_of_an_absent_key_is_nothing() -> None:
@@ -183,20 +205,34 @@ def test_a_missing_required_column_fails_only_rows_that_would_insert() -> None:
 def test_what_does_not_fit_is_refused_and_writes_nothing() -> None:
     def run(**other: Any) -> Any:
         arguments: dict[str, Any] = {
-            "gid": np.array([0, 1], np.int32), "op": 0, "row_status": None, "given": np.ones(3, np.uint8),
-            "required_missing": False, "base": 0, "live": np.zeros(2, np.uint8),
-            "touched": np.zeros(2, np.uint8), "source": np.full(6, -1, np.int64),
-            "key_row": np.full(2, -1, np.int64), "out_code": np.zeros(2, np.uint8),
+            "gid": np.array([0, 1], np.int32),
+            "op": 0,
+            "row_status": None,
+            "given": np.ones(3, np.uint8),
+            "required_missing": False,
+            "base": 0,
+            "live": np.zeros(2, np.uint8),
+            "touched": np.zeros(2, np.uint8),
+            "source": np.full(6, -1, np.int64),
+            "key_row": np.full(2, -1, np.int64),
+            "out_code": np.zeros(2, np.uint8),
         }
         return decide.decide(**(arguments | other)), arguments
 
     assert run()[0] == (2, 0, 0, 0, 0)
     live = np.zeros(2, np.uint8)
     for wrong in (
-        {"gid": np.array([0, 2], np.int32)}, {"gid": np.array([0, -1], np.int32)}, {"op": 8}, {"op": -1},
-        {"op": np.array([0, 8], np.uint8)}, {"op": np.zeros(1, np.uint8)}, {"base": -1},
-        {"row_status": np.zeros(1, np.uint8)}, {"touched": np.zeros(1, np.uint8)},
-        {"source": np.zeros(5, np.int64)}, {"key_row": np.zeros(3, np.int64)},
+        {"gid": np.array([0, 2], np.int32)},
+        {"gid": np.array([0, -1], np.int32)},
+        {"op": 8},
+        {"op": -1},
+        {"op": np.array([0, 8], np.uint8)},
+        {"op": np.zeros(1, np.uint8)},
+        {"base": -1},
+        {"row_status": np.zeros(1, np.uint8)},
+        {"touched": np.zeros(1, np.uint8)},
+        {"source": np.zeros(5, np.int64)},
+        {"key_row": np.zeros(3, np.int64)},
         {"out_code": np.zeros(1, np.uint8)},
     ):
         with pytest.raises(ValueError):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -97,9 +97,9 @@ def test_ranges_agree_with_oracle(dtype: str, delta: bool, seed: int) -> None:
         file = File(columns, delta=delta)
         all_rows = file.rows()
         for _ in range(12):
-            spans: Spans = [
-                some_spans(rng, n, w) for n, w in zip(file.numbers, (2, size, 8), strict=True)
-            ][: rng.integers(1, 4)]
+            spans: Spans = [some_spans(rng, n, w) for n, w in zip(file.numbers, (2, size, 8), strict=True)][
+                : rng.integers(1, 4)
+            ]
             if all(s is None for s in spans):
                 spans[-1] = [(0, 5)]
             lower, upper = sorted(rng.integers(0, rows + 1, 2).tolist())
@@ -192,6 +192,10 @@ def broken(rng: np.random.Generator, page: bytes) -> bytes:
     return bytes(raw[: int(rng.integers(0, len(raw) + 1))]) if rng.random() < 0.2 else bytes(raw)
 
 
+def pages_between(pages: list[list[bytes]], column: int, first: int, last: int) -> list[bytes]:
+    return pages[column][first:last]
+
+
 @pytest.mark.parametrize("delta", [False, True])
 def test_any_bytes_end_in_ranges_or_a_page_error(delta: bool, seed: int) -> None:
     """Whatever pages and first keys say, a search ends, and what it finds lies in the rows asked for."""
@@ -200,7 +204,7 @@ def test_any_bytes_end_in_ranges_or_a_page_error(delta: bool, seed: int) -> None
     file = File([host, rng.integers(0, 1 << 40, 20_000).astype("i8")], delta=delta)
     for _ in range(60):
         pages = [[broken(rng, p) if rng.random() < 0.6 else p for p in column] for column in file.pages]
-        load: Callable[[int, int, int], list[bytes]] = lambda column, first, last: pages[column][first:last]  # noqa: B023, E731
+        load = partial(pages_between, pages)
         firsts = [n[::BLOCK].copy() for n in file.numbers]
         if rng.random() < 0.3:
             rng.shuffle(firsts[int(rng.integers(0, 2))])
