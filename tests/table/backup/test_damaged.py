@@ -79,9 +79,7 @@ def forge(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
     """Rewrite a manifest with a checksum that fits."""
     body = json.loads(path.read_bytes()[form.HEADER.size :])
     change(body)
-    raw = json.dumps(body).encode()
-    head = form.HEADER.pack(form.MAGIC, form.VERSION, 0, len(raw), form._crc(form.VERSION, 0, raw), 0)
-    path.write_bytes(head + raw)
+    path.write_bytes(form.ENVELOPE.around(json.dumps(body).encode()))
 
 
 def _without_a_column(body: dict[str, Any]) -> None:
@@ -115,7 +113,7 @@ def test_a_newer_format_is_refused(chain: Path, tmp_path: Path) -> None:
     path = chain / "00000003" / "BACKUP"
     data = bytearray(path.read_bytes())
     struct.pack_into("<H", data, 8, 2)
-    struct.pack_into("<I", data, 16, form._crc(2, 0, bytes(data[form.HEADER.size :])))
+    struct.pack_into("<I", data, 16, form.ENVELOPE.crc(2, 0, bytes(data[form.HEADER.size :])))
     path.write_bytes(data)
     with pytest.raises(kc.NotSupported, match="version 2"):
         kc.restore(chain, tmp_path / "r")
