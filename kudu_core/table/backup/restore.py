@@ -85,6 +85,7 @@ def _build(fs: FileSystem, path: str, chain: Chain, clock: Clock, fill: Fill) ->
 
 def _fill_here(fs: FileSystem, path: str, chain: Chain, clock: Clock) -> None:
     with open_handle(path, "rw", options={"maintenance": "manual"}, fs=fs, clock=clock) as handle:
+        handle.leave_to_caller()  # a restore that fails removes the table
         engine = handle.for_writing()
         batches = _batches(fs.rooted(chain.folder), chain, engine.schema)
         calls = apply_calls(engine.schema, batches, OP_COLUMN)

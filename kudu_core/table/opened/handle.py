@@ -131,6 +131,10 @@ class Handle:
         self.engine.close()
         self._watch.detach()  # last: after an interrupt the end of the handle or of Python closes it
 
+    def leave_to_caller(self) -> None:
+        """Nobody closes the table but its caller, who will remove it where that fails."""
+        self._watch.detach()
+
     def __enter__(self) -> Handle:
         return self
 

@@ -93,6 +93,7 @@ def _build(
     fs.mkdir(folder)
     aside = _AsideFiles(fs, folder, schema)
     with open_handle(path, "rw", options={"maintenance": "manual"}, fs=fs, clock=clock) as handle:
+        handle.leave_to_caller()  # a repair that fails removes the table
         engine = handle.for_writing()
         write_parts(engine, _calls(outputs, aside, rules.CALL_INSERT if found.is_told else rules.CALL_UPSERT))
         aside.finish()
