@@ -104,7 +104,7 @@ def die_after(real: Callable[..., Any]) -> Callable[..., Any]:
 
 STEPS: dict[str, tuple[Any, str, Callable[[Any], Any], bool]] = {
     "before the commit": (jobs, "commit_job", lambda real: dies, False),
-    "sealed": (jobs, "open_table", lambda real: dies, False),
+    "sealed": (jobs, "open_handle", lambda real: dies, False),
     "built": (committing.ingest, "link", lambda real: dies, False),
     "linked 2 of 4": (committing.ingest, "link", lambda real: at_call(3, real), False),
     "before the record": (Log, "append", lambda real: dies, False),

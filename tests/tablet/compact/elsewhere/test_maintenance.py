@@ -13,7 +13,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.table.jobs.merge_job import RemoteMergeTask, build_task, builder_of
-from kudu_core.table.opened.maintain import maintain_now
+from kudu_core.table.lifecycle.maintain import maintain_now
 from kudu_core.tablet.compact import merge
 from tests.support.inside import engine_of, handle_of, tablets_of
 from tests.support.models.history import SCHEMA, History, random_batch
