@@ -13,29 +13,29 @@ KERNELS = sorted(".".join(path.relative_to(EXT).with_suffix("").parts) for path 
 
 # Kernel -> what says what it means, where that is no module of tests/support/oracles.
 OTHER_ORACLE = {
-    "base.status": "raises what it is given",
+    "base.crc32c": "the polynomial, bit by bit, in its test",
     "base.holding": "no arithmetic: locks, compiled because a signal handler cannot cut compiled code in two",
+    "base.status": "raises what it is given",
     "columns.bitmaps": "oracles/columns/columns.py",
     "index.nodes": "no arithmetic: memory that grows",
     "keys.hashing": "mmh3 and xxhash",
-    "base.crc32c": "the polynomial, bit by bit, in its test",
     "keys.move": "oracles/keys/keys.py",
     "keys.order": "oracles/keys/keys.py",
     "keys.sort": "oracles/keys/keys.py",
     "pages.encode": "oracles/pages/blocks.py",
     "pages.fixed": "oracles/pages/blocks.py",
+    "pages.holder": "no arithmetic: when a page is let go of, which the tests of its holders say",
     "pages.strings": "oracles/pages/blocks.py",
     "pages.strings_encode": "oracles/pages/blocks.py",
     "row.change_log": "oracles/row/view.py",
     "row.column": "oracles/row/file.py",
     "row.delta_file": "oracles/row/view.py",
-    "row.holder": "no arithmetic: when a page is let go of, which the tests of its holders say",
     "row.key_encoder": "oracles/row/codec.py",
     "row.overlay": "oracles/row/view.py",
     "row.row_writer": "oracles/row/codec.py",
     "row.shape": "oracles/row/codec.py",
     "scan.cell_set": "oracles/scan/selection.py",
-    "scan.file": "no arithmetic: which pages are held, which the tests of selections say",
+    "scan.column": "no arithmetic: which pages are pinned, which the tests of selections say",
     "search.sorted_strings": "oracles/index/rowset_tree.py",
 }
 # Kernel -> why there is nothing to measure.
@@ -48,12 +48,12 @@ PART_OF = {
     "keys.sort": "keys.keys",
     "pages.encode": "pages.blocks",
     "pages.fixed": "pages.blocks",
+    "pages.holder": "row.file",
     "pages.strings": "pages.blocks",
     "pages.strings_encode": "pages.blocks",
-    "search.sorted_strings": "index.rowset_tree",
     "row.column": "row.file",
-    "row.holder": "row.file",
     "row.overlay": "row.change_log",
+    "search.sorted_strings": "index.rowset_tree",
 }
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from kudu_core._ext.pages import blocks
+from kudu_core._ext.pages.holder import PageHolder
 from kudu_core._ext.scan.cell_set import CellSet
-from kudu_core._ext.scan.file import ScanColumn, ScanFile
+from kudu_core._ext.scan.column import ScanColumn
 from kudu_core._ext.scan.read import read
 from kudu_core._ext.scan.selection import Selection
 
@@ -28,7 +29,7 @@ def column(values: np.ndarray, kind: int, words: list[bytes] | None = None, vali
         offsets = np.cumsum([0, *map(len, words)]).astype(np.int32)
         named = (offsets, np.frombuffer(b"".join(words), np.uint8))
     return ScanColumn(
-        ScanFile(), lambda numbers: [(pages[n], (place, n)) for n in numbers], ROWS, width, named
+        PageHolder(), lambda numbers: [(pages[n], (place, n)) for n in numbers], ROWS, width, named
     )
 
 

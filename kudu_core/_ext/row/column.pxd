@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint8_t
 
 from kudu_core._ext.pages.head cimport Page
 from kudu_core._ext.row.cells cimport Column, Span
-from kudu_core._ext.row.holder cimport Held, PageHolder
+from kudu_core._ext.pages.holder cimport Held, PageHolder
 
 
 cdef class PointColumn(Held):

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kudu_core._ext.row.holder import Held, PageHolder
+from kudu_core._ext.pages.holder import Held, PageHolder
 
 class PointColumn(Held):
     def __init__(

@@ -24,7 +24,7 @@ from kudu_core._ext.row.cells cimport (
     place_cells,
     read_fixed,
 )
-from kudu_core._ext.row.holder cimport Held, PageHolder
+from kudu_core._ext.pages.holder cimport Held, PageHolder
 from kudu_core._ext.row.shape cimport value_of
 from kudu_core._ext.search.cells cimport Cells
 from kudu_core._ext.search.outcomes cimport NEED_PAGE, NEEDS_GENERAL_PATH

@@ -13,7 +13,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from kudu_core._ext.pages.head cimport PAGE_ROWS, load64
 from kudu_core._ext.row.column cimport PointColumn
-from kudu_core._ext.row.holder cimport Held, PageHolder
+from kudu_core._ext.pages.holder cimport Held, PageHolder
 from kudu_core._ext.row.overlay cimport (
     NO_CHANGE,
     REDO_REINSERT,

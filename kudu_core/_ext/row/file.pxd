@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from kudu_core._ext.row.cells cimport Need
 from kudu_core._ext.row.find cimport Finder
-from kudu_core._ext.row.holder cimport PageHolder
+from kudu_core._ext.pages.holder cimport PageHolder
 from kudu_core._ext.row.shape cimport RowShape
 
 

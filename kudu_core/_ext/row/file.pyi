@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kudu_core._ext.pages.holder import PageHolder
 from kudu_core._ext.row.column import PointColumn
-from kudu_core._ext.row.holder import PageHolder
 from kudu_core._ext.row.shape import RowShape
 
 class PointFile(PageHolder):

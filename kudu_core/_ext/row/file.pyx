@@ -7,7 +7,7 @@ key (``find.pxd``).  ``row`` makes a dict of one row's cells, ``cells`` gathers 
 It is the fast path beside ``cfile.readers.key_reader`` and ``cfile.columns.reader``: what it cannot do (an
 encoding without cells, a page that the cache does not keep) raises ``NeedsGeneralPath``, stored bytes that
 break their format raise ``PageError``; in both cases the caller asks the general path, whose answer or
-error stands.  It knows no files, frames or codecs.  ``row.holder`` says how long pages are held.
+error stands.  It knows no files, frames or codecs.  ``pages.holder`` says how long pages are held.
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -24,7 +24,7 @@ from kudu_core._ext.row.find cimport (
     kc_fetch_bloom,
     kc_in_bloom,
 )
-from kudu_core._ext.row.holder cimport PageHolder
+from kudu_core._ext.pages.holder cimport PageHolder
 from kudu_core._ext.row.shape cimport RowShape
 from kudu_core._ext.search.cells cimport Cells
 from kudu_core._ext.search.outcomes cimport ABSENT, NEED_PAGE, NEEDS_GENERAL_PATH

@@ -11,7 +11,7 @@ cimport cython
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from kudu_core._ext.scan.file cimport MANY_WORDS
+from kudu_core._ext.scan.column cimport MANY_WORDS
 
 import numpy as np
 

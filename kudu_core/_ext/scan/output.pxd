@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 from kudu_core._ext.base.bitmap cimport kc_bit, kc_bits_copy
 from kudu_core._ext.pages.head cimport BLOCK_ROWS, Page
 from kudu_core._ext.pages.rows cimport WORK_BYTES
-from kudu_core._ext.scan.file cimport Words
+from kudu_core._ext.scan.column cimport Words
 from kudu_core._ext.scan.pieces cimport ALL, Piece
 
 cdef enum:

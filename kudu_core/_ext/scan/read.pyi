@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from kudu_core._ext.scan.file import ScanColumn
+from kudu_core._ext.scan.column import ScanColumn
 from kudu_core._ext.scan.selection import Selection
 
 class TooLarge(Exception): ...

@@ -17,7 +17,7 @@ from libc.string cimport memset
 
 from kudu_core._ext.base.bitmap cimport kc_bits_count
 from kudu_core._ext.pages.head cimport Page
-from kudu_core._ext.scan.file cimport ScanColumn
+from kudu_core._ext.scan.column cimport ScanColumn
 from kudu_core._ext.scan.fixed cimport read_fixed
 from kudu_core._ext.scan.output cimport (
     FORM_BITS,

@@ -2,7 +2,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kudu_core._ext.scan.cell_set import CellSet
-from kudu_core._ext.scan.file import ScanColumn
+from kudu_core._ext.scan.column import ScanColumn
 
 class Selection:
     @property

@@ -16,7 +16,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t
 from kudu_core._ext.pages.head cimport Page
 from kudu_core._ext.scan.cell_set cimport CODE, STRING, CellSet, Set
 from kudu_core._ext.scan.conditions cimport Scratch, test_fixed, test_strings
-from kudu_core._ext.scan.file cimport ScanColumn
+from kudu_core._ext.scan.column cimport ScanColumn
 from kudu_core._ext.scan.pieces cimport (
     NONE,
     SOME,

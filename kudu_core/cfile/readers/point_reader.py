@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kudu_core._ext.pages.holder import PageHolder
 from kudu_core._ext.row.column import PointColumn
 from kudu_core._ext.row.delta_file import DecodedColumn, DeltaPoints
 from kudu_core._ext.row.file import PointFile
-from kudu_core._ext.row.holder import PageHolder
 from kudu_core.common.types.types import TYPE_BINARY, TYPE_UNSIGNED
 
 if TYPE_CHECKING:

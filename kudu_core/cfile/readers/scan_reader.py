@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kudu_core._ext.pages.holder import PageHolder
 from kudu_core._ext.scan.cell_set import CellSet
-from kudu_core._ext.scan.file import ScanColumn, ScanFile
+from kudu_core._ext.scan.column import ScanColumn
 from kudu_core.cfile.columns.specs import ZONE_PRESENT
 from kudu_core.common.types.types import TYPE_BOOL, TYPE_DECIMAL, TYPE_FLOAT, TYPE_SIGNED, TYPE_UNSIGNED
 from kudu_core.common.where.sets import places_of
@@ -48,7 +49,7 @@ class ScanReader:
     def __init__(self, columns: Mapping[int, ColumnReader]) -> None:
         """``columns`` may come to lie in other files before the first read, if they are rewritten."""
         self._columns = columns
-        self._files: dict[FileReader, tuple[ScanFile, bool]] = {}
+        self._files: dict[FileReader, tuple[PageHolder, bool]] = {}
         self._made: dict[int, ScanColumn] = {}
         self._words: dict[int, pa.Array] = {}
 
@@ -73,11 +74,11 @@ class ScanReader:
             made = self._made.setdefault(column_id, made)
         return made
 
-    def _held(self, file: FileReader) -> tuple[ScanFile, bool]:
+    def _held(self, file: FileReader) -> tuple[PageHolder, bool]:
         """What holds pages of the file; it may only if the cache tells it when it drops one."""
         found = self._files.get(file)
         if found is None:
-            held = ScanFile()
+            held = PageHolder()
             found = self._files.setdefault(file, (held, file.watch(held)))
         return found
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from kudu_core._ext.base.status import NeedsGeneralPath, PageError
+from kudu_core._ext.pages.holder import PageHolder
 from kudu_core._ext.scan.cell_set import CellSet
-from kudu_core._ext.scan.file import ScanColumn, ScanFile
+from kudu_core._ext.scan.column import ScanColumn
 from kudu_core._ext.scan.selection import Selection
 from tests.kernels.pages.test_blocks_hostile import damage
 from tests.support.cases import blocks as cases
@@ -179,7 +180,7 @@ def test_states_of_pages_decide_without_reading() -> None:
 
 
 def test_pages_are_held_as_long_as_the_cache_keeps_them() -> None:
-    stored, file = ascending(2 * PAGE), ScanFile()
+    stored, file = ascending(2 * PAGE), PageHolder()
     column = stored.column(file)
     test = number_test(stored, [(0, 9)], False)
 
@@ -251,9 +252,9 @@ def test_what_is_no_test() -> None:
     with pytest.raises(ValueError, match="rows"):
         selection.test(ascending(11).column(), number_test(stored, [], False))
     with pytest.raises(ValueError, match="descend"):
-        ScanColumn(ScanFile(), lambda _: [], 1, 1, (np.array([0, 2, 1], np.int32), np.zeros(2, np.uint8)))
+        ScanColumn(PageHolder(), lambda _: [], 1, 1, (np.array([0, 2, 1], np.int32), np.zeros(2, np.uint8)))
     with pytest.raises(ValueError, match="leave"):
-        ScanColumn(ScanFile(), lambda _: [], 1, 1, (np.array([0, 2], np.int32), np.zeros(1, np.uint8)))
+        ScanColumn(PageHolder(), lambda _: [], 1, 1, (np.array([0, 2], np.int32), np.zeros(1, np.uint8)))
 
 
 def damaged(rng: np.random.Generator, stored: Stored) -> Stored:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from kudu_core._ext.pages import blocks
-from kudu_core._ext.scan.file import ScanColumn, ScanFile
+from kudu_core._ext.pages.holder import PageHolder
+from kudu_core._ext.scan.column import ScanColumn
 from tests.support.cases import blocks as cases
 
 PAGE = 16_384
@@ -27,7 +28,7 @@ class Stored:
     words: list[bytes] | None = None
     loaded: int = 0
 
-    def column(self, file: ScanFile | None = None, kept: bool = True) -> ScanColumn:
+    def column(self, file: PageHolder | None = None, kept: bool = True) -> ScanColumn:
         def load(numbers: list[int]) -> list[tuple[Any, Any]]:
             self.loaded += len(numbers)
             return [(self.pages[n], (self.name, n) if kept else None) for n in numbers]
@@ -36,7 +37,7 @@ class Stored:
         if self.words is not None:
             offsets, data = cases.var_of(self.words)
             words = (offsets, np.frombuffer(bytes(data), np.uint8))
-        return ScanColumn(file or ScanFile(), load, len(self.cells), self.width, words)
+        return ScanColumn(file or PageHolder(), load, len(self.cells), self.width, words)
 
 
 def _bits(valid: np.ndarray, first: int) -> np.ndarray | None:

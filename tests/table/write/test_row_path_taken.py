@@ -11,7 +11,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core._ext.base.status import NeedsGeneralPath
-from kudu_core._ext.row.holder import PageHolder
+from kudu_core._ext.pages.holder import PageHolder
 from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.table.read import points
 from kudu_core.table.write import log_walk

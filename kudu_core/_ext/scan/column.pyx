@@ -1,7 +1,7 @@
-"""One open file as scans read it: the pages that are held, and the dictionaries of its columns.
+"""One stored column of a file as scans read it: the pages that are held, and its dictionary.
 
-A ``ScanColumn`` keeps raw pointers into the pages of one stored column for as long as the page cache keeps
-these; ``ScanFile`` is what the cache asks before it drops a page.  A scan *pins* the pages that it reads: it
+A ``ScanColumn`` keeps raw pointers into its pages for as long as the page cache keeps these; its file's
+``PageHolder`` is what the cache asks before it drops a page.  A scan *pins* the pages that it reads: it
 copies their heads and takes references of its own, and then reads them without the GIL.
 
 Pages are hostile: the head of each is checked when it is loaded, and what breaks the format raises
@@ -23,58 +23,7 @@ cdef enum:
 
 @cython.final
 @cython.auto_pickle(False)
-cdef class ScanFile:
-    """Which pages of a file its ``ScanColumn``s hold: those that the page cache keeps.
-
-    The cache calls ``forget`` before it drops one.  All of this happens with the GIL; a call that
-    reads pages without it has its own references.
-    """
-
-    def __init__(self):
-        self.places = {}
-
-    @property
-    def pages(self):
-        """How many are held."""
-        return len(self.places)
-
-    @property
-    def held(self):
-        """Their places in the cache."""
-        return tuple(self.places)
-
-    def forget(self, place):
-        """The cache is about to drop a page: False where it was used since it was last asked."""
-        cdef:
-            ScanColumn column
-            int64_t number
-        held = self.places.get(place)
-        if held is None:
-            return True
-        column, number = held
-        if column.touched[number]:
-            column.touched[number] = 0
-            return False
-        del self.places[place]
-        column.pages[number].data = NULL
-        column.payloads[number] = None
-        return True
-
-    def close(self):
-        """Let go of every page; nothing is held from now on."""
-        cdef:
-            ScanColumn column
-            int64_t number
-        self.closed = True
-        places, self.places = self.places, {}
-        for column, number in places.values():
-            column.pages[number].data = NULL
-            column.payloads[number] = None
-
-
-@cython.final
-@cython.auto_pickle(False)
-cdef class ScanColumn:
+cdef class ScanColumn(Held):
     """One stored column of a file: its dictionary, and the pages that are held.
 
     ``load(numbers)`` gives a list of (checked payload, place in the cache or None: not kept) for ascending
@@ -84,7 +33,7 @@ cdef class ScanColumn:
     """
 
     def __init__(
-        self, ScanFile file not None, load, int64_t rows, int stored_width, words=None, remember=None
+        self, PageHolder file not None, load, int64_t rows, int stored_width, words=None, remember=None
     ):
         if stored_width not in (0, 1, 2, 4, 8, 16) or rows < 0:
             raise ValueError(f"{rows} cells of {stored_width} bytes")
@@ -136,6 +85,17 @@ cdef class ScanColumn:
         self.kept = (words, kept_sizes, kept_slots)
         return 0
 
+    cdef int used(self, Py_ssize_t number) except -1:
+        if self.touched[number]:
+            self.touched[number] = 0
+            return 1
+        return 0
+
+    cdef int let_go(self, Py_ssize_t number) except -1:
+        self.pages[number].data = NULL
+        self.payloads[number] = None
+        return 0
+
     def __dealloc__(self):
         PyMem_RawFree(self.pages)
         PyMem_RawFree(self.touched)
@@ -184,7 +144,7 @@ cdef class ScanColumn:
             return raise_status(status, at)
         if place is not None and self.pages[number].data == NULL and not self.file.closed:
             self.payloads[number] = payload
-            self.file.places[place] = (self, number)
+            self.file.hold(place, self, number)
             self.pages[number] = page[0]
             self.touched[number] = 0
             if self.remember is not None:

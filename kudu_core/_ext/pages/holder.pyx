@@ -1,9 +1,10 @@
-"""Pages that look-ups of single rows hold, and when they are let go of.
+"""Pages that readers of a file hold by raw pointers, and when they are let go of.
 
-A look-up reads pages through raw pointers.  A page is kept while the page cache keeps it: when the cache is
-about to drop one, it calls ``PageHolder.forget``, which says whether the page was used since the last time
-(then it stays) or lets go of it.  All that changes what is held happens with the GIL.  A look-up that runs
-without it is counted in ``_busy``, and pages dropped meanwhile are let go of when the last such look-up ends.
+A page is kept while the page cache keeps it: when the cache is about to drop one, it calls
+``PageHolder.forget``, which says whether the page was used since the last time (then it stays) or lets go
+of it.  All that changes what is held happens with the GIL.  A look-up of single rows that runs without it is
+counted in ``_busy``, and pages dropped meanwhile are let go of when the last such look-up ends.  Scans need
+no such count: they take references of their own to the pages that they read.
 """
 cimport cython
 
@@ -77,7 +78,7 @@ cdef class PageHolder:
         return 0
 
     def close(self):
-        """Let go of every page; look-ups raise ``NeedsGeneralPath`` from now on."""
+        """Let go of every page; none is held from now on, and look-ups raise ``NeedsGeneralPath``."""
         self.closed = True
         places, self._places = self._places, {}
         for who, number in places.values():

@@ -4,27 +4,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kudu_core._ext.pages.holder import Held, PageHolder
+
 Load = Callable[[list[int]], Sequence[tuple[Any, Any]]]
 
-class ScanFile:
-    @property
-    def closed(self) -> bool: ...
-    @property
-    def pages(self) -> int: ...
-    @property
-    def held(self) -> tuple[Any, ...]: ...
-    def __init__(self) -> None: ...
-    def forget(self, place: Any) -> bool: ...
-    def close(self) -> None: ...
-
-class ScanColumn:
+class ScanColumn(Held):
     @property
     def width(self) -> int: ...
     @property
     def rows(self) -> int: ...
     def __init__(
         self,
-        file: ScanFile,
+        file: PageHolder,
         load: Load,
         rows: int,
         stored_width: int,

@@ -1,7 +1,8 @@
-# One open file as scans read it: which pages are held, and the dictionaries of its columns.
+# One stored column of a file as scans read it: the pages that are held, and its dictionary.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from kudu_core._ext.pages.head cimport Page
+from kudu_core._ext.pages.holder cimport Held, PageHolder
 
 cdef enum:
     MANY_WORDS = 1 << 16        # no dictionary has more
@@ -14,15 +15,9 @@ cdef struct Words:
     const uint32_t* sizes
     const uint8_t* slots        # each word in 16 bytes; NULL where one is longer
 
-cdef class ScanFile:
+cdef class ScanColumn(Held):
     cdef:
-        dict places             # place in the cache: (column, page)
-        readonly bint closed
-        object __weakref__
-
-cdef class ScanColumn:
-    cdef:
-        ScanFile file
+        PageHolder file
         readonly int width      # of the cells as stored: of codes, where there is a dictionary; 0: strings
         readonly int64_t rows
         int64_t page_count
