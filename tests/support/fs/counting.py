@@ -10,10 +10,11 @@ from kudu_core.fs.posix import PosixFileSystem
 from tests.support.fs.faulty import FaultyFileSystem
 
 
-def counting(path: Path, options: Any = None) -> tuple[FaultyFileSystem, kc.Table]:
+def counting(path: Path, options: Any = None, mode: str = "r") -> tuple[FaultyFileSystem, kc.Table]:
     """A table read through a file system that counts calls, without a cache of pages."""
     fs = FaultyFileSystem(PosixFileSystem())
-    table = kc.open_table(path, _fs=fs, options={"page_cache_bytes": 0, "scan_threads": 1, **(options or {})})
+    settings = {"page_cache_bytes": 0, "scan_threads": 1, **(options or {})}
+    table = kc.open_table(path, mode=mode, _fs=fs, options=settings)
     return fs, table
 
 
