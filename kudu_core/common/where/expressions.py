@@ -89,11 +89,6 @@ def _literals(expression: pc.Expression) -> pa.RecordBatch:
     return batch
 
 
-def check_literals(expression: pc.Expression) -> None:
-    """Refuse an expression with a literal or a list in it that is broken."""
-    _literals(expression)
-
-
 def conjuncts(expression: pc.Expression) -> list[pc.Expression]:
     """Expressions all of which are true where this one is; it alone, where it is no conjunction."""
     batch = pa.ipc.open_file(serialised(expression)).get_batch(0)
