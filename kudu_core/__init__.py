@@ -2,11 +2,14 @@
 
 A table with a primary key in a directory: inserts, upserts, updates of single columns, deletes,
 atomic batches, snapshot scans.  Everything goes in and out as Arrow.
+
+``import kudu_core`` alone loads the errors.  Every other name loads what it needs, Arrow and the compiled
+kernels among it, when it is first used (``docs/decisions/0005-names-load-when-used.md``).
 """
 
-import kudu_core.engines.arrow  # noqa: F401  (Table.to_dataset)
-from kudu_core.common.partition.declared import HashPartition, RangePartition
-from kudu_core.common.schema.declare import Column
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from kudu_core.errors import (
     ChangesLost,
     Closed,
@@ -30,16 +33,20 @@ from kudu_core.errors import (
     TokenMismatch,
     UnreplayedWarning,
 )
-from kudu_core.options import Options
-from kudu_core.table.backup.format import BackupResult
-from kudu_core.table.calls.result import WriteResult
-from kudu_core.table.read.scan import Scan
-from kudu_core.table.read.snapshot import Snapshot
-from kudu_core.table.read.tokens import ScanToken
-from kudu_core.table.repair.repair import repair
-from kudu_core.table.repair.report import RepairReport
-from kudu_core.table.table import Table, create_table, open_table, restore
-from kudu_core.table.write.batch import Batch
+
+if TYPE_CHECKING:
+    from kudu_core.common.partition.declared import HashPartition, RangePartition
+    from kudu_core.common.schema.declare import Column
+    from kudu_core.options import Options
+    from kudu_core.table.backup.format import BackupResult
+    from kudu_core.table.calls.result import WriteResult
+    from kudu_core.table.read.scan import Scan
+    from kudu_core.table.read.snapshot import Snapshot
+    from kudu_core.table.read.tokens import ScanToken
+    from kudu_core.table.repair.repair import repair
+    from kudu_core.table.repair.report import RepairReport
+    from kudu_core.table.table import Table, create_table, open_table, restore
+    from kudu_core.table.write.batch import Batch
 
 __version__ = "0.1.0"
 
@@ -82,3 +89,37 @@ __all__ = [
     "repair",
     "restore",
 ]
+
+_HOMES = {
+    "BackupResult": "table.backup.format",
+    "Batch": "table.write.batch",
+    "Column": "common.schema.declare",
+    "HashPartition": "common.partition.declared",
+    "Options": "options",
+    "RangePartition": "common.partition.declared",
+    "RepairReport": "table.repair.report",
+    "Scan": "table.read.scan",
+    "ScanToken": "table.read.tokens",
+    "Snapshot": "table.read.snapshot",
+    "Table": "table.table",
+    "WriteResult": "table.calls.result",
+    "create_table": "table.table",
+    "open_table": "table.table",
+    "repair": "table.repair.repair",
+    "restore": "table.table",
+}
+"""Name -> the module below ``kudu_core`` that has it."""
+
+if not TYPE_CHECKING:  # or type checkers would believe that there is every name
+
+    def __getattr__(name: str) -> Any:
+        """A name of ``__all__`` at its first use; from then on it is an attribute like any other."""
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

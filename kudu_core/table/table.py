@@ -461,7 +461,6 @@ class Table:
             As ``scan``.
         """
         self._handle.opened()
-        assert arrow_out.make_dataset is not None, "importing kudu_core sets it"
         return arrow_out.make_dataset(self._handle, at)
 
     def changes(

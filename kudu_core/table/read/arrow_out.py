@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset
+
     from kudu_core.table.opened.handle import Handle
 
-make_dataset: Callable[[Handle, Any], Any] | None = None
-"""(handle, at) -> ``pyarrow.dataset.Dataset``.  Set by the room above that knows such engines
-(``kudu_core.engines.arrow``), which importing ``kudu_core`` imports."""
+DATASET_MODULE = "kudu_core.engines.arrow.dataset"
+"""The room above that knows engines over Arrow datasets.  It is found by its name when one is asked for:
+it imports ``pyarrow.dataset``, and that pandas."""
+
+
+def make_dataset(handle: Handle, at: Any) -> Dataset:
+    """The table at a time as a ``pyarrow.dataset.Dataset``."""
+    made: Dataset = import_module(DATASET_MODULE).TableDataset.of(handle, at)
+    return made
 
 
 class ArrowResult(ABC):

@@ -25,7 +25,10 @@ def source_of(module: str) -> Path | None:
 
 @lru_cache
 def names_of(module: str) -> frozenset[str] | None:
-    """What a module of Python gives at its top; None: it says so while it runs (``__getattr__``)."""
+    """What a module of Python gives at its top; None: it says so while it runs.
+
+    That is a module with ``__getattr__`` and without ``__all__``.
+    """
     source = source_of(module)
     assert source is not None
     names = set()
@@ -37,14 +40,12 @@ def names_of(module: str) -> frozenset[str] | None:
     for node in ast.walk(ast.parse(source.read_text())):
         match node:
             case ast.FunctionDef() | ast.ClassDef() | ast.AsyncFunctionDef():
-                if node.name == "__getattr__":
-                    return None
                 names.add(node.name)
             case ast.Import() | ast.ImportFrom():
                 names |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
             case ast.Name(ctx=ast.Store()):
                 names.add(node.id)
-    return frozenset(names)
+    return None if "__getattr__" in names and "__all__" not in names else frozenset(names)
 
 
 def missing(path: Path) -> Iterator[str]:
