@@ -1,7 +1,7 @@
 """Mutations: change one line of a critical room, run the tests nearest to it, list what nobody noticed.
 
 First come the tests that the map below names, then the folder of tests that mirrors the mutated file's
-package: only what both let pass has survived.
+package, then those that use the whole table: only what all of them let pass has survived.
 
 The kinds of mutation are in ``ci/mutation_finder.py``.  A mutation that changes nothing that
 anybody could see stands in ``ci/equivalent_mutations.txt`` with the reason, and is not drawn again.
@@ -51,14 +51,16 @@ def _tests(folder: str, *names: str) -> tuple[str, ...]:
 
 
 JOBS = _tests("spark/write", "jobs", "job_rows")
-EVERYWHERE = (
+WHOLE_TABLE = (
     *_tests("stories", "small_guards", "scenarios"),
     *_tests("table/write", "durable_answers"),
     *_tests("table/lifecycle", "closing_beside", "opening", "readers_beside"),
     *_tests("tablet/maintain", "flushes"),
     *_tests("interrupts", "between_steps"),
     *_tests("stories", "mixed_histories", "differential"),
+    "tests/hostile/files",
 )
+"""What the tests of a room let pass, these may notice."""
 
 ROOMS = {
     "decide": Room(
@@ -73,7 +75,6 @@ ROOMS = {
             *_tests("table/opened", "txn", "repetition", "repetition_of_jobs"),
             *_tests("hostile/input", "bad_input", "bad_paths"),
             *JOBS,
-            *EVERYWHERE,
         ),
     ),
     "apply": Room(
@@ -83,7 +84,6 @@ ROOMS = {
             *_tests("stories", "scenarios", "versions"),
             *_tests("table/write", "row_path", "row_path_taken", "row_path_left"),
             *_tests("crash", "replay"),
-            *EVERYWHERE,
         ),
     ),
     "commit": Room(
@@ -95,16 +95,16 @@ ROOMS = {
             *_tests("table/ingest", "bulk", "bulk_failures", "overwrite", "overwrite_beside"),
             *_tests("table/jobs", "abandon", "job_commits"),
             *JOBS,
-            *EVERYWHERE,
         ),
     ),
     "recheck": Room(
         (
             "kudu_core/tablet/ingest/recheck.py",
-            "kudu_core/table/jobs/resolve.py", "kudu_core/table/ingest/accept.py",
+            "kudu_core/table/jobs/resolve.py",
+            "kudu_core/table/ingest/accept.py",
             "kudu_core/table/ingest/build.py",
         ),
-        (*JOBS, *_tests("table/ingest", "bulk", "bulk_failures"), *_tests("stories", "bank"), *EVERYWHERE),
+        (*JOBS, *_tests("table/ingest", "bulk", "bulk_failures"), *_tests("stories", "bank")),
     ),
     "replay": Room(
         (
@@ -151,7 +151,6 @@ ROOMS = {
             *_tests("tablet/maintain", "maintenance"),
             *_tests("tablet/store", "reserving", "laying"),
             *_tests("crash", "invariants", "faults"),
-            *EVERYWHERE,
         ),
     ),
     "compaction": Room(
@@ -161,7 +160,6 @@ ROOMS = {
             *_tests("stories", "versions"),
             *_tests("tablet/maintain", "maintaining", "pressure"),
             *_tests("crash", "faults"),
-            *EVERYWHERE,
         ),
     ),
     "merge": Room(
@@ -175,7 +173,6 @@ ROOMS = {
             *_tests("tablet/compact", "merge_interrupted"),
             *_tests("tablet/compact/elsewhere", "states", "failures", "maintenance"),
             *_tests("crash", "faults"),
-            *EVERYWHERE,
         ),
     ),
     "pins": Room(
@@ -243,7 +240,7 @@ ROOMS = {
 def mutations(root: Path = ROOT) -> Iterator[Mutation]:
     """Every mutation of every room; ``SystemExit`` for a file or test that is not there."""
     for name, room in ROOMS.items():
-        for missing in (p for p in (*room.files, *room.tests) if not (root / p).exists()):
+        for missing in (p for p in (*room.files, *room.tests, *WHOLE_TABLE) if not (root / p).exists()):
             raise SystemExit(f"room {name}: there is no {missing}; the map is in ci/mutate.py")
         for path in room.files:
             source = (root / path).read_text()
@@ -357,9 +354,10 @@ def main() -> int:
             started = time.monotonic()
             try:
                 path.write_text(mutated(source, mutation))
-                survived, how = run(tree, ROOMS[mutation.room].tests, temporary)
-                if survived:
-                    survived, how = run(tree, (mirror(mutation.path),), temporary)
+                for tests in (ROOMS[mutation.room].tests, (mirror(mutation.path),), WHOLE_TABLE):
+                    survived, how = run(tree, tests, temporary)
+                    if not survived:
+                        break
             finally:
                 path.write_text(source)
                 shutil.rmtree(temporary, ignore_errors=True)
