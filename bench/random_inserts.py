@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 import kudu_core as kc
-from kudu_core.tablet.maintain.merge_policy import Layout
+from kudu_core.tablet.maintain.merge_policy import RowSetLayout
 from kudu_core.tablet.maintain.operations import rowset_stats
 from tests.support.cases.layouts import average_height
 from tests.support.inside import compaction_lane_of, tablets_of
@@ -32,7 +32,7 @@ MILLION = 1_000_000
 def height(table: kc.Table) -> float:
     """In how many rowsets on disk a key lies, averaged over the data."""
     metas = [m for tablet in tablets_of(table) for m in tablet.rowset_metas]
-    return average_height(Layout.of([rowset_stats(m, 0, 1 << 25, 1) for m in metas])) if metas else 0.0
+    return average_height(RowSetLayout.of([rowset_stats(m, 0, 1 << 25, 1) for m in metas])) if metas else 0.0
 
 
 def scan_s(table: kc.Table) -> float:

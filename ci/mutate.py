@@ -131,7 +131,7 @@ ROOMS = {
     "manifest": Room(
         (
             *_of("tablet/store", "manifest", "tablet"),
-            *_of("table", "opened/table_file", "stored/table_file"),
+            *_of("table", "opened/table_file", "stored/table_state"),
             "kudu_core/wal/fence.py",
         ),
         (

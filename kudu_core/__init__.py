@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kudu_core.common.partition.declared import HashPartition, RangePartition
     from kudu_core.common.schema.declare import Column
     from kudu_core.options import Options
-    from kudu_core.table.backup.format import BackupResult
+    from kudu_core.table.backup.backup_manifest import BackupResult
     from kudu_core.table.calls.result import WriteResult
     from kudu_core.table.read.scan import Scan
     from kudu_core.table.read.snapshot import Snapshot
@@ -91,7 +91,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BackupResult": "table.backup.format",
+    "BackupResult": "table.backup.backup_manifest",
     "Batch": "table.write.batch",
     "Column": "common.schema.declare",
     "HashPartition": "common.partition.declared",

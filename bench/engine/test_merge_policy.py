@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from kudu_core.tablet.maintain.merge_policy import Choice, choose_merge
+from kudu_core.tablet.maintain.merge_policy import MergeChoice, choose_merge
 from tests.support.cases.layouts import MIB, ycsb
 
 LAYOUT = Path(__file__).resolve().parents[2] / "tests/tablet/maintain/data/ycsb-rowsets.tsv"
@@ -17,7 +17,7 @@ LAYOUT = Path(__file__).resolve().parents[2] / "tests/tablet/maintain/data/ycsb-
 def test_choose_merge(benchmark: BenchmarkFixture, budget: int) -> None:
     rowsets = ycsb(LAYOUT)
 
-    def choose() -> Choice | None:
+    def choose() -> MergeChoice | None:
         return choose_merge(rowsets, budget_bytes=budget * MIB, target_bytes=32 * MIB)
 
     choice = benchmark.pedantic(choose, rounds=3, warmup_rounds=1)  # type: ignore[no-untyped-call]

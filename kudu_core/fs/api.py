@@ -43,7 +43,7 @@ class FileStat(NamedTuple):
     mtime_s: float
 
 
-class Holder(NamedTuple):
+class LeaseHolder(NamedTuple):
     """Who holds a lease, as far as its file says: a hint, None where it says nothing."""
 
     pid: int | None
@@ -114,7 +114,7 @@ class Lease(Protocol):
         Raises ``Locked`` with what the holder wrote into the file; nothing has changed then.
         """
 
-    def holder(self) -> Holder | None:
+    def holder(self) -> LeaseHolder | None:
         """Who holds the lease now, this process included; None when nobody does.  Changes nothing."""
 
     def release(self) -> None:

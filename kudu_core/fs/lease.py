@@ -21,7 +21,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kudu_core.errors import Locked, NotSupported
-from kudu_core.fs.api import Holder
+from kudu_core.fs.api import LeaseHolder
 from kudu_core.fs.base import no_file, of_opening
 from kudu_core.fs.descriptors import Descriptor, opened
 
@@ -70,7 +70,7 @@ def format_hint(pid: int, host: str) -> bytes:
     return f"pid {pid}\nhost {host}\n".encode()
 
 
-def parse_hint(text: bytes) -> Holder:
+def parse_hint(text: bytes) -> LeaseHolder:
     """Read what a holder wrote; anything may stand there, and nothing of it is trusted."""
     pid: int | None = None
     host: str | None = None
@@ -80,7 +80,7 @@ def parse_hint(text: bytes) -> Holder:
             pid = int(value)
         elif key == "host" and value:
             host = value
-    return Holder(pid, host)
+    return LeaseHolder(pid, host)
 
 
 class PosixLease:
@@ -101,7 +101,7 @@ class PosixLease:
         assert self._descriptor is None, "a lease is taken once"
         self._owner_pid = os.getpid()
         if not acquire_within(self._attempt, wait_s, self._sleep):
-            pid, host = self._read_hint() or Holder(None, None)
+            pid, host = self._read_hint() or LeaseHolder(None, None)
             raise Locked(self.path, pid, host)
 
     def _attempt(self) -> bool:
@@ -140,14 +140,14 @@ class PosixLease:
         except FileNotFoundError:
             return False
 
-    def _read_hint(self) -> Holder | None:
+    def _read_hint(self) -> LeaseHolder | None:
         try:
             descriptor = self._opened(os.O_RDONLY)
         except FileNotFoundError:
             return None
         return parse_hint(os.pread(descriptor.fd, _HINT_BYTES, 0))
 
-    def holder(self) -> Holder | None:
+    def holder(self) -> LeaseHolder | None:
         try:
             descriptor = self._opened(os.O_RDONLY)
         except FileNotFoundError:

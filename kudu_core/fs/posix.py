@@ -38,7 +38,7 @@ _IOV_MAX = os.sysconf("SC_IOV_MAX")
 _SMALL_PIECE_BYTES = 8 << 10
 
 
-class _File:
+class _OpenFile:
     """An open file: its path, its descriptor, its size."""
 
     __slots__ = ("_descriptor", "path")
@@ -64,7 +64,7 @@ class _File:
         return f"<{type(self).__name__} {self.path}{' closed' if self._descriptor is None else ''}>"
 
 
-class PosixReadFile(_File):
+class PosixReadFile(_OpenFile):
     """See ``api.ReadFile``."""
 
     __slots__ = ()
@@ -98,7 +98,7 @@ class PosixReadFile(_File):
         return pieces
 
 
-class PosixWriteFile(_File):
+class PosixWriteFile(_OpenFile):
     """See ``api.WriteFile``."""
 
     __slots__ = ("_end",)

@@ -16,13 +16,13 @@ from kudu_core.events import EventListener
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.options import Options
 from kudu_core.table.backup.backup import backup
-from kudu_core.table.backup.format import BackupResult
+from kudu_core.table.backup.backup_manifest import BackupResult
 from kudu_core.table.backup.restore import restore as restore_table
 from kudu_core.table.calls.conform import with_policy
 from kudu_core.table.calls.result import WriteResult
+from kudu_core.table.changes.change_tokens import ChangeToken, change_tokens, changes_of
 from kudu_core.table.changes.changes import Changes, open_changes
-from kudu_core.table.changes.plan import ChangesRequest
-from kudu_core.table.changes.tokens import ChangeToken, change_tokens, changes_of
+from kudu_core.table.changes.changes_plan import ChangesRequest
 from kudu_core.table.lifecycle.alter import alter
 from kudu_core.table.lifecycle.handles import create_handle, folder_path, open_handle
 from kudu_core.table.lifecycle.maintain import maintain_now

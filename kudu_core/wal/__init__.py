@@ -3,6 +3,7 @@
 Knows timestamps, durability and segments; what a payload means is the tablet's and the table's.
 """
 
+from kudu_core.wal.find_records import Record
 from kudu_core.wal.format import (
     RECORD_KIND_ALTER,
     RECORD_KIND_CHECKPOINT,
@@ -12,9 +13,8 @@ from kudu_core.wal.format import (
     is_log_name,
 )
 from kudu_core.wal.log import Log
+from kudu_core.wal.log_options import Durability, LogOptions
 from kudu_core.wal.open_segments import LogChanged
-from kudu_core.wal.options import Durability, LogOptions
-from kudu_core.wal.records import Record
 from kudu_core.wal.segments import holds_records
 from kudu_core.wal.tail import LogTail, open_log, read_log
 

@@ -42,7 +42,7 @@ from kudu_core.wal.format import (
     record_header,
     total_size,
 )
-from kudu_core.wal.options import LogClock, LogOptions
+from kudu_core.wal.log_options import LogClock, LogOptions
 from kudu_core.wal.segments import ActiveSegment, SegmentFiles, SyncFailed
 from kudu_core.wal.sync import SyncedLog
 

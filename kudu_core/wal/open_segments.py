@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 
 from kudu_core.common.format.members import LIMIT
 from kudu_core.errors import Corruption
+from kudu_core.wal.find_records import Record, find_record, sound_records
 from kudu_core.wal.format import (
     SEGMENT_HEADER,
     Segment,
@@ -21,7 +22,6 @@ from kudu_core.wal.format import (
     segment_salt,
     unpack_segment_header,
 )
-from kudu_core.wal.records import Record, find_record, sound_records
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem, ReadFile

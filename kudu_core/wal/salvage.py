@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kudu_core.common.format.members import LIMIT
 from kudu_core.errors import KuduError
+from kudu_core.wal.find_records import Record, find_record, sound_records
 from kudu_core.wal.format import (
     ALIGNMENT,
     COMMITTED_NAME,
@@ -33,7 +34,6 @@ from kudu_core.wal.format import (
     unpack_committed,
     unpack_segment_header,
 )
-from kudu_core.wal.records import Record, find_record, sound_records
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem, ReadFile

@@ -17,7 +17,7 @@ from kudu_core.common.run.gates import Flag
 from kudu_core.common.run.locks import mutex
 from kudu_core.common.run.workers import Worker
 from kudu_core.errors import Closed, Fenced, KuduError, Poisoned, without_frames
-from kudu_core.wal.options import LogOptions
+from kudu_core.wal.log_options import LogOptions
 from kudu_core.wal.segments import ActiveSegment
 from kudu_core.wal.watermarks import Watermarks
 

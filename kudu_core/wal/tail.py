@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kudu_core.common.format.members import LIMIT
 from kudu_core.wal.check import Broken, check_beginning, check_end, check_mark, is_torn
+from kudu_core.wal.find_records import Record
 from kudu_core.wal.format import (
     COMMITTED_NAME,
     COMMITTED_STRIDE,
@@ -32,7 +33,6 @@ from kudu_core.wal.format import (
     unpack_committed,
 )
 from kudu_core.wal.open_segments import LastSegment, LogChanged, Mode, OpenSegment, OpenSegments
-from kudu_core.wal.records import Record
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem

@@ -16,7 +16,7 @@ from kudu_core.common.run.gates import Gates
 from kudu_core.common.run.locks import mutex
 from kudu_core.errors import Closed, Fenced, Poisoned, without_frames
 from kudu_core.wal.format import COMMITTED_NAME, COMMITTED_STRIDE, Committed
-from kudu_core.wal.options import LogOptions
+from kudu_core.wal.log_options import LogOptions
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem, WriteFile

@@ -237,11 +237,11 @@ def test_bytes_that_no_file_has_are_damage(tmp_path: Path, sizes: list[int], off
     path.write_bytes(rows_bytes())
     with RowsFile(PosixFileSystem(), str(path)) as file:
         reader = file.file
-        assert reader.read_run([4, 4], 0) == [reader.read_at(0, 4), reader.read_at(4, 4)]
+        assert reader.read_adjacent([4, 4], 0) == [reader.read_at(0, 4), reader.read_at(4, 4)]
         with pytest.raises(Corruption, match="reach over the end of the file"):
-            reader.read_run(sizes, offset)
+            reader.read_adjacent(sizes, offset)
         with pytest.raises(Corruption, match="reach over the end of the file"):
-            reader.read_run(sizes, reader.size - 1)
+            reader.read_adjacent(sizes, reader.size - 1)
 
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])

@@ -10,7 +10,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.errors import KuduError
-from kudu_core.table.stored.table_file import read_state
+from kudu_core.table.stored.table_state import read_state
 from tests.crash.test_faults import shares, telling
 from tests.support.clock import ManualClock
 from tests.support.faults import (

@@ -17,7 +17,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.fs.base import is_temporary
 from kudu_core.table.backup import backup as module
-from kudu_core.table.backup.format import read_manifests
+from kudu_core.table.backup.backup_manifest import read_manifests
 from tests.crash.test_faults import shares, telling
 from tests.support.clock import ManualClock
 from tests.support.faults import ROOT, SMALL, Stage, drop, error_for, segments_of

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import kudu_core as kc
-from kudu_core.table.opened.memory import StoreMemory
+from kudu_core.table.opened.store_memory import StoreMemory
 from tests.support.clock import ManualClock
 from tests.support.faults import ROOT, SMALL, TINY, Stage, check_survivor, checking, drop, segments_of
 from tests.support.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash

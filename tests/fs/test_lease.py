@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from kudu_core.errors import Locked, NotSupported
-from kudu_core.fs import FileSystem, Holder, PosixFileSystem
+from kudu_core.fs import FileSystem, LeaseHolder, PosixFileSystem
 from kudu_core.fs import lease as lease_module
 
 FS = PosixFileSystem()
@@ -102,14 +102,14 @@ def test_another_process_is_refused_and_told_who_holds_it(
     assert caught.value.host == os.uname().nodename
     assert caught.value.path == path
     assert str(process.pid) in str(caught.value)
-    assert FS.lease(path).holder() == Holder(process.pid, os.uname().nodename)
+    assert FS.lease(path).holder() == LeaseHolder(process.pid, os.uname().nodename)
     tell(process)
     assert says(process) == "released"
     # It lives on, and what it wrote stands there still; neither matters.
     assert FS.lease(path).holder() is None
     mine = FS.lease(path)
     mine.try_acquire()
-    assert mine.holder() == Holder(os.getpid(), os.uname().nodename)
+    assert mine.holder() == LeaseHolder(os.getpid(), os.uname().nodename)
     mine.release()
 
 
@@ -305,14 +305,14 @@ def test_the_hint_may_be_anything(path: str, seed: int) -> None:
         b"\xff" * 600,
     ]:
         Path(path).write_bytes(text)
-        assert mine.holder() == Holder(None, None)
+        assert mine.holder() == LeaseHolder(None, None)
     for _ in range(100):
         Path(path).write_bytes(rng.randbytes(rng.randint(0, 40)))
         assert mine.holder() is not None
     Path(path).write_bytes(b"")
     with pytest.raises(Locked, match="another process"):
         FS.lease(path).try_acquire()
-    assert lease_module.parse_hint(lease_module.format_hint(12, "a-host")) == Holder(12, "a-host")
+    assert lease_module.parse_hint(lease_module.format_hint(12, "a-host")) == LeaseHolder(12, "a-host")
 
 
 def test_a_full_disk_does_not_keep_anybody_from_the_lease(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,7 +322,7 @@ def test_a_full_disk_does_not_keep_anybody_from_the_lease(path: str, monkeypatch
     monkeypatch.setattr(os, "pwrite", full)
     mine = FS.lease(path)
     mine.try_acquire()
-    assert mine.holder() == Holder(None, None)
+    assert mine.holder() == LeaseHolder(None, None)
     mine.release()
 
 

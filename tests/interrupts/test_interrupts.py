@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core._ext.base.holding import Held
+from kudu_core._ext.base.holding import HeldLocks
 from tests.support import interrupts
 from tests.support.inside import engine_of
 from tests.support.interrupts import (
@@ -337,7 +337,7 @@ def _plainly(lock: Any) -> None:
 
 
 def _by_helper(lock: Any) -> None:
-    with Held([lock]):
+    with HeldLocks([lock]):
         pass
 
 

@@ -25,7 +25,7 @@ READING: dict[str, dict[str, str]] = {
     "combine_chunks": {
         "common/rows/arrow_in.py": "of what pa.array has made of Python's values",
         "common/where/predicates.py": "after check_chunks",
-        "table/backup/files.py": "after validate(full=True)",
+        "table/backup/backup_file.py": "after validate(full=True)",
         "table/write/where.py": "of what pyarrow has computed",
     },
     "concat_arrays": {},

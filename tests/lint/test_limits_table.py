@@ -21,7 +21,7 @@ PACKAGE = ROOT / "kudu_core"
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 NO_FORMAT = {
-    "common/partition/hashes._MAX_ENUMERATED": "when pruning is not worth it",
+    "common/partition/hash_dimension._MAX_ENUMERATED": "when pruning is not worth it",
     "common/partition/partitions.MAX_ROUTED_COLUMNS": "when routing takes the general path",
     "rowset/history/merging.MAX_COLUMN_BYTES": "pieces of a merge",
     "table/ingest/build.MAX_BYTES": "pieces of an ingest",

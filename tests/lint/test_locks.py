@@ -51,9 +51,8 @@ def is_lock(node: ast.expr) -> bool:
     """Whether a ``with`` on it takes a lock, by its name: what ``mutex()`` or ``reentrant()`` made."""
     name = last(node.func) if isinstance(node, ast.Call) else last(node)
     words = name.strip("_").split("_")
-    return bool(
-        {"mutex", "lock", "lane", "short", "altering", "Held", "opening", "choosing", "relief"} & set(words)
-    )
+    locks = {"mutex", "lock", "lane", "short", "altering", "HeldLocks", "opening", "choosing", "relief"}
+    return bool(locks & set(words))
 
 
 def found(tree: ast.AST) -> Iterator[tuple[int, str]]:

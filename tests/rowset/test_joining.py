@@ -11,7 +11,7 @@ import pytest
 
 from kudu_core.cfile.columns.statistics import StatisticsBlock, pack
 from kudu_core.cfile.columns.zone import Zone
-from kudu_core.rowset.history.joining import NEVER, Copies, Joined, Turns, Unjoinable, join
+from kudu_core.rowset.history.joining import NEVER, Copies, Joined, LifetimeTurns, Unjoinable, join
 from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta
 from kudu_core.tablet.maintain.full_policy import full_merges, overlapping_groups
 from kudu_core.tablet.maintain.merge_policy import MAX_INPUTS
@@ -46,7 +46,7 @@ def random_key(rng: random.Random) -> list[Copy]:
     return copies
 
 
-def arrays(keys: list[list[Copy]], horizon: int) -> tuple[Copies, Turns]:
+def arrays(keys: list[list[Copy]], horizon: int) -> tuple[Copies, LifetimeTurns]:
     key, inserted, deleted = [], [], []
     turn_copy, turn_time, turn_ended = [], [], []
     for number, copies in enumerate(keys):
@@ -63,11 +63,13 @@ def arrays(keys: list[list[Copy]], horizon: int) -> tuple[Copies, Turns]:
             deleted.append(copy.lives[-1][1] or 0)
     return (
         Copies(np.array(key, np.int64), np.array(inserted, np.uint64), np.array(deleted, np.uint64)),
-        Turns(np.array(turn_copy, np.int64), np.array(turn_time, np.uint64), np.array(turn_ended, bool)),
+        LifetimeTurns(
+            np.array(turn_copy, np.int64), np.array(turn_time, np.uint64), np.array(turn_ended, bool)
+        ),
     )
 
 
-def alive_by(joined: Joined, copies: Copies, turns: Turns, key: int, time: int) -> bool:
+def alive_by(joined: Joined, copies: Copies, turns: LifetimeTurns, key: int, time: int) -> bool:
     """What a reader makes of the joined row: UNDO above ``time``, newest first, then the insert time."""
     if joined.last[key] < 0:
         return False

@@ -20,7 +20,7 @@ from kudu_core.common.format.names import parse_lost
 from kudu_core.fs.base import is_temporary
 from kudu_core.table.lifecycle import open_writer as opening
 from kudu_core.table.opened import debug
-from kudu_core.table.stored.table_file import read_state, tablet_directory
+from kudu_core.table.stored.table_state import read_state, tablet_directory
 from kudu_core.tablet.ingest.part import named_files
 from kudu_core.tablet.replay import invariants
 from kudu_core.tablet.store import records

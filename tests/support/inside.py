@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kudu_core.table.opened.handle import Handle
     from kudu_core.table.opened.tablets import Tablets
     from kudu_core.table.read.plan import ScanPlan
-    from kudu_core.table.stored.table_file import TableState
+    from kudu_core.table.stored.table_state import TableState
     from kudu_core.tablet.maintain.compaction_lane import CompactionLane
     from kudu_core.tablet.maintain.flush_lane import FlushLane
     from kudu_core.tablet.store.tablet import Tablet

@@ -1,4 +1,4 @@
-"""Taking locks: one alone, several by ``Held``, and a mutex that changes hands seldom."""
+"""Taking locks: one alone, several by ``HeldLocks``, and a mutex that changes hands seldom."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from kudu_core._ext.base.holding import Claim, Held, Turns
+from kudu_core._ext.base.holding import Claim, HeldLocks, Turns
 
 
 @pytest.mark.benchmark(group="kernel: holding, locks")
@@ -17,7 +17,7 @@ def test_held(benchmark, count):
     benchmark.extra_info |= {"locks": count}
 
     def hold():
-        with Held(locks):
+        with HeldLocks(locks):
             pass
 
     benchmark(hold)

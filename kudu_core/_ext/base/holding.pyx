@@ -27,8 +27,8 @@ cdef int FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @cython.final
 @cython.no_gc_clear
-cdef class Held:
-    """``with Held(locks)``: all of them, taken in order; what has ``acquire`` and ``release`` is one."""
+cdef class HeldLocks:
+    """``with HeldLocks(locks)``: all of them, taken in order; what has ``acquire`` and ``release`` is one."""
     cdef:
         tuple _locks
         Py_ssize_t _taken
@@ -231,7 +231,7 @@ def folder_beneath(str path not None, list names not None):
 @cython.final
 @cython.no_gc_clear
 cdef class Turns:
-    """A mutex, for ``with`` or ``Held``, that changes hands seldom; not reentrant.
+    """A mutex, for ``with`` or ``HeldLocks``, that changes hands seldom; not reentrant.
 
     While others wait, one thread may take it again and again for ``turn_s``; then it is given to the one that
     has waited longest.  Whoever waits looks again after ``turn_s``: the holder may not have come back.

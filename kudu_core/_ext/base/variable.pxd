@@ -6,7 +6,7 @@
 # arguments they lose their registers to it.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
-from kudu_core._ext.base.cells cimport kc_take     # its C text comes first: kc_copy_cell
+from kudu_core._ext.base.copy_cells cimport kc_take     # its C text comes first: kc_copy_cell
 
 cdef extern from *:
     """

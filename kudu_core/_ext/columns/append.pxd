@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from kudu_core._ext.base.bitmap cimport kc_bit
-from kudu_core._ext.base.cells cimport kc_copy_cell
+from kudu_core._ext.base.copy_cells cimport kc_copy_cell
 
 
 cdef inline int64_t measure_cells(

@@ -9,7 +9,7 @@ or keys.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t, uintptr_t
 
-from kudu_core._ext.base.cells cimport kc_copy_cell, kc_take
+from kudu_core._ext.base.copy_cells cimport kc_copy_cell, kc_take
 from kudu_core._ext.base.variable cimport (
     Part,
     interleave_cells_int32,

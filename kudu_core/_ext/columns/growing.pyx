@@ -17,7 +17,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from kudu_core._ext.base.bitmap cimport kc_bit, kc_bits_copy, kc_bits_count
-from kudu_core._ext.base.cells cimport kc_take
+from kudu_core._ext.base.copy_cells cimport kc_take
 from kudu_core._ext.columns.append cimport append_bits, append_cells, first_zero, measure_cells
 
 import numpy as np

@@ -22,7 +22,7 @@ cdef struct Leaf:
     uint64_t key[SLOTS]
 
 
-cdef struct Inner:
+cdef struct U64Inner:
     uint32_t count
     uint32_t unused
     uint64_t upper
@@ -31,9 +31,9 @@ cdef struct Inner:
     uint64_t padding[6]
 
 
-cdef struct Tree:
+cdef struct U64Tree:
     Leaf* leaves
-    Inner* inners
+    U64Inner* inners
     uint32_t leaf_count
     uint32_t leaf_room
     uint32_t inner_count
@@ -60,10 +60,10 @@ cdef inline uint32_t _search(
     return at + (keys[at] < key)
 
 
-cdef uint32_t _descend(Tree* t, int level, uint64_t key) noexcept nogil:
+cdef uint32_t _descend(U64Tree* t, int level, uint64_t key) noexcept nogil:
     cdef:
         uint32_t at
-        Inner* inner
+        U64Inner* inner
     while level > 0:
         inner = &t.inners[t.path[level]]
         at = _search(inner.key, 1, inner.count, key)
@@ -79,12 +79,12 @@ cdef uint32_t _descend(Tree* t, int level, uint64_t key) noexcept nogil:
     return t.path[0]
 
 
-cdef inline uint32_t _seek(Tree* t, uint64_t key) noexcept nogil:
+cdef inline uint32_t _seek(U64Tree* t, uint64_t key) noexcept nogil:
     t.path[t.height] = t.root
     return _descend(t, t.height, key)
 
 
-cdef uint32_t _seek_on(Tree* t, uint64_t key) noexcept nogil:
+cdef uint32_t _seek_on(U64Tree* t, uint64_t key) noexcept nogil:
     cdef int level = 1
     if t.height == 0:
         return t.root
@@ -93,11 +93,11 @@ cdef uint32_t _seek_on(Tree* t, uint64_t key) noexcept nogil:
     return _descend(t, level, key)
 
 
-cdef inline bint _has_room(const Tree* t) noexcept nogil:
+cdef inline bint _has_room(const U64Tree* t) noexcept nogil:
     return t.leaf_count < t.leaf_room and t.inner_count + <uint32_t>t.height + 1 <= t.inner_room
 
 
-cdef void _put_child(Inner* inner, uint32_t at, uint64_t key, uint32_t child) noexcept nogil:
+cdef void _put_child(U64Inner* inner, uint32_t at, uint64_t key, uint32_t child) noexcept nogil:
     memmove(&inner.key[at + 1], &inner.key[at], (inner.count - at) * sizeof(uint64_t))
     memmove(&inner.child[at + 1], &inner.child[at], (inner.count - at) * sizeof(uint32_t))
     inner.key[at] = key
@@ -105,12 +105,12 @@ cdef void _put_child(Inner* inner, uint32_t at, uint64_t key, uint32_t child) no
     inner.count += 1
 
 
-cdef void _link(Tree* t, uint64_t lower, uint32_t child) noexcept nogil:
+cdef void _link(U64Tree* t, uint64_t lower, uint32_t child) noexcept nogil:
     cdef:
         int level = 1
         uint32_t at, new
-        Inner* inner
-        Inner* right
+        U64Inner* inner
+        U64Inner* right
     while True:
         if level <= t.height and t.inners[t.path[level]].count < SLOTS:
             _put_child(&t.inners[t.path[level]], t.slot[level] + 1, lower, child)
@@ -145,7 +145,7 @@ cdef void _link(Tree* t, uint64_t lower, uint32_t child) noexcept nogil:
         level += 1
 
 
-cdef Py_ssize_t _insert(Tree* t, const uint64_t* keys, Py_ssize_t i, Py_ssize_t n) noexcept nogil:
+cdef Py_ssize_t _insert(U64Tree* t, const uint64_t* keys, Py_ssize_t i, Py_ssize_t n) noexcept nogil:
     cdef:
         Leaf* leaf = NULL
         Leaf* right
@@ -191,7 +191,7 @@ cdef Py_ssize_t _insert(Tree* t, const uint64_t* keys, Py_ssize_t i, Py_ssize_t 
     return i
 
 
-cdef Py_ssize_t _collect(Tree* t, uint64_t lower, uint64_t last, uint64_t* out) noexcept nogil:
+cdef Py_ssize_t _collect(U64Tree* t, uint64_t lower, uint64_t last, uint64_t* out) noexcept nogil:
     """Write (``out`` not NULL) and count the keys of [lower, last]."""
     cdef:
         uint32_t leaf = _seek(t, lower)
@@ -218,7 +218,7 @@ cdef Py_ssize_t _collect(Tree* t, uint64_t lower, uint64_t last, uint64_t* out) 
 cdef class BTreeU64:
     """Integers in ascending order; a DeltaMemStore's are ``rowid << 32 | number of the change``."""
 
-    cdef Tree _tree
+    cdef U64Tree _tree
     cdef Nodes _nodes
     cdef readonly Py_ssize_t count
     """How many keys it holds."""
@@ -228,7 +228,7 @@ cdef class BTreeU64:
     def __init__(self):
         self.lock = RLock()
         self.count = 0
-        self._nodes = Nodes(sizeof(Leaf), sizeof(Inner))
+        self._nodes = Nodes(sizeof(Leaf), sizeof(U64Inner))
         self._point()
         self._tree.leaf_count = 1
         self._tree.inner_count = 0
@@ -239,7 +239,7 @@ cdef class BTreeU64:
         self._tree.leaves[0].upper = 0
 
     cdef void _point(self) noexcept:
-        self._tree.leaves, self._tree.inners = <Leaf*>self._nodes.leaves, <Inner*>self._nodes.inners
+        self._tree.leaves, self._tree.inners = <Leaf*>self._nodes.leaves, <U64Inner*>self._nodes.inners
         self._tree.leaf_room, self._tree.inner_room = self._nodes.leaf_room, self._nodes.inner_room
 
     cdef int _make_room(self) except -1:

@@ -15,7 +15,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from kudu_core._ext.index.key_slots cimport (
-    Batch,
+    GivenKeys,
     Memory,
     append_batch,
     find_key_in,
@@ -56,7 +56,7 @@ cdef class Buffers:
         self.at.multiplier = multiplier
 
 
-cdef int64_t _measure(const Batch* b, int64_t data_size, Py_ssize_t keys, Py_ssize_t* bad) noexcept nogil:
+cdef int64_t _measure(const GivenKeys* b, int64_t data_size, Py_ssize_t keys, Py_ssize_t* bad) noexcept nogil:
     """Return how many bytes the keys have together, or -1 with ``bad`` set to the faulty entry."""
     cdef:
         Py_ssize_t i, row
@@ -73,7 +73,7 @@ cdef int64_t _measure(const Batch* b, int64_t data_size, Py_ssize_t keys, Py_ssi
 
 
 cdef int64_t _take_batch(
-    Batch* b,
+    GivenKeys* b,
     const uint8_t[::1] data,
     const int64_t[::1] offsets,
     const uint64_t[::1] hashes,
@@ -227,7 +227,7 @@ cdef class KeyTable:
             2**32 - 1 keys.  As after MemoryError, nothing has changed.
         """
         cdef:
-            Batch batch
+            GivenKeys batch
             int64_t total = _take_batch(&batch, data, offsets, hashes, rows)
             Py_ssize_t first = self.count
             Buffers buffers
@@ -295,7 +295,7 @@ cdef class KeyTable:
             Lengths differ, an offset or a row is out of range, or the limit is negative.
         """
         cdef:
-            Batch batch
+            GivenKeys batch
             uint64_t most
             int64_t[::1] out_view
             Buffers buffers

@@ -45,7 +45,7 @@ cdef struct Memory:
     uint64_t multiplier
 
 
-cdef struct Batch:
+cdef struct GivenKeys:
     # The caller's keys; rows NULL means all of them.
     const uint8_t* data
     const int64_t* offsets
@@ -82,7 +82,7 @@ cdef inline void index_ordinals(const Memory* m, uint64_t lower, uint64_t upper)
         base += group
 
 
-cdef inline void append_batch(const Memory* m, const Batch* b, uint64_t first) noexcept nogil:
+cdef inline void append_batch(const Memory* m, const GivenKeys* b, uint64_t first) noexcept nogil:
     cdef:
         int64_t used = m.offsets[first]
         int64_t begin, size
@@ -139,7 +139,9 @@ cdef inline int64_t find_key_in(
             return ordinal
 
 
-cdef inline void look_up_batch(const Memory* m, const Batch* b, uint64_t limit, int64_t* out) noexcept nogil:
+cdef inline void look_up_batch(
+    const Memory* m, const GivenKeys* b, uint64_t limit, int64_t* out
+) noexcept nogil:
     """Look a group of keys up in step, so that their cache misses overlap."""
     cdef:
         uint64_t mixed[GROUP]

@@ -2,7 +2,7 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 
-cdef class Slots:
+cdef class RowidSlots:
     cdef:
         object array
         unsigned long long* at
@@ -11,7 +11,7 @@ cdef class Slots:
 
 
 cdef class RowidMap:
-    cdef Slots _table
+    cdef RowidSlots _table
     cdef readonly Py_ssize_t count
     """How many rowids have a change."""
     cdef int reserve_rowids(self, int64_t extra) except -1

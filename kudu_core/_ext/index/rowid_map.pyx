@@ -90,7 +90,7 @@ cdef void _rehash(const unsigned long long[::1] old, unsigned long long[::1] new
             new[at] = old[i]
 
 
-cdef class Slots:
+cdef class RowidSlots:
     """One generation of the table: replaced as one."""
 
     def __cinit__(self, array, int shift):
@@ -105,7 +105,7 @@ cdef class RowidMap:
     """Rowid -> number of its last change.  One writer, any number of readers."""
 
     def __init__(self):
-        self._table = Slots(np.zeros(64, np.uint64), 64 - 6)
+        self._table = RowidSlots(np.zeros(64, np.uint64), 64 - 6)
         self.count = 0
 
     @property
@@ -129,7 +129,7 @@ cdef class RowidMap:
         shift = 64 - bits
         with nogil:
             _rehash(old, new, shift)
-        self._table = Slots(grown, shift)
+        self._table = RowidSlots(grown, shift)
 
     def exchange(self, const uint32_t[::1] rowids not None, first):
         """Note change ``first + i`` as the last one of ``rowids[i]``; return the ones before.
@@ -155,7 +155,7 @@ cdef class RowidMap:
         self.reserve(rowids.shape[0])
         out = np.empty(rowids.shape[0], np.uint32)
         before = out
-        cdef Slots table = self._table
+        cdef RowidSlots table = self._table
         slots = table.array
         shift = table.shift
         with nogil:
@@ -201,7 +201,7 @@ cdef class RowidMap:
             uint32_t[::1] view
         out = np.empty(rowids.shape[0], np.uint32)
         view = out
-        cdef Slots table = self._table
+        cdef RowidSlots table = self._table
         slots = table.array
         shift = table.shift
         with nogil:
@@ -214,7 +214,7 @@ cdef class RowidMap:
 
     cdef int put_last(self, uint32_t rowid, uint32_t number) except -1:
         cdef:
-            Slots table
+            RowidSlots table
             uint64_t at, slot
         if number >= _NONE - 1:
             raise ValueError("a store takes fewer than 2**32 - 1 changes")

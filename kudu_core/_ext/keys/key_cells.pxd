@@ -12,7 +12,7 @@ cdef enum:
     ESCAPED = 33
 
 
-cdef struct Column:
+cdef struct EncodedColumn:
     int shape                   # width of a fixed cell, RAW, PLAIN or ESCAPED
     uint64_t flip               # the sign bit at the top of a word; 0 for unsigned
     const uint8_t* values       # of a variable column the data bytes
@@ -23,7 +23,7 @@ cdef struct Column:
     int32_t* out_offsets
 
 
-cdef inline bint is_fixed(const Column* column) noexcept nogil:
+cdef inline bint is_fixed(const EncodedColumn* column) noexcept nogil:
     return RAW < column.shape < PLAIN
 
 

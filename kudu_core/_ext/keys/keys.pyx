@@ -26,11 +26,12 @@ from kudu_core._ext.keys.sort import sort
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memchr
 
-from kudu_core._ext.base.cells cimport kc_copy_cell
+from kudu_core._ext.base.copy_cells cimport kc_copy_cell
 from kudu_core._ext.base.keybytes cimport key_bytes, key_count
 from kudu_core._ext.base.status cimport OVERRUN, TRUNCATED, raise_status
 from kudu_core._ext.keys.key_cells cimport (
-    ESCAPED, PLAIN, RAW, Column, cell_end, escaped_size, is_fixed, read_fixed, write_escaped, write_fixed,
+    ESCAPED, PLAIN, RAW, EncodedColumn, cell_end, escaped_size, is_fixed, read_fixed, write_escaped,
+    write_fixed,
 )
 
 __all__ = [
@@ -55,7 +56,7 @@ cdef:
     int64_t MAX_DATA_BYTES = 0x7FFFFFFF     # what an int32 offset can address
 
 
-cdef int _fixed_column(Column* column, int kind, int width) except -1:
+cdef int _fixed_column(EncodedColumn* column, int kind, int width) except -1:
     if kind != TYPE_UNSIGNED and kind != TYPE_SIGNED and kind != TYPE_DECIMAL:
         raise ValueError(f"kind {kind} is no kind of a key column")
     if width != 1 and width != 2 and width != 4 and width != 8 and width != 16:
@@ -68,7 +69,7 @@ cdef int _fixed_column(Column* column, int kind, int width) except -1:
 # ------------------------------------------------------------------------------------- encoding
 
 cdef void _encode_fixed(
-    const Column* columns, int count, int64_t n, int64_t stride, uint8_t* out
+    const EncodedColumn* columns, int count, int64_t n, int64_t stride, uint8_t* out
 ) noexcept nogil:
     """Keys that all have ``stride`` bytes: one column after the other."""
     cdef:
@@ -93,14 +94,14 @@ cdef void _encode_fixed(
         out += width
 
 
-cdef void _measure(const Column* columns, int count, int64_t n, int64_t* offsets) noexcept nogil:
+cdef void _measure(const EncodedColumn* columns, int count, int64_t n, int64_t* offsets) noexcept nogil:
     """Write where each key begins and ends."""
     cdef:
         int64_t fixed = 0
         int64_t end = 0
         int64_t i, size
         int c
-        const Column* column
+        const EncodedColumn* column
     for c in range(count):
         if columns[c].shape == PLAIN:
             fixed += 2
@@ -122,12 +123,12 @@ cdef void _measure(const Column* columns, int count, int64_t n, int64_t* offsets
 
 
 cdef void _encode_mixed(
-    const Column* columns, int count, int64_t n, const int64_t* offsets, uint8_t* out
+    const EncodedColumn* columns, int count, int64_t n, const int64_t* offsets, uint8_t* out
 ) noexcept nogil:
     cdef:
         uint8_t* end = out + offsets[n]
         const uint8_t* cell
-        const Column* column
+        const EncodedColumn* column
         int64_t i, size
         int c
     # Row by row from the first byte on: a short copy may write past its cell (kc_copy_cell).
@@ -151,7 +152,7 @@ cdef void _encode_mixed(
 
 
 cdef int _binary_column(
-    Column* column, const uint8_t[::1] data, const int32_t[::1] offsets, Py_ssize_t n, bint last
+    EncodedColumn* column, const uint8_t[::1] data, const int32_t[::1] offsets, Py_ssize_t n, bint last
 ) except -1:
     cdef Py_ssize_t i
     if offsets is None or offsets.shape[0] != n + 1:
@@ -188,11 +189,11 @@ def encode(columns not None, Py_ssize_t n):
         uint8_t[::1] scratch
         int64_t[::1] ends
         uint8_t[::1] out
-        Column* plan
+        EncodedColumn* plan
     if count == 0 or n < 0:
         raise ValueError(f"a key of {count} columns, {n} rows")
-    scratch = np.zeros(count * sizeof(Column), np.uint8)
-    plan = <Column*>&scratch[0]
+    scratch = np.zeros(count * sizeof(EncodedColumn), np.uint8)
+    plan = <EncodedColumn*>&scratch[0]
     # Held so that nobody resizes a buffer while the loops know only its address.
     held = []
     for kind, width, cells, cell_offsets in columns:
@@ -230,7 +231,7 @@ def encode(columns not None, Py_ssize_t n):
 # ------------------------------------------------------------------------------------- decoding
 
 cdef int64_t _measure_cells(
-    const uint8_t* data, const int64_t* offsets, int64_t n, Column* columns, int count, int64_t* where
+    const uint8_t* data, const int64_t* offsets, int64_t n, EncodedColumn* columns, int count, int64_t* where
 ) noexcept nogil:
     """Check every key and fill the offsets of variable columns; 0, or a status with ``where`` set."""
     cdef:
@@ -238,7 +239,7 @@ cdef int64_t _measure_cells(
         int64_t at = 0
         int64_t zeros = 0
         int c
-        Column* column
+        EncodedColumn* column
     for i in range(n):
         at = offsets[i]
         end = offsets[i + 1]
@@ -267,7 +268,7 @@ cdef int64_t _measure_cells(
 
 
 cdef void _decode_fixed(
-    const uint8_t* data, int64_t n, int64_t stride, const Column* columns, int count
+    const uint8_t* data, int64_t n, int64_t stride, const EncodedColumn* columns, int count
 ) noexcept nogil:
     cdef:
         uint8_t* out
@@ -291,13 +292,13 @@ cdef void _decode_fixed(
 
 
 cdef void _decode_mixed(
-    const uint8_t* data, const int64_t* offsets, int64_t n, const Column* columns, int count
+    const uint8_t* data, const int64_t* offsets, int64_t n, const EncodedColumn* columns, int count
 ) noexcept nogil:
     """Keys that ``_measure_cells`` has checked."""
     cdef:
         const uint8_t* at
         const uint8_t* data_end = data + offsets[n]
-        const Column* column
+        const EncodedColumn* column
         uint8_t* out
         int64_t i, size
         int c
@@ -354,11 +355,11 @@ def decode(const uint8_t[::1] data not None, const int64_t[::1] offsets not None
         uint8_t[::1] out
         int32_t[::1] cells
         const uint8_t* first = key_bytes(data)
-        Column* plan
+        EncodedColumn* plan
     if count == 0:
         raise ValueError("a key has at least one column")
-    scratch = np.zeros(count * sizeof(Column), np.uint8)
-    plan = <Column*>&scratch[0]
+    scratch = np.zeros(count * sizeof(EncodedColumn), np.uint8)
+    plan = <EncodedColumn*>&scratch[0]
     cell_offsets = []
     for kind, width in types:
         if kind == TYPE_BINARY:

@@ -12,7 +12,7 @@ cdef enum:
     MAX_COLUMNS = 64        # ``schema.MAX_KEY_COLUMNS``
 
 
-cdef struct Column:
+cdef struct NumberColumn:
     const uint8_t* cells
     const uint8_t* wanted
     int width
@@ -38,7 +38,9 @@ cdef inline uint64_t _load(const uint8_t* p, int64_t i, int width, bint is_signe
     return p[i]
 
 
-cdef inline int _compare(const Column* columns, int count, int64_t cell, const uint64_t* want) noexcept nogil:
+cdef inline int _compare(
+    const NumberColumn* columns, int count, int64_t cell, const uint64_t* want
+) noexcept nogil:
     cdef:
         int c
         uint64_t have
@@ -50,7 +52,7 @@ cdef inline int _compare(const Column* columns, int count, int64_t cell, const u
 
 
 cdef int64_t _bisect(
-    const Column* columns, int count, const int64_t* segment, int64_t probes, int64_t segment_rows,
+    const NumberColumn* columns, int count, const int64_t* segment, int64_t probes, int64_t segment_rows,
     int64_t rows, int64_t* out
 ) noexcept nogil:
     """Return -1, or a probe whose segment does not exist."""
@@ -92,7 +94,7 @@ def find(columns, const int64_t[::1] segment not None, int64_t segment_rows):
     ValueError for columns of other lengths or widths, IndexError for a segment that does not exist.
     """
     cdef:
-        Column column[MAX_COLUMNS]
+        NumberColumn column[MAX_COLUMNS]
         const uint8_t[::1] cells
         const uint8_t[::1] wanted
         int64_t[::1] out

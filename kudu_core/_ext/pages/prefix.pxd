@@ -9,7 +9,7 @@ from kudu_core._ext.base.status cimport BAD_VALUE
 from kudu_core._ext.pages.cell cimport RESTART, Strings, strings_entry, strings_group
 
 
-cdef struct Piece:
+cdef struct StringsPiece:
     # The cells of one mini-block that a range of rows needs.
     Strings part
     int64_t lower               # first value
@@ -19,7 +19,7 @@ cdef struct Piece:
     int64_t pos                 # STRING_PREFIX: where the group of the first one begins
 
 
-cdef inline int measure_prefix(Piece* piece, uint32_t* lengths, int64_t* at) noexcept nogil:
+cdef inline int measure_prefix(StringsPiece* piece, uint32_t* lengths, int64_t* at) noexcept nogil:
     cdef:
         const Strings* part = &piece.part
         int64_t i = piece.lower - piece.lower % RESTART
@@ -73,7 +73,7 @@ cdef inline void build_prefix_cell(
         pos += length - shared
 
 
-cdef inline uint8_t* copy_prefix(const Piece* piece, uint8_t* out) noexcept nogil:
+cdef inline uint8_t* copy_prefix(const StringsPiece* piece, uint8_t* out) noexcept nogil:
     """Write the cells of a measured piece; return the end of what was written."""
     cdef:
         const Strings* part = &piece.part

@@ -30,7 +30,7 @@ from kudu_core._ext.pages.head cimport (
     page_open,
     page_values,
 )
-from kudu_core._ext.pages.prefix cimport Piece, build_prefix_cell, copy_prefix, measure_prefix
+from kudu_core._ext.pages.prefix cimport StringsPiece, build_prefix_cell, copy_prefix, measure_prefix
 
 import numpy as np
 
@@ -73,7 +73,7 @@ cdef int _ends(const Strings* part, uint32_t* ends, int64_t* at) noexcept nogil:
     return 0
 
 
-cdef int _measure_piece(Piece* piece, uint32_t* lengths, int64_t* at) noexcept nogil:
+cdef int _measure_piece(StringsPiece* piece, uint32_t* lengths, int64_t* at) noexcept nogil:
     """Write the length of each value of the piece."""
     cdef:
         uint32_t ends[1024]
@@ -96,12 +96,12 @@ cdef int _measure_piece(Piece* piece, uint32_t* lengths, int64_t* at) noexcept n
 
 
 cdef int64_t _measure(
-    const Page* page, int64_t first, int64_t count, int32_t* offsets, Piece* pieces, int64_t* at
+    const Page* page, int64_t first, int64_t count, int32_t* offsets, StringsPiece* pieces, int64_t* at
 ) noexcept nogil:
     """Write the offsets of rows first .. first + count - 1; return their bytes or a status."""
     cdef:
         int64_t row = first, end = first + count, index, begin, stop, i, v, total = 0
-        Piece* piece = pieces
+        StringsPiece* piece = pieces
         uint32_t lengths[1024]
         int status
     offsets[0] = 0
@@ -137,7 +137,7 @@ cdef int64_t _measure(
     return total
 
 
-cdef void _copy(const Piece* pieces, int64_t count, uint8_t* out) noexcept nogil:
+cdef void _copy(const StringsPiece* pieces, int64_t count, uint8_t* out) noexcept nogil:
     cdef int64_t k
     for k in range(count):
         if pieces[k].part.kind == STRING_PREFIX:
@@ -159,7 +159,7 @@ def decode_binary(
     """
     cdef:
         Page page
-        Piece pieces[17]
+        StringsPiece pieces[17]
         int64_t at = 0, total
         int status
         const uint8_t* data = NULL

@@ -32,14 +32,14 @@ from kudu_core._ext.pages.head cimport (
 import numpy as np
 
 
-cdef struct Cells:
+cdef struct PresentCells:
     # The cells of a mini-block that are not null.
     const uint8_t* starts[1024]
     int64_t ends[1024]          # from the first cell's begin, all laid end to end
     int64_t count
 
 
-cdef inline int64_t _length(const Cells* cells, int64_t i) noexcept nogil:
+cdef inline int64_t _length(const PresentCells* cells, int64_t i) noexcept nogil:
     return cells.ends[i] - (cells.ends[i - 1] if i else 0)
 
 
@@ -69,7 +69,7 @@ cdef uint8_t* _pad(const uint8_t* origin, uint8_t* out) noexcept nogil:
     return out
 
 
-cdef uint8_t* _write_plain(uint8_t* out, const Cells* cells, bint contiguous) noexcept nogil:
+cdef uint8_t* _write_plain(uint8_t* out, const PresentCells* cells, bint contiguous) noexcept nogil:
     cdef:
         int64_t i, n = cells.count, total = cells.ends[n - 1] if n else 0, length
         int bits = 0
@@ -98,7 +98,7 @@ cdef uint8_t* _write_plain(uint8_t* out, const Cells* cells, bint contiguous) no
     return _pad(out, body)
 
 
-cdef uint8_t* _write_prefix(uint8_t* out, const Cells* cells) noexcept nogil:
+cdef uint8_t* _write_prefix(uint8_t* out, const PresentCells* cells) noexcept nogil:
     cdef:
         int64_t i, n = cells.count, shared, length, last = 0
         uint8_t* restarts = out + BLOCK_HEAD_BYTES
@@ -138,7 +138,7 @@ cdef int64_t _encode(
         uint8_t* to = out + page_head_bytes(rows, bits != NULL)
         uint8_t* directory = directory_of(out, rows, bits != NULL)
         uint32_t entry
-        Cells cells
+        PresentCells cells
     write_page_head(out, rows, CLASS_BINARY, 0, bits)
     memset(to - 8, 0, 8)
     while row < rows:

@@ -27,19 +27,19 @@ cdef enum:
     BAD_KEY = -2
 
 
-cdef struct KeyColumn:
+cdef struct RouteColumn:
     int kind
     int width                   # 0: strings
     bint long_decimal           # more than 18 digits
 
 
-cdef struct Cell:
+cdef struct RouteCell:
     const uint8_t* start        # as encoded; of strings without the escapes
     int64_t size
 
 
 cdef int _cut(
-    const KeyColumn* columns, int count, const uint8_t* key, int64_t size, Cell* cells, uint8_t* room
+    const RouteColumn* columns, int count, const uint8_t* key, int64_t size, RouteCell* cells, uint8_t* room
 ) noexcept nogil:
     """Find the cells of a key of at most KEY_ROOM bytes; strings with escapes go to ``room``."""
     cdef:
@@ -91,7 +91,7 @@ cdef inline uint64_t _big_endian(const uint8_t* p, int width) noexcept nogil:
     return word
 
 
-cdef uint64_t _hash(const KeyColumn* column, const Cell* cell, uint64_t seed) noexcept nogil:
+cdef uint64_t _hash(const RouteColumn* column, const RouteCell* cell, uint64_t seed) noexcept nogil:
     """XXH64 of the cell's value as Spark widens it: docs of ``hashing.xxh64_column``."""
     cdef:
         uint64_t word, high
@@ -140,7 +140,7 @@ cdef class KeyRouter:
     """
 
     cdef:
-        KeyColumn _columns[MOST_COLUMNS]
+        RouteColumn _columns[MOST_COLUMNS]
         int _count
         Hashed _hashes[MOST_DIMENSIONS]
         int _dimensions
@@ -192,7 +192,7 @@ cdef class KeyRouter:
         ValueError for bytes that are no key.
         """
         cdef:
-            Cell cells[MOST_COLUMNS]
+            RouteCell cells[MOST_COLUMNS]
             uint8_t room[KEY_ROOM]
             int64_t size = PyBytes_GET_SIZE(key), ordinal = 0, rest
             uint64_t seed
@@ -218,13 +218,13 @@ cdef class KeyRouter:
             ordinal += i * self._buckets
         return ordinal
 
-    cdef int _owner(self, const Cell* cells) except -2:
+    cdef int _owner(self, const RouteCell* cells) except -2:
         """The range that owns the cells: how many cuts are not above their encoding says which."""
         cdef:
             uint8_t room[2 * KEY_ROOM + 2 * MOST_COLUMNS]
             int64_t size = 0, i
             int k
-            const Cell* cell
+            const RouteCell* cell
             Py_ssize_t lower = 0, upper = len(self._cuts), middle
         for k in range(self._ranges):
             cell = &cells[self._ranged[k]]

@@ -34,7 +34,7 @@ cpdef enum:
     NET_UPDATE = 2
     NET_DELETE = 3
 
-cdef enum Source:
+cdef enum RowSource:
     KEEP = -1
     DEFAULT = -2
 
@@ -53,7 +53,7 @@ cdef struct Counts:
     int64_t ignored
     int64_t errors
 
-cdef struct Call:
+cdef struct CallRows:
     # One call of a batch, as plain pointers; NULL where an array has no entries.
     const int32_t* gid
     const uint8_t* ops          # NULL: all rows do `op`
@@ -67,14 +67,14 @@ cdef struct Call:
     int op
     bint required_missing
 
-cdef struct State:
+cdef struct GroupStates:
     uint8_t* live
     uint8_t* touched
     int64_t* source
     int64_t* key_row
 
 
-cdef inline void _insert(const Call* call, State* state, int64_t group, int64_t row) noexcept nogil:
+cdef inline void _insert(const CallRows* call, GroupStates* state, int64_t group, int64_t row) noexcept nogil:
     cdef:
         int64_t* source = state.source + group * call.ncols
         int64_t column, mask
@@ -87,7 +87,7 @@ cdef inline void _insert(const Call* call, State* state, int64_t group, int64_t 
         state.key_row[group] = row
 
 
-cdef inline void _update(const Call* call, State* state, int64_t group, int64_t row) noexcept nogil:
+cdef inline void _update(const CallRows* call, GroupStates* state, int64_t group, int64_t row) noexcept nogil:
     cdef:
         int64_t* source = state.source + group * call.ncols
         int64_t k
@@ -100,7 +100,7 @@ cdef inline void _update(const Call* call, State* state, int64_t group, int64_t 
         state.key_row[group] = row
 
 
-cdef inline void _delete(const Call* call, State* state, int64_t group, int64_t row) noexcept nogil:
+cdef inline void _delete(const CallRows* call, GroupStates* state, int64_t group, int64_t row) noexcept nogil:
     cdef:
         int64_t* source = state.source + group * call.ncols
         int64_t column
@@ -112,7 +112,7 @@ cdef inline void _delete(const Call* call, State* state, int64_t group, int64_t 
         state.key_row[group] = row
 
 
-cdef void _decide(const Call* call, State* state, uint8_t* out_code, Counts* counts) noexcept nogil:
+cdef void _decide(const CallRows* call, GroupStates* state, uint8_t* out_code, Counts* counts) noexcept nogil:
     cdef:
         int64_t i, group, row
         int op = call.op
@@ -182,7 +182,7 @@ cdef int _check_state(Py_ssize_t groups, Py_ssize_t ncols, Py_ssize_t live, Py_s
     return 0
 
 
-cdef int _take_operations(Call* call, op, Py_ssize_t n) except -1:
+cdef int _take_operations(CallRows* call, op, Py_ssize_t n) except -1:
     """Point the call at what its ``n`` rows do: one operation, or one each, whose array the caller holds."""
     cdef const uint8_t[::1] ops
     call.ops = NULL
@@ -203,7 +203,7 @@ cdef int _take_operations(Call* call, op, Py_ssize_t n) except -1:
 
 
 cdef void _take_given(
-    Call* call, const uint8_t[::1] given, uint8_t[::1] flags, int32_t[::1] columns
+    CallRows* call, const uint8_t[::1] given, uint8_t[::1] flags, int32_t[::1] columns
 ) noexcept:
     """Point the call at the columns that it gives, as flags and as numbers; both hold zeros before."""
     cdef Py_ssize_t column
@@ -255,8 +255,8 @@ def decide(
         Py_ssize_t n = gid.shape[0], ncols = given.shape[0], groups = live.shape[0]
         uint8_t[::1] flags
         int32_t[::1] columns
-        Call call
-        State state
+        CallRows call
+        GroupStates state
         Counts counts
     _check_state(groups, ncols, live.shape[0], touched.shape[0], source.shape[0])
     if key_row.shape[0] != groups:

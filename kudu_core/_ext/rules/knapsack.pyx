@@ -40,7 +40,7 @@ cdef struct Sets:
     double adjust
 
 
-cdef struct Search:
+cdef struct KnapsackSearch:
     # What is looked for, and the best set found so far: its score, its lowest and its last interval.
     double best, tolerance
     int64_t work
@@ -262,7 +262,7 @@ cdef int64_t _bounds(
 
 
 cdef void _search(
-    const Sets* sets, Search* search, const int64_t* order, int64_t start, const double* bounds,
+    const Sets* sets, KnapsackSearch* search, const int64_t* order, int64_t start, const double* bounds,
     const int64_t* reaches, double* sums,
 ) noexcept nogil:
     """Look at the lowest intervals in ``order``, but ``start`` first (-1: none), until none can be better."""
@@ -345,7 +345,7 @@ def choose(
     cdef:
         Sets sets
         Heap heap
-        Search search
+        KnapsackSearch search
         int64_t count = low.shape[0], start = -1
         double[::1] bounds
         int64_t[::1] reaches, order

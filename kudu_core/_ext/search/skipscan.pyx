@@ -16,7 +16,7 @@ from libc.stdlib cimport free, malloc
 from kudu_core._ext.pages.head cimport BLOCK_ROWS, CLASS_FIXED, Page, page_open
 from kudu_core._ext.search.cells cimport Cells
 from kudu_core._ext.search.outcomes cimport NEED_PAGE
-from kudu_core._ext.search.walk cimport (
+from kudu_core._ext.search.key_walk cimport (
     MOST_COLUMNS,
     NO_MEMORY,
     PAGE_BLOCKS,

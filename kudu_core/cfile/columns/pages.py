@@ -303,7 +303,7 @@ class ColumnPages:
             while end < len(found) and found[end] is None and numbers[end] == number + 1:
                 number += 1
                 end += 1
-            pieces = self.file.read_run(sizes[first : number + 1], offsets[first])
+            pieces = self.file.read_adjacent(sizes[first : number + 1], offsets[first])
             for number, piece in enumerate(pieces, first):
                 payload = pages.open_page(
                     self.file,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,20 +35,12 @@ from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from kudu_core.common.rows.keys import EncodedKeys
     from kudu_core.fs.api import FileSystem
 
     U8 = npt.NDArray[np.uint8]
     I64 = npt.NDArray[np.int64]
     U64 = npt.NDArray[np.uint64]
-
-
-class EncodedKeys(Protocol):
-    """Keys in their order-preserving encoding: ``common.rows.keys`` makes them."""
-
-    @property
-    def data(self) -> U8: ...
-    @property
-    def offsets(self) -> I64: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,4 +189,4 @@ def _write_insert_times(writer: FileWriter, insert_times: U64) -> dict[str, Any]
     return write_column(writer, spec, column, allow_delta=False)  # `get` reads single cells
 
 
-__all__ = ["EncodedKeys", "RowsFileSpec", "write_rows_file"]
+__all__ = ["RowsFileSpec", "write_rows_file"]

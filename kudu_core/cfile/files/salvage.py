@@ -76,7 +76,7 @@ def salvage_rows(
     Corruption
         It cannot be read, or it is another file than ``known`` says.
     """
-    file = _File(fs, path, CONTAINER_ROWS, known.size, known.footer_crc)
+    file = _DamagedFile(fs, path, CONTAINER_ROWS, known.size, known.footer_crc)
     try:
         if file.footer:
             return RowsFile.of(file), frozenset()
@@ -97,7 +97,7 @@ def salvage_delta(fs: FileSystem, path: str, size: int, footer_crc: int) -> Delt
     Corruption
         It cannot be read, or it is another file.
     """
-    file = _File(fs, path, CONTAINER_DELTA, size, footer_crc)
+    file = _DamagedFile(fs, path, CONTAINER_DELTA, size, footer_crc)
     try:
         if not file.footer:
             file.damaged(0, "its footer cannot be read")
@@ -107,7 +107,7 @@ def salvage_delta(fs: FileSystem, path: str, size: int, footer_crc: int) -> Delt
         raise
 
 
-class _File(FileReader):
+class _DamagedFile(FileReader):
     """A container that is read without its trailer, or without its header.  ``footer`` is empty where it
     cannot be read."""
 
@@ -223,7 +223,7 @@ def _start_value(crc: int, data: bytes) -> int:
 
 
 def _rebuilt(
-    file: _File, known: KnownRows, columns: Mapping[int, StoredColumn]
+    file: _DamagedFile, known: KnownRows, columns: Mapping[int, StoredColumn]
 ) -> tuple[dict[str, Any], frozenset[int]]:
     """What the footer has said, but for what only leads to rows; and the columns that cannot be read."""
     entries: list[dict[str, Any]] = []
@@ -254,7 +254,7 @@ def _rebuilt(
     }, lost
 
 
-def _block(file: _File, statistics: FileStatistics | None) -> StatisticsBlock:
+def _block(file: _DamagedFile, statistics: FileStatistics | None) -> StatisticsBlock:
     """What the manifest says of the columns, or the section of the file that it names."""
     if isinstance(statistics, StatisticsBlock):
         return statistics
@@ -271,7 +271,7 @@ def _block(file: _File, statistics: FileStatistics | None) -> StatisticsBlock:
 
 
 def _entries(
-    file: _File, rows: int, block: StatisticsBlock, columns: Mapping[int, StoredColumn]
+    file: _DamagedFile, rows: int, block: StatisticsBlock, columns: Mapping[int, StoredColumn]
 ) -> tuple[list[dict[str, Any]], int]:
     """The columns that are where they must be, as a footer lists them; and where the last one ends."""
     found = []
@@ -296,7 +296,9 @@ def _entries(
     return found, at
 
 
-def _entry(file: _File, column: StoredColumn, rows: int, start: int, end: int) -> dict[str, Any] | None:
+def _entry(
+    file: _DamagedFile, column: StoredColumn, rows: int, start: int, end: int
+) -> dict[str, Any] | None:
     """A column between two bytes, without its zone; None: it is not there."""
     pages = -(-rows // PAGE_ROWS)
     width = column.type.width
@@ -327,7 +329,7 @@ def _entry(file: _File, column: StoredColumn, rows: int, start: int, end: int) -
     return None
 
 
-def _section_at(file: _File, offset: int, kind: int) -> Extent | None:
+def _section_at(file: _DamagedFile, offset: int, kind: int) -> Extent | None:
     """The sound section of that kind which begins there."""
     if offset + SECTION_FRAME.size > file.size:
         return None

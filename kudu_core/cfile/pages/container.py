@@ -251,7 +251,7 @@ class FileReader:
             self.damaged(offset, f"the file ends inside {length} bytes")
         return data
 
-    def read_run(self, sizes: Sequence[int], offset: int) -> list[bytes]:
+    def read_adjacent(self, sizes: Sequence[int], offset: int) -> list[bytes]:
         """Adjacent pieces of the given sizes, from ``offset``, by one system call."""
         if len(sizes) == 1:
             return [self.read_at(offset, sizes[0])]

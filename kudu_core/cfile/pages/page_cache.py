@@ -77,7 +77,7 @@ class Reader:
 
 
 @dataclass(slots=True)
-class _File:
+class _CachedFile:
     """A file that somebody reads."""
 
     file_id: bytes
@@ -102,7 +102,7 @@ class PageCache:
         self._gone: OrderedDict[Key, None] = OrderedDict()
         """Names of new pages that went, the last one last; no more than there are pages."""
         self._tokens: dict[bytes, int] = {}
-        self._files: dict[int, _File] = {}
+        self._files: dict[int, _CachedFile] = {}
         self._leaving: deque[tuple[int, int]] = deque()
         """Readers, by token and number, that have left and are still counted."""
         self._next_number = 0
@@ -131,7 +131,7 @@ class PageCache:
             leave = partial(self._leaving.append, (token, number))
             # From here on it leaves when it goes, whatever comes between.
             reader = Reader(token, Claim(set(), number, emptied=leave))
-            file, found = self._files.get(token) or _File(file_id), ref(reader)
+            file, found = self._files.get(token) or _CachedFile(file_id), ref(reader)
             file.readers[number] = found
             self._files[token], self._tokens[file_id] = file, token
             return reader
@@ -166,7 +166,7 @@ class PageCache:
                     self._forget(token, file)
             self._leaving.popleft()
 
-    def _forget(self, token: int, file: _File) -> None:
+    def _forget(self, token: int, file: _CachedFile) -> None:
         """Drop a file that nobody reads, with its pages."""
         try:
             self._remove_all(token, file.offsets)

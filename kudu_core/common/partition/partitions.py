@@ -20,7 +20,7 @@ from kudu_core._ext.row.route import KeyRouter
 from kudu_core.common.format.members import integer
 from kudu_core.common.partition.declared import HashPartition, RangePartition, declared_dimensions
 from kudu_core.common.partition.dimension import I32Array, column_ids
-from kudu_core.common.partition.hashes import (
+from kudu_core.common.partition.hash_dimension import (
     MAX_BUCKETS,
     MIN_BUCKETS,
     HashDimension,

@@ -7,7 +7,7 @@ bytecodes: after a call, at the beginning of a function, when a loop goes back. 
 * A lock is taken by ``with lock:`` alone, where ``lock`` is made here: never by ``acquire``, an
   ``ExitStack``, a ``@contextmanager`` or an ``__enter__`` written in Python, after all of which there are
   bytecodes.
-* Several at once are taken by ``with Held(locks):`` (``_ext/base/holding.pyx``), which is compiled.
+* Several at once are taken by ``with HeldLocks(locks):`` (``_ext/base/holding.pyx``), which is compiled.
 * What is counted or listed while something is under way is a ``Claim``, which is compiled too and gives back
   what it has taken when it goes.
 * A record that is in the log and not yet applied is ``InFlight``, which is compiled for the same reason
@@ -18,8 +18,8 @@ bytecodes: after a call, at the beginning of a function, when a loop goes back. 
 * A thread is a ``Worker`` (``common/run/workers.py``): ``Thread.start`` waits at an ``Event``.
 
 CPython 3.14 may run a handler after ``__enter__`` and before the body all the same (its issue 148874, mended
-in 3.15): what is ``Held`` or claimed is given back there too, because the object goes; a plain ``with lock:``
-is not safe on such a 3.14.
+in 3.15): what ``HeldLocks`` or a claim holds is given back there too, because the object goes; a plain
+``with lock:`` is not safe on such a 3.14.
 
 A call that was interrupted is applied wholly or not at all, or the log is poisoned.  The handle of a table
 is made before its threads start.  A replacement of TABLE that was cut short is known again by its bytes.
@@ -38,7 +38,7 @@ from _thread import LockType
 from contextlib import nullcontext
 from typing import TypeAlias
 
-from kudu_core._ext.base.holding import Claim, Held, Turns
+from kudu_core._ext.base.holding import Claim, HeldLocks, Turns
 
 Mutex: TypeAlias = LockType
 Reentrant: TypeAlias = threading.RLock
@@ -57,4 +57,4 @@ def reentrant() -> Reentrant:
     return threading.RLock()
 
 
-__all__ = ["NOTHING", "Claim", "Held", "Mutex", "Reentrant", "Turns", "mutex", "reentrant"]
+__all__ = ["NOTHING", "Claim", "HeldLocks", "Mutex", "Reentrant", "Turns", "mutex", "reentrant"]

@@ -21,7 +21,7 @@ from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types import values
 from kudu_core.common.types.types import TYPE_BINARY, TYPE_BOOL, TYPE_FLOAT, ColumnType
 from kudu_core.common.where.constants import EXACT_IN_DOUBLE, Constant
-from kudu_core.common.where.expressions import Call, Literal, Node, Ref
+from kudu_core.common.where.expressions import FunctionCall, Literal, Node, Ref
 from kudu_core.common.where.sets import NOTHING, NULL, ValueSet, compared, line, listed, numbers, prefixed
 from kudu_core.errors import InvalidArgument
 
@@ -168,7 +168,7 @@ def _read(node: Node, schema: Schema) -> _Tested:
     return None if column is None else _read_of_column(column, node.function, node.options or {})
 
 
-def _read_comparison(node: Call, schema: Schema) -> ColumnTest | None:
+def _read_comparison(node: FunctionCall, schema: Schema) -> ColumnTest | None:
     op = _COMPARISONS[node.function]
     left, right = node.arguments
     if isinstance(left, Literal):

@@ -34,7 +34,7 @@ class Literal:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """A function of Arrow's registry.  ``options``: a struct's fields as Arrow values, or None."""
 
     function: str
@@ -42,7 +42,7 @@ class Call:
     options: dict[str, pa.Scalar] | None
 
 
-Node = Ref | Literal | Call
+Node = Ref | Literal | FunctionCall
 
 # SetLookupOptions: NULL equals NULL.  A uint32 0, made of bytes: of a Python value pyarrow would make it with
 # the help of pandas, and import that with this module.
@@ -127,22 +127,22 @@ def _rebuilt(batch: pa.RecordBatch, words: list[tuple[str, str]]) -> pc.Expressi
 
 def parts(node: Node) -> list[Node]:
     """The trees of the ``conjuncts`` of a tree's expression."""
-    if isinstance(node, Call) and node.function == "and_kleene":
+    if isinstance(node, FunctionCall) and node.function == "and_kleene":
         return [part for argument in node.arguments for part in parts(argument)]
     return [node]
 
 
-def is_in(argument: Node, values: pa.Array) -> Call:
+def is_in(argument: Node, values: pa.Array) -> FunctionCall:
     """``argument.isin(values)`` as ``parse`` reads it."""
     listed = pa.ListArray.from_arrays([0, len(values)], values)
-    return Call("is_in", (argument,), {"value_set": listed[0], "null_matching_behavior": _MATCH})
+    return FunctionCall("is_in", (argument,), {"value_set": listed[0], "null_matching_behavior": _MATCH})
 
 
 def references(node: Node) -> set[str]:
     """Names of all columns in the tree."""
     if isinstance(node, Ref):
         return {node.name}
-    if isinstance(node, Call):
+    if isinstance(node, FunctionCall):
         return set().union(*(references(argument) for argument in node.arguments))
     return set()
 
@@ -161,7 +161,7 @@ def _node(key: str, value: str, words: Iterator[tuple[str, str]], batch: pa.Reco
     options = None
     for word, inner in words:
         if word == "end":
-            return Call(value, tuple(arguments), options)
+            return FunctionCall(value, tuple(arguments), options)
         if word == "options":
             struct = batch.column(int(inner))
             options = {field.name: struct.field(i)[0] for i, field in enumerate(struct.type)}

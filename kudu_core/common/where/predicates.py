@@ -270,7 +270,7 @@ def _all_of(group: Any, schema: Schema) -> _Part:
 
 
 def _joined(function: str, join: Callable[[Any, Any], Any], one: _Part, other: _Part) -> _Part:
-    return join(one[0], other[0]), expressions.Call(function, (one[1], other[1]), None)
+    return join(one[0], other[0]), expressions.FunctionCall(function, (one[1], other[1]), None)
 
 
 def _comparison(name: Any, op: Any, value: Any, schema: Schema) -> _Part:
@@ -285,7 +285,9 @@ def _comparison(name: Any, op: Any, value: Any, schema: Schema) -> _Part:
         listed = _typed(_listed(value, column.type, name), column.type, name)
         found = reference.isin(listed)
         node = expressions.is_in(ref, listed)
-        return (~found, expressions.Call("invert", (node,), None)) if op == "not in" else (found, node)
+        if op == "not in":
+            return ~found, expressions.FunctionCall("invert", (node,), None)
+        return found, node
     check_text(value, f"filter on {name!r}")
     literal = _literal(value, column.type)
     if literal is None:
@@ -293,7 +295,8 @@ def _comparison(name: Any, op: Any, value: Any, schema: Schema) -> _Part:
         check_layout(one, name)
         literal = _typed(one, column.type, name)[0]
     function, compare = _COMPARE[op]
-    return compare(reference, literal), expressions.Call(function, (ref, expressions.Literal(literal)), None)
+    arguments = (ref, expressions.Literal(literal))
+    return compare(reference, literal), expressions.FunctionCall(function, arguments, None)
 
 
 def _listed(value: Any, type_: ColumnType, name: str) -> pa.Array:

@@ -11,10 +11,10 @@ import os
 
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.run.locks import mutex
-from kudu_core.table.changes.tokens import ChangeToken
+from kudu_core.table.changes.change_tokens import ChangeToken
 from kudu_core.table.opened.handle import Handle
 from kudu_core.table.read.tokens import ScanToken
-from kudu_core.table.stored.table_file import read_state
+from kudu_core.table.stored.table_state import read_state
 from kudu_core.table.table import Table, open_table
 
 MAX_TABLES = 8

@@ -18,9 +18,9 @@ from kudu_core.engines.spark.handles import PathOrTable, reading
 from kudu_core.engines.spark.scan import frame_of, parallelism, shared_out
 from kudu_core.engines.spark.schema import spark_schema, spark_type, to_spark
 from kudu_core.errors import ChangesLost, InvalidArgument, SchemaMismatch, SnapshotTooOld
+from kudu_core.table.changes.change_tokens import ChangeToken, change_tokens, changes_of
 from kudu_core.table.changes.changes import BEFORE_NAME, TIMESTAMP_NAME, open_changes
-from kudu_core.table.changes.plan import ChangesRequest
-from kudu_core.table.changes.tokens import ChangeToken, change_tokens, changes_of
+from kudu_core.table.changes.changes_plan import ChangesRequest
 from kudu_core.table.opened.handle import Handle
 from kudu_core.table.read.plan import ScanRequest
 from kudu_core.table.read.tokens import DEFAULT_TARGET_ROWS, ScanToken, scan_of, scan_tokens

@@ -32,7 +32,7 @@ from kudu_core.engines.spark.scan import alone, read_tokens, shared_out
 from kudu_core.engines.spark.schema import arrow_schema, spark_schema, staged_columns
 from kudu_core.engines.spark.staging import stage
 from kudu_core.errors import InvalidArgument
-from kudu_core.table.changes.plan import ChangesRequest
+from kudu_core.table.changes.changes_plan import ChangesRequest
 from kudu_core.table.jobs import commit as jobs
 from kudu_core.table.jobs.job import Job
 from kudu_core.table.lifecycle.handles import open_handle

@@ -36,9 +36,9 @@ from kudu_core.engines.spark.options import LATEST, ReadOptions
 from kudu_core.engines.spark.scan import shared_out
 from kudu_core.engines.spark.schema import arrow_schema
 from kudu_core.errors import InvalidArgument, NotSupported, SnapshotInFuture
+from kudu_core.table.changes.change_tokens import change_tokens
+from kudu_core.table.changes.changes_plan import ChangesRequest
 from kudu_core.table.changes.counts import changes_within
-from kudu_core.table.changes.plan import ChangesRequest
-from kudu_core.table.changes.tokens import change_tokens
 from kudu_core.table.lifecycle.handles import open_handle
 from kudu_core.table.opened.handle import Handle
 from kudu_core.table.read.moment import snapshot_timestamp

@@ -22,10 +22,10 @@ from kudu_core.errors import SchemaMismatch
 from kudu_core.fs.api import FileSystem
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table.backup import backup as backups
-from kudu_core.table.backup.files import BackupFile
-from kudu_core.table.backup.format import BackupResult, Manifest
-from kudu_core.table.changes.plan import ChangesRequest
-from kudu_core.table.changes.tokens import ChangeToken, change_tokens, changes_of
+from kudu_core.table.backup.backup_file import BackupFile
+from kudu_core.table.backup.backup_manifest import BackupManifest, BackupResult
+from kudu_core.table.changes.change_tokens import ChangeToken, change_tokens, changes_of
+from kudu_core.table.changes.changes_plan import ChangesRequest
 from kudu_core.table.jobs.merge_job import RemoteMergeTask, build_task, builder_of
 from kudu_core.table.lifecycle.handles import folder_path, open_handle
 from kudu_core.table.lifecycle.maintain import maintain_now
@@ -207,7 +207,7 @@ def backup(
     """
 
     def runs(
-        fs: FileSystem, directory: str, head: Manifest, snapshot: Snapshot
+        fs: FileSystem, directory: str, head: BackupManifest, snapshot: Snapshot
     ) -> tuple[list[BackupFile], tuple[int, int, int]]:
         shares: list[ScanToken | ChangeToken] = []
         if head.since is None:

@@ -23,7 +23,7 @@ from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import StoredColumn
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import InternalError
-from kudu_core.rowset.disk.base import ColumnBounds
+from kudu_core.rowset.disk.base_file import ColumnBounds
 from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.rowset.disk.versions import RowSetStores
 from kudu_core.rowset.memory.changelog import Change, ChangeLog

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from kudu_core._ext.row.view import RowsetPoints
 from kudu_core.errors import InternalError
-from kudu_core.rowset.disk.base import Base
+from kudu_core.rowset.disk.base_file import Base
 from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.rowset.disk.newest import Newest
 from kudu_core.rowset.memory.changelog import ChangeLog

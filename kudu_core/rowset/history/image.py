@@ -12,7 +12,7 @@ import numpy as np
 
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import StoredColumn
-from kudu_core.rowset.history.window import Changes, Events
+from kudu_core.rowset.history.window import Events, WindowChanges
 from kudu_core.rowset.rows.rows_at import RowsAt
 
 _DENSE_FACTOR = 8
@@ -25,7 +25,7 @@ _START = -2
 def image_of(
     column: StoredColumn,
     events: Events,
-    changes: Sequence[Changes],
+    changes: Sequence[WindowChanges],
     forward: RowsAt,
     end: RowsAt,
     *,

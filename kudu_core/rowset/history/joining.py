@@ -50,7 +50,7 @@ class Copies:
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
+class LifetimeTurns:
     """What UNDO records above the horizon say of copies' lifetimes."""
 
     copy: np.ndarray
@@ -76,13 +76,13 @@ class Joined:
     ended: tuple[np.ndarray, np.ndarray]
     """(copies, timestamps): earlier ends that were deletions: "present before", with the copy's image."""
     told: np.ndarray
-    """(t,) int64: numbers of ``Turns`` that ``inserted`` tells of."""
+    """(t,) int64: numbers of ``LifetimeTurns`` that ``inserted`` tells of."""
 
 
 _INSERT, _TURN, _DELETE = 0, 1, 2
 
 
-def join(copies: Copies, turns: Turns, horizon: int) -> Joined:
+def join(copies: Copies, turns: LifetimeTurns, horizon: int) -> Joined:
     """Join the copies of each key.
 
     Raises
@@ -152,4 +152,4 @@ def _first(numbers: np.ndarray) -> np.ndarray:
     return first
 
 
-__all__ = ["NEVER", "Copies", "Joined", "Turns", "Unjoinable", "join"]
+__all__ = ["NEVER", "Copies", "Joined", "LifetimeTurns", "Unjoinable", "join"]

@@ -36,7 +36,7 @@ class TooMuch(Exception):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Source:
+class MergeInput:
     """One input as the merge reads it."""
 
     rowset: DiskRowSet
@@ -47,12 +47,12 @@ class Source:
     """Rowids, ascending, uint32, of rows whose deletion lies at or below the horizon."""
 
     @staticmethod
-    def of(rowset: DiskRowSet, cut: int, horizon: int) -> Source:
+    def of(rowset: DiskRowSet, cut: int, horizon: int) -> MergeInput:
         """Opens the rowset's files."""
         past_cache = rowset.uncached(horizon)
         at = past_cache.at(cut)
         assert at is not None, "every row was inserted before the cut"
-        return Source(past_cache, at, _dead(past_cache, horizon))
+        return MergeInput(past_cache, at, _dead(past_cache, horizon))
 
     @property
     def rows(self) -> int:
@@ -71,7 +71,7 @@ def _dead(rowset: DiskRowSet, horizon: int) -> np.ndarray:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class OutputLimits:
     """How large one output may be."""
 
     file_bytes: int
@@ -80,7 +80,7 @@ class Limits:
     """Decoded, with what the merge itself needs."""
 
 
-def plan(schema: Schema, sources: Sequence[Source], limits: Limits) -> np.ndarray:
+def plan(schema: Schema, sources: Sequence[MergeInput], limits: OutputLimits) -> np.ndarray:
     """(ranges + 1, sources) int64: where each range of keys begins and ends in each source.
 
     Reads only key indexes, page indexes and some keys.
@@ -115,7 +115,7 @@ def plan(schema: Schema, sources: Sequence[Source], limits: Limits) -> np.ndarra
     return edges[filled_ranges]
 
 
-def row_bytes(schema: Schema, source: Source) -> tuple[float, float]:
+def row_bytes(schema: Schema, source: MergeInput) -> tuple[float, float]:
     """About how many bytes a row of the source takes: (as stored, decoded)."""
     file, meta = source.at.file, source.rowset.meta
     written = file.meta
@@ -144,7 +144,7 @@ class MergedRows:
     """The rows of one range of keys, in their order; equal keys in the order of the sources."""
 
     def __init__(
-        self, schema: Schema, sources: Sequence[Source], lower: np.ndarray, upper: np.ndarray
+        self, schema: Schema, sources: Sequence[MergeInput], lower: np.ndarray, upper: np.ndarray
     ) -> None:
         """``lower``, ``upper``: (sources,) int64, the rows of each source."""
         self.schema = schema
@@ -283,7 +283,7 @@ class SourceRows:
 
     number: int
     """Of the source."""
-    source: Source
+    source: MergeInput
     lower: int
     upper: int
 
@@ -300,4 +300,4 @@ class SourceRows:
         return times
 
 
-__all__ = ["Limits", "MergedRows", "Source", "SourceRows", "TooMuch", "plan", "row_bytes"]
+__all__ = ["MergeInput", "MergedRows", "OutputLimits", "SourceRows", "TooMuch", "plan", "row_bytes"]

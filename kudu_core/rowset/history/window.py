@@ -63,7 +63,7 @@ class Events:
             lower = upper
 
 
-class Changes(Protocol):
+class WindowChanges(Protocol):
     """The changes of one store that fall into the window."""
 
     undo: bool
@@ -142,7 +142,7 @@ class _FileChanges:
 class _OfSchema:
     """The changes of a store but for updates of nothing that the schema has: of dropped columns."""
 
-    def __init__(self, changes: Changes, schema: Schema) -> None:
+    def __init__(self, changes: WindowChanges, schema: Schema) -> None:
         self.undo = changes.undo
         self._changes = changes
         self.column_ids = [i for i in changes.column_ids if i in schema.by_id]
@@ -187,9 +187,9 @@ def _overlaps(first: int, last: int, since: int, until: int) -> bool:
     return first <= until and last > since
 
 
-def changes_in(schema: Schema, store: MemRowSet | DiskRowSet, since: int, until: int) -> list[Changes]:
+def changes_in(schema: Schema, store: MemRowSet | DiskRowSet, since: int, until: int) -> list[WindowChanges]:
     """The changes of each store of a rowset that fall into ``(since, until]``."""
-    found: list[Changes] = []
+    found: list[WindowChanges] = []
     if isinstance(store, MemRowSet):
         found += [_MemoryChanges(log, since, until) for log in store.logs]
     else:
@@ -206,7 +206,7 @@ def changes_in(schema: Schema, store: MemRowSet | DiskRowSet, since: int, until:
     ]
 
 
-def events_of(inserted: np.ndarray, times: np.ndarray, changes: Sequence[Changes]) -> Events:
+def events_of(inserted: np.ndarray, times: np.ndarray, changes: Sequence[WindowChanges]) -> Events:
     """All events, by row and time: rows that were inserted, with their insert times, and changes."""
     rows = [inserted]
     timestamps = [times]
@@ -252,8 +252,8 @@ __all__ = [
     "EVENT_DELETED",
     "EVENT_INSERTED",
     "EVENT_UPDATED",
-    "Changes",
     "Events",
+    "WindowChanges",
     "changes_in",
     "concerned",
     "events_of",

@@ -21,14 +21,14 @@ from kudu_core.common.run.locks import Claim
 from kudu_core.common.schema.schema import OP_COLUMN
 from kudu_core.errors import InvalidArgument, shown
 from kudu_core.fs.base import temporary_name
-from kudu_core.table.backup.files import BackupFile, BackupFileWriter
-from kudu_core.table.backup.format import (
+from kudu_core.table.backup.backup_file import BackupFile, BackupFileWriter
+from kudu_core.table.backup.backup_manifest import (
     LOCK,
     MANIFEST,
     MAX_NUMBER,
     OPERATIONS,
+    BackupManifest,
     BackupResult,
-    Manifest,
     check_runs,
     foreign_name,
     is_unfinished,
@@ -37,7 +37,7 @@ from kudu_core.table.backup.format import (
     read_manifests,
 )
 from kudu_core.table.changes.changes import open_changes
-from kudu_core.table.changes.plan import ChangesRequest
+from kudu_core.table.changes.changes_plan import ChangesRequest
 from kudu_core.table.read.plan import ScanRequest
 from kudu_core.table.read.scan import open_scan
 from kudu_core.table.read.snapshot import Snapshot, open_snapshot
@@ -55,9 +55,9 @@ LAST = "last"
 
 Counts = tuple[int, int, int]
 """Rows that were inserted, updated and deleted."""
-Runs = Callable[["FileSystem", str, Manifest, Snapshot], tuple[list[BackupFile], Counts]]
+Runs = Callable[["FileSystem", str, BackupManifest, Snapshot], tuple[list[BackupFile], Counts]]
 """Writes the rows of a backup, durably, to a directory in the folder of backups; they are those of the
-snapshot, or what changed between ``Manifest.since`` and it."""
+snapshot, or what changed between ``BackupManifest.since`` and it."""
 
 
 def backup(handle: Handle, folder: str, since: Any, runs: Runs | None = None) -> BackupResult:
@@ -104,7 +104,7 @@ def _check_folder(fs: FileSystem, path: str, folder: str) -> None:
         raise InvalidArgument(f"{folder} is no folder of backups: {foreign[0]!r} does not belong to one")
 
 
-def _head(engine: Engine, before: Manifest | None, number: int) -> tuple[Manifest, Claim]:
+def _head(engine: Engine, before: BackupManifest | None, number: int) -> tuple[BackupManifest, Claim]:
     """The newest moment that no crash can take back, and the table's columns and ranges then.
 
     As long as the claim lasts, no file is written without those columns.
@@ -117,13 +117,13 @@ def _head(engine: Engine, before: Manifest | None, number: int) -> tuple[Manifes
         engine.log.wait_durable(moment)
         engine.wait_visible(moment)
     state, since = engine.table_file.state, None if before is None else before.timestamp
-    head = Manifest(
+    head = BackupManifest(
         state.uuid, moment, since, schema, partitions, state.options, (0, 0, 0), 0, (), number
     )
     return head, pinned
 
 
-def _before(fs: FileSystem, folder: str, known: list[Manifest], since: Any) -> Manifest | None:
+def _before(fs: FileSystem, folder: str, known: list[BackupManifest], since: Any) -> BackupManifest | None:
     """The backup that the new one continues, with all that it needs; None: none, for a full one."""
     if since is None:
         return None
@@ -152,7 +152,7 @@ def _before(fs: FileSystem, folder: str, known: list[Manifest], since: Any) -> M
 
 
 def _write(
-    handle: Handle, fs: FileSystem, folder: str, head: Manifest, snapshot: Snapshot, write: Runs
+    handle: Handle, fs: FileSystem, folder: str, head: BackupManifest, snapshot: Snapshot, write: Runs
 ) -> BackupResult:
     temporary = temporary_name(head.directory(folder), uuid.uuid4().hex)
     fs.mkdir(temporary)
@@ -173,7 +173,7 @@ def _write(
 
 
 def _runs_here(
-    handle: Handle, fs: FileSystem, directory: str, head: Manifest, snapshot: Snapshot
+    handle: Handle, fs: FileSystem, directory: str, head: BackupManifest, snapshot: Snapshot
 ) -> tuple[list[BackupFile], Counts]:
     rows: Iterator[pa.RecordBatch]
     if head.since is None:

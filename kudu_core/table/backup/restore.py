@@ -17,8 +17,8 @@ from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.schema.schema import OP_COLUMN, Schema, StoredColumn
 from kudu_core.errors import Corruption, RowErrors, TableNotFound
-from kudu_core.table.backup.files import BackupFile, read_backup_file
-from kudu_core.table.backup.format import Manifest, check_runs, chosen, needed, read_manifests
+from kudu_core.table.backup.backup_file import BackupFile, read_backup_file
+from kudu_core.table.backup.backup_manifest import BackupManifest, check_runs, chosen, needed, read_manifests
 from kudu_core.table.calls.call import Call
 from kudu_core.table.calls.conform import apply_calls
 from kudu_core.table.lifecycle.beside import check_empty, make_beside
@@ -38,11 +38,11 @@ class Chain:
     """The backups that a table is made of."""
 
     folder: str
-    manifests: list[Manifest]
+    manifests: list[BackupManifest]
     """A full one and those that continue it, oldest first."""
 
     @property
-    def newest(self) -> Manifest:
+    def newest(self) -> BackupManifest:
         return self.manifests[-1]
 
     @property
@@ -100,14 +100,14 @@ def _batches(fs: FileSystem, chain: Chain, schema: Schema) -> Iterator[pa.Record
 
 
 def batches_of(
-    fs: FileSystem, folder: str, manifest: Manifest, run: BackupFile, schema: Schema
+    fs: FileSystem, folder: str, manifest: BackupManifest, run: BackupFile, schema: Schema
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a run in the newest schema's columns, each with its operation."""
     for batch in _read(fs, folder, manifest, run).to_batches():
         yield _conformed(manifest, batch, schema)
 
 
-def _read(fs: FileSystem, folder: str, manifest: Manifest, run: BackupFile) -> pa.Table:
+def _read(fs: FileSystem, folder: str, manifest: BackupManifest, run: BackupFile) -> pa.Table:
     path = f"{manifest.directory(folder)}/{run.name}"
     rows = read_backup_file(fs, manifest.directory(folder), run)
     if not rows.schema.equals(manifest.arrow_schema()):
@@ -115,7 +115,7 @@ def _read(fs: FileSystem, folder: str, manifest: Manifest, run: BackupFile) -> p
     return rows
 
 
-def _conformed(manifest: Manifest, batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
+def _conformed(manifest: BackupManifest, batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
     """Columns are the same by id; one that came later is read as in rows that are older than it."""
     count = batch.num_rows
     if manifest.since is None:

@@ -21,10 +21,8 @@ from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.history.history import RowSetHistory
 from kudu_core.rowset.history.window import EVENT_DELETED, EVENT_INSERTED, Events, concerned
 from kudu_core.rowset.memory.memrowset import MemRowSet
-from kudu_core.table.changes.blocks import ChangeBlock, Store, WindowStore
-from kudu_core.table.changes.lineage import sharing_keys
-from kudu_core.table.changes.net import dropped_rows, first_rows, from_nothing, net_changes
-from kudu_core.table.changes.plan import (
+from kudu_core.table.changes.change_blocks import ChangeBlock, Store, WindowStore
+from kudu_core.table.changes.changes_plan import (
     ChangesPlan,
     ChangesRequest,
     check_window,
@@ -33,6 +31,8 @@ from kudu_core.table.changes.plan import (
     window,
     windows,
 )
+from kudu_core.table.changes.lineage import sharing_keys
+from kudu_core.table.changes.net import dropped_rows, first_rows, from_nothing, net_changes
 from kudu_core.table.read.arrow_out import ArrowResult
 from kudu_core.table.read.plan import check_columns
 from kudu_core.tablet.store.tablet import Tablet

@@ -11,7 +11,7 @@ import numpy as np
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.table.changes.changes import open_changes
-from kudu_core.table.changes.plan import ChangesRequest, window
+from kudu_core.table.changes.changes_plan import ChangesRequest, window
 
 if TYPE_CHECKING:
     from kudu_core.rowset.disk.diskrowset import DiskRowSet

@@ -24,7 +24,7 @@ from kudu_core.rowset.history.window import EVENT_DELETED, EVENT_INSERTED, EVENT
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.scan.filescan import MOST_BYTES
-from kudu_core.table.changes.blocks import ChangeBlock, Store, WindowStore
+from kudu_core.table.changes.change_blocks import ChangeBlock, Store, WindowStore
 
 Bounds = tuple[bytes | None, bytes | None]
 """A range of encoded keys, half-open; None: open."""
@@ -214,7 +214,7 @@ def _within(history: RowSetHistory, store: Store, rows: np.ndarray, bounds: Boun
 
 
 @dataclass(slots=True)
-class _Rows:
+class _WindowRows:
     """Rows of one store that have events in the window."""
 
     keys: EncodedKeys
@@ -230,9 +230,9 @@ class _Rows:
 
 def _rows_of_range(
     schema: Schema, parts: Sequence[WindowStore], since: int, until: int, bounds: Bounds
-) -> list[_Rows]:
+) -> list[_WindowRows]:
     lower, upper = bounds
-    found: list[_Rows] = []
+    found: list[_WindowRows] = []
     for part in parts:
         store = part.store
         if isinstance(store, DiskRowSet):
@@ -246,7 +246,7 @@ def _rows_of_range(
     return found
 
 
-def _changed(schema: Schema, part: WindowStore, since: int, until: int, bounds: Bounds) -> _Rows | None:
+def _changed(schema: Schema, part: WindowStore, since: int, until: int, bounds: Bounds) -> _WindowRows | None:
     history = RowSetHistory(schema, part.store, since, until)
     events = history.events()
     ends = _last_of_rows(events)
@@ -255,7 +255,7 @@ def _changed(schema: Schema, part: WindowStore, since: int, until: int, bounds: 
         return None
     rows = events.rows[ends]
     was, is_ = history.states(rows)
-    return _Rows(
+    return _WindowRows(
         history.keys(rows),
         events.timestamps[ends],
         was,
@@ -265,7 +265,7 @@ def _changed(schema: Schema, part: WindowStore, since: int, until: int, bounds: 
     )
 
 
-def _gone(schema: Schema, part: WindowStore, since: int, until: int, bounds: Bounds) -> _Rows | None:
+def _gone(schema: Schema, part: WindowStore, since: int, until: int, bounds: Bounds) -> _WindowRows | None:
     """All rows that a store of a dropped range had at ``since``."""
     source = part.store.at(since)
     if source is None or not source.rows:
@@ -277,7 +277,7 @@ def _gone(schema: Schema, part: WindowStore, since: int, until: int, bounds: Bou
     if not len(rows):
         return None
     assert part.dropped_ts is not None
-    return _Rows(
+    return _WindowRows(
         history.keys(rows),
         np.full(len(rows), part.dropped_ts, np.uint64),
         np.ones(len(rows), bool),
@@ -294,7 +294,7 @@ def _last_of_rows(events: Events) -> np.ndarray:
     return np.flatnonzero(np.append(events.rows[1:] != events.rows[:-1], True))
 
 
-def _joined(schema: Schema, parts: list[_Rows], *, present: bool, unchanged: bool) -> ChangeBlock:
+def _joined(schema: Schema, parts: list[_WindowRows], *, present: bool, unchanged: bool) -> ChangeBlock:
     """Rows of several stores by key: at each end of the window at most one of them is present."""
     columns = schema.columns
     keys = EncodedKeys.concat([part.keys for part in parts])

@@ -62,7 +62,7 @@ def decide_range(
     whole = whole_run(range_)
     if whole is not None and view is not None and not _may_hold(view, cut, whole.run):
         return DecidedRange(NetChanges(None, [], None, whole), (whole.run.rows, 0, 0, 0))
-    rows = _Rows(schema, range_.spans)
+    rows = _RangeRows(schema, range_.spans)
     batch = rows.distinct() if view is not None else None
     if view is None or batch is None:
         calls, numbers = rows.calls(rules)
@@ -139,7 +139,7 @@ def _changes_of(schema: Schema, net: Net, batch: KeyBatch, homes: Homes | None) 
     )
 
 
-class _Rows:
+class _RangeRows:
     """The rows of a range, out of the runs that have some."""
 
     def __init__(self, schema: Schema, spans: Sequence[RunSpan]) -> None:

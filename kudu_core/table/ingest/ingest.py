@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kudu_core.common.idempotence.writers import Txn
-from kudu_core.common.run.locks import Held
+from kudu_core.common.run.locks import HeldLocks
 from kudu_core.errors import Fenced, Poisoned, RowErrors
 from kudu_core.events import IngestEnd
 from kudu_core.rowset.memory.growing import StoreFull
@@ -34,11 +34,11 @@ from kudu_core.table.calls.call import Call, fitted, starts_of
 from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.ingest.accept import Resolved
 from kudu_core.table.ingest.build import MAX_BYTES, SortedRows, build_parts
-from kudu_core.table.ingest.commit import commit_parts
-from kudu_core.table.opened.memory import no_store
+from kudu_core.table.ingest.commit_parts import commit_parts
+from kudu_core.table.opened.store_memory import no_store
 from kudu_core.table.runs import sorted as sorted_runs
 from kudu_core.table.runs.refitted import refitted
-from kudu_core.table.runs.sorted import Piece, Run, pieces, sort_run
+from kudu_core.table.runs.sorted import Run, RunPiece, pieces, sort_run
 from kudu_core.tablet.ingest import part as ingest
 from kudu_core.tablet.ingest.recheck import conflicts
 from kudu_core.tablet.store.tablet import Tablet, newest_of
@@ -69,7 +69,7 @@ def sort_calls(engine: Engine, calls: Sequence[Call]) -> SortedRows:
     schema, partitions = engine.schema, engine.partitions
     calls = fitted(schema, calls)
 
-    def sort(piece: Piece) -> Run:
+    def sort(piece: RunPiece) -> Run:
         return sort_run(schema, partitions, piece)
 
     runs = engine.pool.map(sort, pieces(calls, sorted_runs.RUN_ROWS, MAX_BYTES))
@@ -152,7 +152,7 @@ def _ingest(
     tablets = _tablets(engine, rows)
     try:
         # Flushes wait: the set of rowsets stays what the resolution saw.
-        lanes = Held([tablet.flush_lane for tablet in tablets])
+        lanes = HeldLocks([tablet.flush_lane for tablet in tablets])
         with lanes, staging_of(engine) if staging is None else nullcontext(staging) as folder:
             engine.check_writable()
             kept = {} if resolved is None else resolved.parts(engine, tablets)
@@ -183,7 +183,7 @@ def ingest_collected(
     while True:
         tablets = engine.tablets
         try:
-            with Held([*(t.flush_lane for t in tablets), *(t.mutex for t in tablets)]):
+            with HeldLocks([*(t.flush_lane for t in tablets), *(t.mutex for t in tablets)]):
                 engine.check_writable()
                 if engine.tablets is not tablets:
                     continue  # ALTER added a tablet
@@ -252,7 +252,7 @@ def _attempt(
 
     ``kept``: parts, by ordinal, that are built already; afterwards those that another try may keep.
     """
-    with Held([tablet.mutex for tablet in tablets] if locked else []):
+    with HeldLocks([tablet.mutex for tablet in tablets] if locked else []):
         if locked:
             _drop_conflicting(kept)
         missing = [tablet for tablet in tablets if tablet.partition.ordinal not in kept]
@@ -260,7 +260,7 @@ def _attempt(
         parts = [*kept.values(), *built.parts]
         kept.update({part.tablet.partition.ordinal: part for part in built.parts})
         engine.fs.sync_dir(staging)
-        with Held([tablet.mutex for tablet in tablets]):
+        with HeldLocks([tablet.mutex for tablet in tablets]):
             engine.check_writable()
             _check_form(engine, rows)
             if not locked and _drop_conflicting(kept):

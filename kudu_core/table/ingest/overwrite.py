@@ -23,13 +23,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kudu_core.common.run.locks import Held
+from kudu_core.common.run.locks import HeldLocks
 from kudu_core.errors import Fenced, Poisoned
 from kudu_core.events import IngestEnd
 from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.ingest.accept import Resolved
 from kudu_core.table.ingest.build import SortedRows, build_parts
-from kudu_core.table.ingest.commit import (
+from kudu_core.table.ingest.commit_parts import (
     each_part,
     ingest_record,
     install_parts,
@@ -91,7 +91,7 @@ def overwrite_sorted(
             engine.fs.sync_dir(f"{engine.path}/tablets")
             flushed = prepare_parts(engine, filled, [])
             # The new ones too: whoever finds them in memory waits until all is as the record says.
-            with Held([tablet.mutex for tablet in (*engine.tablets, *new)]):
+            with HeldLocks([tablet.mutex for tablet in (*engine.tablets, *new)]):
                 engine.check_writable()
                 record = ingest_record(filled, counts, txn, rows.job, alteration)
                 with recorded(engine, RECORD_KIND_INGEST, rows.schema.version, record) as ts:

@@ -18,7 +18,7 @@ from kudu_core.table.calls.fingerprints import fingerprint_of, fingerprint_of_ro
 from kudu_core.table.ingest.build import MAX_BYTES, SortedRows
 from kudu_core.table.ingest.ingest import ingest_sorted, staging_of
 from kudu_core.table.opened.record import once
-from kudu_core.table.runs.sorted import Piece, pieces, sort_run
+from kudu_core.table.runs.sorted import RunPiece, pieces, sort_run
 from kudu_core.table.runs.spilled import OpenRuns, SpilledRun, spill_run
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _spilled(
 ) -> list[SpilledRun]:
     """The rows as runs in files; ``shares`` takes the fingerprint of each run."""
 
-    def spill(numbered: tuple[int, Piece]) -> SpilledRun:
+    def spill(numbered: tuple[int, RunPiece]) -> SpilledRun:
         number, piece = numbered
         if shares is not None:
             shares.append(fingerprint_of_rows(piece.source, piece.lower, piece.upper))

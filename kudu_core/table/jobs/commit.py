@@ -31,7 +31,7 @@ from kudu_core.table.ingest.accept import Resolved
 from kudu_core.table.ingest.build import SortedRows
 from kudu_core.table.ingest.ingest import ingest_sorted
 from kudu_core.table.ingest.overwrite import overwrite_sorted
-from kudu_core.table.jobs.accept import check_columns, check_files, named
+from kudu_core.table.jobs.check_staged import check_columns, check_files, named
 from kudu_core.table.jobs.job import JOB_OPERATIONS, Job, check_job, form_of, sealed, unsealed
 from kudu_core.table.jobs.resolve import sorted_rows
 from kudu_core.table.jobs.small import calls_of, is_small

@@ -19,7 +19,7 @@ from kudu_core.common.run.locks import Claim
 from kudu_core.table.lifecycle.staging_folders import remove
 from kudu_core.tablet.compact.merge import MergeBuilder
 from kudu_core.tablet.compact.merge_remote import BuiltRange, Order, adopt, build_ranges, newest_in_memory
-from kudu_core.tablet.compact.merge_task import MergeTask, Output
+from kudu_core.tablet.compact.merge_task import MergeOutput, MergeTask
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
@@ -49,14 +49,14 @@ class RemoteMergeTask:
     """Of the inputs."""
 
 
-Run = Callable[[Sequence[RemoteMergeTask]], Sequence[bytes]]
+TaskRunner = Callable[[Sequence[RemoteMergeTask]], Sequence[bytes]]
 """Has ``build_task`` done with all tasks, somewhere: what it answered."""
 
 
-def builder_of(engine: Engine, run: Run) -> MergeBuilder:
+def builder_of(engine: Engine, run: TaskRunner) -> MergeBuilder:
     """What a merge of the table asks first to write its outputs; those of small merges it leaves to it."""
 
-    def build(tablet: Tablet, task: MergeTask, edges: np.ndarray) -> list[Output] | None:
+    def build(tablet: Tablet, task: MergeTask, edges: np.ndarray) -> list[MergeOutput] | None:
         if sum(source.rowset.meta.size_bytes for source in task.sources) < SMALL_BYTES:
             return None
         engine.log.wait_committed(newest_in_memory(task))  # else no other process sees it
@@ -117,4 +117,4 @@ def build_task(handle: Handle, task: RemoteMergeTask, name: str) -> list[bytes]:
     return []
 
 
-__all__ = ["RemoteMergeTask", "Run", "build_task", "builder_of"]
+__all__ = ["RemoteMergeTask", "TaskRunner", "build_task", "builder_of"]

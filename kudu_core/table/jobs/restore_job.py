@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.schema.schema import OP_COLUMN
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.table.backup.files import BackupFile
-from kudu_core.table.backup.format import read_manifest
+from kudu_core.table.backup.backup_file import BackupFile
+from kudu_core.table.backup.backup_manifest import read_manifest
 from kudu_core.table.backup.restore import Chain, Fill, batches_of, check_total
 from kudu_core.table.jobs import commit
 from kudu_core.table.jobs.commit import Job

@@ -168,10 +168,10 @@ class JobStager:
         order, spans = tablet_spans(keys, form.partitions.route(call.block))
         ordered = keys if order is None else keys.take(order)
         for ordinal, span in sorted(spans.items()):
-            rows = _Rows(call, sequence, order, ordered, span, hashes)
+            rows = _TabletRows(call, sequence, order, ordered, span, hashes)
             self._runs.append(self._write_run(ordinal, rows))
 
-    def _write_run(self, ordinal: int, rows: _Rows) -> StagedRun:
+    def _write_run(self, ordinal: int, rows: _TabletRows) -> StagedRun:
         form, fs, call = self._form, self._fs, rows.call
         number = len(self._runs)
         name = f"{self._name}-{number}.rows"
@@ -223,14 +223,14 @@ class JobStager:
             return True
         return column.nullable and column.write_default is None
 
-    def _inserted(self, rows: _Rows, column_id: int, lower: int, upper: int) -> ColumnBuffers:
+    def _inserted(self, rows: _TabletRows, column_id: int, lower: int, upper: int) -> ColumnBuffers:
         if column_id in rows.call.block.columns:
             return rows.take(rows.call.block.columns[column_id], lower, upper)
         column = self._form.schema.by_id[column_id]
         return ColumnBuffers.constant(column.type, column.write_default, upper - lower)
 
     def _columns(
-        self, rows: _Rows, given: Iterable[int], status: np.ndarray | None
+        self, rows: _TabletRows, given: Iterable[int], status: np.ndarray | None
     ) -> Iterable[tuple[ColumnSpec, ColumnBuffers]]:
         for column_id in given:
             column = self._form.schema.by_id[column_id]
@@ -243,7 +243,7 @@ class JobStager:
         if status is not None:
             yield _bytes(STATUS_ID, status)
 
-    def _write_sequence(self, rows: _Rows, name: str) -> FileRef | None:
+    def _write_sequence(self, rows: _TabletRows, name: str) -> FileRef | None:
         if rows.sequence is None:
             return None
         assert self._form.sequence is not None
@@ -255,7 +255,7 @@ class JobStager:
 
 
 @dataclass(slots=True)
-class _Rows:
+class _TabletRows:
     """The rows of one tablet among those that are put in order together."""
 
     call: Call

@@ -23,14 +23,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kudu_core.common.run.locks import Held
+from kudu_core.common.run.locks import HeldLocks
 from kudu_core.common.schema.alter import altered
 from kudu_core.errors import InvalidArgument
 from kudu_core.events import TableAltered
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.table.opened.record import recorded
 from kudu_core.table.stored.alteration import Alteration
-from kudu_core.table.stored.table_file import TableState, tablet_directory
+from kudu_core.table.stored.table_state import TableState, tablet_directory
 from kudu_core.tablet.store.manifest import Manifest, TabletState
 from kudu_core.tablet.store.tablet import Tablet, freeze_memrowset
 from kudu_core.wal import RECORD_KIND_ALTER
@@ -66,7 +66,7 @@ def alter(
             partitions = partitions.altered(schema, drop=gone, add=new)
         if schema is engine.schema and partitions is engine.partitions:
             raise InvalidArgument("alter changes nothing: give add, drop, rename, add_range or drop_range")
-        with Held([tablet.mutex for tablet in engine.tablets]):
+        with HeldLocks([tablet.mutex for tablet in engine.tablets]):
             engine.check_writable()
             alteration = Alteration.of(engine.table_file.state, schema, partitions)
             ts = _log_and_apply(engine, alteration, schema, partitions)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kudu_core.errors import Corruption, TableNotFound
 from kudu_core.table.stored.alteration import alters, followed
-from kudu_core.table.stored.table_file import TableState, read_state, tablet_directory
+from kudu_core.table.stored.table_state import TableState, read_state, tablet_directory
 from kudu_core.tablet.replay.bootstrap import Unreplayed
 from kudu_core.tablet.store.manifest import TabletState, read_manifest
 

@@ -27,7 +27,7 @@ from kudu_core.common.format.names import LOG, TABLET, is_data_file, lost_name, 
 from kudu_core.errors import Corruption
 from kudu_core.fs.base import temporary_of
 from kudu_core.fs.copies import copy_of
-from kudu_core.table.stored.table_file import tablet_directory
+from kudu_core.table.stored.table_state import tablet_directory
 from kudu_core.tablet.store.manifest import read_manifest
 
 if TYPE_CHECKING:

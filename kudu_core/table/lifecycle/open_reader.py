@@ -25,7 +25,7 @@ from kudu_core.table.lifecycle.checks import (
 from kudu_core.table.opened.engine import Engine
 from kudu_core.table.opened.read_end import ReadEnd
 from kudu_core.table.opened.table_file import TableFile
-from kudu_core.table.stored.table_file import TableState, tablet_directory
+from kudu_core.table.stored.table_state import TableState, tablet_directory
 from kudu_core.tablet.replay.bootstrap import Replay, replay_log
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.manifest import TabletState

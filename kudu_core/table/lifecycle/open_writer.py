@@ -39,7 +39,7 @@ from kudu_core.table.lifecycle.staging_folders import sweep_staging
 from kudu_core.table.opened import debug
 from kudu_core.table.opened.engine import Engine, Writing
 from kudu_core.table.opened.table_file import TableFile
-from kudu_core.table.stored.table_file import MAX_EPOCH, TableState, replace, tablet_directory
+from kudu_core.table.stored.table_state import MAX_EPOCH, TableState, replace, tablet_directory
 from kudu_core.tablet.ingest.part import named_files
 from kudu_core.tablet.replay import invariants
 from kudu_core.tablet.replay.bootstrap import Replay, replay_log

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kudu_core.common.run.locks import Held
+from kudu_core.common.run.locks import HeldLocks
 from kudu_core.events import TabletsPurged
 from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.table.opened.pins import Purged
-from kudu_core.table.stored.table_file import TableState
+from kudu_core.table.stored.table_state import TableState
 from kudu_core.tablet.view.view import View
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def purge(engine: Engine) -> bool:
         engine.check_writable()
         horizon = engine.horizon(drop=True)
         waiting = [tablet for tablet in engine.tablets if _is_behind(tablet, horizon)]
-        with Held([tablet.flush_lane for tablet in waiting] + [tablet.mutex for tablet in waiting]):
+        with HeldLocks([tablet.flush_lane for tablet in waiting] + [tablet.mutex for tablet in waiting]):
             gone = _let_go(engine, waiting, horizon)
         if not gone:
             return False

@@ -25,11 +25,11 @@ from kudu_core.options import Options
 from kudu_core.table.opened import debug
 from kudu_core.table.opened.closing import Closing
 from kudu_core.table.opened.journal import Journal
-from kudu_core.table.opened.memory import StoreMemory
 from kudu_core.table.opened.pins import Pins, Purged, SchemaPins
+from kudu_core.table.opened.store_memory import StoreMemory
 from kudu_core.table.opened.tablets import Tablets
 from kudu_core.table.opened.writers import Writers
-from kudu_core.table.stored.table_file import TableState, TabletEntry, replace, tablet_directory
+from kudu_core.table.stored.table_state import TableState, TabletEntry, replace, tablet_directory
 from kudu_core.tablet.maintain.compaction_lane import CompactionLane
 from kudu_core.tablet.maintain.flush_lane import FlushLane
 from kudu_core.tablet.store.tablet import Tablet, TabletContext

@@ -1,6 +1,6 @@
 """TABLE of an open table: what it says, how it is replaced, and whether it is still this writer's.
 
-Its bytes are in ``table/stored/table_file.py``.  A reader has its state and replaces nothing.
+Its bytes are in ``table/stored/table_state.py``.  A reader has its state and replaces nothing.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kudu_core.fs.copies import keep_copy
-from kudu_core.table.stored.table_file import TableState, read_state, replace
+from kudu_core.table.stored.table_state import TableState, read_state, replace
 from kudu_core.wal.fence import FencedFile
 
 if TYPE_CHECKING:

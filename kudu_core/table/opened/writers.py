@@ -16,7 +16,7 @@ from kudu_core.common.run.locks import Reentrant, mutex, reentrant
 from kudu_core.errors import Closed, InvalidArgument
 from kudu_core.events import Event, TokensDropped
 from kudu_core.table.opened.job_marks import leave_marks
-from kudu_core.table.stored.table_file import TableState, replace
+from kudu_core.table.stored.table_state import TableState, replace
 
 if TYPE_CHECKING:
     from kudu_core.common.run.clock import Clock

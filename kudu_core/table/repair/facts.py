@@ -83,7 +83,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class MissingFacts:
     """What is known to be missing among the facts of a tablet."""
 
     gaps: tuple[int, ...] = ()
@@ -113,7 +113,7 @@ class Verdicts:
         return len(self.verdict)
 
 
-def judge(schema: Schema, parts: Sequence[Facts], limits: Limits) -> Verdicts:
+def judge(schema: Schema, parts: Sequence[Facts], missing: MissingFacts) -> Verdicts:
     """What follows from all facts of some keys."""
     parts = [part for part in parts if len(part)]
     values = schema.value_columns
@@ -125,7 +125,7 @@ def judge(schema: Schema, parts: Sequence[Facts], limits: Limits) -> Verdicts:
     table = _Ordered(parts)
     groups = len(table.starts)
     keys = EncodedKeys.concat([part.keys for part in parts]).take(table.order[table.starts])
-    missing = _within(keys, limits.holes)
+    in_hole = _within(keys, missing.holes)
     verdict = np.full(groups, GONE, np.uint8)
     source = {c.id: np.full(groups, _NONE, np.int64) for c in values}
     partial = {c.id: np.full(groups, _NONE, np.int64) for c in values}
@@ -135,7 +135,7 @@ def judge(schema: Schema, parts: Sequence[Facts], limits: Limits) -> Verdicts:
     left = np.ones(groups, bool)
     first_look = True
     while left.any():
-        look = table.look(cutoff, end, limits.gaps)
+        look = table.look(cutoff, end, missing.gaps)
         known = np.ones(groups, bool)
         for column in values:
             setter, fresh = look.setter(column.id)
@@ -148,7 +148,7 @@ def judge(schema: Schema, parts: Sequence[Facts], limits: Limits) -> Verdicts:
             verdict[whole] = np.where(look.doubtful[whole], MAYBE, PRESENT)
             # A change proves that there was a row then.  It may be gone since, where nothing is missing.
             orphan = left & ~look.present & (look.changed_at > 0)
-            verdict[orphan & (missing | (look.changed_at > np.uint64(limits.mark)))] = LOST
+            verdict[orphan & (in_hole | (look.changed_at > np.uint64(missing.mark)))] = LOST
         else:
             verdict[whole] = OLDER
             aside[whole] = look.aside[whole]
@@ -304,7 +304,7 @@ __all__ = [
     "OLDER",
     "PRESENT",
     "Facts",
-    "Limits",
+    "MissingFacts",
     "Verdicts",
     "judge",
 ]

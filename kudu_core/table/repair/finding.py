@@ -11,7 +11,7 @@ from kudu_core.fs.copies import copy_of
 from kudu_core.table.repair.guessing import Given, guess, uuid_of
 from kudu_core.table.repair.report import Finding
 from kudu_core.table.stored.alteration import Alteration, alters
-from kudu_core.table.stored.table_file import TableState, TabletEntry, check_tablets, read_state
+from kudu_core.table.stored.table_state import TableState, TabletEntry, check_tablets, read_state
 from kudu_core.wal.salvage import SalvagedLog, salvage_log
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from kudu_core.errors import InvalidArgument, KuduError, TableNotFound
 from kudu_core.options import Options
 from kudu_core.rowset.disk.salvage import UNREADABLE
 from kudu_core.table.repair.files import Files
-from kudu_core.table.stored.table_file import TableState, TabletEntry, tablet_directory
+from kudu_core.table.stored.table_state import TableState, TabletEntry, tablet_directory
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.salvage import salvage_manifest
 from kudu_core.wal import RECORD_KIND_ALTER, RECORD_KIND_INGEST, Record

@@ -13,15 +13,15 @@ from kudu_core.common.rows.keys import decode_keys
 from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.run.clock import Clock
 from kudu_core.errors import Corruption, Locked, TableNotFound
-from kudu_core.table.repair.changes import TabletChanges, Unusable, changes_of
-from kudu_core.table.repair.facts import LOST, MAYBE, OLDER, PRESENT, Limits, Verdicts
+from kudu_core.table.repair.facts import LOST, MAYBE, OLDER, PRESENT, MissingFacts, Verdicts
 from kudu_core.table.repair.files import Files
 from kudu_core.table.repair.finding import Found, find
 from kudu_core.table.repair.guessing import Given
+from kudu_core.table.repair.log_changes import TabletChanges, Unusable, changes_of
 from kudu_core.table.repair.report import Finding, RepairReport, TabletRepair
-from kudu_core.table.repair.tablet import TabletFacts
-from kudu_core.table.repair.writing import Aside, Output, write_beside
-from kudu_core.table.stored.table_file import TabletEntry, tablet_directory
+from kudu_core.table.repair.tablet_facts import TabletFacts
+from kudu_core.table.repair.write_beside import Aside, RepairedRange, write_beside
+from kudu_core.table.stored.table_state import TabletEntry, tablet_directory
 from kudu_core.tablet.store.salvage import salvage_manifest
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class _Walk:
+class _RepairWalk:
     """One reading of a damaged table."""
 
     fs: FileSystem
@@ -39,7 +39,7 @@ class _Walk:
     unusable: list[Unusable] = field(default_factory=list)
     tablets: list[TabletRepair] = field(default_factory=list)
 
-    def outputs(self) -> Iterator[Output]:
+    def outputs(self) -> Iterator[RepairedRange]:
         """The rows that are kept, and what is put aside, tablet by tablet."""
         found = self.found
         entries = found.tablets
@@ -49,7 +49,7 @@ class _Walk:
         for entry in entries:
             yield from self._tablet(entry, changes.pop(entry.id))
 
-    def _tablet(self, entry: TabletEntry, changes: TabletChanges) -> Iterator[Output]:
+    def _tablet(self, entry: TabletEntry, changes: TabletChanges) -> Iterator[RepairedRange]:
         found, state = self.found, self.found.state
         log = found.log
         directory = tablet_directory(self.path, entry.id)
@@ -64,10 +64,10 @@ class _Walk:
         gaps = [gap.before_ts for gap in log.gaps if gap.before_ts is not None]
         gaps += [record.ts + 1 for record in self.unusable]
         gaps.append(log.begins_after + 1)
-        limits = Limits(tuple(sorted(gaps)), (), manifest.state.mark)
+        missing = MissingFacts(tuple(sorted(gaps)), (), manifest.state.mark)
         through, begins = log.through, log.begins_after
         facts = TabletFacts.open(
-            self.files, directory, state.schema, manifest, changes, limits, through, begins
+            self.files, directory, state.schema, manifest, changes, missing, through, begins
         )
         counts = _Counts()
         try:
@@ -91,7 +91,7 @@ class _Walk:
             )
         )
 
-    def _output(self, entry: TabletEntry, verdicts: Verdicts, counts: _Counts) -> Output:
+    def _output(self, entry: TabletEntry, verdicts: Verdicts, counts: _Counts) -> RepairedRange:
         schema, partitions = self.found.state.schema, self.found.state.partitions
         block = decode_keys(schema, verdicts.keys)
         block = RowBlock({**block.columns, **verdicts.columns}, block.rows)
@@ -114,7 +114,7 @@ class _Walk:
             block.select(schema.key_ids).take(doubtful),
             verdict[doubtful],
         )
-        return Output(block if len(kept) == block.rows else block.take(kept), aside)
+        return RepairedRange(block if len(kept) == block.rows else block.take(kept), aside)
 
     def _findings(self, facts: TabletFacts) -> list[Finding]:
         findings = [Finding(path, reason, changes_lost=None) for path, reason in facts.manifest.damage]
@@ -150,7 +150,7 @@ def repair(
     _check(fs, path)
     inside = fs.rooted(path)  # a damaged table may be a hostile one
     found = find(inside, path, given)
-    walk = _Walk(inside, path, found, Files(inside, path))
+    walk = _RepairWalk(inside, path, found, Files(inside, path))
     try:
         if dry_run:
             for _ in walk.outputs():
@@ -175,7 +175,7 @@ def _check(fs: FileSystem, path: str) -> None:
         raise Locked(path, holder.pid, holder.host)
 
 
-def _report(walk: _Walk, target: str, *, written: bool) -> RepairReport:
+def _report(walk: _RepairWalk, target: str, *, written: bool) -> RepairReport:
     found, log = walk.found, walk.found.log
     gaps = [
         Finding(

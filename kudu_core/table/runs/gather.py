@@ -17,16 +17,16 @@ from kudu_core.table.calls.call import Call
 from kudu_core.table.runs.sorted import MemoryRun, RunSpan
 
 
-class Cells(Protocol):
+class RunCells(Protocol):
     """The cells of some rows, in some order."""
 
     def column(self, column_id: int) -> ColumnBuffers: ...
-    def reordered(self, order: np.ndarray) -> Cells:
+    def reordered(self, order: np.ndarray) -> RunCells:
         """The same rows in another order, (n,) int64; these are not used any more."""
         ...
 
 
-def cells_of(spans: Sequence[RunSpan]) -> Cells:
+def cells_of(spans: Sequence[RunSpan]) -> RunCells:
     """The rows of all spans, one span after the other."""
     held = [(run, lower, upper) for run, lower, upper in spans if isinstance(run, MemoryRun)]
     if len(held) < len(spans):
@@ -49,7 +49,7 @@ class _Stretch:
     def column(self, column_id: int) -> ColumnBuffers:
         return self._source.block.columns[column_id].slice(self._lower, self._upper)
 
-    def reordered(self, order: np.ndarray) -> Cells:
+    def reordered(self, order: np.ndarray) -> RunCells:
         return _Scattered(self._source, order + self._lower)
 
 
@@ -62,7 +62,7 @@ class _Scattered:
     def column(self, column_id: int) -> ColumnBuffers:
         return self._source.block.columns[column_id].take(self._rows)
 
-    def reordered(self, order: np.ndarray) -> Cells:
+    def reordered(self, order: np.ndarray) -> RunCells:
         return _Scattered(self._source, self._rows[order])
 
 
@@ -87,7 +87,7 @@ class _Interleaved:
         parts = [source.block.columns[column_id] for source in self._sources]
         return ColumnBuffers.interleave(parts, self._which, self._rows)
 
-    def reordered(self, order: np.ndarray) -> Cells:
+    def reordered(self, order: np.ndarray) -> RunCells:
         return _Interleaved(self._sources, self._which[order], self._rows[order])
 
 
@@ -108,7 +108,7 @@ class _Read:
             return read
         return read.take(self._order)
 
-    def reordered(self, order: np.ndarray) -> Cells:
+    def reordered(self, order: np.ndarray) -> RunCells:
         assert self._order is None
         self._order = order
         return self

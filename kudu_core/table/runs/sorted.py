@@ -148,7 +148,7 @@ class MemoryRun:
         return None if status is None else status[self.rows(lower, upper)]
 
 
-class Piece(NamedTuple):
+class RunPiece(NamedTuple):
     """Rows of one call that are to become a run."""
 
     call: int
@@ -159,7 +159,7 @@ class Piece(NamedTuple):
     upper: int
 
 
-def pieces(calls: Iterable[Call], run_rows: int, run_bytes: int) -> Iterator[Piece]:
+def pieces(calls: Iterable[Call], run_rows: int, run_bytes: int) -> Iterator[RunPiece]:
     """Cut calls into runs of at most so many rows and bytes.
 
     Large batches are cut; small ones that follow each other in a call are put together, by a copy.
@@ -167,13 +167,13 @@ def pieces(calls: Iterable[Call], run_rows: int, run_bytes: int) -> Iterator[Pie
     number, first, waiting_rows, waiting_bytes = -1, 0, 0, 0
     waiting: list[Call] = []
 
-    def together() -> Iterator[Piece]:
+    def together() -> Iterator[RunPiece]:
         nonlocal waiting_rows, waiting_bytes
         if waiting:
             [source] = joined([replace(waiting[0], continues=False), *waiting[1:]])
             waiting.clear()
             waiting_rows = waiting_bytes = 0
-            yield Piece(number, first - source.rows, source, 0, source.rows)
+            yield RunPiece(number, first - source.rows, source, 0, source.rows)
 
     for call in calls:
         nbytes = call.block.nbytes
@@ -187,7 +187,7 @@ def pieces(calls: Iterable[Call], run_rows: int, run_bytes: int) -> Iterator[Pie
             count = max(-(-call.rows // run_rows), -(-nbytes // run_bytes))
             step = max(8, -(-call.rows // count // 8) * 8)  # bitmaps are cut where a byte begins
             for lower in range(0, call.rows, step):
-                yield Piece(number, first, call, lower, min(lower + step, call.rows))
+                yield RunPiece(number, first, call, lower, min(lower + step, call.rows))
         else:
             waiting.append(call)
             waiting_rows += call.rows
@@ -196,7 +196,7 @@ def pieces(calls: Iterable[Call], run_rows: int, run_bytes: int) -> Iterator[Pie
     yield from together()
 
 
-def sort_run(schema: Schema, partitions: PartitionSchema, piece: Piece) -> MemoryRun:
+def sort_run(schema: Schema, partitions: PartitionSchema, piece: RunPiece) -> MemoryRun:
     """Put rows in order of tablet and key."""
     call, first, source, lower, upper = piece
     count = upper - lower

@@ -17,7 +17,7 @@ from kudu_core.common.format.names import MAX_TABLET
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption, InvalidArgument
-from kudu_core.table.stored.table_file import (
+from kudu_core.table.stored.table_state import (
     TableState,
     TabletEntry,
     check_new_tablets,

@@ -29,7 +29,7 @@ from kudu_core._ext.columns.growing import data_limit
 from kudu_core.cfile.files.delta_codes import REDO_DELETE, REDO_UPDATE
 from kudu_core.common.idempotence.writers import Txn
 from kudu_core.common.rows.rowblock import RowBlock
-from kudu_core.common.run.locks import NOTHING, Held
+from kudu_core.common.run.locks import NOTHING, HeldLocks
 from kudu_core.errors import RowErrors
 from kudu_core.table.calls.call import Call, default_bytes, fitted, joined, starts_of
 from kudu_core.table.calls.decide import Decided, Net, decide_net
@@ -89,7 +89,7 @@ def write_calls(
                 tablets = _touched(engine, prepared)
                 if txn is not None and not tablets:
                     tablets = engine.tablets[:1]  # its token comes before or after an ALTER (protocol K2)
-                with Held([tablet.mutex for tablet in tablets]):
+                with HeldLocks([tablet.mutex for tablet in tablets]):
                     if engine.schema is not schema or engine.partitions is not prepared.partitions:
                         continue  # ALTER was faster: encode and route the rows anew (protocol W2)
                     result, ts = _write_locked(engine, prepared, tablets, on_error, txn, job)
@@ -112,7 +112,7 @@ def write_collected(
     while True:
         tablets = engine.tablets
         try:
-            with Held([tablet.mutex for tablet in tablets]):
+            with HeldLocks([tablet.mutex for tablet in tablets]):
                 if engine.tablets is not tablets:
                     continue  # ALTER was faster, or an overwrite
                 calls = collect()

@@ -18,7 +18,7 @@ from kudu_core._ext.rules.decide import CALL_DELETE, CALL_INSERT, CALL_UPDATE, C
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.table.calls.result import WriteResult
-from kudu_core.table.opened.memory import no_memory
+from kudu_core.table.opened.store_memory import no_memory
 from kudu_core.table.read.points import tablet_of_key
 from kudu_core.tablet.store import records
 from kudu_core.wal import RECORD_KIND_WRITE

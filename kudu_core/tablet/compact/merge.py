@@ -19,19 +19,19 @@ from itertools import count
 import numpy as np
 
 from kudu_core.cfile.files.delta_format import REDO
+from kudu_core.common.run.held_memory import release_free
 from kudu_core.common.run.locks import Claim
-from kudu_core.common.run.memory import release_free
 from kudu_core.common.run.pool import Pool
 from kudu_core.errors import Corruption, InternalError
 from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.disk.entries import FOREVER, DeltaEntries, changes_between, write_deltas
 from kudu_core.rowset.disk.writing import discard
-from kudu_core.rowset.history.merging import ROW_BYTES, Limits, Source, plan, row_bytes
+from kudu_core.rowset.history.merging import ROW_BYTES, MergeInput, OutputLimits, plan, row_bytes
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.rows.meta import DeltaRef
 from kudu_core.tablet.compact.merge_output import build
-from kudu_core.tablet.compact.merge_task import DROPPED, MergeTask, Output, OutputPlace
+from kudu_core.tablet.compact.merge_task import DROPPED, MergeOutput, MergeTask, OutputPlace
 from kudu_core.tablet.store.manifest import Edit
 from kudu_core.tablet.store.tablet import Tablet
 
@@ -63,7 +63,7 @@ class Merged:
     """What lies at or below it may be gone; 0: nothing is."""
 
 
-MergeBuilder = Callable[[Tablet, MergeTask, np.ndarray], list[Output] | None]
+MergeBuilder = Callable[[Tablet, MergeTask, np.ndarray], list[MergeOutput] | None]
 """Has others build the outputs of ranges of the sources, ``edges`` as of ``merging.plan``: their files are
 the tablet's then and ``MergeTask.homes`` is filled in.  None: they are to be built here; nothing has
 happened."""
@@ -112,7 +112,7 @@ def merge_rowsets(
         inputs = _claimed(tablet, rowset_ids, claim)
         if inputs is None:
             return None
-        walk = _Walk(tablet, inputs, threads, check, at_step)
+        walk = _MergeWalk(tablet, inputs, threads, check, at_step)
         try:
             walk.write(horizon, builder)
             walk.catch_up()
@@ -152,7 +152,7 @@ class _Inputs:
     cut: int
 
 
-class _Walk:
+class _MergeWalk:
     """One merge under way."""
 
     def __init__(
@@ -177,7 +177,7 @@ class _Walk:
             check=check,
             homes=[np.full(r.meta.rows, DROPPED, np.uint32) for r in inputs.rowsets],
         )
-        self.outputs: list[Output] = []
+        self.outputs: list[MergeOutput] = []
         self.through = inputs.cut
         """Q: the outputs' files hold every change up to it, and none above."""
         self._starts: list[np.ndarray] = []
@@ -199,9 +199,9 @@ class _Walk:
             task.horizon = min(horizon(True), task.cut)
         for rowset in self._inputs:
             task.check()
-            task.sources.append(Source.of(rowset, task.cut, task.horizon))
+            task.sources.append(MergeInput.of(rowset, task.cut, task.horizon))
         options = context.options
-        limits = Limits(
+        limits = OutputLimits(
             options.rowset_target_bytes, options.memory_limit_bytes // (MEMORY_DIVISOR * self.threads)
         )
         edges = plan(task.schema, task.sources, limits)
@@ -213,11 +213,11 @@ class _Walk:
         self.tablet.sync_directory()
         self.at_step("written")
 
-    def _build_here(self, edges: np.ndarray) -> list[Output]:
+    def _build_here(self, edges: np.ndarray) -> list[MergeOutput]:
         task, context = self.task, self.tablet.context
         each = np.array([row_bytes(task.schema, source)[1] + ROW_BYTES for source in task.sources])
 
-        def built(number: int) -> list[Output]:
+        def built(number: int) -> list[MergeOutput]:
             nbytes = int((edges[number + 1] - edges[number]) @ each)
             with context.work.hold(nbytes):
                 outputs = build(task, edges[number], edges[number + 1])

@@ -21,7 +21,7 @@ from kudu_core.rowset.history.joining import NEVER
 from kudu_core.rowset.history.merging import MergedRows, SourceRows, TooMuch
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
 from kudu_core.tablet.compact.merge_past import Past, SharedKeys, past_of
-from kudu_core.tablet.compact.merge_task import MergeTask, Output
+from kudu_core.tablet.compact.merge_task import MergeOutput, MergeTask
 
 _DENSE_FACTOR = 8
 """Whole ranges of rows are read instead of single cells when at least one row in so many is wanted."""
@@ -37,7 +37,7 @@ class _Places:
     """Of the key, whichever copy tells its end."""
 
 
-def build(task: MergeTask, lower: np.ndarray, upper: np.ndarray) -> list[Output]:
+def build(task: MergeTask, lower: np.ndarray, upper: np.ndarray) -> list[MergeOutput]:
     """Write the rows ``[lower, upper)`` of each source, (sources,) int64, to one output, or several.
 
     Several where the cells of one column are too large for one file.
@@ -58,7 +58,7 @@ def build(task: MergeTask, lower: np.ndarray, upper: np.ndarray) -> list[Output]
     return [*build(task, lower, between), *build(task, between, upper)]
 
 
-def _build(task: MergeTask, merged: MergedRows, lower: np.ndarray) -> Output:
+def _build(task: MergeTask, merged: MergedRows, lower: np.ndarray) -> MergeOutput:
     rows = len(merged)
     pasts = [
         past_of(task, part, start)
@@ -76,7 +76,7 @@ def _build(task: MergeTask, merged: MergedRows, lower: np.ndarray) -> Output:
         # -1 becomes DROPPED.
         task.homes[part.number][part.lower : part.upper] = home.astype(np.uint32)
     if not len(merged):
-        return Output(lower, rows, None)
+        return MergeOutput(lower, rows, None)
 
     undo = _undo_entries(task, merged, pasts, places, copies)
     redo = _deletions(deleted[0][~old], deleted[1][~old], places, copies)
@@ -91,7 +91,7 @@ def _build(task: MergeTask, merged: MergedRows, lower: np.ndarray) -> Output:
     meta = _write_base(task, merged, times, copies, images)
     undo_refs = _write_entries(task, UNDO, [undo, _images(copies, places, images)])
     redo_refs = _write_entries(task, REDO, [redo])
-    return Output(lower, rows, replace(meta, undo=undo_refs, redo=redo_refs))
+    return MergeOutput(lower, rows, replace(meta, undo=undo_refs, redo=redo_refs))
 
 
 # ---- where rows go ----

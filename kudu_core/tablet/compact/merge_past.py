@@ -14,7 +14,7 @@ from kudu_core.cfile.files.delta_codes import REDO_DELETE, UNDO_ALIVE, UNDO_UPDA
 from kudu_core.cfile.files.delta_format import REDO
 from kudu_core.errors import Corruption
 from kudu_core.rowset.disk.entries import DeltaEntries, changes_between
-from kudu_core.rowset.history.joining import NEVER, Copies, Joined, Turns, Unjoinable, join
+from kudu_core.rowset.history.joining import NEVER, Copies, Joined, LifetimeTurns, Unjoinable, join
 from kudu_core.rowset.history.merging import MergedRows, SourceRows
 from kudu_core.tablet.compact.merge_task import MergeTask
 
@@ -85,7 +85,7 @@ class SharedKeys:
         turns = _turns(merged, pasts, of)
         copies = Copies(key, merged.insert_times_of(numbers), ends[numbers])
         try:
-            joined = join(copies, Turns(*(np.concatenate(part) for part in turns[:3])), task.horizon)
+            joined = join(copies, LifetimeTurns(*(np.concatenate(part) for part in turns[:3])), task.horizon)
         except Unjoinable as exc:
             row = int(at[np.searchsorted(key, exc.key)])
             raise Corruption(task.place.directory, 0, f"key {merged.keys[row]!r:.200}: {exc}") from exc

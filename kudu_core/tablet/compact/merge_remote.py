@@ -1,6 +1,6 @@
 """Outputs of a merge that another process builds, from the same rowsets, at the same cut.
 
-    Order -> (there: build_ranges -> BuiltRange) -> (here: adopt -> Output)
+    Order -> (there: build_ranges -> BuiltRange) -> (here: adopt -> MergeOutput)
 
 The files lie in a folder of the attempt that has made them, until the merge links those of the attempts
 that won.  What else the merge needs, the map from rows of the inputs to rows of the outputs, is a file too.
@@ -25,10 +25,10 @@ from kudu_core.errors import Corruption
 from kudu_core.fs.checked import read_checked, write_checked
 from kudu_core.options import Options
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
-from kudu_core.rowset.history.merging import Source
+from kudu_core.rowset.history.merging import MergeInput
 from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
 from kudu_core.tablet.compact.merge_output import build
-from kudu_core.tablet.compact.merge_task import DROPPED, MergeTask, Output, OutputPlace
+from kudu_core.tablet.compact.merge_task import DROPPED, MergeOutput, MergeTask, OutputPlace
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
@@ -96,7 +96,8 @@ class BuiltRange:
     folder: str
     """Of the attempt, in the merge's."""
     outputs: tuple[tuple[tuple[int, ...], int, RowSetMeta | None], ...]
-    """As ``Output``: (first row of each source, rows, entry); names and ids are given when it is adopted."""
+    """As ``MergeOutput``: (first row of each source, rows, entry); names and ids are given when it is
+    adopted."""
     homes: tuple[str, int, int]
     """(file, bytes, CRC-32C)."""
 
@@ -150,7 +151,7 @@ def build_ranges(tablet: Tablet, order: Order, name: str) -> list[BuiltRange] | 
     task = MergeTask(
         place=place,
         schema=order.schema,
-        sources=[Source.of(rowset, order.cut, order.horizon) for rowset in rowsets],
+        sources=[MergeInput.of(rowset, order.cut, order.horizon) for rowset in rowsets],
         cut=order.cut,
         horizon=order.horizon,
         check=lambda: None,
@@ -196,7 +197,7 @@ def _write_homes(task: MergeTask, lower: np.ndarray, upper: np.ndarray) -> tuple
 
 def adopt(
     tablet: Tablet, task: MergeTask, edges: np.ndarray, directory: str, built: Sequence[BuiltRange]
-) -> list[Output]:
+) -> list[MergeOutput]:
     """Make the files of all ranges the tablet's, by links, and fill in ``MergeTask.homes``.
 
     Raises
@@ -204,13 +205,13 @@ def adopt(
     Corruption
         A file is missing, or not the one that was told of.
     """
-    found: list[Output] = []
+    found: list[MergeOutput] = []
     for one in sorted(built, key=lambda built: built.number):
         _read_homes(tablet.context.fs, f"{directory}/{one.folder}", one, edges, task.homes)
         for lower, rows, meta in one.outputs:
             if meta is not None:
                 meta = _linked(tablet, task, f"{directory}/{one.folder}", meta)
-            found.append(Output(np.array(lower, np.int64), rows, meta))
+            found.append(MergeOutput(np.array(lower, np.int64), rows, meta))
     return found
 
 

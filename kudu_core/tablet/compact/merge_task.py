@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kudu_core.common.schema.schema import Schema
-from kudu_core.rowset.history.merging import Source
+from kudu_core.rowset.history.merging import MergeInput
 from kudu_core.rowset.rows.meta import RowSetMeta
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class MergeTask:
     place: OutputPlace
     schema: Schema
     """At the cut."""
-    sources: list[Source]
+    sources: list[MergeInput]
     cut: int
     horizon: int
     check: Callable[[], None]
@@ -59,7 +59,7 @@ class MergeTask:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Output:
+class MergeOutput:
     """What a range of keys came to."""
 
     lower: np.ndarray
@@ -70,4 +70,4 @@ class Output:
     """None: nothing is left."""
 
 
-__all__ = ["DROPPED", "MergeTask", "Output", "OutputPlace"]
+__all__ = ["DROPPED", "MergeOutput", "MergeTask", "OutputPlace"]

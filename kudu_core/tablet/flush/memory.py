@@ -18,7 +18,7 @@ from kudu_core._ext.keys import keys as keys_kernel
 from kudu_core.cfile.files.delta_codes import REDO_DELETE, REDO_REINSERT, UNDO_ALIVE, UNDO_DEAD, UNDO_UPDATE
 from kudu_core.cfile.files.delta_format import REDO, UNDO
 from kudu_core.common.rows.rowblock import ColumnBuffers
-from kudu_core.common.run.memory import release_free
+from kudu_core.common.run.held_memory import release_free
 from kudu_core.errors import InternalError
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.disk.entries import DeltaEntries, write_deltas

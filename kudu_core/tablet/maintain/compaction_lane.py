@@ -18,7 +18,7 @@ from kudu_core.common.run.pool import Pool
 from kudu_core.errors import Closed
 from kudu_core.events import DeltaCompactionEnd, Event, FilesDeleted, HistoryCollected, MergeEnd
 from kudu_core.tablet.compact import history_gc
-from kudu_core.tablet.compact.deltas import Compacted, compact_major, compact_minor, redo_files
+from kudu_core.tablet.compact.delta_compaction import Compacted, compact_major, compact_minor, redo_files
 from kudu_core.tablet.compact.merge import MergeBuilder, Merged, merge_rowsets
 from kudu_core.tablet.maintain.delta_policy import major_columns
 from kudu_core.tablet.maintain.full_policy import full_merges

@@ -15,7 +15,7 @@ from kudu_core.tablet.maintain.scoring import Pressure
 
 if TYPE_CHECKING:
     from kudu_core.cfile.pages.page_cache import PageCache
-    from kudu_core.common.run.memory import WorkingMemory
+    from kudu_core.common.run.held_memory import WorkingMemory
     from kudu_core.options import Options
     from kudu_core.tablet.store.tablet import Tablet
 

@@ -1,4 +1,4 @@
-"""Which rowsets a merging compaction takes: a pure function from what is known of rowsets to a ``Choice``.
+"""Which rowsets a merging compaction takes: a pure function of what is known of them.
 
 Two reasons to merge, and the better gain per byte wins.
 
@@ -88,7 +88,7 @@ class RowSetStats:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class MergeChoice:
     """What one merging compaction should take."""
 
     rowsets: tuple[int, ...]
@@ -107,9 +107,11 @@ class Choice:
         return self.gain / max(1, self.input_bytes)
 
 
-def choose_merge(rowsets: Sequence[RowSetStats], *, budget_bytes: int, target_bytes: int) -> Choice | None:
+def choose_merge(
+    rowsets: Sequence[RowSetStats], *, budget_bytes: int, target_bytes: int
+) -> MergeChoice | None:
     """What to merge next, None when nothing is worth it.  The order of ``rowsets`` does not matter."""
-    layout = Layout.of(rowsets)
+    layout = RowSetLayout.of(rowsets)
     overlap = overlap_choice(layout, budget_bytes=budget_bytes, target_bytes=target_bytes)
     if overlap is not None and len(overlap.rowsets) > MAX_INPUTS:
         overlap = _first_of(layout, overlap, target_bytes)
@@ -125,7 +127,7 @@ def choose_merge(rowsets: Sequence[RowSetStats], *, budget_bytes: int, target_by
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layout:
+class RowSetLayout:
     """Rowsets by first key, and what share of the tablet's data lies at or below each bound."""
 
     rowsets: tuple[RowSetStats, ...]
@@ -136,7 +138,7 @@ class Layout:
     """(n,) int64, bytes."""
 
     @staticmethod
-    def of(rowsets: Sequence[RowSetStats]) -> Layout:
+    def of(rowsets: Sequence[RowSetStats]) -> RowSetLayout:
         ordered = tuple(sorted(rowsets, key=lambda r: (r.min_key, r.max_key, r.id)))
         sizes = np.array([r.size_bytes for r in ordered], np.int64)
         keys = sorted({key for r in ordered for key in (r.min_key, r.max_key)})
@@ -146,10 +148,10 @@ class Layout:
         packed = EncodedKeys.from_list(keys)
         below = bytes_below(packed.data, packed.offsets, first, last, sizes)
         share = np.maximum.accumulate(below / max(1, int(sizes.sum())))
-        return Layout(ordered, share[first], share[last], sizes)
+        return RowSetLayout(ordered, share[first], share[last], sizes)
 
 
-def overlap_choice(layout: Layout, *, budget_bytes: int, target_bytes: int) -> Choice | None:
+def overlap_choice(layout: RowSetLayout, *, budget_bytes: int, target_bytes: int) -> MergeChoice | None:
     """The set whose merging lowers the average height most."""
     chosen = [n for n, r in enumerate(layout.rowsets) if r.available and 0 < r.size_bytes <= budget_bytes]
     if len(chosen) < 2:
@@ -171,10 +173,10 @@ def overlap_choice(layout: Layout, *, budget_bytes: int, target_bytes: int) -> C
         return None
     numbers = np.sort(order[picked])
     ids = tuple(layout.rowsets[n].id for n in numbers.tolist())
-    return Choice(ids, OVERLAP, gain, int(layout.sizes[numbers].sum()), exact)
+    return MergeChoice(ids, OVERLAP, gain, int(layout.sizes[numbers].sum()), exact)
 
 
-def _first_of(layout: Layout, choice: Choice, target_bytes: int) -> Choice | None:
+def _first_of(layout: RowSetLayout, choice: MergeChoice, target_bytes: int) -> MergeChoice | None:
     """As many of an overlap choice as one merge takes, by their first keys, and what they gain alone."""
     wanted = set(choice.rowsets[:MAX_INPUTS])
     numbers = np.array([n for n, r in enumerate(layout.rowsets) if r.id in wanted], np.int64)
@@ -182,12 +184,12 @@ def _first_of(layout: Layout, choice: Choice, target_bytes: int) -> Choice | Non
     gain = value - SPAN_COST * float(layout.high[numbers].max() - layout.low[numbers].min())
     if gain <= MIN_GAIN:
         return None
-    return Choice(
+    return MergeChoice(
         choice.rowsets[:MAX_INPUTS], OVERLAP, gain, int(layout.sizes[numbers].sum()), exact=False
     )
 
 
-def _values(layout: Layout, numbers: np.ndarray, target_bytes: int) -> np.ndarray:
+def _values(layout: RowSetLayout, numbers: np.ndarray, target_bytes: int) -> np.ndarray:
     """What rowsets are worth in an overlap choice: their width, and a little for being small."""
     full = np.array([layout.rowsets[n].full for n in numbers.tolist()])
     small = np.maximum(0.0, 1 - layout.sizes[numbers] / (SMALL_FRACTION * target_bytes))
@@ -210,10 +212,10 @@ def _scales(sizes: np.ndarray, budget_bytes: int) -> Iterator[tuple[int, int]]:
         unit *= 2
 
 
-def tidy_choice(layout: Layout, *, budget_bytes: int, target_bytes: int) -> Choice | None:
+def tidy_choice(layout: RowSetLayout, *, budget_bytes: int, target_bytes: int) -> MergeChoice | None:
     """The neighbours whose merging frees or joins most, by byte."""
     total = max(1, int(layout.sizes.sum()))
-    best: Choice | None = None
+    best: MergeChoice | None = None
     for run in _runs(layout, budget_bytes, target_bytes):
         sizes = [r.size_bytes for r in run]
         kept = sum(_kept_bytes(r) for r in run)
@@ -226,13 +228,13 @@ def tidy_choice(layout: Layout, *, budget_bytes: int, target_bytes: int) -> Choi
         else:
             continue
         gain = freed / total + SMALL_VALUE * max(0, fewer)
-        choice = Choice(tuple(r.id for r in run), reason, gain, sum(sizes))
+        choice = MergeChoice(tuple(r.id for r in run), reason, gain, sum(sizes))
         if best is None or choice.gain_per_byte > best.gain_per_byte:
             best = choice
     return best
 
 
-def _runs(layout: Layout, budget_bytes: int, target_bytes: int) -> Iterator[list[RowSetStats]]:
+def _runs(layout: RowSetLayout, budget_bytes: int, target_bytes: int) -> Iterator[list[RowSetStats]]:
     """Neighbours in the order of keys that are each worth tidying, as many as the budget takes."""
     run: list[RowSetStats] = []
     room = budget_bytes
@@ -267,8 +269,8 @@ __all__ = [
     "DEAD",
     "OVERLAP",
     "SMALL",
-    "Choice",
-    "Layout",
+    "MergeChoice",
+    "RowSetLayout",
     "RowSetStats",
     "choose_merge",
     "overlap_choice",

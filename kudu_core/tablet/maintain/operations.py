@@ -14,9 +14,9 @@ from kudu_core.common.schema.schema import Schema
 from kudu_core.rowset.disk.writing import DECODED_FACTOR
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
 from kudu_core.tablet.compact import history_gc
-from kudu_core.tablet.compact.deltas import redo_files
+from kudu_core.tablet.compact.delta_compaction import redo_files
 from kudu_core.tablet.maintain.delta_policy import delta_choice, major_columns
-from kudu_core.tablet.maintain.merge_policy import Choice, RowSetStats, choose_merge
+from kudu_core.tablet.maintain.merge_policy import MergeChoice, RowSetStats, choose_merge
 from kudu_core.tablet.maintain.scoring import DELTA_FLUSH, FLUSH, HISTORY_GC, MAJOR, MERGE, Operation
 from kudu_core.tablet.store.tablet import Tablet
 
@@ -99,7 +99,7 @@ class _Known:
     """Entries and not the rowsets: who holds one of those keeps its files from being deleted."""
     busy: frozenset[int]
     until_s: float
-    choice: Choice | None
+    choice: MergeChoice | None
 
 
 class Merges:
@@ -112,7 +112,7 @@ class Merges:
 
     def choice(
         self, tablet: Tablet, options: Options, horizon: int, now_s: float, left_alone: Collection[int]
-    ) -> Choice | None:
+    ) -> MergeChoice | None:
         """What to merge in a tablet.  ``left_alone``: ids of rowsets whose compaction has failed."""
         view = tablet.view
         with tablet.mutex:

@@ -51,7 +51,7 @@ _PAGE_BYTES = 4096
 """What a power cut takes or leaves as a whole."""
 
 
-class Source(Protocol):
+class ManifestSource(Protocol):
     """What the bytes are read from: an open file."""
 
     def size(self) -> int: ...
@@ -59,7 +59,7 @@ class Source(Protocol):
 
 
 class BytesSource:
-    """Bytes in memory as a ``Source``."""
+    """Bytes in memory as a ``ManifestSource``."""
 
     def __init__(self, data: bytes) -> None:
         self._data = memoryview(data)
@@ -181,7 +181,7 @@ def frames(
 class Window:
     """Pieces of a file that are read one after the other, without holding all of it."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ManifestSource) -> None:
         self.source = source
         self.size = source.size()
         self._begin = 0

@@ -128,7 +128,7 @@ def _rebased(column: ColumnBuffers) -> tuple[np.ndarray, np.ndarray | None]:
     return column.values[first:last], np.ascontiguousarray(offsets)
 
 
-class _Cursor:
+class _PayloadReader:
     """Bounded reads from a record's payload."""
 
     def __init__(self, data: memoryview, path: str, offset: int) -> None:
@@ -153,7 +153,7 @@ class _Cursor:
 
 def decode(data: memoryview, path: str, offset: int) -> Payload:
     """Read a payload; arrays are views of ``data``.  Broken rules raise ``Corruption``."""
-    cursor = _Cursor(data, path, offset)
+    cursor = _PayloadReader(data, path, offset)
     section_count, tablets, extra = _head(cursor)
     sections = [_section(cursor, len(tablets)) for _ in range(section_count)]
     return Payload(tablets, sections, extra)
@@ -161,10 +161,10 @@ def decode(data: memoryview, path: str, offset: int) -> Payload:
 
 def decode_extra(data: memoryview, path: str, offset: int) -> dict[str, Any]:
     """What a payload says beside its rows."""
-    return _head(_Cursor(data, path, offset))[2]
+    return _head(_PayloadReader(data, path, offset))[2]
 
 
-def _head(cursor: _Cursor) -> tuple[int, tuple[int, ...], dict[str, Any]]:
+def _head(cursor: _PayloadReader) -> tuple[int, tuple[int, ...], dict[str, Any]]:
     """(sections, tablets, extra) of a payload."""
     section_count, tablet_count, extra_bytes, _ = cursor.unpack(PAYLOAD)
     if extra_bytes > MAX_EXTRA_BYTES:
@@ -178,7 +178,7 @@ def _head(cursor: _Cursor) -> tuple[int, tuple[int, ...], dict[str, Any]]:
     return section_count, tablets, extra
 
 
-def _section(cursor: _Cursor, tablet_count: int) -> Section:
+def _section(cursor: _PayloadReader, tablet_count: int) -> Section:
     op, flags, column_count, rows, _, _ = cursor.unpack(SECTION)
     if op not in (RECORD_INSERT, RECORD_UPDATE, RECORD_DELETE) or flags & ~1:
         raise cursor.fail(f"operation {op}, flags {flags}")

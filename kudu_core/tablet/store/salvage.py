@@ -36,7 +36,7 @@ class SalvagedManifest:
 
 
 @dataclass(slots=True)
-class _File:
+class _ManifestFile:
     """One of the two files."""
 
     path: str
@@ -85,25 +85,25 @@ def salvage_manifest(
 
 def _read(
     fs: FileSystem, path: str, table_uuid: bytes | None, tablet_id: int, found: SalvagedManifest
-) -> _File:
+) -> _ManifestFile:
     try:
         data = fs.read_bytes(path, MAX_BYTES)
     except FileNotFoundError:
-        return _File(path, reason="the file is missing")
+        return _ManifestFile(path, reason="the file is missing")
     except (KuduError, OSError) as error:
-        return _File(path, reason=str(error)[:300])
+        return _ManifestFile(path, reason=str(error)[:300])
     header = None if table_uuid is None else form.Header(table_uuid, tablet_id)
     reason = None
     try:
         own = form.read_header(data[: form.HEADER.size], path)
         if own.tablet_id != tablet_id or (header is not None and own != header):
-            return _File(path, reason="the manifest of another table or tablet")
+            return _ManifestFile(path, reason="the manifest of another table or tablet")
         found.table_uuid = own.table_uuid
         header = own
     except KuduError as error:
         reason = str(error)
     if header is None:
-        return _File(path, reason=reason)
+        return _ManifestFile(path, reason=reason)
     edits, bad = form.scan_edits(data, header)
     at = edits[-1].end if edits else form.HEADER.size
     inside = [begin for begin, _ in bad if form.HEADER.size <= begin < at]
@@ -118,14 +118,14 @@ def _read(
     if reason is None and not edits:
         reason = "there is no edit in it"
     size = len(data.rstrip(b"\0"))
-    return _File(path, edits, reason, size, ends)
+    return _ManifestFile(path, edits, reason, size, ends)
 
 
-def _last(file: _File) -> int:
+def _last(file: _ManifestFile) -> int:
     return max((edit.number for edit in file.edits), default=0)
 
 
-def _epoch(file: _File) -> int:
+def _epoch(file: _ManifestFile) -> int:
     return max((edit.epoch for edit in file.edits), default=0)
 
 

@@ -15,8 +15,8 @@ from kudu_core.cfile.pages.page_cache import PageCache
 from kudu_core.common.partition.partitions import Partition
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.run.gates import Slots
+from kudu_core.common.run.held_memory import WorkingMemory
 from kudu_core.common.run.locks import mutex, reentrant
-from kudu_core.common.run.memory import WorkingMemory
 from kudu_core.common.run.pool import Pool
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Closed, InternalError

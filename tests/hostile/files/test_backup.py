@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import kudu_core as kc
-from kudu_core.table.backup import format as backup_format
+from kudu_core.table.backup import backup_manifest as backup_format
 from tests.support.guard import at_most, within
 from tests.support.hostile.forge import HOSTILE, MEMORY, another, encoded, places
 from tests.support.hostile.links import KINDS, OPTIONS, SCHEMA, aged, home, replace, world

@@ -180,7 +180,7 @@ def unaware(table: bytes) -> bytes:
     """TABLE without what it knows of manifests and of a clean close."""
     import json
 
-    from kudu_core.table.stored import table_file as state
+    from kudu_core.table.stored import table_state as state
 
     value = json.loads(table[state.HEADER.size :])
     value["edits"], value["clean_end"] = [], 0
@@ -189,7 +189,7 @@ def unaware(table: bytes) -> bytes:
 
 def empty_checkpoint(world: World) -> None:
     """The log of the table as if it had been made today: no record, no CHECKPOINT."""
-    from kudu_core.table.stored.table_file import read_state
+    from kudu_core.table.stored.table_state import read_state
     from kudu_core.wal import Log
 
     state = read_state(world.fs, f"{ROOT}/TABLE")

@@ -13,7 +13,7 @@ import kudu_core as kc
 from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.common.types.types import ColumnType
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.table.backup.format import read_manifest
+from kudu_core.table.backup.backup_manifest import read_manifest
 from kudu_core.table.jobs import commit
 from tests.support.bulk import small_runs
 from tests.support.cases.foreign import HOSTILE, ROWS, VALUES

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kudu_core._ext.base.holding import Claim, Descriptor, Held, folder_beneath
+from kudu_core._ext.base.holding import Claim, Descriptor, HeldLocks, folder_beneath
 
 
 class Lock:
@@ -30,27 +30,28 @@ class Lock:
 
 def test_all_are_held_in_order_and_let_go_in_reverse() -> None:
     said: list[str] = []
-    with Held([Lock(said, name) for name in "abc"]):
+    with HeldLocks([Lock(said, name) for name in "abc"]):
         assert said == ["+a", "+b", "+c"]
     assert said == ["+a", "+b", "+c", "-c", "-b", "-a"]
 
 
 def test_an_exception_of_the_block_lets_go() -> None:
     locks = [threading.Lock(), threading.RLock()]
-    with pytest.raises(ZeroDivisionError), Held(locks):
+    with pytest.raises(ZeroDivisionError), HeldLocks(locks):
         1 / 0  # noqa: B018
     assert all(lock.acquire(False) for lock in locks)
 
 
 def test_an_interrupt_while_waiting_lets_go_of_those_before() -> None:
     said: list[str] = []
-    with pytest.raises(KeyboardInterrupt), Held([Lock(said, "a"), Lock(said, "b"), Lock(said, "c", True)]):
+    locks = [Lock(said, "a"), Lock(said, "b"), Lock(said, "c", True)]
+    with pytest.raises(KeyboardInterrupt), HeldLocks(locks):
         raise AssertionError("not entered")
     assert said == ["+a", "+b", "-b", "-a"]
 
 
 def test_no_locks() -> None:
-    with Held([]):
+    with HeldLocks([]):
         pass
 
 
@@ -59,7 +60,7 @@ def test_an_interrupt_between_enter_and_the_block_lets_go() -> None:
     lock = threading.Lock()
 
     def entered() -> None:
-        held: Any = Held([lock])
+        held: Any = HeldLocks([lock])
         held.__enter__()
         assert lock.locked()
 
@@ -69,7 +70,7 @@ def test_an_interrupt_between_enter_and_the_block_lets_go() -> None:
 
 def test_a_reentrant_lock_is_held_as_often_as_taken() -> None:
     lock = threading.RLock()
-    with Held([lock, lock]):
+    with HeldLocks([lock, lock]):
         assert lock._is_owned()  # type: ignore[attr-defined]
     assert not lock._is_owned()  # type: ignore[attr-defined]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from kudu_core.tablet.maintain.merge_policy import Layout, RowSetStats
+from kudu_core.tablet.maintain.merge_policy import RowSetLayout, RowSetStats
 
 MIB = 1 << 20
 
 
-def average_height(layout: Layout) -> float:
+def average_height(layout: RowSetLayout) -> float:
     """In how many rowsets a key lies, averaged over the data."""
     return float((layout.high - layout.low).sum())
 

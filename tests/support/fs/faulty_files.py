@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
     from kudu_core.fs.api import (
         Data,
-        Holder,
         Lease,
+        LeaseHolder,
         ReadFile,
         WriteFile,
     )
@@ -147,7 +147,7 @@ class FaultyLease:
         self._fs._call("lease", self.path)
         self._inner.try_acquire(wait_s)
 
-    def holder(self) -> Holder | None:
+    def holder(self) -> LeaseHolder | None:
         self._fs._call("holder", self.path)
         return self._inner.holder()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kudu_core.errors import Closed, Locked
 from kudu_core.fs import base
-from kudu_core.fs.api import Holder
+from kudu_core.fs.api import LeaseHolder
 from kudu_core.fs.lease import acquire_within
 from tests.support.fs.powercut import File
 
@@ -128,7 +128,7 @@ class MemoryLease:
     def try_acquire(self, wait_s: float = 0.0) -> None:
         assert self._node is None, "a lease is taken once"
         if not acquire_within(self._attempt, wait_s, self._sleep):
-            pid, host = self.holder() or Holder(None, None)
+            pid, host = self.holder() or LeaseHolder(None, None)
             raise Locked(self.path, pid, host)
 
     def _attempt(self) -> bool:
@@ -141,11 +141,11 @@ class MemoryLease:
             node.lock_owner, self._node = self, node
             return True
 
-    def holder(self) -> Holder | None:
+    def holder(self) -> LeaseHolder | None:
         with self._fs._lock:
             if not self._fs.exists(self.path) or self._fs._file(self.path).lock_owner is None:
                 return None
-            return Holder(os.getpid(), "memory")
+            return LeaseHolder(os.getpid(), "memory")
 
     def release(self) -> None:
         with self._fs._lock:

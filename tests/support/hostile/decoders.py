@@ -26,7 +26,7 @@ from kudu_core.cfile.columns.zone import Zone
 from kudu_core.cfile.pages import page
 from kudu_core.cfile.pages.page_cache import PageCache
 from kudu_core.common.types.types import ColumnType
-from kudu_core.table.stored import table_file
+from kudu_core.table.stored import table_state
 from kudu_core.tablet.store import manifest, records
 from kudu_core.wal import tail as wal_tail
 from tests.support.cases.blocks import bits_of, integers, raw
@@ -286,7 +286,7 @@ _SEGMENT: list[str] = []
 def read_table_file(data: bytes) -> None:
     fs = MemoryFileSystem()
     fs.replace_file("/TABLE", data)
-    table_file.read_state(fs, "/TABLE")
+    table_state.read_state(fs, "/TABLE")
 
 
 def read_manifest(data: bytes) -> None:

@@ -15,7 +15,7 @@ from warnings import catch_warnings, simplefilter
 
 import kudu_core as kc
 from kudu_core.errors import UnreplayedWarning
-from kudu_core.table.stored import table_file as table_state
+from kudu_core.table.stored import table_state
 from kudu_core.tablet.store import manifest_format as form
 from kudu_core.tablet.store import records
 from kudu_core.wal import format as wal

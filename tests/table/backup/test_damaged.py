@@ -14,7 +14,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.table.backup import format as form
+from kudu_core.table.backup import backup_manifest as form
 from tests.support.tables import Make
 
 

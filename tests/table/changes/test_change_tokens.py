@@ -12,8 +12,8 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.rowset.disk.deltastore import DeltaStore
+from kudu_core.table.changes.change_tokens import ChangeToken
 from kudu_core.table.changes.counts import told
-from kudu_core.table.changes.tokens import ChangeToken
 from tests.support.inside import changes_within, is_opened, rowsets_of, tablets_of
 from tests.support.models.history import SCHEMA, History, random_batch
 

@@ -13,7 +13,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.table.ingest import commit, ingest
+from kudu_core.table.ingest import commit_parts, ingest
 from tests.support.bulk import small_runs
 from tests.support.fs.faulty import FaultyFileSystem, Rule
 from tests.support.inside import poison_of, set_options
@@ -104,7 +104,7 @@ def test_an_ingest_that_fails_after_its_record_keeps_its_files(
         table.update([{"k": 5, "a": -1}])
         with monkeypatch.context() as patched, pytest.raises((MemoryError, kc.Poisoned)):
             if where == "sync_manifests":
-                patched.setattr(commit, "sync_manifests", fail)
+                patched.setattr(commit_parts, "sync_manifests", fail)
             else:
                 fs.rules = [Rule(ops={"sync"}, path_glob="*/wal/*.log", error=errno.EIO)]
             table.upsert(numbers(50, 100))

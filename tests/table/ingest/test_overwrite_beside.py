@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.table.ingest import commit as committing
+from kudu_core.table.ingest import commit_parts as committing
 from kudu_core.table.ingest import ingest
 from kudu_core.table.ingest import overwrite as walk
 from kudu_core.table.jobs import commit as jobs
@@ -81,7 +81,7 @@ WRITES: dict[str, tuple[Any, str, Callable[[kc.Table], Any], dict[int, str]]] = 
     ),
     "old row": (log_walk, "_touched", lambda t: t.update({"k": [1, 4], "v": ["w"] * 2}, on_missing="ignore"),
                 NEW | {4: "w"}),
-    "where": (log_walk, "Held",
+    "where": (log_walk, "HeldLocks",
               lambda t: t.update(where=pc.field("k") < 5, set={"v": "w"}, txn=("a", 1)),
               NEW | {3: "w", 4: "w"}),
     "ingest": (ingest, "_attempt", lambda t: t.upsert(data(MANY | {4: "w"})), NEW | MANY | {4: "w"}),
@@ -109,7 +109,7 @@ def test_a_where_write_holds_the_mutexes_of_the_tablets_of_today(
     table: kc.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The list of tablets is read, an overwrite exchanges them, and then the mutexes are taken."""
-    when_first(monkeypatch, log_walk, "Held", lambda: overwrite(table, data(NEW)))
+    when_first(monkeypatch, log_walk, "HeldLocks", lambda: overwrite(table, data(NEW)))
     real = log_walk._write_locked
     held: list[tuple[list[int], list[int]]] = []
 

@@ -14,7 +14,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.format import names
-from kudu_core.table.ingest import commit as committing
+from kudu_core.table.ingest import commit_parts as committing
 from kudu_core.table.jobs import commit as jobs
 from kudu_core.table.jobs.job import Job
 from kudu_core.table.jobs.resolve import resolve

@@ -15,7 +15,7 @@ from kudu_core.common.idempotence import writers as limits
 from kudu_core.common.idempotence.writers import AppliedWrite
 from kudu_core.table.opened import writers as opened
 from kudu_core.table.opened.job_marks import job_directory
-from kudu_core.table.stored.table_file import read_state
+from kudu_core.table.stored.table_state import read_state
 from tests.support.clock import ManualClock
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.inside import engine_of

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from kudu_core.cfile.pages.page_cache import PageCache
-from kudu_core.common.run.memory import WorkingMemory
+from kudu_core.common.run.held_memory import WorkingMemory
 from kudu_core.errors import MemoryLimit
 from kudu_core.events import WritersThrottled
 from kudu_core.options import Options
 from kudu_core.rowset.memory.growing import StoreFull
-from kudu_core.table.opened.memory import StoreMemory
+from kudu_core.table.opened.store_memory import StoreMemory
 from tests.support.clock import ManualClock
 
 MIB = 1 << 20

@@ -12,7 +12,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.errors import Fenced
 from kudu_core.table.opened.table_file import TableFile
-from kudu_core.table.stored.table_file import TableState, read_state
+from kudu_core.table.stored.table_state import TableState, read_state
 from tests.support.fs.faulty import FaultyFileSystem, Rule
 from tests.support.fs.memory import MemoryFileSystem
 

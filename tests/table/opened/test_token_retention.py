@@ -16,8 +16,8 @@ from kudu_core.common.idempotence.fingerprint import MAX_ROWS, NO_ROWS, Fingerpr
 from kudu_core.common.idempotence.writers import AppliedWrite, outdated
 from kudu_core.events import TokensDropped
 from kudu_core.table.opened import writers as opened_writers
-from kudu_core.table.stored import table_file as states
-from kudu_core.table.stored.table_file import read_state
+from kudu_core.table.stored import table_state as states
+from kudu_core.table.stored.table_state import read_state
 from tests.support.clock import ManualClock
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.inside import applied_writes_of, engine_of

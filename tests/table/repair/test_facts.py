@@ -23,7 +23,7 @@ from kudu_core.table.repair.facts import (
     OLDER,
     PRESENT,
     Facts,
-    Limits,
+    MissingFacts,
     judge,
 )
 
@@ -52,9 +52,9 @@ def facts(kind: int, *told: tuple[Any, ...], **more: Any) -> Facts:
     return Facts(kind, keys, times, columns, known, **more)
 
 
-def verdict(*parts: Facts, **limits: Any) -> tuple[int, Any, Any, int]:
+def verdict(*parts: Facts, **missing: Any) -> tuple[int, Any, Any, int]:
     """Of the one key: the verdict, its cells, changes put aside."""
-    found = judge(SCHEMA, parts, Limits(**limits))
+    found = judge(SCHEMA, parts, MissingFacts(**missing))
     assert len(found) == 1
     cells = [found.columns[c.id].to_arrow(c.type)[0].as_py() for c in (A, B)]
     return int(found.verdict[0]), cells[0], cells[1], int(found.aside[0])
@@ -173,14 +173,14 @@ def test_many_keys_in_one_look() -> None:
     image = facts(IMAGE, *((k, 5, k, f"{k}") for k in range(100)))
     change = facts(CHANGE, *((k, 6 + k % 3, -k, UNKNOWN) for k in range(0, 100, 2)))
     absent = facts(ABSENT, *((k, 7) for k in range(0, 100, 5)))
-    found = judge(SCHEMA, [absent, change, image], Limits(mark=100))
+    found = judge(SCHEMA, [absent, change, image], MissingFacts(mark=100))
     assert found.verdict.tolist() == [GONE if k % 5 == 0 else PRESENT for k in range(100)]
     values = found.columns[A.id].to_arrow(A.type).to_pylist()
     assert values == [None if k % 5 == 0 else -k if k % 2 == 0 else k for k in range(100)]
 
 
 def test_nothing() -> None:
-    assert len(judge(SCHEMA, [], Limits())) == 0
+    assert len(judge(SCHEMA, [], MissingFacts())) == 0
 
 
 def test_an_insert_that_is_older_than_a_column() -> None:
@@ -191,7 +191,7 @@ def test_an_insert_that_is_older_than_a_column() -> None:
     del old.columns[B.id], old.known[B.id]
     newer = facts(IMAGE, (3, 6, 30, "y"))
     parts = [old, facts(CHANGE, (0, 7, UNKNOWN, "x"), (1, 7, 10, UNKNOWN)), facts(ABSENT, (2, 7)), newer]
-    found = judge(schema, parts, Limits(mark=100))
+    found = judge(schema, parts, MissingFacts(mark=100))
     assert found.verdict.tolist() == [PRESENT, PRESENT, GONE, PRESENT]
     assert found.columns[A.id].to_arrow(A.type).to_pylist() == [0, 10, None, 30]
     assert found.columns[B.id].to_arrow(B.type).to_pylist() == ["x", "d", None, "y"]

@@ -16,7 +16,7 @@ from kudu_core.cfile import RowsFile
 from kudu_core.cfile.files import salvage
 from kudu_core.cfile.pages.container import HEADER, TRAILER, Extent
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.tablet.compact.deltas import compact_major
+from kudu_core.tablet.compact.delta_compaction import compact_major
 from tests.support.inside import tablets_of
 from tests.support.tables import Make, make, path
 from tests.table.repair.conftest import SCHEMA, Repaired, closed, file_of

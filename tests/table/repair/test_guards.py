@@ -10,7 +10,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.cfile import RowsFile
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.tablet.compact.deltas import compact_major
+from kudu_core.tablet.compact.delta_compaction import compact_major
 from tests.support.inside import rowsets_of, tablets_of
 from tests.support.tables import Make, make, path, small_segments
 from tests.table.repair.conftest import SCHEMA, Repaired, closed, flip, rows_of

@@ -10,7 +10,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.table.repair import walk
-from kudu_core.table.repair.writing import Output
+from kudu_core.table.repair.write_beside import RepairedRange
 from tests.support.tables import Make, make, path
 
 __all__ = ["make", "path"]
@@ -25,20 +25,20 @@ MOST_BYTES = 100 << 20
 def largest(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The bytes of columns made of a default, and of outputs, as they come."""
     seen: list[int] = []
-    constant, output = ColumnBuffers.constant, walk._Walk._output
+    constant, output = ColumnBuffers.constant, walk._RepairWalk._output
 
     def noting(*given: object) -> ColumnBuffers:
         made = constant(*given)  # type: ignore[arg-type]
         seen.append(made.nbytes)
         return made
 
-    def noting_output(*given: object) -> Output:
-        made: Output = output(*given)  # type: ignore[arg-type]
+    def noting_output(*given: object) -> RepairedRange:
+        made: RepairedRange = output(*given)  # type: ignore[arg-type]
         seen.append(made.kept.nbytes)
         return made
 
     monkeypatch.setattr(ColumnBuffers, "constant", staticmethod(noting))
-    monkeypatch.setattr(walk._Walk, "_output", noting_output)
+    monkeypatch.setattr(walk._RepairWalk, "_output", noting_output)
     return seen
 
 
@@ -85,7 +85,7 @@ def test_they_are_written(make: Make, path: Path) -> None:
 
 def test_what_was_read_is_let_go(make: Make, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of rowsets that lie one behind the other, pieces of a few are held at a time."""
-    from kudu_core.table.repair import tablet as tablets
+    from kudu_core.table.repair import tablet_facts as tablets
 
     table = make(schema=[kc.Column("k", "int64"), kc.Column("s", "string")], ingest_threshold_rows=10)
     for first in range(0, 800, 20):

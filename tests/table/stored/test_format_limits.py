@@ -46,7 +46,7 @@ from kudu_core.table.ingest import accept
 from kudu_core.table.jobs import job as jobs
 from kudu_core.table.lifecycle import staging_folders as staging
 from kudu_core.table.opened import job_marks
-from kudu_core.table.stored import table_file
+from kudu_core.table.stored import table_state
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store import salvage as manifests
 from kudu_core.wal import format as wal
@@ -315,15 +315,15 @@ def test_a_table_file_to_the_last_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     with make(fs) as table:
         known = table_file_of(table)
     data = fs.read_bytes(f"{PATH}/TABLE", 1 << 30)
-    read = table_file.read_state(fs, f"{PATH}/TABLE")
-    monkeypatch.setattr(table_file, "MAX_BYTES", len(data))
+    read = table_state.read_state(fs, f"{PATH}/TABLE")
+    monkeypatch.setattr(table_state, "MAX_BYTES", len(data))
     assert read.to_bytes() == data and read.uuid == known.uuid
-    assert table_file.read_state(fs, f"{PATH}/TABLE") == read
-    monkeypatch.setattr(table_file, "MAX_BYTES", len(data) - 1)
+    assert table_state.read_state(fs, f"{PATH}/TABLE") == read
+    monkeypatch.setattr(table_state, "MAX_BYTES", len(data) - 1)
     with pytest.raises(NotSupported, match=f"TABLE would have {len(data):,} bytes"):
         read.to_bytes()
     with pytest.raises(Corruption, match="longer than"):
-        table_file.read_state(fs, f"{PATH}/TABLE")
+        table_state.read_state(fs, f"{PATH}/TABLE")
 
 
 def test_what_a_distributed_write_leaves_is_read_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

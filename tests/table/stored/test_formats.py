@@ -23,8 +23,8 @@ from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.alter import altered
 from kudu_core.common.schema.declare import Column, declare
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.table.backup import format as backup_format
-from kudu_core.table.stored import table_file
+from kudu_core.table.backup import backup_manifest as backup_format
+from kudu_core.table.stored import table_state
 from kudu_core.table.stored.alteration import Alteration, alters, followed
 from kudu_core.tablet.store import manifest, manifest_format, records
 from kudu_core.wal import RECORD_KIND_ALTER, RECORD_KIND_INGEST, RECORD_KIND_WRITE, Record
@@ -33,7 +33,7 @@ from tests.support.fs.memory import MemoryFileSystem
 PAGES = sorted((Path(__file__).parents[3] / "docs").glob("format*.md"))
 
 TABLES = [
-    ("TABLE", table_file.HEADER),
+    ("TABLE", table_state.HEADER),
     ("Manifest header", manifest_format.HEADER),
     ("Manifest frame", manifest_format.FRAME),
     ("Column statistics", statistics.HEAD),
@@ -86,8 +86,8 @@ def test_every_flipped_byte_is_found_or_harmless(table_path: Path, name: str) ->
 
     def read() -> object:
         if name == "TABLE":
-            return table_file.read_state(fs, str(path))
-        uuid = table_file.read_state(fs, str(table_path / "TABLE")).uuid
+            return table_state.read_state(fs, str(path))
+        uuid = table_state.read_state(fs, str(table_path / "TABLE")).uuid
         return manifest.read_manifest(fs, str(path), uuid, 1)[0]
 
     expected = read()
@@ -111,10 +111,10 @@ def test_every_flipped_byte_is_found_or_harmless(table_path: Path, name: str) ->
 
 def test_a_newer_format_is_refused_before_anything_is_written(table_path: Path) -> None:
     path = table_path / "TABLE"
-    have = table_file.read_state(PosixFileSystem(), str(path))
+    have = table_state.read_state(PosixFileSystem(), str(path))
     data = bytearray(have.to_bytes())
     struct.pack_into("<H", data, 8, 2)
-    struct.pack_into("<I", data, 16, table_file.ENVELOPE.crc(2, 0, bytes(data[table_file.HEADER.size :])))
+    struct.pack_into("<I", data, 16, table_state.ENVELOPE.crc(2, 0, bytes(data[table_state.HEADER.size :])))
     path.write_bytes(data)
     for mode in ("r", "rw"):
         with pytest.raises(kc.NotSupported, match="version 2"):
@@ -164,12 +164,12 @@ def test_record_payload_comes_back_and_every_cut_is_found() -> None:
 # ------------------------------------------------------------------------------------- ALTER
 
 
-def altered_state() -> tuple[table_file.TableState, Alteration]:
+def altered_state() -> tuple[table_state.TableState, Alteration]:
     columns = [Column("k", "int64"), Column("v", "decimal128(9,2)")]
     schema = declare(columns, "k")
     partitions = PartitionSchema.make(schema, [HashPartition("k", 2), RangePartition("k", [(0, 9)])])
-    tablets = tuple(table_file.TabletEntry(i + 1, i, 0) for i in range(2))
-    before = table_file.TableState(bytes(16), 1, kc.Options(), (schema,), partitions, tablets)
+    tablets = tuple(table_state.TabletEntry(i + 1, i, 0) for i in range(2))
+    before = table_state.TableState(bytes(16), 1, kc.Options(), (schema,), partitions, tablets)
     after = altered(schema, drop=["v"], add=[Column("d", "date32", False, default=date(2024, 1, 2))])
     return before, Alteration.of(before, after, partitions.altered(after, drop=[(0, 9)], add=[(0, None)]))
 
@@ -259,7 +259,7 @@ def test_an_ingest_that_overwrites_puts_new_tablets_in_the_place_of_the_old() ->
     assert (after.schemas, after.partitions) == (before.schemas, before.partitions)
     fs = MemoryFileSystem()
     fs.replace_file("/TABLE", after.to_bytes())
-    assert table_file.read_state(fs, "/TABLE") == after
+    assert table_state.read_state(fs, "/TABLE") == after
     assert followed(after, [record]) is after
     again = followed(after, [overwriting_record(Alteration.overwriting(after).tablets, ts=9)])
     assert [t.id for t in again.tablets if t.dropped_ts is None] == [5, 6]
@@ -267,7 +267,7 @@ def test_an_ingest_that_overwrites_puts_new_tablets_in_the_place_of_the_old() ->
     for gone in (1, 3):
         left = replace(again, tablets=tuple(t for t in again.tablets if t.id != gone))
         fs.replace_file("/TABLE", left.to_bytes())
-        assert table_file.read_state(fs, "/TABLE") == left
+        assert table_state.read_state(fs, "/TABLE") == left
 
 
 @pytest.mark.parametrize(
@@ -306,8 +306,8 @@ def test_a_table_of_before_alters_is_read() -> None:
     fs = MemoryFileSystem()
     before, _ = altered_state()
     written = before.to_bytes()
-    value = json.loads(written[table_file.HEADER.size :])
+    value = json.loads(written[table_state.HEADER.size :])
     assert value.pop("next_tablet") == 3 and value.pop("horizon") == 0
     body = json.dumps(value).encode()
-    fs.replace_file("/TABLE", table_file.ENVELOPE.around(body))
-    assert table_file.read_state(fs, "/TABLE") == before
+    fs.replace_file("/TABLE", table_state.ENVELOPE.around(body))
+    assert table_state.read_state(fs, "/TABLE") == before

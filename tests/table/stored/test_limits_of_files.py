@@ -23,7 +23,7 @@ from kudu_core.common.schema import schema
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported
 from kudu_core.table.backup import backup
-from kudu_core.table.backup import format as backup_format
+from kudu_core.table.backup import backup_manifest as backup_format
 from kudu_core.table.jobs import commit, resolve
 from kudu_core.table.jobs import job as job_module
 from kudu_core.table.opened import job_marks

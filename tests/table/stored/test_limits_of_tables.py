@@ -17,7 +17,7 @@ from kudu_core.common.partition import partitions, ranges
 from kudu_core.common.schema import declare, schema
 from kudu_core.common.types.keycodec import MAX_KEY_BYTES
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported
-from kudu_core.table.stored import alteration, table_file
+from kudu_core.table.stored import alteration, table_state
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.inside import table_file_of
 from tests.support.limits import MANUAL, PATH, Column, comes_back, contents, make, refused, unreadable
@@ -69,10 +69,10 @@ def test_of_wide_schemas_fewer_versions_are_remembered(
         assert versions == list(range(8, 72)), "64 of narrow ones"
         sizes = [s.json_bytes for s in table_file_of(table).schemas]
         # As much as the three before the next version take: that one, and these three.
-        monkeypatch.setattr(table_file, "OLD_SCHEMAS_BYTES", sum(sizes[-3:]))
+        monkeypatch.setattr(table_state, "OLD_SCHEMAS_BYTES", sum(sizes[-3:]))
         table.alter(rename={"a1": "b1"})
         assert [s.version for s in table_file_of(table).schemas] == [69, 70, 71, 72]
-        monkeypatch.setattr(table_file, "OLD_SCHEMAS_BYTES", 0)
+        monkeypatch.setattr(table_state, "OLD_SCHEMAS_BYTES", 0)
         table.alter(rename={"b1": "a1"})
         assert [s.version for s in table_file_of(table).schemas] == [73], "the newest in any case"
         comes_back(fs, table)
@@ -171,7 +171,7 @@ def test_what_is_no_partition(fs: MemoryFileSystem, wrong: Any) -> None:
 
 
 def test_tablets_that_are_listed(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_file, "MAX_TABLETS", 4)
+    monkeypatch.setattr(table_state, "MAX_TABLETS", 4)
     cut = kc.RangePartition("k", [(0, 1), (1, 2)])
     options = MANUAL | {"history_retention_s": 3600}
     with make(fs, partition_by=cut, options=options) as table:
@@ -188,12 +188,12 @@ def test_tablets_that_are_listed(fs: MemoryFileSystem, monkeypatch: pytest.Monke
         table.alter(add_range=(2, 3))
         assert len(table_file_of(table).tablets) == 3
         comes_back(fs, table)
-    monkeypatch.setattr(table_file, "MAX_TABLETS", 2)
+    monkeypatch.setattr(table_state, "MAX_TABLETS", 2)
     unreadable(fs, "3 tablets; at most 2")
 
 
 def test_ids_of_tablets_end(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (table_file, alteration):
+    for module in (table_state, alteration):
         monkeypatch.setattr(module, "MAX_TABLET", 4)
     with make(fs, partition_by=kc.RangePartition("k", [(0, 1), (1, 2)])) as table:
         table.alter(add_range=(2, 3))
@@ -201,12 +201,12 @@ def test_ids_of_tablets_end(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatc
         with pytest.raises(NotSupported, match="from id 4 on"):
             overwrite(table, [{"k": 1, "s": "d"}])
         comes_back(fs, table)
-    monkeypatch.setattr(table_file, "MAX_TABLET", 3)
+    monkeypatch.setattr(table_state, "MAX_TABLET", 3)
     unreadable(fs, "whole number")
 
 
 def test_epochs_end(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_file, "MAX_EPOCH", 4)
+    monkeypatch.setattr(table_state, "MAX_EPOCH", 4)
     from kudu_core.table.lifecycle import open_writer as opening
 
     monkeypatch.setattr(opening, "MAX_EPOCH", 4)
@@ -217,7 +217,7 @@ def test_epochs_end(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> No
     refused(fs, lambda: kc.open_table(PATH, "rw", _fs=fs), "opened for writing 3 times", NotSupported)
     with kc.open_table(PATH, _fs=fs) as reader:
         assert reader.count() == 1
-    monkeypatch.setattr(table_file, "MAX_EPOCH", 3)
+    monkeypatch.setattr(table_state, "MAX_EPOCH", 3)
     with pytest.raises(Corruption, match="whole number"):
         kc.open_table(PATH, _fs=fs)
 
@@ -231,10 +231,10 @@ def test_the_parts_of_table_come_to_less_than_it_may_be() -> None:
         writers.MAX_VERSION - 1, number, (number,) * 4, rows, text[: writers.MAX_SOURCE_BYTES],
         ((writers.MAX_VERSION - 1, rows),) * writers.RECENT_VERSIONS,
     )  # fmt: skip
-    entry = table_file.TabletEntry((1 << 32) - 1, partitions.MAX_PARTITIONS - 1, number, number)
+    entry = table_state.TabletEntry((1 << 32) - 1, partitions.MAX_PARTITIONS - 1, number, number)
     declared = declare.declare([Column("k", "int64")], "k")
-    none = table_file.TableState(
-        bytes(16), table_file.MAX_EPOCH - 1, kc.Options(), (declared,),
+    none = table_state.TableState(
+        bytes(16), table_state.MAX_EPOCH - 1, kc.Options(), (declared,),
         partitions.PartitionSchema.make(declared), (entry,), {text[: writers.MAX_APP_ID_BYTES]: token},
         number, number, number, number,
     )  # fmt: skip
@@ -244,12 +244,12 @@ def test_the_parts_of_table_come_to_less_than_it_may_be() -> None:
     most = (
         other
         + schema.MAX_SCHEMA_BYTES
-        + table_file.OLD_SCHEMAS_BYTES
+        + table_state.OLD_SCHEMAS_BYTES
         + ranges.MAX_RANGES_BYTES
-        + a_tablet * table_file.MAX_TABLETS
+        + a_tablet * table_state.MAX_TABLETS
         + a_token * writers.MAX_TOKENS
     )
-    assert most < table_file.MAX_BYTES
+    assert most < table_state.MAX_BYTES
 
 
 def test_a_table_file_that_is_too_long_is_not_written(
@@ -258,7 +258,7 @@ def test_a_table_file_that_is_too_long_is_not_written(
     table = make(fs)
     size = len(table_file_of(table).to_bytes())
     table.close()
-    monkeypatch.setattr(table_file, "MAX_BYTES", size - 40)
+    monkeypatch.setattr(table_state, "MAX_BYTES", size - 40)
     before = contents(fs)
     with pytest.raises(Corruption, match="longer than"):
         kc.open_table(PATH, _fs=fs)

@@ -19,7 +19,7 @@ from kudu_core.common.format.members import LIMIT
 from kudu_core.common.idempotence import writers
 from kudu_core.common.idempotence.fingerprint import MAX_ROWS, Fingerprint
 from kudu_core.common.idempotence.writers import AppliedWrite, Txn, check_txn
-from kudu_core.common.partition import hashes
+from kudu_core.common.partition import hash_dimension
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.schema import schema
 from kudu_core.common.schema.declare import Column, declare
@@ -30,7 +30,7 @@ from kudu_core.errors import Corruption, InvalidArgument, NotSupported
 from kudu_core.rowset.rows import meta
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
 from kudu_core.table.stored import alteration
-from kudu_core.table.stored import table_file as state
+from kudu_core.table.stored import table_state as state
 from kudu_core.tablet.store import manifest_format as form
 from kudu_core.tablet.store import records
 from kudu_core.wal import format as wal
@@ -128,7 +128,7 @@ MEMBERS = [
     Member("name", member(schema.StoredColumn.from_json, COLUMN, "name"), "x" * 256, "x" * 257, "x", ""),
     Member("comment", member(schema.StoredColumn.from_json, COLUMN, "comment"), "\u00e9" * 256, "x" * 257),
     numbers(
-        "buckets", member(partitions_of, PARTITIONS, "hash", 0, "buckets"), hashes.MAX_BUCKETS + 1, 2
+        "buckets", member(partitions_of, PARTITIONS, "hash", 0, "buckets"), hash_dimension.MAX_BUCKETS + 1, 2
     ),
     numbers("seed", member(partitions_of, PARTITIONS, "hash", 0, "seed"), 1 << 64),
     Member(

@@ -14,7 +14,7 @@ import pytest
 import kudu_core as kc
 from kudu_core import events
 from kudu_core.tablet.maintain import compaction_lane, lane
-from kudu_core.tablet.maintain.merge_policy import Layout
+from kudu_core.tablet.maintain.merge_policy import RowSetLayout
 from kudu_core.tablet.maintain.operations import fixed_row_bytes, rowset_stats
 from tests.support.cases.layouts import average_height
 from tests.support.clock import Clock, ManualClock
@@ -35,7 +35,9 @@ SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 def height(table: kc.Table) -> float:
     width = fixed_row_bytes(schema_of(table))
     metas = metas_of(table)
-    return average_height(Layout.of([rowset_stats(m, 0, 1 << 20, width) for m in metas])) if metas else 0.0
+    if not metas:
+        return 0.0
+    return average_height(RowSetLayout.of([rowset_stats(m, 0, 1 << 20, width) for m in metas]))
 
 
 def random_rows(table: kc.Table, count: int, flushes: int, seed: int = 0) -> np.ndarray:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.run import memory
+from kudu_core.common.run import held_memory
 from kudu_core.tablet.compact import merge
 from kudu_core.tablet.flush import memory as flush
 from kudu_core.tablet.flush.memory import work_bytes
@@ -131,12 +131,12 @@ def test_free_memory_goes_back_after_a_large_operation_only(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trimmed: list[int] = []
-    monkeypatch.setattr(memory, "_trim", trimmed.append)
+    monkeypatch.setattr(held_memory, "_trim", trimmed.append)
     table = make(SCHEMA)
     insert(table, np.arange(1000))
     table.flush()
     assert not trimmed
-    monkeypatch.setattr(memory, "RELEASE_BYTES", 1000)
+    monkeypatch.setattr(held_memory, "RELEASE_BYTES", 1000)
     insert(table, np.arange(1000, 2000))
     table.flush()
     assert trimmed == [0], "once for a flush"

@@ -18,8 +18,8 @@ from kudu_core.tablet.maintain.merge_policy import (
     SMALL_FRACTION,
     SMALL_VALUE,
     SPAN_COST,
-    Choice,
     Layout,
+    MergeChoice,
     RowSetStats,
     choose_merge,
     overlap_choice,
@@ -68,11 +68,11 @@ def brute_force(rowsets: Sequence[RowSetStats], budget: int) -> float:
     return best if best > MIN_GAIN else 0.0
 
 
-def overlap(rowsets: Sequence[RowSetStats], budget_mib: int = 256) -> Choice | None:
+def overlap(rowsets: Sequence[RowSetStats], budget_mib: int = 256) -> MergeChoice | None:
     return overlap_choice(Layout.of(rowsets), budget_bytes=budget_mib * MIB, target_bytes=TARGET)
 
 
-def gain(choice: Choice | None) -> float:
+def gain(choice: MergeChoice | None) -> float:
     return 0.0 if choice is None else choice.gain
 
 
@@ -141,7 +141,7 @@ def test_two_that_overlap_are_merged_rather_than_two_that_do_not() -> None:
 
 @pytest.mark.parametrize("seed_of", range(6))
 def test_it_comes_to_an_end_and_the_height_falls(seed: int, seed_of: int) -> None:
-    """Choice after choice: the average height falls, or with it unchanged the number of rowsets."""
+    """MergeChoice after choice: the average height falls, or with it unchanged the number of rowsets."""
     rng = np.random.default_rng((seed, seed_of))
     rowsets = random_layout(rng, 40)
     rowsets[::3] = [replace(r, rows=100, droppable_rows=int(rng.integers(0, 100))) for r in rowsets[::3]]

@@ -17,7 +17,7 @@ from kudu_core.cfile import RowsFile
 from kudu_core.cfile.columns.statistics import StatisticsBlock, StatisticsRef, read_statistics
 from kudu_core.cfile.pages import container
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.rowset.disk import base as rowset_base
+from kudu_core.rowset.disk import base_file as rowset_base
 from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
 from kudu_core.tablet.ingest import part
 from kudu_core.tablet.store import manifest_format, records

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kudu_core.rowset.history.merging import Limits
+from kudu_core.rowset.history.merging import OutputLimits
 from kudu_core.table.jobs import merge_job
 from kudu_core.tablet.compact import merge
 from tests.support.faults import checking
@@ -20,7 +20,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(merge_job, "SMALL_BYTES", 0)
     monkeypatch.setattr(merge_job, "TASK_BYTES", 1)
     monkeypatch.setattr(merge_job, "LOOK_PAUSE_S", 0.001)
-    monkeypatch.setattr(merge, "Limits", lambda file_bytes, memory_bytes: Limits(500, 1 << 20))
+    monkeypatch.setattr(merge, "OutputLimits", lambda file_bytes, memory_bytes: OutputLimits(500, 1 << 20))
     with checking(True):
         yield
 

@@ -12,14 +12,14 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.table.jobs import merge_job
-from kudu_core.table.jobs.merge_job import RemoteMergeTask, Run, build_task, builder_of
+from kudu_core.table.jobs.merge_job import RemoteMergeTask, TaskRunner, build_task, builder_of
 from kudu_core.tablet.compact.merge_remote import BuiltRange
 from tests.support.inside import engine_of, handle_of
 from tests.support.models.merging import Builder, Merging
 from tests.tablet.compact.elsewhere.test_states import staging
 
 
-def unchanged(m: Merging, run: Run, error: type[BaseException], match: str) -> None:
+def unchanged(m: Merging, run: TaskRunner, error: type[BaseException], match: str) -> None:
     before, state = m.ids, m.tablet.state
     with pytest.raises(error, match=match):
         m.merge(builder=builder_of(engine_of(m.table), run))
@@ -80,7 +80,7 @@ def test_a_task_that_does_not_see_the_rowsets_leaves_the_merge_to_this_process(m
     """Other files, another table at the path, a part of the ranges alone: it is built here."""
     builder = Builder(m.table)
 
-    def altered(change: Callable[[RemoteMergeTask], RemoteMergeTask]) -> Run:
+    def altered(change: Callable[[RemoteMergeTask], RemoteMergeTask]) -> TaskRunner:
         return lambda tasks: builder.run([change(tasks[0]), *tasks[1:]])
 
     def foreign(task: RemoteMergeTask) -> RemoteMergeTask:

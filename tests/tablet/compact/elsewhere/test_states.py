@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.rowset.history.merging import Limits
+from kudu_core.rowset.history.merging import OutputLimits
 from kudu_core.tablet.compact import merge
 from tests.support.models.history import random_batch
 from tests.support.models.merging import Builder, Merging
@@ -29,7 +29,7 @@ def test_every_state_and_every_change_stay(
     tmp_path: Path, seed: int, retention: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Merges of random rowsets, each by a reader that stays open, with histories of all kinds."""
-    monkeypatch.setattr(merge, "Limits", lambda file_bytes, memory_bytes: Limits(1500, 1 << 20))
+    monkeypatch.setattr(merge, "OutputLimits", lambda file_bytes, memory_bytes: OutputLimits(1500, 1 << 20))
     rng = random.Random(seed)
     m = Merging(tmp_path / "t", history_retention_s=retention)
     builder = Builder(m.table)

@@ -16,8 +16,8 @@ from kudu_core._ext.columns.growing import data_limit
 from kudu_core.errors import InternalError
 from kudu_core.rowset.disk.writing import discard
 from kudu_core.rowset.memory.growing import StoreFull
-from kudu_core.table.opened.memory import no_memory
 from kudu_core.table.opened.record import recorded
+from kudu_core.table.opened.store_memory import no_memory
 from kudu_core.tablet.ingest import part as ingest
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.apply import Laying, Moved, values_only

@@ -53,7 +53,7 @@ class Aside:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class RepairedRange:
     """Rows of one range of keys."""
 
     kept: RowBlock
@@ -64,7 +64,7 @@ def write_beside(
     fs: FileSystem,
     target: str,
     found: Found,
-    outputs: Iterator[Output],
+    outputs: Iterator[RepairedRange],
     report: Callable[[], RepairReport],
     clock: Clock,
 ) -> None:
@@ -80,7 +80,7 @@ def _build(
     fs: FileSystem,
     path: str,
     found: Found,
-    outputs: Iterator[Output],
+    outputs: Iterator[RepairedRange],
     report: Callable[[], RepairReport],
     clock: Clock,
 ) -> None:
@@ -106,7 +106,7 @@ def _build(
     fs.sync_dir(path)
 
 
-def _calls(outputs: Iterator[Output], aside: _AsideFiles, op: int) -> Iterator[Call]:
+def _calls(outputs: Iterator[RepairedRange], aside: _AsideFiles, op: int) -> Iterator[Call]:
     """The rows that are kept, as one call.  They are in the table's types, as they were stored.
 
     ``op``: insert, but where tablets are guessed, of which one may have taken the place of another."""
@@ -170,4 +170,4 @@ class _AsideFiles:
         self._fs.sync_dir(self._folder)
 
 
-__all__ = ["Aside", "Output", "write_beside"]
+__all__ = ["Aside", "RepairedRange", "write_beside"]

@@ -16,9 +16,9 @@ from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema
 from kudu_core.rowset.disk.salvage import UNREADABLE, PieceFacts, RowImages, SalvagedRowSet, rows_at_once
 from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
-from kudu_core.table.repair.changes import TabletChanges
-from kudu_core.table.repair.facts import ABSENT, CHANGE, IMAGE, Facts, Limits, Verdicts, judge
+from kudu_core.table.repair.facts import ABSENT, CHANGE, IMAGE, Facts, MissingFacts, Verdicts, judge
 from kudu_core.table.repair.files import Files
+from kudu_core.table.repair.log_changes import TabletChanges
 from kudu_core.tablet.store.salvage import SalvagedManifest
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class TabletFacts:
     schema: Schema
     manifest: SalvagedManifest
     changes: TabletChanges
-    limits: Limits
+    missing: MissingFacts
     through: int
     """Files hold every change up to it."""
     begins_after: int
@@ -116,11 +116,11 @@ class TabletFacts:
         schema: Schema,
         manifest: SalvagedManifest,
         changes: TabletChanges,
-        limits: Limits,
+        missing: MissingFacts,
         through: int,
         begins_after: int,
     ) -> TabletFacts:
-        found = TabletFacts(schema, manifest, changes, limits, through, begins_after, files, directory)
+        found = TabletFacts(schema, manifest, changes, missing, through, begins_after, files, directory)
         try:
             for meta, pending in found._rowsets():
                 found._add(meta, pending)
@@ -207,7 +207,7 @@ class TabletFacts:
         for part in self.changes.facts:
             some = part.between(lower, upper)
             parts += self._inserts(some, asked) if part.kind == IMAGE else (some,)
-        return judge(self.schema, parts, replace(self.limits, holes=tuple(asked)))
+        return judge(self.schema, parts, replace(self.missing, holes=tuple(asked)))
 
     def _inserts(self, facts: Facts, holes: list[Hole]) -> Iterator[Facts]:
         """Inserts of records: those that are in no file; where files are missing, the others too."""

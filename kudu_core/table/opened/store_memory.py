@@ -19,7 +19,7 @@ from kudu_core.tablet.maintain.scoring import MEMORY_FRACTION
 if TYPE_CHECKING:
     from kudu_core.cfile.pages.page_cache import PageCache
     from kudu_core.common.run.clock import Clock
-    from kudu_core.common.run.memory import WorkingMemory
+    from kudu_core.common.run.held_memory import WorkingMemory
     from kudu_core.options import Options
     from kudu_core.tablet.maintain.flush_lane import FlushLane
     from kudu_core.tablet.store.apply import Laying

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from kudu_core.common.where.predicates import compile_where
 from kudu_core.errors import ChangesLost, InvalidArgument
 from kudu_core.table.changes.changes import Changes, open_changes
+from kudu_core.table.changes.changes_plan import ChangesPlan, ChangesRequest, window, windows
 from kudu_core.table.changes.counts import told
 from kudu_core.table.changes.lineage import sharing_keys
-from kudu_core.table.changes.plan import ChangesPlan, ChangesRequest, window, windows
 from kudu_core.table.read.tokens import check_target, columns_of_today, expression_bytes, expression_from
 from kudu_core.tablet.store.tablet import Tablet
 

@@ -23,7 +23,7 @@ from kudu_core.common.schema.schema import OP_COLUMN, Schema
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported, TableNotFound, shown
 from kudu_core.fs.base import temporary_of
 from kudu_core.options import Options
-from kudu_core.table.backup.files import BackupFile
+from kudu_core.table.backup.backup_file import BackupFile
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
@@ -67,7 +67,7 @@ class BackupResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class BackupManifest:
     """The contents of one BACKUP file."""
 
     uuid: bytes
@@ -137,13 +137,13 @@ class Manifest:
         return f"{self.timestamp} ({time_of(self.timestamp)})"
 
 
-def read_manifests(fs: FileSystem, folder: str) -> list[Manifest]:
+def read_manifests(fs: FileSystem, folder: str) -> list[BackupManifest]:
     """All backups in a folder, in the order in which they were made; ``Corruption`` names a damaged one."""
     numbers = [backup_of_folder(name) for name in fs.listdir(folder)]
     return [read_manifest(fs, folder, number) for number in numbers if number is not None]
 
 
-def read_manifest(fs: FileSystem, folder: str, number: int) -> Manifest:
+def read_manifest(fs: FileSystem, folder: str, number: int) -> BackupManifest:
     """What one backup says of itself; ``Corruption`` when it is damaged."""
     path = f"{folder}/{number:08d}/{MANIFEST}"
     try:
@@ -164,7 +164,7 @@ def is_unfinished(name: str) -> bool:
     return wanted is not None and backup_of_folder(wanted) is not None
 
 
-def needed(folder: str, manifests: list[Manifest], last: Manifest) -> list[Manifest]:
+def needed(folder: str, manifests: list[BackupManifest], last: BackupManifest) -> list[BackupManifest]:
     """The full backup that ``last`` goes back to, and what continues it up to ``last``, in order."""
     chain = [last]
     while chain[-1].since is not None:
@@ -179,7 +179,7 @@ def needed(folder: str, manifests: list[Manifest], last: Manifest) -> list[Manif
     return chain[::-1]
 
 
-def check_runs(fs: FileSystem, folder: str, manifest: Manifest) -> None:
+def check_runs(fs: FileSystem, folder: str, manifest: BackupManifest) -> None:
     """``Corruption`` where a run is missing or of another size; reads none."""
     for run in manifest.runs:
         path = f"{manifest.directory(folder)}/{run.name}"
@@ -192,7 +192,7 @@ def check_runs(fs: FileSystem, folder: str, manifest: Manifest) -> None:
             raise Corruption(path, min(size, run.size), reason)
 
 
-def chosen(folder: str, manifests: list[Manifest], at: Any) -> Manifest:
+def chosen(folder: str, manifests: list[BackupManifest], at: Any) -> BackupManifest:
     """The backup that ``restore(at=...)`` means: the newest for None."""
     if not manifests:
         raise TableNotFound(f"there is no backup at {folder}; make one with Table.backup")
@@ -213,20 +213,20 @@ def chosen(folder: str, manifests: list[Manifest], at: Any) -> Manifest:
     return found[-1]
 
 
-def points(manifests: list[Manifest]) -> str:
+def points(manifests: list[BackupManifest]) -> str:
     """Which moments may be restored, for a message."""
     shown = ", ".join(str(m) for m in manifests[-_POINTS_SHOWN:])
     more = len(manifests) - _POINTS_SHOWN
     return f"there are {shown}" + (f" and {more} before" if more > 0 else "")
 
 
-def _parsed(path: str, data: bytes) -> Manifest:
+def _parsed(path: str, data: bytes) -> BackupManifest:
     body = ENVELOPE.body(path, data)
     try:
         value = members.parsed(body)
         schema = Schema.from_json(value["schema"])
         inserted, updated, deleted = map(integer, value["counts"])
-        manifest = Manifest(
+        manifest = BackupManifest(
             uuid=bytes.fromhex(value["uuid"]),
             timestamp=integer(value["timestamp"]),
             since=integer_or_none(value["since"]),
@@ -247,4 +247,4 @@ def _parsed(path: str, data: bytes) -> Manifest:
     return manifest
 
 
-__all__ = ["BackupResult", "Manifest", "chosen", "needed", "read_manifest", "read_manifests"]
+__all__ = ["BackupManifest", "BackupResult", "chosen", "needed", "read_manifest", "read_manifests"]
