@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from kudu_core._ext.base.status import PageError
 from kudu_core.cfile.columns import zone as zones
+from kudu_core.cfile.columns.sought_words import SoughtWords
 from kudu_core.cfile.columns.specs import (
     DICTIONARY_HEAD,
     DICTIONARY_WORDS,
@@ -30,7 +31,6 @@ from kudu_core.cfile.columns.specs import (
     word,
     zone_width,
 )
-from kudu_core.cfile.columns.words import Words
 from kudu_core.cfile.columns.zone import STRING_ZONE_BYTES, Zone
 from kudu_core.cfile.columns.zone_table import ZoneTable
 from kudu_core.cfile.pages import page as pages
@@ -120,7 +120,7 @@ class ColumnPages:
         self._sizes: list[int] = []
         self._nulls: list[int] = []
         self._dictionary: ColumnBuffers | None = None
-        self._words: Words | None = None
+        self._words: SoughtWords | None = None
         self._zones: list[Zone] | None = None
         self._zone_table: ZoneTable | None = None
 
@@ -261,10 +261,10 @@ class ColumnPages:
                 self._dictionary = self._load_dictionary()
             return self._dictionary
 
-    def sought_words(self) -> Words | None:
+    def sought_words(self) -> SoughtWords | None:
         """The dictionary to find codes in; None where there is none."""
         if self._words is None and self.words is not None:
-            self._words = Words(self.dictionary())
+            self._words = SoughtWords(self.dictionary())
         return self._words
 
     def _load_dictionary(self) -> ColumnBuffers:

@@ -13,7 +13,7 @@ from kudu_core.common.types.types import ColumnType
 from kudu_core.common.where.sets import closed_ends, places_of
 
 if TYPE_CHECKING:
-    from kudu_core.cfile.columns.words import Words
+    from kudu_core.cfile.columns.sought_words import SoughtWords
     from kudu_core.common.where.sets import ValueSet
 
     U64 = npt.NDArray[np.uint64]
@@ -24,7 +24,7 @@ class ZoneTable:
     """Immutable.  Bounds are places (``common.where.sets``; up to 32 bytes of a string) or codes of words."""
 
     def __init__(
-        self, type_: ColumnType, words: Words | None, index: Any, rows: npt.NDArray[np.int64]
+        self, type_: ColumnType, words: SoughtWords | None, index: Any, rows: npt.NDArray[np.int64]
     ) -> None:
         """``index``: the page index (``ColumnPages.index``); ``rows`` of each page."""
         self._type = type_

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from kudu_core._ext.keys import keys as key_kernel
 from kudu_core._ext.search.skipscan import KeyOrder
-from kudu_core.cfile.columns.words import Words
+from kudu_core.cfile.columns.sought_words import SoughtWords
 from kudu_core.common.types.types import TYPE_UNSIGNED
 from kudu_core.common.where.sets import closed_ends, places_of
 
@@ -95,7 +95,7 @@ class KeySearch:
         return self._order.seek(np.array(cells, np.uint64), beyond, self._load)
 
     @staticmethod
-    def _is_word(words: Words, code: int, word: bytes) -> bool:
+    def _is_word(words: SoughtWords, code: int, word: bytes) -> bool:
         if code == len(words):
             return False
         return words.data[words.offsets[code] : words.offsets[code + 1]].tobytes() == word

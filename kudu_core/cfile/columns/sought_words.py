@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     U64 = npt.NDArray[np.uint64]
 
 
-class Words:
+class SoughtWords:
     """Immutable."""
 
     def __init__(self, dictionary: ColumnBuffers) -> None:
