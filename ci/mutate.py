@@ -88,7 +88,7 @@ ROOMS = {
     ),
     "commit": Room(
         (
-            *_of("table/ingest", "commit", "ingest", "spill"),
+            *_of("table/ingest", "commit_parts", "ingest", "spill"),
             "kudu_core/table/jobs/commit.py",
         ),
         (
@@ -122,7 +122,10 @@ ROOMS = {
         ),
     ),
     "log": Room(
-        _of("wal", "log", "sync", "watermarks", "segments", "tail", "open_segments", "check", "records"),
+        (
+            *_of("wal", "log", "sync", "watermarks", "segments", "tail", "open_segments", "check"),
+            "kudu_core/wal/find_records.py",
+        ),
         (
             *_tests("wal", "log", "log_failures", "segments", "reading", "follow", "power_cut"),
             *_tests("crash", "alter", "faults"),
@@ -154,7 +157,7 @@ ROOMS = {
         ),
     ),
     "compaction": Room(
-        (*_of("tablet/compact", "deltas", "history_gc"), "kudu_core/tablet/store/garbage.py"),
+        (*_of("tablet/compact", "delta_compaction", "history_gc"), "kudu_core/tablet/store/garbage.py"),
         (
             *_tests("tablet/compact", "delta_compaction"),
             *_tests("stories", "versions"),
@@ -192,7 +195,7 @@ ROOMS = {
         ),
     ),
     "opened": Room(
-        (*_of("table/opened", "memory", "tablets", "writers"), "kudu_core/tablet/maintain/memory_use.py"),
+        (*_of("table/opened", "store_memory", "tablets", "writers"), "kudu_core/tablet/maintain/memory_use.py"),
         (
             *_tests("table/opened", "store_memory", "tablets", "known_writers"),
             *_tests("table/opened", "token_retention", "repetition", "repetition_of_jobs"),

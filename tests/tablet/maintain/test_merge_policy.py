@@ -18,8 +18,8 @@ from kudu_core.tablet.maintain.merge_policy import (
     SMALL_FRACTION,
     SMALL_VALUE,
     SPAN_COST,
-    Layout,
     MergeChoice,
+    RowSetLayout,
     RowSetStats,
     choose_merge,
     overlap_choice,
@@ -69,7 +69,7 @@ def brute_force(rowsets: Sequence[RowSetStats], budget: int) -> float:
 
 
 def overlap(rowsets: Sequence[RowSetStats], budget_mib: int = 256) -> MergeChoice | None:
-    return overlap_choice(Layout.of(rowsets), budget_bytes=budget_mib * MIB, target_bytes=TARGET)
+    return overlap_choice(RowSetLayout.of(rowsets), budget_bytes=budget_mib * MIB, target_bytes=TARGET)
 
 
 def gain(choice: MergeChoice | None) -> float:
@@ -146,12 +146,12 @@ def test_it_comes_to_an_end_and_the_height_falls(seed: int, seed_of: int) -> Non
     rowsets = random_layout(rng, 40)
     rowsets[::3] = [replace(r, rows=100, droppable_rows=int(rng.integers(0, 100))) for r in rowsets[::3]]
     for _ in range(200):
-        before = Layout.of(rowsets)
+        before = RowSetLayout.of(rowsets)
         choice = choose_merge(rowsets, budget_bytes=256 * MIB, target_bytes=TARGET)
         if choice is None:
             break
         rowsets = merged(rowsets, choice.rowsets, TARGET)
-        after = Layout.of(rowsets)
+        after = RowSetLayout.of(rowsets)
         if choice.reason == OVERLAP:
             lower = average_height(after) < average_height(before) - 1e-6
             assert lower or len(after.rowsets) < len(before.rowsets)
@@ -159,7 +159,7 @@ def test_it_comes_to_an_end_and_the_height_falls(seed: int, seed_of: int) -> Non
             assert len(after.rowsets) < len(before.rowsets)
     else:
         pytest.fail("it never ends")
-    assert average_height(Layout.of(rowsets)) < 2
+    assert average_height(RowSetLayout.of(rowsets)) < 2
 
 
 # ---- what Kudu lacks
@@ -215,7 +215,7 @@ def test_a_dead_rowset_above_the_budget_waits() -> None:
 def test_runs_of_small_rowsets_become_full_ones() -> None:
     """Three of 9 MiB are too little for the overlap choice in a large tablet, and worth merging."""
     small = [rowset(n, n * 1000, n * 1000 + 999, 9) for n in range(3)]
-    choice = tidy_choice(Layout.of(small), budget_bytes=256 * MIB, target_bytes=TARGET)
+    choice = tidy_choice(RowSetLayout.of(small), budget_bytes=256 * MIB, target_bytes=TARGET)
     assert choice is not None
     assert choice.reason == SMALL
     assert choice.rowsets == (0, 1, 2)
@@ -223,19 +223,19 @@ def test_runs_of_small_rowsets_become_full_ones() -> None:
     full = [replace(r, full=True) for r in small]
     assert choose_merge(full, budget_bytes=256 * MIB, target_bytes=TARGET) is None
     apart = [small[0], rowset(9, 999, 1000), small[1]]
-    assert tidy_choice(Layout.of(apart), budget_bytes=256 * MIB, target_bytes=TARGET) is None
+    assert tidy_choice(RowSetLayout.of(apart), budget_bytes=256 * MIB, target_bytes=TARGET) is None
 
 
 def test_few_tiny_rowsets_wait_for_more() -> None:
     for count in range(1, 9):
-        choice = tidy_choice(Layout.of(disjoint(count, 1)), budget_bytes=256 * MIB, target_bytes=TARGET)
+        choice = tidy_choice(RowSetLayout.of(disjoint(count, 1)), budget_bytes=256 * MIB, target_bytes=TARGET)
         assert (choice is not None) == (count >= 4)
 
 
 def test_tidying_keeps_within_the_budget(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rowsets = [replace(r, size_bytes=int(rng.integers(1, 15 * MIB))) for r in disjoint(200)]
-    choice = tidy_choice(Layout.of(rowsets), budget_bytes=64 * MIB, target_bytes=TARGET)
+    choice = tidy_choice(RowSetLayout.of(rowsets), budget_bytes=64 * MIB, target_bytes=TARGET)
     assert choice is not None
     assert choice.input_bytes <= 64 * MIB
     assert len(choice.rowsets) >= 4
@@ -247,7 +247,7 @@ def test_tidying_keeps_within_the_budget(seed: int) -> None:
 def test_a_tablet_after_days_of_inserts() -> None:
     """The gain never falls as the budget grows, and merging lowers the height as promised."""
     rowsets = ycsb(LAYOUT)
-    layout = Layout.of(rowsets)
+    layout = RowSetLayout.of(rowsets)
     assert len(rowsets) == 6815
     assert 40 < average_height(layout) < 41
     last = 0.0
@@ -258,7 +258,7 @@ def test_a_tablet_after_days_of_inserts() -> None:
         if choice is not None:
             assert choice.exact
             assert choice.input_bytes <= budget * MIB
-            after = average_height(Layout.of(merged(rowsets, choice.rowsets, TARGET)))
+            after = average_height(RowSetLayout.of(merged(rowsets, choice.rowsets, TARGET)))
             promised = choice.gain - SMALL_VALUE * len(choice.rowsets)
             assert after <= average_height(layout) - promised + 0.01
     assert last > 1
@@ -274,9 +274,9 @@ def test_budgets_beyond_one_knapsack(seed: int) -> None:
         rowsets.append(rowset(number, low, low + int(rng.integers(0, 10**5)), size))
     last = 0.0
     for budget in np.geomspace(1 << 16, 16 << 20, 25).astype(int).tolist():
-        choice = overlap_choice(Layout.of(rowsets), budget_bytes=budget, target_bytes=32 << 10)
+        choice = overlap_choice(RowSetLayout.of(rowsets), budget_bytes=budget, target_bytes=32 << 10)
         assert gain(choice) >= last, budget
         assert choice is None or choice.input_bytes <= budget
         last = gain(choice)
-    every = overlap_choice(Layout.of(rowsets), budget_bytes=1 << 50, target_bytes=32 << 10)
+    every = overlap_choice(RowSetLayout.of(rowsets), budget_bytes=1 << 50, target_bytes=32 << 10)
     assert gain(every) >= last > 5
