@@ -195,7 +195,10 @@ ROOMS = {
         ),
     ),
     "opened": Room(
-        (*_of("table/opened", "store_memory", "tablets", "writers"), "kudu_core/tablet/maintain/memory_use.py"),
+        (
+            *_of("table/opened", "store_memory", "tablets", "writers"),
+            "kudu_core/tablet/maintain/memory_use.py",
+        ),
         (
             *_tests("table/opened", "store_memory", "tablets", "known_writers"),
             *_tests("table/opened", "token_retention", "repetition", "repetition_of_jobs"),
