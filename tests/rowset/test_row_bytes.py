@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.rowset.history.merging import Source, row_bytes
+from kudu_core.rowset.history.merging import MergeInput, row_bytes
 from tests.support.inside import rowsets_of, schema_of
 
 ROWS = 5000
@@ -47,7 +47,7 @@ def test_each_kind_of_column_is_reckoned(tmp_path: Path, kind: str) -> None:
                 add=[kc.Column("v", dtype, default="d" * 1000 if dtype == pa.string() else 7, nullable=False)]
             )
         (rowset,) = rowsets_of(table)
-        source = Source.of(rowset, LATER, 0)
+        source = MergeInput.of(rowset, LATER, 0)
         stored, decoded = row_bytes(schema_of(table), source)
         held = table.scan().to_table()["v"]
         # Of decoded bytes 8 are the key's.  Validity takes an eighth of a byte; an estimate may leave it out.
@@ -61,11 +61,11 @@ def test_changes_are_counted_too(tmp_path: Path) -> None:
         table.upsert({"k": range(ROWS), "v": np.random.default_rng(1).random(ROWS)})
         table.flush()
         (rowset,) = rowsets_of(table)
-        _, before = row_bytes(schema_of(table), Source.of(rowset, LATER, 0))
+        _, before = row_bytes(schema_of(table), MergeInput.of(rowset, LATER, 0))
         table.update({"k": range(ROWS), "v": np.random.default_rng(2).random(ROWS)})
         table.flush()
         (rowset,) = rowsets_of(table)
-        _, after = row_bytes(schema_of(table), Source.of(rowset, LATER, 0))
+        _, after = row_bytes(schema_of(table), MergeInput.of(rowset, LATER, 0))
         changes = sum(store.file.size for store in (*rowset.meta.redo, *rowset.meta.undo))
         assert changes > 7 * ROWS
         assert after - before == 2 * changes / ROWS
