@@ -26,7 +26,7 @@ from kudu_core.table.changes.changes_plan import ChangesRequest
 from kudu_core.table.lifecycle.alter import alter
 from kudu_core.table.lifecycle.handles import create_handle, folder_path, open_handle
 from kudu_core.table.lifecycle.maintain import maintain_now
-from kudu_core.table.opened.handle import Handle
+from kudu_core.table.opened.handle import HandleOwner
 from kudu_core.table.read import arrow_out, points
 from kudu_core.table.read.plan import BATCH_ROWS, ScanRequest
 from kudu_core.table.read.scan import Scan, open_scan
@@ -179,7 +179,7 @@ def restore(
     return open_table(path, "rw", _fs=_fs, _clock=_clock)
 
 
-class Table:
+class Table(HandleOwner):
     """A table, open for reading or writing.  A context manager; safe for any number of threads.
 
     Does not travel: it refuses to be pickled, and in the child of a fork every call raises
@@ -189,9 +189,6 @@ class Table:
     ...     table.get(1)
     {'id': 1, 'name': 'pen', 'price': 1.5}
     """
-
-    def __init__(self, handle: Handle) -> None:
-        self._handle = handle
 
     # ---- what it is ----
 

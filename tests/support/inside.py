@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.table.changes import counts
+from kudu_core.table.opened.handle import handle_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from kudu_core.rowset.disk.lazy_file import LazyFile
     from kudu_core.rowset.rows.meta import RowSetMeta
     from kudu_core.table.opened.engine import Engine
-    from kudu_core.table.opened.handle import Handle
     from kudu_core.table.opened.tablets import Tablets
     from kudu_core.table.read.plan import ScanPlan
     from kudu_core.table.stored.table_state import TableState
@@ -40,11 +40,6 @@ if TYPE_CHECKING:
 def engine_of(table: kc.Table) -> Engine:
     """What stands behind an open table, until it is closed or refreshed."""
     return handle_of(table).engine
-
-
-def handle_of(table: kc.Table) -> Handle:
-    """The table as rooms above and beside it are given it."""
-    return table._handle
 
 
 def table_file_of(table: kc.Table) -> TableState:

@@ -12,7 +12,7 @@ import os
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.run.locks import mutex
 from kudu_core.table.changes.change_tokens import ChangeToken
-from kudu_core.table.opened.handle import Handle
+from kudu_core.table.opened.handle import Handle, handle_of
 from kudu_core.table.read.tokens import ScanToken
 from kudu_core.table.stored.table_state import read_state
 from kudu_core.table.table import Table, open_table
@@ -76,7 +76,7 @@ def handle_for(token: ScanToken | ChangeToken) -> Handle:
     """
     with _lock:
         found = _tables.pop(token.table_path, None)
-        if found is not None and found._handle.engine.uuid.hex() != token.table_uuid:
+        if found is not None and handle_of(found).engine.uuid.hex() != token.table_uuid:
             found.close()
             found = None
         if found is None:
@@ -84,7 +84,7 @@ def handle_for(token: ScanToken | ChangeToken) -> Handle:
             found = open_table(token.table_path, options={"scan_threads": 1})
             _refreshed_s[token.table_path] = _clock.monotonic_s()
         _keep(token.table_path, found)
-        return found._handle
+        return handle_of(found)
 
 
 def newest_handle(path: str) -> Handle:
@@ -97,15 +97,15 @@ def newest_handle(path: str) -> Handle:
         if found is None:
             found = open_table(path, options={"scan_threads": 1})
             _refreshed_s[path] = _clock.monotonic_s()
-        elif not found._handle.engine.is_newest():
+        elif not handle_of(found).engine.is_newest():
             found.refresh()
         _keep(path, found)
-        return found._handle
+        return handle_of(found)
 
 
 def _is_replaced(found: Table) -> bool:
     """Whether the table at its path is another one by now, or none."""
-    engine = found._handle.engine
+    engine = handle_of(found).engine
     try:
         return read_state(engine.fs, f"{engine.path}/TABLE").uuid != engine.uuid
     except FileNotFoundError:

@@ -6,7 +6,7 @@ import os
 from contextlib import AbstractContextManager, nullcontext
 
 from kudu_core.table.lifecycle.handles import folder_path, open_handle
-from kudu_core.table.opened.handle import Handle
+from kudu_core.table.opened.handle import Handle, handle_of
 from kudu_core.table.table import Table
 
 Path = str | os.PathLike[str]
@@ -15,7 +15,7 @@ PathOrTable = str | os.PathLike[str] | Table
 
 def given_handle(table: PathOrTable) -> Handle | None:
     """The handle of an open table; None of a path."""
-    return table._handle if isinstance(table, Table) else None
+    return handle_of(table) if isinstance(table, Table) else None
 
 
 def folder_of(table: PathOrTable) -> str:
@@ -25,7 +25,7 @@ def folder_of(table: PathOrTable) -> str:
 
 def reading(table: PathOrTable) -> AbstractContextManager[Handle]:
     """``with`` it: the handle of an open table, which stays open, or one of a path, opened for reading."""
-    return nullcontext(table._handle) if isinstance(table, Table) else open_handle(table)
+    return nullcontext(handle_of(table)) if isinstance(table, Table) else open_handle(table)
 
 
 __all__ = ["Path", "PathOrTable", "folder_of", "given_handle", "reading"]

@@ -29,7 +29,7 @@ from kudu_core.table.changes.changes_plan import ChangesRequest
 from kudu_core.table.jobs.merge_job import RemoteMergeTask, build_task, builder_of
 from kudu_core.table.lifecycle.handles import folder_path, open_handle
 from kudu_core.table.lifecycle.maintain import maintain_now
-from kudu_core.table.opened.handle import Handle
+from kudu_core.table.opened.handle import Handle, handle_of
 from kudu_core.table.read.plan import ScanRequest
 from kudu_core.table.read.snapshot import Snapshot
 from kudu_core.table.read.tokens import DEFAULT_TARGET_ROWS, ScanToken, scan_of, scan_tokens
@@ -106,7 +106,7 @@ def build_merges(tasks: Sequence[RemoteMergeTask], wanted: pa.Schema) -> Iterato
     """The parts of merges that are a task's, in a worker process; an answer for each range of keys."""
     with coded():
         for task in tasks:
-            told = build_task(open_here(task.table_path)._handle, task, attempt_name())
+            told = build_task(handle_of(open_here(task.table_path)), task, attempt_name())
             yield pa.RecordBatch.from_arrays([pa.array(told, pa.binary())], schema=wanted)
 
 

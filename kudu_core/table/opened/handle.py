@@ -142,6 +142,18 @@ class Handle:
         self.close()
 
 
+class HandleOwner:
+    """What users hold in place of a handle: a ``Table``."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+
+
+def handle_of(owner: HandleOwner) -> Handle:
+    """The handle behind what a user holds, for the rooms above."""
+    return owner._handle
+
+
 def warn_of_unreplayed(record: Unreplayed | None) -> None:
     """Warn whoever has called the caller's caller, which are ours."""
     if record is not None:
@@ -190,4 +202,4 @@ def _after_fork_in_child() -> None:
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
-__all__ = ["Handle", "warn_of_unreplayed"]
+__all__ = ["Handle", "HandleOwner", "handle_of", "warn_of_unreplayed"]
