@@ -196,6 +196,13 @@ class RowsFile(OpenFile):
 
     # ------------------------------------------------------------------ columns
 
+    def has(self, column_id: int) -> bool:
+        """Whether the file has a column; not said of those that no table knows, as of encoded keys.
+
+        Of a wide table ``column_ids``, which is a tuple, would be walked through.
+        """
+        return column_id in self.columns
+
     def read(self, column_id: int, lower: int, upper: int) -> ColumnBuffers:
         """The values of rows [lower, upper) of a column."""
         return self.columns[column_id].read(lower, upper)

@@ -223,23 +223,21 @@ class DiskRowsAt(RowsAt):
         return self._all_inserted and not any(view.changes_liveness() for view in self.views)
 
     def base(self, column_id: int, lower: int, upper: int) -> tuple[ColumnBuffers | None, bool]:
-        if column_id not in self.file.column_ids:
+        if not self.file.has(column_id):
             return None, True
         return self.file.read(column_id, lower, upper), True
 
     def has(self, column_id: int) -> bool:
-        return column_id in self.file.column_ids
+        return self.file.has(column_id)
 
     def base_cells(self, column_id: int, rows: np.ndarray) -> ColumnBuffers | None:
-        if column_id not in self.file.column_ids:
+        if not self.file.has(column_id):
             return None
         return self.file.cells((column_id,), rows)[0]
 
     def cells_of(self, columns: Sequence[StoredColumn], rows: np.ndarray) -> dict[int, ColumnBuffers]:
         stored = [
-            column.id
-            for column in columns
-            if column.id in self.file.column_ids and not self.touches(column.id)
+            column.id for column in columns if self.file.has(column.id) and not self.touches(column.id)
         ]
         found = dict(zip(stored, self.file.cells(stored, rows), strict=True)) if stored else {}
         for column in columns:

@@ -238,7 +238,7 @@ class SalvagedRowSet:
         assert base is not None
         if column.id in self.lost_columns:
             return None
-        if column.id not in base.column_ids:
+        if not base.has(column.id):
             return ColumnBuffers.constant(column.type, column.read_default, upper - lower)
         stored = base.columns[column.id]
         if stored.spec.type != column.type:

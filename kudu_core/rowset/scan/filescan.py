@@ -109,7 +109,7 @@ class Chosen:
         self, columns: list[StoredColumn], form: Callable[[StoredColumn], int], room: Callable[[int], Any]
     ) -> dict[int, tuple[Any, Any, Any, int]]:
         """What the kernel reads of the columns, by id."""
-        direct = [column for column in columns if column.id in self._scan.readable]
+        direct = [column for column in columns if self._scan.is_readable(column)]
         readers = self._scan.source.file.scans
         found = read(
             self._selection,
@@ -120,7 +120,7 @@ class Chosen:
         )
         result = {}
         for column, buffers in zip(direct, found, strict=True):
-            if buffers is not None and column.id not in self._scan.direct:
+            if buffers is not None and self._scan.source.touches(column.id):
                 buffers = self._changed(column, buffers, room)
             if buffers is not None:
                 result[column.id] = buffers
@@ -190,13 +190,6 @@ class FileScan:
 
     def __init__(self, source: DiskRowsAt, schema: Schema, where: Filter | None) -> None:
         self.source = source
-        self.direct = frozenset(id_ for id_ in source.file.column_ids if not source.touches(id_))
-        self.readable = self.direct | frozenset(
-            column.id
-            for column in schema.columns
-            if column.type.width and column.type.kind != TYPE_BOOL and column.id in source.file.column_ids
-        )
-        """Columns that the kernel reads: those of fixed width are changed afterwards."""
         self._schema = schema
         self._where = where
         self._tests: list[tuple[int, CellSet, np.ndarray]] = []
@@ -205,7 +198,7 @@ class FileScan:
             return
         self._rest = where.rest
         for condition in where.conditions:
-            if condition.column_id not in self.direct:
+            if not self.is_direct(condition.column_id):
                 self._rest = where
                 continue
             test, states = source.file.scans.compile(condition.column_id, condition.passing)
@@ -213,11 +206,24 @@ class FileScan:
         # What statistics decide, and what is short, comes first.
         self._tests.sort(key=lambda test: int((test[2] == SOME_ROWS).sum()) * source.file.scans.cost(test[0]))
 
+    def is_direct(self, column_id: int) -> bool:
+        """Whether what is stored of a column is what the snapshot sees of it.
+
+        Asked of the columns that a scan needs, and not of each that a wide table has.
+        """
+        return self.source.has(column_id) and not self.source.touches(column_id)
+
+    def is_readable(self, column: StoredColumn) -> bool:
+        """Whether the kernel reads a column: what is of fixed width is changed afterwards."""
+        if column.type.width and column.type.kind != TYPE_BOOL:
+            return self.source.has(column.id)
+        return self.is_direct(column.id)
+
     def words(self, column: StoredColumn) -> pa.Array:
         return self.source.file.scans.words(column.id)
 
     def has_words(self, column_id: int) -> bool:
-        return column_id in self.direct and self.source.file.columns[column_id].words is not None
+        return self.is_direct(column_id) and self.source.file.columns[column_id].words is not None
 
     def choose(self, ranges: np.ndarray) -> Chosen | None:
         """The rows of the ranges, (m, 2), that pass; None where none does."""

@@ -142,7 +142,7 @@ def pages_wanted(source: DiskRowsAt, pruning: Pruning, *, searched: bool) -> np.
     """
     file, wanted = source.file, None
     for column_id, passing in pruning.columns.items():
-        if column_id not in file.column_ids:
+        if not file.has(column_id):
             continue
         is_key = column_id in file.key_ids
         if searched if is_key else source.touches(column_id):
@@ -150,7 +150,7 @@ def pages_wanted(source: DiskRowsAt, pruning: Pruning, *, searched: bool) -> np.
         found = file.zone_table(column_id).may_hold(passing)
         wanted = found if wanted is None else wanted & found
     for term in pruning.nulls:
-        if term.column_id in file.column_ids and not source.touches(term.column_id):
+        if file.has(term.column_id) and not source.touches(term.column_id):
             found = file.zone_table(term.column_id).may_be_null(term.op == "is_null")
             wanted = found if wanted is None else wanted & found
     return None if wanted is None or wanted.all() else wanted

@@ -300,7 +300,7 @@ def _known_bounds(source: RowsAt, column: StoredColumn) -> tuple[Any, ...] | Non
     None where they are not exactly those of the rows that are seen."""
     if not isinstance(source, DiskRowsAt) or not source.all_live or source.touches(column.id):
         return None
-    if column.id not in source.file.column_ids:
+    if not source.has(column.id):
         return None
     zone = source.file.zone(column.id)
     if zone.empty:

@@ -168,7 +168,7 @@ def _fold(
         column = schema.by_id[column_id]
         positions, values = entries.columns[column_id]
         rowids = entries.rowids[positions]
-        if column_id in base.column_ids:
+        if base.has(column_id):
             before = base.read(column_id, 0, rows)
         else:
             before = ColumnBuffers.constant(column.type, column.read_default, rows)
