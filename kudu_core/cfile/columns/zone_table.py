@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,11 +46,14 @@ class ZoneTable:
         """Which pages may have a cell in the set, NULL aside, (n,) bool."""
         if self._strings is not None:
             found: Mask = np.zeros(len(self._some), np.bool_)
+            if len(wanted.intervals) > len(found):  # fewer steps: one for each page
+                found[:] = [wanted.meets(low, high) for low, high in _cells(*self._strings)]
+                return found & self._some
             for low, high in wanted.intervals:
                 found |= zones.strings_meet(*self._strings, low, high).view(np.bool_)
             return found & self._some
         spans = closed_ends(self._type, wanted) if self._words is None else self._words.spans(wanted)
-        return self._some & _meet(self._low, self._high, spans)
+        return self._some & meet(self._low, self._high, spans)
 
     def may_be_null(self, null: bool) -> Mask:
         """Which pages have a null cell; or (false) one that is not."""
@@ -57,7 +61,7 @@ class ZoneTable:
         return found
 
 
-def _meet(low: Any, high: Any, spans: U64) -> Mask:
+def meet(low: Any, high: Any, spans: U64) -> Mask:
     """Which of the bounds [low, high] meet one of the ascending spans, both ends included."""
     if not len(spans):
         return np.zeros(len(low), np.bool_)
@@ -68,3 +72,22 @@ def _meet(low: Any, high: Any, spans: U64) -> Mask:
     begins = spans[np.minimum(first, len(spans) - 1), 0]
     met: Mask = (first < len(spans)) & (begins <= high)
     return met
+
+
+def within(low: Any, high: Any, spans: U64) -> Mask:
+    """Which of the bounds [low, high] lie within one of the ascending spans."""
+    if not len(spans):
+        return np.zeros(len(low), np.bool_)
+    first = np.searchsorted(spans[:, 1], high)
+    begins = spans[np.minimum(first, len(spans) - 1), 0]
+    held: Mask = (first < len(spans)) & (begins <= low)
+    return held
+
+
+def _cells(low: Any, high: Any, open_ended: Any) -> Iterator[tuple[bytes, bytes | None]]:
+    """The bounds of strings of each page: a byte of length, and that many bytes; None where it is open."""
+    for least, most, is_open in zip(low, high, open_ended.tolist(), strict=True):
+        yield (
+            least[1 : 1 + int(least[0])].tobytes(),
+            None if is_open else most[1 : 1 + int(most[0])].tobytes(),
+        )

@@ -18,16 +18,18 @@ from kudu_core._ext.pages.holder import PageHolder
 from kudu_core._ext.scan.cell_set import CellSet
 from kudu_core._ext.scan.column import ScanColumn
 from kudu_core.cfile.columns.specs import ZONE_PRESENT
+from kudu_core.cfile.columns.zone_table import meet, within
 from kudu_core.common.types.types import TYPE_BOOL, TYPE_DECIMAL, TYPE_FLOAT, TYPE_SIGNED, TYPE_UNSIGNED
-from kudu_core.common.where.sets import places_of
+from kudu_core.common.where.sets import closed_ends, places_of
+from kudu_core.common.where.spans import Spans
 
 if TYPE_CHECKING:
     from kudu_core.cfile.columns.reader import ColumnReader
     from kudu_core.cfile.pages.container import FileReader
-    from kudu_core.common.rows.rowblock import ColumnBuffers
     from kudu_core.common.where.sets import Interval, ValueSet
 
     U8 = npt.NDArray[np.uint8]
+    U64 = npt.NDArray[np.uint64]
 
 NO_ROW, EVERY_ROW, SOME_ROWS = range(3)
 """What is known of a page: as in ``_ext.scan.selection``."""
@@ -105,17 +107,21 @@ class ScanReader:
         column = self._columns[column_id]
         type_ = column.spec.type
         if column.words is not None:
-            intervals = _codes(column.dictionary(), passing.intervals)
-            test = CellSet(_CODE, column.width, *_ends(intervals, column.width), passing.null, column.words)
-            return test, _states(column, intervals, passing.null)
+            found = column.sought_words()
+            assert found is not None
+            codes = found.spans(passing)
+            spans = Spans.joined(codes[:, 0], codes[:, 1]).ends
+            test = CellSet(_CODE, column.width, spans[:, 0], spans[:, 1], passing.null, column.words)
+            return test, _states(column, spans, passing.null)
         if type_.width == 0:
             return _strings(passing), np.full(column.page_count, SOME_ROWS, np.uint8)
-        intervals = [(low, high - 1) for low, high in passing.intervals if high is not None]
-        assert len(intervals) == len(passing.intervals)
-        test = CellSet(_KINDS[type_.kind], type_.width, *_ends(intervals, type_.width), passing.null)
-        if type_.width == 16:
+        kind, width = _KINDS[type_.kind], type_.width
+        if width == 16:
+            test = CellSet(kind, width, *_wide_ends(passing.intervals), passing.null)
             return test, np.full(column.page_count, SOME_ROWS, np.uint8)
-        return test, _states(column, intervals, passing.null)
+        spans = closed_ends(type_, passing)
+        test = CellSet(kind, width, spans[:, 0], spans[:, 1], passing.null)
+        return test, _states(column, spans, passing.null)
 
 
 def _loader(column: ColumnReader, watched: bool) -> Callable[[list[int]], list[tuple[Any, int | None]]]:
@@ -133,40 +139,14 @@ def _loader(column: ColumnReader, watched: bool) -> Callable[[list[int]], list[t
     return load
 
 
-def _ends(
-    intervals: Sequence[tuple[int, int]], width: int
-) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-    """Closed intervals as the kernel takes them: lower and upper ends, of 16-byte cells as two words."""
-    words = 2 if width == 16 else 1
-    raw = b"".join(end.to_bytes(8 * words, "little") for low_high in intervals for end in low_high)
-    ends = np.frombuffer(raw, np.uint64).reshape(-1, 2, words)
-    return np.ascontiguousarray(ends[:, 0]), np.ascontiguousarray(ends[:, 1])
-
-
-def _codes(words: ColumnBuffers, intervals: Sequence[Interval]) -> list[tuple[int, int]]:
-    """The codes of the words that are in the set: closed intervals, apart."""
-    found: list[tuple[int, int]] = []
+def _wide_ends(intervals: Sequence[Interval]) -> tuple[U64, U64]:
+    """Intervals of 16-byte cells as the kernel takes them: lower and upper ends, both included."""
+    raw: list[bytes] = []
     for low, high in intervals:
-        first = _words_below(words, low)
-        last = (words.length if high is None else _words_below(words, high)) - 1
-        if first > last:
-            continue
-        if found and found[-1][1] + 1 == first:
-            found[-1] = (found[-1][0], last)
-        else:
-            found.append((first, last))
-    return found
-
-
-def _words_below(words: ColumnBuffers, sought: bytes) -> int:
-    lower, upper = 0, words.length
-    while lower < upper:
-        middle = (lower + upper) // 2
-        if words.cell(middle) < sought:
-            lower = middle + 1
-        else:
-            upper = middle
-    return lower
+        assert high is not None
+        raw += (low.to_bytes(16, "little"), (high - 1).to_bytes(16, "little"))
+    ends = np.frombuffer(b"".join(raw), np.uint64).reshape(-1, 2, 2)
+    return np.ascontiguousarray(ends[:, 0]), np.ascontiguousarray(ends[:, 1])
 
 
 def _strings(passing: ValueSet) -> CellSet:
@@ -182,7 +162,7 @@ def _strings(passing: ValueSet) -> CellSet:
 # ------------------------------------------------------------------------------------------ zone maps
 
 
-def _states(column: ColumnReader, intervals: Sequence[tuple[int, int]], null: bool) -> U8:
+def _states(column: ColumnReader, spans: U64, null: bool) -> U8:
     """Of each page, whether no row, every row, or perhaps some rows are in the set."""
     index = column.index()
     nulls, nans = index["nulls"].astype(np.int64), index["nans"].astype(np.int64)
@@ -191,13 +171,7 @@ def _states(column: ColumnReader, intervals: Sequence[tuple[int, int]], null: bo
         rows[-1] = column.page_rows(column.page_count - 1)
     present = (index["flags"] & ZONE_PRESENT) != 0
     low, high = (_bounds(column, index[end]) for end in ("low", "high"))
-    meets = np.zeros(column.page_count, bool)
-    holds = np.zeros(column.page_count, bool)
-    for first, last in intervals:
-        a, b = np.uint64(first), np.uint64(last)
-        meets |= (low <= b) & (high >= a)
-        holds |= (low >= a) & (high <= b)
-    meets &= present
+    meets, holds = meet(low, high, spans) & present, within(low, high, spans)
     # NaN lies outside the bounds: a page with one has to be looked at.
     none = ~meets & (nans == 0) & ((nulls == 0) | (not null))
     every = (holds | (nulls == rows)) & (nans == 0) & ((nulls == 0) | null)

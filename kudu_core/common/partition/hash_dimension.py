@@ -6,7 +6,6 @@ Spark is the bucket here.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -22,6 +21,7 @@ from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.types import ColumnType
 from kudu_core.common.types.values import Physical, pack
 from kudu_core.common.where.analysis import Term
+from kudu_core.common.where.listed import Listed
 from kudu_core.errors import InvalidArgument, shown
 
 MIN_BUCKETS, MAX_BUCKETS = 2, 4096
@@ -66,22 +66,25 @@ def bucket_choices(
 
     ``fixed``: the values of key columns that the bounds of a scan leave no choice of.
     """
-    listed: list[list[Physical]] = []
+    listed: dict[int, ColumnBuffers] = {}
     for column_id in dimension.column_ids:
-        candidates = [t.physical() for t in terms if t.column_id == column_id and t.op in ("eq", "in")]
+        candidates = [_listed(t) for t in terms if t.column_id == column_id and t.op in ("eq", "in")]
         if column_id in fixed:
-            candidates.append([fixed[column_id]])
+            candidates.append(_column_of(columns[column_id].type, [fixed[column_id]]))
         if not candidates:
             return None
-        listed.append(min(candidates, key=len))
-    if prod(map(len, listed)) > _MAX_ENUMERATED:
+        listed[column_id] = min(candidates, key=lambda cells: cells.length)
+    counts = [cells.length for cells in listed.values()]
+    if prod(counts) > _MAX_ENUMERATED:
         return None
-    combinations = list(itertools.product(*listed))
-    block = RowBlock({}, len(combinations))
-    for place, column_id in enumerate(dimension.column_ids):
-        cells = [combination[place] for combination in combinations]
-        block.columns[column_id] = _column_of(columns[column_id].type, cells)
+    places = np.indices(counts).reshape(len(counts), -1)  # of each combination
+    block = RowBlock({i: listed[i].take(at) for i, at in zip(listed, places, strict=True)}, prod(counts))
     return frozenset(bucket_of(dimension, columns, block).tolist())
+
+
+def _listed(term: Term) -> ColumnBuffers:
+    """The values that a term leaves, as a column."""
+    return term.value.cells if isinstance(term.value, Listed) else _column_of(term.type, term.physical())
 
 
 def _column_of(type_: ColumnType, cells: Sequence[Physical]) -> ColumnBuffers:

@@ -159,9 +159,7 @@ def _of_columns(
         raise InvalidArgument(f"the columns make no rows: {error}".replace("\n", " ")) from None
 
 
-def _column(
-    name: str, cells: Any, column: StoredColumn | None, first: int
-) -> pa.Array | pa.ChunkedArray:
+def _column(name: str, cells: Any, column: StoredColumn | None, first: int) -> pa.Array | pa.ChunkedArray:
     if isinstance(cells, pa.ChunkedArray):
         return cells.chunk(0) if cells.num_chunks == 1 else cells
     if isinstance(cells, pa.Array):

@@ -19,27 +19,23 @@ import pyarrow as pa
 
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types import values
-from kudu_core.common.types.types import TYPE_BINARY, TYPE_BOOL, TYPE_FLOAT, ColumnType
+from kudu_core.common.types.types import TYPE_FLOAT, ColumnType
 from kudu_core.common.where.constants import EXACT_IN_DOUBLE, Constant
-from kudu_core.common.where.expressions import FunctionCall, Literal, Node, Ref
+from kudu_core.common.where.expressions import Literal, Node
+from kudu_core.common.where.listed import Listed
+from kudu_core.common.where.reading import ColumnTest, Combined, Tested, read
 from kudu_core.common.where.sets import NOTHING, NULL, ValueSet, compared, line, listed, numbers, prefixed
 from kudu_core.errors import InvalidArgument
 
 _t = pa.types
-_MATCHES_NULL, _SKIPS_NULL = 0, 1  # SetLookupOptions
-_COMPARISONS = {
-    "equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge"
-}  # fmt: skip
-_FLIPPED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 _NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
-_COMBINING = ("and_kleene", "and", "or_kleene", "or", "invert", "if_else")
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
     """``column op value``.
 
-    ``op`` is "eq", "lt", "le", "gt", "ge", "in" (``value`` a tuple, ascending, may be empty),
+    ``op`` is "eq", "lt", "le", "gt", "ge", "in" (``value`` a tuple or ``Listed``, ascending, may be empty),
     "prefix" (of a string or binary), "is_null" or "not_null" (``value`` None).  Values are exact
     Python values of the column's type, never NaN.
     """
@@ -51,6 +47,8 @@ class Term:
 
     def physical(self) -> list[values.Physical]:
         """The constants as physical values, ascending."""
+        if isinstance(self.value, Listed):
+            return self.value.physical
         given = self.value if self.op == "in" else (self.value,)
         return sorted({values.physical(self.type, value) for value in given})
 
@@ -59,6 +57,8 @@ class Term:
         """The values that satisfy it; None for one that asks for NULL alone."""
         if self.op in ("is_null", "not_null"):
             return None
+        if isinstance(self.value, Listed):
+            return self.value.passing
         constants = self.physical()
         if self.op == "in":
             return listed(self.type, constants)
@@ -102,7 +102,7 @@ class Conjunct:
 
 def analyse(node: Node, schema: Schema) -> Conjunct:
     """What an expression says of single columns of the schema."""
-    tested = _read(node, schema)
+    tested = read(node, schema)
     terms, truth = _terms(tested), _truth(tested)
     known = None if truth is None else Condition(truth.column.id, truth.column.type, truth.true)
     return Conjunct(terms, known)
@@ -118,114 +118,13 @@ def merged(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
     return tuple(found.values())
 
 
-# ---- reading
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnTest:
-    """One column against constants.
-
-    ``op`` is "eq", "ne", "lt", "le", "gt", "ge" (one constant), "in" (any number), "prefix" (``text``),
-    "is_null", "not_null", "is_nan", or "is_true" (the column itself, a bool).
-    """
-
-    column: StoredColumn
-    op: str
-    constants: tuple[Constant, ...] = ()
-    text: bytes = b""
-    """With which strings begin."""
-    is_all: bool = True
-    """Of a prefix: there is no more to the pattern."""
-    with_null: bool = False
-    """Of a list: NULL is one of the values."""
-    with_nan: bool = False
-    """Of "is_null": NaN counts too."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Combined:
-    function: str
-    arguments: tuple[_Tested, ...]
-
-
-_Tested = ColumnTest | _Combined | Literal | None
-"""None: not known."""
-
-
-def _read(node: Node, schema: Schema) -> _Tested:
-    if isinstance(node, Literal):
-        return node
-    if isinstance(node, Ref):
-        column = schema.by_name.get(node.name)
-        return None if column is None or column.type.kind != TYPE_BOOL else ColumnTest(column, "is_true")
-    if node.function in _COMBINING:
-        return _Combined(node.function, tuple(_read(argument, schema) for argument in node.arguments))
-    if node.function in _COMPARISONS:
-        return _read_comparison(node, schema)
-    if len(node.arguments) != 1 or not isinstance(node.arguments[0], Ref):
-        return None
-    column = schema.by_name.get(node.arguments[0].name)
-    return None if column is None else _read_of_column(column, node.function, node.options or {})
-
-
-def _read_comparison(node: FunctionCall, schema: Schema) -> ColumnTest | None:
-    op = _COMPARISONS[node.function]
-    left, right = node.arguments
-    if isinstance(left, Literal):
-        left, right, op = right, left, _FLIPPED[op]
-    if not isinstance(left, Ref) or not isinstance(right, Literal) or not right.scalar.is_valid:
-        return None
-    column = schema.by_name.get(left.name)
-    return None if column is None else ColumnTest(column, op, (Constant.of(column.type, right.scalar),))
-
-
-def _read_of_column(column: StoredColumn, function: str, options: dict[str, pa.Scalar]) -> ColumnTest | None:
-    is_float = column.type.kind == TYPE_FLOAT
-    if function == "is_valid":
-        return ColumnTest(column, "not_null")
-    if function == "is_null":
-        nan_is_null = options.get("nan_is_null")
-        with_nan = is_float and nan_is_null is not None and bool(nan_is_null.as_py())
-        return ColumnTest(column, "is_null", with_nan=with_nan)
-    if function == "is_nan" and is_float:
-        return ColumnTest(column, "is_nan")
-    if function == "is_in":
-        return _read_list(column, options)
-    if function in ("starts_with", "match_like") and column.type.kind == TYPE_BINARY:
-        return _read_pattern(column, function, options)
-    return None
-
-
-def _read_list(column: StoredColumn, options: dict[str, pa.Scalar]) -> ColumnTest | None:
-    value_set, matching = options.get("value_set"), options.get("null_matching_behavior")
-    if value_set is None or matching is None or matching.as_py() not in (_MATCHES_NULL, _SKIPS_NULL):
-        return None
-    given = list(value_set.values)
-    valid = tuple(Constant.of(column.type, scalar) for scalar in given if scalar.is_valid)
-    with_null = len(valid) < len(given) and matching.as_py() == _MATCHES_NULL
-    return ColumnTest(column, "in", valid, with_null=with_null)
-
-
-def _read_pattern(column: StoredColumn, function: str, options: dict[str, pa.Scalar]) -> ColumnTest | None:
-    ignore_case, found = options.get("ignore_case"), options.get("pattern")
-    if ignore_case is None or ignore_case.as_py() or found is None:
-        return None
-    pattern = found.as_py()
-    raw = pattern.encode() if isinstance(pattern, str) else bytes(pattern)
-    if function == "starts_with":
-        return ColumnTest(column, "prefix", text=raw)
-    wild = [at for at in (raw.find(one) for one in b"%_\\") if at >= 0]
-    end = min(wild, default=len(raw))
-    return ColumnTest(column, "prefix", text=raw[:end], is_all=raw[end:] == b"%")
-
-
 # ---- terms
 
 
-def _terms(tested: _Tested) -> tuple[Term, ...]:
+def _terms(tested: Tested) -> tuple[Term, ...]:
     if isinstance(tested, ColumnTest):
         return _only(_term(tested))
-    if not isinstance(tested, _Combined):
+    if not isinstance(tested, Combined):
         return ()
     function, arguments = tested.function, tested.arguments
     if function in ("and_kleene", "and"):
@@ -242,7 +141,7 @@ def _only(term: Term | None) -> tuple[Term, ...]:
     return () if term is None else (term,)
 
 
-def _is_never_true(tested: _Tested) -> bool:
+def _is_never_true(tested: Tested) -> bool:
     return isinstance(tested, Literal) and (not tested.scalar.is_valid or tested.scalar.as_py() is False)
 
 
@@ -257,7 +156,7 @@ def _union(sides: Sequence[tuple[Term, ...]]) -> Term | None:
     return Term(term.column_id, "in", _ascending(found), term.type)
 
 
-def _negation(tested: _Tested) -> Term | None:
+def _negation(tested: Tested) -> Term | None:
     if not isinstance(tested, ColumnTest):
         return None
     column = tested.column
@@ -284,6 +183,8 @@ def _term(test: ColumnTest) -> Term | None:
         exact = [constant.exact for constant in test.constants]
         if None in exact or (test.with_null and column.nullable):
             return None  # a list that matches NULL is no list of values
+        if test.many is not None:
+            return Term(column.id, "in", test.many, column.type)
         return Term(column.id, "in", _ascending(one[0] for one in exact if one is not None), column.type)
     if test.op == "prefix":
         return _prefix(column, test.text)
@@ -336,11 +237,11 @@ class _Truth:
     false: ValueSet
 
 
-def _truth(tested: _Tested) -> _Truth | None:
+def _truth(tested: Tested) -> _Truth | None:
     """What an expression over one column is true and false of; None: not known."""
     if isinstance(tested, ColumnTest):
         return _truth_of_test(tested)
-    if not isinstance(tested, _Combined):
+    if not isinstance(tested, Combined):
         return None
     if tested.function == "invert":
         inner = _truth(tested.arguments[0])
@@ -357,7 +258,7 @@ def _truth(tested: _Tested) -> _Truth | None:
     return _Truth(left.column, left.true | right.true, left.false & right.false)
 
 
-def _where_valid(combined: _Combined) -> _Truth | None:
+def _where_valid(combined: Combined) -> _Truth | None:
     """``if_else(is_valid(c), ..., null)``, as DuckDB writes ``c IN (...)``."""
     test, inner, other = combined.arguments
     if not isinstance(other, Literal) or other.scalar.is_valid:
@@ -384,12 +285,13 @@ def _truth_of_test(test: ColumnTest) -> _Truth | None:
         return _split(column, compared(type_, "eq", True))
     if test.op == "prefix":
         return _split(column, prefixed(test.text)) if test.is_all else None
-    if not all(constant.is_steady for constant in test.constants):
+    if not test.is_steady or not all(constant.is_steady for constant in test.constants):
         return None
     if test.op == "in":
         if type_.kind == TYPE_FLOAT:
             return None  # NaN and the two zeros are found by rules of their own
-        true = listed(type_, (one.physical for one in test.constants)) | (NULL if test.with_null else NOTHING)
+        few = listed(type_, (one.physical for one in test.constants))
+        true = (few if test.many is None else test.many.passing) | (NULL if test.with_null else NOTHING)
         return _Truth(column, true, (every | NULL).without(true))
     truth = _split(column, compared(type_, "eq" if test.op == "ne" else test.op, test.constants[0].physical))
     return _Truth(column, truth.false, truth.true) if test.op == "ne" else truth

@@ -36,7 +36,7 @@ class Constant:
     @staticmethod
     def of(type_: ColumnType, literal: pa.Scalar) -> Constant:
         exact = _exact(type_, literal)
-        return Constant(type_, literal, exact, exact is not None and _is_steady(type_, literal.type))
+        return Constant(type_, literal, exact, exact is not None and is_steady(type_, literal.type))
 
     @property
     def physical(self) -> Physical:
@@ -51,7 +51,7 @@ def _exact(type_: ColumnType, literal: pa.Scalar) -> tuple[Any] | None:
     if _t.is_dictionary(literal.type):
         return None
     try:
-        if not _is_comparable(type_, literal.type):
+        if not is_comparable(type_, literal.type):
             return None
         if type_.is_timestamp or type_.is_date:
             literal = pc.cast(literal, type_.arrow)
@@ -68,7 +68,8 @@ def _exact(type_: ColumnType, literal: pa.Scalar) -> tuple[Any] | None:
         return None
 
 
-def _is_comparable(type_: ColumnType, given: pa.DataType) -> bool:
+def is_comparable(type_: ColumnType, given: pa.DataType) -> bool:
+    """Whether Arrow compares a column with constants of a type by value."""
     if type_.kind == TYPE_BOOL:
         return bool(_t.is_boolean(given))
     if type_.is_timestamp:
@@ -86,8 +87,8 @@ def _is_comparable(type_: ColumnType, given: pa.DataType) -> bool:
     return bool(_t.is_integer(given) or _t.is_float64(given))
 
 
-def _is_steady(type_: ColumnType, given: pa.DataType) -> bool:
-    """Of a type that is comparable."""
+def is_steady(type_: ColumnType, given: pa.DataType) -> bool:
+    """Whether it does so without an error, whatever the cell; of a type that is comparable."""
     if type_.is_timestamp:
         return bool(given.unit == type_.arrow.unit)
     if type_.is_date:

@@ -27,9 +27,10 @@ import pyarrow.compute as pc
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.casts import cast
 from kudu_core.common.types.foreign import check_chunks, check_layout, check_text
-from kudu_core.common.types.types import ColumnType
+from kudu_core.common.types.types import TYPE_FLOAT, ColumnType
 from kudu_core.common.where import expressions
 from kudu_core.common.where.analysis import Condition, Term, analyse, merged
+from kudu_core.common.where.listed import Listed
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 
 _OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in")
@@ -76,9 +77,7 @@ class Filter:
             return None
         return self if len(left) == len(self.conditions) else replace(self, conditions=left)
 
-    def mask(
-        self, batch: pa.RecordBatch, live: npt.NDArray[np.bool_] | None = None
-    ) -> npt.NDArray[np.bool_]:
+    def mask(self, batch: pa.RecordBatch, live: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.bool_]:
         """(rows,) bool: which rows pass.  ``batch`` has the filter's columns, by name.
 
         ``live``: (rows,) bool, which rows there are at all; of the others what comes out is as it may be.
@@ -208,9 +207,18 @@ def _guard(term: Term, field: pc.Expression) -> pc.Expression:
     if term.op == "prefix":
         return pc.starts_with(field, term.value)
     if term.op == "in":
-        return field.isin(pa.array(term.value, term.type.arrow))
+        return field.isin(_values_of(term))
     compare: Callable[[Any, Any], pc.Expression] = getattr(operator, term.op)
     return compare(field, pa.scalar(term.value, term.type.arrow))
+
+
+def _values_of(term: Term) -> pa.Array:
+    """What a list stands for.  To Arrow's lists the two zeros are two values, to its comparisons one, and a
+    term has either of them for both."""
+    listed = term.value.array if isinstance(term.value, Listed) else pa.array(term.value, term.type.arrow)
+    if term.type.kind != TYPE_FLOAT or not pc.any(pc.equal(listed, 0.0)).as_py():
+        return listed
+    return pa.concat_arrays([listed, pa.array([0.0, -0.0], term.type.arrow)])
 
 
 def _constant(expression: pc.Expression) -> bool:

@@ -3,7 +3,8 @@
 The values of a type lie on a line of *places*.  The place of a fixed-width value is an unsigned integer that
 orders as the value does: of signed ones with the sign bit flipped, of floats the bits in the order of the
 numbers, NaN beyond the infinities.  The place of a string is its bytes.  A set is a list of half-open
-intervals of places, ascending and apart, and whether NULL belongs to it.
+intervals of places, ascending and apart, and whether NULL belongs to it.  The intervals are a tuple; of many
+numbers they are arrays (``spans.py``).
 
 The two floats that are zero have a place each, and no set tells one from the other.  Where cells or their
 bounds are made into places, -0.0 therefore becomes 0.0: a bound may be either, whichever the column holds.
@@ -23,6 +24,7 @@ import numpy.typing as npt
 from kudu_core.common.types.keycodec import prefix_successor, successor
 from kudu_core.common.types.types import TYPE_BINARY, TYPE_BOOL, TYPE_FLOAT, TYPE_UNSIGNED, ColumnType
 from kudu_core.common.types.values import Physical
+from kudu_core.common.where.spans import Spans
 
 U64 = npt.NDArray[np.uint64]
 
@@ -39,12 +41,14 @@ _MOST_64 = (1 << 64) - 1
 class ValueSet:
     """Values and, perhaps, NULL."""
 
-    intervals: tuple[Interval, ...]
+    intervals: Sequence[Interval]
     null: bool = False
 
     def __and__(self, other: ValueSet) -> ValueSet:
         """In one step for each interval: lists of many values are cut by bounds."""
         one, two = self.intervals, other.intervals
+        if isinstance(one, Spans) or isinstance(two, Spans):
+            return ValueSet(Spans.of(one) & Spans.of(two), self.null and other.null)
         found: list[Interval] = []
         i = j = 0
         while i < len(one) and j < len(two):
@@ -61,11 +65,19 @@ class ValueSet:
         return ValueSet(tuple(found), self.null and other.null)
 
     def __or__(self, other: ValueSet) -> ValueSet:
-        return ValueSet(_apart((*self.intervals, *other.intervals)), self.null or other.null)
+        one, two = self.intervals, other.intervals
+        if isinstance(one, Spans) or isinstance(two, Spans):
+            return ValueSet(Spans.of(one) | Spans.of(two), self.null or other.null)
+        return ValueSet(_apart((*one, *two)), self.null or other.null)
 
     def without(self, other: ValueSet) -> ValueSet:
         """What is not in the other set."""
-        return self & ValueSet(_gaps(other.intervals, self.intervals), not other.null)
+        gaps: Sequence[Interval]
+        if isinstance(other.intervals, Spans):
+            gaps = ~other.intervals
+        else:
+            gaps = _gaps(other.intervals, self.intervals)
+        return self & ValueSet(gaps, not other.null)
 
     def meets(self, low: Place | None, high: Place | None) -> bool:
         """Whether a value of the set lies in [low, high]; None: open."""
@@ -148,6 +160,16 @@ def listed(type_: ColumnType, values: Iterable[Physical]) -> ValueSet:
     return ValueSet(_apart(_cell(type_, value) for value in values))
 
 
+def listed_cells(type_: ColumnType, cells: npt.NDArray[np.uint8]) -> ValueSet:
+    """As ``listed``, of raw cells of at most 8 bytes (none of them NaN), (n x width,) uint8, in any order."""
+    highs = places_of(type_, cells)
+    lows = highs
+    if type_.kind == TYPE_FLOAT:  # zero is two floats
+        zero = np.uint64(place_of(type_, 0.0))
+        lows = np.where(highs == zero, np.uint64(_of_float(-0.0, type_.width)), highs)
+    return ValueSet(Spans.joined(lows, highs))
+
+
 def prefixed(prefix: bytes) -> ValueSet:
     """Strings that begin with a prefix; with the empty one all do."""
     return ValueSet(((prefix, prefix_successor(prefix)),))
@@ -210,6 +232,8 @@ def closed_ends(type_: ColumnType, values: ValueSet) -> U64:
 
     Of decimals they are clipped to what an int64 holds, which leaves no value out.
     """
+    if isinstance(values.intervals, Spans):
+        return values.intervals.ends
     pairs = [(low, high - 1) for low, high in values.intervals if high is not None]
     assert len(pairs) == len(values.intervals)
     if type_.width == 16:
