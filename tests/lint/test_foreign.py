@@ -32,6 +32,7 @@ READING: dict[str, dict[str, str]] = {
     "_import_from_c": {},
     "from_arrow": {
         "common/rows/conform.py": "columns of a write or of keys",
+        "common/where/listed.py": "of what pyarrow has sorted, of a checked list",
         "table/calls/conform.py": "names of operations",
         "table/jobs/stager.py": "the column by which the last row of a key is known",
         "common/schema/declare.py": "ColumnType's, of a type alone",

@@ -207,18 +207,18 @@ def _guard(term: Term, field: pc.Expression) -> pc.Expression:
     if term.op == "prefix":
         return pc.starts_with(field, term.value)
     if term.op == "in":
-        return field.isin(_values_of(term))
+        return _in_list(term, field)
     compare: Callable[[Any, Any], pc.Expression] = getattr(operator, term.op)
     return compare(field, pa.scalar(term.value, term.type.arrow))
 
 
-def _values_of(term: Term) -> pa.Array:
-    """What a list stands for.  To Arrow's lists the two zeros are two values, to its comparisons one, and a
-    term has either of them for both."""
+def _in_list(term: Term, field: pc.Expression) -> pc.Expression:
+    """To Arrow's lists the two zeros are two values, to its comparisons one; a term has either for both."""
     listed = term.value.array if isinstance(term.value, Listed) else pa.array(term.value, term.type.arrow)
-    if term.type.kind != TYPE_FLOAT or not pc.any(pc.equal(listed, 0.0)).as_py():
-        return listed
-    return pa.concat_arrays([listed, pa.array([0.0, -0.0], term.type.arrow)])
+    found = field.isin(listed)
+    if term.type.kind == TYPE_FLOAT and pc.any(pc.equal(listed, 0.0)).as_py():
+        found = found | (field == pa.scalar(0.0, term.type.arrow))
+    return found
 
 
 def _constant(expression: pc.Expression) -> bool:
