@@ -415,7 +415,7 @@ class Table(HandleOwner):
         key_range
             ``(lower, upper)``, half-open, whole keys or prefixes of them; None for an open end.
         order
-            ``"key"``: in key order.
+            ``"key"``: in key order.  The first batches are small then, and grow.
         dictionary
             String or binary columns of the result that come as Arrow dictionaries (int32 indices): three
             times faster to read where a rowset stores them so.  Each batch has its own dictionary;

@@ -25,4 +25,5 @@ class BTree:
         lower: bytes | None,
         upper: bytes | None,
         limit: int,
+        most: int | None = None,
     ) -> npt.NDArray[np.uint32]: ...

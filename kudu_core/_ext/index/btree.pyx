@@ -92,9 +92,9 @@ cdef void _bound(Tree* t, const Arena* a, Key key, uint32_t* leaf, uint32_t* at)
 
 cdef Py_ssize_t _collect(
     const Tree* t, uint32_t leaf, uint32_t at,
-    uint32_t last_leaf, uint32_t last_at, uint64_t limit, uint32_t* out
+    uint32_t last_leaf, uint32_t last_at, uint64_t limit, Py_ssize_t most, uint32_t* out
 ) noexcept nogil:
-    """Write (``out`` not NULL) and count the ordinals below ``limit`` between two places."""
+    """Write (``out`` not NULL) and count the first ``most`` ordinals below ``limit`` between two places."""
     cdef:
         const Node* node
         Py_ssize_t found = 0
@@ -108,6 +108,8 @@ cdef Py_ssize_t _collect(
         end = last_at if leaf == last_leaf else node.count
         for i in range(at, end):
             if node.ordinal[i] < limit:
+                if found == most:
+                    return found
                 if out != NULL:
                     out[found] = node.ordinal[i]
                 found += 1
@@ -217,15 +219,17 @@ cdef class BTree:
         bytes lower,
         bytes upper,
         limit,
+        most=None,
     ):
         """Return the ordinals below ``limit`` with lower <= key < upper, in key order: (m,) uint32.
 
-        ``None`` is an open end.  ValueError when the arena does not hold every ordinal of the
-        tree, or the limit is negative.
+        ``None`` is an open end.  ``most``: only so many, the first; None: all of them.  ValueError when the
+        arena does not hold every ordinal of the tree, or a number is negative.
         """
         cdef:
             Arena arena
-            uint64_t most
+            uint64_t below
+            Py_ssize_t wanted = self.count
             Key low, high
             uint32_t leaf = 0
             uint32_t at = 0
@@ -236,7 +240,11 @@ cdef class BTree:
             uint32_t[::1] view
         if limit < 0:
             raise ValueError(f"limit {limit} is negative")
-        most = min(limit, 1 << 32)
+        below = min(limit, 1 << 32)
+        if most is not None:
+            if most < 0:
+                raise ValueError(f"at most {most} ordinals")
+            wanted = min(most, wanted)
         if has_lower:
             low.at = lower
             low.size = len(lower)
@@ -254,12 +262,12 @@ cdef class BTree:
                     _bound(&self._tree, &arena, low, &leaf, &at)
                 if has_upper:
                     _bound(&self._tree, &arena, high, &last_leaf, &last_at)
-                found = _collect(&self._tree, leaf, at, last_leaf, last_at, most, NULL)
+                found = _collect(&self._tree, leaf, at, last_leaf, last_at, below, wanted, NULL)
             out = np.empty(found, np.uint32)
             if found > 0:
                 view = out
                 with nogil:
-                    _collect(&self._tree, leaf, at, last_leaf, last_at, most, &view[0])
+                    _collect(&self._tree, leaf, at, last_leaf, last_at, below, wanted, &view[0])
             return out
 
 

@@ -304,15 +304,15 @@ class PartitionSchema:
         shared = keybounds.equal_prefix(self._key_codec, bounds)
         fixed = dict(zip(self._key_ids, shared, strict=False))
         choices = [bucket_choices(h, self._columns, terms, fixed) for h in self.hashes]
-        buckets = [
-            range(h.buckets) if choice is None else sorted(choice)
-            for h, choice in zip(self.hashes, choices, strict=True)
-        ]
-        places = [0]
-        for dimension, chosen in zip(self.hashes, buckets, strict=True):
-            places = [place * dimension.buckets + bucket for place in places for bucket in chosen]
+        places: Sequence[int] = range(self._buckets)
+        if any(choice is not None for choice in choices):
+            places = [0]
+            for dimension, choice in zip(self.hashes, choices, strict=True):
+                chosen = range(dimension.buckets) if choice is None else sorted(choice)
+                places = [place * dimension.buckets + bucket for place in places for bucket in chosen]
+        each = self._buckets
         return [
-            number * self._buckets + place
+            number * each + place
             for number in self._range_choices(terms, bounds, dropped)
             for place in places
         ]

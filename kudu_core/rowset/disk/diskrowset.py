@@ -189,6 +189,15 @@ class DiskRowSet(RowSetStores):
                 views.append(later)
         return tuple(views)
 
+    def opened_at(self, snapshot: int, column_ids: Collection[int]) -> DiskRowsAt | None:
+        """``at``, once every file is open that a scan of these columns may need."""
+        if self.undo or self.redo:
+            self.open_for(snapshot, column_ids)
+            return self.at(snapshot)
+        if self.meta.insert_ts is not None and self.meta.insert_ts > snapshot:
+            return None
+        return DiskRowsAt(self, snapshot, ())
+
     def open_for(self, snapshot: int, column_ids: Collection[int]) -> None:
         """Open every file that a scan of these columns at the snapshot may need (protocol R4); no other."""
         self.base.open()
@@ -219,8 +228,7 @@ class DiskRowsAt(RowsAt):
 
     @property
     def all_live(self) -> bool:
-        """True only if every row is present at the snapshot."""
-        return self._all_inserted and not any(view.changes_liveness() for view in self.views)
+        return self._all_inserted and super().all_live
 
     def base(self, column_id: int, lower: int, upper: int) -> tuple[ColumnBuffers | None, bool]:
         if not self.file.has(column_id):

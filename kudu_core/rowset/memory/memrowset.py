@@ -249,8 +249,11 @@ class MemRowSet:
         """How many rows the tree holds.  Its own count: an interrupt may come right after it is filled."""
         return int(self._tree.count)
 
-    def ordered(self, lower: bytes | None, upper: bytes | None, rows: int) -> np.ndarray:
-        """Ordinals below ``rows`` with ``lower <= key < upper``, in key order, uint32."""
+    def ordered(
+        self, lower: bytes | None, upper: bytes | None, rows: int, most: int | None = None
+    ) -> np.ndarray:
+        """Ordinals below ``rows`` with ``lower <= key < upper``, in key order, uint32: all, or the first
+        ``most`` of them."""
         data, offsets = self._keys.keys(0, rows)
         with self._tree.lock:
             first = self._in_tree
@@ -259,7 +262,14 @@ class MemRowSet:
                 self._tree.insert_sorted(data, offsets, (order + first).astype(np.uint32))
             # The tree may hold newer ordinals than this reader's: the arena must cover them.
             data, offsets = self._keys.keys(0, max(rows, self._in_tree))
-            return self._tree.range(data, offsets, lower, upper, rows)
+            return self._tree.range(data, offsets, lower, upper, rows, most)
+
+    def first_keys(
+        self, lower: bytes | None, upper: bytes | None, rows: int, most: int
+    ) -> tuple[np.ndarray, EncodedKeys]:
+        """The first ``most`` of ``ordered``, int64, with their keys."""
+        ordinals = self.ordered(lower, upper, rows, most).astype(np.int64)
+        return ordinals, self.keys(rows).take(ordinals)
 
 
 def _data_bytes(column: ColumnBuffers) -> int:

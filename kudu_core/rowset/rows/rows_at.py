@@ -73,6 +73,11 @@ class RowsAt(ABC):
             if not column.type.width and column.read_default is not None and not self.has(column.id)
         )
 
+    @property
+    def all_live(self) -> bool:
+        """True only if every row is present at the snapshot."""
+        return not any(view.changes_liveness() for view in self.views)
+
     def touches(self, column_id: int) -> bool:
         """False only if no change that this snapshot sees sets the column."""
         return any(view.touches(column_id) for view in self.views)

@@ -2,13 +2,47 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from kudu_core._ext.keys.merge import merge
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers, in_pieces
-from kudu_core.rowset.scan.scan import Selected
+from kudu_core.rowset.disk.diskrowset import DiskRowsAt
+from kudu_core.rowset.rows.rows_at import RowsAt
+from kudu_core.rowset.scan.first_rows import FirstRows
+from kudu_core.rowset.scan.scan import FIRST_ROWS, ScanCounts, ScanSpec, Selected, scan_rowset
+
+_BLOCK_ROWS = 1 << 10
+"""Rows that are decoded at first, of all rowsets together, behind those that were looked for one by one."""
+
+
+def scan_in_order(
+    sources: list[RowsAt], spec: ScanSpec, counts: ScanCounts, *, limit: int | None, whole: bool
+) -> Iterator[Selected]:
+    """All rows that are asked for of some rowsets, in the order of keys.  No key is live in two of them.
+
+    ``limit``: the caller wants no more rows; ``whole``: it wants all there are.  Unless it does, blocks are
+    small at first, and grow.
+    """
+    if not whole:
+        first = FirstRows(sources, spec, counts)
+        yield from first.blocks(limit)
+        if first.after is None:
+            return
+        rows = max(FIRST_ROWS, _BLOCK_ROWS // max(1, counts.runs_begun))
+        spec = replace(spec, lower=first.after, implied=(False, spec.implied[1]), first_rows=rows)
+    yield from merge_ordered(
+        [OrderedBlocks(_first_key_of(at, spec), partial(scan_rowset, at, spec, counts)) for at in sources]
+    )
+
+
+def _first_key_of(source: RowsAt, spec: ScanSpec) -> bytes:
+    """A key that no row of the rowset which is asked for is below."""
+    first = source.rowset.meta.min_key if isinstance(source, DiskRowsAt) else b""
+    return first if spec.lower is None else max(first, spec.lower)
 
 
 @dataclass(slots=True)
@@ -21,37 +55,39 @@ class OrderedBlocks:
 
 
 class _Cursor:
-    """Blocks that have begun: the current one and how far that is used up."""
+    """Blocks of one rowset: the current one, and how far that is used up."""
 
     __slots__ = ("at", "block", "blocks", "last_key")
 
     def __init__(self, ordered: OrderedBlocks) -> None:
         self.blocks = ordered.begin()
-        self.block: Selected | None = None
+        self.block: Selected
         self.at = 0
         self.last_key = b""
 
     def fill(self) -> bool:
-        """Make sure that the current block has rows; False after the last one."""
-        while self.block is None or self.at == self.block.rows:
-            self.block = next(self.blocks, None)
-            if self.block is None:
-                return False
-            self.at = 0
-            assert self.block.keys is not None
-            self.last_key = self.block.keys[self.block.rows - 1]
-        return True
+        """Go to the next block that has rows; False after the last one."""
+        for block in self.blocks:
+            if block.rows:
+                assert block.keys is not None
+                self.block, self.at, self.last_key = block, 0, block.keys[block.rows - 1]
+                return True
+        return False
 
-    def take_through(self, bound: EncodedKeys, bound_key: bytes) -> Selected | None:
-        """Rows up to and with the bound."""
+    @property
+    def key(self) -> bytes:
+        """Of the first row that is left in the block."""
+        assert self.block.keys is not None
+        return self.block.keys[self.at]
+
+    def take_through(self, bound: EncodedKeys, bound_key: bytes) -> Selected:
+        """Rows up to and with the bound, which the current one is not above."""
         block = self.block
-        assert block is not None and block.keys is not None
+        assert block.keys is not None
         if self.last_key <= bound_key:
             stop = block.rows
         else:
             stop = int(block.keys.lower_bound(bound, upper=True)[0])
-        if stop <= self.at:
-            return None
         first, self.at = self.at, stop
         if first == 0 and stop == block.rows:
             return block
@@ -63,21 +99,46 @@ class _Cursor:
 
 
 def merge_ordered(rowsets: list[OrderedBlocks]) -> Iterator[Selected]:
-    """All rows of all rowsets in key order.  No key is in two of them."""
-    waiting = sorted(rowsets, key=lambda ordered: ordered.first_key, reverse=True)
-    active: list[_Cursor] = []
-    while waiting or active:
-        if not active:
-            active.append(_Cursor(waiting.pop()))
-        active = [cursor for cursor in active if cursor.fill()]
-        if not active:
+    """All rows of all rowsets in key order.  No key is in two of them.
+
+    A heap says which rowset comes next, by its current key or, before it is begun, the first that it may
+    have; another one, which of the blocks at hand ends first.  All rows up to that end are at hand once every
+    rowset that may have some is begun.  Each step costs as much as the rowsets that have a part in it.
+    """
+    nearest = [(ordered.first_key, number) for number, ordered in enumerate(rowsets)]
+    heapq.heapify(nearest)
+    ends: list[tuple[bytes, int]] = []
+    cursors: dict[int, _Cursor] = {}
+
+    def enter(number: int) -> None:
+        """A block is at hand: of a rowset that is begun, or goes on."""
+        cursor = cursors[number]
+        heapq.heappush(nearest, (cursor.key, number))
+        heapq.heappush(ends, (cursor.last_key, number))
+
+    while nearest:
+        taking: list[int] = []
+        while nearest and (not ends or nearest[0][0] <= ends[0][0]):
+            number = heapq.heappop(nearest)[1]
+            if number in cursors:
+                taking.append(number)
+                continue
+            cursors[number] = _Cursor(rowsets[number])
+            if cursors[number].fill():
+                enter(number)
+        if not taking:
             continue
-        bound = min(cursor.last_key for cursor in active)
-        if waiting and waiting[-1].first_key <= bound:
-            active.append(_Cursor(waiting.pop()))
-            continue
+        bound = ends[0][0]
         probe = EncodedKeys.from_list([bound])
-        pieces = [p for p in (cursor.take_through(probe, bound) for cursor in active) if p is not None]
+        pieces = [cursors[number].take_through(probe, bound) for number in taking]
+        while ends and ends[0][0] <= bound:
+            heapq.heappop(ends)
+        for number in taking:
+            cursor = cursors[number]
+            if cursor.at < cursor.block.rows:
+                heapq.heappush(nearest, (cursor.key, number))
+            elif cursor.fill():
+                enter(number)
         if len(pieces) == 1:
             yield pieces[0]
         else:

@@ -27,6 +27,9 @@ from kudu_core.rowset.rows.rows_at import RowsAt, encoded_keys_of
 from kudu_core.rowset.scan.filescan import CELLS_FACTOR, MOST_BYTES, Chosen, FileScan, halves
 from kudu_core.rowset.scan.row_ranges import Candidates, Pruning, choose, pages_of
 
+FIRST_ROWS = 16
+"""Of the first block, where nobody knows how many are wanted; each one after it has twice as many."""
+
 ALL_ROWS = 1 << 32
 """No fewer than a rowset has."""
 
@@ -47,6 +50,8 @@ class ScanSpec:
     """Encoded key to stop before, or None."""
     ordered: bool
     batch_rows: int
+    first_rows: int | None = None
+    """Rows of the first unit of work, each one after it has twice as many; None: ``batch_rows`` at once."""
     arrow: pa.Schema | None = None
     """Of the batches that are made; None: columns as buffers.  Not of an ordered scan."""
     dictionary: frozenset[int] = frozenset()
@@ -75,6 +80,8 @@ class ScanCounts:
     """What zone maps leave of these."""
     rows_read: int = 0
     rows_selected: int = 0
+    runs_begun: int = 0
+    """Rowsets of which an ordered scan has read anything."""
 
 
 @dataclass(slots=True)
@@ -87,6 +94,10 @@ class Selected:
     batch: pa.RecordBatch | None = field(default=None)
     """Instead of the columns, where the scan makes batches."""
 
+    def first(self, rows: int) -> Selected:
+        """Only so many of the rows, which hold on to no memory of the others."""
+        return Selected(rows, {i: column.slice(0, rows).compact() for i, column in self.columns.items()})
+
 
 Select = Callable[[np.ndarray], list[Selected]]
 """Selected rows of a unit of work, ranges of rows (m, 2).  May be called by several threads at once."""
@@ -94,13 +105,14 @@ Select = Callable[[np.ndarray], list[Selected]]
 
 def scan_rowset(source: RowsAt, spec: ScanSpec, counts: ScanCounts) -> Iterator[Selected]:
     """Selected rows of one rowset, at most ``spec.batch_rows`` at a time."""
+    counts.runs_begun += 1
     if by_ordinal(source, spec):
         assert isinstance(source, MemRowsAt)
         yield from _scan_ordinals(source, spec, counts)
         return
     found = row_ranges(source, spec, counts)
     select = selector(source, spec, found.where)
-    for ranges in units(found.ranges, spec.batch_rows):
+    for ranges in units(found.ranges, spec.batch_rows, spec.first_rows):
         counts.rows_read += rows_of(ranges)
         for selected in select(ranges):
             counts.rows_selected += selected.rows
@@ -187,7 +199,7 @@ def _select_range(source: RowsAt, spec: ScanSpec, lower: int, upper: int) -> Sel
         for name in sorted(spec.filter.columns):
             column = spec.schema.by_name[name]
             read[column.id] = source.column(column, lower, upper)
-        passed = _evaluate(spec, read, rows, mask)
+        passed = evaluate(spec, read, rows, mask)
         mask = passed if mask is None else mask & passed
     if mask is None or mask.all():
         return _finish(spec, {c.id: _have(source, read, c, lower, upper) for c in _wanted(spec)}, rows)
@@ -229,7 +241,7 @@ def _finish(spec: ScanSpec, columns: dict[int, ColumnBuffers], rows: int) -> Sel
     return Selected(rows, columns, encoded_keys_of(spec.schema, columns, rows))
 
 
-def _evaluate(
+def evaluate(
     spec: ScanSpec, read: dict[int, ColumnBuffers], rows: int, live: np.ndarray | None = None
 ) -> np.ndarray:
     assert spec.filter is not None
@@ -285,10 +297,13 @@ def rows_of(ranges: np.ndarray) -> int:
     return int((ranges[:, 1] - ranges[:, 0]).sum())
 
 
-def units(ranges: np.ndarray, batch_rows: int) -> Iterator[np.ndarray]:
+def units(ranges: np.ndarray, batch_rows: int, first_rows: int | None = None) -> Iterator[np.ndarray]:
     """The ranges as pieces of work, (m, 2) each: at most ``batch_rows`` rows, no more than ``UNIT_PAGES``
     pages apart, long ranges cut at the borders of pages where that is possible.
+
+    ``first_rows``: the first one has so many rows, and each one after it twice as many.
     """
+    most, batch_rows = batch_rows, min(batch_rows, first_rows or batch_rows)
     ends = np.cumsum(ranges[:, 1] - ranges[:, 0])
     at = 0
     lower = int(ranges[0, 0]) if len(ranges) else 0
@@ -315,6 +330,7 @@ def units(ranges: np.ndarray, batch_rows: int) -> Iterator[np.ndarray]:
                 unit = np.concatenate([unit, np.array([[lower, cut]], np.int64)])
                 lower = cut
         yield unit
+        batch_rows = min(2 * batch_rows, most)
 
 
 def _scan_ordinals(source: MemRowsAt, spec: ScanSpec, counts: ScanCounts) -> Iterator[Selected]:
@@ -349,7 +365,7 @@ def _scan_ordinals(source: MemRowsAt, spec: ScanSpec, counts: ScanCounts) -> Ite
     for lower, upper, columns in chain.from_iterable(pieces):
         rows = upper - lower
         if spec.filter is not None:
-            picked = np.flatnonzero(_evaluate(spec, columns, rows))
+            picked = np.flatnonzero(evaluate(spec, columns, rows))
             if not len(picked):
                 continue
             if len(picked) < rows:

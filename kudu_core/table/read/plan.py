@@ -18,7 +18,7 @@ from kudu_core.common.where import keybounds
 from kudu_core.common.where.keybounds import Bounds
 from kudu_core.common.where.predicates import Filter, compile_where
 from kudu_core.errors import InvalidArgument, SchemaMismatch
-from kudu_core.rowset.scan.scan import ScanSpec
+from kudu_core.rowset.scan.scan import FIRST_ROWS, ScanSpec
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
@@ -29,7 +29,8 @@ BATCH_ROWS = 65_536
 LARGEST_BATCH_ROWS = 1 << 24
 UNIT_ROWS = 1 << 18
 """Rows that a thread reads at once, where batches are not asked to be small."""
-_FEW_ROWS = 1 << 10
+_TESTED_ROWS = 1 << 10
+"""Rows that a scan with a limit tests at first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,7 @@ class ScanPlan:
             self.upper,
             self.ordered,
             self._unit_rows(),
+            self._first_rows(),
             None if self.ordered else self.arrow_schema(),
             self.dictionary,
             self.implied,
@@ -144,11 +146,15 @@ class ScanPlan:
 
     def _unit_rows(self) -> int:
         """Rows of one piece of work: some batches, whose threads then meet less often."""
-        if self.limit is not None and self.filter is None:
-            return min(self.batch_rows, max(self.limit, _FEW_ROWS))
         if self.limit is not None or self.ordered or self.batch_rows < BATCH_ROWS:
             return self.batch_rows
         return max(self.batch_rows, UNIT_ROWS)
+
+    def _first_rows(self) -> int | None:
+        """Of the first piece of work, where few rows may be wanted."""
+        if self.limit is None:
+            return None
+        return max(self.limit, FIRST_ROWS) if self.filter is None else _TESTED_ROWS
 
 
 # ---- which tablets ----
@@ -160,6 +166,8 @@ def prune_tablets(
     """Tablets whose partition may hold an answer at a snapshot."""
     terms = () if where is None else where.terms
     ordinals = set(engine.partitions.prune(terms, lower, upper, dropped=True))
+    if len(ordinals) == len(engine.partitions.partitions):
+        return [t for t in engine.tablets if t.is_there(snapshot)]
     return [t for t in engine.tablets if t.partition.ordinal in ordinals and t.is_there(snapshot)]
 
 

@@ -6,7 +6,6 @@ plan -> tablets -> rowsets, their files open -> units of work -> rows, patched -
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,7 +21,7 @@ from kudu_core.common.where.predicates import Filter
 from kudu_core.errors import InvalidArgument
 from kudu_core.rowset.disk.diskrowset import DiskRowsAt
 from kudu_core.rowset.rows.rows_at import RowsAt
-from kudu_core.rowset.scan.ordered import OrderedBlocks, merge_ordered
+from kudu_core.rowset.scan.ordered import scan_in_order
 from kudu_core.rowset.scan.scan import (
     ScanCounts,
     ScanSpec,
@@ -109,27 +108,30 @@ class Scan(ArrowResult):
             for start in range(0, batch.num_rows, size):
                 yield batch if batch.num_rows <= size else batch.slice(start, size)
 
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows as they were read: some batches may be larger than asked for."""
+    def _batches(self, *, whole: bool = False) -> Iterator[pa.RecordBatch]:
+        """The rows as they were read: some batches may be larger than asked for.  ``whole``: the caller takes
+        all of them."""
         plan = self._plan
         left = plan.limit
         if left == 0:
             return
         schema = self.schema
-        for selected in self._selected():
+        for selected in self._selected(whole=whole and left is None):
             batch = selected.batch
             if batch is None:
+                if left is not None and selected.rows > left:
+                    selected = selected.first(left)
                 batch = to_batch(plan.columns, selected.columns, selected.rows, schema, plan.dictionary)
             if left is None:
                 yield batch
             else:
-                yield batch.slice(0, left)
-                left -= min(left, selected.rows)
+                yield _first_of(batch, left)
+                left -= min(left, batch.num_rows)
                 if left == 0:
                     return
 
     def to_table(self) -> pa.Table:
-        return pa.Table.from_batches(list(self._batches()), schema=self.schema)
+        return pa.Table.from_batches(list(self._batches(whole=True)), schema=self.schema)
 
     # ---- answers without rows ----
 
@@ -219,32 +221,29 @@ class Scan(ArrowResult):
         check_columns(engine, plan.schema, columns)
         needed = {column.id for column in columns}  # columns of the key never change
         sources: list[RowsAt] = []
-        seen = 0
-        for tablet in planned_tablets(engine, plan, self._snapshot):
+        snapshot, seen = self._snapshot, 0
+        for tablet in planned_tablets(engine, plan, snapshot):
             view = tablet.view
-            memory = [store for store in (view.active, *view.frozen) if len(store)]
-            sources += [store.at(self._snapshot) for store in memory]
-            seen += len(memory) + len(view.rowsets)
-            for place in view.tree.range(plan.lower, plan.upper).tolist():
+            for memory in (view.active, *view.frozen):
+                if len(memory):
+                    seen += 1
+                    sources.append(memory.at(snapshot))
+            seen += len(view.rowsets)
+            for place in view.tree.between(plan.lower, plan.upper):
                 rowset = view.rowsets[place]
-                if not pruning.rowset_may_match(rowset, self._snapshot):
+                if pruning.columns and not pruning.rowset_may_match(rowset, snapshot):
                     continue
-                rowset.open_for(self._snapshot, needed)
-                rows = rowset.at(self._snapshot)
+                rows = rowset.opened_at(snapshot, needed)
                 if rows is not None:
                     sources.append(rows)
         return sources, seen, seen - len(sources)
 
-    def _selected(self) -> Iterator[Selected]:
+    def _selected(self, *, whole: bool) -> Iterator[Selected]:
         counts = ScanCounts()
         spec = self._spec
         sources = self._sources(counts)
         if self._plan.ordered:
-            rowsets = [
-                OrderedBlocks(first_key_of(at), partial(scan_rowset, at, spec, counts))
-                for at in sources
-            ]
-            yield from merge_ordered(rowsets)
+            yield from scan_in_order(sources, spec, counts, limit=self._plan.limit, whole=whole)
             return
         yield from self._read(sources, spec, counts)
 
@@ -270,7 +269,7 @@ class Scan(ArrowResult):
                 if not by_ordinal(source, spec):
                     found = row_ranges(source, spec, counts)
                     act = worker(source, spec, found.where)
-                    for unit in units(found.ranges, spec.batch_rows):
+                    for unit in units(found.ranges, spec.batch_rows, spec.first_rows):
                         yield act, unit
 
         def run(unit: tuple[Callable[[np.ndarray], T], np.ndarray]) -> T:
@@ -293,6 +292,13 @@ class Scan(ArrowResult):
             yield from map(run, chain(few, left))
         else:
             yield from pool.map(run, chain(few, left))
+
+
+def _first_of(batch: pa.RecordBatch, rows: int) -> pa.RecordBatch:
+    """Its first rows, which hold on to no more memory than twice what they need."""
+    if 2 * rows >= batch.num_rows:
+        return batch.slice(0, rows)
+    return batch.take(pa.array(np.arange(rows)))
 
 
 def _known_bounds(source: RowsAt, column: StoredColumn) -> tuple[Any, ...] | None:
@@ -325,11 +331,6 @@ def _ends(column: ColumnBuffers, type_: ColumnType) -> tuple[Any, Any] | None:
     if type_.kind == TYPE_DECIMAL:
         return values.physical(type_, low), values.physical(type_, high)
     return low, high
-
-
-def first_key_of(source: RowsAt) -> bytes:
-    return source.rowset.meta.min_key if isinstance(source, DiskRowsAt) else b""
-
 
 
 __all__ = ["Scan", "open_scan"]

@@ -54,6 +54,17 @@ class RowSetTree:
         """Those that may hold keys in ``[lower, upper)``; None: an open end."""
         return self.bounds.range(lower, upper)
 
+    def between(self, lower: bytes | None, upper: bytes | None) -> Sequence[int]:
+        """``range`` as numbers of Python."""
+        if len(self._first) > 1:
+            found: list[int] = self.bounds.range(lower, upper).tolist()
+            return found
+        return [
+            place
+            for place, (first, last) in enumerate(zip(self._first, self._last, strict=True))
+            if (lower is None or lower <= last) and (upper is None or first < upper)
+        ]
+
     def batch(self, keys: EncodedKeys) -> Iterable[tuple[int, int, int]]:
         """(place, lower, upper): keys ``[lower, upper)`` of an ascending batch lie within its bounds."""
         found = self.bounds.batch(keys.data, keys.offsets)

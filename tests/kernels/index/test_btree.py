@@ -83,9 +83,9 @@ def test_agrees_with_a_sorted_list(long: bool) -> None:
         for _ in range(20):
             lower, upper = random_bound(rng, keys), random_bound(rng, keys)
             limit = int(rng.integers(0, done + 2))
-            assert tree.range(data, offsets, lower, upper, limit).tolist() == expected.range(
-                lower, upper, limit
-            )
+            for most in (None, 0, 1, int(rng.integers(0, done + 2))):
+                found = tree.range(data, offsets, lower, upper, limit, most).tolist()
+                assert found == expected.range(lower, upper, limit, most)
 
 
 def test_an_empty_tree_and_the_empty_key() -> None:

@@ -13,11 +13,13 @@ class BTree:
     def insert_sorted(self, ordinals: list[int]) -> None:
         self.ordinals = sorted(self.ordinals + ordinals, key=self.keys.__getitem__)
 
-    def range(self, lower: bytes | None, upper: bytes | None, limit: int) -> list[int]:
+    def range(
+        self, lower: bytes | None, upper: bytes | None, limit: int, most: int | None = None
+    ) -> list[int]:
         return [
             ordinal
             for ordinal in self.ordinals
             if ordinal < limit
             and (lower is None or lower <= self.keys[ordinal])
             and (upper is None or self.keys[ordinal] < upper)
-        ]
+        ][:most]

@@ -1,0 +1,206 @@
+"""The first rows of an ordered scan: found one by one by their keys, then their cells are gathered.
+
+Who asks for ten rows in the order of keys gets them from here, however many rowsets there are.  A rowset is
+begun only when its first possible key is the smallest of all, and nothing is decoded but keys that are
+compared and the rows that leave.  That costs more a row than decoding blocks, so it ends after some hundred
+rows, and ``ordered`` goes on behind the last key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from kudu_core._ext.base.status import NeedsGeneralPath, PageError
+from kudu_core._ext.row.in_order import RowsInOrder
+from kudu_core._ext.row.scattered import gather
+from kudu_core.common.rows.rowblock import ColumnBuffers, in_pieces, too_large
+from kudu_core.common.types.values import raw_bytes
+from kudu_core.rowset.disk.diskrowset import DiskRowsAt
+from kudu_core.rowset.memory.memrowset import MemRowsAt
+from kudu_core.rowset.rows.rows_at import RowsAt
+from kudu_core.rowset.scan.filescan import MOST_BYTES
+from kudu_core.rowset.scan.scan import FIRST_ROWS, ScanCounts, ScanSpec, Selected, evaluate
+
+if TYPE_CHECKING:
+    from kudu_core._ext.row.file import PointFile
+
+ROWS_ONE_BY_ONE = 512
+ROWS_TESTED = 128
+"""So many rows are looked for in this way, and so many if a predicate tests them, which blocks do by zone
+maps and on stored values; the others come from blocks."""
+
+_PIECE_BYTES = 4 << 20
+"""Strings of so many rows are gathered at once, once it is known how long they are."""
+
+_UNKNOWN = -1
+
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+
+
+class FirstRows:
+    """The first rows with ``spec.lower <= key < spec.upper`` of some rowsets, in the order of keys."""
+
+    def __init__(self, sources: list[RowsAt], spec: ScanSpec, counts: ScanCounts) -> None:
+        self._sources = sources
+        self._spec = spec
+        self._counts = counts
+        self._order = RowsInOrder(
+            [source.rowset.meta.min_key if isinstance(source, DiskRowsAt) else b"" for source in sources],
+            [source.file if isinstance(source, DiskRowsAt) else None for source in sources],
+            self._listed,
+            spec.lower,
+            spec.upper,
+        )
+        needed = {column.id: column for column in spec.columns}
+        for name in () if spec.filter is None else spec.filter.columns:
+            needed[spec.schema.by_name[name].id] = spec.schema.by_name[name]
+        self._needed = tuple(needed.values())
+        self._widths = [(column.id, column.type.width) for column in self._needed]
+        self._plain = np.full(len(sources), _UNKNOWN, np.int8)
+        self._points: list[PointFile | None] = [None] * len(sources)
+        """Of plain sources, whose rows are what the file says."""
+        variable = [column for column in self._needed if not column.type.width]
+        self._variable = bool(variable)
+        defaults = [len(raw_bytes(c.type, c.read_default)) for c in variable if c.read_default is not None]
+        self._most = max(1, MOST_BYTES // max(1, sum(defaults)))
+        """So many rows take no more, even if all of them are older than their columns."""
+        self.after: bytes | None = None
+        """No row at or above this key was looked at; None: there are no others."""
+
+    def blocks(self, limit: int | None) -> Iterator[Selected]:
+        """Blocks that grow; the first has ``limit`` rows where nothing tests them."""
+        tested = self._spec.filter is not None
+        left = ROWS_TESTED if tested else ROWS_ONE_BY_ONE
+        most = min(left, self._spec.batch_rows)
+        size = min(FIRST_ROWS if limit is None or tested else limit, most)
+        while left:
+            size = min(size, left)
+            found, rows = self._order.take(size)
+            self._counts.runs_begun = self._order.begun
+            self._counts.rows_read += len(rows)
+            yield from self._gathered(found, rows)
+            if len(rows) < size:
+                return
+            left -= size
+            size = min(2 * size, most)
+        self.after = self._order.last_key + b"\0"
+
+    def _gathered(self, found: I32, rows: I64) -> Iterator[Selected]:
+        """The rows as blocks; as several where their strings are long."""
+        lower, step = 0, min(FIRST_ROWS if self._variable else len(rows), self._most)
+        while lower < len(rows):
+            upper = min(lower + step, len(rows))
+            read_bytes = 0
+            for _, _, made in in_pieces(lower, upper, lambda i, k: self._gather(found[i:k], rows[i:k])):
+                if made is not None:
+                    read_bytes += sum(column.nbytes for column in made.columns.values())
+                    self._counts.rows_selected += made.rows
+                    yield made
+            step = min(max(1, _PIECE_BYTES * (upper - lower) // max(1, read_bytes)), self._most)
+            lower = upper
+
+    def _gather(self, found: I32, rows: I64) -> Selected | None:
+        """Those of some rows that are present and pass."""
+        plain = self._are_plain(found)
+        parts: list[dict[int, ColumnBuffers]] = []
+        part, position = np.full(len(rows), -1, np.int32), np.empty(len(rows), np.int64)
+        if plain.any():
+            whole = bool(plain.all())
+            cells = self._in_place(*((found, rows) if whole else (found[plain], rows[plain])))
+            if cells is None:
+                plain[:] = False
+            elif whole:
+                return self._passed(cells, len(rows))
+            else:
+                part[plain], position[plain] = 0, np.arange(np.count_nonzero(plain))
+                parts.append(cells)
+        for places in _together(found, np.flatnonzero(~plain)):
+            source, own = self._sources[found[places[0]]], rows[places]
+            if not source.all_live:
+                live = source.live_cells(own)
+                own, places = own[live], places[live]
+            if len(own):
+                part[places], position[places] = len(parts), np.arange(len(own))
+                parts.append(source.cells_of(self._needed, own))
+        if not parts:
+            return None
+        if part.min() < 0:
+            position, part = position[part >= 0], part[part >= 0]
+        columns = {
+            id_: ColumnBuffers.interleave([cells[id_] for cells in parts], part, position) for id_ in parts[0]
+        }
+        return self._passed(columns, len(part))
+
+    def _are_plain(self, found: I32) -> npt.NDArray[np.bool_]:
+        """Whether rows of these sources are what their files say, all of them."""
+        known: npt.NDArray[np.int8] = self._plain[found]
+        if known.min() == _UNKNOWN:
+            for number in set(found[known == _UNKNOWN].tolist()):
+                source = self._sources[number]
+                plain = isinstance(source, DiskRowsAt) and source.all_live
+                plain = plain and all(source.has(c.id) and not source.touches(c.id) for c in self._needed)
+                self._plain[number] = plain
+                if plain:
+                    self._points[number] = source.file.points
+            known = self._plain[found]
+        plain_rows: npt.NDArray[np.bool_] = known == 1
+        return plain_rows
+
+    def _in_place(self, found: I32, rows: I64) -> dict[int, ColumnBuffers] | None:
+        """Cells of rows of plain sources; None where the general path must be asked."""
+        try:
+            made = [gather(self._points, found, rows, id_, width) for id_, width in self._widths]
+        except OverflowError as error:
+            raise too_large(len(rows), error) from error
+        except (NeedsGeneralPath, PageError):
+            return None
+        return {
+            id_: ColumnBuffers(width, len(rows), *cells)
+            for (id_, width), cells in zip(self._widths, made, strict=True)
+        }
+
+    def _passed(self, columns: dict[int, ColumnBuffers], rows: int) -> Selected | None:
+        """What the predicate leaves of rows."""
+        if self._spec.filter is not None:
+            picked = np.flatnonzero(evaluate(self._spec, columns, rows))
+            if not len(picked):
+                return None
+            if len(picked) < rows:
+                rows = len(picked)
+                columns = {column.id: columns[column.id].take(picked) for column in self._spec.columns}
+        return Selected(rows, columns)
+
+    def _listed(self, number: int, row: int) -> Iterator[tuple[I64, npt.NDArray[np.uint8], I64]]:
+        """Rows of a source and their keys, from a row of its file on or, with -1, from the bound on: for
+        ``RowsInOrder``, where it cannot look by itself."""
+        source, lower, upper = self._sources[number], self._spec.lower, self._spec.upper
+        size = FIRST_ROWS
+        if isinstance(source, MemRowsAt):
+            while True:
+                ordinals, keys = source.store.first_keys(lower, upper, source.rows, size)
+                if len(ordinals):
+                    yield ordinals, keys.data, keys.offsets
+                if len(ordinals) < size:
+                    return
+                lower, size = keys[size - 1] + b"\0", min(2 * size, ROWS_ONE_BY_ONE)
+        assert isinstance(source, DiskRowsAt)
+        if row < 0:
+            row = 0 if lower is None else source.file.lower_bound(lower)
+        while row < source.rows:
+            end = min(row + size, source.rows)
+            yield np.arange(row, end), *source.file.keys(row, end)
+            row, size = end, min(2 * size, ROWS_ONE_BY_ONE)
+
+
+def _together(found: I32, places: I64) -> Iterator[I64]:
+    """Those of the places whose rows are of one source, for each source; ascending."""
+    order = places[np.argsort(found[places], kind="stable")]
+    cuts = np.flatnonzero(np.diff(found[order])) + 1
+    for lower, upper in pairwise([0, *cuts.tolist(), len(order)]):
+        yield order[lower:upper]
