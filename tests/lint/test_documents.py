@@ -20,7 +20,7 @@ DOCUMENTS = [
     ROOT / "CHANGELOG.md",
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").rglob("*.md")),
-    *sorted((ROOT / "tests").rglob("README.md")),
+    *(path for room in ("tests", "bench", "examples") for path in sorted((ROOT / room).rglob("README.md"))),
 ]
 MOST_COLUMNS, MOST_LINES = 100, 5
 """Of a line, and of a paragraph."""
