@@ -23,7 +23,7 @@ from kudu_core.common.idempotence.writers import AppliedWrite, Txn
 from kudu_core.common.run.cycles import cycles_left
 from kudu_core.common.run.locks import Claim
 from kudu_core.common.types.types import TYPE_BOOL, TYPE_FLOAT, ColumnType
-from kudu_core.errors import Corruption, InvalidArgument, Locked, RowErrors, SchemaMismatch
+from kudu_core.errors import Closed, Corruption, InvalidArgument, Locked, RowErrors, SchemaMismatch
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table.calls.refused import ON_ERROR_HINT
 from kudu_core.table.calls.result import WriteResult
@@ -215,7 +215,8 @@ def _commit(
             engine.log.wait_durable(engine.log.cut())
             counts = (result.inserted, result.updated, result.deleted, result.ignored)
             known = engine.writers.applied_jobs.get(job.id) or AppliedWrite(0, result.timestamp, counts)
-            with suppress(OSError, Corruption):  # the next sweep does it, or whoever would drop the record
+            # Else the next sweep or open does it, or whoever would drop the record.
+            with suppress(OSError, Corruption, Closed):
                 conclude(engine, job.id, known)
     return result
 

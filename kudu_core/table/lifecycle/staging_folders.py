@@ -3,7 +3,7 @@
 A distributed write that is committed leaves a mark, a file in ``staging/`` of its id and ``MARK``, so that
 whoever asks again within ``staging_grace_s`` is told when it was.  The record in the log says the same, and
 the mark is written before the log may forget it: by the commit, by the next open for writing if the commit
-died between, or by whoever is about to drop the record.  The job's folder goes after that, and an attempt of
+died between or the table was closed under it, or by whoever is about to drop the record.  The job's folder goes after that, and an attempt of
 a task that still writes there ends.
 """
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from kudu_core.common.format import names
 from kudu_core.errors import Corruption
 from kudu_core.fs.base import temporary_of
-from kudu_core.table.opened.job_marks import job_directory, leave_mark
+from kudu_core.table.opened.job_marks import job_directory
 
 if TYPE_CHECKING:
     from kudu_core.common.idempotence.writers import AppliedWrite
@@ -39,8 +39,8 @@ SWEEP_S = 60.0
 
 
 def conclude(engine: Engine, job_id: str, known: AppliedWrite) -> None:
-    """A job's record is durable: leave the mark of it, and nothing else."""
-    leave_mark(engine.fs, engine.path, job_id, known)
+    """A job's record is durable: leave the mark of it, and nothing else.  ``Closed``: all is as it was."""
+    engine.writers.mark(job_id, known)
     remove(engine.fs, job_directory(engine.path, job_id))
     engine.writers.applied_jobs.pop(job_id, None)
 

@@ -15,7 +15,7 @@ from kudu_core.common.idempotence.writers import MAX_TOKENS, YOUNG_S, AppliedWri
 from kudu_core.common.run.locks import Reentrant, mutex, reentrant
 from kudu_core.errors import Closed, InvalidArgument
 from kudu_core.events import Event, TokensDropped
-from kudu_core.table.opened.job_marks import leave_marks
+from kudu_core.table.opened.job_marks import leave_mark, leave_marks
 from kudu_core.table.stored.table_state import TableState, replace
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ class Writers:
         self._mutex = mutex()
         """Guards changes of ``applied_writes``, and the job locks."""
         self._saving_mutex = mutex()
-        """One thread writes the tokens into TABLE at a time; taken before ``_mutex`` and TABLE's mutex, and
-        never with a tablet's mutex held."""
+        """One thread writes the tokens into TABLE, or the mark of a job, at a time; taken before ``_mutex``
+        and TABLE's mutex, and never with a tablet's mutex held."""
         self._closed = False
         """Set under ``_saving_mutex``: the end of the table is written by its close, and by nobody else."""
         self._token_locks = [reentrant() for _ in range(TOKEN_LOCKS)]
@@ -161,10 +161,18 @@ class Writers:
             self._table_file.change(saved)
             return len(gone)
 
-    def close(self) -> None:
-        """Wait for the thread that is writing tokens; after that none does.  May be called again.
+    def mark(self, job_id: str, known: AppliedWrite) -> None:
+        """The record of a job is durable: leave its mark.  ``Closed``: nothing was written, as another
+        process may have the table by now; the next open for writing does it."""
+        with self._saving_mutex:
+            if self._closed:
+                raise Closed(f"{self._path} was closed")
+            leave_mark(self._fs, self._path, job_id, known)
 
-        Such a thread may hold no lock but its token's, for which a close does not wait.
+    def close(self) -> None:
+        """Wait for the thread that writes tokens or a mark; after that none does.  May be called again.
+
+        Such a thread may hold no lock but its token's or its job's, for which a close does not wait.
         """
         with self._saving_mutex:
             self._closed = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import kudu_core as kc
 from kudu_core.common.format import names
 from kudu_core.table.jobs import commit as jobs
 from kudu_core.table.lifecycle import staging_folders
+from kudu_core.table.opened import writers
 from tests.support.faults import TINY, segments_of
 from tests.support.fs.faulty import CHANGES, FaultyFileSystem
 from tests.support.inside import (
@@ -93,6 +95,62 @@ def test_not_more_marks_are_kept_than_can_be_looked_through(
         sweep_soon(table)
         table.gc()
         assert marks(path) == sorted(done[3:])
+
+
+# ---- beside a close ----
+
+
+def test_a_commit_that_a_close_overtakes_leaves_its_mark_to_the_next_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the lease nothing is written: another writer may have the table by then."""
+    path = tmp_path / "t"
+    real = jobs.conclude
+
+    def overtaken(*given: Any) -> None:
+        table.close()
+        real(*given)
+
+    monkeypatch.setattr(jobs, "conclude", overtaken)
+    with kc.create_table(path, SCHEMA, "k", options=FILES) as table:
+        job, runs = stage(table, KEYS)
+        assert jobs.commit_job(job, runs, handle_of(table)).inserted == 30
+    assert (marks(path), waiting(path)) == ([], [job.id])
+    with kc.open_table(path, "rw") as table:
+        assert (marks(path), waiting(path)) == ([job.id], [])
+        assert jobs.resume(table.path, job.id, handle_of(table)).deduplicated
+        assert len(rows_of(table)) == 30
+
+
+def test_a_close_waits_for_a_mark_that_is_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t"
+    said: list[str] = []
+    come = threading.Event()
+    real_mark, real_close = writers.leave_mark, writers.Writers.close
+    closing = threading.Thread(target=lambda: table.close())
+
+    def slow_mark(*given: Any) -> None:
+        closing.start()
+        come.wait()
+        closing.join(0.05)  # it would come to its end, if it could
+        real_mark(*given)
+        said.append("marked")
+
+    def close(of: writers.Writers) -> None:
+        come.set()
+        real_close(of)
+        said.append("closed")
+
+    monkeypatch.setattr(writers, "leave_mark", slow_mark)
+    monkeypatch.setattr(writers.Writers, "close", close)
+    with kc.create_table(path, SCHEMA, "k", options=FILES) as table:
+        job, runs = stage(table, KEYS)
+        jobs.commit_job(job, runs, handle_of(table))
+        closing.join()
+        assert said == ["marked", "closed"]
+    assert (marks(path), waiting(path)) == ([job.id], [])
 
 
 # ---- sweeps ----
