@@ -299,7 +299,7 @@ cdef Py_ssize_t _longest_word(const int32_t[::1] offsets, Py_ssize_t size) excep
     return longest
 
 
-cdef object _room(allocate, Py_ssize_t size):
+cdef object room_of(allocate, Py_ssize_t size):
     """An array of ``size`` bytes, from the caller's pool where it has one."""
     if allocate is None:
         return np.empty(size, np.uint8)
@@ -359,7 +359,7 @@ def dictionary_expand(
         total = _place(first, width, n, bits, word_offsets, &offsets[0], &bad)
     if total < 0 or total > MAX_DATA_BYTES:
         return raise_status(BAD_VALUE, bad * width)
-    result = _room(allocate, total)
+    result = room_of(allocate, total)
     if total == 0:
         return result_offsets, result
     out = result

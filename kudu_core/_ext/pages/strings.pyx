@@ -20,6 +20,7 @@ from kudu_core._ext.pages.cell cimport (
     strings_group,
     strings_open,
 )
+from kudu_core._ext.pages.dictionary cimport room_of
 from kudu_core._ext.pages.head cimport (
     BLOCK_ROWS,
     CLASS_BINARY,
@@ -38,16 +39,6 @@ cdef enum:
     NO_SUCH_ROW = -100          # the caller's fault, not the page's
 
 cdef int64_t MAX_DATA_BYTES = 0x7FFFFFFF    # what an int32 offset can address
-
-
-cdef uint8_t[::1] _room(allocate, Py_ssize_t size):
-    """``size`` bytes to write to, from the caller's pool where it has one."""
-    if allocate is None:
-        return np.empty(size, np.uint8)
-    room = allocate(size)
-    if len(room) != size:
-        raise ValueError(f"{len(room)} bytes allocated where {size} were asked for")
-    return room
 
 
 cdef int _ends(const Strings* part, uint32_t* ends, int64_t* at) noexcept nogil:
@@ -179,7 +170,7 @@ def decode_binary(
         total = _measure(&page, first, count, &offsets[0], pieces, &at)
     if total < 0:
         return raise_status(total, at)
-    out = _room(allocate, total)
+    out = room_of(allocate, total)
     validity = None
     if page.bits != NULL:
         validity = np.zeros((count + 7) >> 3, np.uint8)

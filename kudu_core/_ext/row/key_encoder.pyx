@@ -71,7 +71,6 @@ cdef class KeyEncoder:
         cdef:
             uint8_t room[KEY_ROOM]
             Py_ssize_t i, n, at = 0
-            PyObject* found
         if type(key) is tuple:
             if len(<tuple>key) != self.count:
                 return None
@@ -81,16 +80,7 @@ cdef class KeyEncoder:
                     return None
                 at += n
         elif type(key) is dict:
-            if len(<dict>key) != self.count:
-                return None
-            for i in range(self.count):
-                found = PyDict_GetItem(key, self._names[i])
-                if found == NULL:
-                    return None
-                n = self._cell(i, <object>found, room + at, KEY_ROOM - at)
-                if n < 0:
-                    return None
-                at += n
+            return self.of_row(key) if len(<dict>key) == self.count else None
         elif self.count == 1:
             at = self._cell(0, key, room, KEY_ROOM)
         else:

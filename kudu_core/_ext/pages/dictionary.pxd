@@ -1,0 +1,1 @@
+cdef object room_of(allocate, Py_ssize_t size)
