@@ -19,14 +19,15 @@ import pytest
 
 from kudu_core._ext.base.crc32c import crc32c
 from kudu_core._ext.changes.replay import replay
-from kudu_core.cfile import UNDO, DeltaFile, RowsFile, RowsFileSpec, write_delta_file, write_rows_file
+from kudu_core.cfile import DeltaFile, RowsFile, RowsFileSpec, write_rows_file
 from kudu_core.cfile.columns.specs import ColumnSpec
 from kudu_core.cfile.pages import container, page
 from kudu_core.cfile.pages.page_cache import PageCache
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import Corruption, KuduError, NotSupported
 from kudu_core.fs.posix import PosixFileSystem
-from tests.support.cases.cfile import FILE_ID, BytesFileSystem, column, make_case, read_codes
+from tests.support.cases.cfile import BytesFileSystem, column, make_case, read_codes
+from tests.support.hostile.decoders import delta_files
 
 
 def rows_bytes(rows: int = 9, types: list[str] | None = None) -> bytes:
@@ -40,23 +41,8 @@ def rows_bytes(rows: int = 9, types: list[str] | None = None) -> bytes:
 
 
 def delta_bytes() -> bytes:
-    fs = BytesFileSystem()
-    spec = ColumnSpec(4, ColumnType.parse("string"), True)
-    fixed = ColumnSpec(5, ColumnType.parse("int64"), True)
-    write_delta_file(
-        fs,
-        "f",
-        UNDO,
-        np.array([2, 2, 5, 9], np.uint32),
-        np.array([900, 800, 850, 1], np.uint64),
-        np.array([1, 2, 3, 1], np.uint8),
-        {
-            4: (spec, np.array([0, 2, 3], np.uint32), column(["x", None, "yy"], "string")),
-            5: (fixed, np.array([0, 2], np.uint32), column([7, None], "int64")),
-        },
-        file_id=FILE_ID,
-    )
-    return bytes(fs.files["f"])
+    (data,) = delta_files()
+    return data
 
 
 def read_rows(data: bytes | bytearray, verify: bool) -> list[Any]:

@@ -75,13 +75,22 @@ def error_table(schema: Schema, refused: Refused, starts: np.ndarray) -> pa.Tabl
     )
 
 
-def returned(schema: Schema, refused: Refused | None, starts: np.ndarray, on_error: str) -> pa.Table | None:
-    """The refused rows as the call's answer has them; ``RowErrors`` where ``on_error`` says so."""
+def returned(
+    schema: Schema,
+    refused: Refused | None,
+    starts: np.ndarray,
+    on_error: str,
+    by_code: Mapping[int, int] | None = None,
+) -> pa.Table | None:
+    """The refused rows as the call's answer has them; ``RowErrors`` where ``on_error`` says so.
+
+    ``by_code``: as of ``row_errors``.
+    """
     if refused is None:
         return None
     table = error_table(schema, refused, starts)
     if on_error == "raise":
-        raise row_errors(table)
+        raise row_errors(table, by_code)
     return table
 
 

@@ -17,7 +17,7 @@ from kudu_core.common.run.gates import Flag
 from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.disk.writing import DECODED_FACTOR
 from kudu_core.table.calls.call import row_default_bytes
-from kudu_core.table.calls.refused import Refused, error_table, row_errors
+from kudu_core.table.calls.refused import Refused, returned
 from kudu_core.table.calls.repeats import NO_RULES, RowRules
 from kudu_core.table.ingest.decide_range import DecidedRange, decide_range
 from kudu_core.table.runs.sorted import KeyRange, Run, halved
@@ -77,12 +77,8 @@ class Errors:
 
     def told(self, schema: Schema, starts: np.ndarray, on_error: str) -> pa.Table | None:
         """The refused rows; raises them when that is the policy."""
-        if not self.rows:
-            return None
-        table = error_table(schema, Refused.concat(self.rows), starts)
-        if on_error == "raise":
-            raise row_errors(table, None if self.kept is None else self.counts)
-        return table
+        refused = Refused.concat(self.rows) if self.rows else None
+        return returned(schema, refused, starts, on_error, None if self.kept is None else self.counts)
 
 
 def build_parts(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -12,15 +9,9 @@ import pytest
 from kudu_core._ext.changes import delta, positions
 from tests.support.oracles.changes import delta as oracle
 from tests.support.oracles.columns import columns as cells_of
+from tests.support.rounds import FIRST_SEED, rounds
 
-FIRST_SEED = int(os.environ.get("KUDU_CORE_SEED", "0"))
 WIDTHS = (1, 2, 4, 8, 16)
-
-
-def rounds(long: bool, short: int = 150) -> Iterator[np.random.Generator]:
-    for seed in range(FIRST_SEED, FIRST_SEED + (50 * short if long else short)):
-        print(f"seed {seed}")
-        yield np.random.default_rng(seed)
 
 
 def random_log(
@@ -42,7 +33,7 @@ def random_var(rng: np.random.Generator, n: int) -> tuple[npt.NDArray[np.int32],
 
 
 def test_replay_agrees_with_oracle(long: bool) -> None:
-    for rng in rounds(long):
+    for rng in rounds(long, 150):
         first_row, rows, rowids, order, positions = random_log(rng)
         log = first_row, rowids.tolist()
         for width in WIDTHS:

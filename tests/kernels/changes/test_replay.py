@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
 from kudu_core._ext.changes.positions import ChangePositions
 from kudu_core._ext.changes.replay import Updates, replay, replay_at
 from tests.support.oracles.changes import replay as oracle
+from tests.support.rounds import FIRST_SEED, rounds
 
-FIRST_SEED = int(os.environ.get("KUDU_CORE_SEED", "0"))
 WIDTHS = (1, 2, 4, 8, 16)
-
-
-def rounds(long: bool, short: int = 150) -> Iterator[np.random.Generator]:
-    for seed in range(FIRST_SEED, FIRST_SEED + (50 * short if long else short)):
-        print(f"seed {seed}")
-        yield np.random.default_rng(seed)
 
 
 def random_updates(
@@ -44,7 +35,7 @@ def random_updates(
 
 
 def test_replays_agree_with_oracle(long: bool) -> None:
-    for rng in rounds(long):
+    for rng in rounds(long, 150):
         width = int(rng.choice(WIDTHS))
         span = int(rng.choice([1, 7, 60, 40_000]))
         first = int(rng.choice([0, 5, 16_380, 2**31 - 9, 2**32 - span]))

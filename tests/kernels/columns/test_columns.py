@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 from kudu_core._ext.columns import columns
+from tests.support.cases.cfile import u8
 from tests.support.oracles.columns import columns as oracle
+from tests.support.rounds import rounds
 
 WIDTHS = (1, 2, 4, 8, 16)
-FIRST_SEED = int(os.environ.get("KUDU_CORE_SEED", "0"))
-
-
-def rounds(long: bool, short: int = 60) -> Iterator[np.random.Generator]:
-    for seed in range(FIRST_SEED, FIRST_SEED + (50 * short if long else short)):
-        print(f"seed {seed}")
-        yield np.random.default_rng(seed)
-
-
-def u8(raw: bytes) -> npt.NDArray[np.uint8]:
-    return np.frombuffer(raw, np.uint8)
 
 
 def random_fixed(rng: np.random.Generator, rows: int, width: int) -> npt.NDArray[np.uint8]:
@@ -46,7 +34,7 @@ def random_rows(rng: np.random.Generator, rows: int) -> npt.NDArray[np.int64]:
 
 
 def test_take_agrees_with_oracle(long: bool) -> None:
-    for rng in rounds(long):
+    for rng in rounds(long, 60):
         rows = int(rng.integers(0, 70))
         chosen = random_rows(rng, rows)
         for width in WIDTHS:
@@ -64,7 +52,7 @@ def test_take_agrees_with_oracle(long: bool) -> None:
 
 
 def test_interleave_agrees_with_oracle(long: bool) -> None:
-    for rng in rounds(long):
+    for rng in rounds(long, 60):
         counts = rng.integers(0, 30, int(rng.integers(1, 6)))
         n = int(rng.integers(0, 100)) if counts.any() else 0
         choices = np.flatnonzero(counts) if counts.any() else np.zeros(1, np.int64)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from tests.support.faults import checking
 from tests.support.inside import engine_of, handle_of
 from tests.support.models.altering import Altering
 from tests.support.models.overwriting import (
-    CUT,
     MANUAL,
     NEW,
     OLD,
@@ -30,22 +28,8 @@ from tests.support.models.overwriting import (
     overwrite,
     reads,
     staged,
-    with_old_rows,
 )
 from tests.support.staged import waiting
-
-
-@pytest.fixture(params=CUT)
-def table(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[kc.Table]:
-    with with_old_rows(tmp_path, request.param) as made:
-        yield made
-
-
-@pytest.fixture
-def hashed(tmp_path: Path) -> Iterator[kc.Table]:
-    with with_old_rows(tmp_path, "hash") as made:
-        yield made
-
 
 # ------------------------------------------------------------------------------------- what is there
 

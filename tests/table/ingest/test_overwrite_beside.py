@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -37,22 +37,8 @@ from tests.support.models.overwriting import (
     overwrite,
     reads,
     staged,
-    with_old_rows,
 )
 from tests.support.threads import Run, quick_switches
-
-
-@pytest.fixture(params=CUT)
-def table(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[kc.Table]:
-    with with_old_rows(tmp_path, request.param) as made:
-        yield made
-
-
-@pytest.fixture
-def hashed(tmp_path: Path) -> Iterator[kc.Table]:
-    with with_old_rows(tmp_path, "hash") as made:
-        yield made
-
 
 # ------------------------------------------------------------------------------------- beside others
 
