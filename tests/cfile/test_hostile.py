@@ -27,7 +27,7 @@ from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import Corruption, KuduError, NotSupported
 from kudu_core.fs.posix import PosixFileSystem
 from tests.support.cases.cfile import BytesFileSystem, column, make_case, read_codes
-from tests.support.hostile.decoders import delta_files
+from tests.support.hostile.decoders import delta_file
 
 
 def rows_bytes(rows: int = 9, types: list[str] | None = None) -> bytes:
@@ -38,11 +38,6 @@ def rows_bytes(rows: int = 9, types: list[str] | None = None) -> bytes:
     fs = BytesFileSystem()
     case.write(fs, "f")
     return bytes(fs.files["f"])
-
-
-def delta_bytes() -> bytes:
-    (data,) = delta_files()
-    return data
 
 
 def read_rows(data: bytes | bytearray, verify: bool) -> list[Any]:
@@ -93,7 +88,7 @@ def read_delta(data: bytes | bytearray, verify: bool) -> list[Any]:
     return found
 
 
-KINDS = [(rows_bytes, read_rows), (delta_bytes, read_delta)]
+KINDS = [(rows_bytes, read_rows), (delta_file, read_delta)]
 
 
 @pytest.mark.parametrize(("make", "read"), KINDS, ids=["rows", "delta"])

@@ -3,8 +3,8 @@
 A distributed write that is committed leaves a mark, a file in ``staging/`` of its id and ``MARK``, so that
 whoever asks again within ``staging_grace_s`` is told when it was.  The record in the log says the same, and
 the mark is written before the log may forget it: by the commit, by the next open for writing if the commit
-died between or the table was closed under it, or by whoever is about to drop the record.  The job's folder goes after that, and an attempt of
-a task that still writes there ends.
+died between or the table was closed under it, or by whoever is about to drop the record.  The job's folder
+goes after that, and an attempt of a task that still writes there ends.
 """
 
 from __future__ import annotations

@@ -207,8 +207,7 @@ def _scanned(file: RowsFile, column_id: int, ranges: np.ndarray) -> None:
     scan_read(selection, [scan], bytes(1), lambda n: np.empty(n, np.uint8))
 
 
-@cache
-def delta_files() -> list[bytes]:
+def delta_file() -> bytes:
     fs = BytesFileSystem()
     spec = ColumnSpec(4, ColumnType.parse("string"), True)
     fixed = ColumnSpec(5, ColumnType.parse("int64"), True)
@@ -225,7 +224,12 @@ def delta_files() -> list[bytes]:
         },
         file_id=FILE_ID,
     )
-    return [bytes(fs.files["f"])]
+    return bytes(fs.files["f"])
+
+
+@cache
+def delta_files() -> list[bytes]:
+    return [delta_file()]
 
 
 def read_delta_file(data: bytes) -> None:
