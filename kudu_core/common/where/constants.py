@@ -17,6 +17,9 @@ from kudu_core.errors import InvalidArgument
 _t = pa.types
 EXACT_IN_DOUBLE = 1 << 53
 """Integers of larger size are rounded when Arrow compares them as doubles."""
+_LARGEST_IN_FLOATS = {4: 1 << 24, 8: EXACT_IN_DOUBLE}
+"""Of floats of so many bytes: the size of integers up to which Arrow takes them for such floats."""
+_MOST_DIGITS = 38  # of a decimal128
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +34,13 @@ class Constant:
     is_steady: bool
     """Whether Arrow compares it with every cell of such a column by value, without an error.  Where Arrow
     casts the column, the cast must not fail: a uint64 to int64, a time to a finer unit, a large integer to a
-    double."""
+    double.  Nor must the types or the literal be such that it compares them with no cell at all."""
 
     @staticmethod
     def of(type_: ColumnType, literal: pa.Scalar) -> Constant:
         exact = _exact(type_, literal)
-        return Constant(type_, literal, exact, exact is not None and is_steady(type_, literal.type))
+        steady = exact is not None and is_steady(type_, literal.type) and _is_taken(type_, literal)
+        return Constant(type_, literal, exact, steady)
 
     @property
     def physical(self) -> Physical:
@@ -94,8 +98,25 @@ def is_steady(type_: ColumnType, given: pa.DataType) -> bool:
     if type_.is_date:
         return bool(given == type_.arrow)
     if type_.kind == TYPE_DECIMAL:
-        return bool(_t.is_decimal128(given))
+        return bool(_t.is_decimal128(given) and given.scale >= 0 and _digits(type_, given) <= _MOST_DIGITS)
+    if type_.kind == TYPE_BINARY:
+        return given not in (pa.string_view(), pa.binary_view())
+    if type_.kind == TYPE_FLOAT:
+        return not _t.is_float16(given)
     if _t.is_integer(type_.arrow):
         same_sign = _t.is_signed_integer(given) == _t.is_signed_integer(type_.arrow)
         return bool(_t.is_integer(given) and (type_.width < 8 or same_sign))
     return True
+
+
+def _digits(type_: ColumnType, given: pa.DataType) -> int:
+    """The digits of the decimals to which Arrow brings both sides before it compares them."""
+    own = type_.arrow
+    return int(max(own.precision - own.scale, given.precision - given.scale) + max(own.scale, given.scale))
+
+
+def _is_taken(type_: ColumnType, literal: pa.Scalar) -> bool:
+    """Whether Arrow takes the literal for a float, if the column has floats; a large integer it does not."""
+    if type_.kind != TYPE_FLOAT or not _t.is_integer(literal.type):
+        return True
+    return bool(abs(literal.as_py()) <= _LARGEST_IN_FLOATS[type_.width])

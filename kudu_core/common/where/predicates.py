@@ -35,6 +35,10 @@ from kudu_core.errors import InvalidArgument, SchemaMismatch
 
 _OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in")
 _RESULT = "passes"
+_OF_TYPES = ("Cannot compare timestamp", "Precision is not great enough")
+"""Parts of what Arrow says of types not when it binds, but when there is a row: where only one of two times
+has a zone, and where the integers of a column do not fit the decimals of a list."""
+_OWN_TYPE = "a constant of the column's own type, as pyarrow.scalar(value, type) makes it, compares with it"
 _COMPARE: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "=": ("equal", operator.eq),
     "==": ("equal", operator.eq),
@@ -157,11 +161,10 @@ def compile_where(where: Any, schema: Schema) -> Filter | None:
             return None
     if node is None:
         result = Filter(where, frozenset(names), ())
+    else:
+        result = _taken_apart(where, node, frozenset(names), schema)
+    if node is None or result.rest is not None:
         _try_out(result, schema)
-        return result
-    result = _taken_apart(where, node, frozenset(names), schema)
-    if result.rest is not None:  # a condition binds: it was made from values of the column's type
-        _try_out(result.rest, schema)
     return result
 
 
@@ -228,13 +231,25 @@ def _constant(expression: pc.Expression) -> bool:
 
 
 def _try_out(predicate: Filter, schema: Schema) -> None:
-    """Evaluate over one row of NULLs: what does not bind is the caller's mistake, found before a scan.
+    """What does not bind is the caller's mistake, found before a scan, whatever rows there are.
 
-    A row there must be: Arrow refuses to compare times with and without a zone only then.
+    A row of NULLs there must be, because Arrow refuses some types only then.  Where that row fails for
+    another reason, it counts like any other: not if the guard does not let it pass.
     """
-    columns = [c for c in schema.columns if c.name in predicate.columns]
+    left = predicate.rest or predicate  # conditions bind
+    columns = [c for c in schema.columns if c.name in predicate.columns | left.columns]
     nulls = [pa.nulls(1, c.type.arrow) for c in columns]
-    predicate.mask(pa.RecordBatch.from_arrays(nulls, names=[c.name for c in columns]))
+    row = pa.RecordBatch.from_arrays(nulls, names=[c.name for c in columns])
+    try:
+        _evaluated(left.expression, row)
+    except InvalidArgument as error:
+        if any(part in str(error) for part in _OF_TYPES):
+            raise
+        try:
+            _evaluated(left.expression, row.slice(0, 0))
+        except InvalidArgument as unbound:
+            raise InvalidArgument(f"{unbound}; {_OWN_TYPE}") from None
+        predicate.mask(row)
 
 
 # ---------------------------------------------------------------------------------- filter lists
@@ -325,12 +340,23 @@ def _listed(value: Any, type_: ColumnType, name: str) -> pa.Array:
 
 def _literal(value: Any, type_: ColumnType) -> pa.Scalar | None:
     """A scalar of exactly the column's type; None for values that are not plainly of it."""
+    if type_.kind == TYPE_FLOAT and type(value) is int:
+        return _float(value, type_)
     if type(value) not in _NATIVE.get(type_.name, ()):
         return None
     try:
         return pa.scalar(value, type_.arrow)
     except (pa.ArrowInvalid, OverflowError):
         return None
+
+
+def _float(value: int, type_: ColumnType) -> pa.Scalar | None:
+    """An integer of any size, if it is exact as a float.  Arrow's own cast takes none that is large."""
+    try:
+        scalar = pa.scalar(float(value), type_.arrow)
+    except OverflowError:
+        return None
+    return scalar if scalar.as_py() == value else None
 
 
 def _typed(array: pa.Array, type_: Any, name: str) -> pa.Array:

@@ -113,6 +113,8 @@ def _read_list(column: StoredColumn, options: dict[str, pa.Scalar]) -> ColumnTes
         return None
     given = value_set.values
     valid = _without_nulls(given)
+    if not len(valid) and given.type != column.type.arrow:
+        return None  # no value tells whether Arrow compares the types
     with_null = len(valid) < len(given) and matching.as_py() == _MATCHES_NULL
     if not isinstance(valid, pa.Array) or len(valid) <= FEW_VALUES:
         constants = tuple(Constant.of(column.type, scalar) for scalar in valid)
