@@ -162,6 +162,12 @@ def pinned_schemas_of(table: kc.Table) -> Collection[Any]:
     return engine_of(table).schema_pins._pinned
 
 
+def owned(lock: Reentrant) -> bool:
+    """Whether this thread holds it."""
+    held: bool = lock._is_owned()  # type: ignore[attr-defined]
+    return held
+
+
 def closing_of(lane: CompactionLane) -> Flag:
     """What a close raises for the lane to stop."""
     return lane._stop

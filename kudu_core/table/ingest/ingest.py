@@ -218,7 +218,10 @@ def staging_of(engine: Engine) -> Iterator[str]:
 
 def _tablets(engine: Engine, rows: SortedRows) -> list[Tablet]:
     """The tablets that the rows belong to, in the order in which their mutexes are taken."""
-    return sorted((engine.tablets.of_ordinal(o) for o in rows.ordinals if o >= 0), key=lambda t: t.id)
+    tablets = engine.tablets  # one look: an ALTER or a purge beside this may replace them
+    if tablets.partitions is not rows.partitions:
+        raise Overtaken
+    return sorted((tablets.of_ordinal(o) for o in rows.ordinals if o >= 0), key=lambda t: t.id)
 
 
 def _told(engine: Engine, done: _Built, started: float) -> WriteResult:

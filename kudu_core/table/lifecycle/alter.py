@@ -7,10 +7,10 @@ lacks a column reads its fixed default.  A column that the schema lacks is not l
 compactions leave it out, unless a scan that was made before may still ask for it.  MemRowSets of the old
 columns are frozen.
 
-Memory follows in the order tablets, partitions, schema, so that whoever reads beside it and has one of them
-has those before it.  A write whose schema or partitions have changed encodes and routes its rows again.  A
-bulk ingest is fitted to them (``table/runs/refitted.py``) and built again, and so is a distributed job if its
-columns are still there.
+Memory follows in the order tablets with their partitions, schema, so that whoever reads beside it and has
+the schema has the tablets.  A write whose schema or partitions have changed encodes and routes its rows
+again.  A bulk ingest is fitted to them (``table/runs/refitted.py``) and built again, and so is a distributed
+job if its columns are still there.
 
 A tablet has a time of creation and one of its end, and a snapshot is routed by the partitions of its time.
 A tablet that has ended stays until the horizon has passed its end (``purge``).  What a table is after a
@@ -66,10 +66,12 @@ def alter(
             partitions = partitions.altered(schema, drop=gone, add=new)
         if schema is engine.schema and partitions is engine.partitions:
             raise InvalidArgument("alter changes nothing: give add, drop, rename, add_range or drop_range")
-        with HeldLocks([tablet.mutex for tablet in engine.tablets]):
+        alteration = Alteration.of(engine.table_file.state, schema, partitions)
+        created = [new_tablet(engine, partitions, *entry) for entry in alteration.created]
+        # The new ones too: whoever finds them in memory waits until all is as the record says.
+        with HeldLocks([tablet.mutex for tablet in (*engine.tablets, *created)]):
             engine.check_writable()
-            alteration = Alteration.of(engine.table_file.state, schema, partitions)
-            ts = _log_and_apply(engine, alteration, schema, partitions)
+            ts = _log_and_apply(engine, alteration, created, schema, partitions)
     engine.wait_visible(ts)
     engine.memory.wake_flushes()  # MemRowSets were frozen
     engine.tell(
@@ -95,12 +97,15 @@ def _ranges(name: str, given: Any) -> Sequence[tuple[Any, Any]]:
 
 
 def _log_and_apply(
-    engine: Engine, alteration: Alteration, schema: Schema, partitions: PartitionSchema
+    engine: Engine,
+    alteration: Alteration,
+    new: Sequence[Tablet],
+    schema: Schema,
+    partitions: PartitionSchema,
 ) -> int:
-    """Under the mutexes of all tablets: one record, and what it says on disk and in memory."""
+    """Under the mutexes of all tablets, the new ones' too: one record, what it says on disk and in memory."""
     with recorded(engine, RECORD_KIND_ALTER, schema.version, (alteration.to_bytes(),)) as ts:
         engine.log.wait_durable(ts)
-        new = [new_tablet(engine, partitions, *entry) for entry in alteration.created]
         for tablet in new:
             make_directory(engine, tablet)
         if new:
@@ -137,7 +142,8 @@ def adopt(
     schema: Schema,
     partitions: PartitionSchema,
 ) -> None:
-    """Under the mutexes of all tablets, the record durable: what it says into TABLE, then memory."""
+    """Under the mutexes of all tablets, the new ones' too, the record durable: what it says into TABLE, then
+    memory."""
 
     def after(state: TableState) -> TableState:
         edits = {t.id: t.manifest.proven_number for t in new if t.manifest is not None}
@@ -145,7 +151,7 @@ def adopt(
         return replace(alteration.after(state, ts), tokens=dict(engine.writers.applied_writes), edits=told)
 
     engine.table_file.change(after)
-    # Tablets before partitions before columns: whoever reads beside this and has one has those before it.
+    # Tablets and partitions at once, before columns: whoever reads beside this and has these has those.
     dropped = set(alteration.dropped)
     for tablet in new:
         tablet.created_ts = ts
@@ -155,7 +161,6 @@ def adopt(
             tablet.dropped_ts = ts
     if new or dropped:
         engine.replace_tablets(engine.tablets.with_new(new, partitions))
-        engine.partitions = partitions
     if schema is engine.schema:
         return
     engine.schema = schema

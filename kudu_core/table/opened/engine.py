@@ -91,7 +91,6 @@ class Engine:
         self.table_file = table_file
         self.uuid = state.uuid
         self.schema: Schema = state.schema
-        self.partitions: PartitionSchema = state.partitions
         self.read_end = read_end
         """None in a table that is open for writing: it sees all that there is."""
         self.swept_s = 0.0
@@ -152,14 +151,23 @@ class Engine:
     def _tablets(
         self, state: TableState, contents: Mapping[int, TabletState], manifests: Mapping[int, Manifest]
     ) -> Tablets:
-        made = [self._tablet(entry, contents[entry.id], manifests.get(entry.id)) for entry in state.tablets]
+        made = [
+            self._tablet(state.partitions, entry, contents[entry.id], manifests.get(entry.id))
+            for entry in state.tablets
+        ]
         return Tablets(made, state.partitions)
 
-    def _tablet(self, entry: TabletEntry, content: TabletState, manifest: Manifest | None) -> Tablet:
+    def _tablet(
+        self,
+        partitions: PartitionSchema,
+        entry: TabletEntry,
+        content: TabletState,
+        manifest: Manifest | None,
+    ) -> Tablet:
         return Tablet(
             self.tablet_context,
             entry.id,
-            self.partitions.partitions[entry.partition],
+            partitions.partitions[entry.partition],
             tablet_directory(self.path, entry.id),
             content if manifest is None else manifest.state,
             manifest,
@@ -188,6 +196,11 @@ class Engine:
             purge=lambda: writing.purge(self),
             delete_purged=lambda: writing.delete_gone(self),
         )
+
+    @property
+    def partitions(self) -> PartitionSchema:
+        """Those of the tablets that there are: one look gives both, of the same moment."""
+        return self.tablets.partitions
 
     def replace_tablets(self, tablets: Tablets) -> None:
         """From now on the table has these tablets; maintenance knows first, and looks after all of them."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kudu_core.common.partition.partitions import PartitionSchema
     from kudu_core.table.opened.engine import Engine
     from kudu_core.table.opened.handle import Handle
+    from kudu_core.table.opened.tablets import Tablets
     from kudu_core.tablet.store.tablet import Tablet
 
 FOUND = "_found"
@@ -55,7 +56,7 @@ def _get(engine: Engine, key: Any, columns: Any, at: Any) -> dict[str, Any] | No
         snapshot = engine.visible_ts if at is None else snapshot_timestamp(engine, at)
         if encoded is not None:
             try:
-                tablet = tablet_of_key(engine, encoded, snapshot)
+                tablet = tablet_of_key(engine.tablets, encoded, snapshot)
                 view = None if tablet is None else tablet.view  # and with it its rowsets' files (protocol E4)
                 # The view has the history since the floor of before it was captured: an operation that drops
                 # more raises the floor first (protocol H2).  So this look stands for a pin.
@@ -71,17 +72,16 @@ def _get(engine: Engine, key: Any, columns: Any, at: Any) -> dict[str, Any] | No
             # The newest snapshot of a moment ago; it fell behind while this thread slept.
 
 
-def tablet_of_key(engine: Engine, key: bytes, snapshot: int = NEWEST) -> Tablet | None:
+def tablet_of_key(tablets: Tablets, key: bytes, snapshot: int = NEWEST) -> Tablet | None:
     """The tablet of an encoded key at a snapshot, None where no range takes it; ``NeedsGeneralPath``: too
     many columns."""
-    tablets = engine.tablets
-    if len(tablets) == 1 and not engine.partitions.range_ids:
+    if len(tablets) == 1 and not tablets.partitions.range_ids:
         return tablets[0]
-    router = engine.tablets.partitions_at(snapshot).router
+    router = tablets.partitions_at(snapshot).router
     if router is None:
         raise NeedsGeneralPath
     ordinal = router.route(key)
-    return None if ordinal < 0 else engine.tablets.of_ordinal(ordinal, snapshot)
+    return None if ordinal < 0 else tablets.of_ordinal(ordinal, snapshot)
 
 
 def _pinned(engine: Engine, snapshot: int) -> AbstractContextManager[object]:
@@ -97,10 +97,11 @@ def _get_general(
 ) -> dict[str, Any] | None:
     keys = EncodedKeys.from_list([encode_key(engine.schema, key)])
     with _pinned(engine, snapshot):
-        ordinal = int(engine.tablets.partitions_at(snapshot).route(decode_keys(engine.schema, keys))[0])
+        tablets = engine.tablets
+        ordinal = int(tablets.partitions_at(snapshot).route(decode_keys(engine.schema, keys))[0])
         if ordinal < 0:
             return None
-        view = engine.tablets.of_ordinal(ordinal, snapshot).view
+        view = tablets.of_ordinal(ordinal, snapshot).view
     homes, seen = locate_at(view, KeyBatch(keys), snapshot)
     store = int(homes.store[0])
     if store < 0:
@@ -133,8 +134,9 @@ def _get_many(engine: Engine, keys: Any, columns: Any, at: Any) -> pa.Table:
         snapshot = engine.visible_ts if at is None else snapshot_timestamp(engine, at)
         try:
             with _pinned(engine, snapshot):
-                shares = _shares(engine.tablets.partitions_at(snapshot), block)
-                views = [engine.tablets.of_ordinal(ordinal, snapshot).view for ordinal, _ in shares]
+                tablets = engine.tablets
+                shares = _shares(tablets.partitions_at(snapshot), block)
+                views = [tablets.of_ordinal(ordinal, snapshot).view for ordinal, _ in shares]
             break
         except SnapshotTooOld:
             if at is not None or engine.visible_ts <= snapshot:

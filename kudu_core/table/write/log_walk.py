@@ -45,6 +45,7 @@ from kudu_core.wal import RECORD_KIND_WRITE
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
+    from kudu_core.table.opened.tablets import Tablets
 
 SHORT_ROWS = 8192
 """Calls of up to so many rows are made one after the other (``Engine.short_writes``)."""
@@ -84,11 +85,11 @@ def write_calls(
         tablets: Sequence[Tablet] = ()
         try:
             with engine.short_writes if short else NOTHING:
-                schema = engine.schema
-                prepared = Prepared(schema, engine.partitions, fitted(schema, calls), engine.pool)
-                tablets = _touched(engine, prepared)
+                schema, all_tablets = engine.schema, engine.tablets
+                prepared = Prepared(schema, all_tablets.partitions, fitted(schema, calls), engine.pool)
+                tablets = _touched(all_tablets, prepared)
                 if txn is not None and not tablets:
-                    tablets = engine.tablets[:1]  # its token comes before or after an ALTER (protocol K2)
+                    tablets = all_tablets[:1]  # its token comes before or after an ALTER (protocol K2)
                 with HeldLocks([tablet.mutex for tablet in tablets]):
                     if engine.schema is not schema or engine.partitions is not prepared.partitions:
                         continue  # ALTER was faster: encode and route the rows anew (protocol W2)
@@ -118,7 +119,7 @@ def write_collected(
                 calls = collect()
                 if not fits(engine, calls):
                     return None
-                prepared = Prepared(engine.schema, engine.partitions, calls)
+                prepared = Prepared(engine.schema, tablets.partitions, calls)
                 result, ts = _write_locked(engine, prepared, tablets, on_error, txn, None)
         except RowErrors:
             engine.wait_visible(newest_of(tablets))  # as above
@@ -179,18 +180,17 @@ def _write_once(
     return _result(decided, errors, ts), ts
 
 
-def _touched(engine: Engine, prepared: Prepared) -> Sequence[Tablet]:
+def _touched(tablets: Tablets, prepared: Prepared) -> Sequence[Tablet]:
     """Tablets that a batch may change, in their order."""
-    tablets = engine.tablets
     if len(tablets) == 1:
         return tablets if (prepared.route >= 0).any() else []
     ordinals = np.unique(prepared.route)
-    return [engine.tablets.of_ordinal(o) for o in ordinals[ordinals >= 0].tolist()]
+    return [tablets.of_ordinal(o) for o in ordinals[ordinals >= 0].tolist()]
 
 
 def _located(engine: Engine, prepared: Prepared) -> list[TabletKeys]:
     """Under the mutexes: the keys of every tablet that the batch touches, and where they live."""
-    touched = _touched(engine, prepared)
+    touched = _touched(engine.tablets, prepared)
     if len(touched) == 1 and (prepared.route >= 0).all():
         [tablet] = touched
         batch = prepared.batch

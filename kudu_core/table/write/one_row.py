@@ -47,7 +47,7 @@ def write_row(engine: Engine, operation: str, row: dict[Any, Any]) -> WriteResul
     engine.check_open()  # in the child of a fork a mutex may be held by nobody
     if not engine.writer:
         return None  # refused
-    schema, partitions = engine.schema, engine.partitions
+    schema, tablets = engine.schema, engine.tablets
     options = engine.options
     writer = schema.row_codec.writer
     call = _CALLS[operation]
@@ -56,7 +56,7 @@ def write_row(engine: Engine, operation: str, row: dict[Any, Any]) -> WriteResul
         return None
     key, cells = prepared
     try:
-        tablet = tablet_of_key(engine, key)
+        tablet = tablet_of_key(tablets, key)
     except NeedsGeneralPath:
         return None
     if tablet is None:
@@ -65,7 +65,7 @@ def write_row(engine: Engine, operation: str, row: dict[Any, Any]) -> WriteResul
     with tablet.mutex:
         engine.check_writable()
         view = tablet.view
-        if engine.schema is not schema or engine.partitions is not partitions:
+        if engine.schema is not schema or engine.tablets is not tablets:
             return None
         if view.active.schema.version != schema.version:
             return None

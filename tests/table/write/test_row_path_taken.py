@@ -126,7 +126,7 @@ def has_tablet(table: kc.Table, key: tuple[str, int]) -> bool:
     engine = engine_of(table)
     encoded = engine.schema.row_codec.keys.encode(key)
     assert encoded is not None
-    return points.tablet_of_key(engine, encoded) is not None
+    return points.tablet_of_key(engine.tablets, encoded) is not None
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
