@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kudu_core._ext.keys import segments
+from kudu_core._ext.keys import block_search
 from kudu_core.common.schema import schema
 from kudu_core.table.runs import spilled
 from kudu_core.table.runs import staged as job_runs
@@ -108,7 +108,7 @@ def test_whole_files_are_read_up_to_a_limit_of_the_table() -> None:
 def test_kernels_and_other_modules_have_room_for_what_is_allowed() -> None:
     def find(columns: int) -> object:
         cells = np.zeros(1, np.uint8)
-        return segments.find([(cells, cells, 1, False)] * columns, np.zeros(1, np.int64), 1024)
+        return block_search.find([(cells, cells, 1, False)] * columns, np.zeros(1, np.int64), 1024)
 
     assert find(schema.MAX_KEY_COLUMNS) is not None
     with pytest.raises(ValueError, match="65 columns"):

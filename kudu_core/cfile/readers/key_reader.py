@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kudu_core._ext.index import bloom as bloom_kernel
-from kudu_core._ext.keys import hashing, segments
+from kudu_core._ext.keys import block_search, hashing
 from kudu_core._ext.keys import keys as key_kernel
 from kudu_core.cfile.columns.specs import KEY_INDEX_HEAD
 from kudu_core.cfile.pages.container import SECTION_BLOOM, SECTION_KEY_INDEX, Extent, FileReader
@@ -222,7 +222,7 @@ class KeyReader:
             (c.view(np.uint8), np.ascontiguousarray(w).view(np.uint8), c.itemsize, c.dtype.kind == "i")
             for c, w in zip(cells, wanted, strict=True)
         ]
-        at = segments.find(columns, position, BLOCK_ROWS)
+        at = block_search.find(columns, position, BLOCK_ROWS)
         possible &= at >= 0
         rowids: I64 = np.where(possible, block_of * BLOCK_ROWS + (at - position * BLOCK_ROWS), -1)
         return rowids

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kudu_core._ext.keys import keys as keys_kernel
-from kudu_core._ext.keys.merge import merge
+from kudu_core._ext.keys.merge_plan import merge
 from kudu_core.cfile.files.delta_codes import REDO_DELETE
 from kudu_core.cfile.pages.page import BLOCK_ROWS
 from kudu_core.common.rows.keys import EncodedKeys, decode_keys

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from kudu_core._ext.keys.merge import merge
+from kudu_core._ext.keys.merge_plan import merge
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers, in_pieces
 from kudu_core.rowset.disk.diskrowset import DiskRowsAt

@@ -13,7 +13,7 @@ from itertools import groupby, pairwise
 
 import numpy as np
 
-from kudu_core._ext.keys import merge
+from kudu_core._ext.keys import merge_plan
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.rows.keys import EncodedKeys, encode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
@@ -186,7 +186,7 @@ class _RangeRows:
             return keys.sort()
         ends = np.cumsum([0, *(upper - lower for _, lower, upper in self._spans)])
         parts = [keys.slice(a, b) for a, b in pairwise(ends.tolist())]
-        source, position = merge.merge([(part.data, part.offsets) for part in parts])
+        source, position = merge_plan.merge([(part.data, part.offsets) for part in parts])
         order: np.ndarray = ends[source]
         order += position
         return order

@@ -22,11 +22,9 @@ SAME_CLASS = {
 SAME_MODULE = {
     "column": "one stored column: as look-ups of rows hold it, as scans hold it",
     "fixed": "in each package of `_ext`, what it does with columns of fixed width",
-    "merge": "the order of keys of several inputs, and the operation that needs it: a merging compaction",
     "options": "settings, and in `engines/spark` the same as Spark hands them over",
     "salvage": "in each room, what can still be read of its damaged files",
     "scan": "of a rowset, of a table, of a table by Spark",
-    "segments": "of the log; in `_ext/keys` of ascending tuples",
     "strings": "in each package of `_ext`, what it does with columns of strings",
     "words": "in each package of `_ext`, what it does with the words of a dictionary",
 }

@@ -1,7 +1,7 @@
-"""Search for tuples of numbers in segments of ascending tuples, column by column.
+"""Search for tuples of numbers in blocks of ascending tuples, column by column.
 
-The key columns of some mini-blocks lie decoded one after the other, each mini-block a segment of
-equal length; each probe knows its segment.  Probes are independent: the processor overlaps the
+The key columns of some mini-blocks lie decoded one after the other, all but the last equally long;
+each probe knows its block.  Probes are independent: the processor overlaps the
 cache misses of several.
 """
 import numpy as np
@@ -52,21 +52,21 @@ cdef inline int _compare(
 
 
 cdef int64_t _bisect(
-    const NumberColumn* columns, int count, const int64_t* segment, int64_t probes, int64_t segment_rows,
+    const NumberColumn* columns, int count, const int64_t* block, int64_t probes, int64_t block_rows,
     int64_t rows, int64_t* out
 ) noexcept nogil:
-    """Return -1, or a probe whose segment does not exist."""
+    """Return -1, or a probe whose block does not exist."""
     cdef:
         int64_t i, low, high, middle
         int c, order
         uint64_t want[MAX_COLUMNS]
     for i in range(probes):
-        if rows == 0 or segment[i] < 0 or segment[i] > (rows - 1) // segment_rows:
+        if rows == 0 or block[i] < 0 or block[i] > (rows - 1) // block_rows:
             return i
         for c in range(count):
             want[c] = _load(columns[c].wanted, i, columns[c].width, columns[c].is_signed)
-        low = segment[i] * segment_rows
-        high = low + segment_rows
+        low = block[i] * block_rows
+        high = low + block_rows
         if high > rows:
             high = rows
         out[i] = -1
@@ -83,15 +83,15 @@ cdef int64_t _bisect(
     return -1
 
 
-def find(columns, const int64_t[::1] segment not None, int64_t segment_rows):
-    """The cell that equals each probe, (n,) int64, -1 where its segment has none.
+def find(columns, const int64_t[::1] block not None, int64_t block_rows):
+    """The cell that equals each probe, (n,) int64, -1 where its block has none.
 
     ``columns``: for each, in the order in which they compare, (cells, probes' values, width in bytes:
-    1, 2, 4 or 8, whether signed); cells and values as bytes, little-endian.  ``segment``: (n,) the segment
-    of each probe; a segment has ``segment_rows`` cells, the last one what is left, in ascending order
+    1, 2, 4 or 8, whether signed); cells and values as bytes, little-endian.  ``block``: (n,) the block
+    of each probe; a block has ``block_rows`` cells, the last one what is left, in ascending order
     without repeats.
 
-    ValueError for columns of other lengths or widths, IndexError for a segment that does not exist.
+    ValueError for columns of other lengths or widths, IndexError for a block that does not exist.
     """
     cdef:
         NumberColumn column[MAX_COLUMNS]
@@ -99,12 +99,12 @@ def find(columns, const int64_t[::1] segment not None, int64_t segment_rows):
         const uint8_t[::1] wanted
         int64_t[::1] out
         int64_t rows = -1
-        int64_t probes = segment.shape[0]
+        int64_t probes = block.shape[0]
         int64_t wrong
         int count = 0
         list kept = []
-    if not 0 < len(columns) <= MAX_COLUMNS or segment_rows <= 0:
-        raise ValueError(f"{len(columns)} columns in segments of {segment_rows}")
+    if not 0 < len(columns) <= MAX_COLUMNS or block_rows <= 0:
+        raise ValueError(f"{len(columns)} columns in blocks of {block_rows}")
     for cells, wanted, width, is_signed in columns:
         if width not in (1, 2, 4, 8) or cells.shape[0] % width or wanted.shape[0] != probes * width:
             raise ValueError(f"{wanted.shape[0]} bytes of {probes} probes of {width} bytes each")
@@ -122,7 +122,7 @@ def find(columns, const int64_t[::1] segment not None, int64_t segment_rows):
         return result
     out = result
     with nogil:
-        wrong = _bisect(column, count, &segment[0], probes, segment_rows, rows, &out[0])
+        wrong = _bisect(column, count, &block[0], probes, block_rows, rows, &out[0])
     if wrong >= 0:
-        raise IndexError(f"segment {segment[wrong]} of {rows} cells in segments of {segment_rows}")
+        raise IndexError(f"block {block[wrong]} of {rows} cells in blocks of {block_rows}")
     return result

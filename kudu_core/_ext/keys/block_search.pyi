@@ -7,6 +7,6 @@ Bytes = bytes | bytearray | memoryview | npt.NDArray[np.uint8]  # const uint8_t[
 
 def find(
     columns: Sequence[tuple[Bytes, Bytes, int, bool]],
-    segment: npt.NDArray[np.int64],  # const int64_t[::1]
-    segment_rows: int,
+    block: npt.NDArray[np.int64],  # const int64_t[::1]
+    block_rows: int,
 ) -> npt.NDArray[np.int64]: ...

@@ -1,4 +1,4 @@
-"""What ``_ext.keys.merge`` means, in the fewest words Python allows.  Slow on purpose."""
+"""What ``_ext.keys.merge_plan`` means, in the fewest words Python allows.  Slow on purpose."""
 
 from __future__ import annotations
 

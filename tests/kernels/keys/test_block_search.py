@@ -1,12 +1,12 @@
-"""``_ext.keys.segments``: what each probe finds is what looking at every cell finds."""
+"""``_ext.keys.block_search``: what each probe finds is what looking at every cell finds."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from kudu_core._ext.keys import segments
-from tests.support.oracles.keys.segments import Numbers, find
+from kudu_core._ext.keys import block_search
+from tests.support.oracles.keys.block_search import Numbers, find
 
 TYPES = ("<u1", "<u2", "<u4", "<u8", "<i1", "<i2", "<i4", "<i8")
 
@@ -29,16 +29,16 @@ def test_it_finds_what_is_there(seed: int, long: bool) -> None:
     for run in range(5000 if long else 300):
         rng = np.random.default_rng((seed, run))
         types = [str(t) for t in rng.choice(TYPES, rng.integers(1, 4))]
-        segment_rows = int(rng.choice((1, 3, 16)))
+        block_rows = int(rng.choice((1, 3, 16)))
 
         cells = sorted(set(numbers(rng, types, int(rng.integers(1, 60)))))
-        count = -(-len(cells) // segment_rows)
+        count = -(-len(cells) // block_rows)
         wanted = numbers(rng, types, int(rng.integers(0, 30))) + cells[:5]
         of = rng.integers(0, count, len(wanted)).astype(np.int64)
         have, want = packed(cells, types), packed(wanted, types)
         columns = [(h, w, int(t[2]), t[1] == "i") for h, w, t in zip(have, want, types, strict=True)]
-        found = segments.find(columns, of, segment_rows).tolist()
-        assert found == find(cells, wanted, of.tolist(), segment_rows), run
+        found = block_search.find(columns, of, block_rows).tolist()
+        assert found == find(cells, wanted, of.tolist(), block_rows), run
         hits += sum(at >= 0 for at in found)
     assert hits > 100
 
@@ -47,13 +47,13 @@ def test_wrong_arguments_are_refused() -> None:
     cells, probe = np.arange(4, dtype="<u4").view(np.uint8), np.zeros(4, np.uint8)
     none = np.empty(0, np.uint8)
     zero = np.zeros(1, np.int64)
-    assert segments.find([(cells, probe, 4, False)], zero, 2).tolist() == [0]
-    assert segments.find([(none, none, 4, False)], zero[:0], 2).tolist() == []
-    for segment in (-1, 2, 2**62, -(2**63)):
-        with pytest.raises(IndexError, match="segment"):
-            segments.find([(cells, probe, 4, False)], np.array([segment], np.int64), 2)
+    assert block_search.find([(cells, probe, 4, False)], zero, 2).tolist() == [0]
+    assert block_search.find([(none, none, 4, False)], zero[:0], 2).tolist() == []
+    for block in (-1, 2, 2**62, -(2**63)):
+        with pytest.raises(IndexError, match="block"):
+            block_search.find([(cells, probe, 4, False)], np.array([block], np.int64), 2)
     with pytest.raises(IndexError):
-        segments.find([(none, probe, 4, False)], zero, 2)
+        block_search.find([(none, probe, 4, False)], zero, 2)
     for columns, rows in (
         ([], 2),
         ([(cells, probe, 4, False)] * 65, 2),
@@ -64,4 +64,4 @@ def test_wrong_arguments_are_refused() -> None:
         ([(cells, probe, 4, False), (cells[:8], probe, 4, False)], 2),
     ):
         with pytest.raises(ValueError, match=r"bytes|columns|cells"):
-            segments.find(columns, zero, rows)
+            block_search.find(columns, zero, rows)

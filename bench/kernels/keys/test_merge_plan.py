@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from kudu_core._ext.keys.merge import merge
+from kudu_core._ext.keys.merge_plan import merge
 
 ROWS = 1_000_000
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kudu_core._ext.keys.merge import merge
-from tests.support.oracles.keys import merge as oracle
+from kudu_core._ext.keys.merge_plan import merge
+from tests.support.oracles.keys import merge_plan as oracle
 
 FIRST_SEED = int(os.environ.get("KUDU_CORE_SEED", "0"))
 
