@@ -9,6 +9,7 @@ import base64
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 ENVELOPE = Envelope(magic=b"KUDUTBL\x01", version=1, other="not a TABLE file")
 MAX_BYTES = 512 << 20
 """The parts have limits of their own, which together come to less."""
+_REMEMBERED_BYTES = 4 << 20
+"""What TABLE says is remembered where it is no longer."""
 MAX_EPOCH = 1 << 31
 SCHEMAS_KEPT = 64
 """Versions of the schema that TABLE remembers, for distributed writes that began with one of them."""
@@ -137,34 +140,46 @@ def check_new_tablets(state: TableState, count: int) -> None:
 
 def read_state(fs: FileSystem, path: str) -> TableState:
     """Read and check TABLE; ``FileNotFoundError`` when there is none."""
-    body = ENVELOPE.body(path, fs.read_bytes(path, MAX_BYTES))
+    body = bytes(ENVELOPE.body(path, fs.read_bytes(path, MAX_BYTES)))
     try:
-        value = members.parsed(body)
-        schemas = tuple(map(Schema.from_json, value["schemas"]))
-        state = TableState(
-            uuid=_uuid(value["uuid"]),
-            epoch=integer(value["epoch"], 1, MAX_EPOCH),
-            options=Options.from_json(value["options"]),
-            schemas=schemas,
-            partitions=PartitionSchema.from_json(value["partitions"], schemas[-1]),
-            tablets=tuple(
-                TabletEntry(integer(i, 1, MAX_TABLET), integer(p), integer(c), members.integer_or_none(d))
-                for i, p, c, d in value["tablets"]
-            ),
-            tokens={
-                stored_app_id(base64.b64decode(app, validate=True).decode()): AppliedWrite.from_json(token)
-                for app, token in value["tokens"].items()
-            },
-            applied_ts=integer(value["applied_ts"]),
-            clean_end=integer(value["clean_end"]),
-            next_tablet=integer(value.get("next_tablet", 0), 0, MAX_TABLET + 1),
-            horizon=integer(value.get("horizon", 0)),
-            edits={integer(i, 1, MAX_TABLET): integer(number) for i, number in value["edits"]},
-        )
-        check_tablets(state)
+        if len(body) > _REMEMBERED_BYTES:
+            return _state_of(body)
+        state = _remembered(body)
+        return replace(state, tokens=dict(state.tokens), edits=dict(state.edits))
     except (*members.BROKEN, InvalidArgument) as exc:
         raise Corruption(path, HEADER.size, f"broken contents: {exc!r:.200}") from exc
+
+
+def _state_of(body: bytes) -> TableState:
+    """What TABLE says; the errors of ``members.BROKEN`` and ``InvalidArgument`` for what it never does."""
+    value = members.parsed(body)
+    schemas = tuple(map(Schema.from_json, value["schemas"]))
+    state = TableState(
+        uuid=_uuid(value["uuid"]),
+        epoch=integer(value["epoch"], 1, MAX_EPOCH),
+        options=Options.from_json(value["options"]),
+        schemas=schemas,
+        partitions=PartitionSchema.from_json(value["partitions"], schemas[-1]),
+        tablets=tuple(
+            TabletEntry(integer(i, 1, MAX_TABLET), integer(p), integer(c), members.integer_or_none(d))
+            for i, p, c, d in value["tablets"]
+        ),
+        tokens={
+            stored_app_id(base64.b64decode(app, validate=True).decode()): AppliedWrite.from_json(token)
+            for app, token in value["tokens"].items()
+        },
+        applied_ts=integer(value["applied_ts"]),
+        clean_end=integer(value["clean_end"]),
+        next_tablet=integer(value.get("next_tablet", 0), 0, MAX_TABLET + 1),
+        horizon=integer(value.get("horizon", 0)),
+        edits={integer(i, 1, MAX_TABLET): integer(number) for i, number in value["edits"]},
+    )
+    check_tablets(state)
     return state
+
+
+_remembered = lru_cache(4)(_state_of)
+"""One open reads TABLE up to four times, and of a wide table most of its time would go into the columns."""
 
 
 def _uuid(value: Any) -> bytes:
