@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import base64
 import struct
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kudu_core._ext.base.crc32c import crc32c
@@ -125,6 +127,11 @@ class StatisticsRef:
     @property
     def column_ids(self) -> tuple[int, ...]:
         return _expanded(self.ids)
+
+    def has(self, column_id: int) -> bool:
+        """Whether it is among ``column_ids``, which has all of a wide table."""
+        span = bisect_right(self.ids, column_id, key=itemgetter(0)) - 1
+        return span >= 0 and bool(column_id <= self.ids[span][1])
 
 
 FileStatistics: TypeAlias = StatisticsBlock | StatisticsRef

@@ -104,7 +104,7 @@ class Base(LazyFile[RowsFile]):
             file = self._file
             if file is not None and column_id in file.columns:
                 return file.zone(column_id)
-            if column_id not in statistics.column_ids:
+            if not statistics.has(column_id):
                 return None
             statistics = read_statistics(self.fs, f"{self.directory}/{ref.name}", statistics)
         return None if statistics is None else statistics.zone(column_id)

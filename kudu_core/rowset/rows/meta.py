@@ -294,16 +294,25 @@ class RowSetMeta:
         ``beside``: columns counted as if they were replaced too.
         """
         known = self.column_ids
-        replaced = known.intersection({i for c in self.replaced for i in c.column_ids}.union(beside))
+        newest = {i: columns for columns in reversed(self.replaced) for i in columns.column_ids}
+        replaced = known.intersection(newest.keys() | beside)
         dropped = known.difference(column_ids)
-        return sum(map(self.column_bytes, replaced)) + sum(map(self.column_bytes, dropped))
+        found = 0
+        for column_id in (*replaced, *dropped):
+            file = newest.get(column_id)
+            if file is None:
+                found += _bytes_of(self.base, self.statistics, column_id)
+            else:
+                found += _bytes_of(file.file, file.statistics, column_id)
+        return found
 
 
 def _bytes_of(file: FileRef, statistics: FileStatistics | None, column_id: int) -> int:
     if isinstance(statistics, StatisticsBlock):
         return statistics.stored_bytes(column_id)
-    ids = () if statistics is None else statistics.column_ids
-    return file.size // len(ids) if column_id in ids else 0
+    if statistics is None or not statistics.has(column_id):
+        return 0
+    return file.size // len(statistics.column_ids)
 
 
 def parse(path: str, offset: int, value: Any) -> RowSetMeta:
