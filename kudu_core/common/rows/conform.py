@@ -58,10 +58,8 @@ def conform(
         raise SchemaMismatch(f"column {missing[0]!r} is missing; {_columns_of(schema)}")
     columns: dict[int, ColumnBuffers] = {}
     status: U8Array | None = None
-    for column in (*schema.key_columns, *schema.value_columns):
-        position = positions.get(column.name)
-        if position is None:
-            continue
+    for column in schema.keys_first(positions.keys()):
+        position = positions[column.name]
         given = batch.column(position)
         rows, _ = extent_of(given, column.name)
         if rows != batch.num_rows:

@@ -8,7 +8,7 @@ and ``common/rows/conform.py`` brings data into its shape.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -149,6 +149,17 @@ class Schema:
     def value_columns(self) -> tuple[StoredColumn, ...]:
         """Every column that is not in the key, in the order of the columns."""
         return tuple(c for c in self.columns if c.id not in self.key_ids)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        """Where each column stands in ``key_columns`` followed by ``value_columns``."""
+        return {c.name: place for place, c in enumerate((*self.key_columns, *self.value_columns))}
+
+    def keys_first(self, names: Set[str]) -> list[StoredColumn]:
+        """The columns of these names: those of the key in key order, then the others in their order."""
+        return [
+            self.by_name[name] for name in sorted(names & self._places.keys(), key=self._places.__getitem__)
+        ]
 
     @cached_property
     def key_names(self) -> tuple[str, ...]:

@@ -205,11 +205,9 @@ def _plain(prepared: Prepared, live: np.ndarray) -> tuple[Decided, Net] | None:
         return None
     if call.ops in _UPDATES and len(given) > len(schema.key_ids):
         columns = {c.id: given[c.id] for c in schema.columns if c.id in given}
-        none_new = RowBlock({c.id: ColumnBuffers.nulls(c.type, 0) for c in schema.columns}, 0)
-        return done(0, rows, 0), Net(none_new, nobody, [(RowBlock(columns, rows), every)], no_keys, nobody)
+        return done(0, rows, 0), Net(no_keys, nobody, [(RowBlock(columns, rows), every)], no_keys, nobody)
     if call.ops in _DELETES:
-        none_new = RowBlock({c.id: ColumnBuffers.nulls(c.type, 0) for c in schema.columns}, 0)
-        return done(0, 0, rows), Net(none_new, nobody, [], call.block.select(schema.key_ids), every)
+        return done(0, 0, rows), Net(no_keys, nobody, [], call.block.select(schema.key_ids), every)
     return None
 
 
