@@ -207,6 +207,14 @@ class RowsFile(OpenFile):
         """The values of rows [lower, upper) of a column."""
         return self.columns[column_id].read(lower, upper)
 
+    def read_columns(self, column_ids: Sequence[int], lower: int, upper: int) -> list[ColumnBuffers]:
+        """``read`` of several columns: of thousands in few steps."""
+        found = self.scans.read(self.rows, column_ids, lower, upper)
+        return [
+            self.read(column_id, lower, upper) if made is None else made
+            for column_id, made in zip(column_ids, found, strict=True)
+        ]
+
     def dictionary(self, column_id: int) -> ColumnBuffers | None:
         """The sorted words of a column, or None."""
         column = self.columns[column_id]

@@ -17,8 +17,11 @@ import pyarrow as pa
 from kudu_core._ext.pages.holder import PageHolder
 from kudu_core._ext.scan.cell_set import CellSet
 from kudu_core._ext.scan.column import ScanColumn
-from kudu_core.cfile.columns.specs import ZONE_PRESENT
+from kudu_core._ext.scan.read import TooLarge, read
+from kudu_core._ext.scan.selection import Selection
+from kudu_core.cfile.columns.specs import ZONE_PRESENT, allocate
 from kudu_core.cfile.columns.zone_table import meet, within
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.types.types import TYPE_BOOL, TYPE_DECIMAL, TYPE_FLOAT, TYPE_SIGNED, TYPE_UNSIGNED
 from kudu_core.common.where.sets import closed_ends, places_of
 from kudu_core.common.where.spans import Spans
@@ -84,6 +87,20 @@ class ScanReader:
             found = self._files.setdefault(file, (held, file.watch(held)))
         return found
 
+    def read(
+        self, rows: int, column_ids: Sequence[int], lower: int, upper: int
+    ) -> list[ColumnBuffers | None]:
+        """Rows [lower, upper), of ``rows``, of some columns in one step; None: ask for that column alone."""
+        selection = Selection(np.array([[lower, upper]], np.int64), rows, None)
+        try:
+            found = read(selection, [self.column(i) for i in column_ids], bytes(len(column_ids)), allocate)
+        except TooLarge:
+            return [None] * len(column_ids)
+        return [
+            None if made is None else as_column(self._columns[i].spec.type.width, upper - lower, *made[:3])
+            for i, made in zip(column_ids, found, strict=True)
+        ]
+
     def words(self, column_id: int) -> pa.Array:
         """The dictionary of a column that has one, as an Arrow array: one object for all batches."""
         found = self._words.get(column_id)
@@ -122,6 +139,18 @@ class ScanReader:
         spans = closed_ends(type_, passing)
         test = CellSet(kind, width, spans[:, 0], spans[:, 1], passing.null)
         return test, _states(column, spans, passing.null)
+
+
+def as_column(width: int, rows: int, values: U8, offsets: U8 | None, validity: U8 | None) -> ColumnBuffers:
+    """What the kernel has read of a column, in buffers that may be larger than that."""
+    size = width * rows if offsets is None else len(values)
+    return ColumnBuffers(
+        width,
+        rows,
+        values[:size],
+        None if offsets is None else offsets[: 4 * (rows + 1)].view(np.int32),
+        None if validity is None else validity[: (rows + 7) // 8],
+    )
 
 
 def _loader(column: ColumnReader, watched: bool) -> Callable[[list[int]], list[tuple[Any, int | None]]]:

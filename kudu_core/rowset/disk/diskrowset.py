@@ -243,10 +243,20 @@ class DiskRowsAt(RowsAt):
             return None
         return self.file.cells((column_id,), rows)[0]
 
+    def columns(self, columns: Sequence[StoredColumn], lower: int, upper: int) -> dict[int, ColumnBuffers]:
+        stored = self._unchanged(columns) if upper > lower else []
+        found = dict(zip(stored, self.file.read_columns(stored, lower, upper), strict=True)) if stored else {}
+        for column in columns:
+            if column.id not in found:
+                found[column.id] = self.column(column, lower, upper)
+        return found
+
+    def _unchanged(self, columns: Sequence[StoredColumn]) -> list[int]:
+        """Ids of those that the file has, and no visible change touches."""
+        return [column.id for column in columns if self.file.has(column.id) and not self.touches(column.id)]
+
     def cells_of(self, columns: Sequence[StoredColumn], rows: np.ndarray) -> dict[int, ColumnBuffers]:
-        stored = [
-            column.id for column in columns if self.file.has(column.id) and not self.touches(column.id)
-        ]
+        stored = self._unchanged(columns)
         found = dict(zip(stored, self.file.cells(stored, rows), strict=True)) if stored else {}
         for column in columns:
             if column.id not in found:

@@ -8,7 +8,7 @@ Source: Kudu's diff scan (tablet/delta_applier, delta_iterator_merger), per even
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.rowset.disk.diskrowset import DiskRowsAt, DiskRowSet
-from kudu_core.rowset.history.image import cells_of, image_of
+from kudu_core.rowset.history.image import cells_of, distinct, image_of
 from kudu_core.rowset.history.window import Events, changes_in, events_of
 from kudu_core.rowset.memory.memrowset import MemRowsAt, MemRowSet
 from kudu_core.rowset.rows.rows_at import RowsAt, encoded_keys_of
@@ -89,20 +89,32 @@ class RowSetHistory:
 
     # ---- images ----
 
-    def after(self, events: Events, column: StoredColumn) -> ColumnBuffers:
-        """The column's value after each event; of a deletion, anything."""
-        return self._image(events, column, before=False)
+    def after(
+        self, events: Events, columns: Sequence[StoredColumn], order: np.ndarray | None = None
+    ) -> dict[int, ColumnBuffers]:
+        """The columns' values after each event, by id; of a deletion, anything.
 
-    def before(self, events: Events, column: StoredColumn) -> ColumnBuffers:
-        """The column's value before each event; of an insert, anything."""
-        return self._image(events, column, before=True)
+        ``order``: the events, numbered, in the order in which they come out; None: as they are.
+        """
+        return self._images(events, columns, order, before=False)
+
+    def before(
+        self, events: Events, columns: Sequence[StoredColumn], order: np.ndarray | None = None
+    ) -> dict[int, ColumnBuffers]:
+        """The columns' values before each event; of an insert, anything."""
+        return self._images(events, columns, order, before=True)
+
+    @property
+    def touched(self) -> frozenset[int]:
+        """The columns that some change of the window may have set."""
+        return frozenset(column_id for part in self._changes for column_id in part.column_ids)
 
     def keys(self, rows: np.ndarray) -> EncodedKeys:
         """Encoded keys of rows, (n,) int64."""
         store = self._store
         if isinstance(store, MemRowSet):
             return store.keys(self._end.rows).take(rows)
-        columns = {c.id: cells_of(self._end, c, rows) for c in self._schema.key_columns}
+        columns = cells_of(self._end, self._schema.key_columns, rows)
         return encoded_keys_of(self._schema, columns, len(rows))
 
     def states(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -118,17 +130,31 @@ class RowSetHistory:
             before = start.live_cells(rows)
         return before, self._end.live_cells(rows)
 
-    def at_start(self, column: StoredColumn, rows: np.ndarray) -> ColumnBuffers:
-        """Values at ``since`` of rows, ascending strictly, that are present then."""
+    def at_start(self, columns: Sequence[StoredColumn], rows: np.ndarray) -> dict[int, ColumnBuffers]:
+        """Values at ``since`` of rows, ascending strictly, that are present then, by column."""
         assert self._start is not None or not len(rows)
-        return cells_of(self._start or self._end, column, rows)
+        return cells_of(self._start or self._end, columns, rows)
 
-    def at_end(self, column: StoredColumn, rows: np.ndarray) -> ColumnBuffers:
-        """Values at ``until`` of rows, ascending strictly."""
-        return cells_of(self._end, column, rows)
+    def at_end(self, columns: Sequence[StoredColumn], rows: np.ndarray) -> dict[int, ColumnBuffers]:
+        """Values at ``until`` of rows, ascending strictly, by column."""
+        return cells_of(self._end, columns, rows)
 
-    def _image(self, events: Events, column: StoredColumn, *, before: bool) -> ColumnBuffers:
-        return image_of(column, events, self._changes, self._forward, self._end, before=before)
+    def _images(
+        self, events: Events, columns: Sequence[StoredColumn], order: np.ndarray | None, *, before: bool
+    ) -> dict[int, ColumnBuffers]:
+        """Columns that the window leaves alone are read together, each row once; the others one by one."""
+        touched = self.touched
+        rows, place = distinct(events.rows)
+        if order is not None:
+            place = order if place is None else place[order]
+        found = cells_of(self._end, [c for c in columns if c.id not in touched], rows)
+        if place is not None:
+            found = {i: values.take(place) for i, values in found.items()}
+        for column in columns:
+            if column.id in touched:
+                image = image_of(column, events, self._changes, self._forward, self._end, before=before)
+                found[column.id] = image if order is None else image.take(order)
+        return found
 
 
 __all__ = ["RowSetHistory"]

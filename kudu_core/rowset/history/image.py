@@ -54,7 +54,7 @@ def image_of(
             pool.append(found[1])
             pooled += found[1].length
         offset += len(part.entries()[0])
-    if not pool:
+    if not pool:  # no change of the window says it
         return _spread(end, column, events.rows)
     if bool((events.rows[1:] > events.rows[:-1]).all()):
         source = _choose_one(known, became, before=before)
@@ -114,25 +114,31 @@ def _next(numbers: np.ndarray, rows: np.ndarray, *, strictly: bool) -> np.ndarra
     return following
 
 
-def _spread(state: RowsAt, column: StoredColumn, rows: np.ndarray) -> ColumnBuffers:
-    """Values of rows that ascend and may repeat."""
+def distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """Rows that ascend and may repeat: each once, and where each of them is among these (None: as it was)."""
     first = np.ones(len(rows), bool)
     first[1:] = rows[1:] != rows[:-1]
-    if first.all():
-        return cells_of(state, column, rows)
-    return cells_of(state, column, rows[first]).take(np.cumsum(first) - 1)
+    return (rows, None) if first.all() else (rows[first], np.cumsum(first) - 1)
 
 
-def cells_of(state: RowsAt, column: StoredColumn, rows: np.ndarray) -> ColumnBuffers:
-    """Values of rows that ascend strictly."""
+def _spread(state: RowsAt, column: StoredColumn, rows: np.ndarray) -> ColumnBuffers:
+    """Values of rows that ascend and may repeat."""
+    rows, place = distinct(rows)
+    found = cells_of(state, [column], rows)[column.id]
+    return found if place is None else found.take(place)
+
+
+def cells_of(state: RowsAt, columns: Sequence[StoredColumn], rows: np.ndarray) -> dict[int, ColumnBuffers]:
+    """Values of rows that ascend strictly, by column."""
     if not len(rows):
-        return state.column(column, 0, 0)
+        return {column.id: state.column(column, 0, 0) for column in columns}
     lower, upper = int(rows[0]), int(rows[-1]) + 1
     if len(rows) == upper - lower:
-        return state.column(column, lower, upper)
+        return state.columns(columns, lower, upper)
     if len(rows) * _DENSE_FACTOR >= upper - lower:
-        return state.column(column, lower, upper).take(rows - lower)
-    return state.cells(column, rows)
+        at = rows - lower
+        return {i: values.take(at) for i, values in state.columns(columns, lower, upper).items()}
+    return state.cells_of(columns, rows)
 
 
-__all__ = ["cells_of", "image_of"]
+__all__ = ["cells_of", "distinct", "image_of"]

@@ -98,7 +98,7 @@ class _MemoryChanges:
         return rowids, timestamps, ops
 
     def values(self, column_id: int) -> tuple[np.ndarray, ColumnBuffers] | None:
-        if self._lower == self._upper or column_id not in self._log.column_ids:
+        if self._lower == self._upper or self._log.column_log(column_id) is None:
             return None
         numbers, _, values = self._log.column_changes(column_id, self._lower, self._upper)
         return numbers.astype(np.int64) - self._lower, values

@@ -129,6 +129,10 @@ class RowsAt(ABC):
                     values, owned = patch(values, lower, rowids, new, owned=owned), True
         return values
 
+    def columns(self, columns: Sequence[StoredColumn], lower: int, upper: int) -> dict[int, ColumnBuffers]:
+        """``column`` of several columns, by id."""
+        return {column.id: self.column(column, lower, upper) for column in columns}
+
     def cells(self, column: StoredColumn, rows: np.ndarray) -> ColumnBuffers:
         """Values of single rows, (n,) int64 in any order without repeats."""
         values = self.base_cells(column.id, rows)

@@ -19,7 +19,7 @@ from kudu_core._ext.scan.read import TooLarge, read
 from kudu_core._ext.scan.selection import Selection
 from kudu_core.cfile.columns.specs import allocate
 from kudu_core.cfile.files.rows_file import PAGE_ROWS
-from kudu_core.cfile.readers.scan_reader import SOME_ROWS
+from kudu_core.cfile.readers.scan_reader import SOME_ROWS, as_column
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.types import TYPE_BOOL
@@ -61,16 +61,7 @@ class Chosen:
             if made is None:
                 result[id_] = self._general(column)
                 continue
-            values, offsets, validity, _ = made
-            width = column.type.width
-            size = width * self.rows if offsets is None else len(values)
-            result[id_] = ColumnBuffers(
-                width,
-                self.rows,
-                values[:size],
-                None if offsets is None else offsets[: 4 * (self.rows + 1)].view(np.int32),
-                None if validity is None else validity[: (self.rows + 7) // 8],
-            )
+            result[id_] = as_column(column.type.width, self.rows, *made[:3])
         return result
 
     def batch(

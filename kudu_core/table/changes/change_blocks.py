@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kudu_core.common.rows.rowblock import ColumnBuffers
+from kudu_core.common.run.ordering import stable_order
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.memrowset import MemRowSet
 
@@ -34,6 +35,11 @@ class ChangeBlock:
             {i: c.take(rows) for i, c in self.after.items()},
             {i: c.take(rows) for i, c in self.before.items()},
         )
+
+    def by_time(self) -> ChangeBlock:
+        """The changes in the order of their times."""
+        order = stable_order(self.timestamps)
+        return self if order is None else self.take(order)
 
     @staticmethod
     def concat(parts: Sequence[ChangeBlock]) -> ChangeBlock:

@@ -81,9 +81,7 @@ class Changes(ArrowResult):
     Both ends stay readable while this object lives.
     """
 
-    def __init__(
-        self, handle: Handle, plan: ChangesPlan, since: int, until: int, *, first: bool
-    ) -> None:
+    def __init__(self, handle: Handle, plan: ChangesPlan, since: int, until: int, *, first: bool) -> None:
         """``first``: what is there at ``since`` is told too, as inserts."""
         self._handle = handle  # also keeps the table open
         self._plan = plan
@@ -242,7 +240,10 @@ class Changes(ArrowResult):
         if sum(len(events) for _, events in parts) <= 2 * STRETCH_EVENTS:
             try:
                 gone = any(bool((events.ops == EVENT_DELETED).any()) for _, events in parts)
-                yield _by_time(ChangeBlock.concat([self._images(*part, gone=gone) for part in parts]))
+                if len(parts) == 1:  # each cell is put into its place at once
+                    yield self._images(*parts[0], stable_order(parts[0][1].timestamps), gone=gone)
+                else:
+                    yield ChangeBlock.concat([self._images(*part, gone=gone) for part in parts]).by_time()
                 return
             except ColumnTooLarge:
                 first = parts[0][1].timestamps[0]
@@ -265,15 +266,17 @@ class Changes(ArrowResult):
         for lower, upper in events.cuts(len(events) // 2):
             yield from self._images_of(history, events.part(lower, upper))
 
-    def _images(self, history: RowSetHistory, events: Events, *, gone: bool) -> ChangeBlock:
-        """``gone``: some row may have been deleted."""
+    def _images(
+        self, history: RowSetHistory, events: Events, order: np.ndarray | None = None, *, gone: bool
+    ) -> ChangeBlock:
+        """``gone``: some row may have been deleted.  ``order``: that of the answer; None: as they are."""
         needed = self._plan.needed
         before = needed if self._plan.both or (gone and self._plan.filter is not None) else ()
         return ChangeBlock(
-            events.timestamps,
-            events.ops,
-            {c.id: history.after(events, c) for c in needed},
-            {c.id: history.before(events, c) for c in before},
+            events.timestamps if order is None else events.timestamps[order],
+            events.ops if order is None else events.ops[order],
+            history.after(events, needed, order),
+            history.before(events, before, order),
         )
 
     # ---- net ----
@@ -315,9 +318,10 @@ class Changes(ArrowResult):
         ]
         keys = set(self._plan.schema.key_ids)
         gone = ops == EVENT_DELETED
+        some_gone = bool(gone.any())
         for column in self._plan.columns:
             values = piece.after[column.id].slice(lower, upper)
-            if column.id not in keys and gone.any():
+            if some_gone and column.id not in keys:
                 values = _with_nulls(values, gone)
             arrays.append(values.to_arrow(column.type))
         if self._plan.both:
@@ -372,11 +376,6 @@ class Changes(ArrowResult):
 
 def _has_rows(store: MemRowSet | DiskRowSet) -> bool:
     return bool(len(store)) if isinstance(store, MemRowSet) else store.meta.rows > 0
-
-
-def _by_time(piece: ChangeBlock) -> ChangeBlock:
-    order = stable_order(piece.timestamps)
-    return piece if order is None else piece.take(order)
 
 
 def _op_names(ops: np.ndarray) -> pa.Array:

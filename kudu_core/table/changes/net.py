@@ -255,14 +255,14 @@ def _changed(schema: Schema, part: WindowStore, since: int, until: int, bounds: 
         return None
     rows = events.rows[ends]
     was, is_ = history.states(rows)
-    return _WindowRows(
-        history.keys(rows),
-        events.timestamps[ends],
-        was,
-        is_,
-        {c.id: history.at_start(c, rows[was]) for c in schema.columns},
-        {c.id: history.at_end(c, rows[is_]) for c in schema.columns},
-    )
+    new = history.at_end(schema.columns, rows[is_])
+    old = {}
+    if bool((events.ops == EVENT_UPDATED).all() and was.all() and is_.all()):
+        # Updates alone: what none of them sets is at both ends the same, and read once.
+        touched = history.touched
+        old = {column_id: values for column_id, values in new.items() if column_id not in touched}
+    old |= history.at_start([c for c in schema.columns if c.id not in old], rows[was])
+    return _WindowRows(history.keys(rows), events.timestamps[ends], was, is_, old, new)
 
 
 def _gone(schema: Schema, part: WindowStore, since: int, until: int, bounds: Bounds) -> _WindowRows | None:
@@ -282,7 +282,7 @@ def _gone(schema: Schema, part: WindowStore, since: int, until: int, bounds: Bou
         np.full(len(rows), part.dropped_ts, np.uint64),
         np.ones(len(rows), bool),
         np.zeros(len(rows), bool),
-        {c.id: history.at_start(c, rows) for c in schema.columns},
+        history.at_start(schema.columns, rows),
         {c.id: ColumnBuffers.nulls(c.type, 0) for c in schema.columns},
     )
 
@@ -313,10 +313,13 @@ def _joined(schema: Schema, parts: list[_WindowRows], *, present: bool, unchange
     old = {c.id: ColumnBuffers.concat([part.old[c.id] for part in parts]) for c in columns}
     new = {c.id: ColumnBuffers.concat([part.new[c.id] for part in parts]) for c in columns}
     differs = np.full(len(both), unchanged)
-    for column in columns:
-        if not present and column.id not in schema.key_ids and not differs.all():
-            left, right = _taken(old[column.id], old_row[both]), _taken(new[column.id], new_row[both])
-            differs |= ~_same(left, right, column)
+    if not present:
+        old_both, new_both = _Places(old_row[both]), _Places(new_row[both])
+        for column in columns:
+            left, right = old[column.id], new[column.id]
+            if left is right or column.id in schema.key_ids or differs.all():
+                continue
+            differs |= ~_same(old_both.of(left), new_both.of(right), column)
     changed[both] |= differs
     kept = np.flatnonzero(changed)
     was_there, is_there = old_row[kept] >= 0, new_row[kept] >= 0
@@ -325,21 +328,29 @@ def _joined(schema: Schema, parts: list[_WindowRows], *, present: bool, unchange
     ops[~is_there] = EVENT_DELETED
     # Of a deletion the image after has the key, and of an insert the image before means nothing.
     after, before = {}, {}
-    for column in columns:
-        if was_there.all() and is_there.all():
-            after[column.id] = _taken(new[column.id], new_row[kept])
-            before[column.id] = _taken(old[column.id], old_row[kept])
-            continue
-        pool = ColumnBuffers.concat([old[column.id], new[column.id]])
-        shift = old[column.id].length
-        after[column.id] = pool.take(np.where(is_there, new_row[kept] + shift, old_row[kept]))
-        before[column.id] = pool.take(np.where(was_there, old_row[kept], new_row[kept] + shift))
+    if was_there.all() and is_there.all():
+        old_kept, new_kept = _Places(old_row[kept]), _Places(new_row[kept])
+        for column_id, values in old.items():
+            after[column_id] = new_kept.of(new[column_id])
+            before[column_id] = after[column_id] if values is new[column_id] else old_kept.of(values)
+        return ChangeBlock(times[kept], ops, after, before)
+    for column_id, values in old.items():
+        pool = ColumnBuffers.concat([values, new[column_id]])
+        shift = values.length
+        after[column_id] = pool.take(np.where(is_there, new_row[kept] + shift, old_row[kept]))
+        before[column_id] = pool.take(np.where(was_there, old_row[kept], new_row[kept] + shift))
     return ChangeBlock(times[kept], ops, after, before)
 
 
-def _taken(column: ColumnBuffers, rows: np.ndarray) -> ColumnBuffers:
-    whole = len(rows) == column.length and bool((rows == np.arange(len(rows))).all())
-    return column if whole else column.take(rows)
+class _Places:
+    """Which rows are taken of each of some columns."""
+
+    def __init__(self, rows: np.ndarray) -> None:
+        self._rows = rows
+        self._in_order = bool((rows == np.arange(len(rows))).all())
+
+    def of(self, column: ColumnBuffers) -> ColumnBuffers:
+        return column if self._in_order and column.length == len(self._rows) else column.take(self._rows)
 
 
 def _row_of(gid: np.ndarray, order: np.ndarray, present: np.ndarray, groups: int) -> np.ndarray:
