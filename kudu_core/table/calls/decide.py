@@ -216,7 +216,7 @@ def net_changes(prepared: Prepared, decided: Decided) -> Net:
     schema = prepared.schema
     inserts = np.flatnonzero(decided.kind == rules.NET_INSERT)
     deletes = np.flatnonzero(decided.kind == rules.NET_DELETE)
-    every = tuple(range(len(schema.value_columns)))
+    every = tuple(range(len(schema.value_columns))) if len(inserts) else ()
     return Net(
         _gather(prepared, decided, inserts, every),
         inserts,

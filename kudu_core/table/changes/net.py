@@ -314,7 +314,7 @@ def _joined(schema: Schema, parts: list[_WindowRows], *, present: bool, unchange
     new = {c.id: ColumnBuffers.concat([part.new[c.id] for part in parts]) for c in columns}
     differs = np.full(len(both), unchanged)
     if not present:
-        old_both, new_both = _Places(old_row[both]), _Places(new_row[both])
+        old_both, new_both = _TakenRows(old_row[both]), _TakenRows(new_row[both])
         for column in columns:
             left, right = old[column.id], new[column.id]
             if left is right or column.id in schema.key_ids or differs.all():
@@ -329,7 +329,7 @@ def _joined(schema: Schema, parts: list[_WindowRows], *, present: bool, unchange
     # Of a deletion the image after has the key, and of an insert the image before means nothing.
     after, before = {}, {}
     if was_there.all() and is_there.all():
-        old_kept, new_kept = _Places(old_row[kept]), _Places(new_row[kept])
+        old_kept, new_kept = _TakenRows(old_row[kept]), _TakenRows(new_row[kept])
         for column_id, values in old.items():
             after[column_id] = new_kept.of(new[column_id])
             before[column_id] = after[column_id] if values is new[column_id] else old_kept.of(values)
@@ -342,7 +342,7 @@ def _joined(schema: Schema, parts: list[_WindowRows], *, present: bool, unchange
     return ChangeBlock(times[kept], ops, after, before)
 
 
-class _Places:
+class _TakenRows:
     """Which rows are taken of each of some columns."""
 
     def __init__(self, rows: np.ndarray) -> None:
