@@ -205,6 +205,7 @@ CALLS: dict[str, Call] = {
     "txn": _txn,
     "alter": _alter,
     "scan": lambda w: w.table.scan(order="key").to_table(),
+    "first rows": lambda w: w.table.scan(order="key", limit=30).to_table(),
     "iterate": _iterate,
     "count": lambda w: w.table.count(pc.field("v") > 0),
     "get": lambda w: w.table.get(3),
@@ -245,7 +246,8 @@ def watchdog() -> Iterator[None]:
 
 
 def _prepare(w: World, name: str) -> None:
-    if name in ("flush", "compact", "full compact", "maintain", "changes", "net changes", "scan", "open"):
+    layered = ("flush", "compact", "full compact", "maintain", "changes", "net changes", "open")
+    if name in (*layered, "scan", "first rows"):
         w.layers()
     if name == "gc":
         w.layers()

@@ -216,6 +216,16 @@ cdef class _Place:
         int64_t index           # of the mini-block, -1: none
         Cells cells
         Strings part
+        object validity         # None before the first null
+        uint8_t[::1] bits
+
+    cdef int put_null(self, int64_t i, int64_t n) except -1:
+        """Cell ``i`` of ``n`` is null."""
+        if self.validity is None:
+            self.validity = np.full((n + 7) >> 3, 255, np.uint8)
+            self.bits = self.validity
+        self.bits[i >> 3] &= <uint8_t>~(1 << (i & 7))
+        return 0
 
     cdef int go(self, list files, int32_t source, int64_t row, object column_id, int width) except -1:
         """To the page of a row of one of the files."""
@@ -252,8 +262,7 @@ def gather(list files not None, const int32_t[::1] sources not None, const int64
     file that is not there, ValueError for another width, OverflowError for strings of 2 GiB.
     """
     cdef:
-        int64_t i, n = rows.shape[0], nulls = 0
-        uint8_t[::1] bits
+        int64_t i, n = rows.shape[0]
         _Place place = _Place.__new__(_Place)
     if sources.shape[0] != n:
         raise ValueError(f"{sources.shape[0]} files of {n} rows")
@@ -262,18 +271,14 @@ def gather(list files not None, const int32_t[::1] sources not None, const int64
     for i in range(n):
         if sources[i] < 0 or sources[i] >= len(files):
             raise IndexError(f"file {sources[i]} of {len(files)}")
-    validity = np.full(((n + 7) >> 3) + 1, 255, np.uint8)
-    bits = validity
     if width:
-        offsets, values = None, _fixed(place, files, sources, rows, column_id, width, bits, &nulls)
-    else:
-        values, offsets = _strings(place, files, sources, rows, column_id, bits, &nulls)
-    return values, offsets, validity[:(n + 7) >> 3] if nulls else None
+        return _fixed(place, files, sources, rows, column_id, width), None, place.validity
+    values, offsets = _strings(place, files, sources, rows, column_id)
+    return values, offsets, place.validity
 
 
 cdef object _fixed(
-    _Place place, list files, const int32_t[::1] sources, const int64_t[::1] rows, column_id, int width,
-    uint8_t[::1] bits, int64_t* nulls
+    _Place place, list files, const int32_t[::1] sources, const int64_t[::1] rows, column_id, int width
 ):
     cdef:
         int64_t i, at = 0, n = rows.shape[0]
@@ -291,14 +296,12 @@ cdef object _fixed(
         if status < 0:
             _refuse(status, at)
         if status:
-            bits[i >> 3] &= <uint8_t>~(1 << (i & 7))
-            nulls[0] += 1
+            place.put_null(i, n)
     return result[:n * width]
 
 
 cdef tuple _strings(
-    _Place place, list files, const int32_t[::1] sources, const int64_t[::1] rows, column_id,
-    uint8_t[::1] bits, int64_t* nulls
+    _Place place, list files, const int32_t[::1] sources, const int64_t[::1] rows, column_id
 ):
     cdef:
         int64_t i, room = 0, end = 0, n = rows.shape[0], size = 0
@@ -311,8 +314,7 @@ cdef tuple _strings(
     for i in range(n):
         place.go(files, sources[i], rows[i], column_id, 0)
         if _string(place, rows[i], &start, &size):
-            bits[i >> 3] &= <uint8_t>~(1 << (i & 7))
-            nulls[0] += 1
+            place.put_null(i, n)
         elif size:
             if end + size > MAX_DATA_BYTES:
                 raise OverflowError(f"{end + size:,} bytes of strings in one column")

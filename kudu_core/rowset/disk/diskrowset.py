@@ -224,11 +224,11 @@ class DiskRowsAt(RowsAt):
         self.rowset = rowset
         self.file = rowset.base.open()
         self._all_inserted = rowset.meta.max_insert_ts <= snapshot
-        self._snapshot = np.uint64(snapshot)
+        self._snapshot = snapshot
 
     @property
     def all_live(self) -> bool:
-        return self._all_inserted and super().all_live
+        return self._all_inserted and (not self.views or super().all_live)
 
     def base(self, column_id: int, lower: int, upper: int) -> tuple[ColumnBuffers | None, bool]:
         if not self.file.has(column_id):
@@ -269,14 +269,14 @@ class DiskRowsAt(RowsAt):
         times = self.file.insert_times(lower, upper)
         if times is None:
             return None
-        later = times > self._snapshot
+        later = times > np.uint64(self._snapshot)
         return later if later.any() else None
 
     def inserted_later_cells(self, rows: np.ndarray) -> np.ndarray | None:
         if self._all_inserted:
             return None
         times = self.file.insert_times_of(rows)
-        return None if times is None else times > self._snapshot
+        return None if times is None else times > np.uint64(self._snapshot)
 
     def find(self, keys: EncodedKeys, hashes: np.ndarray) -> np.ndarray:
         return self.rowset.locate(keys, hashes)

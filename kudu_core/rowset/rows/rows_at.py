@@ -138,9 +138,18 @@ class RowsAt(ABC):
         values = self.base_cells(column.id, rows)
         if values is None:
             values = _default(column, len(rows))
+        return self.lay_over_cells(column.id, rows, values)
+
+    def lay_over_cells(
+        self, column_id: int, rows: np.ndarray, values: ColumnBuffers, places: np.ndarray | None = None
+    ) -> ColumnBuffers:
+        """The cells of single rows, with what was changed of them laid over; they may be written.
+
+        ``places``: which cells they are, ``(n,)``; None: the first n.
+        """
         for view in self.views:
-            if view.touches(column.id):
-                values = self._patch_cells(view, column.id, rows, values)
+            if view.touches(column_id):
+                values = self._patch_cells(view, column_id, rows, values, places)
         return values
 
     def cells_of(self, columns: Sequence[StoredColumn], rows: np.ndarray) -> dict[int, ColumnBuffers]:
@@ -149,7 +158,11 @@ class RowsAt(ABC):
 
     @staticmethod
     def _patch_cells(
-        view: DeltaView, column_id: int, rows: np.ndarray, values: ColumnBuffers
+        view: DeltaView,
+        column_id: int,
+        rows: np.ndarray,
+        values: ColumnBuffers,
+        places: np.ndarray | None,
     ) -> ColumnBuffers:
         changed = view.updates_of(column_id, rows)
         if changed is None:
@@ -160,6 +173,8 @@ class RowsAt(ABC):
             positions, new = positions[known], new.take(np.flatnonzero(known))
         if not len(positions):
             return values
+        if places is not None:
+            positions = places[positions]
         return patch(values, 0, positions.astype(np.uint32), new, owned=True)
 
     def live(self, lower: int, upper: int) -> np.ndarray | None:

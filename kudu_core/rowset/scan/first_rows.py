@@ -37,8 +37,6 @@ maps and on stored values; the others come from blocks."""
 _PIECE_BYTES = 4 << 20
 """Strings of so many rows are gathered at once, once it is known how long they are."""
 
-_UNKNOWN = -1
-
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
@@ -62,9 +60,16 @@ class FirstRows:
             needed[spec.schema.by_name[name].id] = spec.schema.by_name[name]
         self._needed = tuple(needed.values())
         self._widths = [(column.id, column.type.width) for column in self._needed]
-        self._plain = np.full(len(sources), _UNKNOWN, np.int8)
+        self._ids = {column.id for column in self._needed}
+        self._known: set[int] = set()
+        """Sources of which the next four are known."""
+        self._partly_live: set[int] = set()
+        self._elsewhere: set[int] = set()
+        """Rows in memory, and in files that lack a column."""
         self._points: list[PointFile | None] = [None] * len(sources)
-        """Of plain sources, whose rows are what the file says."""
+        """Of the others, the file."""
+        self._changed: set[int] = set()
+        """Those of them of which a change is to be laid over."""
         variable = [column for column in self._needed if not column.type.width]
         self._variable = bool(variable)
         defaults = [len(raw_bytes(c.type, c.read_default)) for c in variable if c.read_default is not None]
@@ -107,63 +112,75 @@ class FirstRows:
 
     def _gather(self, found: I32, rows: I64) -> Selected | None:
         """Those of some rows that are present and pass."""
-        plain = self._are_plain(found)
-        parts: list[dict[int, ColumnBuffers]] = []
-        part, position = np.full(len(rows), -1, np.int32), np.empty(len(rows), np.int64)
-        if plain.any():
-            whole = bool(plain.all())
-            cells = self._in_place(*((found, rows) if whole else (found[plain], rows[plain])))
-            if cells is None:
-                plain[:] = False
-            elif whole:
-                return self._passed(cells, len(rows))
-            else:
-                part[plain], position[plain] = 0, np.arange(np.count_nonzero(plain))
-                parts.append(cells)
-        for places in _together(found, np.flatnonzero(~plain)):
-            source, own = self._sources[found[places[0]]], rows[places]
-            if not source.all_live:
-                live = source.live_cells(own)
-                own, places = own[live], places[live]
-            if len(own):
-                part[places], position[places] = len(parts), np.arange(len(own))
-                parts.append(source.cells_of(self._needed, own))
-        if not parts:
+        numbers = set(found.tolist())
+        for number in numbers - self._known:
+            self._learn(number)
+        if not numbers.isdisjoint(self._partly_live):
+            live = np.ones(len(rows), bool)
+            for number in numbers & self._partly_live:
+                places = np.flatnonzero(found == number)
+                live[places] = self._sources[number].live_cells(rows[places])
+            if not live.all():
+                found, rows = found[live], rows[live]
+        if not len(rows):
             return None
-        if part.min() < 0:
-            position, part = position[part >= 0], part[part >= 0]
-        columns = {
+        return self._passed(self._cells(found, rows), len(rows))
+
+    def _learn(self, number: int) -> None:
+        """Find out how the rows of a source are read."""
+        source = self._sources[number]
+        self._known.add(number)
+        if not source.all_live:
+            self._partly_live.add(number)
+        if isinstance(source, DiskRowsAt) and all(map(source.has, self._ids)):
+            self._points[number] = source.file.points
+            if source.views and any(map(source.touches, self._ids)):
+                self._changed.add(number)
+        else:
+            self._elsewhere.add(number)
+
+    def _cells(self, found: I32, rows: I64) -> dict[int, ColumnBuffers]:
+        """Cells of rows that are present."""
+        elsewhere = set(found.tolist()) & self._elsewhere
+        if not elsewhere:
+            cells = self._in_place(found, rows)
+            if cells is not None:
+                return cells
+            elsewhere = set(found.tolist())
+        parts: list[dict[int, ColumnBuffers]] = []
+        part, position = np.empty(len(rows), np.int32), np.empty(len(rows), np.int64)
+        stored = ~np.isin(found, list(elsewhere))
+        if stored.any():
+            cells = self._in_place(found[stored], rows[stored])
+            if cells is None:
+                stored[:] = False
+            else:
+                part[stored], position[stored] = 0, np.arange(np.count_nonzero(stored))
+                parts.append(cells)
+        for places in _together(found, np.flatnonzero(~stored)):
+            part[places], position[places] = len(parts), np.arange(len(places))
+            parts.append(self._sources[found[places[0]]].cells_of(self._needed, rows[places]))
+        return {
             id_: ColumnBuffers.interleave([cells[id_] for cells in parts], part, position) for id_ in parts[0]
         }
-        return self._passed(columns, len(part))
-
-    def _are_plain(self, found: I32) -> npt.NDArray[np.bool_]:
-        """Whether rows of these sources are what their files say, all of them."""
-        known: npt.NDArray[np.int8] = self._plain[found]
-        if known.min() == _UNKNOWN:
-            for number in set(found[known == _UNKNOWN].tolist()):
-                source = self._sources[number]
-                plain = isinstance(source, DiskRowsAt) and source.all_live
-                plain = plain and all(source.has(c.id) and not source.touches(c.id) for c in self._needed)
-                self._plain[number] = plain
-                if plain:
-                    self._points[number] = source.file.points
-            known = self._plain[found]
-        plain_rows: npt.NDArray[np.bool_] = known == 1
-        return plain_rows
 
     def _in_place(self, found: I32, rows: I64) -> dict[int, ColumnBuffers] | None:
-        """Cells of rows of plain sources; None where the general path must be asked."""
+        """Cells of rows in files that have all columns; None where the general path must be asked."""
         try:
             made = [gather(self._points, found, rows, id_, width) for id_, width in self._widths]
         except OverflowError as error:
             raise too_large(len(rows), error) from error
         except (NeedsGeneralPath, PageError):
             return None
-        return {
+        result = {
             id_: ColumnBuffers(width, len(rows), *cells)
             for (id_, width), cells in zip(self._widths, made, strict=True)
         }
+        for number in self._changed and self._changed.intersection(found.tolist()):
+            places = np.flatnonzero(found == number)
+            for id_, cells in result.items():
+                result[id_] = self._sources[number].lay_over_cells(id_, rows[places], cells, places)
+        return result
 
     def _passed(self, columns: dict[int, ColumnBuffers], rows: int) -> Selected | None:
         """What the predicate leaves of rows."""

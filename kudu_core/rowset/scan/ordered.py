@@ -15,8 +15,9 @@ from kudu_core.rowset.rows.rows_at import RowsAt
 from kudu_core.rowset.scan.first_rows import FirstRows
 from kudu_core.rowset.scan.scan import FIRST_ROWS, ScanCounts, ScanSpec, Selected, scan_rowset
 
-_BLOCK_ROWS = 1 << 10
-"""Rows that are decoded at first, of all rowsets together, behind those that were looked for one by one."""
+_BLOCK_ROWS = 1 << 14
+"""Rows that are decoded at first, of all rowsets together, behind those that were looked for one by one: who
+has taken so many will take more."""
 
 
 def scan_in_order(
@@ -32,7 +33,10 @@ def scan_in_order(
         yield from first.blocks(limit)
         if first.after is None:
             return
-        rows = max(FIRST_ROWS, _BLOCK_ROWS // max(1, counts.runs_begun))
+        wanted = _BLOCK_ROWS
+        if limit is not None and spec.filter is None:
+            wanted = min(wanted, limit - counts.rows_selected)
+        rows = max(FIRST_ROWS, wanted // max(1, counts.runs_begun))
         spec = replace(spec, lower=first.after, implied=(False, spec.implied[1]), first_rows=rows)
     yield from merge_ordered(
         [OrderedBlocks(_first_key_of(at, spec), partial(scan_rowset, at, spec, counts)) for at in sources]

@@ -82,13 +82,16 @@ class Scan(ArrowResult):
         self._plan = plan
         self._snapshot = snapshot
         self._spec = plan.spec()
+        self._schema: pa.Schema | None = None
         engine = handle.engine
         self._pins = engine.pins.pin(snapshot), engine.schema_pins.pin(plan.schema)
 
     @property
     def schema(self) -> pa.Schema:
         """Arrow schema of the batches."""
-        return self._plan.arrow_schema()
+        if self._schema is None:
+            self._schema = self._plan.arrow_schema()
+        return self._schema
 
     @property
     def timestamp(self) -> int:

@@ -56,14 +56,11 @@ class RowSetTree:
 
     def between(self, lower: bytes | None, upper: bytes | None) -> Sequence[int]:
         """``range`` as numbers of Python."""
-        if len(self._first) > 1:
-            found: list[int] = self.bounds.range(lower, upper).tolist()
-            return found
-        return [
-            place
-            for place, (first, last) in enumerate(zip(self._first, self._last, strict=True))
-            if (lower is None or lower <= last) and (upper is None or first < upper)
-        ]
+        if len(self._first) == 1:  # as in most tablets of a table that has many
+            met = (lower is None or lower <= self._last[0]) and (upper is None or self._first[0] < upper)
+            return _FIRST if met else ()
+        found: list[int] = self.bounds.range(lower, upper).tolist()
+        return found
 
     def batch(self, keys: EncodedKeys) -> Iterable[tuple[int, int, int]]:
         """(place, lower, upper): keys ``[lower, upper)`` of an ascending batch lie within its bounds."""
@@ -76,6 +73,7 @@ class RowSetTree:
         return max((len(self.point(key)) for key in self._first), default=0)
 
 
+_FIRST = (0,)
 EMPTY = RowSetTree((), (), ())
 
 __all__ = ["EMPTY", "RowSetTree"]
