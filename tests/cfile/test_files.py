@@ -154,11 +154,11 @@ def test_zones_enclose_their_values(rows: int, seed: int) -> None:
     meta = case.write(fs, "a")
     with RowsFile(fs, "a") as file:
         for id_, spec in case.specs.items():
-            zones = file.zones(id_)
-            assert len(zones) == math.ceil(rows / PAGE_ROWS)
+            zones, page_rows = file.zones(id_), 1 << file.columns[id_].page_bits
+            assert len(zones) == math.ceil(rows / page_rows)
             for number, zone in enumerate([*zones, file.zone(id_)]):
                 if number < len(zones):
-                    lower, upper = number * PAGE_ROWS, min((number + 1) * PAGE_ROWS, rows)
+                    lower, upper = number * page_rows, min((number + 1) * page_rows, rows)
                 else:
                     lower, upper = 0, rows
                 _check_zone(zone, case.arrow(id_, lower, upper), spec.type)
@@ -318,11 +318,11 @@ def test_zones_rule_out_only_pages_without_a_match(seed: int) -> None:
             values = case.arrow(id_).to_pylist()
             for picked in rng.integers(0, rows, 4).tolist():
                 value = values[picked]
-                pages, page = file.zone_table(id_), picked // PAGE_ROWS
+                pages, page = file.zone_table(id_), picked >> file.columns[id_].page_bits
                 if value is None:
                     assert pages.may_be_null(True)[page], picked
                 elif value == value:
                     term = Term(id_, str(rng.choice(["eq", "le", "ge"])), value, spec.type)
                     assert pages.may_hold(passing_all([term]))[page], (term, picked)
-        low = min(value.as_py() for value in case.arrow(1, 0, PAGE_ROWS))
+        low = min(value.as_py() for value in case.arrow(1, 0, 1 << file.columns[1].page_bits))
         assert not file.zone_table(1).may_hold(passing_all([Term(1, "lt", low, case.specs[1].type)]))[0]

@@ -15,10 +15,12 @@ from typing import Any, NamedTuple
 import pytest
 
 import kudu_core as kc
+from kudu_core.cfile import RowsFile
+from kudu_core.fs.posix import PosixFileSystem
 
 HERE = Path(__file__).parent
 KEPT = sorted(path.parent.name for path in HERE.glob("v*/kept.json"))
-MAX_BYTES = 300_000
+MAX_BYTES = 450_000
 TYPES = {
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "bool"),
     *("string", "binary", "date32", "timestamp[us]", "timestamp[us,UTC]", "decimal128"),
@@ -99,6 +101,13 @@ def test_every_change_is_told(kept: Kept) -> None:
             assert rows == after
 
 
+def page_sizes(table: Path) -> Iterable[tuple[int, int]]:
+    """Of each column of rows: the power of two of a page's rows, and how many pages there are."""
+    for path in table.rglob("*.rows"):
+        with RowsFile(PosixFileSystem(), str(path)) as file:
+            yield from [(column.page_bits, column.page_count) for column in file.columns.values()]
+
+
 def test_it_is_sound_and_has_what_it_was_made_for(kept: Kept) -> None:
     with kc.open_table(kept.table) as table:
         checked = table.verify()
@@ -106,6 +115,7 @@ def test_it_is_sound_and_has_what_it_was_made_for(kept: Kept) -> None:
         layout = table.layout()
         for part in ("undo ", "redo ", "insert time column"):
             assert part in layout, f"{part} is not in:\n{layout}"
+        assert any(0 < page_bits < 10 and pages > 1 for page_bits, pages in page_sizes(kept.table))
         for part in (r"memrowset: [1-9]\d* rows", r"dms  [1-9]\d* changes"):
             assert re.search(part, layout), f"nothing is left to be flushed:\n{layout}"
         declared = {name.split("(")[0] for _, name, *_ in kept.contents.COLUMNS}

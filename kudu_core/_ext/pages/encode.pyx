@@ -35,9 +35,9 @@ from kudu_core._ext.pages.head cimport (
     CLASS_FIXED,
     CONSTANT,
     DELTA,
+    MOST_PAGE_ROWS,
     NARROW,
     NO_SCALE,
-    PAGE_ROWS,
     RLE,
     Page,
     directory_of,
@@ -375,8 +375,8 @@ def encode_fixed(
     if values.shape[0] % width:
         raise ValueError(f"{values.shape[0]} bytes are no whole number of cells of {width} bytes")
     rows = values.shape[0] // width
-    if rows > PAGE_ROWS:
-        raise ValueError(f"{rows} rows in a page of {PAGE_ROWS}")
+    if rows > MOST_PAGE_ROWS:
+        raise ValueError(f"{rows} rows in a page of {MOST_PAGE_ROWS}")
     if validity is not None and validity.shape[0] < (rows + 7) >> 3:
         raise ValueError(f"a bitmap of {validity.shape[0]} bytes has no {rows} bits")
     if rows:

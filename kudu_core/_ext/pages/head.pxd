@@ -8,8 +8,10 @@ from kudu_core._ext.base.loads cimport load16, load32, load64
 from kudu_core._ext.base.status cimport BAD_VALUE, OVERRUN, TRUNCATED
 
 cdef enum:
-    PAGE_ROWS = 16384
-    BLOCK_ROWS = 1024
+    PAGE_BITS = 14
+    MOST_PAGE_ROWS = 1 << PAGE_BITS     # each column has a power of two of its own: ``page_bits``
+    BLOCK_BITS = 10
+    BLOCK_ROWS = 1 << BLOCK_BITS    # of a page that has more
     HEAD_BYTES = 8          # of a page and of nothing else
     BLOCK_HEAD_BYTES = 16
     CLASS_FIXED = 0
@@ -72,7 +74,7 @@ cdef inline int page_open(
     page.size = size
     page.rows = load32(data)
     page.blocks = data[7]
-    if page.rows > PAGE_ROWS or page.blocks != (page.rows + BLOCK_ROWS - 1) / BLOCK_ROWS:
+    if page.rows > MOST_PAGE_ROWS or page.blocks != (page.rows + BLOCK_ROWS - 1) / BLOCK_ROWS:
         return BAD_VALUE
     at[0] = 4
     if klass >= 0 and (data[4] != klass or data[5] != width):

@@ -16,8 +16,8 @@ from kudu_core._ext.pages.head cimport (
     BLOCK_HEAD_BYTES,
     BLOCK_ROWS,
     CLASS_BINARY,
+    MOST_PAGE_ROWS,
     NO_SCALE,
-    PAGE_ROWS,
     STRING_PLAIN,
     STRING_PREFIX,
     Page,
@@ -201,8 +201,8 @@ def encode_binary(
         uint8_t[::1] out
     if rows < 0:
         raise ValueError("offsets of a column have at least one entry")
-    if rows > PAGE_ROWS:
-        raise ValueError(f"{rows} rows in a page of {PAGE_ROWS}")
+    if rows > MOST_PAGE_ROWS:
+        raise ValueError(f"{rows} rows in a page of {MOST_PAGE_ROWS}")
     if validity is not None and validity.shape[0] < (rows + 7) >> 3:
         raise ValueError(f"a bitmap of {validity.shape[0]} bytes has no {rows} bits")
     with nogil:

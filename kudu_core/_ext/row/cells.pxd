@@ -10,9 +10,9 @@ from kudu_core._ext.base.keybytes cimport kc_fetch
 from kudu_core._ext.base.bitmap cimport kc_bit
 from kudu_core._ext.pages.cell cimport Layout, Strings, fixed_cell, strings_open
 from kudu_core._ext.pages.head cimport (
+    BLOCK_BITS,
     BLOCK_ROWS,
     DELTA,
-    PAGE_ROWS,
     STRING_PLAIN,
     Block,
     Page,
@@ -50,9 +50,10 @@ cdef struct Opened:
 
 cdef struct Column:
     Page* pages                 # .data is NULL where the page is not held
-    Opened* opened              # of each page 16
+    Opened* opened              # of each mini-block; NULL for strings
     uint8_t* touched
     int64_t page_count
+    int page_bits               # a page has 1 << page_bits rows; of fixed width no fewer than a mini-block
     int width                   # as stored: of the codes, where there is a dictionary; 0: strings
     SortedStrings words                # the dictionary; count is 0 where there is none
     int order                   # of a key column
@@ -64,6 +65,19 @@ cdef struct Need:
     # The page that a look-up lacks.
     int column
     int64_t page
+
+
+cdef inline int64_t page_of(const Column* column, int64_t row) noexcept nogil:
+    return row >> column.page_bits
+
+
+cdef inline int64_t row_in_page(const Column* column, int64_t row) noexcept nogil:
+    return row & (((<int64_t>1) << column.page_bits) - 1)
+
+
+cdef inline int64_t block_in_page(const Column* column, int64_t block) noexcept nogil:
+    """Of a mini-block of a file, in a column whose pages have no fewer rows than that."""
+    return block & (((<int64_t>1) << (column.page_bits - BLOCK_BITS)) - 1)
 
 
 cdef inline int open_known(
@@ -79,7 +93,7 @@ cdef inline int open_known(
         cells.steps = opened.steps
         cells.decoded = False
         return 0
-    status = open_block(page, block & 15, column.width, cells, at)
+    status = open_block(page, block_in_page(column, block), column.width, cells, at)
     if status == 0:
         opened.block = cells.block
         opened.layout = cells.layout
@@ -97,7 +111,7 @@ cdef inline int read_fixed(
     ``index``: the mini-block that ``cells`` holds, -1 for none; kept for the next cell.
     """
     cdef:
-        int64_t row = rowid & (PAGE_ROWS - 1), i = rowid & (BLOCK_ROWS - 1)
+        int64_t row = row_in_page(column, rowid), i = rowid & (BLOCK_ROWS - 1)
         int status, width = column.width
         uint64_t high, word
     if row >= page.rows:
@@ -107,12 +121,12 @@ cdef inline int read_fixed(
             memset(out, 0, <size_t>width)
             return 1
         i = page_values(page, row - i, i)
-    if rowid >> 10 != index[0]:
+    if rowid >> BLOCK_BITS != index[0]:
         index[0] = -1
-        status = open_known(column, page, rowid >> 10, cells, at)
+        status = open_known(column, page, rowid >> BLOCK_BITS, cells, at)
         if status < 0:
             return status
-        index[0] = rowid >> 10
+        index[0] = rowid >> BLOCK_BITS
     if cells.block.kind == DELTA and cells.steps:
         word = step_value(cells, i)
         memcpy(out, &word, <size_t>width)
@@ -140,32 +154,34 @@ cdef inline void _fetch_ahead(const Column* column, const int64_t[::1] rows, int
     cdef:
         const Page* page
         const Opened* opened
-        int64_t row
+        int64_t row, block
     if k + 2 * AHEAD < rows.shape[0]:
         row = rows[k + 2 * AHEAD]
-        page = &column.pages[row >> 14]
-        if page.data != NULL and ((row >> 10) & 15) < page.blocks:
+        page = &column.pages[page_of(column, row)]
+        block = row_in_page(column, row) >> BLOCK_BITS
+        if page.data != NULL and block < page.blocks:
             if column.width:
-                kc_fetch(&column.opened[row >> 10])
-                kc_fetch(<const uint8_t*>&column.opened[row >> 10] + 64)
+                kc_fetch(&column.opened[row >> BLOCK_BITS])
+                kc_fetch(<const uint8_t*>&column.opened[row >> BLOCK_BITS] + 64)
             else:
-                kc_fetch(page.directory + 4 * ((row >> 10) & 15))
+                kc_fetch(page.directory + 4 * block)
             if page.bits != NULL:
-                kc_fetch(page.bits + ((row & (PAGE_ROWS - 1)) >> 3))
+                kc_fetch(page.bits + (row_in_page(column, row) >> 3))
     if k + AHEAD < rows.shape[0]:
         row = rows[k + AHEAD]
-        page = &column.pages[row >> 14]
-        if page.data == NULL or ((row >> 10) & 15) >= page.blocks:
+        page = &column.pages[page_of(column, row)]
+        block = row_in_page(column, row) >> BLOCK_BITS
+        if page.data == NULL or block >= page.blocks:
             return
         if column.width:
-            opened = &column.opened[row >> 10]
+            opened = &column.opened[row >> BLOCK_BITS]
             if kc_is_known(&opened.known) and page.bits == NULL:
                 row &= BLOCK_ROWS - 1
                 row = row * (opened.block.bits if opened.block.bits else 8 * column.width) >> 3
                 if row < opened.block.size:
                     kc_fetch(opened.layout.packed + row)
         else:
-            row = load32(page.directory + 4 * ((row >> 10) & 15))
+            row = load32(page.directory + 4 * block)
             if row < page.size:
                 kc_fetch(page.data + row)
 
@@ -182,8 +198,8 @@ cdef inline int64_t gather_fixed(
     status[0] = 0
     for k in range(k, rows.shape[0]):
         _fetch_ahead(column, rows, k)
-        if rows[k] >> 14 != number:
-            number = rows[k] >> 14
+        if page_of(column, rows[k]) != number:
+            number = page_of(column, rows[k])
             page = &column.pages[number]
             need.page = number
             if page.data == NULL:
@@ -215,14 +231,14 @@ cdef inline int open_string(
         if not kc_bit(page.bits, row):
             return 1
         i[0] = page_values(page, row - i[0], i[0])
-    if row >> 10 != index[0]:
+    if row >> BLOCK_BITS != index[0]:
         index[0] = -1
-        status = strings_open(page, row >> 10, part, at)
+        status = strings_open(page, row >> BLOCK_BITS, part, at)
         if status == 0 and part.kind != STRING_PLAIN:
             status = NEEDS_GENERAL_PATH
         if status < 0:
             return status
-        index[0] = row >> 10
+        index[0] = row >> BLOCK_BITS
     return 0
 
 
@@ -245,8 +261,8 @@ cdef inline int64_t gather_strings(
     memset(&part, 0, sizeof(part))
     for k in range(k, rows.shape[0]):
         _fetch_ahead(column, rows, k)
-        if rows[k] >> 14 != number:
-            number = rows[k] >> 14
+        if page_of(column, rows[k]) != number:
+            number = page_of(column, rows[k])
             index = -1
             page = &column.pages[number]
             need.page = number
@@ -255,7 +271,7 @@ cdef inline int64_t gather_strings(
                 return k
             column.touched[number] = 1
         out[k].size = 0
-        found = open_string(page, rows[k] & (PAGE_ROWS - 1), &index, &part, &i, at)
+        found = open_string(page, row_in_page(column, rows[k]), &index, &part, &i, at)
         if found == 1:
             bits[k >> 3] &= <uint8_t>~(1 << (k & 7))
             nulls[0] += 1

@@ -15,4 +15,5 @@ class PointColumn(Held):
         words: tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]] | None = None,
         holder: PageHolder | None = None,
         remember: Callable[[Any, Any], None] | None = None,
+        page_bits: int = 14,
     ) -> None: ...

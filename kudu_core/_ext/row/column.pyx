@@ -12,7 +12,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
 from kudu_core._ext.pages.cell cimport Strings
-from kudu_core._ext.pages.head cimport CLASS_BINARY, CLASS_FIXED, PAGE_ROWS, Page, page_open
+from kudu_core._ext.pages.head cimport BLOCK_BITS, CLASS_BINARY, CLASS_FIXED, PAGE_BITS, Page, page_open
 from kudu_core._ext.row.cells cimport (
     Need,
     Opened,
@@ -21,8 +21,10 @@ from kudu_core._ext.row.cells cimport (
     gather_fixed,
     gather_strings,
     open_string,
+    page_of,
     place_cells,
     read_fixed,
+    row_in_page,
 )
 from kudu_core._ext.pages.holder cimport Held, PageHolder
 from kudu_core._ext.row.shape cimport value_of
@@ -46,26 +48,31 @@ cdef class PointColumn(Held):
     ``load(number)`` gives the checked payload of a page, and its place in the cache (None: not kept);
     ``stored_width``: of the values or codes in the pages; ``words``: (offsets int32, data), checked.
     ``holder``: who holds its pages, where that is not the file that it is read with.  ``remember(place,
-    payload)`` puts a page, when it is held, back into a cache that has dropped it meanwhile.
+    payload)`` puts a page, when it is held, back into a cache that has dropped it meanwhile.  ``page_bits``:
+    a page has ``1 << page_bits`` rows.
     """
 
     def __init__(
         self, load, Py_ssize_t page_count, int stored_width, words=None, PageHolder holder=None,
-        remember=None,
+        remember=None, int page_bits=PAGE_BITS,
     ):
         cdef:
             uint8_t[::1] room
         if stored_width not in (0, 1, 2, 4, 8, 16) or page_count < 0:
             raise ValueError(f"{page_count} pages of values of {stored_width} bytes")
+        if not (BLOCK_BITS if stored_width else 0) <= page_bits <= PAGE_BITS:
+            raise ValueError(f"pages of 1 << {page_bits} values of {stored_width} bytes")
         self._load = load
         self._remember = remember
         self._holder = holder
         self._room = np.zeros((page_count + 1) * sizeof(Page), np.uint8)
         room = self._room
         self.c.pages = <Page*>&room[0]
-        self._opened = np.zeros((16 * page_count + 1) * sizeof(Opened), np.uint8)
-        room = self._opened
-        self.c.opened = <Opened*>&room[0]
+        self.c.page_bits = page_bits
+        if stored_width:
+            self._opened = np.zeros(((page_count << (page_bits - BLOCK_BITS)) + 1) * sizeof(Opened), np.uint8)
+            room = self._opened
+            self.c.opened = <Opened*>&room[0]
         self._touched = np.zeros(page_count + 1, np.uint8)
         room = self._touched
         self.c.touched = &room[0]
@@ -130,13 +137,13 @@ cdef class PointColumn(Held):
     cdef object value(self, PageHolder holder, int64_t row, int tag, object decode):
         """The Python value of one row's cell."""
         cdef:
-            const Page* page = self.page(holder, row >> 14)
+            const Page* page = self.page(holder, page_of(&self.c, row))
             Cells cells
             uint8_t cell[16]
             int64_t index = -1, at = 0
             int status
         if not self.c.width:
-            return self._string(page, row & (PAGE_ROWS - 1), tag, decode)
+            return self._string(page, row_in_page(&self.c, row), tag, decode)
         status = read_fixed(&self.c, page, row, &cells, &index, cell, &at)
         if status < 0:
             raise_status(status, at)
@@ -189,10 +196,12 @@ cdef class PointColumn(Held):
         return was
 
     cdef int let_go(self, Py_ssize_t number) except -1:
-        cdef int i
+        cdef Py_ssize_t i
         self.c.pages[number].data = NULL
-        for i in range(16):
-            self.c.opened[16 * number + i].known = 0
+        if self.c.opened != NULL:
+            for i in range(number << (self.c.page_bits - BLOCK_BITS),
+                           (number + 1) << (self.c.page_bits - BLOCK_BITS)):
+                self.c.opened[i].known = 0
         self._payloads[number] = None
         return 0
 

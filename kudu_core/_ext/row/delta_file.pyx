@@ -11,7 +11,7 @@ answer.
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from kudu_core._ext.pages.head cimport PAGE_ROWS, load64
+from kudu_core._ext.pages.head cimport load64
 from kudu_core._ext.row.column cimport PointColumn
 from kudu_core._ext.pages.holder cimport Held, PageHolder
 from kudu_core._ext.row.overlay cimport (
@@ -122,7 +122,7 @@ cdef class DeltaPoints(PageHolder):
         self.rowids, self.ops, self.times = rowids, ops, times
         self.columns = []
         for column_id, entries, values in columns:
-            if entries.width != 4 or entries._count > PAGE_ROWS * values.c.page_count:
+            if entries.width != 4 or entries._count > values.c.page_count << values.c.page_bits:
                 raise ValueError(f"{entries._count} entries of {values.c.page_count} pages of values")
             self.columns.append((column_id, entries, values))
         self._by_id = {column_id: (entries, values) for column_id, entries, values in self.columns}

@@ -14,7 +14,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_SetItem
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from kudu_core._ext.pages.head cimport BLOCK_ROWS
+from kudu_core._ext.pages.head cimport BLOCK_BITS, BLOCK_ROWS
 from kudu_core._ext.row.cells cimport Need
 from kudu_core._ext.row.column cimport PointColumn
 from kudu_core._ext.row.find cimport (
@@ -84,6 +84,9 @@ cdef class PointFile(PageHolder):
                     self.f.columns[k] = &column.c
                 self.f.keys = len(keys)
                 self.can_find = True
+            for column in self._keys:
+                if column.c.page_bits < BLOCK_BITS or column.c.page_count << column.c.page_bits < rows:
+                    raise ValueError(f"keys in {column.c.page_count} pages of 1 << {column.c.page_bits} rows")
         if bloom is not None:
             self._bloom = bloom
             data = bloom

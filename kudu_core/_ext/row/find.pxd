@@ -4,8 +4,8 @@
 # the place in the payload.  They stop at a page that is not held.
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from kudu_core._ext.pages.head cimport BLOCK_ROWS, Page, load32
-from kudu_core._ext.row.cells cimport Column, Need, Opened, kc_fetch, kc_is_known, open_known
+from kudu_core._ext.pages.head cimport BLOCK_BITS, BLOCK_ROWS, Page, load32
+from kudu_core._ext.row.cells cimport Column, Need, Opened, block_in_page, kc_fetch, kc_is_known, open_known
 from kudu_core._ext.search.cells cimport Cells, cell_number, cells_bound, order_cells
 from kudu_core._ext.search.outcomes cimport ABSENT, NEED_PAGE, NEEDS_GENERAL_PATH
 from kudu_core._ext.search.sorted_strings cimport SortedStrings, count_below, word_code
@@ -63,13 +63,15 @@ cdef struct Finder:
 
 cdef inline const Page* _page(const Finder* finder, int k, int64_t block, Need* need) noexcept nogil:
     """The page of column k that has the mini-block; NULL, and ``need`` set, where it is not held."""
-    cdef Column* column = finder.columns[k]
-    if column.pages[block >> 4].data == NULL:
+    cdef:
+        Column* column = finder.columns[k]
+        int64_t number = block >> (column.page_bits - BLOCK_BITS)
+    if column.pages[number].data == NULL:
         need.column = k
-        need.page = block >> 4
+        need.page = number
         return NULL
-    column.touched[block >> 4] = 1
-    return &column.pages[block >> 4]
+    column.touched[number] = 1
+    return &column.pages[number]
 
 
 cdef inline int64_t _cell_want(
@@ -122,7 +124,7 @@ cdef inline int64_t find_in_block(
         page = _page(finder, 0, block, need)
         if page == NULL:
             return NEED_PAGE
-        status = find_string(page, block & 15, key, size, at)
+        status = find_string(page, block_in_page(finder.columns[0], block), key, size, at)
         return status if status < 0 else block * BLOCK_ROWS + status
     upper = finder.rows - block * BLOCK_ROWS
     if upper > BLOCK_ROWS:
@@ -166,27 +168,32 @@ cdef inline void _fetch(const Finder* finder, int64_t block, bint places) noexce
     """Ask for the memory that a search of the mini-block will read: what is known of it, then its cells."""
     cdef:
         int k, count = finder.keys if finder.keys else 1
+        const Column* column
         const Page* page
         const Opened* opened
-        int64_t start
+        int64_t start, index
     for k in range(count):
-        page = &finder.columns[k].pages[block >> 4]
-        if page.data == NULL or (block & 15) >= page.blocks:
+        column = finder.columns[k]
+        index = block_in_page(column, block)
+        page = &column.pages[block >> (column.page_bits - BLOCK_BITS)]
+        if page.data == NULL or index >= page.blocks:
             continue
-        opened = &finder.columns[k].opened[block]
-        if places:
-            kc_fetch(opened)
-            kc_fetch(<const uint8_t*>opened + 64)
-            if finder.columns[k].width == 0:
-                kc_fetch(page.directory + 4 * (block & 15))
-        elif kc_is_known(&opened.known):
-            kc_fetch(opened.layout.packed)
-            kc_fetch(opened.layout.packed + 64)
-        elif finder.columns[k].width == 0:
-            start = load32(page.directory + 4 * (block & 15))
+        if column.width == 0:
+            if places:
+                kc_fetch(page.directory + 4 * index)
+                continue
+            start = load32(page.directory + 4 * index)
             if start < page.size:
                 kc_fetch(page.data + start)
                 kc_fetch(page.data + start + 64)
+            continue
+        opened = &column.opened[block]
+        if places:
+            kc_fetch(opened)
+            kc_fetch(<const uint8_t*>opened + 64)
+        elif kc_is_known(&opened.known):
+            kc_fetch(opened.layout.packed)
+            kc_fetch(opened.layout.packed + 64)
 
 
 cdef inline int64_t find_some(

@@ -24,4 +24,4 @@ cdef class FileKeys:
     cdef int make_room(self, int64_t size) except -1
     cdef int put_number(self, uint64_t word, int width) except -1
     cdef int put_word(self, PointColumn column, uint64_t code, bint last) except -1
-    cdef int put_string(self, const Page* page, int64_t row) except -1
+    cdef int put_string(self, PointColumn column, const Page* page, int64_t row) except -1

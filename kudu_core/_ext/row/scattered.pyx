@@ -17,8 +17,8 @@ from libc.string cimport memcpy, memset
 from kudu_core._ext.base.keybytes cimport kc_compare
 from kudu_core._ext.base.status cimport BAD_VALUE, raise_needs_general_path, raise_status
 from kudu_core._ext.pages.cell cimport RESTART, Strings, strings_entry, strings_group, strings_open
-from kudu_core._ext.pages.head cimport BLOCK_ROWS, PAGE_ROWS, STRING_PREFIX, Page
-from kudu_core._ext.row.cells cimport open_string, read_fixed
+from kudu_core._ext.pages.head cimport BLOCK_ROWS, STRING_PREFIX, Page
+from kudu_core._ext.row.cells cimport open_string, page_of, read_fixed, row_in_page
 from kudu_core._ext.row.column cimport PointColumn
 from kudu_core._ext.row.file cimport PointFile
 from kudu_core._ext.row.find cimport NUMBER, STRING
@@ -84,12 +84,12 @@ cdef class FileKeys:
         self.size = 0
         if file.f.keys == 0:
             column = file._keys[0]
-            return self.put_string(column.page(file, row // PAGE_ROWS), row)
+            return self.put_string(column, column.page(file, page_of(&column.c, row)), row)
         for k in range(file.f.keys):
             column = file._keys[k]
-            page = column.page(file, row // PAGE_ROWS)
+            page = column.page(file, page_of(&column.c, row))
             if column.c.order == STRING:
-                return self.put_string(page, row)
+                return self.put_string(column, page, row)
             status = read_fixed(&column.c, page, row, &self._cells[k], &self._blocks[k], cell, &at)
             if status:
                 _refuse(BAD_VALUE if status > 0 else status, at)
@@ -171,13 +171,13 @@ cdef class FileKeys:
         self.size += 2
         return 0
 
-    cdef int put_string(self, const Page* page, int64_t row) except -1:
+    cdef int put_string(self, PointColumn column, const Page* page, int64_t row) except -1:
         """The key is a string of the page."""
         cdef:
             Strings part
             const uint8_t* start = NULL
             int64_t k, at = 0, pos = 0, length = 0, shared = 0
-            int64_t inside = row % PAGE_ROWS, i = row % BLOCK_ROWS
+            int64_t inside = row_in_page(&column.c, row), i = row % BLOCK_ROWS
             int status = BAD_VALUE
         if inside < page.rows and page.bits == NULL:
             status = strings_open(page, inside // BLOCK_ROWS, &part, &at)
@@ -229,7 +229,9 @@ cdef class _Place:
 
     cdef int go(self, list files, int32_t source, int64_t row, object column_id, int width) except -1:
         """To the page of a row of one of the files."""
-        cdef PointFile file = files[source]
+        cdef:
+            PointFile file = files[source]
+            int64_t number
         if file is None:
             raise TypeError("a file is missing")
         if file is not self.file:
@@ -244,10 +246,11 @@ cdef class _Place:
         if row < 0 or row >= file.f.rows:
             raise IndexError(f"no row {row} of {file.f.rows}")
         # A page that is held stays where it is until another one is loaded, which only happens here.
-        if row // PAGE_ROWS != self.number:
+        number = page_of(&self.column.c, row)
+        if number != self.number:
             self.number, self.index = -1, -1
-            self.page = self.column.page(file, row // PAGE_ROWS)
-            self.number = row // PAGE_ROWS
+            self.page = self.column.page(file, number)
+            self.number = number
         return 0
 
 
@@ -349,7 +352,7 @@ cdef bint _string(_Place place, int64_t row, const uint8_t** start, int64_t* siz
     else:
         if place.index < 0:
             memset(&place.part, 0, sizeof(place.part))
-        status = open_string(place.page, row % PAGE_ROWS, &place.index, &place.part, &i, &at)
+        status = open_string(place.page, row_in_page(&column.c, row), &place.index, &place.part, &i, &at)
         if status == 0:
             status = plain_cell(&place.part, i, start, size, &at)
     if status < 0:

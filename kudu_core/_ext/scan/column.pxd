@@ -21,6 +21,7 @@ cdef class ScanColumn(Held):
         readonly int width      # of the cells as stored: of codes, where there is a dictionary; 0: strings
         readonly int64_t rows
         int64_t page_count
+        readonly int page_bits  # a page has 1 << page_bits rows
         Words words
         Page* pages             # .data is NULL where the page is not held
         uint8_t* touched

@@ -13,6 +13,8 @@ class ScanColumn(Held):
     def width(self) -> int: ...
     @property
     def rows(self) -> int: ...
+    @property
+    def page_bits(self) -> int: ...
     def __init__(
         self,
         file: PageHolder,
@@ -21,4 +23,5 @@ class ScanColumn(Held):
         stored_width: int,
         words: tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]] | None = None,
         remember: Callable[[Any, Any], None] | None = None,
+        page_bits: int = 14,
     ) -> None: ...

@@ -12,7 +12,7 @@ from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
-from kudu_core._ext.pages.head cimport CLASS_BINARY, CLASS_FIXED, PAGE_ROWS, Page, page_open
+from kudu_core._ext.pages.head cimport BLOCK_BITS, CLASS_BINARY, CLASS_FIXED, PAGE_BITS, Page, page_open
 from kudu_core._ext.base.status cimport BAD_VALUE, raise_status
 
 import numpy as np
@@ -29,20 +29,25 @@ cdef class ScanColumn(Held):
     ``load(numbers)`` gives a list of (checked payload, place in the cache or None: not kept) for ascending
     page numbers; ``stored_width``: of the values or codes in the pages, 0 for strings; ``words``: (offsets
     int32, data); ``remember(place, payload)`` puts a page, when it is held, back into a cache that has
-    dropped it meanwhile.  Raises ValueError for a width or a dictionary that is none.
+    dropped it meanwhile; a page has ``1 << page_bits`` rows.  Raises ValueError for a width, a number of rows
+    or a dictionary that is none.
     """
 
     def __init__(
-        self, PageHolder file not None, load, int64_t rows, int stored_width, words=None, remember=None
+        self, PageHolder file not None, load, int64_t rows, int stored_width, words=None, remember=None,
+        int page_bits=PAGE_BITS,
     ):
         if stored_width not in (0, 1, 2, 4, 8, 16) or rows < 0:
             raise ValueError(f"{rows} cells of {stored_width} bytes")
+        if not (BLOCK_BITS if stored_width else 0) <= page_bits <= PAGE_BITS:
+            raise ValueError(f"pages of 1 << {page_bits} cells of {stored_width} bytes")
         self.file = file
         self.load = load
         self.remember = remember
         self.rows = rows
         self.width = stored_width
-        self.page_count = (rows + PAGE_ROWS - 1) // PAGE_ROWS
+        self.page_bits = page_bits
+        self.page_count = (rows + ((<int64_t>1) << page_bits) - 1) >> page_bits
         self.pages = <Page*>PyMem_RawCalloc(self.page_count + 1, sizeof(Page))
         self.touched = <uint8_t*>PyMem_RawCalloc(self.page_count + 1, 1)
         if self.pages == NULL or self.touched == NULL:
@@ -133,12 +138,12 @@ cdef class ScanColumn(Held):
         """Check a page that was loaded, set ``page`` to it, and hold it where the cache keeps it."""
         cdef:
             const uint8_t[::1] view = payload
-            int64_t at = 0, rows = self.rows - number * PAGE_ROWS
+            int64_t at = 0, rows = self.rows - (number << self.page_bits), full = <int64_t>1 << self.page_bits
             int status = page_open(
                 page, &view[0] if view.shape[0] else NULL, view.shape[0],
                 CLASS_FIXED if self.width else CLASS_BINARY, self.width, &at,
             )
-        if status == 0 and page.rows != (PAGE_ROWS if rows > PAGE_ROWS else rows):
+        if status == 0 and page.rows != (full if rows > full else rows):
             status = BAD_VALUE
         if status < 0:
             return raise_status(status, at)

@@ -312,9 +312,10 @@ cdef inline bint _has_string(const Set* test, const uint8_t* cell, int64_t size)
 
 
 cdef inline int test_strings(
-    const Set* test, const Page* page, const Piece* piece, const uint8_t* mask, Scratch* s, int64_t* at
+    const Set* test, const Page* page, const Piece* piece, const uint8_t* mask, Scratch* s, uint8_t* rows,
+    int64_t* at,
 ) noexcept nogil:
-    """Test the rows of a piece of strings, into ``s.rows``: SOME or a status.
+    """Test the rows of a piece of strings, into ``rows``: SOME or a status.
 
     ``mask``: of the rows of the piece where that is SOME, else NULL; only rows in it are looked at.
     """
@@ -334,9 +335,9 @@ cdef inline int test_strings(
     v = 0
     for i in range(piece.rows):
         if page.bits != NULL and not kc_bit(page.bits, row + i):
-            s.rows[i] = test.nulls
+            rows[i] = test.nulls
             continue
         if mask == NULL or mask[i]:
-            s.rows[i] = _has_string(test, part.data + s.begins[v], s.sizes[v])
+            rows[i] = _has_string(test, part.data + s.begins[v], s.sizes[v])
         v += 1
     return SOME

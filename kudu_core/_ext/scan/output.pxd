@@ -5,6 +5,7 @@ from kudu_core._ext.base.bitmap cimport kc_bit, kc_bits_copy
 from kudu_core._ext.pages.head cimport BLOCK_ROWS, Page
 from kudu_core._ext.pages.rows cimport WORK_BYTES
 from kudu_core._ext.scan.column cimport Words
+from kudu_core._ext.scan.parts cimport PageMap
 from kudu_core._ext.scan.pieces cimport ALL, Piece
 
 cdef enum:
@@ -28,7 +29,9 @@ cdef struct Output:
     int status                  # below 0: ask the general path
     bint nullable               # some page of it has nulls
     const Words* words
-    Page* pages
+    int page_bits
+    const PageMap* map
+    Page* pages                 # of the map
     uint8_t* values
     int32_t* offsets
     uint8_t* bits
@@ -52,4 +55,4 @@ cdef inline void write_validity(
     else:
         for j in range(piece.chosen):
             at = piece.out + j
-            bits[at >> 3] |= <uint8_t>(kc_bit(page.bits, begin + picked[j]) << (at & 7))
+            bits[at >> 3] |= <uint8_t>(kc_bit(page.bits, begin + picked[j] - piece.skip) << (at & 7))

@@ -1,5 +1,5 @@
-# The rows that a scan reads of a file, as pieces that lie in one mini-block each, and which of them are
-# chosen.
+# The rows that a scan reads of a file, as pieces that lie in one mini-block of 1,024 rows each, and which of
+# them are chosen.
 #
 # A piece of which all rows are chosen says so; of others a mask has one byte a row, and when the choice is
 # settled a list has the places of the chosen rows.
@@ -7,7 +7,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
 from libc.string cimport memcpy
 
 from kudu_core._ext.base.bitpack cimport kc_mask    # its C text comes first: types, KC_CLONES
-from kudu_core._ext.pages.head cimport BLOCK_ROWS, PAGE_ROWS
+from kudu_core._ext.pages.head cimport BLOCK_ROWS
 
 cdef extern from *:
     """
@@ -65,10 +65,11 @@ cdef enum State:
     SOME = 2                    # the mask says which
 
 cdef struct Piece:
-    # Rows that lie in one mini-block.
-    int32_t page                # its place among the pages of the selection
-    int32_t block
+    # Rows that lie in one mini-block: of the file, or of one column (``parts.pxd``).
+    int32_t page                # of a part: the place of its page among those that are held
+    int32_t block               # of the file; of a part: of its page
     int32_t first               # row in the mini-block
+    int32_t skip                # of a part: where its mini-block begins in that of the file; else 0
     int32_t rows
     int32_t state
     int32_t chosen
@@ -104,12 +105,12 @@ cdef inline int64_t count_pieces(
     return pieces
 
 
-cdef inline int64_t cut_pieces(
-    const int64_t* ranges, int64_t n, Piece* pieces, int64_t* numbers, const uint8_t* mask
+cdef inline void cut_pieces(
+    const int64_t* ranges, int64_t n, Piece* pieces, const uint8_t* mask
 ) noexcept nogil:
-    """Write pieces and page numbers; return how many pages there are."""
+    """Write the pieces."""
     cdef:
-        int64_t k, row, stop, at = 0, pages = 0
+        int64_t k, row, stop, at = 0
         Piece* piece = pieces
     for k in range(n):
         row = ranges[2 * k]
@@ -117,11 +118,8 @@ cdef inline int64_t cut_pieces(
             stop = (row / BLOCK_ROWS + 1) * BLOCK_ROWS
             if stop > ranges[2 * k + 1]:
                 stop = ranges[2 * k + 1]
-            if pages == 0 or numbers[pages - 1] != row / PAGE_ROWS:
-                numbers[pages] = row / PAGE_ROWS
-                pages += 1
-            piece.page = <int32_t>(pages - 1)
-            piece.block = <int32_t>(row / BLOCK_ROWS % (PAGE_ROWS / BLOCK_ROWS))
+            piece.page = piece.skip = 0
+            piece.block = <int32_t>(row / BLOCK_ROWS)
             piece.first = <int32_t>(row % BLOCK_ROWS)
             piece.rows = <int32_t>(stop - row)
             piece.at = at
@@ -129,7 +127,6 @@ cdef inline int64_t cut_pieces(
             at += stop - row
             row = stop
             piece += 1
-    return pages
 
 
 cdef inline int64_t count_chosen(Piece* pieces, int64_t n, const uint8_t* mask) noexcept nogil:
@@ -184,12 +181,12 @@ cdef inline void keep_passed(Piece* pieces, int64_t n, uint8_t* mask, const uint
 
 
 cdef inline void write_rowids(
-    const Piece* pieces, int64_t n, const int64_t* numbers, const uint16_t* picked, int64_t* out
+    const Piece* pieces, int64_t n, const uint16_t* picked, int64_t* out
 ) noexcept nogil:
     """Write the rows of the file that are chosen."""
     cdef int64_t k, j, base
     for k in range(n):
-        base = numbers[pieces[k].page] * PAGE_ROWS + pieces[k].block * BLOCK_ROWS
+        base = <int64_t>pieces[k].block * BLOCK_ROWS
         if pieces[k].state == ALL:
             for j in range(pieces[k].rows):
                 out[pieces[k].out + j] = base + pieces[k].first + j

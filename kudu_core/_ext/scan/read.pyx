@@ -16,7 +16,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
 from libc.string cimport memset
 
 from kudu_core._ext.base.bitmap cimport kc_bits_count
-from kudu_core._ext.pages.head cimport Page
+from kudu_core._ext.pages.head cimport PAGE_BITS, Page
 from kudu_core._ext.scan.column cimport ScanColumn
 from kudu_core._ext.scan.fixed cimport read_fixed
 from kudu_core._ext.scan.output cimport (
@@ -27,6 +27,7 @@ from kudu_core._ext.scan.output cimport (
     is_variable,
     write_validity,
 )
+from kudu_core._ext.scan.parts cimport PageMap, next_part, want_pages
 from kudu_core._ext.scan.pieces cimport NONE, Piece
 from kudu_core._ext.scan.selection cimport Selection
 from kudu_core._ext.scan.strings cimport copy_strings, measure_strings
@@ -51,29 +52,36 @@ cdef void _first_pass(
     """Write all of a fixed column; of strings, validity and offsets."""
     cdef:
         int64_t k, at = 0, total = 0
-        const Piece* piece
+        Piece part
         int status = 0
-        const uint16_t* own
+        const uint16_t* all_of_it = NULL
+        const uint16_t* own = NULL
     if is_variable(o):
         o.offsets[0] = 0
     for k in range(n):
-        piece = &pieces[k]
-        if piece.state == NONE:
+        if pieces[k].state == NONE:
             continue
-        own = picked + piece.out if picked != NULL else NULL
-        if o.nullable:
-            write_validity(&o.pages[piece.page], piece, own, o.bits)
-        if not is_variable(o):
-            status = read_fixed(o, piece, own, s, &at)
-        else:
-            if o.width:
-                total = measure_words(o, piece, own, total, s, &at)
+        if picked != NULL:
+            all_of_it = picked + pieces[k].out
+        part.rows = -1
+        while next_part(&pieces[k], o.page_bits, o.map.firsts[k], all_of_it, &part):
+            if part.chosen == 0:
+                continue
+            if picked != NULL:
+                own = picked + part.out
+            if o.nullable:
+                write_validity(&o.pages[part.page], &part, own, o.bits)
+            if not is_variable(o):
+                status = read_fixed(o, &part, own, s, &at)
             else:
-                total = measure_strings(o, piece, own, total, s, &at)
-            status = <int>total if total < 0 else TOO_LARGE if total > most_bytes else 0
-        if status < 0:
-            o.status = status
-            return
+                if o.width:
+                    total = measure_words(o, &part, own, total, s, &at)
+                else:
+                    total = measure_strings(o, &part, own, total, s, &at)
+                status = <int>total if total < 0 else TOO_LARGE if total > most_bytes else 0
+            if status < 0:
+                o.status = status
+                return
     o.bytes = total
 
 
@@ -83,17 +91,26 @@ cdef void _second_pass(
     """Write the bytes of strings."""
     cdef:
         int64_t k
+        Piece part
         uint8_t* out = o.values
         const uint8_t* end = o.values + o.bytes
-        const uint16_t* own
+        const uint16_t* all_of_it = NULL
+        const uint16_t* own = NULL
     for k in range(n):
         if pieces[k].state == NONE:
             continue
-        own = picked + pieces[k].out if picked != NULL else NULL
-        if o.width:
-            out = copy_words(o, &pieces[k], own, out, end, s)
-        else:
-            out = copy_strings(o, &pieces[k], own, out, s)
+        if picked != NULL:
+            all_of_it = picked + pieces[k].out
+        part.rows = -1
+        while next_part(&pieces[k], o.page_bits, o.map.firsts[k], all_of_it, &part):
+            if part.chosen == 0:
+                continue
+            if picked != NULL:
+                own = picked + part.out
+            if o.width:
+                out = copy_words(o, &part, own, out, end, s)
+            else:
+                out = copy_strings(o, &part, own, out, s)
 
 
 cdef void _run_pass(
@@ -144,41 +161,56 @@ cdef class _Reading:
         object allocate
         Py_ssize_t count
         Output* outputs
-        Page* pages             # of each column in turn, as many as the selection has
-        uint8_t* wanted         # pages of the selection that have a chosen row
+        uint8_t* wanted[PAGE_BITS + 1]  # pages of each map of the selection that have a chosen row
         list held               # what keeps the pages
         list rooms              # what keeps the buffers writable
         list buffers            # of each column: validity or None, offsets, values
 
     def __cinit__(self, Selection selection, Py_ssize_t count, allocate):
-        cdef int64_t p
         self.selection = selection
         self.allocate = allocate
         self.count = count
         self.held, self.rooms, self.buffers = [], [], []
         self.outputs = <Output*>PyMem_RawCalloc(count + 1, sizeof(Output))
-        self.pages = <Page*>PyMem_RawCalloc(count * selection.page_count + 1, sizeof(Page))
-        self.wanted = <uint8_t*>PyMem_RawCalloc(selection.page_count + 1, 1)
-        if self.outputs == NULL or self.pages == NULL or self.wanted == NULL:
+        if self.outputs == NULL:
             raise MemoryError
-        for p in range(selection.piece_count):
-            if selection.pieces[p].state != NONE:
-                self.wanted[selection.pieces[p].page] = 1
 
     def __dealloc__(self):
+        cdef:
+            Py_ssize_t k
+            int page_bits
+        if self.outputs != NULL:
+            for k in range(self.count):
+                PyMem_RawFree(self.outputs[k].pages)
         PyMem_RawFree(self.outputs)
-        PyMem_RawFree(self.pages)
-        PyMem_RawFree(self.wanted)
+        for page_bits in range(PAGE_BITS + 1):
+            PyMem_RawFree(self.wanted[page_bits])
+
+    cdef int want(self, int page_bits) except -1:
+        """Which pages of so many rows have a chosen one."""
+        cdef:
+            Selection selection = self.selection
+            const PageMap* map = selection.map_of(page_bits)
+        if self.wanted[page_bits] == NULL:
+            self.wanted[page_bits] = <uint8_t*>PyMem_RawCalloc(map.count + 1, 1)
+            if self.wanted[page_bits] == NULL:
+                raise MemoryError
+            with nogil:
+                want_pages(
+                    selection.pieces, selection.piece_count, selection.mask, map, page_bits, NULL,
+                    self.wanted[page_bits],
+                )
+        return 0
 
     cdef int take(self, Py_ssize_t k, ScanColumn column, int form) except -1:
         """Set column ``k`` up: pin its pages and make room for what is known of its size."""
         cdef:
             Output* o = &self.outputs[k]
-            int64_t p, pages = self.selection.page_count
+            int64_t p
         o.width = column.width
         o.form = form
         o.words = &column.words
-        o.pages = self.pages + k * pages
+        o.page_bits = column.page_bits
         if column.rows != self.selection.file_rows:
             raise ValueError(f"a column of {column.rows} rows, a selection of {self.selection.file_rows}")
         if o.form > FORM_CODES or (o.form == FORM_BITS and (o.width != 1 or o.words.count)) or (
@@ -186,12 +218,17 @@ cdef class _Reading:
         ):
             raise ValueError(f"form {o.form} of cells of {o.width} bytes")
         self.buffers.append([])
+        self.want(o.page_bits)
+        o.map = self.selection.map_of(o.page_bits)
+        o.pages = <Page*>PyMem_RawCalloc(o.map.count + 1, sizeof(Page))
+        if o.pages == NULL:
+            raise MemoryError
         try:
-            column.pin(self.selection.numbers, self.wanted, pages, o.pages, self.held)
+            column.pin(o.map.numbers, self.wanted[o.page_bits], o.map.count, o.pages, self.held)
         except PageError:
             o.status = BAD_VALUE
             return 0
-        for p in range(pages):
+        for p in range(o.map.count):
             o.nullable |= o.pages[p].data != NULL and o.pages[p].bits != NULL
         return self.make_room(k)
 

@@ -1,6 +1,8 @@
 # Which rows of a file a scan reads, as its kernels hand them on.
 from libc.stdint cimport int64_t, uint8_t, uint16_t
 
+from kudu_core._ext.pages.head cimport PAGE_BITS
+from kudu_core._ext.scan.parts cimport PageMap
 from kudu_core._ext.scan.pieces cimport Piece
 
 cdef class Selection:
@@ -10,10 +12,10 @@ cdef class Selection:
         int64_t chosen_rows     # -1: not counted since the choice changed
         Piece* pieces
         int64_t piece_count
-        int64_t* numbers        # of the pages, ascending
-        int64_t page_count
+        PageMap maps[PAGE_BITS + 1]     # by the power of two of a page's rows, made when first asked for
         uint8_t* mask           # (rows,), of pieces that are SOME
         uint16_t* picked        # (chosen_rows,) or NULL, of pieces that are SOME: rows in the mini-block
     cdef int count(self) except -1
     cdef int settle(self) except -1
     cdef int need_mask(self) except -1
+    cdef const PageMap* map_of(self, int page_bits) except NULL

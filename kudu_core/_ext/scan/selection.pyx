@@ -11,13 +11,16 @@ half way has removed only rows that it was right to remove.
 """
 cimport cython
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc
-from libc.stdint cimport int64_t, uint8_t, uint16_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
+from libc.string cimport memset
 
-from kudu_core._ext.pages.head cimport Page
+from kudu_core._ext.pages.head cimport BLOCK_BITS, PAGE_BITS, Page
 from kudu_core._ext.scan.cell_set cimport CODE, STRING, CellSet, Set
 from kudu_core._ext.scan.conditions cimport Scratch, test_fixed, test_strings
 from kudu_core._ext.scan.column cimport ScanColumn
+from kudu_core._ext.scan.parts cimport PageMap, count_pages, map_pages, next_part, want_pages
 from kudu_core._ext.scan.pieces cimport (
+    ALL,
     NONE,
     SOME,
     Piece,
@@ -44,9 +47,50 @@ cdef enum:
 kc_fill_set_bits()
 
 
+cdef struct Tested:
+    # The cells that a test looks at.
+    int width
+    int page_bits
+    const PageMap* map
+    const Page* pages           # of the map
+    const uint8_t* states       # of all pages of the column, NULL: not known
+
+
+cdef int _test_piece(
+    const Piece* piece, int64_t first_page, const uint8_t* mask, const Tested* cells, const Set* test,
+    Scratch* s, int64_t* at,
+) noexcept nogil:
+    """The state of the rows of a piece, in ``s.rows`` where it is SOME; or a status.
+
+    ``mask``: of its rows, where the piece is SOME.
+    """
+    cdef:
+        Piece part
+        const Page* page
+        int64_t begin
+        int state = NONE
+    part.rows = -1
+    while next_part(piece, cells.page_bits, first_page, NULL, &part):
+        page = &cells.pages[part.page]
+        begin = part.at - piece.at
+        state = SOME if cells.states == NULL else cells.states[cells.map.numbers[part.page]]
+        if state == SOME and page.data == NULL:
+            state = NONE        # no row of it is left
+        elif state == SOME and test.kind == STRING:
+            state = test_strings(
+                test, page, &part, mask + begin if piece.state == SOME else NULL, s, s.rows + begin, at
+            )
+        elif state == SOME:
+            state = test_fixed(test, page, &part, cells.width, s, at)
+        if state < 0 or cells.page_bits >= BLOCK_BITS:
+            return state
+        if state != SOME:
+            memset(s.rows + begin, state == ALL, <size_t>part.rows)
+    return SOME
+
+
 cdef int _test(
-    Piece* pieces, int64_t n, uint8_t* mask, const Page* pages, const int64_t* numbers,
-    const uint8_t* states, const Set* test, int width, int64_t* at,
+    Piece* pieces, int64_t n, uint8_t* mask, const Tested* cells, const Set* test, int64_t* at
 ) noexcept nogil:
     """Leave of the rows of each piece those that belong to the set; 0 or a status."""
     cdef:
@@ -58,16 +102,9 @@ cdef int _test(
         piece = &pieces[k]
         if piece.state == NONE:
             continue
-        state = SOME if states == NULL else states[numbers[piece.page]]
-        if state == SOME:
-            if test.kind == STRING:
-                state = test_strings(
-                    test, &pages[piece.page], piece, mask + piece.at if piece.state == SOME else NULL, &s, at
-                )
-            else:
-                state = test_fixed(test, &pages[piece.page], piece, width, &s, at)
-            if state < 0:
-                return state
+        state = _test_piece(piece, cells.map.firsts[k], mask + piece.at, cells, test, &s, at)
+        if state < 0:
+            return state
         narrow_piece(piece, mask + piece.at, s.rows, state)
     return 0
 
@@ -114,19 +151,21 @@ cdef class Selection:
         self.piece_count = pieces
         self.chosen_rows = -1
         self.pieces = <Piece*>PyMem_RawMalloc((pieces + 1) * sizeof(Piece))
-        self.numbers = <int64_t*>PyMem_RawMalloc((pieces + 1) * sizeof(int64_t))
-        if self.pieces == NULL or self.numbers == NULL:
+        if self.pieces == NULL:
             raise MemoryError
         if live is not None and rows:
             self.need_mask()
             with nogil:
                 kc_to_mask(self.mask, &live[0], rows)
         with nogil:
-            self.page_count = cut_pieces(ends, n, self.pieces, self.numbers, self.mask)
+            cut_pieces(ends, n, self.pieces, self.mask)
 
     def __dealloc__(self):
+        cdef int i
         PyMem_RawFree(self.pieces)
-        PyMem_RawFree(self.numbers)
+        for i in range(PAGE_BITS + 1):
+            PyMem_RawFree(self.maps[i].numbers)
+            PyMem_RawFree(self.maps[i].firsts)
         PyMem_RawFree(self.mask)
         PyMem_RawFree(self.picked)
 
@@ -137,6 +176,25 @@ cdef class Selection:
             if self.mask == NULL:
                 raise MemoryError
         return 0
+
+    cdef const PageMap* map_of(self, int page_bits) except NULL:
+        """Which pages of ``1 << page_bits`` rows the pieces lie in."""
+        cdef:
+            PageMap* map = &self.maps[page_bits]
+            int64_t room
+        if map.numbers == NULL:
+            with nogil:
+                room = count_pages(self.pieces, self.piece_count, page_bits)
+            if map.firsts == NULL:
+                map.firsts = <int32_t*>PyMem_RawMalloc((self.piece_count + 1) * sizeof(int32_t))
+            map.numbers = <int64_t*>PyMem_RawMalloc((room + 1) * sizeof(int64_t))
+            if map.numbers == NULL or map.firsts == NULL:
+                PyMem_RawFree(map.numbers)
+                map.numbers = NULL
+                raise MemoryError
+            with nogil:
+                map_pages(self.pieces, self.piece_count, page_bits, map)
+        return map
 
     cdef int count(self) except -1:
         """Count the chosen rows."""
@@ -174,8 +232,8 @@ cdef class Selection:
         cdef:
             uint8_t* wanted
             Page* pages = NULL
-            const uint8_t* by_page = NULL
-            int64_t k, at = 0
+            Tested cells
+            int64_t at = 0
             int status
             list held = []
         if column.rows != self.file_rows:
@@ -184,26 +242,24 @@ cdef class Selection:
         if states is not None:
             if states.shape[0] != column.page_count:
                 raise ValueError(f"{states.shape[0]} states of {column.page_count} pages")
-            if column.page_count:
-                by_page = &states[0]
+        cells.states = &states[0] if states is not None and column.page_count else NULL
+        cells.width = column.width
+        cells.page_bits = column.page_bits
+        cells.map = self.map_of(column.page_bits)
         self.chosen_rows = -1
         self.need_mask()
-        wanted = <uint8_t*>PyMem_RawCalloc(self.page_count + 1, 1)
-        pages = <Page*>PyMem_RawMalloc((self.page_count + 1) * sizeof(Page))
+        wanted = <uint8_t*>PyMem_RawCalloc(cells.map.count + 1, 1)
+        cells.pages = pages = <Page*>PyMem_RawMalloc((cells.map.count + 1) * sizeof(Page))
         try:
             if wanted == NULL or pages == NULL:
                 raise MemoryError
-            for k in range(self.piece_count):
-                if self.pieces[k].state != NONE:
-                    wanted[self.pieces[k].page] = (
-                        by_page == NULL or by_page[self.numbers[self.pieces[k].page]] == SOME
-                    )
-            column.pin(self.numbers, wanted, self.page_count, pages, held)
             with nogil:
-                status = _test(
-                    self.pieces, self.piece_count, self.mask, pages, self.numbers, by_page, &test.c,
-                    column.width, &at,
+                want_pages(
+                    self.pieces, self.piece_count, self.mask, cells.map, cells.page_bits, cells.states, wanted
                 )
+            column.pin(cells.map.numbers, wanted, cells.map.count, pages, held)
+            with nogil:
+                status = _test(self.pieces, self.piece_count, self.mask, &cells, &test.c, &at)
             if status == NEEDS_GENERAL_PATH:
                 raise NeedsGeneralPath
             if status < 0:
@@ -231,5 +287,5 @@ cdef class Selection:
         out = result
         if self.chosen_rows:
             with nogil:
-                write_rowids(self.pieces, self.piece_count, self.numbers, self.picked, &out[0])
+                write_rowids(self.pieces, self.piece_count, self.picked, &out[0])
         return result

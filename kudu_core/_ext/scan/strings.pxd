@@ -32,7 +32,7 @@ cdef inline int _spans(
         return status
     if values == piece.rows:
         for j in range(piece.chosen):
-            i = picked[j] - piece.first
+            i = picked[j] - piece.skip - piece.first
             s.begins[j] = s.begins[i]
             s.sizes[j] = s.sizes[i]
         return 0
@@ -51,8 +51,8 @@ cdef inline int _spans(
     v = 0
     i = 0
     for j in range(piece.chosen):
-        v += page_values(page, row + i, picked[j] - piece.first - i)
-        i = picked[j] - piece.first
+        v += page_values(page, row + i, picked[j] - piece.skip - piece.first - i)
+        i = picked[j] - piece.skip - piece.first
         s.codes[j] = <uint16_t>v if kc_bit(page.bits, row + i) else 0xFFFF
     memcpy(s.cells, s.begins, sizeof(s.begins))
     memcpy(s.work, s.sizes, sizeof(s.sizes))

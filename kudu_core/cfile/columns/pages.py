@@ -5,7 +5,7 @@ Nothing that a file says is believed before it was checked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from kudu_core._ext.base.status import PageError
 from kudu_core.cfile.columns import zone as zones
+from kudu_core.cfile.columns.page_size import least_page_bits
 from kudu_core.cfile.columns.sought_words import SoughtWords
 from kudu_core.cfile.columns.specs import (
     DICTIONARY_HEAD,
@@ -41,7 +42,7 @@ from kudu_core.cfile.pages.container import (
     Extent,
     FileReader,
 )
-from kudu_core.cfile.pages.page import ENCODING_CODES, ENCODING_VALUES, PAGE_ROWS
+from kudu_core.cfile.pages.page import ENCODING_CODES, ENCODING_VALUES, PAGE_BITS
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.locks import mutex
 from kudu_core.common.types.types import ColumnType
@@ -109,10 +110,13 @@ class ColumnPages:
             self.dictionary_extent = need_extent(file, entry.get("dictionary"), "dictionary of a column")
             if type_.width:
                 file.damaged(footer_at, "footer: a dictionary of a column that holds no strings")
-        self.page_count = (self.rows + PAGE_ROWS - 1) // PAGE_ROWS
         self.encoding = ENCODING_VALUES if self.words is None else ENCODING_CODES
         # How values lie in pages: a dictionary's codes are a fixed column.
         self.width = type_.width if self.words is None else code_width(self.words)
+        least = least_page_bits(role, self.width)
+        self.page_bits = need(file, entry.get("page_bits"), "page_bits of a column", least, PAGE_BITS)
+        """A page has ``1 << page_bits`` rows."""
+        self.page_count = (self.rows + (1 << self.page_bits) - 1) >> self.page_bits
         self._bound_width = zone_width(type_.width, self.words)
         self._mutex = mutex()  # guards the lazy loading below
         self._index: Any = None
@@ -153,10 +157,12 @@ class ColumnPages:
         payload = file.section(self.index_extent, SECTION_PAGE_INDEX)
         if len(payload) < INDEX_HEAD.size:
             file.damaged(at, "the page index has no head")
-        count, found_width, reserved = INDEX_HEAD.unpack_from(payload)
+        count, found_width, page_bits = INDEX_HEAD.unpack_from(payload)
         entry_bytes = INDEX_ENTRY.size + 2 * width
-        if count != self.page_count or found_width != width or reserved:
-            file.damaged(at, f"an index of {count} pages, bounds of {found_width} bytes")
+        if (count, found_width, page_bits) != (self.page_count, width, self.page_bits):
+            file.damaged(
+                at, f"an index of {count} pages of 1 << {page_bits} rows, bounds of {found_width} bytes"
+            )
         if len(payload) != INDEX_HEAD.size + count * entry_bytes:
             file.damaged(at, f"an index of {count} pages in {len(payload)} bytes")
         layout = np.dtype(
@@ -171,20 +177,27 @@ class ColumnPages:
             ]
         )
         index = np.frombuffer(payload, layout, offset=INDEX_HEAD.size)
-        offsets, sizes = index["offset"].tolist(), index["size"].tolist()
-        nulls, nans = index["nulls"].tolist(), index["nans"].tolist()
-        expected = self.extent.offset
-        for number in range(count):
-            rows = self.page_rows(number)
-            if offsets[number] != expected or sizes[number] < pages.PAGE_FRAME.size:
-                file.damaged(at, f"page {number} is not where the one before it ends")
-            if nulls[number] + nans[number] > rows:
-                file.damaged(at, f"page {number} counts more nulls than rows")
-            expected += sizes[number]
-        if expected != self.extent.end or (count and bool((index["flags"] > ZONE_FLAGS).any())):
+        sizes = index["size"].astype(np.int64)
+        ends = self.extent.offset + np.cumsum(sizes)
+        self._first_bad(
+            (index["offset"] != (ends - sizes).astype(np.uint64)) | (sizes < pages.PAGE_FRAME.size),
+            "is not where the one before it ends",
+        )
+        self._first_bad(
+            index["nulls"].astype(np.int64) + index["nans"] > self.rows_of_pages(),
+            "counts more nulls than rows",
+        )
+        end = int(ends[-1]) if count else self.extent.offset
+        if end != self.extent.end or bool((index["flags"] > ZONE_FLAGS).any()):
             file.damaged(at, "the page index does not cover the column's pages")
-        self._offsets, self._sizes, self._nulls = offsets, sizes, nulls
+        self._nulls = index["nulls"].tolist()
+        self._sizes = sizes.tolist()
+        self._offsets = (ends - sizes).tolist()
         return index
+
+    def _first_bad(self, bad: npt.NDArray[np.bool_], why: str) -> None:
+        if bad.any():
+            self.file.damaged(self.index_extent.offset, f"page {int(bad.argmax())} {why}")
 
     def page_offset(self, number: int) -> int:
         """Where a page lies in the file, and in the cache."""
@@ -192,7 +205,21 @@ class ColumnPages:
         return self._offsets[number]
 
     def page_rows(self, number: int) -> int:
-        return min(PAGE_ROWS, self.rows - number * PAGE_ROWS)
+        return min(1 << self.page_bits, self.rows - (number << self.page_bits))
+
+    def by_page(self, lower: int, upper: int) -> Iterator[tuple[int, int]]:
+        """The range of rows, cut at the borders of pages."""
+        while lower < upper:
+            end = min(((lower >> self.page_bits) + 1) << self.page_bits, upper)
+            yield lower, end
+            lower = end
+
+    def rows_of_pages(self) -> npt.NDArray[np.int64]:
+        """How many rows each page has."""
+        rows = np.full(self.page_count, 1 << self.page_bits, np.int64)
+        if self.page_count:
+            rows[-1] = self.page_rows(self.page_count - 1)
+        return rows
 
     def zones(self) -> list[Zone]:
         """The zone of every page."""
@@ -205,10 +232,7 @@ class ColumnPages:
         table = self._zone_table
         if table is None:
             index = self.index()
-            rows = np.full(self.page_count, PAGE_ROWS, np.int64)
-            if self.page_count:
-                rows[-1] = self.page_rows(self.page_count - 1)
-            table = ZoneTable(self.spec.type, self.sought_words(), index, rows)
+            table = ZoneTable(self.spec.type, self.sought_words(), index, self.rows_of_pages())
             self._zone_table = table
         return table
 

@@ -23,7 +23,6 @@ from kudu_core.cfile.columns.specs import (
 from kudu_core.cfile.pages.container import (
     FileReader,
 )
-from kudu_core.cfile.pages.page import PAGE_BITS, PAGE_ROWS
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.errors import InvalidArgument
 
@@ -83,12 +82,11 @@ class ColumnReader(ColumnPages):
     def _pieces(self, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, Any, int, int]]:
         """The ranges cut at page borders: (page, its payload, first row in it, row count)."""
         plan: list[tuple[int, int, int]] = []
-        for lower, upper in ranges:
-            while lower < upper:
-                number = lower >> PAGE_BITS
-                stop = min((number + 1) << PAGE_BITS, upper)
-                plan.append((number, lower - (number << PAGE_BITS), stop - lower))
-                lower = stop
+        bits = self.page_bits
+        for first, last in ranges:
+            for lower, upper in self.by_page(first, last):
+                number = lower >> bits
+                plan.append((number, lower - (number << bits), upper - lower))
         numbers = list(dict.fromkeys([number for number, _, _ in plan]))
         found = dict(zip(numbers, self.payloads(numbers), strict=True))
         return [(number, found[number], begin, count) for number, begin, count in plan]
@@ -142,7 +140,7 @@ class ColumnReader(ColumnPages):
             rows = rows[order]
         if rows[0] < 0 or rows[-1] >= self.rows:
             raise InvalidArgument(f"rows {rows[0]}..{rows[-1]} of a column of {self.rows}")
-        numbers = rows >> PAGE_BITS
+        numbers = rows >> self.page_bits
         starts = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
         bounds = [0, *starts.tolist(), count]
         parts: list[ColumnBuffers] = []
@@ -151,7 +149,7 @@ class ColumnReader(ColumnPages):
         wanted = numbers[bounds[:-1]].tolist()
         for at, (number, payload) in enumerate(zip(wanted, self.payloads(wanted), strict=True)):
             begin, end = bounds[at], bounds[at + 1]
-            local = rows[begin:end] - (number << PAGE_BITS)
+            local = rows[begin:end] - (number << self.page_bits)
             if self._nulls[number] and self.width and validity is None:
                 validity = np.full((count + 7) // 8, 255, np.uint8)
             try:
@@ -197,6 +195,7 @@ class ColumnReader(ColumnPages):
             "bytes": self.stored_bytes,
             "bytes_decompressed": packed,
             "pages": self.page_count,
+            "page_rows": 1 << self.page_bits,
             "words": self.words,
             "blocks": dict(kinds.most_common()),
         }
@@ -213,7 +212,7 @@ class ColumnReader(ColumnPages):
         fresh._index = fresh._dictionary = fresh._words = fresh._zones = fresh._zone_table = None
         page_zones = fresh.zones()
         for number in range(self.page_count):
-            lower = number * PAGE_ROWS
+            lower = number << self.page_bits
             column = fresh.read_stored(lower, lower + self.page_rows(number))
             if column.null_count != page_zones[number].null_count:
                 self.file.damaged(fresh._offsets[number], "the page index counts other nulls")

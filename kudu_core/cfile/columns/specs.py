@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kudu_core.common.rows.rowblock import ColumnBuffers
     from kudu_core.common.schema.schema import StoredColumn
 
-# pages, width of a zone bound, reserved
+# pages, width of a zone bound, power of two of a page's rows
 INDEX_HEAD = struct.Struct("<IHH")
 # offset, size, null count, NaN count, flags; two zone bounds follow
 INDEX_ENTRY = struct.Struct("<QIIII")

@@ -14,6 +14,7 @@ import numpy as np
 
 from kudu_core._ext.pages import blocks
 from kudu_core.cfile.columns import zone as zones
+from kudu_core.cfile.columns.page_size import choose_page_bits
 from kudu_core.cfile.columns.specs import (
     DICTIONARY_HEAD,
     DICTIONARY_WORDS,
@@ -32,7 +33,7 @@ from kudu_core.cfile.columns.specs import (
 from kudu_core.cfile.columns.zone import Zone
 from kudu_core.cfile.pages import page as pages
 from kudu_core.cfile.pages.container import SECTION_DICTIONARY, SECTION_PAGE_INDEX, Extent, FileWriter
-from kudu_core.cfile.pages.page import BLOCK_ROWS, ENCODING_CODES, ENCODING_VALUES, PAGE_ROWS
+from kudu_core.cfile.pages.page import BLOCK_ROWS, ENCODING_CODES, ENCODING_VALUES
 from kudu_core.common.rows.rowblock import ColumnBuffers
 
 
@@ -60,8 +61,9 @@ def write_column(
     bound_width = zone_width(column.width, words)
     index = bytearray()
     page_zones: list[Zone] = []
-    for lower in range(0, column.length, PAGE_ROWS):
-        upper = min(lower + PAGE_ROWS, column.length)
+    page_bits = choose_page_bits(stored, spec.role)
+    for lower in range(0, column.length, 1 << page_bits):
+        upper = min(lower + (1 << page_bits), column.length)
         payload, low, high, null_count, nan_count = _encode_page(
             stored, lower, upper, kind, spec, allow_delta
         )
@@ -82,7 +84,7 @@ def write_column(
         index += low_raw.ljust(bound_width, b"\0") + high_raw.ljust(bound_width, b"\0")
     end = writer.offset
     extent = writer.add_section(
-        SECTION_PAGE_INDEX, [INDEX_HEAD.pack(len(page_zones), bound_width, 0), bytes(index)]
+        SECTION_PAGE_INDEX, [INDEX_HEAD.pack(len(page_zones), bound_width, page_bits), bytes(index)]
     )
     return {
         "id": spec.id,
@@ -90,6 +92,7 @@ def write_column(
         "type": spec.type.name,
         "nullable": spec.nullable,
         "rows": column.length,
+        "page_bits": page_bits,
         "pages": [start, end - start],
         "index": list(extent),
         "dictionary": None if dictionary is None else list(dictionary),
@@ -105,6 +108,9 @@ def _encode_page(
     validity = column.validity
     if validity is not None:
         validity = validity[lower // 8 : (upper + 7) // 8]
+        if lower % 8:
+            bits = np.unpackbits(validity, bitorder="little")[lower % 8 :]
+            validity = np.packbits(bits, bitorder="little")
     if column.width:
         values = column.values[lower * column.width : upper * column.width]
         low, high, null_count, nan_count = blocks.zone_fixed(values, column.width, kind, validity)

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from kudu_core.cfile.columns.reader import ColumnReader
-from kudu_core.cfile.pages.page import PAGE_ROWS
 
 if TYPE_CHECKING:
     U32 = npt.NDArray[np.uint32]
@@ -51,8 +50,8 @@ def span(column: ColumnReader, lower: int, upper: int) -> tuple[int, int, U32]:
         end_page = int(np.searchsorted(lows, upper))
     if first_page >= end_page:
         return 0, 0, np.empty(0, np.uint32)
-    base = first_page * PAGE_ROWS
-    end = min(end_page * PAGE_ROWS, column.rows)
+    base = first_page << column.page_bits
+    end = min(end_page << column.page_bits, column.rows)
     values: Any = column.read(base, end).values.view("<u4")
     begin = int(np.searchsorted(values, lower))
     stop = int(np.searchsorted(values, upper))

@@ -241,7 +241,7 @@ class RowsFile(OpenFile):
         return self.columns[column_id].zone
 
     def zones(self, column_id: int) -> list[Zone]:
-        """Bounds and counts of every page of 16,384 rows."""
+        """Bounds and counts of every page of the column."""
         return self.columns[column_id].zones()
 
     def zone_table(self, column_id: int) -> ZoneTable:
@@ -261,6 +261,11 @@ class RowsFile(OpenFile):
         return self._insert_column.cells(rows).values.view("<u8")
 
     # ------------------------------------------------------------------ keys
+
+    @property
+    def key_page_rows(self) -> int:
+        """Rows of the smallest page that holds keys."""
+        return self._keys.page_rows
 
     def may_contain(self, hashes: U64) -> npt.NDArray[np.bool_]:
         """Which keys the bloom does not exclude; all, where the file has none."""

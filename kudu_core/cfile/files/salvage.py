@@ -39,7 +39,7 @@ from kudu_core.cfile.pages.container import (
     Extent,
     FileReader,
 )
-from kudu_core.cfile.pages.page import PAGE_ROWS
+from kudu_core.cfile.pages.page import PAGE_BITS
 from kudu_core.common.format.members import BROKEN
 from kudu_core.errors import Corruption
 
@@ -300,14 +300,12 @@ def _entry(
     file: _DamagedFile, column: StoredColumn, rows: int, start: int, end: int
 ) -> dict[str, Any] | None:
     """A column between two bytes, without its zone; None: it is not there."""
-    pages = -(-rows // PAGE_ROWS)
     width = column.type.width
     for words in (None,) if width else (None, 1):
-        bounds = 2 * zone_width(width, words)
-        length = SECTION_FRAME.size + INDEX_HEAD.size + pages * (INDEX_ENTRY.size + bounds)
-        index = Extent(end - length, length)
-        if index.offset < start or not file.holds(index, SECTION_PAGE_INDEX):
+        found = _index_at(file, rows, zone_width(width, words), start, end)
+        if found is None:
             continue
+        index, page_bits = found
         dictionary: Extent | None = None
         if words is not None:
             dictionary = _section_at(file, start, SECTION_DICTIONARY)
@@ -321,11 +319,27 @@ def _entry(
             "type": column.type.name,
             "nullable": column.nullable,
             "rows": rows,
+            "page_bits": page_bits,
             "pages": [first, index.offset - first],
             "index": list(index),
             "dictionary": None if dictionary is None else list(dictionary),
             "words": words,
         }
+    return None
+
+
+def _index_at(
+    file: _DamagedFile, rows: int, bound_width: int, start: int, end: int
+) -> tuple[Extent, int] | None:
+    """The page index that ends at a byte, and the power of two of a page's rows; None: it is not there."""
+    for page_bits in range(PAGE_BITS, -1, -1):
+        pages = (rows + (1 << page_bits) - 1) >> page_bits
+        length = SECTION_FRAME.size + INDEX_HEAD.size + pages * (INDEX_ENTRY.size + 2 * bound_width)
+        index = Extent(end - length, length)
+        if index.offset >= start and file.holds(index, SECTION_PAGE_INDEX):
+            # Few rows make as many pages of one power as of another: the index says which.
+            found = INDEX_HEAD.unpack_from(file.section(index, SECTION_PAGE_INDEX))
+            return (index, found[2]) if found[:2] == (pages, bound_width) else None
     return None
 
 

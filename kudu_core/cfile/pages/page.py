@@ -1,8 +1,9 @@
 """Frame, compress and check pages.  Layout: docs/format.md, "Page frame".
 
 A page's payload is what ``_ext.pages.blocks`` encodes: up to 16,384 values of one column in mini-blocks
-of 1,024.  This module adds the frame, the codec and the CRC, and takes them off again; the payload
-that it hands out has the class, width and row count that the caller expects.
+of 1,024; how many is the column's choice (``cfile.columns.page_size``).  This module adds the frame, the
+codec and the CRC, and takes them off again; the payload that it hands out has the class, width and row
+count that the caller expects.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from kudu_core.errors import NotSupported
 if TYPE_CHECKING:
     from kudu_core.cfile.pages.container import FileReader, FileWriter
 
-PAGE_ROWS = 16_384
-BLOCK_ROWS = 1_024
 PAGE_BITS = 14
-assert 1 << PAGE_BITS == PAGE_ROWS
+BLOCK_BITS = 10
+PAGE_ROWS = 1 << PAGE_BITS
+"""The most; each column of a file has a power of two of its own."""
+BLOCK_ROWS = 1 << BLOCK_BITS
+"""Of a mini-block, but for pages that have fewer."""
 
 ENCODING_VALUES = 0  # the payload holds the column's values
 ENCODING_CODES = 1  # it holds ordinals of the column's sorted dictionary

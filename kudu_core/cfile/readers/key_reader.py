@@ -20,7 +20,7 @@ from kudu_core._ext.keys import block_search, hashing
 from kudu_core._ext.keys import keys as key_kernel
 from kudu_core.cfile.columns.specs import KEY_INDEX_HEAD
 from kudu_core.cfile.pages.container import SECTION_BLOOM, SECTION_KEY_INDEX, Extent, FileReader
-from kudu_core.cfile.pages.page import BLOCK_ROWS
+from kudu_core.cfile.pages.page import BLOCK_ROWS, PAGE_ROWS
 from kudu_core.common.run.locks import mutex
 from kudu_core.errors import InvalidArgument
 
@@ -75,6 +75,12 @@ class KeyReader:
     def keys_column(self) -> ColumnReader | None:
         """The stored encoded keys, where there are."""
         return self._keys_column
+
+    @property
+    def page_rows(self) -> int:
+        """Of the smallest page that holds keys."""
+        stored = self._columns if self._keys_column is None else (self._keys_column,)
+        return min([1 << column.page_bits for column in stored], default=PAGE_ROWS)
 
     @property
     def has_index(self) -> bool:

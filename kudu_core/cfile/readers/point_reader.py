@@ -132,7 +132,9 @@ def _column(column: ColumnReader, holds: _Holds, holder: PageHolder | None = Non
         assert dictionary.offsets is not None
         words = (np.ascontiguousarray(dictionary.offsets, np.int32), dictionary.values)
     remember = holds.file.remember
-    return PointColumn(_loader(column, holds), column.page_count, column.width, words, holder, remember)
+    return PointColumn(
+        _loader(column, holds), column.page_count, column.width, words, holder, remember, column.page_bits
+    )
 
 
 def _loader(column: ColumnReader, holds: _Holds) -> Callable[[int], tuple[Any, int | None]]:

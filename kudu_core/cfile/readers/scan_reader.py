@@ -74,7 +74,13 @@ class ScanReader:
                 words = (dictionary.offsets, dictionary.values)
             held, watched = self._held(column.file)
             made = ScanColumn(
-                held, _loader(column, watched), column.rows, column.width, words, column.file.remember
+                held,
+                _loader(column, watched),
+                column.rows,
+                column.width,
+                words,
+                column.file.remember,
+                column.page_bits,
             )
             made = self._made.setdefault(column_id, made)
         return made
@@ -195,9 +201,7 @@ def _states(column: ColumnReader, spans: U64, null: bool) -> U8:
     """Of each page, whether no row, every row, or perhaps some rows are in the set."""
     index = column.index()
     nulls, nans = index["nulls"].astype(np.int64), index["nans"].astype(np.int64)
-    rows = np.full(column.page_count, column.page_rows(0) if column.page_count else 0, np.int64)
-    if column.page_count:
-        rows[-1] = column.page_rows(column.page_count - 1)
+    rows = column.rows_of_pages()
     present = (index["flags"] & ZONE_PRESENT) != 0
     low, high = (_bounds(column, index[end]) for end in ("low", "high"))
     meets, holds = meet(low, high, spans) & present, within(low, high, spans)

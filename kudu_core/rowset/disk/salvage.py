@@ -121,7 +121,7 @@ class SalvagedRowSet:
     used: list[str] = field(default_factory=list)
     """Paths of the files that are read."""
     piece_rows: int = PAGE_ROWS
-    """A *piece* is what is read together: a page, or less where defaults would take too much room."""
+    """A *piece* is what is read together: a page of keys, less where defaults would take too much room."""
     _told: set[tuple[str, int]] = field(default_factory=set)
 
     @staticmethod
@@ -142,7 +142,7 @@ class SalvagedRowSet:
             pend = [(ref, files.changes(ref)) for ref in pending]
         lost = frozenset(files.lost)
         present = lost if base is None else lost.union(base.column_ids)
-        piece_rows = rows_at_once(schema, present, PAGE_ROWS)
+        piece_rows = rows_at_once(schema, present, PAGE_ROWS if base is None else base.key_page_rows)
         return SalvagedRowSet(meta, schema, base, lost, redo, pend, files.damage, files.used, piece_rows)
 
     def close(self) -> None:
@@ -182,10 +182,9 @@ class SalvagedRowSet:
         rows = len(keys)
         newest = RowImages(keys, {}, {}, np.zeros(rows, np.uint64), np.zeros(rows, bool))
         for column in self.schema.value_columns:
-            values = self._values(column, lower, lower + rows)
-            if values is None:
-                newest.known[column.id] = np.zeros(rows, bool)
-                values = ColumnBuffers.nulls(column.type, rows)
+            values, found = self._values(column, lower, lower + rows)
+            if not found.all():
+                newest.known[column.id] = found
             newest.columns[column.id] = values
         before: RowImages | None = None
         before_ts = 0
@@ -233,21 +232,30 @@ class SalvagedRowSet:
             return None
         return keys
 
-    def _values(self, column: StoredColumn, lower: int, upper: int) -> ColumnBuffers | None:
+    def _values(self, column: StoredColumn, lower: int, upper: int) -> tuple[ColumnBuffers, np.ndarray]:
+        """The cells of a column, and which of them could be read."""
         base = self.base
         assert base is not None
-        if column.id in self.lost_columns:
-            return None
-        if not base.has(column.id):
-            return ColumnBuffers.constant(column.type, column.read_default, upper - lower)
-        stored = base.columns[column.id]
-        if stored.spec.type != column.type:
-            return None
+        rows = upper - lower
+        known = np.ones(rows, bool)
+        if not base.has(column.id) and column.id not in self.lost_columns:
+            return ColumnBuffers.constant(column.type, column.read_default, rows), known
+        stored = None if column.id in self.lost_columns else base.columns[column.id]
+        if stored is None or stored.spec.type != column.type:
+            return ColumnBuffers.nulls(column.type, rows), ~known
         try:
-            return stored.read(lower, upper)
-        except UNREADABLE as error:
-            self._tell(stored.file.path, (column.id + 1) << 32 | lower, error)
-            return None
+            return stored.read(lower, upper), known
+        except UNREADABLE:
+            pass  # some page of it: which, and why, is found page by page
+        parts = []
+        for first, end in stored.by_page(lower, upper):
+            try:
+                parts.append(stored.read(first, end))
+            except UNREADABLE as error:
+                self._tell(stored.file.path, (column.id + 1) << 32 | first, error)
+                parts.append(ColumnBuffers.nulls(column.type, end - first))
+                known[first - lower : end - lower] = False
+        return ColumnBuffers.concat(parts), known
 
     def _entries(self, ref: DeltaRef, file: DeltaFile, lower: int, upper: int) -> _Entries | None:
         """The entries of rows ``[lower, upper)``; None: which there are cannot be read."""

@@ -18,7 +18,7 @@ from kudu_core._ext.base.status import NeedsGeneralPath, PageError
 from kudu_core._ext.scan.read import TooLarge, read
 from kudu_core._ext.scan.selection import Selection
 from kudu_core.cfile.columns.specs import allocate
-from kudu_core.cfile.files.rows_file import PAGE_ROWS
+from kudu_core.cfile.pages.page import PAGE_BITS
 from kudu_core.cfile.readers.scan_reader import SOME_ROWS, as_column
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn
@@ -166,7 +166,8 @@ class Chosen:
         if self.rows * CELLS_FACTOR <= int(rows[-1]) - int(rows[0]):
             return source.cells(column, rows)
         # Pages in which something was chosen, neighbours together.
-        pages = rows // PAGE_ROWS
+        stored = source.file.columns.get(column.id)
+        pages = rows >> (PAGE_BITS if stored is None else stored.page_bits)
         cuts = [0, *(np.flatnonzero(pages[1:] > pages[:-1] + 1) + 1).tolist(), len(rows)]
         parts = []
         for start, stop in pairwise(cuts):

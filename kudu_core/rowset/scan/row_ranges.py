@@ -106,7 +106,8 @@ def choose(source: DiskRowsAt, pruning: Pruning, where: Filter | None) -> Candid
     ranges, complete = (_between(source, pruning, (False, False)), False) if found is None else found
     by_keys = int((ranges[:, 1] - ranges[:, 0]).sum())
     if len(ranges):
-        ranges = _without_pages(ranges, pages_wanted(source, pruning, searched=complete))
+        wanted = rows_wanted(source, pruning, searched=complete)
+        ranges = ranges if wanted is None else intersection(ranges, wanted)
     return Candidates(ranges, by_keys, pruning.rest if complete else where)
 
 
@@ -135,8 +136,8 @@ def _search(source: DiskRowsAt, pruning: Pruning) -> tuple[np.ndarray, bool] | N
     return None
 
 
-def pages_wanted(source: DiskRowsAt, pruning: Pruning, *, searched: bool) -> np.ndarray | None:
-    """Which pages the zone maps do not rule out, (n,) bool; None: all of them.
+def rows_wanted(source: DiskRowsAt, pruning: Pruning, *, searched: bool) -> np.ndarray | None:
+    """Rows of pages that the zone maps do not rule out, (m, 2) ranges; None: all of them.
 
     ``searched``: what the key columns say is done with.
     """
@@ -147,21 +148,23 @@ def pages_wanted(source: DiskRowsAt, pruning: Pruning, *, searched: bool) -> np.
         is_key = column_id in file.key_ids
         if searched if is_key else source.touches(column_id):
             continue
-        found = file.zone_table(column_id).may_hold(passing)
-        wanted = found if wanted is None else wanted & found
+        wanted = _in_pages(source, column_id, file.zone_table(column_id).may_hold(passing), wanted)
     for term in pruning.nulls:
         if file.has(term.column_id) and not source.touches(term.column_id):
             found = file.zone_table(term.column_id).may_be_null(term.op == "is_null")
-            wanted = found if wanted is None else wanted & found
-    return None if wanted is None or wanted.all() else wanted
+            wanted = _in_pages(source, term.column_id, found, wanted)
+    return wanted
 
 
-def _without_pages(ranges: np.ndarray, wanted: np.ndarray | None) -> np.ndarray:
-    """What of the ranges lies in wanted pages."""
-    if wanted is None:
+def _in_pages(
+    source: DiskRowsAt, column_id: int, pages: np.ndarray, ranges: np.ndarray | None
+) -> np.ndarray | None:
+    """What of the ranges lies in pages of a column of which there is a flag; None: all rows."""
+    if pages.all():
         return ranges
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], wanted, [False])).astype(np.int8)))
-    return intersection(ranges, edges.reshape(-1, 2) * PAGE_ROWS)
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], pages, [False])).astype(np.int8)))
+    found = np.minimum(edges.reshape(-1, 2) << source.file.columns[column_id].page_bits, source.rows)
+    return found if ranges is None else intersection(ranges, found)
 
 
 def intersection(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -176,7 +179,7 @@ def intersection(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def pages_of(ranges: np.ndarray) -> int:
-    """How many pages hold rows of the ranges."""
+    """How many stretches of the rows of a page of numbers hold rows of the ranges."""
     if not len(ranges):
         return 0
     first, last = ranges[:, 0] // PAGE_ROWS, (ranges[:, 1] - 1) // PAGE_ROWS

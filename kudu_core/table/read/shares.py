@@ -13,10 +13,10 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from kudu_core.cfile.pages.page import BLOCK_ROWS, PAGE_ROWS
+from kudu_core.cfile.pages.page import BLOCK_ROWS
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.memrowset import MemRowSet
-from kudu_core.rowset.scan.row_ranges import Pruning, pages_wanted
+from kudu_core.rowset.scan.row_ranges import Pruning, rows_wanted
 from kudu_core.tablet.store.tablet import Tablet
 
 PIECES = 8
@@ -116,14 +116,22 @@ def _on_disk(rowset: DiskRowSet, pruning: Pruning, snapshot: int, step: int) -> 
     assert source is not None, "the caller has looked"
     data, offsets = source.file.key_index()
     count = len(offsets) - 1
-    weights = np.full(count, BLOCK_ROWS, np.int64)
-    weights[-1] = meta.rows - (count - 1) * BLOCK_ROWS
-    wanted = pages_wanted(source, pruning, searched=False) if tested else None
-    if wanted is not None:
-        weights[~np.repeat(wanted, PAGE_ROWS // BLOCK_ROWS)[:count]] = 0
+    borders = np.minimum(np.arange(count + 1) * BLOCK_ROWS, meta.rows)
+    wanted = rows_wanted(source, pruning, searched=False) if tested else None
+    weights = np.diff(borders if wanted is None else _rows_below(wanted, borders))
     starts = np.arange(0, count, max(1, step // BLOCK_ROWS))
     sums = np.add.reduceat(weights, starts).tolist()
     keys = [data[int(offsets[at]) : int(offsets[at + 1])].tobytes() for at in starts.tolist()]
     for key, end, rows in zip(keys, [*keys[1:], None], sums, strict=True):
         if rows and (end is None or end > lower) and (upper is None or key < upper):
             yield max(key, lower), rows
+
+
+def _rows_below(ranges: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """How many rows of the ranges, (m, 2), lie below each row."""
+    ends = np.cumsum(ranges[:, 1] - ranges[:, 0])
+    at = np.searchsorted(ranges[:, 1], rows)  # ranges that end below
+    before = np.concatenate(([0], ends))[at]
+    lower = np.concatenate((ranges[:, 0], rows[-1:]))[at]
+    below: np.ndarray = before + np.maximum(rows - lower, 0)
+    return below

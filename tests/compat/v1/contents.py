@@ -36,6 +36,7 @@ COLUMNS: list[tuple[str, str, Any, str, str]] = [
     ("moment", "timestamp[us,UTC]", None, "delta", "auto"),
     ("price", "decimal128(12,2)", decimal.Decimal("9.99"), "auto", "auto"),
     ("large", "decimal128(38,0)", None, "plain", "auto"),
+    ("page", "string", None, "plain", "lz4"),
 ]
 NEW_COLUMN, NEW_DEFAULT = "note", "no note"
 DROPPED_COLUMN = "i8"
@@ -80,6 +81,7 @@ def row(n: int, version: int = 0) -> Row:
         "moment": dt.datetime(2024, 2, 29, tzinfo=UTC) + dt.timedelta(microseconds=m * 999_983),
         "price": decimal.Decimal(m * 1001 - 50_000).scaleb(-2),
         "large": decimal.Decimal((10**38 - 1 - m) * (-1 if m % 2 else 1)),
+        "page": f"{m:05d} " * (2500 if n % 5 == 1 and n < 60 else 1),
     }
     for place, name in enumerate(values):
         if (n + place) % 13 == 0:

@@ -34,36 +34,42 @@ def bitmap(valid: np.ndarray) -> np.ndarray | None:
     return None if valid.all() else np.packbits(valid, bitorder="little")
 
 
-def fixed(values: np.ndarray, valid: np.ndarray, kind: int, place: int, **more: Any) -> PointColumn:
+def fixed(
+    values: np.ndarray, valid: np.ndarray, kind: int, place: int, *, page_bits: int = 14, **more: Any
+) -> PointColumn:
+    page = 1 << page_bits
     raw = values.view(np.uint8).reshape(len(values), -1)
     pages = [
         blocks.encode_fixed(
-            np.ascontiguousarray(raw[i : i + PAGE]).reshape(-1),
+            np.ascontiguousarray(raw[i : i + page]).reshape(-1),
             raw.shape[1],
             kind,
-            bitmap(valid[i : i + PAGE]),
+            bitmap(valid[i : i + page]),
             **more,
         )
-        for i in range(0, len(values), PAGE)
+        for i in range(0, len(values), page)
     ]
-    return PointColumn(loader(pages, place), len(pages), raw.shape[1])
+    return PointColumn(loader(pages, place), len(pages), raw.shape[1], page_bits=page_bits)
 
 
 def offsets_of(words: list[bytes]) -> np.ndarray:
     return np.cumsum([0, *map(len, words)]).astype(np.int32)
 
 
-def strings(words: list[bytes], valid: np.ndarray, place: int, *, prefix: bool = False) -> PointColumn:
+def strings(
+    words: list[bytes], valid: np.ndarray, place: int, *, prefix: bool = False, page_bits: int = 14
+) -> PointColumn:
+    page = 1 << page_bits
     pages = [
         blocks.encode_binary(
-            offsets_of(words[i : i + PAGE]),
-            np.frombuffer(b"".join(words[i : i + PAGE]), np.uint8),
-            bitmap(valid[i : i + PAGE]),
+            offsets_of(words[i : i + page]),
+            np.frombuffer(b"".join(words[i : i + page]), np.uint8),
+            bitmap(valid[i : i + page]),
             prefix,
         )
-        for i in range(0, len(words), PAGE)
+        for i in range(0, len(words), page)
     ]
-    return PointColumn(loader(pages, place), len(pages), 0)
+    return PointColumn(loader(pages, place), len(pages), 0, page_bits=page_bits)
 
 
 def worded(words: list[bytes], valid: np.ndarray, place: int) -> PointColumn:
@@ -132,18 +138,18 @@ def test_every_cell_of_every_encoding(long: bool) -> None:
                 )
                 values = series(r, n, dtype)
                 signed = np.dtype(dtype).kind == "i"
-                made[i] = fixed(values, valid, int(signed), i)
+                made[i] = fixed(values, valid, int(signed), i, page_bits=r.choice([10, 12, 14]))
                 tags.append(TAGS["signed" if signed else "unsigned"])
                 cells = values.tolist()
             elif form == "float":
                 values = r.choice([np.round(rng.random(n) * 100, 2), rng.random(n), np.full(n, -0.0)])
-                made[i] = fixed(values, valid, 2, i)
+                made[i] = fixed(values, valid, 2, i, page_bits=r.choice([10, 12, 14]))
                 tags.append(TAGS["float"])
                 cells = values.tolist()
             else:
                 cells = [r.choice(["", "a", "word", f"{r.randrange(50)}" * 9]).encode() for _ in range(n)]
                 made[i] = (
-                    strings(cells, valid, i)
+                    strings(cells, valid, i, page_bits=r.choice([0, 3, 8, 10, 13, 14]))
                     if form == "string" or not valid.any()
                     else worded(cells, valid, i)
                 )
@@ -192,14 +198,22 @@ def test_every_key_is_found_and_no_other(long: bool) -> None:
             all_valid = np.ones(n, bool)
             hosts = worded([h for h, _ in pairs], all_valid, 0)
             ts = fixed(
-                np.array([t for _, t in pairs], np.int64), all_valid, 1, 1, allow_delta=r.random() < 0.7
+                np.array([t for _, t in pairs], np.int64),
+                all_valid,
+                1,
+                1,
+                page_bits=r.choice([10, 14]),
+                allow_delta=r.random() < 0.7,
             )
-            encoded = strings(keys, all_valid, 2, prefix=True) if form == "prefix" else None
+            bits = r.choice([10, 13, 14])
+            encoded = strings(keys, all_valid, 2, prefix=True, page_bits=bits) if form == "prefix" else None
             order = None if encoded else [(hosts, 1, 0, 0), (ts, 0, 8, 1 << 63)]
             made = {0: hosts, 1: ts}
         elif form == "string":
             keys = sorted({bytes(r.choices(b"ab\0", k=r.randrange(12))) + str(i).encode() for i in range(n)})
-            encoded, column = None, strings(keys, np.ones(len(keys), bool), 0, prefix=r.random() < 0.5)
+            prefix, bits = r.random() < 0.5, r.choice([10, 11, 14])
+            encoded = None
+            column = strings(keys, np.ones(len(keys), bool), 0, prefix=prefix, page_bits=bits)
             made, order = {0: column}, [(column, 2, 0, 0)]
         else:
             step = 7 if form == "steps" else 0
@@ -371,5 +385,13 @@ def test_bad_arguments_are_refused() -> None:
         PointFile(4, {}, None, None, (np.zeros(4, np.uint8), np.zeros(1, np.int64)), None)
     with pytest.raises(ValueError):
         PointColumn(loader([]), 0, 3)
+    for width, page_bits in ((8, 9), (8, 15), (0, -1), (0, 15)):
+        with pytest.raises(ValueError, match="pages of"):
+            PointColumn(loader([]), 0, width, page_bits=page_bits)
+    words = [b"%09d" % i for i in range(3000)]
+    for pages, page_bits in ((2, 10), (3000, 0)):
+        short = PointColumn(loader([]), pages, 0, page_bits=page_bits)
+        with pytest.raises(ValueError, match="keys in"):
+            PointFile(3000, {0: short}, [(short, 2, 0, 0)], None, index_of(words), None)
     with pytest.raises(ValueError):
         PointColumn(loader([]), 0, 1, (np.array([0, 5], np.int32), np.zeros(4, np.uint8)))

@@ -57,7 +57,9 @@ def source_of(r: random.Random, form: str, n: int) -> Source:
         order = [(fixed(np.array(numbers, np.uint16), np.ones(n, bool), 0, 0), 0, 2, 0)]
     elif form in ("string", "prefix"):
         keys = sorted({bytes(r.choices(b"ab\0", k=r.randrange(12))) + str(i).encode() for i in range(n)})
-        order = [(strings(keys, np.ones(len(keys), bool), 0, prefix=form == "prefix"), 2, 0, 0)]
+        bits = r.choice([10, 14])
+        column = strings(keys, np.ones(len(keys), bool), 0, prefix=form == "prefix", page_bits=bits)
+        order = [(column, 2, 0, 0)]
     elif form == "words":  # a word of a dictionary at the end of the key
         pairs = sorted({(r.randrange(100), r.choice([b"", b"a", b"a\0", b"b" * 40])) for _ in range(n)})
         keys = [x.to_bytes(1, "big") + word for x, word in pairs]
@@ -70,7 +72,7 @@ def source_of(r: random.Random, form: str, n: int) -> Source:
         keys = [h.replace(b"\0", b"\0\1") + b"\0\0" + (t + 2**63).to_bytes(8, "big") for h, t in times]
         valid = np.ones(len(keys), bool)
         if form == "encoded":
-            encoded = strings(keys, valid, 0, prefix=True)
+            encoded = strings(keys, valid, 0, prefix=True, page_bits=r.choice([10, 12]))
         else:
             number = fixed(np.array([t for _, t in times], np.int64), valid, 1, 0)
             order = [(worded([h for h, _ in times], valid, 1), 1, 0, 0), (number, 0, 8, 1 << 63)]

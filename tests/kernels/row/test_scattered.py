@@ -25,11 +25,13 @@ def column_of(r: random.Random, width: int, n: int) -> tuple[PointColumn, list[b
     if width:
         values = series(r, n, WIDTHS[width])
         cells = [value.tobytes() for value in values]
-        column = fixed(values, valid, int(values.dtype.kind == "i"), 0)
+        column = fixed(values, valid, int(values.dtype.kind == "i"), 0, page_bits=r.choice([10, 14]))
     else:
         cells = [r.choice(["", "a", "word", f"{r.randrange(50)}" * 9]).encode() for _ in range(n)]
-        make = strings if r.random() < 0.5 or not valid.any() else worded
-        column = make(cells, valid, 0)
+        if r.random() < 0.5 or not valid.any():
+            column = strings(cells, valid, 0, page_bits=r.choice([0, 3, 9, 10, 14]))
+        else:
+            column = worded(cells, valid, 0)
     return column, [cell if v else None for cell, v in zip(cells, valid.tolist(), strict=True)]
 
 

@@ -253,6 +253,9 @@ def test_what_is_no_test() -> None:
         selection.test(ascending(11).column(), number_test(stored, [], False))
     with pytest.raises(ValueError, match="descend"):
         ScanColumn(PageHolder(), lambda _: [], 1, 1, (np.array([0, 2, 1], np.int32), np.zeros(2, np.uint8)))
+    for width, page_bits in ((8, 9), (8, 15), (0, -1), (0, 15)):
+        with pytest.raises(ValueError, match="pages of"):
+            ScanColumn(PageHolder(), lambda _: [], 1, width, page_bits=page_bits)
     with pytest.raises(ValueError, match="leave"):
         ScanColumn(PageHolder(), lambda _: [], 1, 1, (np.array([0, 2], np.int32), np.zeros(1, np.uint8)))
 

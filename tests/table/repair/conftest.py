@@ -12,6 +12,8 @@ import kudu_core as kc
 from tests.support.tables import Make
 
 ROWS, PAGE = 40_000, 16_384
+STRINGS = 4096
+"""Rows of a page of the strings."""
 INGEST_ROWS = 1_000
 """Calls of so many rows are in files alone: the log does not have them."""
 SCHEMA = [kc.Column("k", "int64"), kc.Column("a", "int64"), kc.Column("s", "string")]

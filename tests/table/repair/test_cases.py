@@ -13,28 +13,40 @@ from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.tablet.store import records
 from kudu_core.wal.format import RECORD_HEADER, SEGMENT_HEADER, padded
 from tests.support.tables import Make
-from tests.table.repair.conftest import INGEST_ROWS, PAGE, SCHEMA, Repaired, closed, file_of, flip, rows_of
+from tests.table.repair.conftest import (
+    INGEST_ROWS,
+    PAGE,
+    SCHEMA,
+    STRINGS,
+    Repaired,
+    closed,
+    file_of,
+    flip,
+    rows_of,
+)
 
 # ---- a page
 
 
 def test_a_page_of_a_value_column(table: kc.Table, path: Path) -> None:
     """Its rows are put aside with their other cells, but for those whose cell a later change has set."""
-    table.update({"k": [PAGE, PAGE + 1, 3], "s": ["one", "two", "three"]})
+    first = STRINGS
+    table.update({"k": [first, first + 1, 3], "s": ["one", "two", "three"]})
     table.flush()
-    table.update({"k": [PAGE + 2, PAGE + 1], "s": ["in memory", "twice"]})
-    table.update({"k": [PAGE + 3], "a": [-1]})
+    table.update({"k": [first + 2, first + 1], "s": ["in memory", "twice"]})
+    table.update({"k": [first + 3], "a": [-1]})
     wanted = closed(table)
     file = file_of(path, "rows")
     with RowsFile(PosixFileSystem(), str(file)) as rows:
+        assert 1 << rows.columns[3].page_bits == STRINGS
         at = rows.columns[3].page_offset(1)
     flip(file, at + 500)
     found = Repaired(path)
-    page = range(PAGE, 2 * PAGE)
-    known = {PAGE, PAGE + 1, PAGE + 2}
+    page = range(first, 2 * first)
+    known = {first, first + 1, first + 2}
     assert found.rows == {k: row for k, row in wanted.items() if k not in page or k in known}
     assert found.aside["lost"] == {k: (wanted[k][0], None) for k in page if k not in known}
-    assert (found.report.rows_lost, found.report.rows_doubtful) == (PAGE - 3, 0)
+    assert (found.report.rows_lost, found.report.rows_doubtful) == (STRINGS - 3, 0)
 
 
 def test_a_page_of_a_key_column(table: kc.Table, path: Path) -> None:
