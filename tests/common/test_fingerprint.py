@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.idempotence.fingerprint import NO_ROWS, Fingerprint
+from kudu_core.common.idempotence.fingerprint import NO_ROWS, Fingerprint, of_predicate
 from kudu_core.common.idempotence.writers import AppliedWrite
 from tests.support.inside import applied_writes_of, schema_of
 from tests.support.oracles.columns import row_hash as oracle
@@ -162,6 +162,18 @@ def test_another_predicate_has_another_fingerprint(tmp_path: Path, where: Any) -
         with pytest.raises(kc.errors.TokenMismatch, match="not the same one"):
             table.delete(where=where, txn=("golden", 1))
         assert table.delete(where=pc.field("k").isin(list(range(30))), txn=("golden", 1)).deduplicated
+
+
+def test_an_interval_is_spelled_as_its_parts() -> None:
+    def of(*parts: int) -> Fingerprint:
+        interval = pa.scalar(parts, pa.month_day_nano_interval())
+        return of_predicate(pc.field("t") == pc.scalar(interval), None)
+
+    assert of(1, 2, 3) == of(1, 2, 3)
+    assert len({of(1, 2, 3), of(2, 2, 3), of(1, 3, 3), of(1, 2, 4)}) == 4
+    text = '''["literal","month_day_nano_interval",[1,2,3]]'''
+    whole = f'''{{"set":null,"where":["call","equal",[["field","t"],{text}],null]}}'''
+    assert of(1, 2, 3) == Fingerprint(*oracle.text_fingerprint(whole))
 
 
 def test_shares_add_up() -> None:

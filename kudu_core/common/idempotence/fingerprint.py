@@ -145,6 +145,8 @@ def _spelled_value(value: pa.Scalar) -> Any:
     type_ = value.type
     if pat.is_list(type_) or pat.is_large_list(type_):
         return [_spelled_value(item) for item in value.values]
+    if pat.is_interval(type_):
+        return list(value.as_py())  # months, days, nanoseconds
     if pat.is_temporal(type_):
         wide = type_.bit_width == 64
         return value.cast(pa.int64() if wide else pa.int32()).as_py()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -49,9 +49,8 @@ def conform_calls(schema: Schema, operation: str, data: Any, *, unique: bool = F
     """
     op = _CODES[operation]
     is_delete = operation.startswith("delete")
-    if is_delete and len(schema.key_ids) == 1 and isinstance(data, list | pa.Array | pa.ChunkedArray):
-        if not isinstance(data, list) or not data or not isinstance(data[0], dict | pa.RecordBatch):
-            data = {schema.key_names[0]: data}
+    if is_delete and len(schema.key_ids) == 1:
+        data = _keys_or_rows(schema.key_names[0], data)
     given: frozenset[int] | None = None
     rows = 0
     for batch in batches(data, schema):
@@ -68,6 +67,27 @@ def conform_calls(schema: Schema, operation: str, data: Any, *, unique: bool = F
             call = Call(op, conformed.block, conformed.status, unique=unique, continues=given is not None)
             given = _same_columns(given, call)
             yield call
+
+
+def _keys_or_rows(name: str, data: Any) -> Any:
+    """Keys of one column, which may be given bare, as rows."""
+    if isinstance(data, Set):
+        data = list(data)
+    if isinstance(data, range | np.ndarray | pa.Array | pa.ChunkedArray):
+        return {name: data}
+    if isinstance(data, list | tuple):
+        return data if data and _has_columns(data[0]) else {name: data}
+    if isinstance(data, str | bytes | bytearray) or not (_has_columns(data) or isinstance(data, Iterable)):
+        raise InvalidArgument(
+            f"delete takes a list of keys, or rows with the key column {name!r}, not {type(data).__name__}"
+        )
+    return data
+
+
+def _has_columns(data: Any) -> bool:
+    """Whether these are rows, or one, and not a key."""
+    exports = hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
+    return exports or isinstance(data, Mapping)
 
 
 def _require(schema: Schema, given: frozenset[int]) -> None:
