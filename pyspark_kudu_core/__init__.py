@@ -23,9 +23,9 @@ class DefaultSource(DataSource):
     or ``.mode("overwrite")``.
 
     Options to read: columns ("a,b"), where (JSON: [["k", ">", 5], ...]), snapshot (a timestamp) or
-    timestampAsOf (a time with its zone), targetRowsPerTask; readChanges, since, until, images, net to read
-    changes; of streams also maxRowsPerTrigger.  Options to write: operation (upsert),
-    txnAppId and txnVersion, onDuplicate (error), lockTimeoutS.
+    timestampAsOf (a time with its zone), targetRowsPerTask, limit; readChanges, since, until, images, net to
+    read changes; of streams also maxRowsPerTrigger.  Options to write: operation (upsert), txnAppId and
+    txnVersion, onRepeat (check), onDuplicate (error), sequenceBy, ignoreNull (false), lockTimeoutS.
     """
 
     @classmethod

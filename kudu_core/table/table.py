@@ -258,11 +258,12 @@ class Table(HandleOwner):
 
         ``txn``, of every write: ``(app_id, version)``, or with the id of what the rows come from as a third
         member, names the write, so that it is applied once however often it is repeated.  An application's
-        versions ascend.  A repetition, known by the fingerprint of its rows, does nothing and has the answer
-        of the first time, ``deduplicated``.  A version that was applied with other rows, or by another
-        source, or that lies too far back to tell, is refused.  ``on_repeat="skip"`` takes every version up to
-        the last one for done, whatever its rows: for sources whose rows differ from run to run.  What is new
-        among them is then not written.
+        versions ascend.  A repetition, known by the fingerprint of its rows, does nothing; its answer is
+        ``deduplicated`` and has, of the last version, the timestamp and counts of the first time, and in
+        ``refused`` how many rows were refused then, but not which (``WriteResult``).  A version that was
+        applied with other rows, or by another source, or that lies too far back to tell, is refused.
+        ``on_repeat="skip"`` takes every version up to the last one for done, whatever its rows: for sources
+        whose rows differ from run to run.  What is new among them is then not written.
 
         >>> stock.insert([{"id": 4, "name": "cap", "price": 0.5}], txn=("till", 1)).inserted
         1
@@ -328,8 +329,8 @@ class Table(HandleOwner):
     ) -> WriteResult:
         """Remove rows by key, or all rows that match ``where``.
 
-        >>> stock.delete([{"id": 1}]).deleted
-        1
+        >>> stock.delete([{"id": 1}]).deleted, stock.delete([2, 3]).deleted  # keys of one column, bare
+        (1, 2)
         """
         return door.delete(self._handle.engine, keys, where, on_missing, on_error, txn, on_repeat)
 

@@ -153,6 +153,17 @@ class Txn:
             before = (*known.recent, (known.version, known.rows))[-RECENT_VERSIONS:]
         return AppliedWrite(self.version, ts, counts, self.rows, source, before)
 
+    def refused(self, known: AppliedWrite) -> int | None:
+        """Of a repetition: how many of the rows that were given then are in none of the counts.
+
+        None: not known, of an earlier version than the last, whose counts are not kept, and of a write by
+        predicate, which has no rows of its own.
+        """
+        if self.version != known.version or (known.rows.rows == 0 and known.rows != NO_ROWS):
+            return None
+        # More in the counts than were given: an overwrite, which also counts what it deletes.
+        return max(0, known.rows.rows - sum(known.counts))
+
     def repeats(self, known: AppliedWrite | None, path: str) -> Counts | None:
         """The counts with which a repetition is answered; None: the write is a new one.
 

@@ -87,11 +87,20 @@ def returned(
     ``by_code``: as of ``row_errors``.
     """
     if refused is None:
-        return None
+        return none_refused(schema, on_error)
     table = error_table(schema, refused, starts)
     if on_error == "raise":
         raise row_errors(table, by_code)
     return table
+
+
+def none_refused(schema: Schema, on_error: str) -> pa.Table | None:
+    """What an answer has where no row was refused: by ``on_error="return"`` a table all the same."""
+    if on_error == "raise":
+        return None
+    keys = pa.struct([pa.field(c.name, c.type.arrow, True) for c in schema.key_columns])
+    fields = [("row", pa.int64()), ("code", pa.string()), ("key", keys)]
+    return pa.schema(fields).empty_table()
 
 
 def row_errors(table: pa.Table, by_code: Mapping[int, int] | None = None) -> RowErrors:
@@ -142,6 +151,7 @@ __all__ = [
     "Refused",
     "check_on_error",
     "error_table",
+    "none_refused",
     "returned",
     "row_errors",
 ]

@@ -11,8 +11,12 @@ import pyarrow as pa
 class WriteResult:
     """Counts of one write call, or of one batch.
 
-    ``timestamp``: the snapshot from which on the call is visible.  ``errors``: rows that were
-    refused (``row``, ``code``, ``key``), empty unless ``on_error="return"``.
+    ``timestamp``: the snapshot from which on the call is visible.  ``errors``: with ``on_error="return"`` a
+    table of the rows that were refused (``row``, ``code``, ``key``), which may have no rows; otherwise None.
+
+    Of a repetition (``deduplicated``) the table keeps the timestamp and the counts of the writer's last
+    version.  Of the versions before it the counts are not kept: they are 0, and ``refused`` is None.
+    ``errors`` is None of every repetition.
 
     >>> refused = stock.insert([{"id": 1}, {"id": 4}], on_error="return")
     >>> refused.inserted, refused.errors.to_pylist()
@@ -27,6 +31,9 @@ class WriteResult:
     errors: pa.Table | None = None
     deduplicated: bool = False
     """The call's ``txn`` had been applied before; nothing was done again."""
+    refused: int | None = 0
+    """How many rows were refused.  Of a repetition, how many of the rows that were given then are in none of
+    the counts; None where that is not known: of versions before the last, and of writes by ``where=``."""
 
     @property
     def counts(self) -> tuple[int, int, int, int]:

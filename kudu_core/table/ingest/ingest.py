@@ -272,7 +272,8 @@ def _attempt(
                 return None
             counts = counts_of_parts(parts)
             newest = max([built.result.timestamp, *(tablet.newest_applied for tablet in tablets)])
-            result = WriteResult(newest, *counts, errors=built.result.errors)
+            told = built.result
+            result = WriteResult(newest, *counts, errors=told.errors, refused=told.refused)
             if all(part.empty for part in parts) and txn is None:
                 return _Built(parts, result)
             ts = commit_parts(engine, parts, rows.schema.version, counts, txn, rows.job)
@@ -304,4 +305,5 @@ def _build(
             parts.append(ingest.IngestPart(tablet, tablet.view, engine.log.cut(), staging))
     newest = max([engine.visible_ts, *(tablet.newest_applied for tablet in tablets)])
     errors = build_parts(engine, rows, parts, staging, raising=on_error == "raise", newest=locked)
-    return _Built(parts, WriteResult(newest, errors=errors.told(rows.schema, rows.starts, on_error)))
+    told = errors.told(rows.schema, rows.starts, on_error)
+    return _Built(parts, WriteResult(newest, errors=told, refused=0 if told is None else told.num_rows))

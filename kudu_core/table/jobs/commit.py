@@ -69,7 +69,10 @@ def applied(handle: Handle, txn: Txn | None) -> WriteResult | None:
     if txn is None or known is None:
         return None
     counts = txn.repeats(known, handle.path)
-    return None if counts is None else _repeated(replace(known, counts=counts))
+    if counts is None:
+        return None
+    refused = 0 if txn.version == known.version else None  # its counts are not kept either
+    return replace(_repeated(replace(known, counts=counts)), refused=refused)
 
 
 def _repeated(known: AppliedWrite) -> WriteResult:
@@ -212,6 +215,8 @@ def _commit(
             return _repeated(known)
         with Claim(engine.writers.committing, job.id):
             result = _apply_or_remove(engine, job, runs, resolutions, is_sealed)
+            if result.refused:  # of a repetition: rows of one key that were dropped; a job is refused whole
+                result = replace(result, refused=0)
             engine.log.wait_durable(engine.log.cut())
             counts = (result.inserted, result.updated, result.deleted, result.ignored)
             known = engine.writers.applied_jobs.get(job.id) or AppliedWrite(0, result.timestamp, counts)

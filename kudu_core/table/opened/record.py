@@ -86,7 +86,7 @@ def once(
     write: Callable[[], WriteResult],
     rows: Callable[[], Fingerprint] | None = None,
 ) -> WriteResult:
-    """Make a write unless it was made before: the answer of ``write``, or of that time.
+    """Make a write unless it was made before: the answer of ``write``, or what is kept of that time's.
 
     Under the lock of its token a write is compared with what is known of its writer: an equal one is a
     repetition, a new version is applied, and everything else is refused.
@@ -140,7 +140,7 @@ def _compared(engine: Engine, txn: Txn, known: AppliedWrite) -> WriteResult | No
     if counts is None:
         return None
     engine.wait_visible(known.ts)
-    return WriteResult(known.ts, *counts, deduplicated=True)
+    return WriteResult(known.ts, *counts, deduplicated=True, refused=txn.refused(known))
 
 
 __all__ = ["already_applied", "note_write", "once", "recorded"]

@@ -18,6 +18,7 @@ None of the ways knows another, nor the door.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ from kudu_core.errors import InvalidArgument
 from kudu_core.table.calls.call import Call
 from kudu_core.table.calls.conform import apply_calls, conform_calls, with_policy
 from kudu_core.table.calls.fingerprints import named
-from kudu_core.table.calls.refused import check_on_error
+from kudu_core.table.calls.refused import check_on_error, none_refused
 from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.ingest.ingest import ingest_calls, ingest_collected
 from kudu_core.table.ingest.spill import ingest_spilled
@@ -60,6 +61,8 @@ def write_rows(
         check_on_error(on_error)
         check_txn(None, on_repeat)
         done = write_row(engine, operation, data[0])
+        if done is not None and on_error == "return":
+            done = replace(done, errors=none_refused(engine.schema, on_error))
         if done is not None:
             return done
     token = _checked(engine, on_error, txn, on_repeat)
@@ -110,13 +113,13 @@ def update(
     on_repeat: str,
 ) -> WriteResult:
     """Either rows with their keys, or what a predicate selects with ``set_``."""
+    operation = with_policy("on_missing", on_missing, "update")
     if data is None:
         if where is None or not set_:
             raise InvalidArgument("update takes rows with keys, or where= together with set={...}")
         return write_where(engine, where, dict(set_), on_error, txn, on_repeat)
     if where is not None or set_ is not None:
         raise InvalidArgument("update takes either rows with keys, or where= and set=, not both")
-    operation = with_policy("on_missing", on_missing, "update")
     return write_rows(engine, operation, data, on_error, txn, on_repeat)
 
 
@@ -130,11 +133,11 @@ def delete(
     on_repeat: str,
 ) -> WriteResult:
     """Either keys, or what a predicate selects."""
+    operation = with_policy("on_missing", on_missing, "delete")
     if (keys is None) == (where is None):
         raise InvalidArgument("delete takes either rows with the key columns, or where=")
     if where is not None:
         return write_where(engine, where, None, on_error, txn, on_repeat)
-    operation = with_policy("on_missing", on_missing, "delete")
     return write_rows(engine, operation, keys, on_error, txn, on_repeat)
 
 
@@ -187,7 +190,7 @@ def write_calls(
     ``job``: the id of the distributed write that they are.
     """
     if not calls and txn is None:
-        return WriteResult(engine.visible_ts)
+        return WriteResult(engine.visible_ts, errors=none_refused(engine.schema, on_error))
     token = named(txn, calls, engine.pool)
 
     def write() -> WriteResult:

@@ -259,7 +259,8 @@ def _payload(prepared: Prepared, located: Sequence[TabletKeys], net: Net) -> rec
 
 
 def _result(decided: Decided, errors: pa.Table | None, ts: int) -> WriteResult:
-    return WriteResult(ts, *decided.counts, errors=errors)
+    refused = 0 if errors is None else errors.num_rows
+    return WriteResult(ts, *decided.counts, errors=errors, refused=refused)
 
 
 __all__ = ["fits", "write_calls", "write_collected"]

@@ -204,6 +204,8 @@ def test_a_batch_that_cannot_fit_into_memory(make: Make) -> None:
         lambda t: t.insert({"k": [1]}, on_conflict="replace"),
         lambda t: t.update({"k": [1], "a": [1]}, on_missing="skip"),
         lambda t: t.delete({"k": [1]}, on_missing="skip"),
+        lambda t: t.update(where=[("k", "=", 1)], set={"a": 1}, on_missing="skip"),
+        lambda t: t.delete(where=[("k", "=", 1)], on_missing="skip"),
         lambda t: t.upsert({"k": [1]}, on_error="ignore"),
         lambda t: t.upsert({"k": [1]}, txn="job"),
         lambda t: t.upsert({"k": [1]}, txn=("job", -1)),
