@@ -3,14 +3,35 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 cdef extern from *:
     """
+    #include <string.h>
     #define KC_TOP_BIT ((uint64_t)1 << 63)
     /* Two words, the high one last, in the order of unsigned numbers. */
     static inline int kc_wide_below(const uint64_t *a, const uint64_t *b) {
         return a[1] < b[1] || (a[1] == b[1] && a[0] < b[0]);
     }
+    /* Which bit of a filter of 2^(64 - shift) bits a number, or a string, sets. */
+    static inline uint64_t kc_filter_bit(uint64_t key, int shift) {
+        return (key * 0x9E3779B97F4A7C15ULL) >> shift;
+    }
+    static inline uint64_t kc_filter_string(const uint8_t *p, int64_t size, int shift) {
+        uint64_t head = 0, tail = 0;
+        if (size >= 8) {
+            memcpy(&head, p, 8);
+            memcpy(&tail, p + size - 8, 8);
+        } else
+            memcpy(&head, p, (size_t)size);
+        head = (head ^ (uint64_t)size) * 0xC2B2AE3D27D4EB4FULL;
+        return kc_filter_bit((head ^ (head >> 29)) + tail, shift);
+    }
+    static inline int kc_filter_has(const uint64_t *filter, uint64_t bit) {
+        return (int)(filter[bit >> 6] >> (bit & 63) & 1);
+    }
     """
     const uint64_t TOP_BIT "KC_TOP_BIT"
     bint kc_wide_below(const uint64_t* a, const uint64_t* b) noexcept nogil
+    uint64_t kc_filter_bit(uint64_t key, int shift) noexcept nogil
+    uint64_t kc_filter_string(const uint8_t* p, int64_t size, int shift) noexcept nogil
+    bint kc_filter_has(const uint64_t* filter, uint64_t bit) noexcept nogil
 
 cdef enum:
     NUMBER = 0                  # how the cells of a set lie on the line of unsigned integers
@@ -34,6 +55,8 @@ cdef struct Set:
     const uint8_t* data         # of strings: the ends of the half-open intervals
     const int64_t* offsets      # low 0, high 0, low 1, ..
     bint open_end               # the last one has no upper end
+    uint64_t* filter            # of many single values: no value whose bit is not set is in the set; or NULL
+    int filter_shift
 
 cdef class CellSet:
     cdef:
@@ -41,3 +64,5 @@ cdef class CellSet:
         tuple kept
     cdef bint _ascends(self, int64_t i, int64_t step)
     cdef void _narrow(self, int64_t i)
+    cdef int _make_filter(self, int64_t values) except -1
+    cdef void _filter_numbers(self)

@@ -5,15 +5,21 @@ numbers, and a set is a list of closed intervals on that line.  So one compariso
 all types.  NULL is no number: whether it belongs to a set is said apart.
 
 Strings without a dictionary are not numbers: a set of them is a list of half-open intervals of strings.
+A list of many single values has a filter of bits besides: a cell whose bit is not set is in none of them, and
+only the others are searched for.
 ``CellSet`` only checks and keeps what callers give; ``conditions.pxd`` tests cells with it.
 """
 cimport cython
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memcmp
 
 from kudu_core._ext.scan.column cimport MANY_WORDS
 
 import numpy as np
+
+cdef enum:
+    FILTERED = 8                # intervals from which on a filter saves more than it costs
 
 
 @cython.final
@@ -43,6 +49,7 @@ cdef class CellSet:
             const uint64_t[::1] low = np.ascontiguousarray(lows, np.uint64).reshape(-1)
             const uint64_t[::1] high = np.ascontiguousarray(highs, np.uint64).reshape(-1)
             int64_t i, step = 2 if width == 16 else 1
+            uint64_t values = 0     # beside the first one of each interval
         if not 0 <= kind <= CODE or width not in (1, 2, 4, 8, 16) or (kind == FLOAT and width not in (4, 8)):
             raise ValueError(f"kind {kind} of cells of {width} bytes")
         if width == 16 and kind != SIGNED:
@@ -73,6 +80,13 @@ cdef class CellSet:
                 raise ValueError("intervals are not ascending and apart")
             if width == 16:
                 self._narrow(i)
+        if width <= 8 and self.c.n >= FILTERED:
+            for i in range(self.c.n):
+                values += self.c.highs[i] - self.c.lows[i]
+                if values > 3 * <uint64_t>self.c.n:
+                    return
+            self._make_filter(self.c.n + <int64_t>values)
+            self._filter_numbers()
 
     @staticmethod
     def of_strings(const uint8_t[::1] data not None, const int64_t[::1] offsets not None, bint open_end,
@@ -84,7 +98,8 @@ cdef class CellSet:
         """
         cdef:
             CellSet self = CellSet.__new__(CellSet)
-            int64_t i
+            int64_t i, size
+            uint64_t bit
         if offsets.shape[0] % 2 == 0 or offsets[0] < 0 or offsets[offsets.shape[0] - 1] > data.shape[0]:
             raise ValueError("ends of intervals leave the data")
         for i in range(offsets.shape[0] - 1):
@@ -97,11 +112,49 @@ cdef class CellSet:
         self.c.offsets = &offsets[0]
         self.c.data = &data[0] if data.shape[0] else <const uint8_t*>&offsets[0]
         self.kept = (data, offsets)
+        if self.c.n >= FILTERED and not self.c.open_end:
+            for i in range(self.c.n):
+                # A single string ends before itself with a byte 00 more.
+                size = offsets[2 * i + 1] - offsets[2 * i]
+                if offsets[2 * i + 2] - offsets[2 * i + 1] != size + 1 or memcmp(
+                    self.c.data + offsets[2 * i], self.c.data + offsets[2 * i + 1], <size_t>size
+                ) or self.c.data[offsets[2 * i + 2] - 1]:
+                    return self
+            self._make_filter(self.c.n)
+            for i in range(self.c.n):
+                size = offsets[2 * i + 1] - offsets[2 * i]
+                bit = kc_filter_string(self.c.data + offsets[2 * i], size, self.c.filter_shift)
+                self.c.filter[bit >> 6] |= <uint64_t>1 << (bit & 63)
         return self
 
     def __dealloc__(self):
         PyMem_RawFree(self.c.lows)
         PyMem_RawFree(self.c.narrow_lows)
+        PyMem_RawFree(self.c.filter)
+
+    cdef int _make_filter(self, int64_t values) except -1:
+        """A filter without a bit set, of 16 bits or more for each of the values."""
+        cdef int bits = 10
+        while (<int64_t>1 << bits) < 16 * values:
+            bits += 1
+        self.c.filter = <uint64_t*>PyMem_RawCalloc(<size_t>1 << (bits - 6), 8)
+        if self.c.filter == NULL:
+            raise MemoryError
+        self.c.filter_shift = 64 - bits
+        return 0
+
+    cdef void _filter_numbers(self):
+        cdef:
+            int64_t i
+            uint64_t number, bit
+        for i in range(self.c.n):
+            number = self.c.lows[i]
+            while True:
+                bit = kc_filter_bit(number, self.c.filter_shift)
+                self.c.filter[bit >> 6] |= <uint64_t>1 << (bit & 63)
+                if number == self.c.highs[i]:
+                    break
+                number += 1
 
     cdef bint _ascends(self, int64_t i, int64_t step):
         if step == 2:

@@ -35,7 +35,15 @@ from kudu_core._ext.pages.rows cimport (
 )
 from kudu_core._ext.base.bitpack cimport kc_mask
 from kudu_core._ext.base.decimals cimport kc_to_floats
-from kudu_core._ext.scan.cell_set cimport CODE, FLOAT, SIGNED, TOP_BIT, Set
+from kudu_core._ext.scan.cell_set cimport (
+    CODE,
+    FLOAT,
+    SIGNED,
+    TOP_BIT,
+    Set,
+    kc_filter_has,
+    kc_filter_string,
+)
 from kudu_core._ext.scan.intervals cimport (
     Line,
     belongs,
@@ -215,6 +223,7 @@ cdef inline int _test_values(
     line.width = layout.width
     line.mask = kc_mask(8 * layout.width) if layout.width < 16 else 0
     line.lows, line.highs, line.n, line.flip = test.lows, test.highs, test.n, test.flip
+    line.filter, line.filter_shift = test.filter, test.filter_shift
     if test.width == 16:
         if layout.width == 16:
             status = values_part(block, layout, 16, lower, n, s.cells, s.work, at)
@@ -293,6 +302,10 @@ cdef inline bint _has_string(const Set* test, const uint8_t* cell, int64_t size)
     cdef:
         int64_t lower = 0, upper = test.n, middle
         const int64_t* ends = test.offsets
+    if test.filter != NULL and not kc_filter_has(
+        test.filter, kc_filter_string(cell, size, test.filter_shift)
+    ):
+        return False
     while lower < upper:            # the last interval that does not begin above
         middle = (lower + upper) >> 1
         if compare_bytes(

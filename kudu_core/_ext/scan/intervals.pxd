@@ -7,7 +7,15 @@ from libc.string cimport memcpy, memset
 
 from kudu_core._ext.base.bitpack cimport kc_mask    # its C text comes first: types, KC_CLONES
 from kudu_core._ext.pages.rows cimport load_cell
-from kudu_core._ext.scan.cell_set cimport FLOAT, SIGNED, TOP_BIT, Set, kc_wide_below
+from kudu_core._ext.scan.cell_set cimport (
+    FLOAT,
+    SIGNED,
+    TOP_BIT,
+    Set,
+    kc_filter_bit,
+    kc_filter_has,
+    kc_wide_below,
+)
 from kudu_core._ext.scan.pieces cimport ALL, NONE, SOME
 
 cdef extern from *:
@@ -84,6 +92,8 @@ cdef struct Line:
     uint64_t mask
     uint64_t flip
     int kind
+    const uint64_t* filter      # as in the set; NULL: none
+    int filter_shift
 
 
 cdef inline int64_t first_reaching(const Line* line, uint64_t key) noexcept nogil:
@@ -134,6 +144,13 @@ cdef inline void test_numbers(const Line* line, uint8_t* values, int64_t n, uint
             kc_within(out, values, n, width, low, span, i > 0)
         if line.n == 0:
             memset(out, 0, <size_t>n)
+        return
+    if line.filter != NULL:
+        for i in range(n):
+            low = load_cell(values + i * width, width) ^ line.flip
+            out[i] = kc_filter_has(line.filter, kc_filter_bit(low, line.filter_shift))
+            if out[i]:
+                out[i] = decide(line, low, low) == ALL
         return
     for i in range(n):
         low = load_cell(values + i * width, width) ^ line.flip

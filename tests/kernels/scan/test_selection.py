@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import bisect
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -158,6 +160,67 @@ def test_decimals_at_their_borders() -> None:
             selection.test(column, number_test(stored, [(low, high)], False))
             wanted = [i for i, c in enumerate(stored.cells) if oracle.belongs(c, 2, [(low, high)], False)]
             assert selection.rowids().tolist() == wanted
+
+
+# ---- lists of many values, which have a filter
+
+
+def many_numbers(rng: np.random.Generator, stored: Stored) -> list[tuple[int, int]]:
+    """Single cells, some beside a cell, some runs of two and three, in random number."""
+    most = (1 << 8 * stored.width) - 1 if stored.words is None else len(stored.words) - 1
+    if stored.words is None:
+        places = sorted({oracle.place(cell, stored.kind) for cell in stored.cells if cell is not None})
+    else:
+        places = list(range(len(stored.words)))
+    found: list[tuple[int, int]] = []
+    for place in places:
+        low = place + int(rng.integers(-1, 2))
+        high = low + int(rng.choice([0, 0, 0, 0, 1, 2]))
+        if rng.random() < 0.4 and low >= 0 and high <= most and (not found or found[-1][1] < low):
+            found.append((low, high))
+    return found
+
+
+def many_strings(rng: np.random.Generator, stored: Stored) -> list[tuple[bytes, bytes | None]]:
+    """Single strings: of the column, and such as differ in one byte at either end."""
+    present = {c for c in stored.cells if c is not None}
+    near = {c[:-1] + b"~" for c in present} | {b"~" + c[1:] for c in present} | {b"", b"\0", b"\0\0"}
+    picked = sorted(c for c in present | near if rng.random() < 0.4)
+    return [(c, c + b"\0") for at, c in enumerate(picked) if not at or picked[at - 1] + b"\0" < c]
+
+
+def place_in(stored: Stored, cell: bytes) -> int:
+    """Where a cell lies on the line of its column."""
+    return oracle.place(cell, stored.kind) if stored.words is None else stored.words.index(cell)
+
+
+@pytest.mark.parametrize("rows", [700, PAGE + 1100])
+def test_lists_of_many_values(rows: int, long: bool) -> None:
+    filtered = 0
+    for part in range(10 if long else 1):
+        rng = cases.generator(rows + part)
+        for stored in (*scan_cases.numbers(rng, rows), *scan_cases.texts(rng, rows)):
+            nulls = bool(rng.random() < 0.5)
+            if stored.name == "prefixed":
+                continue
+            if stored.width == 0:
+                strings = many_strings(rng, stored)
+                test, count = string_test(strings, nulls), len(strings)
+                held: set[Any] = {low for low, _ in strings}
+                place: Callable[[bytes], Any] = bytes
+            else:
+                numbers = many_numbers(rng, stored)
+                test, count = number_test(stored, numbers, nulls), len(numbers)
+                held = {number for low, high in numbers for number in range(low, high + 1)}
+                place = partial(place_in, stored)
+            belong = {c: nulls if c is None else place(c) in held for c in set(stored.cells)}
+            filtered += count >= 8
+            selection = Selection(np.array([[0, rows]]), rows)
+            selection.test(stored.column(), test)
+            assert selection.rowids().tolist() == [r for r, c in enumerate(stored.cells) if belong[c]], (
+                stored.name
+            )
+    assert filtered > 10
 
 
 # ---- what is read at all
