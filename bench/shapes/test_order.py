@@ -102,7 +102,7 @@ def counted(table: kc.Table, run: Callable[[], Any]) -> dict[str, int]:
         patch.setattr(scan, "ScanCounts", lambda: made.append(ScanCounts()) or made[-1])
         run()
     after = page_cache_of(table).statistics()
-    return {"runs_begun": made[-1].runs_begun, "pages_read": after.misses - before.misses}
+    return {"rowsets_begun": made[-1].rowsets_begun, "pages_read": after.misses - before.misses}
 
 
 @pytest.mark.parametrize("limit", LIMITS)

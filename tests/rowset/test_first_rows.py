@@ -208,15 +208,15 @@ def keys_of(batches: Any) -> list[int]:
 def test_a_rowset_behind_what_is_asked_is_not_begun(make: Make, counts: list[ScanCounts]) -> None:
     table = apart(make, 20)
     assert keys_of(table.scan(order="key", limit=10)) == list(range(10))
-    assert (counts[-1].runs_begun, counts[-1].rows_read) == (1, 10)
+    assert (counts[-1].rowsets_begun, counts[-1].rows_read) == (1, 10)
     assert keys_of(table.scan(order="key", limit=10, key_range=(7995, None))) == list(range(7995, 8005))
-    assert (counts[-1].runs_begun, counts[-1].rows_read) == (2, 10)
+    assert (counts[-1].rowsets_begun, counts[-1].rows_read) == (2, 10)
     # Behind the first rows blocks are read, of no more rowsets than there are rows for.
     assert keys_of(table.scan(order="key", limit=3000)) == list(range(3000))
-    assert counts[-1].runs_begun <= 2 + 1
+    assert counts[-1].rowsets_begun <= 2 + 1
     rows = iter(table.scan(order="key"))
     assert [next(rows).num_rows for _ in range(4)] == [16, 32, 64, 128]
-    assert counts[-1].runs_begun == 1
+    assert counts[-1].rowsets_begun == 1
 
 
 def test_rows_of_many_rowsets_are_read_one_by_one(make: Make, counts: list[ScanCounts]) -> None:
@@ -225,7 +225,7 @@ def test_rows_of_many_rowsets_are_read_one_by_one(make: Make, counts: list[ScanC
         assert keys_of(table.scan(order="key", limit=limit, key_range=(5555, None))) == list(
             range(5555, 5555 + limit)
         )
-        assert counts[-1].rows_read == limit and counts[-1].runs_begun > 30
+        assert counts[-1].rows_read == limit and counts[-1].rowsets_begun > 30
     table.delete(pa.table({"k": range(5555, 5575)}, pa.schema([("k", pa.int64())])))
     assert keys_of(table.scan(order="key", limit=10, key_range=(5555, None))) == list(range(5575, 5585))
     assert counts[-1].rows_read == 10 + 20  # twice as many after the first ten were dead

@@ -87,7 +87,7 @@ class FirstRows:
         while left:
             size = min(size, left)
             found, rows = self._order.take(size)
-            self._counts.runs_begun = self._order.begun
+            self._counts.rowsets_begun = self._order.begun
             self._counts.rows_read += len(rows)
             yield from self._gathered(found, rows)
             if len(rows) < size:

@@ -36,7 +36,7 @@ def scan_in_order(
         wanted = _BLOCK_ROWS
         if limit is not None and spec.filter is None:
             wanted = min(wanted, limit - counts.rows_selected)
-        rows = max(FIRST_ROWS, wanted // max(1, counts.runs_begun))
+        rows = max(FIRST_ROWS, wanted // max(1, counts.rowsets_begun))
         spec = replace(spec, lower=first.after, implied=(False, spec.implied[1]), first_rows=rows)
     yield from merge_ordered(
         [OrderedBlocks(_first_key_of(at, spec), partial(scan_rowset, at, spec, counts)) for at in sources]

@@ -80,7 +80,7 @@ class ScanCounts:
     """What zone maps leave of these."""
     rows_read: int = 0
     rows_selected: int = 0
-    runs_begun: int = 0
+    rowsets_begun: int = 0
     """Rowsets of which an ordered scan has read anything."""
 
 
@@ -105,7 +105,7 @@ Select = Callable[[np.ndarray], list[Selected]]
 
 def scan_rowset(source: RowsAt, spec: ScanSpec, counts: ScanCounts) -> Iterator[Selected]:
     """Selected rows of one rowset, at most ``spec.batch_rows`` at a time."""
-    counts.runs_begun += 1
+    counts.rowsets_begun += 1
     if by_ordinal(source, spec):
         assert isinstance(source, MemRowsAt)
         yield from _scan_ordinals(source, spec, counts)
