@@ -12,7 +12,7 @@ from kudu_core.table.changes import counts
 from kudu_core.table.opened.handle import handle_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from weakref import finalize
 
     import kudu_core as kc
@@ -120,6 +120,20 @@ def poison_of(table: kc.Table) -> BaseException | None:
 def watch_of(table: kc.Table) -> finalize[Any, Any]:
     """What closes a table that nobody holds any more."""
     return handle_of(table)._watch
+
+
+def before_each_open(table: kc.Table, act: Callable[[], object]) -> None:
+    """``act`` each time when a reader has opened a newer state, and has not taken it yet."""
+    handle = handle_of(table)
+    opened = handle._reopen
+    assert opened is not None
+
+    def reopen() -> Any:
+        made = opened()
+        act()
+        return made
+
+    handle._reopen = reopen
 
 
 def is_closed(table: kc.Table) -> bool:

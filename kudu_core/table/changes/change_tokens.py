@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kudu_core.common.where.predicates import compile_where
 from kudu_core.errors import ChangesLost, InvalidArgument
 from kudu_core.table.changes.changes import Changes, open_changes
-from kudu_core.table.changes.changes_plan import ChangesPlan, ChangesRequest, window, windows
+from kudu_core.table.changes.changes_plan import ChangesPlan, ChangesRequest, check_window, window, windows
 from kudu_core.table.changes.counts import told
 from kudu_core.table.changes.lineage import sharing_keys
 from kudu_core.table.read.tokens import check_target, columns_of_today, expression_bytes, expression_from
@@ -59,8 +59,14 @@ def change_tokens(
         raise InvalidArgument(
             "since=None is for net changes; read a state by scan_tokens(at=S), then the changes since S"
         )
-    whole = open_changes(handle, request, since, until)  # which also keeps its window readable
-    return _cut(handle, whole, target_rows, first=since is None)
+    while True:
+        whole = open_changes(handle, request, since, until)  # a writer keeps its window readable
+        try:
+            return _cut(handle, whole, target_rows, first=since is None)
+        except ChangesLost:
+            if since is not None:
+                raise
+            # Where history begins has moved, as the reader was refreshed meanwhile.
 
 
 def changes_of(handle: Handle, token: ChangeToken) -> Changes:
@@ -80,6 +86,7 @@ def _cut(handle: Handle, changes: Changes, target_rows: int, *, first: bool) -> 
     """Shares of about ``target_rows`` changes.  ``first``: the first state too is told."""
     engine, plan, since, until = handle.opened(), changes.plan, changes.since, changes.until
     check_target(target_rows)
+    check_window(engine, since)
     tokens: list[ChangeToken] = []
     for group in _groups(engine, plan, since, until):
         ids = frozenset(tablet.id for tablet in group)

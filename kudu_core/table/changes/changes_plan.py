@@ -13,6 +13,7 @@ from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.where.predicates import Filter, compile_where
 from kudu_core.errors import ChangesLost, InvalidArgument, SnapshotTooOld
 from kudu_core.table.read.moment import snapshot_timestamp
+from kudu_core.table.read.plan import kept, kept_filters
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
@@ -20,12 +21,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ChangesRequest:
-    """What changes are asked for, as ``Table.changes`` has it from its caller; not checked yet."""
+    """What changes are asked for, as ``Table.changes`` has it from its caller; not checked yet.
+
+    It may be planned more than once: what its caller gave as an iterator is read here, and kept.
+    """
 
     columns: Any = None
     where: Any = None
     images: str = "after"
     net: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", kept(self.columns))
+        object.__setattr__(self, "where", kept_filters(self.where))
 
     def check(self) -> None:
         """``InvalidArgument`` for what no schema makes right."""

@@ -20,7 +20,7 @@ from kudu_core.table.lifecycle.open_writer import open_for_writing
 from kudu_core.table.opened.handle import Handle, warn_of_unreplayed
 
 if TYPE_CHECKING:
-    from kudu_core.events import EventListener
+    from kudu_core.events import EventListener, TableOpened
     from kudu_core.fs.api import FileSystem
     from kudu_core.table.opened.engine import Engine
 
@@ -44,10 +44,12 @@ def open_handle(
     if mode == "rw":
         return open_for_writing(files, root, settings, timeout_s, clock, listener, Handle)
 
-    def newest() -> Engine:
+    def newest() -> tuple[Engine, TableOpened]:
         return open_for_reading(files, root, settings, clock, listener)
 
-    handle = Handle(newest(), newest)
+    engine, event = newest()
+    handle = Handle(engine, newest)
+    engine.tell(event)
     warn_of_unreplayed(handle.engine.unreplayed)
     return handle
 

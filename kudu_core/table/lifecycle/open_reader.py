@@ -44,8 +44,9 @@ def open_for_reading(
     options: Options | Mapping[str, Any] | None,
     clock: Clock,
     listener: EventListener | None,
-) -> Engine:
-    """A consistent picture of the table as it is durable now.  Creates and changes nothing."""
+) -> tuple[Engine, TableOpened]:
+    """A consistent picture of the table as it is durable now, and what its listener is to be told of that,
+    under no lock.  Creates and changes nothing."""
     started = clock.monotonic_s()
     table_state(fs, path)
     problem: BaseException | None = None
@@ -58,17 +59,14 @@ def open_for_reading(
             problem = exc  # the writer was faster: look again
             clock.sleep(READ_PAUSE_S)
             continue
-        engine.tell(
-            TableOpened(
-                elapsed_s=clock.monotonic_s() - started,
-                path=path,
-                mode="r",
-                tablets=len(engine.tablets),
-                records_replayed=replayed,
-                orphans_deleted=0,
-            )
+        return engine, TableOpened(
+            elapsed_s=clock.monotonic_s() - started,
+            path=path,
+            mode="r",
+            tablets=len(engine.tablets),
+            records_replayed=replayed,
+            orphans_deleted=0,
         )
-        return engine
     if isinstance(problem, FileMissing):
         raise problem
     if isinstance(problem, FileNotFoundError):

@@ -13,20 +13,24 @@ import os
 import warnings
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.common.run.cycles import forget_others
 from kudu_core.common.run.locks import mutex
 from kudu_core.common.run.workers import Worker, forget_workers, is_worker
-from kudu_core.errors import KuduError, ReadOnly, UnreplayedWarning
+from kudu_core.errors import ChangesLost, Closed, KuduError, ReadOnly, SnapshotTooOld, UnreplayedWarning
 from kudu_core.table.opened.engine import Engine
 
 if TYPE_CHECKING:
+    from kudu_core.events import Event
     from kudu_core.tablet.replay.bootstrap import Unreplayed
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+STATE_TRIES = 20
+"""States of a reader that one call tries, beside a writer that replaces their files."""
 
 
 class Handle:
@@ -35,13 +39,21 @@ class Handle:
     Safe for any number of threads.  The table is closed when nobody holds its handle any more.
     """
 
-    def __init__(self, engine: Engine, reopen: Callable[[], Engine] | None = None) -> None:
-        """``reopen``: opens the table's newest state for reading; None: this process writes to the table."""
+    def __init__(self, engine: Engine, reopen: Callable[[], tuple[Engine, Event]] | None = None) -> None:
+        """``reopen``: opens the table's newest state for reading, and says what listeners are told of that;
+        None: this process writes to the table."""
         self.engine = engine
         """The state of now; whether it was closed meanwhile is not asked."""
         self._reopen = reopen
-        self._watch = _watch(self, engine)
-        self._refreshing = mutex()
+        self._held = [engine]
+        """The state of now once more, for what closes it when nobody holds the handle."""
+        _open.add(engine)
+        self._watch = weakref.finalize(self, _close, self._held)
+        self._refresh_mutex = mutex()
+        self._exchange_mutex = mutex()
+        """Of the moment at which a newer state takes its place, or a close forbids that."""
+        self._is_closed = False
+        """``close`` was called: no other state takes the place of the one that it closes."""
 
     @property
     def path(self) -> str:
@@ -50,8 +62,15 @@ class Handle:
     def opened(self) -> Engine:
         """The state of now; ``Closed`` where there is none."""
         engine = self.engine
-        engine.check_open()
-        return engine
+        while True:
+            try:
+                engine.check_open()
+            except Closed:
+                if engine is self.engine:
+                    raise
+                engine = self.engine  # a refresh beside this call has put it there
+            else:
+                return engine
 
     def for_writing(self) -> Engine:
         """The state of now; ``ReadOnly``, or what has poisoned it, where it cannot be written."""
@@ -63,25 +82,42 @@ class Handle:
 
     # ---- where the state moves under who reads it ----
 
-    def retrying(self, work: Callable[[Engine, *Ts], T], *arguments: *Ts) -> T:
-        """``work`` with the state of now and ``arguments``; once more with a newer state, where the writer
-        has replaced a file under it (protocol R4)."""
-        engine = self.engine
-        engine.check_open()
-        try:
-            return work(engine, *arguments)
-        except FileMissing as missing:
-            engine = self.newer(engine, missing)
-        return work(engine, *arguments)
+    # A call answers with a state of between its begin and its end.  That a newer one took its place
+    # meanwhile, that files of it were replaced, that history was dropped since a look at the time: none of it
+    # is told.
 
-    def newer(self, engine: Engine, missing: FileMissing) -> Engine:
-        """What is there now, for who has found ``missing`` with ``engine``; raises it where ``engine`` is
-        a writer's, as nobody else takes files away from that."""
-        if self._reopen is None:
-            raise missing
-        if self.engine is engine:
-            self.refresh()
-        return self.opened()
+    def retrying(self, work: Callable[[Engine, *Ts], T], *arguments: *Ts) -> T:
+        """``work`` with the state of now and ``arguments``, which it gets more than once: again with a newer
+        state, where the writer has replaced a file under it (protocol R4)."""
+        engine = self.opened()
+        lost: str | None = None
+        problem: FileMissing | None = None
+        for _ in range(STATE_TRIES):
+            try:
+                return work(engine, *arguments)
+            except FileMissing as missing:
+                # Nobody takes files from a writer, and no state names one that went before it was read.
+                if self._reopen is None or missing.path == lost:
+                    raise
+                problem = missing
+            if engine is self.engine:
+                self.refresh()
+                lost = problem.path
+            engine = self.opened()
+        raise KuduError(f"{self.path} changed {STATE_TRIES} times while it was being read") from problem
+
+    def of_now(self, at: object, read: Callable[[], T]) -> T:
+        """What ``read`` says, which takes the newest snapshot where ``at`` is None: then once more, where the
+        history of that is dropped before it is pinned, or by a refresh."""
+        while True:
+            seen = self.opened().visible_ts
+            try:
+                return read()
+            except ChangesLost:
+                raise  # of an earlier time, which the caller has named
+            except SnapshotTooOld:
+                if at is not None or self.opened().visible_ts <= seen:
+                    raise
 
     def steady(self, make: Callable[[Engine], T]) -> T:
         """What ``make`` makes of one schema; again where an ALTER came between.
@@ -106,29 +142,41 @@ class Handle:
 
         Warns of a record of the log that cannot be replayed, where it is met for the first time.
         """
-        engine = self.opened()
+        self.opened()
         if self._reopen is None:
             return
-        with self._refreshing:  # two at once would leave one engine behind, or go back in time
+        with self._refresh_mutex:  # two at once would leave one engine behind, or go back in time
             engine = self.opened()
-            fresh = self._reopen()
-            before, after = self._watch, _watch(self, fresh)
+            fresh, event = self._reopen()
+            _open.add(fresh)
             floor = max(engine.pins.floor, fresh.oldest_ts)
             met = fresh.unreplayed if fresh.unreplayed != engine.unreplayed else None
-            # Plain stores: an interrupt comes before all of them or after.
-            engine.pins.floor = floor
-            fresh.pool, engine.pool = engine.pool, fresh.pool
-            fresh.pins = engine.pins
-            self.engine, self._watch = fresh, after
-            before.detach()  # or it would keep the old engine and its files
+            with self._exchange_mutex:
+                closed = self._is_closed
+                if not closed:
+                    # Plain stores: an interrupt comes before all of them or after.
+                    engine.pins.floor = floor
+                    fresh.pool, engine.pool = engine.pool, fresh.pool
+                    fresh.pins = engine.pins
+                    self.engine = self._held[0] = fresh
+            if closed:
+                fresh.close()
+                raise Closed(f"{self.path} was closed")
             engine.retire()
+        fresh.tell(event)  # a listener may read, refresh and close
         warn_of_unreplayed(met)
 
     # ---- the end ----
 
     def close(self) -> None:
-        """Make everything durable and let go of the table.  Idempotent."""
-        self.engine.close()
+        """Make everything durable and let go of the table.  Idempotent.
+
+        It does not wait for a refresh beside it, which lets go of what it has opened.
+        """
+        with self._exchange_mutex:
+            self._is_closed = True
+            engine = self.engine
+        engine.close()
         self._watch.detach()  # last: after an interrupt the end of the handle or of Python closes it
 
     def leave_to_caller(self) -> None:
@@ -170,14 +218,10 @@ def warn_of_unreplayed(record: Unreplayed | None) -> None:
 _open: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
-def _watch(handle: Handle, engine: Engine) -> weakref.finalize[Any, Any]:
-    """Close ``engine`` when ``handle`` is collected or the interpreter ends."""
-    _open.add(engine)
-    return weakref.finalize(handle, _close, engine)
-
-
-def _close(engine: Engine) -> None:
-    """Close what nobody holds any more."""
+def _close(held: list[Engine]) -> None:
+    """Close what nobody holds any more: the state that a handle had last, when the handle is collected or the
+    interpreter ends."""
+    (engine,) = held
     try:
         if is_worker():
             # The collector ran on a worker, which may hold the very locks that a close waits for.

@@ -5,7 +5,7 @@ request -> predicate taken apart -> bounds of the key -> tablets that may hold a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,10 @@ _TESTED_ROWS = 1 << 10
 
 @dataclass(frozen=True, slots=True)
 class ScanRequest:
-    """What a scan is asked for, as ``Table.scan`` has it from its caller; not checked yet."""
+    """What a scan is asked for, as ``Table.scan`` has it from its caller; not checked yet.
+
+    It may be planned more than once: what its caller gave as an iterator is read here, and kept.
+    """
 
     columns: Any = None
     where: Any = None
@@ -44,6 +47,11 @@ class ScanRequest:
     limit: int | None = None
     batch_rows: int = BATCH_ROWS
     dictionary: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", kept(self.columns))
+        object.__setattr__(self, "where", kept_filters(self.where))
+        object.__setattr__(self, "dictionary", kept(self.dictionary))
 
     def planned(self, schema: Schema) -> ScanPlan:
         """What it comes to; ``InvalidArgument`` or ``SchemaMismatch`` names what does not fit."""
@@ -192,6 +200,22 @@ def check_columns(engine: Engine, schema: Schema, columns: Iterable[StoredColumn
 # ---- arguments ----
 
 
+def kept(given: Any) -> Any:
+    """``given``, or what it has where it is an iterator: so that it can be read again."""
+    return list(given) if isinstance(given, Iterator) else given
+
+
+def kept_filters(where: Any) -> Any:
+    """The same of a predicate, whose filter lists may hold iterators of values."""
+    if not isinstance(where, list | tuple):
+        return where
+    if len(where) == 3 and isinstance(where[0], str):
+        copied = [where[0], where[1], kept(where[2])]
+    else:
+        copied = [kept_filters(part) for part in where]
+    return tuple(copied) if isinstance(where, tuple) else copied
+
+
 def check_limit(limit: object) -> None:
     """``InvalidArgument`` unless it is a number of rows, or None."""
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
@@ -242,6 +266,8 @@ __all__ = [
     "check_batch_rows",
     "check_columns",
     "check_limit",
+    "kept",
+    "kept_filters",
     "planned_tablets",
     "prune_tablets",
 ]

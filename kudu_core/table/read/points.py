@@ -20,9 +20,10 @@ from kudu_core.common.run.locks import NOTHING
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types import values
 from kudu_core.common.types.foreign import names_of
-from kudu_core.errors import InvalidArgument, SnapshotTooOld
+from kudu_core.errors import Closed, InvalidArgument, SnapshotTooOld
 from kudu_core.table.opened.tablets import NEWEST
 from kudu_core.table.read.moment import snapshot_timestamp
+from kudu_core.table.read.plan import kept
 from kudu_core.tablet.view.view import KeyBatch, Look, locate_at, looks_at
 
 if TYPE_CHECKING:
@@ -37,14 +38,16 @@ FOUND = "_found"
 
 def get(handle: Handle, key: Any, columns: Any, at: Any) -> dict[str, Any] | None:
     """One row as a dict of Python values, None when the key is not there.  ``columns``: names; None: all."""
-    # As ``Handle.retrying`` does, whose call costs a tenth of a row that is found in memory.
-    engine = handle.engine
-    engine.check_open()
+    if columns is not None:
+        columns = kept(columns)
     try:
+        # Without ``Handle.retrying``, whose call costs a tenth of a row that is found in memory.
+        engine = handle.engine
+        engine.check_open()
         return _get(engine, key, columns, at)
-    except FileMissing as missing:
-        engine = handle.newer(engine, missing)
-    return _get(engine, key, columns, at)
+    except (Closed, FileMissing):
+        pass
+    return handle.retrying(_get, key, columns, at)
 
 
 def _get(engine: Engine, key: Any, columns: Any, at: Any) -> dict[str, Any] | None:
@@ -123,12 +126,13 @@ def _cell(column: StoredColumn, cell: ColumnBuffers) -> Any:
 def get_many(handle: Handle, keys: Any, columns: Any, at: Any) -> pa.Table:
     """Rows in the order of the keys; ``_found`` says which are there, the others are NULL.  ``columns``:
     names; None: all."""
-    return handle.retrying(_get_many, keys, columns, at)
+    # The keys may be a stream, which is read once; columns of the key are the same in every state.
+    block, encoded = _key_block(handle.opened().schema, keys)
+    return handle.retrying(_get_many, block, encoded, kept(columns), at)
 
 
-def _get_many(engine: Engine, keys: Any, columns: Any, at: Any) -> pa.Table:
+def _get_many(engine: Engine, block: RowBlock, encoded: EncodedKeys, columns: Any, at: Any) -> pa.Table:
     chosen = engine.schema.project(columns)
-    block, encoded = _key_block(engine, keys)
     batch = KeyBatch(encoded)
     while True:
         snapshot = engine.visible_ts if at is None else snapshot_timestamp(engine, at)
@@ -218,9 +222,8 @@ def _encoded(schema: Schema, key: Any, row: int) -> bytes:
         raise type(error)(f"row {row}: {error}") from None
 
 
-def _key_block(engine: Engine, keys: Any) -> tuple[RowBlock, EncodedKeys]:
+def _key_block(schema: Schema, keys: Any) -> tuple[RowBlock, EncodedKeys]:
     """Keys as columns and encoded: from anything with columns, or a list of scalars, tuples or dicts."""
-    schema = engine.schema
     if isinstance(keys, list | tuple) and (not keys or not isinstance(keys[0], pa.RecordBatch)):
         encoder = schema.row_codec.keys
         plain = encoder.encode_many(keys)

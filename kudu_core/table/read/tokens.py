@@ -12,7 +12,7 @@ from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.where.predicates import compile_where
 from kudu_core.errors import InvalidArgument, SchemaMismatch, SnapshotTooOld
 from kudu_core.rowset.scan.row_ranges import Pruning
-from kudu_core.table.read.moment import snapshot_timestamp
+from kudu_core.table.read.moment import check_readable, snapshot_timestamp
 from kudu_core.table.read.plan import ScanPlan, ScanRequest, prune_tablets
 from kudu_core.table.read.scan import Scan
 from kudu_core.table.read.shares import shares
@@ -68,9 +68,13 @@ class Position:
 
 def scan_tokens(handle: Handle, request: ScanRequest, at: Any, target_rows: int) -> list[ScanToken]:
     """The walk behind ``Table.scan_tokens``."""
-    engine = handle.opened()
-    plan, snapshot = request.planned(engine.schema), snapshot_timestamp(engine, at)
-    return tokens_between(handle, plan, snapshot, target_rows)
+
+    def planned() -> list[ScanToken]:
+        engine = handle.opened()
+        plan, snapshot = request.planned(engine.schema), snapshot_timestamp(engine, at)
+        return tokens_between(handle, plan, snapshot, target_rows)
+
+    return handle.of_now(at, planned)
 
 
 def scan_of(handle: Handle, token: ScanToken) -> Scan:
@@ -116,6 +120,20 @@ def make_tokens(
         # Others read what is durable.  The same rows: nothing lies, or will, between W and the snapshot.
         engine.log.wait_committed(snapshot)
         snapshot = min(snapshot, engine.log.committed_ts)
+    check_readable(engine, snapshot)  # else its rows are not among those that zone maps speak of
+    with engine.pins.pin(snapshot):
+        yield from _tokens(engine, plan, snapshot, target_rows, start, end)
+
+
+def _tokens(
+    engine: Engine,
+    plan: ScanPlan,
+    snapshot: int,
+    target_rows: int,
+    start: Position | None,
+    end: Position | None,
+) -> Iterator[ScanToken]:
+    """The shares of a snapshot whose history is there."""
     where = None if plan.filter is None else expression_bytes(plan.filter.expression)
     tested = () if plan.filter is None else sorted(plan.filter.columns)
     for tablet in prune_tablets(engine, plan.filter, plan.lower, plan.upper, snapshot):

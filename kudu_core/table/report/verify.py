@@ -103,7 +103,7 @@ def opened_anew(engine: Engine) -> Engine:
     """
     engine.table_file.fence()
     durable = {t.id: t.manifest.proven_number for t in engine.tablets if t.manifest is not None}
-    fresh = open_for_reading(engine.fs, engine.path, None, engine.clock, None)
+    fresh, _ = open_for_reading(engine.fs, engine.path, None, engine.clock, None)
     for tablet in fresh.tablets:
         if tablet.state.number < durable.get(tablet.id, 0):
             path = f"{tablet.directory}/MANIFEST"

@@ -271,7 +271,7 @@ def test_a_finalizer_that_is_interrupted_is_finished_elsewhere(tmp_path: Path) -
         watch_of(table).detach()
         with Interruption(at) as interruption:
             try:  # noqa: SIM105  contextlib would be interrupted too
-                finalize(engine)
+                finalize([engine])
             except KeyboardInterrupt:
                 pass
         assert interruption.count == at
