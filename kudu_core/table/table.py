@@ -29,7 +29,7 @@ from kudu_core.table.lifecycle.maintain import maintain_now
 from kudu_core.table.opened.handle import HandleOwner
 from kudu_core.table.read import arrow_out, points
 from kudu_core.table.read.plan import BATCH_ROWS, ScanRequest
-from kudu_core.table.read.scan import Scan, open_scan
+from kudu_core.table.read.scan import Scan, count, open_scan
 from kudu_core.table.read.snapshot import Snapshot, open_snapshot
 from kudu_core.table.read.tokens import DEFAULT_TARGET_ROWS, ScanToken, scan_of, scan_tokens
 from kudu_core.table.report.stats import layout, metrics, stats
@@ -431,7 +431,7 @@ class Table(HandleOwner):
         >>> stock.count([("price", ">", 2)])
         2
         """
-        return open_scan(self._handle, ScanRequest([], where), at).count()
+        return count(self._handle, where, at)
 
     def snapshot(self, at: Any = None) -> Snapshot:
         """Pin a state of the table for several reads.
@@ -447,8 +447,8 @@ class Table(HandleOwner):
 
         DuckDB and Polars (``scan_pyarrow_dataset``) query it with SQL or expressions; the columns and
         the filters that they push down prune as those of ``scan`` do.  The snapshot stays pinned
-        while the dataset lives.  What was read stays valid and a scan that has begun ends well,
-        also after ``close()``; a new one then raises ``Closed``.
+        while the dataset lives, like one of ``snapshot()``.  What was read stays valid and a scan that
+        has begun ends well, also after ``close()``; a new one then raises ``Closed``.
 
         >>> stock.to_dataset().to_table(filter=pc.field("price") > 2).num_rows
         2

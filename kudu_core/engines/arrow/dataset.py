@@ -208,9 +208,9 @@ class _Held:
     """A snapshot and the columns of one moment; while this lives, both can be read."""
 
     def __init__(self, handle: Handle, at: Any) -> None:
-        engine = handle.opened()
         self.handle = handle
         self.snapshot = open_snapshot(handle, at)
+        engine = handle.opened()  # not older than the snapshot
         with engine.altering:
             self.schema: Schema = engine.schema
             self._columns = engine.schema_pins.pin(self.schema)

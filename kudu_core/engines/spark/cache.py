@@ -11,6 +11,7 @@ import os
 
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.run.locks import mutex
+from kudu_core.errors import Closed
 from kudu_core.table.changes.change_tokens import ChangeToken
 from kudu_core.table.opened.handle import Handle, handle_of
 from kudu_core.table.read.tokens import ScanToken
@@ -36,7 +37,8 @@ def table(
         def name_of(ids: pd.Series) -> pd.Series:
             return ks.table("/tables/customers").get_many(ids.to_frame("id"), ["name"])["name"].to_pandas()
 
-    Do not close it.  A table that was made anew at the path is another one, and opened as such.
+    Do not close it: others in the process read it too, and the next call opens it anew.  A table that was
+    made anew at the path is another one, and opened as such.
 
     >>> ks.table(stock).get(1, ["name"])
     {'name': 'pen'}
@@ -52,7 +54,7 @@ def table(
     """
     text = os.path.abspath(os.fspath(path))
     with _lock:
-        found = _tables.pop(text, None)
+        found = _taken(text)
         if found is not None and _is_replaced(found):
             found.close()
             found = None
@@ -75,7 +77,7 @@ def handle_for(token: ScanToken | ChangeToken) -> Handle:
     ``scan_of`` and ``changes_of`` refresh a table that is behind the token.
     """
     with _lock:
-        found = _tables.pop(token.table_path, None)
+        found = _taken(token.table_path)
         if found is not None and handle_of(found).engine.uuid.hex() != token.table_uuid:
             found.close()
             found = None
@@ -90,7 +92,7 @@ def handle_for(token: ScanToken | ChangeToken) -> Handle:
 def newest_handle(path: str) -> Handle:
     """The process's table at a path, in the state that is durable now."""
     with _lock:
-        found = _tables.pop(path, None)
+        found = _taken(path)
         if found is not None and _is_replaced(found):
             found.close()
             found = None
@@ -101,6 +103,17 @@ def newest_handle(path: str) -> Handle:
             found.refresh()
         _keep(path, found)
         return handle_of(found)
+
+
+def _taken(path: str) -> Table | None:
+    """The table of a path, out of what is kept; one that a function of the job has closed is forgotten."""
+    found = _tables.pop(path, None)
+    try:
+        if found is not None:
+            handle_of(found).opened()
+    except Closed:
+        return None
+    return found
 
 
 def _is_replaced(found: Table) -> bool:

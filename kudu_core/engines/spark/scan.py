@@ -101,13 +101,19 @@ def count(
     2
     """
     with reading(path) as handle:
-        engine = handle.opened()
-        snapshot = snapshot_timestamp(engine, at)
-        tokens = scan_tokens(handle, ScanRequest([], where), snapshot, target_rows_per_task)
-        known: dict[int, int] = {}
-        if where is None:
-            rows = {t.id: known_rows(t, snapshot) for t in engine.tablets if t.is_there(snapshot)}
-            known = {tablet_id: some for tablet_id, some in rows.items() if some is not None}
+        request = ScanRequest([], where)
+
+        def planned() -> tuple[list[ScanToken], dict[int, int]]:
+            engine = handle.opened()
+            snapshot = snapshot_timestamp(engine, at)
+            with engine.pins.pin(snapshot):
+                tokens = scan_tokens(handle, request, snapshot, target_rows_per_task)
+                if where is not None:
+                    return tokens, {}
+                rows = {t.id: known_rows(t, snapshot) for t in engine.tablets if t.is_there(snapshot)}
+                return tokens, {tablet_id: some for tablet_id, some in rows.items() if some is not None}
+
+        tokens, known = handle.of_now(at, planned)
     left = [token for token in tokens if token.tablet_id not in known]
     if not left:
         return sum(known.values())

@@ -83,11 +83,15 @@ def backup(handle: Handle, folder: str, since: Any, runs: Runs | None = None) ->
         number = known[-1].number + 1 if known else 1
         if number > MAX_NUMBER:
             raise InvalidArgument(f"{folder} holds backup {MAX_NUMBER:,}, the last one; begin another folder")
-        head, columns = _head(engine, before, number)
-        with columns, open_snapshot(handle, head.timestamp) as snapshot:
-            if before is not None and before.timestamp == head.timestamp:
-                return before.result(folder)  # nothing was written since
-            return _write(handle, fs, folder, head, snapshot, runs or partial(_runs_here, handle))
+
+        def written() -> BackupResult:
+            head, columns = _head(handle.opened(), before, number)
+            with columns, open_snapshot(handle, head.timestamp) as snapshot:
+                if before is not None and before.timestamp == head.timestamp:
+                    return before.result(folder)  # nothing was written since
+                return _write(handle, fs, folder, head, snapshot, runs or partial(_runs_here, handle))
+
+        return handle.of_now(None, written)
     finally:
         lease.release()
 

@@ -78,8 +78,8 @@ def changes_within(handle: Handle, since: int, until: int, max_rows: int) -> int
     """
     if until <= since:
         return since
-    window(handle.opened(), since, until)
     engine = handle.opened()
+    window(engine, since, until)
     found = [part for tablet in engine.tablets for part in told(tablet, since, until)]
     if sum(part.most for part in found) <= max_rows:
         return until

@@ -49,7 +49,8 @@ class Explained:
 
 
 def explained(engine: Engine, plan: ScanPlan, snapshot: int, counts: ScanCounts) -> Explained:
-    """What ``counts`` says of a plan.  ``engine``: the state in which they were counted."""
+    """What ``counts`` says of a plan.  ``engine``: the state in which they were counted, or a newer one, of
+    whose tablets at the snapshot the same is true."""
     there = sum(tablet.is_there(snapshot) for tablet in engine.tablets)
     where = plan.filter
     return Explained(

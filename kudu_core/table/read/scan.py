@@ -64,13 +64,24 @@ def open_scan(handle: Handle, request: ScanRequest, at: Any, schema: Schema | No
         snapshot = snapshot_timestamp(engine, at)
         return Scan(handle, request.planned(schema or engine.schema), snapshot)
 
-    return handle.steady(made) if schema is None else made(handle.opened())
+    if schema is not None:
+        return made(handle.opened())
+    return handle.of_now(at, lambda: handle.steady(made))
+
+
+def count(handle: Handle, where: Any, at: Any) -> int:
+    """The walk behind ``Table.count``."""
+    request = ScanRequest((), where)
+    return handle.of_now(at, lambda: open_scan(handle, request, at).count())
 
 
 class Scan(ArrowResult):
     """Rows of a table at one snapshot.  Nothing is read before somebody iterates.
 
-    Every iteration starts anew at the same snapshot, which stays readable while the scan lives.
+    Every iteration starts anew at the same snapshot.  In the process that writes it stays readable while the
+    scan lives.  A reader holds nothing in the writer: an iteration that has begun goes on to its end, but
+    after a ``refresh``, also its own where the writer has replaced files, the next one may find that the
+    history is gone: ``SnapshotTooOld``.
     Speaks Arrow's C stream protocol: DuckDB, Polars, pandas and pyarrow take it as it is.
 
     >>> [batch.num_rows for batch in stock.scan(batch_rows=2)]
@@ -336,4 +347,4 @@ def _ends(column: ColumnBuffers, type_: ColumnType) -> tuple[Any, Any] | None:
     return low, high
 
 
-__all__ = ["Scan", "open_scan"]
+__all__ = ["Scan", "count", "open_scan"]

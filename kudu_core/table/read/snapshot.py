@@ -19,14 +19,20 @@ if TYPE_CHECKING:
 
 def open_snapshot(handle: Handle, at: Any) -> Snapshot:
     """What ``Table.snapshot`` returns."""
-    engine = handle.opened()
-    timestamp = snapshot_timestamp(engine, at)
-    return Snapshot(handle, timestamp, engine.pins.pin(timestamp))
+
+    def pinned() -> Snapshot:
+        engine = handle.opened()
+        timestamp = snapshot_timestamp(engine, at)
+        return Snapshot(handle, timestamp, engine.pins.pin(timestamp))
+
+    return handle.of_now(at, pinned)
 
 
 class Snapshot(PinnedMoment):
-    """One state of a table, held readable until ``close()``.  A context manager.
+    """One state of a table, held readable until ``close()`` in the process that writes.  A context manager.
 
+    A reader holds nothing in the writer: once it was refreshed, by itself too where the writer has replaced
+    files, the history may be gone, and reading raises ``SnapshotTooOld``.
     May be shared between threads and used any number of times.
 
     >>> with stock.snapshot() as now:

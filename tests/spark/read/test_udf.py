@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from pickle import PicklingError
 from typing import Any
@@ -107,3 +107,17 @@ def test_a_table_that_is_behind_is_refreshed_and_one_that_was_replaced_opened(tm
     shutil.rmtree(path)
     with pytest.raises(kc.TableNotFound):
         ks.table(path)
+
+
+def test_a_table_that_a_function_has_closed_is_opened_anew(path: str) -> None:
+    """By whatever else of the process needs it: shares of a scan, tasks of a write, other functions."""
+    with kc.open_table(path) as table:
+        token = table.scan_tokens()[0]
+    takes: list[Callable[[], Any]] = [
+        lambda: cache.newest_handle(path).opened(),
+        lambda: cache.handle_for(token).opened(),
+        lambda: cache.table(path).count(),
+    ]
+    for take in takes:
+        cache.table(path).close()
+        take()

@@ -17,37 +17,9 @@ from kudu_core.table.opened.engine import Engine
 from kudu_core.table.opened.handle import STATE_TRIES
 from kudu_core.table.opened.pins import Pins
 from tests.support.fs.slow import LATE_S, Thread
-from tests.support.inside import before_each_open, engine_of, handle_of, is_closed, watch_of
+from tests.support.inside import engine_of, handle_of, is_closed, watch_of
 from tests.support.interrupts import Interruption, interrupted
-
-SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
-ROWS = 101
-AT_ONCE = {"maintenance": "manual", "file_grace_s": 0}
-WITHOUT_HISTORY = {**AT_ONCE, "history_retention_s": 0}
-
-
-class Pair:
-    """A table with rows 0 to 99 and one more, a writer that replaces all files at once, and a reader."""
-
-    def __init__(self, path: Path, options: dict[str, Any]) -> None:
-        self.path, self.number = path, 0
-        self.writer = kc.create_table(path, SCHEMA, "k", options=options)
-        self.replace()
-        self.reader = kc.open_table(path)
-
-    def replace(self) -> None:
-        """Every row has another value, in another file, and what was before, if kept, is history."""
-        self.number += 1
-        self.writer.upsert({"k": list(range(100)), "v": [self.number] * 100})
-        self.writer.delete({"k": [100 + self.number]}, on_missing="ignore")
-        self.writer.insert({"k": [101 + self.number], "v": [0]})  # so that there is something to merge
-        self.writer.flush()
-        self.writer.compact(full=True)
-        self.writer.gc()
-
-    def before_each_open(self, act: Callable[[], object]) -> None:
-        """``act`` each time when the reader has opened a newer state, and has not taken it yet."""
-        before_each_open(self.reader, act)
+from tests.support.models.overtaken import AT_ONCE, ROWS, SCHEMA, WITHOUT_HISTORY, Pair
 
 
 @pytest.fixture
@@ -55,8 +27,7 @@ def pair(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pair]:
     """``parametrize("pair", [options], indirect=True)``: of other options."""
     made = Pair(tmp_path / "t", getattr(request, "param", AT_ONCE))
     yield made
-    made.reader.close()
-    made.writer.close()
+    made.close()
 
 
 without_history = pytest.mark.parametrize("pair", [WITHOUT_HISTORY], indirect=True)
