@@ -128,6 +128,7 @@ ROOMS = {
         ),
         (
             *_tests("wal", "log", "log_failures", "segments", "reading", "follow", "power_cut"),
+            *_tests("interrupts", "log_segments"),
             *_tests("crash", "alter", "faults"),
         ),
     ),
@@ -138,6 +139,7 @@ ROOMS = {
             "kudu_core/wal/fence.py",
         ),
         (
+            *_tests("interrupts", "failed_fsyncs"),
             "tests/table/opened/test_table_file.py",
             "tests/table/stored/test_formats.py",
             "tests/hostile/files/test_damage.py",

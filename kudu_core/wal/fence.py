@@ -5,6 +5,7 @@ Readers and writers of other processes see the file replaced as a whole, so its 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -24,7 +25,16 @@ class FencedFile(Generic[Contents]):
     lock is taken.
     """
 
-    def __init__(self, fs: FileSystem, directory: str, name: str, state: Contents) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        name: str,
+        state: Contents,
+        poison: Callable[[BaseException], None],
+    ) -> None:
+        self.poison = poison
+        """Told an fsync that failed, before a signal handler can run: compiled (protocol W8)."""
         self.state = state
         """What it says; replaced with the file."""
         self._fs = fs
@@ -52,7 +62,10 @@ class FencedFile(Generic[Contents]):
                 )
 
     def _settle(self) -> None:
-        """After a replacement that was interrupted: the file is what it was, or what it was to be."""
+        """After a replacement that was interrupted: the file is what it was, or what it was to be.
+
+        An fsync that fails is final, as that of the replacement would have been.
+        """
         if self._replacing is None:
             return
         state, data = self._replacing
@@ -60,9 +73,18 @@ class FencedFile(Generic[Contents]):
             identity = self._fs.identity(self._path)
             same_size = self._fs.stat(self._path).size == len(data)
             if same_size and self._fs.read_bytes(self._path, len(data)) == data:
-                self._fs.sync_dir(self._directory)  # its name may not be durable yet
+                self._sync_name(identity)
                 self._identity, self.state = identity, state
         self._replacing = None
+
+    def _sync_name(self, identity: Any) -> None:
+        """Of the file that an interrupted replacement has installed: it may not be durable yet."""
+        try:
+            self._fs.sync_dir(self._directory)
+        except OSError as error:
+            self._identity, self._replacing = identity, None  # this writer's file, and not tried again
+            self.poison(error)
+            raise
 
     def _replace(self, state: Contents, data: bytes) -> None:
         """Durably; under the mutex."""

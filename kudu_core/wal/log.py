@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from kudu_core._ext.base.crc32c import crc32c
+from kudu_core._ext.base.holding import InFlight
 from kudu_core.common.format.members import LIMIT
 from kudu_core.common.run.clock import time_of
 from kudu_core.errors import (
@@ -25,7 +26,6 @@ from kudu_core.errors import (
     KuduError,
     NotSupported,
     Poisoned,
-    without_frames,
 )
 from kudu_core.wal.format import (
     MAX_RECORD,
@@ -43,7 +43,7 @@ from kudu_core.wal.format import (
     total_size,
 )
 from kudu_core.wal.log_options import LogClock, LogOptions
-from kudu_core.wal.segments import ActiveSegment, SegmentFiles, SyncFailed
+from kudu_core.wal.segments import ActiveSegment, SegmentFiles
 from kudu_core.wal.sync import SyncedLog
 
 if TYPE_CHECKING:
@@ -63,9 +63,9 @@ class Log(SyncedLog):
     threads can share out one error report of the file; it is taken before ``_mutex``, never after.
 
     Signals may interrupt any method in the main thread.  What the methods rely on: CPython
-    runs a handler between bytecodes, never between a failing call and the first plain store of
-    the ``except`` that catches it, so a failed fsync is always recorded; and never between taking
-    a bare lock and the body of its ``with``.
+    runs a handler between bytecodes, never between a failing call and the first plain store, or the first
+    compiled call, of the ``except`` that catches it, so a failed fsync is always recorded (``poison`` is
+    compiled, and is called first); and never between taking a bare lock and the body of its ``with``.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Log(SyncedLog):
         super().__init__(fs, directory, table_uuid, epoch, options, fence_check)
         self._clock = clock
         self._files = SegmentFiles(
-            fs, directory, table_uuid, epoch, clock, options.segment_bytes, options.file_grace_s
+            fs, directory, table_uuid, epoch, clock, options.segment_bytes, options.file_grace_s, self.poison
         )
         self._through = 0
         """Of the last CHECKPOINT."""
@@ -112,10 +112,12 @@ class Log(SyncedLog):
         """
         log = cls(fs, directory, table_uuid, epoch, **options)
         log._last_ts = log._last_record_ts = log._durable_ts = log._applied_ts = last_ts
+        log._active = log._files.make(1, last_ts, 0, 0)
         try:
-            log._active = log._files.open_next(1, last_ts, 0, 0)
-        except SyncFailed as failed:
-            raise failed.error from None
+            log._files.begin(log._active)
+        except BaseException:
+            log._active.file.close()
+            raise
         log._open_committed_or_close(0)
         return log
 
@@ -144,10 +146,7 @@ class Log(SyncedLog):
         log._last_ts = log._last_record_ts = log._durable_ts = log._applied_ts = tail.last_ts
         log._last_lsn = log._durable_lsn = tail.last_lsn
         log._through = tail.through
-        try:
-            log._active = log._files.take_over(tail, keep_segment)
-        except SyncFailed as failed:
-            raise failed.error from None
+        log._active = log._files.take_over(tail, keep_segment)
         log._open_committed_or_close(tail.committed.counter)
         return log
 
@@ -166,7 +165,7 @@ class Log(SyncedLog):
             thread.join()
         with self._sync_lock:
             try:
-                if not self._closed and self._failure is None and self._last_lsn > self._durable_lsn:
+                if not self._closed and self.failure is None and self._last_lsn > self._durable_lsn:
                     self._sync_now()
             except KuduError:
                 self._closed = True
@@ -175,7 +174,7 @@ class Log(SyncedLog):
             # Not before: a call after one that was interrupted must not take the log for durable.
             self._closed = True
             self._close_files()
-            return self._last_lsn if self._failure is None else None
+            return self._last_lsn if self.failure is None else None
 
     def abandon(self) -> None:
         """After a fork, in the child: close this process's copies of the files, write nothing."""
@@ -215,7 +214,7 @@ class Log(SyncedLog):
         ts = 0
         try:
             with self._mutex:
-                if self._failure is not None or self._closed:
+                if self.failure is not None or self._closed:
                     self._refuse()
                 if self._active.fits(padded(length)):
                     ts = self._append(kind, schema_version, length, body_crc, buffers)
@@ -227,8 +226,7 @@ class Log(SyncedLog):
         except (OSError, Poisoned, Fenced, Closed):
             raise
         except BaseException as interrupt:
-            if self.owes_current_thread():
-                self.poison(interrupt)
+            self.poison_if_owed(interrupt)
             raise
         return ts
 
@@ -250,7 +248,7 @@ class Log(SyncedLog):
             active.salt, body_crc, length, lsn, ts, self._durable_lsn, schema_version, kind
         )
         end = segment.end + padded(length)
-        self._in_flight[ts] = threading.get_ident()
+        self.in_flight[ts] = threading.get_ident()
         try:
             if end > active.filled and length <= options.fill_record_bytes:
                 active.fill_ahead(end, options.first_fill_bytes, options.fill_bytes)
@@ -274,10 +272,10 @@ class Log(SyncedLog):
     def _cut_back(self, active: ActiveSegment, ts: int, error: BaseException) -> None:
         """Make a write that failed never have been: its bytes are no record and are not counted."""
         try:
-            self._in_flight.pop(ts, None)
+            self.in_flight.pop(ts, None)
             active.cut_back()
         except BaseException:
-            self._fail(error)
+            self.poison(error)
             raise
 
     def _append_to_next_segment(
@@ -288,7 +286,7 @@ class Log(SyncedLog):
             if not self._active.fits(size) and self._last_lsn > self._durable_lsn:
                 self._sync_now()  # the most of it, while others still append
             with self._mutex:
-                if self._failure is not None or self._closed:
+                if self.failure is not None or self._closed:
                     self._refuse()
                 if not self._active.fits(size):
                     self._roll(size)
@@ -308,12 +306,9 @@ class Log(SyncedLog):
         if through > self._committed.ts:
             raise InternalError(f"a checkpoint at {through}, beyond the committed {self._committed.ts}")
         through = max(through, self._through)
-        ts = self.append(RECORD_KIND_CHECKPOINT, 0, [Checkpoint(through, edits, marks or {}).pack()])
-        try:
-            self.applied(ts)
-        except BaseException as error:
-            self.poison(error)
-            raise
+        parts = [Checkpoint(through, edits, marks or {}).pack()]
+        with InFlight(self, RECORD_KIND_CHECKPOINT, 0, parts) as ts:
+            pass
         self.wait_durable(ts)
         self._through = through
         with self._sync_lock:
@@ -337,28 +332,36 @@ class Log(SyncedLog):
     def roll(self) -> None:
         """Begin a segment, so that a checkpoint can drop what is in the current one, if that is anything.
 
-        An ``OSError`` that does not poison leaves the log as it was.
+        An ``OSError`` that does not poison leaves the records as they were.
         """
         with self._sync_lock:
             if self._last_lsn > self._durable_lsn:
                 self._sync_now()  # the most of it, while others still append
             with self._mutex:
-                if self._failure is not None or self._closed:
+                if self.failure is not None or self._closed:
                     self._refuse()
                 if self._active.segment.end > SEGMENT_HEADER.size:
                     self._roll(0)
 
     def _roll(self, size: int) -> None:
-        """Under both locks: the current segment is durable before the next one exists (protocol L2)."""
+        """Under both locks: the current segment is durable before the next one exists (protocol L2).
+
+        The next append goes on with one that was interrupted: once ``following`` is set, before there can be
+        a header, the current segment takes nothing.
+        """
         old = self._active
         self._sync_all()
-        seq = old.segment.seq + 1
         try:
-            self._active = self._files.open_next(seq, self._last_record_ts, self._last_lsn, size)
-        except SyncFailed as failed:
-            self._failure = without_frames(failed.error)
-            self._fail_and_refuse()
-        self._files.sealed.append(old.segment)
+            if old.following is None:
+                seq = old.segment.seq + 1
+                old.following = self._files.make(seq, self._last_record_ts, self._last_lsn, size)
+            self._files.begin(old.following)
+        except OSError:
+            if self.failure is not None:
+                self._refuse()
+            raise
+        self._files.sealed = [*self._files.sealed, old.segment]
+        self._active = old.following
         with suppress(OSError):
             old.file.close()
 

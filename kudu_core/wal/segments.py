@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kudu_core.wal.format import (
@@ -43,14 +43,6 @@ class SegmentClock(Protocol):
     def monotonic_s(self) -> float: ...
 
 
-class SyncFailed(Exception):
-    """An fsync of a segment or of the log's directory failed with ``error``: final for the log."""
-
-    def __init__(self, error: OSError) -> None:
-        super().__init__(error)
-        self.error = error
-
-
 @dataclass(slots=True)
 class ActiveSegment:
     """The segment that takes records.  Below ``filled`` the file's bytes have been written."""
@@ -60,9 +52,14 @@ class ActiveSegment:
     salt: bytes
     capacity: int
     filled: int
+    following: ActiveSegment | None = None
+    """The next segment, from the moment when its file may hold its header.  That says where this one ends, so
+    no record comes here any more, also where the beginning of the next was interrupted (protocol L2)."""
 
     def fits(self, size: int) -> bool:
         """Whether ``size`` bytes fit; a segment without records takes a record of any size."""
+        if self.following is not None:
+            return False
         end = self.segment.end
         if end == SEGMENT_HEADER.size:
             self.capacity = max(self.capacity, end + size)
@@ -104,7 +101,9 @@ class SegmentFiles:
         clock: SegmentClock,
         segment_bytes: int,
         file_grace_s: float,
+        poison: Callable[[BaseException], None],
     ) -> None:
+        """``poison`` is told an fsync that failed, and is compiled (protocol W8)."""
         self._fs = fs
         self._directory = directory
         self._uuid = table_uuid
@@ -112,6 +111,7 @@ class SegmentFiles:
         self._clock = clock
         self._segment_bytes = segment_bytes
         self._file_grace_s = file_grace_s
+        self._poison = poison
         self._spares: list[tuple[float, Segment]] = []
         self._next_spare = 0
         self.sealed: list[Segment] = []
@@ -119,35 +119,45 @@ class SegmentFiles:
     def path(self, name: str) -> str:
         return f"{self._directory}/{name}"
 
-    def open_next(self, seq: int, prev_ts: int, prev_lsn: int, size: int) -> ActiveSegment:
-        """A segment without records and with room for ``size`` bytes of them, durable under its name.
+    def make(self, seq: int, prev_ts: int, prev_lsn: int, size: int) -> ActiveSegment:
+        """The file of a segment with room for ``size`` bytes of records, without a header yet: see ``begin``.
 
-        An ``OSError`` leaves nothing behind; ``SyncFailed`` what there is.
+        It reads as none of the log's yet, so after a failure or an interrupt another attempt makes it anew.
         """
         path = self.path(segment_name(self._epoch, seq))
-        header = SegmentHeader(self._uuid, self._epoch, seq, prev_ts, prev_lsn)
         end = SEGMENT_HEADER.size
         capacity = max(self._segment_bytes, end + size)
-        file: WriteFile | None = None
-        try:
-            file, filled = self._recycle(path, capacity)
-            if file is None:
-                # What an earlier attempt could not remove.
-                self._fs.unlink(path, missing_ok=True)
-                file = self._fs.create(path)
-            file.pwrite(header.pack(), 0)
-            _sync(file)
-            self._sync_directory()
-        except SyncFailed:
-            raise
-        except BaseException:
-            if file is not None:
-                file.close()
+        file, filled = self._recycle(path, capacity)
+        if file is None:
+            # What an earlier attempt has left.
             self._fs.unlink(path, missing_ok=True)
-            raise
-        filled = max(filled, end)
+            file = self._fs.create(path)
+            try:
+                # A disk without room for a header says so here, while nothing depends on it.
+                file.pwrite(bytes(end), 0)
+            except OSError:
+                file.close()
+                self._fs.unlink(path, missing_ok=True)
+                raise
+            filled = end
+        salt = self._header(seq, prev_ts, prev_lsn).salt()
         segment = Segment(path, self._epoch, seq, end, filled, prev_ts, prev_lsn)
-        return ActiveSegment(segment, file, header.salt(), max(capacity, filled), filled)
+        return ActiveSegment(segment, file, salt, max(capacity, filled), filled)
+
+    def begin(self, made: ActiveSegment) -> None:
+        """Give a segment that was made its header, durably under its name (protocol L2).
+
+        After a failure or an interrupt it is to be called again, with the same: a reader of another process
+        may have the file open by then.
+        """
+        segment = made.segment
+        header = self._header(segment.seq, segment.last_ts, segment.last_lsn)
+        made.file.pwrite(header.pack(), 0)
+        self._sync(made.file)
+        self._sync_directory()
+
+    def _header(self, seq: int, prev_ts: int, prev_lsn: int) -> SegmentHeader:
+        return SegmentHeader(self._uuid, self._epoch, seq, prev_ts, prev_lsn)
 
     def _recycle(self, path: str, capacity: int) -> tuple[WriteFile | None, int]:
         """An obsolete segment under a new name, if one has waited long enough and is large enough.
@@ -160,20 +170,30 @@ class SegmentFiles:
         if spare.size < capacity or ready_s > self._clock.monotonic_s():
             return None, 0
         del self._spares[0]
-        self._fs.rename(spare.path, path)
+        try:
+            self._fs.rename(spare.path, path)
+        except FileNotFoundError:  # removed by a ``drop_spares`` that was interrupted
+            return None, 0
         # A power cut must not leave the new header under the name that the segment had in its old life.
         self._sync_directory()
         return self._fs.open_write(path), spare.size
 
     def drop_first(self) -> None:
-        """Make the oldest sealed segment a spare, or remove it."""
+        """Make the oldest sealed segment a spare, or remove it.
+
+        It is listed until its name is gone, so that segments go in their order whatever interrupts this, and
+        one whose name is gone already is no more than taken from the list.
+        """
         segment = self.sealed[0]
         if segment.size >= self._segment_bytes and len(self._spares) < MAX_SPARES:
-            path = self.path(spare_name(self._next_spare))
-            self._fs.rename(segment.path, path)
-            self._next_spare += 1
-            segment.path = path
-            self._spares.append((self._clock.monotonic_s() + self._file_grace_s, segment))
+            number = self._next_spare
+            path = self.path(spare_name(number))
+            spare = (self._clock.monotonic_s() + self._file_grace_s, replace(segment, path=path))
+            with suppress(FileNotFoundError):
+                self._fs.rename(segment.path, path)
+                # A spare whose number was not counted gives way to the next that is made.
+                self._next_spare = number + 1
+                self._spares.append(spare)
         else:
             self._fs.unlink(segment.path, missing_ok=True)
         del self.sealed[0]
@@ -210,7 +230,7 @@ class SegmentFiles:
         file = self._fs.create(temporary)
         try:
             end = self._copy_records(tail, header, file)
-            _sync(file)
+            self._sync(file)
             self._fs.rename(temporary, path)
             self._sync_directory()
         finally:
@@ -262,21 +282,22 @@ class SegmentFiles:
                 continue  # not ours, or in use
             self._fs.unlink(path, missing_ok=True)
 
+    def _sync(self, file: WriteFile) -> None:
+        try:
+            file.sync()
+        except OSError as error:
+            self._poison(error)
+            raise
+
     def _sync_directory(self) -> None:
         try:
             self._fs.sync_dir(self._directory)
         except OSError as error:
-            raise SyncFailed(error) from error
+            self._poison(error)
+            raise
 
 
 def holds_records(fs: FileSystem, directory: str) -> bool:
     """Whether the log in a folder may have more in it than one that was just made.  Reads no record."""
     names = [name for name in fs.listdir(directory) if parse_segment_name(name) is not None]
     return any(fs.stat(f"{directory}/{name}").size > SEGMENT_HEADER.size for name in names)
-
-
-def _sync(file: WriteFile) -> None:
-    try:
-        file.sync()
-    except OSError as error:
-        raise SyncFailed(error) from error

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from kudu_core.common.run.gates import Flag
 from kudu_core.common.run.locks import mutex
 from kudu_core.common.run.workers import Worker
-from kudu_core.errors import Closed, Fenced, KuduError, Poisoned, without_frames
+from kudu_core.errors import Closed, Fenced, KuduError, Poisoned
 from kudu_core.wal.log_options import LogOptions
 from kudu_core.wal.segments import ActiveSegment
 from kudu_core.wal.watermarks import Watermarks
@@ -82,9 +82,9 @@ class SyncedLog(Watermarks):
 
     def _wait_while(self, behind: Callable[[], bool]) -> None:
         while behind():
-            if self._failure is not None or self._closed:
+            if self.failure is not None or self._closed:
                 self._refuse()
-            self._advancing.wait(lambda: behind() and self._failure is None)
+            self._advancing.wait(lambda: behind() and self.failure is None)
             if behind():  # whoever was to advance the watermarks may have been interrupted
                 with self._mutex:
                     self._advance()
@@ -121,7 +121,7 @@ class SyncedLog(Watermarks):
         """Under the sync lock, not the mutex: one fsync of all that is appended, then the
         watermarks.  A failure is final: the kernel may have dropped what it could not write."""
         with self._mutex:
-            if self._failure is not None or self._closed:
+            if self.failure is not None or self._closed:
                 self._refuse()
             file = self._active.file
             ts, lsn = self._last_record_ts, self._last_lsn
@@ -131,36 +131,32 @@ class SyncedLog(Watermarks):
 
     def _sync_all(self) -> None:
         """Under both locks: make durable what is appended, and nothing can be meanwhile."""
-        try:
-            if self._last_lsn > self._durable_lsn:
-                self._active.file.sync(data_only=True)
-                self.fsyncs += 1
-            self._fence_check()
-        except (OSError, KuduError) as error:
-            self._failure = without_frames(error)
-            self._fail_and_refuse()
+        if self._last_lsn > self._durable_lsn:
+            self._sync_file(self._active.file)
+        else:
+            self._check_fence()
         self._durable(self._last_record_ts, self._last_lsn)
 
     def _sync_file(self, file: WriteFile) -> None:
         try:
             file.sync(data_only=True)
         except OSError as error:
-            self._failure = without_frames(error)
-            self._fail_and_refuse()
+            self.poison(error)
+            self._refuse()
         self.fsyncs += 1
         self._check_fence()
 
     def _check_fence(self) -> None:
-        """Protocol P2, without the mutex: before anything is acknowledged or deleted."""
+        """Protocol P2: before anything is acknowledged or deleted."""
         try:
             self._fence_check()
         except (OSError, KuduError) as error:
-            self._failure = without_frames(error)
-            self._fail_and_refuse()
+            self.poison(error)
+            self._refuse()
 
     def _durable(self, ts: int, lsn: int) -> None:
         """Under the mutex: every record <= ``lsn`` is on disk, and this writer is not fenced."""
-        if self._failure is not None:
+        if self.failure is not None:
             self._refuse()
         self._durable_ts = max(self._durable_ts, ts)
         self._durable_lsn = max(self._durable_lsn, lsn)
@@ -170,7 +166,7 @@ class SyncedLog(Watermarks):
 
     def _ask_log_thread(self) -> None:
         """See that what is appended becomes durable although nobody waits for it."""
-        if self._failure is not None or self._closed:
+        if self.failure is not None or self._closed:
             return
         if not self._work.is_set():
             self._work.set()

@@ -3,15 +3,15 @@
 Words: **A** (``applied_ts``) = every record <= A is applied; **W** (``committed_ts``) = min(A, durable);
 **V** (``visible_ts``) = what readers in this process may see: W for ``sync``, A for ``group``, ``none``.
 
-Nothing advances once the log has failed: the first failure is kept, and whoever asks for more is refused
-with it.  Not known here: segments, and what makes a record durable (``wal.sync``).
+Nothing advances once the log has failed: the first failure is kept (``poison``), and whoever asks for more is
+refused with it.  Not known here: segments, and what makes a record durable (``wal.sync``).
 """
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, NoReturn
 
+from kudu_core._ext.base import holding
 from kudu_core.common.run.gates import Gates
 from kudu_core.common.run.locks import mutex
 from kudu_core.errors import Closed, Fenced, Poisoned, without_frames
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Watermarks:
     """The positions of a log and its failure, for ``wal.sync`` to build on.
 
-    ``_mutex``, the log mutex, guards all of them, but for two that may be set without it: ``_failure``, which
+    ``_mutex``, the log mutex, guards all of them, but for two that may be set without it: ``failure``, which
     is set once and never taken back, and ``_closed``.
     """
 
@@ -54,8 +54,8 @@ class Watermarks:
         self._applied_ts = 0
         self._committed = Committed(0, 0, 0, epoch)
         # Timestamps appended and not yet applied, in the order of the log, and whose they are.
-        self._in_flight: dict[int, int] = {}
-        self._failure: BaseException | None = None
+        self.in_flight: dict[int, int] = {}
+        self.failure: BaseException | None = None
         self._closed = False
 
     # Reading them -------------------------------------------------------------------------------
@@ -108,25 +108,17 @@ class Watermarks:
                 self._advance()
             return self._last_record_ts
 
-    def owes_current_thread(self) -> bool:
-        """Whether a record that this thread has appended is not applied yet.
-
-        It is asked after a failure: what ``append`` returned does not tell, since an interrupt may have come
-        before it returned.
-        """
-        return threading.get_ident() in list(self._in_flight.values())
-
     # Advancing them -----------------------------------------------------------------------------
 
     def applied(self, ts: int) -> None:
         """The stores hold the record of ``ts``: it is no longer in flight."""
         with self._mutex:
-            del self._in_flight[ts]
+            del self.in_flight[ts]
             self._advance()
 
     def _advance(self) -> None:
         """Under the mutex: A and W follow what is in flight and what is durable."""
-        applied = next(iter(self._in_flight)) - 1 if self._in_flight else self._last_ts
+        applied = next(iter(self.in_flight)) - 1 if self.in_flight else self._last_ts
         if applied > self._applied_ts:
             self._applied_ts = applied
         watermark = self._applied_ts if self._applied_ts < self._durable_ts else self._durable_ts
@@ -136,13 +128,13 @@ class Watermarks:
 
     def _publish(self, watermark: int) -> None:
         """Under the mutex: tell the other processes, then take the new W."""
-        if self._failure is not None:
+        if self.failure is not None:
             return
         slot = Committed(self._committed.counter + 1, watermark, self._durable_lsn, self._epoch)
         try:
             self._committed_file.pwrite(slot.pack(self._uuid), slot.offset())
         except OSError as error:
-            self._failure = without_frames(error)
+            self.poison(error)
             self._refuse()
         self._committed = slot
 
@@ -167,30 +159,26 @@ class Watermarks:
     @property
     def poisoned(self) -> BaseException | None:
         """What poisoned the log, or None."""
-        return self._failure
+        return self.failure
 
     def raise_if_poisoned(self) -> None:
         """``Fenced`` or ``Poisoned``, with what did it as the cause; nothing on a sound log."""
-        if self._failure is not None:
+        if self.failure is not None:
             self._refuse()
 
-    def poison(self, error: BaseException) -> None:
-        """Stop all writing for good.  What is visible stays readable."""
-        self._fail(error)
+    # Compiled: an ``except`` that begins with one of them has kept the failure before any handler can run.
+    poison = holding.poison
+    poison_if_owed = holding.poison_if_owed
+
+    def tell_failure(self) -> None:
+        """``failure`` is set: let go of the frames that it came through, and wake whoever waits."""
+        if self.failure is not None:
+            self.failure = without_frames(self.failure)
         self._advancing.open()
         self._syncing.open()
 
-    def _fail(self, error: BaseException) -> None:
-        if self._failure is None:
-            self._failure = without_frames(error)
-
-    def _fail_and_refuse(self) -> NoReturn:
-        """``_failure`` is set: wake whoever waits."""
-        self._advancing.open()
-        self._refuse()
-
     def _refuse(self) -> NoReturn:
-        cause = self._failure
+        cause = self.failure
         if cause is None:
             raise Closed("the log is closed")
         if isinstance(cause, Fenced):

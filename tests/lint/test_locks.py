@@ -1,4 +1,5 @@
-"""How locks are taken, threads wait and things under way are counted: so that no interrupt leaves them so.
+"""How locks are taken, threads wait, things under way are counted and failures are kept: so that no interrupt
+leaves them so, or makes them unknown.
 
 The rules and their reasons are in ``kudu_core/common/run/locks.py``.
 """
@@ -6,10 +7,13 @@ The rules and their reasons are in ``kudu_core/common/run/locks.py``.
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from kudu_core.wal import Log
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "kudu_core"
@@ -191,3 +195,68 @@ def test_no_function_inside_another_calls_itself(path: Path) -> None:
                     called = [n.func for n in ast.walk(inner) if isinstance(n, ast.Call)]
                     names = {f.id for f in called if isinstance(f, ast.Name)}
                     assert inner.name not in names, f"{named(path)}:{inner.lineno}: {inner.name}"
+
+
+# ---- failures that poison ----
+
+# CPython runs signal handlers when a Python function begins and after a call.  Between a failing fsync and
+# the first call of the ``except`` that catches it there is no such place, and ``poison`` is compiled: so it
+# is that first call (protocol W8).  ``tests/interrupts/test_failed_fsyncs.py`` tries it.
+
+POISONS = {"poison", "_poison", "poison_if_owed"}
+# File -> where something else than the log's own is handed on to be told of failures, and why.
+OTHERS = {"table/lifecycle/create.py": "a table that is being made has no log yet, and goes if that fails"}
+
+
+def calls_in_order(nodes: list[ast.stmt]) -> list[ast.Call]:
+    """As they are made: one among the arguments of another comes first."""
+    found = [one for node in nodes for one in ast.walk(node) if isinstance(one, ast.Call)]
+    return sorted(found, key=lambda call: (call.end_lineno, call.end_col_offset))
+
+
+def late(tree: ast.AST) -> Iterator[int]:
+    """Lines of handlers that call something else before they poison."""
+    for handler in ast.walk(tree):
+        if isinstance(handler, ast.ExceptHandler):
+            calls = calls_in_order(handler.body)
+            if any(last(call.func) in POISONS for call in calls) and last(calls[0].func) not in POISONS:
+                yield handler.lineno
+
+
+def handed_on(tree: ast.AST) -> Iterator[int]:
+    """Lines where ``poison=`` is given what is not another's ``poison``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg == "poison" and last(node.value) not in POISONS:
+            yield node.value.lineno
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=named)
+def test_a_handler_that_poisons_does_so_first(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    assert not list(late(tree)), f"{named(path)}: see docs/protocol.md W8"
+    assert named(path) in OTHERS or not list(handed_on(tree)), f"{named(path)}: see docs/protocol.md W8"
+
+
+def test_what_else_is_told_of_failures_is_there() -> None:
+    assert all(list(handed_on(ast.parse((PACKAGE / name).read_text()))) for name in OTHERS)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("try: f()\nexcept OSError as e:\n self.poison(e)\n raise", False),
+        ("try: f()\nexcept OSError as e:\n self._replacing = None\n log.poison(e)\n g()", False),
+        ("try: f()\nexcept OSError as e:\n if e.errno != EMFILE:\n  log.poison(e)", False),
+        ("try: f()\nexcept OSError as e:\n self.poison(copied(e))", True),
+        ("try: f()\nexcept OSError as e:\n file.close()\n self.poison(e)", True),
+        ("try: f()\nexcept BaseException as e:\n if log.owes():\n  log.poison(e)", True),
+    ],
+)
+def test_the_rule_finds_handlers_that_poison_late(text: str, found: bool) -> None:
+    assert bool(list(late(ast.parse(text)))) == found
+    assert list(handed_on(ast.parse("Manifest(poison=lambda error: None)"))) == [1]
+
+
+def test_what_poisons_is_compiled() -> None:
+    for name in ("poison", "poison_if_owed"):
+        assert not inspect.isfunction(inspect.getattr_static(Log, name)), name

@@ -203,7 +203,7 @@ def work_under_way(engine: Engine) -> dict[str, Any]:
         "held_bytes": engine.tablet_context.work.held_bytes,
         "building": set(engine.tablet_context.building._taken),
         "pool": set() if ended else {t for t in engine.pool._open if t._calls or not t._finished},
-        "in flight": {} if poisoned or engine._log is None else dict(engine._log._in_flight),
+        "in flight": {} if poisoned or engine._log is None else dict(engine._log.in_flight),
     }
     if (lane := engine.compactions) is not None:
         stated |= {"working": set(lane._working), "paused": set(lane._paused), "apart": set(lane._apart)}

@@ -12,13 +12,18 @@ place is left out: the interrupt belongs to the call, inside, and the places in 
 
 from __future__ import annotations
 
+import _thread
 import dis
 import gc
+import operator
+import os
 import random
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
@@ -125,6 +130,21 @@ class Interruption:
             self.where = f"{code.co_filename.rsplit('/', 2)[-1]}:{frame.f_lineno} {code.co_qualname}"
             self._last.clear()
             raise self.error("injected")
+
+
+# ---- a system call that fails while a signal is pending ----
+
+_NO_DESCRIPTOR = 1 << 30
+_BOTH = (_thread.interrupt_main, partial(os.fsync, _NO_DESCRIPTOR))
+
+
+def fail_with_signal_pending() -> None:
+    """Raise ``OSError``, as an fsync does that fails while Ctrl-C is pressed; in the main thread.
+
+    One compiled call does both, so the ``KeyboardInterrupt`` comes where CPython next looks for signals: in
+    the ``except`` that catches the ``OSError``, if that calls anything that is written in Python.
+    """
+    deque(map(operator.call, _BOTH), 0)
 
 
 # ---- what must hold after it ----
@@ -245,6 +265,7 @@ __all__ = [
     "Interruption",
     "assert_at_rest",
     "chosen",
+    "fail_with_signal_pending",
     "held_locks",
     "interrupted",
     "is_held",

@@ -41,13 +41,14 @@ def test_a_full_segment_is_durable_before_the_next_gets_a_record(tmp_path: Path)
     steps = [step for step in order if step[0] in ("file.sync", "sync_dir", "file.pwrite", "create")]
     steps = [step for step in steps if step[1] != "COMMITTED"]
     assert steps[0] == ("file.sync", old)
-    assert steps[1:5] == [
+    assert steps[1:6] == [
         ("create", new),
+        ("file.pwrite", new),  # zeros in the place of the header
         ("file.pwrite", new),
         ("file.sync", new),
         ("sync_dir", tmp_path.name),
     ]
-    assert set(steps[5:]) == {("file.pwrite", new)}
+    assert set(steps[6:]) == {("file.pwrite", new)}
     log.close()
 
 

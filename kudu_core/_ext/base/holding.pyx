@@ -1,4 +1,5 @@
-"""Locks, claims, turns, descriptors and records that an interrupt cannot leave half taken.
+"""Locks, claims, turns, descriptors and records that an interrupt cannot leave half taken, and failures that
+none can make unknown.
 
 CPython runs signal handlers between the bytecodes of the main thread, and in a C function that waits, before
 it has what it waits for.  A method here is one C function, without bytecodes: whatever it takes is recorded
@@ -13,6 +14,7 @@ import os
 from _thread import allocate_lock
 
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.pythread cimport PyThread_get_thread_ident
 from libc.errno cimport EINTR, errno
 
 cdef extern from "unistd.h" nogil:
@@ -109,6 +111,27 @@ cdef class Claim:
             self.release()
 
 
+def poison(log, error):
+    """Stop all writing for good.  What is visible stays readable.
+
+    The first failure is kept.  It is kept before anything else happens, and no handler can run before that:
+    not between an fsync that fails and the ``except`` that calls this, and not in here before the store.
+    """
+    if log.failure is None:
+        log.failure = error
+    log.tell_failure()
+
+
+def poison_if_owed(log, error):
+    """``poison``, if this thread has appended a record that is not applied yet.
+
+    It is asked of the log itself: what ``append`` returned does not tell, since an interrupt may have come
+    before it returned.
+    """
+    if PyThread_get_thread_ident() in list(log.in_flight.values()):
+        poison(log, error)
+
+
 @cython.final
 @cython.no_gc_clear
 cdef class InFlight:
@@ -164,8 +187,7 @@ cdef class InFlight:
 
     cdef _fail(self, error):
         # Asked of the log, since ``append`` or ``applied`` may have done its work and not have returned.
-        if self._log.owes_current_thread():
-            self._log.poison(error)
+        self._log.poison_if_owed(error)
         self._ts = None
 
 

@@ -10,6 +10,8 @@ bytecodes: after a call, at the beginning of a function, when a loop goes back. 
 * Several at once are taken by ``with HeldLocks(locks):`` (``_ext/base/holding.pyx``), which is compiled.
 * What is counted or listed while something is under way is a ``Claim``, which is compiled too and gives back
   what it has taken when it goes.
+* A failure that is final is kept by ``poison``, which is compiled, and it is the first that an ``except``
+  calls: a failed fsync must not be forgotten because Ctrl-C was pressed meanwhile (protocol W8).
 * A record that is in the log and not yet applied is ``InFlight``, which is compiled for the same reason
   (``table/opened/record.py``).
 * Threads wait for each other at ``Gates`` and ``Flag`` (``common/run/gates.py``), not at what ``threading``

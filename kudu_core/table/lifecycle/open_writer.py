@@ -210,13 +210,9 @@ def _begin_epoch(
     def proven() -> Mapping[int, int]:
         return {} if engine is None else engine.tablets.proven_edits()
 
-    def poison(error: BaseException) -> None:
-        assert engine is not None
-        engine.log.poison(error)
-
     # Only now is anything written: damage leaves the table as it was.
     bring_back(fs, path, found.missing)
-    table_file = TableFile(fs, path, found.epoch_state, proven=proven, poison=poison)
+    table_file = TableFile(fs, path, found.epoch_state, proven=proven)
     table_file.install(found.epoch_state)
     log = Log.resume(
         fs,
@@ -229,6 +225,8 @@ def _begin_epoch(
         fence_check=table_file.fence,
         keep_segment=lambda segment: keep_segment(fs, path, segment, clock.now_us() // 1_000_000),
     )
+    # The log's own, which is compiled: nothing that a signal could interrupt comes before it (protocol W8).
+    table_file.poison, table_file.check_poisoned = log.poison, log.raise_if_poisoned
     manifests: dict[int, Manifest] = {}
     try:
         log.raise_last_ts(found.mark)  # protocol O4

@@ -10,7 +10,7 @@ context manager (``InFlight`` in ``_ext/base/holding.pyx``).  These are the plac
 
 * In ``append``, before the record is in flight, or after it was cut back: nothing happened, and nothing is
   poisoned.  After that the record may be in the log.  ``append`` may not have returned by then, so whether
-  this thread owes a record is asked of the log itself (``Log.owes_current_thread``).
+  this thread owes a record is asked of the log itself (``Log.poison_if_owed``).
 * Between the return of ``append`` and the body of the ``with``: no bytecode lies there, since ``__enter__``
   is compiled.  A CPython that looks for signals there all the same drops the object, which then poisons.
 * In the body: ``__exit__`` poisons.

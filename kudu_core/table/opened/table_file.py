@@ -24,6 +24,10 @@ def _is_read(error: BaseException) -> None:
     raise AssertionError("a table open for reading replaces nothing") from error
 
 
+def _not_poisoned() -> None:
+    return None
+
+
 class TableFile(FencedFile[TableState]):
     """TABLE of one open table.  Thread safe."""
 
@@ -35,12 +39,16 @@ class TableFile(FencedFile[TableState]):
         *,
         proven: Callable[[], Mapping[int, int]] = _no_edits,
         poison: Callable[[BaseException], None] = _is_read,
+        check_poisoned: Callable[[], None] = _not_poisoned,
     ) -> None:
-        """``proven``: by tablet, an edit of its manifest that is known to be on disk.  ``poison`` is told the
-        failure of a ``change`` (protocol W8)."""
-        super().__init__(fs, directory, "TABLE", state)
+        """``proven``: by tablet, an edit of its manifest that is known to be on disk.
+
+        ``poison`` is told the failure of a ``change`` (protocol W8), after which none is made:
+        ``check_poisoned`` raises then.  Both are the log's, and are set when there is one.
+        """
+        super().__init__(fs, directory, "TABLE", state, poison)
+        self.check_poisoned = check_poisoned
         self._proven = proven
-        self._poison = poison
 
     def is_of_this_epoch(self) -> bool:
         """Whether nobody has opened the table for writing since the state was read."""
@@ -56,13 +64,15 @@ class TableFile(FencedFile[TableState]):
 
     def change(self, change: Callable[[TableState], TableState]) -> None:
         """Replace TABLE by what ``change`` makes of it; a failure poisons (protocol W8)."""
+        self.check_poisoned()
         self.fence()
         try:
             with self._mutex:
+                self.check_poisoned()  # another thread's may have failed meanwhile
                 self._settle()
                 self._install(change(self.state))
         except OSError as exc:
-            self._poison(exc)
+            self.poison(exc)
             raise
 
     def _install(self, state: TableState) -> None:

@@ -155,8 +155,7 @@ def _log_and_apply(
         tablet.newest_applied = ts
         log.applied(ts)
     except BaseException as exc:
-        if log.owes_current_thread():
-            log.poison(exc)
+        log.poison_if_owed(exc)  # compiled, so that no signal comes before it
         raise
     return ts
 

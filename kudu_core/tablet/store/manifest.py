@@ -209,8 +209,8 @@ class Manifest:
     """The manifest of one tablet, open for writing.
 
     ``append`` is called under the tablet's mutex, in the order of installs; ``sync`` may follow
-    outside of it (protocol E3).  ``fence`` is asked before every edit; ``poison`` is told when a
-    write or an fsync failed, after which no edit is taken.
+    outside of it (protocol E3).  ``fence`` is asked before every edit; ``poison``, which is compiled
+    (protocol W8), is told when a write or an fsync failed, after which no edit is taken and nothing synced.
     """
 
     def __init__(
@@ -238,7 +238,7 @@ class Manifest:
         self._check_poisoned = check_poisoned
         self._file: WriteFile | None = None
         self._replacing = mutex()
-        """Held over an fsync and while the file is exchanged: what is being synced stays open."""
+        """Held over an fsync and while the file is exchanged or closed: what is being synced stays open."""
         self._size = 0
         self._checkpoint_size = 0
 
@@ -269,8 +269,8 @@ class Manifest:
 
     def sync(self) -> None:
         """Make every edit so far durable."""
-        self._check_poisoned()
         with self._replacing:
+            self._check_poisoned()  # here, since the fsync of another thread may have failed meanwhile
             number, file = self.state.number, self._file
             if number <= self.durable_number or file is None:
                 return
@@ -335,9 +335,10 @@ class Manifest:
         self._replace(self.state, self._checkpoint(self.state))
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        with self._replacing:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
 
 
 def file_name(epoch: int, number: int, kind: str) -> str:

@@ -45,11 +45,12 @@ class Log:
         self.in_flight.remove(ts)
         self._done("applied")
 
-    def owes_current_thread(self) -> bool:
-        return bool(self.in_flight)
-
     def poison(self, error: BaseException) -> None:
         self.error = error
+
+    def poison_if_owed(self, error: BaseException) -> None:
+        if self.in_flight:
+            self.error = error
 
 
 def in_flight(log: Log, note: Callable[[int], None] | None = None) -> InFlight:

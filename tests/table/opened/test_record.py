@@ -19,7 +19,7 @@ from kudu_core.table.opened.record import once, recorded
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.apply import Laying
 from kudu_core.wal import RECORD_KIND_WRITE
-from tests.support.inside import engine_of, log_of
+from tests.support.inside import engine_of, log_of, work_under_way
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 ROWS = Fingerprint(2, 7, 8)
@@ -165,7 +165,7 @@ def test_a_body_that_fails_poisons_and_notes_nothing(table: kc.Table) -> None:
         pytest.raises(ZeroDivisionError),
         recorded(engine, RECORD_KIND_WRITE, engine.schema.version, record, txn=txn, job="job-1"),
     ):
-        assert log.owes_current_thread()
+        assert work_under_way(engine)["in flight"]
         raise ZeroDivisionError("in the body")
     assert isinstance(log.poisoned, ZeroDivisionError)
     assert not engine.writers.applied_writes and not engine.writers.applied_jobs
@@ -180,7 +180,7 @@ def test_an_append_that_fails_poisons_nothing(table: kc.Table, monkeypatch: pyte
     with monkeypatch.context() as patch, pytest.raises(OSError, match="cut back"):
         patch.setattr(log, "append", fails)
         table.upsert({"k": [1, 2], "v": [1, 1]})
-    assert log.poisoned is None and not log.owes_current_thread()
+    assert log.poisoned is None and not work_under_way(engine)["in flight"]
     assert table.upsert({"k": [1, 2], "v": [1, 1]}).inserted == 2
     assert engine.writers.applied_jobs == {}
 

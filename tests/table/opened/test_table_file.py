@@ -33,8 +33,17 @@ class Case:
         self.poisoned: list[BaseException] = []
         self.before = read_state(self.fs, TABLE)
         self.file = TableFile(
-            self.fs, PATH, self.before, proven=lambda: self.proven, poison=self.poisoned.append
+            self.fs,
+            PATH,
+            self.before,
+            proven=lambda: self.proven,
+            poison=self.poisoned.append,
+            check_poisoned=self.check_poisoned,
         )
+
+    def check_poisoned(self) -> None:
+        if self.poisoned:
+            raise kc.Poisoned(str(self.poisoned[0]))
 
     def installed(self) -> Case:
         self.file.install(replace(self.before, epoch=self.before.epoch + 1))
@@ -130,3 +139,37 @@ def test_edits_that_are_known_to_be_on_disk_are_said_and_never_taken_back() -> N
         case.proven = {tablet.id: proven}
         case.file.change(lambda state: state)
         assert case.stored().edits == {tablet.id: said}
+
+
+def test_w8_a_failed_fsync_of_what_an_interrupt_left_is_final(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is this writer's, its name may not be durable, and no second fsync makes it so."""
+    case = Case().installed()
+    usual = case.fs.replace_file
+
+    def interrupted(path: str, data: Any) -> None:
+        usual(path, data)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(case.fs, "replace_file", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        case.file.change(case.clean_end(17))
+    monkeypatch.undo()
+    synced = case.fs.counts["sync_dir"]
+    case.fs.rules = [Rule(ops={"sync_dir"}, error=errno.EIO)]
+    with pytest.raises(OSError, match=PATH):
+        case.file.fence()
+    assert [type(error) for error in case.poisoned] == [OSError]
+    case.fs.rules = []
+    case.file.fence()  # nobody else has replaced it
+    assert case.fs.counts["sync_dir"] == synced + 1, "and it is not tried again"
+    with pytest.raises(kc.Poisoned):
+        case.file.change(case.clean_end(18))
+    assert case.stored().clean_end == 17
+
+
+def test_w8_a_table_that_is_poisoned_changes_nothing() -> None:
+    case = Case().installed()
+    case.poisoned.append(OSError("an fsync of the log"))
+    with pytest.raises(kc.Poisoned):
+        case.file.change(case.clean_end(17))
+    assert case.stored().clean_end == 0

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from kudu_core.cfile.columns.statistics import StatisticsRef, pack
 from kudu_core.cfile.columns.zone import Zone
-from kudu_core.errors import Corruption, NotSupported
+from kudu_core.errors import Corruption, NotSupported, Poisoned
 from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, FileRef, NumbersByColumn, RowSetMeta
 from kudu_core.tablet.store import manifest as manifests
 from kudu_core.tablet.store import manifest_format as form
 from kudu_core.tablet.store.manifest import Edit, Manifest, TabletState, read_manifest
+from tests.support.fs.faulty import Call, Rule
 from tests.support.fs.memory import MemoryFileSystem
+from tests.support.fs.slow import LATE_S, SOON_S, Disk, Thread
 
 UUID = bytes(range(16))
 PATH = "/t/MANIFEST"
@@ -41,7 +45,14 @@ def meta(number: int, **changes: object) -> RowSetMeta:
     return replace(found, **changes)  # type: ignore[arg-type]
 
 
-def opened(fs: MemoryFileSystem, state: TabletState | None = None, epoch: int = 1) -> Manifest:
+def opened(
+    fs: MemoryFileSystem | Disk,
+    state: TabletState | None = None,
+    epoch: int = 1,
+    *,
+    poison: Callable[[BaseException], None] = nothing,
+    check_poisoned: Callable[[], None] = nothing,
+) -> Manifest:
     return Manifest(
         fs,
         "/t",
@@ -50,8 +61,8 @@ def opened(fs: MemoryFileSystem, state: TabletState | None = None, epoch: int = 
         epoch,
         state or TabletState(),
         fence=nothing,
-        poison=nothing,
-        check_poisoned=nothing,
+        poison=poison,
+        check_poisoned=check_poisoned,
     )
 
 
@@ -282,3 +293,48 @@ def test_an_older_life_s_edit_is_ignored() -> None:
     data = fs.read_bytes(PATH, 1 << 20)
     stale = form.frames(form.Header(UUID, 1), len(data), 4, 1, 3, form.lines_of([{"I": 99}]))
     assert of_bytes(data + b"".join(stale)) == later.state
+
+
+def synced(call: Call) -> bool:
+    return call.op == "sync" and call.path == PATH
+
+
+def begun_on(disk: Disk, **options: Any) -> Manifest:
+    """With an edit that is not synced."""
+    disk.mkdir("/t")
+    manifest = opened(disk, **options)
+    manifest.create()
+    manifest.append(Edit(inserts_durable=1))
+    return manifest
+
+
+def test_what_is_being_synced_stays_open(disk: Disk) -> None:
+    """Closed under its fsync, a manifest poisoned the whole table: a purge may come beside a merge."""
+    failures: list[BaseException] = []
+    manifest = begun_on(disk, poison=failures.append)
+    with disk.held(synced, manifest.sync):
+        closing = Thread(manifest.close)
+        closing.join(SOON_S)
+        assert not closing.answer
+    closing.join(LATE_S)
+    assert closing.answer == [None] and not failures
+    assert manifest.durable_number == manifest.state.number
+
+
+def test_w8_who_waited_for_an_fsync_that_failed_runs_no_second_one(disk: Disk) -> None:
+    failures: list[BaseException] = []
+
+    def check_poisoned() -> None:
+        if failures:
+            raise Poisoned(str(failures[0]))
+
+    manifest = begun_on(disk, poison=failures.append, check_poisoned=check_poisoned)
+    before, number = disk.counts["sync"], manifest.durable_number
+    disk.rules = [Rule(ops={"sync"}, nth=1, error=errno.EIO)]
+    with disk.held(synced, manifest.sync):
+        second = Thread(manifest.sync)
+        second.join(SOON_S)
+        assert not second.answer
+    second.join(LATE_S)
+    assert isinstance(second.answer[0], Poisoned) and len(failures) == 1
+    assert (disk.counts["sync"] - before, manifest.durable_number) == (1, number)
