@@ -101,6 +101,8 @@ class Chosen:
     ) -> dict[int, tuple[Any, Any, Any, int]]:
         """What the kernel reads of the columns, by id."""
         direct = [column for column in columns if self._scan.is_readable(column)]
+        if self.rows > 1 and any(self._scan.stored_bytes(c.id, self.rows) > MOST_BYTES for c in direct):
+            raise TooLarge  # before a page is read, which would be read again for fewer rows
         readers = self._scan.source.file.scans
         found = read(
             self._selection,
@@ -213,6 +215,11 @@ class FileScan:
 
     def words(self, column: StoredColumn) -> pa.Array:
         return self.source.file.scans.words(column.id)
+
+    def stored_bytes(self, column_id: int, rows: int) -> float:
+        """About what so many strings take in the file; 0 for cells of fixed width."""
+        column = self.source.file.columns[column_id]
+        return 0 if column.width else column.extent.length * rows / column.rows
 
     def has_words(self, column_id: int) -> bool:
         return self.is_direct(column_id) and self.source.file.columns[column_id].words is not None
