@@ -5,8 +5,10 @@ other descriptor of the file does not drop it, a second opening in the same proc
 the kernel drops it when the last descriptor goes, however the process dies, and anybody who may read
 the file can ask for it.  The file's text (pid and host) is only a hint for error messages.
 
-A child made by fork shares the open file, so the lock lasts until the child has closed its copy too:
-the owner's ``os.register_at_fork`` hook calls ``abandon`` there.
+A child made by fork shares the open file, so the lock lasts until the child has closed its copy too.
+That is this module's to see to, whatever the owner knows of its lease by then, and without a lock: in the
+child, every lease that was being taken or was held is abandoned, and a thread that takes one while another
+forks gives it back and takes it anew, with an open file that no child can have a copy of.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import fcntl
 import os
 import stat
 import struct
+import weakref
 from _thread import allocate_lock
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -83,6 +86,34 @@ def parse_hint(text: bytes) -> LeaseHolder:
     return LeaseHolder(pid, host)
 
 
+_leases: weakref.WeakSet[PosixLease] = weakref.WeakSet()
+"""Of this process: those that somebody takes, or has."""
+
+
+class _Forks:
+    """How far the forks of this process are: another number before one and after it."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def note(self) -> None:
+        self.count += 1
+
+
+_forks = _Forks()
+
+
+def _abandon_all() -> None:
+    """In the child of a fork."""
+    for lease in list(_leases):
+        lease.abandon()
+
+
+os.register_at_fork(before=_forks.note, after_in_parent=_forks.note, after_in_child=_abandon_all)
+
+
 class PosixLease:
     """See ``api.Lease``.  One owner: calls come from one thread at a time."""
 
@@ -100,9 +131,23 @@ class PosixLease:
     def try_acquire(self, wait_s: float = 0.0) -> None:
         assert self._descriptor is None, "a lease is taken once"
         self._owner_pid = os.getpid()
-        if not acquire_within(self._attempt, wait_s, self._sleep):
+        _leases.add(self)  # before there is an open file that a child may have a copy of
+        if not acquire_within(self._attempt_alone, wait_s, self._sleep):
             pid, host = self._read_hint() or LeaseHolder(None, None)
             raise Locked(self.path, pid, host)
+
+    def _attempt_alone(self) -> bool:
+        """Take the lock, if it is free, with an open file that no child of a fork has.
+
+        A fork between the opening of the file and the first moment at which this object knows of it leaves
+        a copy in the child that nobody there can close.
+        """
+        while True:
+            forks = _forks.count
+            taken = self._attempt()
+            if not taken or _forks.count == forks:
+                return taken
+            self.release()  # unlocked by hand, for the child's copy too
 
     def _attempt(self) -> bool:
         self._descriptor = self._opened(os.O_RDWR | os.O_CREAT)

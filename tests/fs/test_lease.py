@@ -203,58 +203,6 @@ def test_a_forked_child_cannot_give_the_lease_away(path: str) -> None:
     assert FS.lease(path).holder() is None
 
 
-def test_a_living_child_does_not_keep_a_released_lease(path: str) -> None:
-    mine = FS.lease(path)
-    mine.try_acquire()
-    go, gone = os.pipe()
-    pid = os.fork()
-    if pid == 0:  # a child without the fork hook: it keeps the descriptor
-        os.close(gone)
-        os.read(go, 1)
-        os._exit(0)
-    try:
-        mine.release()
-        other = FS.lease(path)
-        other.try_acquire()
-        other.release()
-    finally:
-        os.close(gone)
-        os.close(go)
-        os.waitpid(pid, 0)
-
-
-def test_a_dead_owner_leaves_the_lock_to_a_child_until_it_abandons(path: str) -> None:
-    """Why the owner's fork hook has to call ``abandon``."""
-    script = f"""
-import os, sys
-from kudu_core.fs import PosixFileSystem
-lease = PosixFileSystem().lease({path!r})
-lease.try_acquire()
-if os.fork() == 0:
-    print("child", flush=True)
-    sys.stdin.readline()
-    lease.abandon()
-    print("abandoned", flush=True)
-    sys.stdin.readline()
-    os._exit(0)
-os._exit(0)
-"""
-    process = subprocess.Popen(
-        [sys.executable, "-c", script],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=Path(__file__).parents[2],
-    )
-    assert says(process) == "child"
-    process.wait()
-    assert FS.lease(path).holder() is not None
-    tell(process)
-    assert says(process) == "abandoned"
-    assert FS.lease(path).holder() is None
-    process.communicate("\n")
-
-
 def test_a_dropped_lease_object_frees_the_lock(path: str) -> None:
     mine = FS.lease(path)
     mine.try_acquire()

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.common.run import cycles, workers
 from kudu_core.common.run.cached import cached_property
+from kudu_core.fs.lease import PosixLease
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 LATE_S = 60.0
@@ -93,6 +95,43 @@ def test_children_use_tables_of_their_own(tmp_path: Path, long: bool) -> None:
             for thread in threads:
                 thread.join()
         assert rounds[0]
+
+
+def leases_open() -> list[str]:
+    """The files of leases that this process has open."""
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):
+            found.append(os.readlink(f"/proc/self/fd/{number}"))
+    return [path for path in found if os.path.basename(path) in ("LOCK", "BUSY")]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_no_child_keeps_a_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever takes one, and whatever it knows of it when another thread forks: a table is made, opened for
+    writing, backed up, restored and repaired."""
+    taken: list[str] = []
+    usual = PosixLease.try_acquire
+
+    def forking(lease: PosixLease, wait_s: float = 0.0) -> None:
+        usual(lease, wait_s)
+        taken.append(os.path.basename(lease.path))
+        assert lease.path in leases_open()
+
+        def work() -> None:
+            assert not leases_open()
+
+        assert child(work) == 0, f"{lease.path}: the child has {taken[-1]} open"
+
+    monkeypatch.setattr(PosixLease, "try_acquire", forking)
+    with kc.create_table(tmp_path / "t", SCHEMA, "k") as table:  # two leases: it is made, then opened
+        table.upsert({"k": [1], "v": [1]})
+        table.backup(tmp_path / "b")
+    assert taken == ["LOCK"] * 3
+    kc.restore(tmp_path / "b", tmp_path / "r")
+    kc.repair(tmp_path / "t", dry_run=False)
+    assert taken.count("BUSY") == 2
+    assert not leases_open()
 
 
 def test_a_child_goes_on_collecting_cycles() -> None:
