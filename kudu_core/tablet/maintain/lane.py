@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kudu_core.common.run.gates import Flag
+from kudu_core.common.run.locks import mutex
 from kudu_core.common.run.workers import Worker
 from kudu_core.errors import Closed, Fenced, Poisoned
 from kudu_core.events import Event, MaintenanceError
@@ -50,7 +51,10 @@ class Lane(ABC):
         self._threads: list[Worker] = []
         self._stop = Flag()
         self._failed: dict[tuple[int, int | str], float] = {}
-        """Until when a rowset, or a kind of operation, of a tablet is left alone."""
+        """Until when a rowset, or a kind of operation, of a tablet is left alone.  Never changed, but
+        replaced under ``_failed_mutex``: threads of the lane look at it, and writers that need memory."""
+        self._failed_mutex = mutex()
+        """No lock is taken under it."""
 
     def start(self) -> None:
         for name in self._names:
@@ -95,16 +99,19 @@ class Lane(ABC):
     def _operations(self) -> list[Operation]:
         """What could be done now, but for what is left alone."""
         now_s = self._clock.monotonic_s()
-        self._failed = {key: until for key, until in self._failed.items() if until > now_s}
-        return [op for op in self._possible() if not self._failed.keys() & set(_left_alone_by(op))]
+        if self._failed:
+            with self._failed_mutex:
+                self._failed = {key: until for key, until in self._failed.items() if until > now_s}
+        failed = self._failed
+        return [op for op in self._possible() if not failed.keys() & set(_left_alone_by(op))]
 
     def _rowsets_left_alone(self, tablet: Tablet) -> set[int]:
         return {key for tablet_id, key in self._failed if tablet_id == tablet.id and isinstance(key, int)}
 
     def _leave_alone(self, op: Operation) -> None:
         until = self._clock.monotonic_s() + RETRY_S
-        for key in _left_alone_by(op):
-            self._failed[key] = until
+        with self._failed_mutex:
+            self._failed = {**self._failed, **dict.fromkeys(_left_alone_by(op), until)}
 
     def _tablet_of(self, op: Operation) -> Tablet | None:
         """None: it was purged."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from kudu_core import events
 from kudu_core.tablet.maintain import compaction_lane, lane
 from kudu_core.tablet.maintain.merge_policy import RowSetLayout
 from kudu_core.tablet.maintain.operations import fixed_row_bytes, rowset_stats
+from kudu_core.tablet.maintain.scoring import MERGE, Operation
 from tests.support.cases.layouts import average_height
 from tests.support.clock import Clock, ManualClock
 from tests.support.inside import (
@@ -273,6 +276,42 @@ def test_an_operation_that_fails_is_told_and_left_alone(path: Path, monkeypatch:
         clock.advance(lane.RETRY_S + 1)
         assert table.maintain() > 0
         assert height(table) <= 1.01
+
+
+def test_threads_note_failures_beside_each_other(path: Path) -> None:
+    """What one has noted is not lost when another forgets what is over, and nobody stumbles."""
+    clock = ManualClock(Clock().now_us())
+    with kc.create_table(path, SCHEMA, "k", options={"maintenance": "manual"}, _clock=clock) as table:
+        compactions = compaction_lane_of(table)
+        noted = [Operation(MERGE, 1, rowsets=(number,)) for number in range(3000)]
+        failures: list[BaseException] = []
+
+        def work(call: Callable[[Operation], object], some: list[Operation]) -> None:
+            try:
+                for op in some:
+                    call(op)
+            except BaseException as error:  # noqa: BLE001  told below
+                failures.append(error)
+
+        threads = [
+            threading.Thread(target=work, args=(compactions._leave_alone, noted[::2])),
+            threading.Thread(target=work, args=(compactions._leave_alone, noted[1::2])),
+            threading.Thread(target=work, args=(lambda op: compactions._operations(), noted)),
+        ]
+        usual = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        finally:
+            sys.setswitchinterval(usual)
+        assert not failures, failures
+        assert compactions._rowsets_left_alone(tablet_of(table)) == set(range(3000))
+        clock.advance(lane.RETRY_S + 1)
+        compactions._operations()
+        assert not compactions._rowsets_left_alone(tablet_of(table))
 
 
 # ---- what is told
