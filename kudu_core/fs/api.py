@@ -189,6 +189,8 @@ class FileSystem(Protocol):
     def rooted(self, path: str) -> FileSystem:
         """The same files, and of them only those in the folder ``path``, at any depth, and itself.
 
+        Where a folder beneath it is expected and something else stands there, ``Corruption`` names that.
+
         The path of that folder is a user's, so it may be or contain links.  Beneath it none is followed,
         whatever the call and wherever in the path it stands, also when a folder is exchanged for a link
         while a call is under way: ``Corruption`` names it.  A path that leads out of the folder is

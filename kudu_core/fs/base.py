@@ -113,6 +113,16 @@ def no_file(path: str) -> Corruption:
     return Corruption(path, 0, "something that is no regular file stands in the place of one")
 
 
+class NoFolder(Corruption):
+    """What stands in the place of a folder beneath a rooted one, or on the way to a name, is none."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, 0, "something that is no folder stands in the place of one")
+
+    def __reduce__(self) -> tuple[type[NoFolder], tuple[str]]:
+        return NoFolder, (self.path,)
+
+
 def of_opening(error: OSError, path: str) -> Exception:
     """What is raised where a file could not be opened because it is none."""
     if error.errno == errno.ELOOP:

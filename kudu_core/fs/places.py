@@ -11,6 +11,7 @@ import os
 import stat
 from contextlib import suppress
 
+from kudu_core.errors import Corruption
 from kudu_core.fs import base
 from kudu_core.fs.descriptors import Descriptor, opened, opened_beneath
 
@@ -41,12 +42,12 @@ class Place:
             return opened(self.name, flags, self.dir_fd)
 
     def folder(self, flags: int) -> Descriptor:
-        """The folder of this name, open; ``Corruption`` when it is a link."""
+        """The folder of this name, open; ``Corruption`` when it is a link or no folder."""
         try:
             return self.opened(flags | os.O_NOFOLLOW)
         except OSError as exc:
-            if exc.errno in _NOT_A_FOLDER and self.is_link():
-                raise base.refused_link(self.path) from None
+            if exc.errno in _NOT_A_FOLDER:
+                raise self.no_folder() from None
             raise
 
     def lstat(self) -> os.stat_result:
@@ -61,11 +62,12 @@ class Place:
         with self:
             os.rmdir(self.name, dir_fd=self.dir_fd)
 
-    def is_link(self) -> bool:
-        try:
-            return stat.S_ISLNK(self.lstat().st_mode)
-        except OSError:
-            return False
+    def no_folder(self) -> Corruption:
+        """What is raised where a folder of this name could not be opened because it is none."""
+        with suppress(OSError):
+            if stat.S_ISLNK(self.lstat().st_mode):
+                return base.refused_link(self.path)
+        return base.NoFolder(self.path)
 
 
 def place_beneath(root: str, path: str) -> Place:
@@ -74,7 +76,7 @@ def place_beneath(root: str, path: str) -> Place:
     Raises
     ------
     Corruption
-        A folder on the way is a link.
+        A folder on the way is a link, or none (``base.NoFolder``).
     InvalidArgument
         The path leads out of ``root``.
     """
@@ -84,8 +86,8 @@ def place_beneath(root: str, path: str) -> Place:
     try:
         held = opened_beneath(f"{root.rstrip('/')}/{names[0]}", names[1:-1])
     except OSError as exc:
-        if exc.errno in _NOT_A_FOLDER and place_beneath(root, exc.filename).is_link():
-            raise base.refused_link(exc.filename) from None
+        if exc.errno in _NOT_A_FOLDER:
+            raise place_beneath(root, exc.filename).no_folder() from None
         raise
     return Place(path, names[-1], held)
 

@@ -272,7 +272,7 @@ class PosixFileSystem:
         # Not os.path.exists, which calls a file absent when the disk fails to tell.
         try:
             self._place(path).lstat()
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, base.NoFolder):
             return False
         return True
 
@@ -280,7 +280,7 @@ class PosixFileSystem:
         given = self._root is None or path == self._root
         try:
             found = os.stat(path) if given else self._place(path).lstat()
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, base.NoFolder):
             return False
         return stat.S_ISDIR(found.st_mode)
 

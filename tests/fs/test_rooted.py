@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import random
 import threading
 import time
@@ -153,6 +154,24 @@ def test_a_folder_is_no_file(world: World, name: str) -> None:
     world.plain.mkdir(f"{world.root}/a/f")
     with pytest.raises(Corruption, match="no regular file"):
         CALLS[name](world.fs, f"{world.root}/a")
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_file_is_no_folder(world: World, name: str) -> None:
+    """Wherever a folder belongs, and whatever is done with it."""
+    for way in ("/a/b/c", "/a/b", "/a"):
+        world.plain.rmtree(world.root + way)
+        world.plain.create(world.root + way).close()
+        inside = world.plain.listdir(world.root)
+        if name in ("exists", "is_dir"):
+            assert CALLS[name](world.fs, f"{world.root}/a/b/c") is False
+            continue
+        with pytest.raises(Corruption, match="something that is no folder") as caught:
+            CALLS[name](world.fs, f"{world.root}/a/b/c")
+        assert caught.value.path == world.root + way
+        assert world.plain.listdir(world.root) == inside
+        again = pickle.loads(pickle.dumps(caught.value))
+        assert type(again) is type(caught.value) and str(again) == str(caught.value)
 
 
 @pytest.mark.parametrize("name", OPENING)

@@ -21,7 +21,7 @@ from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.run.clock import micros_of, time_of, timestamp_of
 from kudu_core.common.schema.schema import OP_COLUMN, Schema
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported, TableNotFound, shown
-from kudu_core.fs.base import temporary_of
+from kudu_core.fs.base import NoFolder, temporary_of
 from kudu_core.options import Options
 from kudu_core.table.backup.backup_file import BackupFile
 
@@ -148,7 +148,7 @@ def read_manifest(fs: FileSystem, folder: str, number: int) -> BackupManifest:
     path = f"{folder}/{number:08d}/{MANIFEST}"
     try:
         data = fs.read_bytes(path, MAX_BYTES)
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NoFolder):
         raise Corruption(path, 0, "the backup's manifest is missing") from None
     return replace(_parsed(path, data), number=number)
 

@@ -24,6 +24,7 @@ from kudu_core.common.run.cycles import cycles_left
 from kudu_core.common.run.locks import Claim
 from kudu_core.common.types.types import TYPE_BOOL, TYPE_FLOAT, ColumnType
 from kudu_core.errors import Closed, Corruption, InvalidArgument, Locked, RowErrors, SchemaMismatch
+from kudu_core.fs.base import NoFolder
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table.calls.refused import ON_ERROR_HINT
 from kudu_core.table.calls.result import WriteResult
@@ -196,7 +197,7 @@ def _seal(fs: FileSystem, job: Job, runs: Sequence[StagedRun]) -> bool:
     """Note what is to be committed; False where nothing is left of the job's folder."""
     try:
         fs.replace_file(f"{job.directory}/{SEALED}", sealed(job, runs))
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NoFolder):
         return False
     return True
 

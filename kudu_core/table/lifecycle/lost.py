@@ -12,7 +12,7 @@ damaged in a way that nobody could see.  It keeps its tablet and name, and goes 
 passed.  A file that is named and missing is brought back from there.  Moves are durable under the new name
 before the old one is given up, and nothing moves before every file that is named was found.
 
-*Left alone* is every name that is none of ours.
+*Left alone* is every name that is none of ours, and a folder under the name of a file that would be deleted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.common.format.names import LOG, TABLET, is_data_file, lost_name, parse_lost, tablet_of_folder
 from kudu_core.errors import Corruption
-from kudu_core.fs.base import temporary_of
+from kudu_core.fs.base import NoFolder, temporary_of
 from kudu_core.fs.copies import copy_of
 from kudu_core.table.stored.table_state import tablet_directory
 from kudu_core.tablet.store.manifest import read_manifest
@@ -59,7 +59,11 @@ def missing_files(
     ------
     FileMissing
         One of them is nowhere: then nothing of the table may be taken for an orphan.
+    NoFolder
+        ``lost`` is none, so an orphan could not be moved there.
     """
+    if fs.exists(f"{path}/{FOLDER}") and not fs.is_dir(f"{path}/{FOLDER}"):
+        raise NoFolder(f"{path}/{FOLDER}")
     kept: dict[tuple[int, str], list[str]] | None = None
     found = []
     for tablet_id, files in named.items():
@@ -174,8 +178,7 @@ def sort_orphans(engine: Engine, named: Mapping[int, Iterable[str]], known_table
     deleted = 0
     for name in fs.listdir(path):
         if temporary_of(name) in ("TABLE", copy_of("TABLE")):
-            fs.unlink(f"{path}/{name}", missing_ok=True)
-            deleted += 1
+            deleted += _delete_file(fs, f"{path}/{name}")
     listed = {tablet.id for tablet in engine.tablets}
     for name in fs.listdir(f"{path}/tablets"):
         tablet_id = tablet_of_folder(name)
@@ -191,14 +194,21 @@ def sort_orphans(engine: Engine, named: Mapping[int, Iterable[str]], known_table
         retired = tablet.state.retired - known
         for name in fs.listdir(tablet.directory):
             if temporary_of(name) in ("MANIFEST", copy_of("MANIFEST")) or name in retired:
-                fs.unlink(f"{tablet.directory}/{name}", missing_ok=True)
-                deleted += 1
+                deleted += _delete_file(fs, f"{tablet.directory}/{name}")
             elif is_data_file(name) and name not in known:
                 lost.take(f"{tablet.directory}/{name}", tablet.id, name)
         if retired:
             tablet.forget(retired)
     lost.sync()
     return OrphanCounts(lost.moved, deleted)
+
+
+def _delete_file(fs: FileSystem, path: str) -> bool:
+    """Not a folder, which is none of ours: whether it was none."""
+    if fs.is_dir(path):
+        return False
+    fs.unlink(path, missing_ok=True)
+    return True
 
 
 def _is_purged(engine: Engine, tablet_id: int) -> bool:
@@ -213,7 +223,7 @@ def _is_purged(engine: Engine, tablet_id: int) -> bool:
     except FileNotFoundError:
         return True  # what is left of one that was being deleted
     except Corruption:
-        return False
+        return False  # also of what is no folder
     metas = state.rowsets.values()
     changed = max((ref.max_ts for meta in metas for ref in (*meta.redo, *meta.undo)), default=0)
     return max(changed, *(meta.max_insert_ts for meta in metas), 0) <= horizon
@@ -257,7 +267,7 @@ def lost_usage(fs: FileSystem, path: str) -> tuple[int, int]:
     folders = [f"{path}/{FOLDER}"]
     while folders:
         folder = folders.pop()
-        with suppress(FileNotFoundError, NotADirectoryError):
+        with suppress(FileNotFoundError, NoFolder):
             for name in fs.listdir(folder):
                 child = f"{folder}/{name}"
                 with suppress(FileNotFoundError):

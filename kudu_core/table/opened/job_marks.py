@@ -15,6 +15,7 @@ from kudu_core.common.format import names
 from kudu_core.common.format.members import BROKEN, integer, parsed
 from kudu_core.common.idempotence.writers import AppliedWrite, stored_counts
 from kudu_core.errors import Corruption
+from kudu_core.fs.base import NoFolder
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
@@ -32,7 +33,7 @@ def read_mark(fs: FileSystem, path: str, job_id: str) -> AppliedWrite | None:
     mark = f"{path}/staging/{names.mark_of_job(job_id)}"
     try:
         data = fs.read_bytes(mark, MAX_MARK_BYTES)
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NoFolder):
         return None
     try:
         ts, *counts = parsed(b'{"is":' + data + b"}")["is"]

@@ -231,7 +231,7 @@ class MemoryFileSystem:
         with self._lock:
             try:
                 self._lookup(path)
-            except (FileNotFoundError, NotADirectoryError):
+            except (FileNotFoundError, NotADirectoryError, base.NoFolder):
                 return False
             return True
 
@@ -239,7 +239,7 @@ class MemoryFileSystem:
         with self._lock:
             try:
                 return isinstance(self._lookup(path, follow=True), Directory)
-            except (FileNotFoundError, NotADirectoryError):
+            except (FileNotFoundError, NotADirectoryError, base.NoFolder):
                 return False
 
     def stat(self, path: str) -> FileStat:
@@ -319,6 +319,8 @@ class _Rooted(MemoryFileSystem):
             return self._whole._lookup(path, follow)
         node, at = self._whole._lookup(self._path, follow=True), self._path
         for place, name in enumerate(names):
+            if not isinstance(node, Directory) and at != self._path:
+                raise base.NoFolder(at)
             node, at = self._child(node, name, path), posixpath.join(at, name)
             if isinstance(node, Link) and place + 1 < len(names):
                 raise base.refused_link(at)
@@ -329,7 +331,7 @@ class _Rooted(MemoryFileSystem):
         if isinstance(node, Link):
             raise base.refused_link(path)
         if not isinstance(node, Directory):
-            raise base.os_error(errno.ENOTDIR, path)
+            raise base.os_error(errno.ENOTDIR, path) if path == self._path else base.NoFolder(path)
         return node
 
     def _place(self, path: str) -> tuple[Directory, str]:
