@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -68,6 +69,73 @@ def test_members_are_there() -> None:
     named = set(MEMBER.findall(TEXT))
     assert len(named) > 5
     assert [f"{cls}.{member}" for cls, member in sorted(named) if not has(cls, member)] == []
+
+
+# ---- locks ----
+
+LOCKS = {"mutex", "reentrant", "Turns"}
+"""What makes one."""
+METHODS = {"Writers._job_locks": "Writers.job_lock", "Writers._token_locks": "Writers.lock_of"}
+
+
+def last(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def locks_of(file: str, tree: ast.Module) -> Iterator[str]:
+    """What has a lock: ``Class.attribute``, or the file of one that is nobody's."""
+    for top in tree.body:
+        for made in ast.walk(top):
+            if not isinstance(made, ast.Assign | ast.AnnAssign | ast.Return | ast.Expr):
+                continue
+            if not any(isinstance(node, ast.Call) and last(node.func) in LOCKS for node in ast.walk(made)):
+                continue
+            held: list[ast.expr] = [made.value] if made.value else []  # such as a dict's setdefault
+            if isinstance(made, ast.Assign):
+                held = made.targets
+            elif isinstance(made, ast.AnnAssign):
+                held = [made.target]
+            names = [
+                node.attr
+                for part in held
+                for node in ast.walk(part)
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+            ]
+            if isinstance(top, ast.ClassDef):
+                yield from (f"{top.name}.{name}" for name in names)
+            else:
+                yield file
+
+
+def test_every_lock_has_its_place() -> None:
+    """In the order of docs/ARCHITECTURE.md, or with those of ``common/run/locks.py``."""
+    text = section("7. Locks", 2) + (PACKAGE / "common/run/locks.py").read_text()
+    told = {f"{cls}.{member}" for cls, member in MEMBER.findall(text)} | set(FILE.findall(text))
+    # Two kinds are many, and taken by methods that find the one.
+    told |= {held for held, method in METHODS.items() if method in told}
+    made = {
+        lock
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for lock in locks_of(path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text()))
+    }
+    assert len(made) > 30
+    assert sorted(made - told) == [], "say there when it may be taken"
+
+
+@pytest.mark.parametrize(
+    ("text", "lock"),
+    [
+        ("class A:\n def __init__(self):\n  self._lock = mutex()", "A._lock"),
+        ("class A:\n def __init__(self):\n  self._lock: Mutex = mutex()", "A._lock"),
+        ("class A:\n def copy(self):\n  other._lock = locks.mutex()", "A._lock"),
+        ("class A:\n def f(self):\n  self.locks = [reentrant() for _ in range(3)]", "A.locks"),
+        ("class A:\n def f(self):\n  return self.locks.setdefault(1, reentrant())", "A.locks"),
+        ("_lock = mutex()", "table/new.py"),
+        ("def again():\n global _lock\n _lock = mutex()", "table/new.py"),
+    ],
+)
+def test_locks_are_found(text: str, lock: str) -> None:
+    assert set(locks_of("table/new.py", ast.parse(text))) == {lock}
 
 
 @pytest.mark.parametrize("walk", WALKS)

@@ -28,6 +28,16 @@ is made before its threads start.  A replacement of TABLE that was cut short is 
 ``close()`` keeps the lease until no thread of the table can write; if it is interrupted the table stays
 closing, and the next call goes on.  Lack of memory is an exception like these, at the same places.
 
+The order of the locks is in docs/ARCHITECTURE.md, section 7.  Under these none of that list is taken:
+
+* held while something is opened, read or synced: ``LazyFile._opening``, ``ColumnPages._mutex``,
+  ``KeyReader._mutex``, ``OpenRuns._lock``, ``Manifest._replacing``;
+* held for a moment: ``PageCache._mutex``, ``Pins._mutex``, ``Pool._lock``, ``Slots._mutex``,
+  ``Tablet._numbers``, ``MemoryUse._mutex``, ``Throttle._mutex``, ``Journal._mutex``, ``Closing._mutex``,
+  ``Lane._failed_mutex``, ``CompactionLane._beginning``, ``Handle._exchange_mutex``;
+* held while another open table is made, which has locks of its own: ``Handle._refresh_mutex``, of a reader,
+  and that of ``engines/spark/cache.py``, taken before it.
+
 ``tests/lint/test_locks.py`` holds the package to this.  ``tests/interrupts/test_interrupts.py`` raises at
 every place of every public call, ``test_signals.py`` at random moments, ``test_no_memory.py`` where memory
 is taken.
