@@ -73,8 +73,14 @@ def create_handle(
     settings = Options().overridden(options)
     if not exist_ok or not files.exists(f"{root}/TABLE"):
         made = PartitionSchema.make(wanted, partitions)
-        create(files, root, wanted, made, settings, clock or Clock())
-        return open_handle(root, "rw", fs=files, clock=clock)
+        try:
+            create(files, root, wanted, made, settings, clock or Clock())
+        except TableExists:
+            if not exist_ok or not files.exists(f"{root}/TABLE"):
+                raise
+            # Another process has made it since the look.
+        else:
+            return open_handle(root, "rw", fs=files, clock=clock)
     handle = open_handle(root, "rw", options=options, fs=files, clock=clock)
     have = handle.engine
     same = have.schema.arrow == wanted.arrow and have.schema.key_names == wanted.key_names

@@ -107,7 +107,8 @@ class Engine:
         share the GIL and the mutexes with another writer's: handing these over costs more than the work.
         Waiting for the fsync comes after, so that writers share it: there the next one begins at once."""
         self.altering = mutex()
-        """One change of columns, ranges or the list of tablets at a time; taken before every other lock."""
+        """One change of columns, ranges or the list of tablets at a time; taken before every other lock but a
+        job's and a write token's."""
         self.pins = Pins(max([state.horizon, *(content.horizon for content in contents.values())]))
         self.schema_pins = SchemaPins()
         self.purged: list[Purged] = []
@@ -366,7 +367,11 @@ class Engine:
         self.closing.ended = True
 
     def abandon(self) -> None:
-        """In the child of a fork: let go of the parent's files without touching anything (protocol P1)."""
+        """In the child of a fork: let go of the parent's files without touching anything (protocol P1).
+
+        What is in memory, such as the schema, still answers.  Data files close with the objects that read
+        them: the cache of pages has a lock, which a thread of the parent may have held.
+        """
         self._closed = (
             f"{self.path} was opened before a fork; open it again in the child process, "
             "or send a ScanToken instead of the table"
@@ -374,5 +379,8 @@ class Engine:
         self.closing.ended = True
         if self._log is not None:
             self._log.abandon()
+        for tablet in self.tablets:
+            if tablet.manifest is not None:
+                tablet.manifest.close()
         if self.lease is not None:
             self.lease.abandon()

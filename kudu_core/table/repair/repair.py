@@ -55,7 +55,7 @@ def repair(
     Raises
     ------
     Locked
-        Somebody has the table open for writing.
+        Somebody has the table open for writing, or has opened it while it was read.
     TableExists
         There is something at ``target``; nothing was changed.
     TableNotFound

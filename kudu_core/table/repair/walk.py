@@ -25,7 +25,7 @@ from kudu_core.table.stored.table_state import TabletEntry, tablet_directory
 from kudu_core.tablet.store.salvage import salvage_manifest
 
 if TYPE_CHECKING:
-    from kudu_core.fs.api import FileSystem
+    from kudu_core.fs.api import FileSystem, Identity
 
 
 @dataclass(slots=True)
@@ -147,23 +147,31 @@ def repair(
 
     The walk behind ``kudu_core.repair``.
     """
-    _check(fs, path)
+    before = _unopened(fs, path)
     inside = fs.rooted(path)  # a damaged table may be a hostile one
     found = find(inside, path, given)
     walk = _RepairWalk(inside, path, found, Files(inside, path))
-    try:
-        if dry_run:
-            for _ in walk.outputs():
-                pass
-        else:
-            rows = walk.outputs()
-            write_beside(fs, target, found, rows, lambda: _report(walk, target, written=True), clock)
+
+    def told() -> RepairReport:
+        """All was read: if nobody has written meanwhile, of one state of the table."""
+        if _unopened(fs, path) != before:
+            raise Locked(path, None, None)
         return _report(walk, target, written=not dry_run)
+
+    try:
+        if not dry_run:
+            write_beside(fs, target, found, walk.outputs(), told, clock)
+            return _report(walk, target, written=True)
+        for _ in walk.outputs():
+            pass
+        return told()
     finally:
         found.log.close()
 
 
-def _check(fs: FileSystem, path: str) -> None:
+def _unopened(fs: FileSystem, path: str) -> Identity | None:
+    """Which file TABLE is, None where it is none: another one when somebody has opened the table for writing
+    since.  ``Locked`` while somebody has."""
     if not fs.exists(path) or not fs.is_dir(path):
         raise TableNotFound(f"there is no folder at {path}")
     inside = fs.rooted(path)
@@ -173,6 +181,9 @@ def _check(fs: FileSystem, path: str) -> None:
             holder = inside.lease(f"{path}/LOCK").holder()
     if holder is not None:
         raise Locked(path, holder.pid, holder.host)
+    with suppress(OSError, Corruption):
+        return inside.identity(f"{path}/TABLE")
+    return None
 
 
 def _report(walk: _RepairWalk, target: str, *, written: bool) -> RepairReport:

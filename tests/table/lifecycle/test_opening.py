@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+from typing import Any
 
 import pytest
 
 import kudu_core as kc
+from kudu_core.table.lifecycle import handles
 from tests.support.fs.faulty import Rule
-from tests.support.fs.slow import PATH, Disk, create, reopen, rows
+from tests.support.fs.slow import PATH, SCHEMA, Disk, create, reopen, rows
 
 
 def test_a_smaller_memory_limit_opens_what_a_larger_one_wrote(disk: Disk) -> None:
@@ -43,3 +45,21 @@ def test_two_that_create_a_table_at_once(disk: Disk) -> None:
     table.insert(rows(5, 7))
     table.close()
     assert reopen(disk).count() == 7
+
+
+def test_one_that_takes_a_table_beside_another_that_makes_it(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``exist_ok``: also where there was none yet at the first look."""
+    usual = handles.create
+
+    def second(*arguments: Any) -> None:
+        usual(*arguments)
+        usual(*arguments)
+
+    monkeypatch.setattr(handles, "create", second)
+    with kc.create_table(PATH, SCHEMA, "k", exist_ok=True, _fs=disk) as table:
+        table.insert(rows(0, 3))
+    disk.memory.rmtree(PATH)
+    with pytest.raises(kc.TableExists, match="open it with open_table"):
+        create(disk)

@@ -247,6 +247,26 @@ def test_every_call_of_a_forked_handle_raises(make: Make, path: Path) -> None:
         assert again.count() == 11
 
 
+def test_what_a_forked_child_still_has(table: kc.Table, path: Path) -> None:
+    """Data files, as the page cache has a lock; and what is in memory, which answers (protocol P1)."""
+    table.insert({"k": list(range(10))})
+    table.flush()
+    table.scan().to_table()
+
+    def opened() -> list[str]:
+        links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+        paths = [os.readlink(link) for link in links if os.path.lexists(link)]
+        return sorted(file.rpartition("/")[2] for file in paths if file.startswith(f"{path}/"))
+
+    before = opened()
+    assert {"LOCK", "MANIFEST"} < set(before)
+    data = [name for name in before if name.endswith((".rows", ".delta"))]
+    assert in_child(opened) == repr(data)
+    assert opened() == before
+    said = in_child(lambda: [table.schema.names, len(table.partitions.partitions), table.options.maintenance])
+    assert said == repr([table.schema.names, 1, table.options.maintenance])
+
+
 def test_children_that_live_on_hold_no_lock(table: kc.Table, path: Path) -> None:
     """A child made by fork has the parent's descriptors: the parent's close must free the lease."""
     table.insert({"k": [1]})

@@ -9,10 +9,12 @@ from __future__ import annotations
 import errno
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import kudu_core as kc
+from kudu_core.table.repair import walk
 from tests.support.clock import ManualClock
 from tests.support.faults import ROOT, TINY, checking, segments_of
 from tests.support.folders import everything
@@ -200,6 +202,26 @@ def test_not_beside_a_writer(closed: Subject) -> None:
     fs = closed.disk.crash_clone(0, keep="all")
     with kc.open_table(ROOT, "rw", _fs=fs, _clock=ManualClock(closed.now_us)), pytest.raises(kc.Locked):
         kc.repair(ROOT, _fs=fs)
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_nor_beside_one_that_came_and_went(
+    closed: Subject, dry_run: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs, clock = closed.disk.crash_clone(0, keep="all"), ManualClock(closed.now_us)
+    usual = walk.find
+
+    def find(*arguments: Any) -> Any:
+        found = usual(*arguments)
+        kc.open_table(ROOT, "rw", _fs=fs, _clock=clock).close()
+        return found
+
+    monkeypatch.setattr(walk, "find", find)
+    with pytest.raises(kc.Locked):
+        kc.repair(ROOT, dry_run=dry_run, _fs=fs, _clock=clock)
+    assert not fs.exists(TARGET)
+    monkeypatch.setattr(walk, "find", usual)
+    kc.repair(ROOT, dry_run=dry_run, _fs=fs, _clock=clock)
 
 
 def test_not_into_itself(closed: Subject) -> None:
