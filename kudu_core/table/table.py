@@ -182,7 +182,7 @@ def restore(
 class Table(HandleOwner):
     """A table, open for reading or writing.  A context manager; safe for any number of threads.
 
-    Does not travel: it refuses to be pickled, and in the child of a fork every call raises
+    Does not travel: it refuses to be pickled, and in the child of a fork what reads or writes rows raises
     ``Closed``.
 
     >>> with kc.open_table(stock.path) as table:
@@ -708,7 +708,8 @@ class Table(HandleOwner):
         Corruption
             A backup that the new one continues is damaged or incomplete.
         OSError
-            Such as a full disk; nothing is left of the backup.
+            Such as a full disk.  There is no backup then; what is left of it, if anything, has a hidden name
+            and goes with the next one.
         """
         return backup(self._handle, folder_path(dst), since)
 

@@ -66,9 +66,7 @@ def backup(handle: Handle, folder: str, since: Any, runs: Runs | None = None) ->
     fs = engine.fs.rooted(folder)
     _check_folder(fs, engine.path, folder)
     if not fs.exists(folder):
-        fs.mkdir(folder, exist_ok=True)
-        parent = folder.rsplit("/", 1)[0] or "/"
-        fs.rooted(parent).sync_dir(parent)
+        _make_folder(fs, folder)
     lease = fs.lease(f"{folder}/{LOCK}")
     try:
         lease.try_acquire()  # one at a time, so what has a temporary name is nobody's
@@ -94,6 +92,18 @@ def backup(handle: Handle, folder: str, since: Any, runs: Runs | None = None) ->
         return handle.of_now(None, written)
     finally:
         lease.release()
+
+
+def _make_folder(fs: FileSystem, folder: str) -> None:
+    """The folder of backups, durable under its name, or not at all: the next call has to make it anew."""
+    fs.mkdir(folder, exist_ok=True)
+    parent = folder.rsplit("/", 1)[0] or "/"
+    try:
+        fs.rooted(parent).sync_dir(parent)
+    except OSError:
+        with suppress(OSError):  # not empty: somebody else makes a backup there
+            fs.rmdir(folder)
+        raise
 
 
 def _check_folder(fs: FileSystem, path: str, folder: str) -> None:
@@ -167,13 +177,25 @@ def _write(
             total = open_scan(handle, ScanRequest(columns=()), snapshot, head.schema).count()
         manifest = replace(head, counts=counts, total=total, runs=tuple(runs))
         fs.replace_file(f"{temporary}/{MANIFEST}", manifest.to_bytes())  # syncs the names of the runs too
-        fs.rename(temporary, manifest.directory(folder))
+        fs.rename(temporary, head.directory(folder))
+        fs.sync_dir(folder)
     except BaseException:
         with suppress(OSError):
-            fs.rmtree(temporary)
+            _take_away(fs, folder, head, temporary)
         raise
-    fs.sync_dir(folder)
     return manifest.result(folder)
+
+
+def _take_away(fs: FileSystem, folder: str, head: BackupManifest, temporary: str) -> None:
+    """A backup that failed.  What is left under the temporary name, the next one removes.
+
+    One whose number may never reach the disk has to lose it: another would continue it.  Until that is
+    durable its files stay, so that no power cut leaves a number without them.
+    """
+    if fs.exists(head.directory(folder)):
+        fs.rename(head.directory(folder), temporary)
+        fs.sync_dir(folder)
+    fs.rmtree(temporary)
 
 
 def _runs_here(

@@ -21,9 +21,8 @@ from kudu_core.table.backup.backup_file import BackupFile, read_backup_file
 from kudu_core.table.backup.backup_manifest import BackupManifest, check_runs, chosen, needed, read_manifests
 from kudu_core.table.calls.call import Call
 from kudu_core.table.calls.conform import apply_calls
-from kudu_core.table.lifecycle.beside import check_empty, make_beside
+from kudu_core.table.lifecycle.beside import check_empty, make_beside, open_beside
 from kudu_core.table.lifecycle.create import create
-from kudu_core.table.lifecycle.handles import open_handle
 from kudu_core.table.read.plan import ScanRequest
 from kudu_core.table.read.scan import open_scan
 from kudu_core.table.write.door import write_parts
@@ -84,8 +83,7 @@ def _build(fs: FileSystem, path: str, chain: Chain, clock: Clock, fill: Fill) ->
 
 
 def _fill_here(fs: FileSystem, path: str, chain: Chain, clock: Clock) -> None:
-    with open_handle(path, "rw", options={"maintenance": "manual"}, fs=fs, clock=clock) as handle:
-        handle.leave_to_caller()  # a restore that fails removes the table
+    with open_beside(fs, path, clock) as handle:
         engine = handle.for_writing()
         batches = _batches(fs.rooted(chain.folder), chain, engine.schema)
         calls = apply_calls(engine.schema, batches, OP_COLUMN)

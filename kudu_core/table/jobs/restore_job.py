@@ -22,7 +22,7 @@ from kudu_core.table.backup.restore import Chain, Fill, batches_of, check_total
 from kudu_core.table.jobs import commit
 from kudu_core.table.jobs.commit import Job
 from kudu_core.table.jobs.stager import APPLY, JobStager
-from kudu_core.table.lifecycle.handles import open_handle
+from kudu_core.table.lifecycle.beside import open_beside
 from kudu_core.table.runs.resolution import Resolution
 from kudu_core.table.runs.staged import StagedRun
 
@@ -58,7 +58,7 @@ def filling(stage: Stage, resolve: Resolve) -> Fill:
     """What ``restore`` takes to have the rows written so."""
 
     def fill(fs: FileSystem, path: str, chain: Chain, clock: Clock) -> None:
-        with open_handle(path, "rw", options={"maintenance": "manual"}, fs=fs, clock=clock) as handle:
+        with open_beside(fs, path, clock) as handle:
             columns = [(OP_COLUMN, "string"), *((c.name, c.type.name) for c in handle.engine.schema.columns)]
             # Rows of a key are applied in the order of the runs, as calls of one batch would be.
             job = commit.begin(handle, APPLY, columns, on_duplicate="any")

@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING
 from kudu_core.errors import TableExists
 from kudu_core.fs.base import temporary_name, temporary_of
 from kudu_core.table.lifecycle.create import check_free
+from kudu_core.table.lifecycle.handles import open_handle
 
 if TYPE_CHECKING:
+    from kudu_core.common.run.clock import Clock
     from kudu_core.fs.api import FileSystem, Lease
+    from kudu_core.table.opened.handle import Handle
 
 BUSY = "BUSY"
 """The first file in the folder under a temporary name: its lease says that somebody is at work there."""
@@ -40,21 +43,36 @@ def make_beside(fs: FileSystem, path: str, build: Callable[[FileSystem, str], No
     place = temporary_name(path, uuid.uuid4().hex)
     fs.mkdir(place)
     busy = _busy(fs, place)
+    built = False
     try:
         busy.try_acquire()
         fs.sync_dir(place)
-        try:
-            build(fs.rooted(place), f"{place}/table")
-            check_empty(fs, path)
-            fs.rename(f"{place}/table", path)
-        finally:
-            busy.release()
+        build(fs.rooted(place), f"{place}/table")
+        check_empty(fs, path)
+        built = True
+        fs.rename(f"{place}/table", path)
+        fs.sync_dir(parent)
     except BaseException:
         with suppress(OSError):
+            if built and not fs.exists(f"{place}/table"):
+                _take_back(fs, place, path)
             _remove(fs, place)
         raise
-    fs.sync_dir(parent)
-    _remove(fs, place)
+    finally:
+        busy.release()
+    with suppress(OSError):  # the table is there, and nothing else in it but the mark
+        _remove(fs, place)
+
+
+def open_beside(fs: FileSystem, path: str, clock: Clock) -> Handle:
+    """The table that is being made, open for writing.  A context manager.
+
+    Nobody closes it but its caller: where that fails or is cut short, the table goes, and whoever closed it
+    later would write to a folder that was removed, or is another's.
+    """
+    handle = open_handle(path, "rw", options={"maintenance": "manual"}, fs=fs, clock=clock)
+    handle.leave_to_caller()
+    return handle
 
 
 def check_empty(fs: FileSystem, path: str) -> None:
@@ -87,6 +105,13 @@ def _remove_leftovers(fs: FileSystem, path: str) -> None:
                     raise
 
 
+def _take_back(fs: FileSystem, place: str, path: str) -> None:
+    """A table whose new name may never reach the disk.  Its files go when it has lost that name for good."""
+    fs.rename(path, f"{place}/table")
+    fs.sync_dir(place)
+    fs.sync_dir(path.rsplit("/", 1)[0] or "/")
+
+
 def _remove(fs: FileSystem, place: str) -> None:
     """The mark last, also for a power cut: what lies there without one is nobody's to remove."""
     if fs.exists(f"{place}/table"):
@@ -95,4 +120,4 @@ def _remove(fs: FileSystem, place: str) -> None:
     fs.rmtree(place)
 
 
-__all__ = ["check_empty", "make_beside"]
+__all__ = ["check_empty", "make_beside", "open_beside"]

@@ -17,9 +17,8 @@ from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption
 from kudu_core.table.backup.backup import write_runs
 from kudu_core.table.calls.call import Call
-from kudu_core.table.lifecycle.beside import make_beside
+from kudu_core.table.lifecycle.beside import make_beside, open_beside
 from kudu_core.table.lifecycle.create import create
-from kudu_core.table.lifecycle.handles import open_handle
 from kudu_core.table.read.plan import ScanRequest
 from kudu_core.table.read.scan import open_scan
 from kudu_core.table.repair.facts import OLDER
@@ -92,8 +91,7 @@ def _build(
     folder = f"{path}/{FOLDER}"
     fs.mkdir(folder)
     aside = _AsideFiles(fs, folder, schema)
-    with open_handle(path, "rw", options={"maintenance": "manual"}, fs=fs, clock=clock) as handle:
-        handle.leave_to_caller()  # a repair that fails removes the table
+    with open_beside(fs, path, clock) as handle:
         engine = handle.for_writing()
         write_parts(engine, _calls(outputs, aside, rules.CALL_INSERT if found.is_told else rules.CALL_UPSERT))
         aside.finish()
