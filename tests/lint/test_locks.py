@@ -260,3 +260,45 @@ def test_the_rule_finds_handlers_that_poison_late(text: str, found: bool) -> Non
 def test_what_poisons_is_compiled() -> None:
     for name in ("poison", "poison_if_owed"):
         assert not inspect.isfunction(inspect.getattr_static(Log, name)), name
+
+
+# ---- what threads share is replaced under a lock ----
+
+SHARED = [path for path in SOURCES if named(path).startswith(("tablet/maintain/", "table/opened/"))]
+"""Objects of which an open table has one, for all of its threads."""
+
+
+def replaced_without(tree: ast.AST, under: bool = False) -> Iterator[tuple[int, str]]:
+    """(line, member) where a member of ``self`` is made anew of itself under no lock: what another thread
+    puts there meanwhile is lost."""
+    for node in ast.iter_child_nodes(tree):
+        entered = node.items if isinstance(node, ast.With) else []
+        held = under or any(is_lock(item.context_expr) for item in entered)
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            continue
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if isinstance(node, ast.AugAssign):
+            targets = [node.target]
+        for target in targets if not held else ():
+            member = ast.unparse(target)
+            if member.startswith("self.") and isinstance(node, ast.Assign | ast.AugAssign):
+                read = {ast.unparse(n) for n in ast.walk(node.value) if isinstance(n, ast.Attribute)}
+                if member in read or isinstance(node, ast.AugAssign):
+                    yield node.lineno, member
+        yield from replaced_without(node, held)
+
+
+@pytest.mark.parametrize("path", SHARED, ids=named)
+def test_what_is_shared_is_replaced_under_a_lock(path: Path) -> None:
+    found = replaced_without(ast.parse(path.read_text()))
+    wrong = [f"{named(path)}:{line}: {member}" for line, member in found]
+    assert not wrong, wrong
+
+
+@pytest.mark.parametrize(
+    "text", ["self._failed = {k: v for k, v in self._failed.items() if v}", "self.count += 1"]
+)
+def test_the_rule_finds_such_a_replacement(text: str) -> None:
+    assert list(replaced_without(ast.parse(f"def note(self):\n {text}")))
+    assert not list(replaced_without(ast.parse(f"def note(self):\n with self._mutex:\n  {text}")))
+    assert not list(replaced_without(ast.parse(f"def __init__(self):\n {text}")))
