@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from kudu_core.rowset.disk.lazy_file import LazyFile
     from kudu_core.rowset.rows.meta import RowSetMeta
     from kudu_core.table.opened.engine import Engine
+    from kudu_core.table.opened.handle import Handle
     from kudu_core.table.opened.tablets import Tablets
     from kudu_core.table.read.plan import ScanPlan
     from kudu_core.table.stored.table_state import TableState
     from kudu_core.tablet.maintain.compaction_lane import CompactionLane
     from kudu_core.tablet.maintain.flush_lane import FlushLane
+    from kudu_core.tablet.maintain.scoring import Operation
     from kudu_core.tablet.store.tablet import Tablet
     from kudu_core.wal import Log
 
@@ -136,6 +138,11 @@ def before_each_open(table: kc.Table, act: Callable[[], object]) -> None:
     handle._reopen = reopen
 
 
+def is_left_to_caller(handle: Handle) -> bool:
+    """Whether nobody closes a table but who calls ``close``."""
+    return not handle._watch.alive
+
+
 def is_closed(table: kc.Table) -> bool:
     """Whether every call is refused: from the moment at which a close begins."""
     return engine_of(table)._closed is not None
@@ -185,6 +192,21 @@ def owned(lock: Reentrant) -> bool:
 def closing_of(lane: CompactionLane) -> Flag:
     """What a close raises for the lane to stop."""
     return lane._stop
+
+
+def leave_alone(lane: CompactionLane, operation: Operation) -> None:
+    """As after an operation that failed."""
+    lane._leave_alone(operation)
+
+
+def left_alone_by(lane: CompactionLane, tablet: Tablet) -> set[int]:
+    """The rowsets whose operations have failed."""
+    return lane._rowsets_left_alone(tablet)
+
+
+def look_for_work(lane: CompactionLane) -> None:
+    """As a thread of the lane does before it chooses."""
+    lane._operations()
 
 
 def tablets_apart_of(lane: CompactionLane) -> set[int]:

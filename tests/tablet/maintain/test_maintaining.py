@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ from tests.support.clock import Clock, ManualClock
 from tests.support.inside import (
     compaction_lane_of,
     engine_of,
+    leave_alone,
+    left_alone_by,
+    look_for_work,
     metas_of,
     schema_of,
     tablet_of,
@@ -285,6 +289,7 @@ def test_threads_note_failures_beside_each_other(path: Path) -> None:
         compactions = compaction_lane_of(table)
         noted = [Operation(MERGE, 1, rowsets=(number,)) for number in range(3000)]
         failures: list[BaseException] = []
+        note = partial(leave_alone, compactions)
 
         def work(call: Callable[[Operation], object], some: list[Operation]) -> None:
             try:
@@ -294,9 +299,9 @@ def test_threads_note_failures_beside_each_other(path: Path) -> None:
                 failures.append(error)
 
         threads = [
-            threading.Thread(target=work, args=(compactions._leave_alone, noted[::2])),
-            threading.Thread(target=work, args=(compactions._leave_alone, noted[1::2])),
-            threading.Thread(target=work, args=(lambda op: compactions._operations(), noted)),
+            threading.Thread(target=work, args=(note, noted[::2])),
+            threading.Thread(target=work, args=(note, noted[1::2])),
+            threading.Thread(target=work, args=(lambda op: look_for_work(compactions), noted)),
         ]
         usual = sys.getswitchinterval()
         sys.setswitchinterval(1e-6)
@@ -308,10 +313,10 @@ def test_threads_note_failures_beside_each_other(path: Path) -> None:
         finally:
             sys.setswitchinterval(usual)
         assert not failures, failures
-        assert compactions._rowsets_left_alone(tablet_of(table)) == set(range(3000))
+        assert left_alone_by(compactions, tablet_of(table)) == set(range(3000))
         clock.advance(lane.RETRY_S + 1)
-        compactions._operations()
-        assert not compactions._rowsets_left_alone(tablet_of(table))
+        look_for_work(compactions)
+        assert not left_alone_by(compactions, tablet_of(table))
 
 
 # ---- what is told
