@@ -4,7 +4,7 @@ Everything that reads or writes an open table takes a ``Handle``.  A writer's ha
 opening to its end.  A reader's engine is a picture of one moment: ``refresh`` puts a newer one in its place.
 
 A table whose handle nobody holds any more, or that is open when the interpreter ends, is closed cleanly.  A
-forked child closes its copies of the files without unlocking or writing (protocol P1).
+forked child closes its copies of log, lease and manifests without unlocking or writing (protocol P1).
 """
 
 from __future__ import annotations
