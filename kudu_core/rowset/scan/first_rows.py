@@ -9,6 +9,7 @@ rows, and ``ordered`` goes on behind the last key.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -51,7 +52,7 @@ class FirstRows:
         self._order = RowsInOrder(
             [source.rowset.meta.min_key if isinstance(source, DiskRowsAt) else b"" for source in sources],
             [source.file if isinstance(source, DiskRowsAt) else None for source in sources],
-            self._listed,
+            partial(_listed, sources, spec.lower, spec.upper),
             spec.lower,
             spec.upper,
         )
@@ -193,26 +194,32 @@ class FirstRows:
                 columns = {column.id: columns[column.id].take(picked) for column in self._spec.columns}
         return Selected(rows, columns)
 
-    def _listed(self, number: int, row: int) -> Iterator[tuple[I64, npt.NDArray[np.uint8], I64]]:
-        """Rows of a source and their keys, from a row of its file on or, with -1, from the bound on: for
-        ``RowsInOrder``, where it cannot look by itself."""
-        source, lower, upper = self._sources[number], self._spec.lower, self._spec.upper
-        size = FIRST_ROWS
-        if isinstance(source, MemRowsAt):
-            while True:
-                ordinals, keys = source.store.first_keys(lower, upper, source.rows, size)
-                if len(ordinals):
-                    yield ordinals, keys.data, keys.offsets
-                if len(ordinals) < size:
-                    return
-                lower, size = keys[size - 1] + b"\0", min(2 * size, ROWS_ONE_BY_ONE)
-        assert isinstance(source, DiskRowsAt)
-        if row < 0:
-            row = 0 if lower is None else source.file.lower_bound(lower)
-        while row < source.rows:
-            end = min(row + size, source.rows)
-            yield np.arange(row, end), *source.file.keys(row, end)
-            row, size = end, min(2 * size, ROWS_ONE_BY_ONE)
+
+def _listed(
+    sources: list[RowsAt], lower: bytes | None, upper: bytes | None, number: int, row: int
+) -> Iterator[tuple[I64, npt.NDArray[np.uint8], I64]]:
+    """Rows of a source and their keys, from a row of its file on or, with -1, from the bound on: for
+    ``RowsInOrder``, where it cannot look by itself.
+
+    No method: an order that holds who holds it would keep the files of a scan that has ended.
+    """
+    source = sources[number]
+    size = FIRST_ROWS
+    if isinstance(source, MemRowsAt):
+        while True:
+            ordinals, keys = source.store.first_keys(lower, upper, source.rows, size)
+            if len(ordinals):
+                yield ordinals, keys.data, keys.offsets
+            if len(ordinals) < size:
+                return
+            lower, size = keys[size - 1] + b"\0", min(2 * size, ROWS_ONE_BY_ONE)
+    assert isinstance(source, DiskRowsAt)
+    if row < 0:
+        row = 0 if lower is None else source.file.lower_bound(lower)
+    while row < source.rows:
+        end = min(row + size, source.rows)
+        yield np.arange(row, end), *source.file.keys(row, end)
+        row, size = end, min(2 * size, ROWS_ONE_BY_ONE)
 
 
 def _together(found: I32, places: I64) -> Iterator[I64]:
