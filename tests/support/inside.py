@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kudu_core.table.changes import counts
 from kudu_core.table.opened.handle import handle_of
+from kudu_core.table.stored import table_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -52,6 +53,11 @@ def table_file_of(table: kc.Table) -> TableState:
 def schema_of(table: kc.Table) -> Schema:
     """The columns with their numbers, as ``table.schema`` does not show them."""
     return engine_of(table).schema
+
+
+def forget_parsed_tables() -> None:
+    """The next open takes TABLE apart, though one before has read the same bytes."""
+    table_state._remembered.cache_clear()
 
 
 def log_of(table: kc.Table) -> Log:

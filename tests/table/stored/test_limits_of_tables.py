@@ -19,7 +19,7 @@ from kudu_core.common.types.keycodec import MAX_KEY_BYTES
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported
 from kudu_core.table.stored import alteration, table_state
 from tests.support.fs.memory import MemoryFileSystem
-from tests.support.inside import table_file_of
+from tests.support.inside import forget_parsed_tables, table_file_of
 from tests.support.limits import MANUAL, PATH, Column, comes_back, contents, make, refused, unreadable
 from tests.support.models.overwriting import overwrite
 
@@ -202,6 +202,7 @@ def test_ids_of_tablets_end(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatc
             overwrite(table, [{"k": 1, "s": "d"}])
         comes_back(fs, table)
     monkeypatch.setattr(table_state, "MAX_TABLET", 3)
+    forget_parsed_tables()
     unreadable(fs, "whole number")
 
 
@@ -218,6 +219,7 @@ def test_epochs_end(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> No
     with kc.open_table(PATH, _fs=fs) as reader:
         assert reader.count() == 1
     monkeypatch.setattr(table_state, "MAX_EPOCH", 3)
+    forget_parsed_tables()
     with pytest.raises(Corruption, match="whole number"):
         kc.open_table(PATH, _fs=fs)
 

@@ -104,6 +104,8 @@ def test_a_get_whose_snapshot_falls_behind_the_horizon_reads_again(tmp_path: Pat
         class Tablets(list[Any]):
             """The moment after the snapshot was chosen."""
 
+            partitions = usual.partitions
+
             def __getitem__(self, index: Any) -> Any:
                 if not steps:
                     steps.append(1)
