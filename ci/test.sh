@@ -92,9 +92,9 @@ else
     trap 'trap - INT TERM; kill 0' INT TERM
     (
         check
-        run_rooms kernels wal fs stories crash interrupts hostile compat model lint bench
+        run_rooms stories crash interrupts hostile compat model lint bench
     ) >"$beside" 2>&1 &
-    run_rooms common cfile rowset tablet table spark
+    run_rooms kernels common cfile wal fs rowset tablet table spark
     wait $! || note beside $? "$begun" # its rooms note what they come to themselves
     cat "$beside"
 fi

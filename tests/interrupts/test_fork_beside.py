@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -176,3 +177,48 @@ def test_cached_properties_have_no_lock() -> None:
     assert any(thing.value is value for value in found) and len(computed) == 4
     assert Thing.value.__doc__ == "Its value."
     assert isinstance(Thing.value, cached_property)
+
+
+def locks_of_tables() -> list[Any]:
+    """Every lock that an object of the package has as a member."""
+    kinds = (type(threading.Lock()), type(threading.RLock()))
+    owners = [o for o in gc.get_objects() if str(type(o).__module__).startswith("kudu_core.")]
+    members = [m for o in owners for m in getattr(o, "__dict__", {}).values()]
+    return list({id(m): m for m in members if isinstance(m, kinds)}.values())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_child_waits_for_no_lock_of_a_thread_that_it_does_not_have(tmp_path: Path) -> None:
+    """Whatever threads of the parent held at the fork, nobody gives back there."""
+    held, done = threading.Event(), threading.Event()
+    taken: list[Any] = []
+
+    def hold() -> None:
+        taken.extend(lock for lock in locks_of_tables() if lock.acquire(timeout=0))
+        held.set()
+        done.wait(2 * LATE_S)
+        for lock in taken:
+            lock.release()
+
+    def work() -> None:
+        with pytest.raises(kc.Closed):
+            table.count()
+        with kc.create_table(tmp_path / "child", SCHEMA, "k") as mine:
+            mine.insert({"k": [1], "v": [1]})
+            mine.flush()
+            assert mine.count() == 1
+
+    with kc.create_table(tmp_path / "t", SCHEMA, "k", options={"maintenance": "manual"}) as table:
+        table.insert({"k": list(range(10)), "v": list(range(10))})
+        table.flush()
+        holder = threading.Thread(target=hold)
+        holder.start()
+        held.wait()
+        try:
+            assert len(taken) > 10
+            assert child(work) == 0
+        finally:
+            done.set()
+            holder.join()
+        assert table.count() == 10

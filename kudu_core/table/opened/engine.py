@@ -381,6 +381,6 @@ class Engine:
             self._log.abandon()
         for tablet in self.tablets:
             if tablet.manifest is not None:
-                tablet.manifest.close()
+                tablet.manifest.abandon()
         if self.lease is not None:
             self.lease.abandon()

@@ -340,6 +340,12 @@ class Manifest:
                 self._file.close()
                 self._file = None
 
+    def abandon(self) -> None:
+        """In the child of a fork: as ``close``, without the mutex, which a thread of the parent may hold."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
 
 def file_name(epoch: int, number: int, kind: str) -> str:
     """``<epoch>-<n>.rows`` or ``.delta``; a name is never used twice."""

@@ -20,6 +20,7 @@ from kudu_core.table.jobs import commit as jobs
 from kudu_core.table.jobs.job import Job
 from kudu_core.table.jobs.resolve import resolve
 from kudu_core.table.lifecycle import staging_folders as staged_room
+from kudu_core.table.opened import writers
 from kudu_core.table.runs.resolution import Resolution
 from kudu_core.table.runs.staged import StagedRun
 from kudu_core.wal import Log
@@ -111,8 +112,8 @@ STEPS: dict[str, tuple[Any, str, Callable[[Any], Any], bool]] = {
     "after the record": (Log, "append", die_after, True),
     "installed 0 of 4": (committing.ingest, "install", lambda real: dies, True),
     "installed 2 of 4": (committing.ingest, "install", lambda real: at_call(3, real), True),
-    "installed 4 of 4": (staged_room, "leave_mark", lambda real: dies, True),
-    "marked": (staged_room, "leave_mark", die_after, True),
+    "installed 4 of 4": (writers, "leave_mark", lambda real: dies, True),
+    "marked": (writers, "leave_mark", die_after, True),
     "removed": (staged_room, "remove", die_after, True),
 }
 
