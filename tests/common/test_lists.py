@@ -29,6 +29,15 @@ from tests.support.cases.constants import NAMES, OTHERS, constant, drawn
 SCHEMA = declare([Column("k", "int64"), *(Column(name, cells.arrow_type(name)) for name in NAMES)], "k")
 
 
+def test_a_list_ends_where_it_ends() -> None:
+    (column,) = (c for c in SCHEMA.columns if c.name == "k")
+    many = reading.Listed.of(column.type, pa.array([5, 1, 3]))
+    assert many is not None and many == (1, 3, 5) and many[-1] == 5
+    for place in (3, -4):
+        with pytest.raises(IndexError):
+            many[place]
+
+
 @contextmanager
 def one_by_one(few: int) -> Iterator[None]:
     """Lists of up to so many values are read value by value."""

@@ -224,6 +224,8 @@ cdef class _Place:
         if self.validity is None:
             self.validity = np.full((n + 7) >> 3, 255, np.uint8)
             self.bits = self.validity
+            # Python code ran: another thread or a finalizer may have closed the file or let the page go.
+            self.file = None
         self.bits[i >> 3] &= <uint8_t>~(1 << (i & 7))
         return 0
 

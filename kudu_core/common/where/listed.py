@@ -6,7 +6,7 @@ means what ``constants.Constant`` says of it alone; ``tests/common/test_lists.py
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -22,12 +22,13 @@ from kudu_core.common.types.types import TYPE_BOOL, TYPE_DECIMAL, TYPE_FLOAT, Co
 from kudu_core.common.types.values import Physical
 from kudu_core.common.where.constants import EXACT_IN_DOUBLE, is_comparable
 from kudu_core.common.where.sets import ValueSet, listed, listed_cells
+from kudu_core.common.where.spans import Values
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 
 _t = pa.types
 
 
-class Listed(Sequence[Any]):
+class Listed(Values):
     """Exact values of a column's type: ascending, each once, none of them NULL or NaN.
 
     As a sequence the Python values, which are made when they are asked for.  Immutable; pickles.
@@ -90,20 +91,11 @@ class Listed(Sequence[Any]):
     def __getitem__(self, at: Any) -> Any:
         if isinstance(at, slice):
             return tuple(Listed(self.type, self.array[at]))
-        [value] = Listed(self.type, self.array.take([at % len(self)])).physical
+        [value] = Listed(self.type, self.array.take([range(len(self))[at]])).physical
         return values.python(self.type, value)
 
     def __iter__(self) -> Iterator[Any]:
         return (values.python(self.type, value) for value in self.physical)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and tuple(self) == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
-    def __repr__(self) -> str:
-        return repr(tuple(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Listed, (self.type, self.array)

@@ -18,7 +18,22 @@ _MOST = np.uint64((1 << 64) - 1)
 _ONE = np.uint64(1)
 
 
-class Spans(Sequence[tuple[int, int]]):
+class Values(Sequence[Any]):
+    """A sequence that is equal to a tuple of the same values and looks like it, and keeps them as arrays."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
+class Spans(Values):
     """Half-open intervals, ascending and apart, as a sequence of pairs.  Immutable."""
 
     __slots__ = ("ends",)
@@ -81,15 +96,6 @@ class Spans(Sequence[tuple[int, int]]):
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         return ((low, high + 1) for low, high in self.ends.tolist())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and tuple(self) == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
-    def __repr__(self) -> str:
-        return repr(tuple(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Spans, (self.ends,)

@@ -61,18 +61,18 @@ def error_table(schema: Schema, refused: Refused, starts: np.ndarray) -> pa.Tabl
 
     ``starts``: number of the first row of each call; rows are shown as counted from there.
     """
-    fields = [pa.field(c.name, c.type.arrow, True) for c in schema.key_columns]
+    columns = _error_columns(schema)
     arrays = [refused.keys.columns[c.id].to_arrow(c.type) for c in schema.key_columns]
     rows = refused.rows - starts[np.searchsorted(starts, refused.rows, side="right") - 1]
     known, place = np.unique(refused.codes, return_inverse=True)
     names = pa.array([CODE_NAMES[c] for c in known.tolist()], pa.string())
-    return pa.table(
-        {
-            "row": pa.array(rows, pa.int64()),
-            "code": names.take(pa.array(place)),
-            "key": pa.StructArray.from_arrays(arrays, fields=fields),
-        }
-    )
+    keys = pa.StructArray.from_arrays(arrays, fields=list(columns.field("key").type))
+    return pa.table([pa.array(rows, pa.int64()), names.take(pa.array(place)), keys], schema=columns)
+
+
+def _error_columns(schema: Schema) -> pa.Schema:
+    keys = pa.struct([pa.field(c.name, c.type.arrow, True) for c in schema.key_columns])
+    return pa.schema([("row", pa.int64()), ("code", pa.string()), ("key", keys)])
 
 
 def returned(
@@ -96,11 +96,7 @@ def returned(
 
 def none_refused(schema: Schema, on_error: str) -> pa.Table | None:
     """What an answer has where no row was refused: by ``on_error="return"`` a table all the same."""
-    if on_error == "raise":
-        return None
-    keys = pa.struct([pa.field(c.name, c.type.arrow, True) for c in schema.key_columns])
-    fields = [("row", pa.int64()), ("code", pa.string()), ("key", keys)]
-    return pa.schema(fields).empty_table()
+    return None if on_error == "raise" else _error_columns(schema).empty_table()
 
 
 def row_errors(table: pa.Table, by_code: Mapping[int, int] | None = None) -> RowErrors:

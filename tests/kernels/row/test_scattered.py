@@ -88,3 +88,21 @@ def test_what_it_leaves_to_others() -> None:
     file.close()
     with pytest.raises(NeedsGeneralPath):
         gather([file], none, rows, 7, 4)
+
+
+@pytest.mark.parametrize("width", [0, 4])
+def test_a_file_that_is_closed_while_room_is_made(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pages have gone with it: not one more cell is read of them."""
+    n = 9
+    valid = np.arange(n) != 2
+    column = fixed(np.arange(n, dtype=np.int32), valid, 1, 0) if width else strings([b"cell"] * n, valid, 0)
+    file = PointFile(n, {7: column}, None, None, None, None)
+    made = np.full
+
+    def full(*given: Any) -> np.ndarray:
+        file.close()
+        return made(*given)
+
+    monkeypatch.setattr("kudu_core._ext.row.scattered.np.full", full)
+    with pytest.raises(NeedsGeneralPath):
+        gather([file], np.zeros(n, np.int32), np.arange(n), 7, width)
