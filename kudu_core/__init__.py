@@ -40,12 +40,13 @@ if TYPE_CHECKING:
     from kudu_core.options import Options
     from kudu_core.table.backup.backup_manifest import BackupResult
     from kudu_core.table.calls.result import WriteResult
+    from kudu_core.table.entry import create_table, open_table, restore
     from kudu_core.table.read.scan import Scan
     from kudu_core.table.read.snapshot import Snapshot
     from kudu_core.table.read.tokens import ScanToken
     from kudu_core.table.repair.repair import repair
     from kudu_core.table.repair.report import RepairReport
-    from kudu_core.table.table import Table, create_table, open_table, restore
+    from kudu_core.table.table import Table
     from kudu_core.table.write.batch import Batch
 
 __version__ = "0.1.0"
@@ -103,10 +104,10 @@ _HOMES = {
     "Snapshot": "table.read.snapshot",
     "Table": "table.table",
     "WriteResult": "table.calls.result",
-    "create_table": "table.table",
-    "open_table": "table.table",
+    "create_table": "table.entry",
+    "open_table": "table.entry",
     "repair": "table.repair.repair",
-    "restore": "table.table",
+    "restore": "table.entry",
 }
 """Name -> the module below ``kudu_core`` that has it."""
 

@@ -1,4 +1,7 @@
-"""``Table``: what users hold.  Each method checks its arguments and hands over to a walk."""
+"""``Table``: what users hold.  Each method checks its arguments and hands over to a walk.
+
+Its reading methods are in ``table_reads.py``; ``entry.py`` makes and opens tables.
+"""
 
 from __future__ import annotations
 
@@ -6,180 +9,28 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from kudu_core.common.partition.declared import HashPartition, RangePartition
-from kudu_core.common.partition.partitions import PartitionSchema
-from kudu_core.common.run.clock import Clock
-from kudu_core.common.schema.declare import Column
-from kudu_core.events import EventListener
-from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.options import Options
 from kudu_core.table.backup.backup import backup
-from kudu_core.table.backup.backup_manifest import BackupResult
-from kudu_core.table.backup.restore import restore as restore_table
 from kudu_core.table.calls.conform import with_policy
-from kudu_core.table.calls.result import WriteResult
-from kudu_core.table.changes.change_tokens import ChangeToken, change_tokens, changes_of
-from kudu_core.table.changes.changes import Changes, open_changes
-from kudu_core.table.changes.changes_plan import ChangesRequest
 from kudu_core.table.lifecycle.alter import alter
-from kudu_core.table.lifecycle.handles import create_handle, folder_path, open_handle
+from kudu_core.table.lifecycle.handles import folder_path
 from kudu_core.table.lifecycle.maintain import maintain_now
-from kudu_core.table.opened.handle import HandleOwner
-from kudu_core.table.read import arrow_out, points
-from kudu_core.table.read.plan import BATCH_ROWS, ScanRequest
-from kudu_core.table.read.scan import Scan, count, open_scan
-from kudu_core.table.read.snapshot import Snapshot, open_snapshot
-from kudu_core.table.read.tokens import DEFAULT_TARGET_ROWS, ScanToken, scan_of, scan_tokens
-from kudu_core.table.report.stats import layout, metrics, stats
-from kudu_core.table.report.verify import Verified, verify
+from kudu_core.table.table_reads import TableReads
 from kudu_core.table.write import door
 from kudu_core.table.write.batch import Batch
-from kudu_core.table.write.door import TxnLike
 
 if TYPE_CHECKING:
-    from pyarrow.dataset import Dataset
+    import pyarrow as pa
 
-    from kudu_core.fs.api import FileSystem
+    from kudu_core.common.partition.partitions import PartitionSchema
+    from kudu_core.common.schema.declare import Column
+    from kudu_core.options import Options
+    from kudu_core.table.backup.backup_manifest import BackupResult
+    from kudu_core.table.calls.result import WriteResult
+    from kudu_core.table.write.door import TxnLike
     from kudu_core.tablet.replay.bootstrap import Unreplayed
 
 
-def create_table(
-    path: str | os.PathLike[str],
-    schema: pa.Schema | Sequence[Column | pa.Field],
-    primary_key: str | Sequence[str],
-    *,
-    partition_by: HashPartition | RangePartition | Sequence[HashPartition | RangePartition] = (),
-    options: Options | Mapping[str, Any] | None = None,
-    exist_ok: bool = False,
-    _fs: FileSystem | None = None,
-    _clock: Clock | None = None,
-) -> Table:
-    """Make a table in a new or empty directory and open it for writing.
-
-    >>> kc.create_table(path, pa.schema([("id", pa.int64())]), "id").insert([{"id": 7}]).inserted
-    1
-
-    Parameters
-    ----------
-    schema
-        An Arrow schema, or a list of ``Column`` (for defaults, encodings and comments).
-    primary_key
-        Names of the key columns, in key order.  They become NOT NULL.
-    partition_by
-        Any number of ``HashPartition`` and at most one ``RangePartition``; none: one tablet.
-    options
-        Stored with the table; what is not given has its default.
-    exist_ok
-        Open the table that is there, if its schema, key and partitions are these.  Its own options stay
-        stored; those that are given hold for this handle, as of ``open_table``.
-
-    Raises
-    ------
-    TableExists
-        There is a table, a file or something else at ``path``; nothing was changed.
-    InvalidArgument
-        The schema, the key, a partition or an option breaks a rule; nothing was made.
-    """
-    handle = create_handle(
-        path, schema, primary_key,
-        partition_by=partition_by, options=options, exist_ok=exist_ok, fs=_fs, clock=_clock,
-    )  # fmt: skip
-    return Table(handle)
-
-
-def open_table(
-    path: str | os.PathLike[str],
-    mode: str = "r",
-    *,
-    options: Options | Mapping[str, Any] | None = None,
-    timeout_s: float = 0.0,
-    listener: EventListener | None = None,
-    _fs: FileSystem | None = None,
-    _clock: Clock | None = None,
-) -> Table:
-    """Open a table: any number of times for reading (``"r"``), once for writing (``"rw"``).
-
-    >>> with kc.open_table(stock.path) as reader:
-    ...     reader.count()
-    3
-
-    Parameters
-    ----------
-    options
-        Override the table's own for this handle: every option that is named, also with its default.  What is
-        in force is ``Table.options``.
-    timeout_s
-        How long to wait for another writer to let go, in seconds.
-    listener
-        Called with every event (``kudu_core.events``), on the thread that did the work.
-
-    Raises
-    ------
-    TableNotFound, Locked, NotSupported
-        Nothing was changed.
-    Corruption
-        Of TABLE, a manifest or the log: nothing was changed.  Of a data file that the replay of the log
-        reads, and in mode "rw" of a record of the log that cannot be replayed, though its checksum is good: a
-        new epoch has begun, nothing is lost or deleted, and opening again says the same.
-
-    Warns
-    -----
-    UnreplayedWarning
-        In mode "r", of such a record: the table is read as it was before it (``Table.unreplayed``).
-    """
-    return Table(
-        open_handle(
-            path, mode, options=options, timeout_s=timeout_s, listener=listener, fs=_fs, clock=_clock
-        )
-    )
-
-
-def restore(
-    src: str | os.PathLike[str],
-    path: str | os.PathLike[str],
-    at: Any = None,
-    *,
-    _fs: FileSystem | None = None,
-    _clock: Clock | None = None,
-) -> Table:
-    """Make a new table from a folder of backups and open it for writing.
-
-    It has the columns, partitions and options that the table had at the restored backup, and its rows, all
-    with the time of the restore: what happened before cannot be read.  It appears at ``path`` whole
-    or not at all.
-
-    >>> stock.backup(folder).total
-    3
-    >>> kc.restore(folder, path).count()
-    3
-
-    Parameters
-    ----------
-    src
-        The folder that ``Table.backup`` wrote to.
-    path
-        Where the new table is to be.
-    at
-        Which backup: what ``backup`` returned, or its ``timestamp``.  None: the newest one.
-
-    Raises
-    ------
-    TableExists
-        There is something at ``path``; nothing was changed.
-    TableNotFound
-        There is no backup at ``src``.
-    InvalidArgument
-        No backup is of ``at``; the message says which there are.
-    Corruption
-        A file is damaged or missing, or a backup between is.
-    """
-    restore_table(_fs or PosixFileSystem(), folder_path(src), folder_path(path), at, _clock or Clock())
-    return open_table(path, "rw", _fs=_fs, _clock=_clock)
-
-
-class Table(HandleOwner):
+class Table(TableReads):
     """A table, open for reading or writing.  A context manager; safe for any number of threads.
 
     Does not travel: it refuses to be pickled, and in the child of a fork what reads or writes rows raises
@@ -366,205 +217,6 @@ class Table(HandleOwner):
         """
         return Batch(self._handle, on_error, txn, on_repeat)
 
-    # ---- reads ----
-
-    def get(self, key: Any, columns: Any = None, at: Any = None) -> dict[str, Any] | None:
-        """One row by key: a scalar, a tuple in key order, or a dict.  None when it is not there.
-
-        >>> stock.get(2, ["name"])
-        {'name': 'ink'}
-        """
-        return points.get(self._handle, key, columns, at)
-
-    def get_many(self, keys: Any, columns: Any = None, at: Any = None) -> pa.Table:
-        """Rows by key, in the order of ``keys``.
-
-        A column ``_found`` (bool) says which are there; the others hold their key and NULLs.
-
-        >>> stock.get_many([3, 9], ["name"]).to_pylist()
-        [{'name': 'pad', '_found': True}, {'name': None, '_found': False}]
-        """
-        return points.get_many(self._handle, keys, columns, at)
-
-    def scan(
-        self,
-        columns: Any = None,
-        where: Any = None,
-        *,
-        at: Any = None,
-        key_range: tuple[Any, Any] | None = None,
-        order: str = "any",
-        limit: int | None = None,
-        batch_rows: int = BATCH_ROWS,
-        dictionary: Sequence[str] = (),
-    ) -> Scan:
-        """Rows at one snapshot; lazy and re-iterable.
-
-        >>> stock.scan(["name"], pc.field("price") > 2, order="key").to_pylist()
-        [{'name': 'ink'}, {'name': 'pad'}]
-
-        Parameters
-        ----------
-        columns
-            Names, in the order wanted; None: all.
-        where
-            A ``pyarrow.compute`` expression, or filter lists ``[("k", ">", 5), ...]``.  NULL and NaN
-            compare as in Arrow: a comparison with NULL is not true.  Conditions on one column come first:
-            ``(b != 0) & (10 / b > 5)`` does not divide by zero.
-        at
-            A timestamp, an aware datetime or a ``Snapshot``; None: now.
-        key_range
-            ``(lower, upper)``, half-open, whole keys or prefixes of them; None for an open end.
-        order
-            ``"key"``: in key order.  The first batches are small then, and grow.
-        dictionary
-            String or binary columns of the result that come as Arrow dictionaries (int32 indices): three
-            times faster to read where a rowset stores them so.  Each batch has its own dictionary;
-            ``pyarrow.Table.unify_dictionaries`` makes one of them.
-        """
-        request = ScanRequest(columns, where, key_range, order, limit, batch_rows, dictionary)
-        return open_scan(self._handle, request, at)
-
-    def count(self, where: Any = None, at: Any = None) -> int:
-        """How many rows there are.
-
-        >>> stock.count([("price", ">", 2)])
-        2
-        """
-        return count(self._handle, where, at)
-
-    def snapshot(self, at: Any = None) -> Snapshot:
-        """Pin a state of the table for several reads.
-
-        >>> with stock.snapshot() as before:
-        ...     stock.delete([{"id": 1}]).deleted, stock.count(), before.scan().count()
-        (1, 2, 3)
-        """
-        return open_snapshot(self._handle, at)
-
-    def to_dataset(self, at: Any = None) -> Dataset:
-        """The table at one snapshot as a ``pyarrow.dataset.Dataset``.
-
-        DuckDB and Polars (``scan_pyarrow_dataset``) query it with SQL or expressions; the columns and
-        the filters that they push down prune as those of ``scan`` do.  The snapshot stays pinned
-        while the dataset lives, like one of ``snapshot()``.  What was read stays valid and a scan that
-        has begun ends well, also after ``close()``; a new one then raises ``Closed``.
-
-        >>> stock.to_dataset().to_table(filter=pc.field("price") > 2).num_rows
-        2
-
-        Raises
-        ------
-        SnapshotTooOld, SnapshotInFuture
-            As ``scan``.
-        """
-        self._handle.opened()
-        return arrow_out.make_dataset(self._handle, at)
-
-    def changes(
-        self,
-        since: Any = None,
-        until: Any = None,
-        *,
-        columns: Any = None,
-        where: Any = None,
-        images: str = "after",
-        net: bool = False,
-    ) -> Changes:
-        """What changed in ``(since, until]``; lazy and re-iterable.
-
-        All changes in order of time: ``_op`` ("insert", "update", "delete"), ``_timestamp`` (uint64) and the
-        row after the change; a deletion has its key, and NULLs.  A key has one change at one time.  Where the
-        whole table was overwritten, each key of before and after has one.  The cost follows the changes.
-
-        >>> since = stock.delete([{"id": 1}]).timestamp - 1
-        >>> stock.changes(since, columns=["id"]).to_table()["_op"].to_pylist()
-        ['delete']
-
-        Parameters
-        ----------
-        since, until
-            As ``at`` of a scan.  ``since=None``: first the oldest state that history still has, as inserts
-            at its time, ``.since`` of the answer, then the changes after it; ``until=None``: what is
-            committed now.  ``.until`` of the answer is the next ``since``.
-        where
-            Changes whose row after, or for a deletion whose row before, passes.
-        images
-            "both" adds a struct column ``_before`` with the row before, NULL for an insert.
-        net
-            One row per key whose state differs between the two times, in order of the keys within
-            each tablet; ``_timestamp`` is that of its last change.  With ``since=None``, the rows at
-            ``until`` as inserts, in no order.
-
-        Raises
-        ------
-        ChangesLost
-            History no longer reaches back to ``since``.
-        """
-        return open_changes(self._handle, ChangesRequest(columns, where, images, net), since, until)
-
-    def scan_tokens(
-        self,
-        columns: Any = None,
-        where: Any = None,
-        *,
-        at: Any = None,
-        key_range: tuple[Any, Any] | None = None,
-        batch_rows: int = BATCH_ROWS,
-        target_rows: int = DEFAULT_TARGET_ROWS,
-    ) -> list[ScanToken]:
-        """Shares of a scan of about ``target_rows`` rows, picklable, all at one snapshot.
-
-        >>> [token.rows for token in stock.scan_tokens(["name"])]
-        [3]
-        """
-        request = ScanRequest(columns, where, key_range, batch_rows=batch_rows)
-        return scan_tokens(self._handle, request, at, target_rows)
-
-    def scan_token(self, token: ScanToken) -> Scan:
-        """The scan of one share.  A reader that is behind the token's snapshot refreshes first.
-
-        >>> [stock.scan_token(token).count() for token in stock.scan_tokens()]
-        [3]
-        """
-        return scan_of(self._handle, token)
-
-    def change_tokens(
-        self,
-        since: Any,
-        until: Any = None,
-        *,
-        columns: Any = None,
-        where: Any = None,
-        images: str = "after",
-        net: bool = False,
-        target_rows: int = DEFAULT_TARGET_ROWS,
-    ) -> list[ChangeToken]:
-        """Shares of about ``target_rows`` of the changes in ``(since, until]``, picklable.
-
-        Each is of one partition and, but for net ones, of a part of the time, so changes of different shares
-        are in no order.  ``since=None`` only with ``net``: the rows at ``until`` as inserts; of all changes
-        the first state is read by ``scan_tokens(at=...)``.
-
-        >>> len(stock.change_tokens(None, net=True))
-        1
-
-        Raises
-        ------
-        ChangesLost
-            History no longer reaches back to ``since``.
-        """
-        request = ChangesRequest(columns, where, images, net)
-        return change_tokens(self._handle, request, since, until, target_rows)
-
-    def change_token(self, token: ChangeToken) -> Changes:
-        """The changes of one share.  A reader that is behind the token's end refreshes first.
-
-        >>> [stock.change_token(t).to_table().num_rows for t in stock.change_tokens(None, net=True)]
-        [3]
-        """
-        return changes_of(self._handle, token)
-
     # ---- changing it ----
 
     def alter(
@@ -725,73 +377,6 @@ class Table(HandleOwner):
         """
         self._handle.refresh()
 
-    def stats(self, by: str = "table") -> pa.Table:
-        """Sizes and counts by "table", "tablet", "rowset" or "column".
-
-        >>> stock.stats("tablet").column("memory_rows").to_pylist()
-        [3]
-        """
-        return self._handle.retrying(stats, by)
-
-    def history(self) -> pa.Table:
-        """What maintenance has done since this handle was opened, oldest first: the last 1,000 operations.
-
-        Columns: ``finished`` (UTC), ``operation`` ("flush", "delta flush", "minor", "major", "merge",
-        "history gc", "log gc", "file gc", "purge", "ingest"), ``tablet``, ``elapsed_s``, ``rows``,
-        ``rowsets_read``, ``rowsets_written``, ``input_bytes``, ``output_bytes``, ``freed_bytes``, and the
-        ``error`` of one that failed and is tried again.  NULL where an operation has no such number.  It is
-        not stored: a listener (``open_table(listener=...)``) is told the same and may keep it.
-
-        >>> stock.flush()
-        >>> stock.history().column("operation").to_pylist()
-        ['flush']
-        """
-        return self._handle.opened().journal.table()
-
-    def metrics(self) -> dict[str, float]:
-        """Numbers of this handle, by name.
-
-        Now: ``memory_store_bytes``, ``memory_work_bytes`` (what flushes and merges under way hold beside the
-        stores), ``memory_limit_bytes``, ``log_bytes``, ``rowsets``, ``lost_files`` and
-        ``lost_bytes`` (in ``lost/``), ``tokens`` (writers known by their ``txn``), ``page_cache_bytes``,
-        ``page_cache_kept_bytes`` (of pages used more than once),
-        ``page_cache_pages``, ``page_cache_limit_bytes``.  Since it was opened: ``page_cache_hits``,
-        ``page_cache_misses``, ``page_cache_evicted``, ``throttled_count`` and ``throttled_s`` (writers that
-        were made to wait), ``tokens_dropped``, and of each operation of ``history()`` that has happened
-        ``<operation>_count``, ``_errors``, ``_elapsed_s``, ``_rows``, ``_input_bytes``, ``_output_bytes``,
-        ``_freed_bytes``.
-
-        >>> int(stock.metrics()["rowsets"])
-        0
-        """
-        return metrics(self._handle.opened())
-
-    def verify(self) -> Verified:
-        """Read and check TABLE, manifests, the log and every byte of the newest state's files.
-
-        Nothing comes from a cache: the table is opened anew for that, beside this handle.  What it calls
-        sound opens and reads whole.  The answer says what was read, and names what lies in the folders and
-        was not: ``lost/``, ``staging/``, files that nothing names, and names that are none of ours.
-
-        >>> stock.verify().records
-        1
-
-        Raises
-        ------
-        Corruption
-            At the first damage, with file and offset.
-        """
-        return verify(self._handle.opened())
-
-    def layout(self) -> str:
-        """The rowsets of every tablet, as text.
-
-        >>> print(stock.layout())
-        tablet 1  all rows
-          memrowset: 3 rows, 0 changes
-        """
-        return layout(self._handle.opened())
-
     def close(self) -> None:
         """Make everything durable and let go of the table.  Idempotent.
 
@@ -808,4 +393,4 @@ class Table(HandleOwner):
         self.close()
 
 
-__all__ = ["Table", "create_table", "open_table", "restore"]
+__all__ = ["Table"]

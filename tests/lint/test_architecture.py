@@ -45,14 +45,17 @@ def missing_of(step: str) -> list[str]:
 
 @cache
 def members() -> dict[str, str]:
-    """The text of every class of the package, by name; of several with one name, of all."""
+    """The text of every class of the package and of those that it is made of, by name; of several with one
+    name, of all."""
     found: dict[str, str] = {}
+    bases: dict[str, set[str]] = {}
     for path in PACKAGE.rglob("*.py"):
         text = path.read_text()
         for node in ast.parse(text).body:
             if isinstance(node, ast.ClassDef):
                 found[node.name] = found.get(node.name, "") + (ast.get_source_segment(text, node) or "")
-    return found
+                bases.setdefault(node.name, set()).update(b.id for b in node.bases if isinstance(b, ast.Name))
+    return {name: text + "".join(found.get(b, "") for b in bases[name]) for name, text in found.items()}
 
 
 def has(cls: str, member: str) -> bool:

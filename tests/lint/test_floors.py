@@ -149,7 +149,9 @@ INSIDE: dict[str, list[set[str]]] = {
         {"report", "changes", "ingest"},
         {"write"},
         {"backup"},
+        {"table_reads"},
         {"table"},
+        {"entry"},
         {"jobs", "repair"},
     ],
 }

@@ -51,6 +51,7 @@ ALLOWED: dict[str, dict[str, str]] = {
     },
     "table/opened/debug.py": {"os.environ": "the debug switch"},
     "table/repair/repair.py": {"os.PathLike": "a type"},
+    "table/entry.py": {"os.PathLike": "a type"},
     "table/table.py": {"os.PathLike": "a type"},
     "table/lifecycle/handles.py": {
         "os.PathLike": "a type",

@@ -2,9 +2,6 @@
 
 ``too_large.txt`` lists what is larger today, with the size that it may have at most.  It may only shrink:
 what has become small enough leaves the list, and nothing new enters it.
-
-``kudu_core/table/table.py`` is to stay on it: it is 360 lines of code, and the rest are the docstrings that
-users read.
 """
 
 from __future__ import annotations

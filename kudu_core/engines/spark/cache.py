@@ -13,10 +13,11 @@ from kudu_core.common.run.clock import Clock
 from kudu_core.common.run.locks import mutex
 from kudu_core.errors import Closed
 from kudu_core.table.changes.change_tokens import ChangeToken
+from kudu_core.table.entry import open_table
 from kudu_core.table.opened.handle import Handle, handle_of
 from kudu_core.table.read.tokens import ScanToken
 from kudu_core.table.stored.table_state import read_state
-from kudu_core.table.table import Table, open_table
+from kudu_core.table.table import Table
 
 MAX_TABLES = 8
 _clock = Clock()

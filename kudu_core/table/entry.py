@@ -1,0 +1,159 @@
+"""How users come to a ``Table``: they make one, open one, or make one of its backups."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kudu_core.common.run.clock import Clock
+from kudu_core.fs.posix import PosixFileSystem
+from kudu_core.table.backup.restore import restore as restore_table
+from kudu_core.table.lifecycle.handles import create_handle, folder_path, open_handle
+from kudu_core.table.table import Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kudu_core.common.partition.declared import HashPartition, RangePartition
+    from kudu_core.common.schema.declare import Column
+    from kudu_core.events import EventListener
+    from kudu_core.fs.api import FileSystem
+    from kudu_core.options import Options
+
+
+def create_table(
+    path: str | os.PathLike[str],
+    schema: pa.Schema | Sequence[Column | pa.Field],
+    primary_key: str | Sequence[str],
+    *,
+    partition_by: HashPartition | RangePartition | Sequence[HashPartition | RangePartition] = (),
+    options: Options | Mapping[str, Any] | None = None,
+    exist_ok: bool = False,
+    _fs: FileSystem | None = None,
+    _clock: Clock | None = None,
+) -> Table:
+    """Make a table in a new or empty directory and open it for writing.
+
+    >>> kc.create_table(path, pa.schema([("id", pa.int64())]), "id").insert([{"id": 7}]).inserted
+    1
+
+    Parameters
+    ----------
+    schema
+        An Arrow schema, or a list of ``Column`` (for defaults, encodings and comments).
+    primary_key
+        Names of the key columns, in key order.  They become NOT NULL.
+    partition_by
+        Any number of ``HashPartition`` and at most one ``RangePartition``; none: one tablet.
+    options
+        Stored with the table; what is not given has its default.
+    exist_ok
+        Open the table that is there, if its schema, key and partitions are these.  Its own options stay
+        stored; those that are given hold for this handle, as of ``open_table``.
+
+    Raises
+    ------
+    TableExists
+        There is a table, a file or something else at ``path``; nothing was changed.
+    InvalidArgument
+        The schema, the key, a partition or an option breaks a rule; nothing was made.
+    """
+    handle = create_handle(
+        path, schema, primary_key,
+        partition_by=partition_by, options=options, exist_ok=exist_ok, fs=_fs, clock=_clock,
+    )  # fmt: skip
+    return Table(handle)
+
+
+def open_table(
+    path: str | os.PathLike[str],
+    mode: str = "r",
+    *,
+    options: Options | Mapping[str, Any] | None = None,
+    timeout_s: float = 0.0,
+    listener: EventListener | None = None,
+    _fs: FileSystem | None = None,
+    _clock: Clock | None = None,
+) -> Table:
+    """Open a table: any number of times for reading (``"r"``), once for writing (``"rw"``).
+
+    >>> with kc.open_table(stock.path) as reader:
+    ...     reader.count()
+    3
+
+    Parameters
+    ----------
+    options
+        Override the table's own for this handle: every option that is named, also with its default.  What is
+        in force is ``Table.options``.
+    timeout_s
+        How long to wait for another writer to let go, in seconds.
+    listener
+        Called with every event (``kudu_core.events``), on the thread that did the work.
+
+    Raises
+    ------
+    TableNotFound, Locked, NotSupported
+        Nothing was changed.
+    Corruption
+        Of TABLE, a manifest or the log: nothing was changed.  Of a data file that the replay of the log
+        reads, and in mode "rw" of a record of the log that cannot be replayed, though its checksum is good: a
+        new epoch has begun, nothing is lost or deleted, and opening again says the same.
+
+    Warns
+    -----
+    UnreplayedWarning
+        In mode "r", of such a record: the table is read as it was before it (``Table.unreplayed``).
+    """
+    return Table(
+        open_handle(
+            path, mode, options=options, timeout_s=timeout_s, listener=listener, fs=_fs, clock=_clock
+        )
+    )
+
+
+def restore(
+    src: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    at: Any = None,
+    *,
+    _fs: FileSystem | None = None,
+    _clock: Clock | None = None,
+) -> Table:
+    """Make a new table from a folder of backups and open it for writing.
+
+    It has the columns, partitions and options that the table had at the restored backup, and its rows, all
+    with the time of the restore: what happened before cannot be read.  It appears at ``path`` whole
+    or not at all.
+
+    >>> stock.backup(folder).total
+    3
+    >>> kc.restore(folder, path).count()
+    3
+
+    Parameters
+    ----------
+    src
+        The folder that ``Table.backup`` wrote to.
+    path
+        Where the new table is to be.
+    at
+        Which backup: what ``backup`` returned, or its ``timestamp``.  None: the newest one.
+
+    Raises
+    ------
+    TableExists
+        There is something at ``path``; nothing was changed.
+    TableNotFound
+        There is no backup at ``src``.
+    InvalidArgument
+        No backup is of ``at``; the message says which there are.
+    Corruption
+        A file is damaged or missing, or a backup between is.
+    """
+    restore_table(_fs or PosixFileSystem(), folder_path(src), folder_path(path), at, _clock or Clock())
+    return open_table(path, "rw", _fs=_fs, _clock=_clock)
+
+
+__all__ = ["create_table", "open_table", "restore"]

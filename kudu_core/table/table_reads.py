@@ -1,0 +1,294 @@
+"""What a ``Table`` answers: rows, changes, and what it is made of.  No call here writes to the table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from kudu_core.table.changes.change_tokens import ChangeToken, change_tokens, changes_of
+from kudu_core.table.changes.changes import Changes, open_changes
+from kudu_core.table.changes.changes_plan import ChangesRequest
+from kudu_core.table.opened.handle import HandleOwner
+from kudu_core.table.read import arrow_out, points
+from kudu_core.table.read.plan import BATCH_ROWS, ScanRequest
+from kudu_core.table.read.scan import Scan, count, open_scan
+from kudu_core.table.read.snapshot import Snapshot, open_snapshot
+from kudu_core.table.read.tokens import DEFAULT_TARGET_ROWS, ScanToken, scan_of, scan_tokens
+from kudu_core.table.report.stats import layout, metrics, stats
+from kudu_core.table.report.verify import Verified, verify
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow.dataset import Dataset
+
+
+class TableReads(HandleOwner):
+    """The reading half of ``Table``: every method of it is one of ``Table``'s."""
+
+    # ---- rows and changes ----
+
+    def get(self, key: Any, columns: Any = None, at: Any = None) -> dict[str, Any] | None:
+        """One row by key: a scalar, a tuple in key order, or a dict.  None when it is not there.
+
+        >>> stock.get(2, ["name"])
+        {'name': 'ink'}
+        """
+        return points.get(self._handle, key, columns, at)
+
+    def get_many(self, keys: Any, columns: Any = None, at: Any = None) -> pa.Table:
+        """Rows by key, in the order of ``keys``.
+
+        A column ``_found`` (bool) says which are there; the others hold their key and NULLs.
+
+        >>> stock.get_many([3, 9], ["name"]).to_pylist()
+        [{'name': 'pad', '_found': True}, {'name': None, '_found': False}]
+        """
+        return points.get_many(self._handle, keys, columns, at)
+
+    def scan(
+        self,
+        columns: Any = None,
+        where: Any = None,
+        *,
+        at: Any = None,
+        key_range: tuple[Any, Any] | None = None,
+        order: str = "any",
+        limit: int | None = None,
+        batch_rows: int = BATCH_ROWS,
+        dictionary: Sequence[str] = (),
+    ) -> Scan:
+        """Rows at one snapshot; lazy and re-iterable.
+
+        >>> stock.scan(["name"], pc.field("price") > 2, order="key").to_pylist()
+        [{'name': 'ink'}, {'name': 'pad'}]
+
+        Parameters
+        ----------
+        columns
+            Names, in the order wanted; None: all.
+        where
+            A ``pyarrow.compute`` expression, or filter lists ``[("k", ">", 5), ...]``.  NULL and NaN
+            compare as in Arrow: a comparison with NULL is not true.  Conditions on one column come first:
+            ``(b != 0) & (10 / b > 5)`` does not divide by zero.
+        at
+            A timestamp, an aware datetime or a ``Snapshot``; None: now.
+        key_range
+            ``(lower, upper)``, half-open, whole keys or prefixes of them; None for an open end.
+        order
+            ``"key"``: in key order.  The first batches are small then, and grow.
+        dictionary
+            String or binary columns of the result that come as Arrow dictionaries (int32 indices): three
+            times faster to read where a rowset stores them so.  Each batch has its own dictionary;
+            ``pyarrow.Table.unify_dictionaries`` makes one of them.
+        """
+        request = ScanRequest(columns, where, key_range, order, limit, batch_rows, dictionary)
+        return open_scan(self._handle, request, at)
+
+    def count(self, where: Any = None, at: Any = None) -> int:
+        """How many rows there are.
+
+        >>> stock.count([("price", ">", 2)])
+        2
+        """
+        return count(self._handle, where, at)
+
+    def snapshot(self, at: Any = None) -> Snapshot:
+        """Pin a state of the table for several reads.
+
+        >>> with stock.snapshot() as before:
+        ...     stock.delete([{"id": 1}]).deleted, stock.count(), before.scan().count()
+        (1, 2, 3)
+        """
+        return open_snapshot(self._handle, at)
+
+    def to_dataset(self, at: Any = None) -> Dataset:
+        """The table at one snapshot as a ``pyarrow.dataset.Dataset``.
+
+        DuckDB and Polars (``scan_pyarrow_dataset``) query it with SQL or expressions; the columns and
+        the filters that they push down prune as those of ``scan`` do.  The snapshot stays pinned
+        while the dataset lives, like one of ``snapshot()``.  What was read stays valid and a scan that
+        has begun ends well, also after ``close()``; a new one then raises ``Closed``.
+
+        >>> stock.to_dataset().to_table(filter=pc.field("price") > 2).num_rows
+        2
+
+        Raises
+        ------
+        SnapshotTooOld, SnapshotInFuture
+            As ``scan``.
+        """
+        self._handle.opened()
+        return arrow_out.make_dataset(self._handle, at)
+
+    def changes(
+        self,
+        since: Any = None,
+        until: Any = None,
+        *,
+        columns: Any = None,
+        where: Any = None,
+        images: str = "after",
+        net: bool = False,
+    ) -> Changes:
+        """What changed in ``(since, until]``; lazy and re-iterable.
+
+        All changes in order of time: ``_op`` ("insert", "update", "delete"), ``_timestamp`` (uint64) and the
+        row after the change; a deletion has its key, and NULLs.  A key has one change at one time.  Where the
+        whole table was overwritten, each key of before and after has one.  The cost follows the changes.
+
+        >>> since = stock.delete([{"id": 1}]).timestamp - 1
+        >>> stock.changes(since, columns=["id"]).to_table()["_op"].to_pylist()
+        ['delete']
+
+        Parameters
+        ----------
+        since, until
+            As ``at`` of a scan.  ``since=None``: first the oldest state that history still has, as inserts
+            at its time, ``.since`` of the answer, then the changes after it; ``until=None``: what is
+            committed now.  ``.until`` of the answer is the next ``since``.
+        where
+            Changes whose row after, or for a deletion whose row before, passes.
+        images
+            "both" adds a struct column ``_before`` with the row before, NULL for an insert.
+        net
+            One row per key whose state differs between the two times, in order of the keys within
+            each tablet; ``_timestamp`` is that of its last change.  With ``since=None``, the rows at
+            ``until`` as inserts, in no order.
+
+        Raises
+        ------
+        ChangesLost
+            History no longer reaches back to ``since``.
+        """
+        return open_changes(self._handle, ChangesRequest(columns, where, images, net), since, until)
+
+    def scan_tokens(
+        self,
+        columns: Any = None,
+        where: Any = None,
+        *,
+        at: Any = None,
+        key_range: tuple[Any, Any] | None = None,
+        batch_rows: int = BATCH_ROWS,
+        target_rows: int = DEFAULT_TARGET_ROWS,
+    ) -> list[ScanToken]:
+        """Shares of a scan of about ``target_rows`` rows, picklable, all at one snapshot.
+
+        >>> [token.rows for token in stock.scan_tokens(["name"])]
+        [3]
+        """
+        request = ScanRequest(columns, where, key_range, batch_rows=batch_rows)
+        return scan_tokens(self._handle, request, at, target_rows)
+
+    def scan_token(self, token: ScanToken) -> Scan:
+        """The scan of one share.  A reader that is behind the token's snapshot refreshes first.
+
+        >>> [stock.scan_token(token).count() for token in stock.scan_tokens()]
+        [3]
+        """
+        return scan_of(self._handle, token)
+
+    def change_tokens(
+        self,
+        since: Any,
+        until: Any = None,
+        *,
+        columns: Any = None,
+        where: Any = None,
+        images: str = "after",
+        net: bool = False,
+        target_rows: int = DEFAULT_TARGET_ROWS,
+    ) -> list[ChangeToken]:
+        """Shares of about ``target_rows`` of the changes in ``(since, until]``, picklable.
+
+        Each is of one partition and, but for net ones, of a part of the time, so changes of different shares
+        are in no order.  ``since=None`` only with ``net``: the rows at ``until`` as inserts; of all changes
+        the first state is read by ``scan_tokens(at=...)``.
+
+        >>> len(stock.change_tokens(None, net=True))
+        1
+
+        Raises
+        ------
+        ChangesLost
+            History no longer reaches back to ``since``.
+        """
+        request = ChangesRequest(columns, where, images, net)
+        return change_tokens(self._handle, request, since, until, target_rows)
+
+    def change_token(self, token: ChangeToken) -> Changes:
+        """The changes of one share.  A reader that is behind the token's end refreshes first.
+
+        >>> [stock.change_token(t).to_table().num_rows for t in stock.change_tokens(None, net=True)]
+        [3]
+        """
+        return changes_of(self._handle, token)
+
+    # ---- what it is made of ----
+
+    def stats(self, by: str = "table") -> pa.Table:
+        """Sizes and counts by "table", "tablet", "rowset" or "column".
+
+        >>> stock.stats("tablet").column("memory_rows").to_pylist()
+        [3]
+        """
+        return self._handle.retrying(stats, by)
+
+    def history(self) -> pa.Table:
+        """What maintenance has done since this handle was opened, oldest first: the last 1,000 operations.
+
+        Columns: ``finished`` (UTC), ``operation`` ("flush", "delta flush", "minor", "major", "merge",
+        "history gc", "log gc", "file gc", "purge", "ingest"), ``tablet``, ``elapsed_s``, ``rows``,
+        ``rowsets_read``, ``rowsets_written``, ``input_bytes``, ``output_bytes``, ``freed_bytes``, and the
+        ``error`` of one that failed and is tried again.  NULL where an operation has no such number.  It is
+        not stored: a listener (``open_table(listener=...)``) is told the same and may keep it.
+
+        >>> stock.flush()
+        >>> stock.history().column("operation").to_pylist()
+        ['flush']
+        """
+        return self._handle.opened().journal.table()
+
+    def metrics(self) -> dict[str, float]:
+        """Numbers of this handle, by name.
+
+        Now: ``memory_store_bytes``, ``memory_work_bytes`` (what flushes and merges under way hold beside the
+        stores), ``memory_limit_bytes``, ``log_bytes``, ``rowsets``, ``lost_files`` and
+        ``lost_bytes`` (in ``lost/``), ``tokens`` (writers known by their ``txn``), ``page_cache_bytes``,
+        ``page_cache_kept_bytes`` (of pages used more than once),
+        ``page_cache_pages``, ``page_cache_limit_bytes``.  Since it was opened: ``page_cache_hits``,
+        ``page_cache_misses``, ``page_cache_evicted``, ``throttled_count`` and ``throttled_s`` (writers that
+        were made to wait), ``tokens_dropped``, and of each operation of ``history()`` that has happened
+        ``<operation>_count``, ``_errors``, ``_elapsed_s``, ``_rows``, ``_input_bytes``, ``_output_bytes``,
+        ``_freed_bytes``.
+
+        >>> int(stock.metrics()["rowsets"])
+        0
+        """
+        return metrics(self._handle.opened())
+
+    def verify(self) -> Verified:
+        """Read and check TABLE, manifests, the log and every byte of the newest state's files.
+
+        Nothing comes from a cache: the table is opened anew for that, beside this handle.  What it calls
+        sound opens and reads whole.  The answer says what was read, and names what lies in the folders and
+        was not: ``lost/``, ``staging/``, files that nothing names, and names that are none of ours.
+
+        >>> stock.verify().records
+        1
+
+        Raises
+        ------
+        Corruption
+            At the first damage, with file and offset.
+        """
+        return verify(self._handle.opened())
+
+    def layout(self) -> str:
+        """The rowsets of every tablet, as text.
+
+        >>> print(stock.layout())
+        tablet 1  all rows
+          memrowset: 3 rows, 0 changes
+        """
+        return layout(self._handle.opened())
