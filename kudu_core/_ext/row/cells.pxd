@@ -48,7 +48,7 @@ cdef struct Opened:
     Layout layout
 
 
-cdef struct Column:
+cdef struct PagedCells:
     Page* pages                 # .data is NULL where the page is not held
     Opened* opened              # of each mini-block; NULL for strings
     uint8_t* touched
@@ -67,21 +67,21 @@ cdef struct Need:
     int64_t page
 
 
-cdef inline int64_t page_of(const Column* column, int64_t row) noexcept nogil:
+cdef inline int64_t page_of(const PagedCells* column, int64_t row) noexcept nogil:
     return row >> column.page_bits
 
 
-cdef inline int64_t row_in_page(const Column* column, int64_t row) noexcept nogil:
+cdef inline int64_t row_in_page(const PagedCells* column, int64_t row) noexcept nogil:
     return row & (((<int64_t>1) << column.page_bits) - 1)
 
 
-cdef inline int64_t block_in_page(const Column* column, int64_t block) noexcept nogil:
+cdef inline int64_t block_in_page(const PagedCells* column, int64_t block) noexcept nogil:
     """Of a mini-block of a file, in a column whose pages have no fewer rows than that."""
     return block & (((<int64_t>1) << (column.page_bits - BLOCK_BITS)) - 1)
 
 
 cdef inline int open_known(
-    const Column* column, const Page* page, int64_t block, Cells* cells, int64_t* at
+    const PagedCells* column, const Page* page, int64_t block, Cells* cells, int64_t* at
 ) noexcept nogil:
     """Mini-block ``block`` of the column, which lies in ``page``: a status, or 0."""
     cdef:
@@ -103,7 +103,7 @@ cdef inline int open_known(
 
 
 cdef inline int read_fixed(
-    const Column* column, const Page* page, int64_t rowid, Cells* cells, int64_t* index, uint8_t* out,
+    const PagedCells* column, const Page* page, int64_t rowid, Cells* cells, int64_t* index, uint8_t* out,
     int64_t* at,
 ) noexcept nogil:
     """Write the cell of a row, which lies in the page, as stored; 1 where it is null, or a status.
@@ -149,7 +149,7 @@ cdef inline int read_fixed(
     return 0
 
 
-cdef inline void _fetch_ahead(const Column* column, const int64_t[::1] rows, int64_t k) noexcept nogil:
+cdef inline void _fetch_ahead(const PagedCells* column, const int64_t[::1] rows, int64_t k) noexcept nogil:
     """Ask for what the next rows need: where a mini-block lies, and when that has come, the cell."""
     cdef:
         const Page* page
@@ -187,7 +187,7 @@ cdef inline void _fetch_ahead(const Column* column, const int64_t[::1] rows, int
 
 
 cdef inline int64_t gather_fixed(
-    const Column* column, const int64_t[::1] rows, uint8_t* out, uint8_t* bits, int64_t k, Cells* cells,
+    const PagedCells* column, const int64_t[::1] rows, uint8_t* out, uint8_t* bits, int64_t k, Cells* cells,
     Need* need, int64_t* nulls, int64_t* status, int64_t* at,
 ) noexcept nogil:
     """Write the cells of rows[k:], stored width; stop where a page lacks.  Return how far it came."""
@@ -248,7 +248,7 @@ cdef struct Span:
 
 
 cdef inline int64_t gather_strings(
-    const Column* column, const int64_t[::1] rows, Span* out, uint8_t* bits, int64_t k,
+    const PagedCells* column, const int64_t[::1] rows, Span* out, uint8_t* bits, int64_t k,
     Need* need, int64_t* nulls, int64_t* status, int64_t* at,
 ) noexcept nogil:
     """Write where the cells of rows[k:] lie; as ``gather_fixed``."""
@@ -285,7 +285,8 @@ cdef inline int64_t gather_strings(
 
 
 cdef inline int64_t place_cells(
-    const Column* column, const uint8_t* codes, const uint8_t* bits, Span* spans, int64_t n, int32_t* offsets
+    const PagedCells* column, const uint8_t* codes, const uint8_t* bits, Span* spans, int64_t n,
+    int32_t* offsets
 ) noexcept nogil:
     """Offsets of the words of codes (``codes`` NULL: of the spans as they are); the bytes, or a status."""
     cdef:

@@ -2,13 +2,13 @@
 from libc.stdint cimport int64_t, uint8_t
 
 from kudu_core._ext.pages.head cimport Page
-from kudu_core._ext.row.cells cimport Column, Span
+from kudu_core._ext.row.cells cimport PagedCells, Span
 from kudu_core._ext.pages.holder cimport Held, PageHolder
 
 
 cdef class PointColumn(Held):
     cdef:
-        Column c
+        PagedCells c
         object _room
         object _opened
         object _touched

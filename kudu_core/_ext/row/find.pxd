@@ -5,7 +5,15 @@
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from kudu_core._ext.pages.head cimport BLOCK_BITS, BLOCK_ROWS, Page, load32
-from kudu_core._ext.row.cells cimport Column, Need, Opened, block_in_page, kc_fetch, kc_is_known, open_known
+from kudu_core._ext.row.cells cimport (
+    Need,
+    Opened,
+    PagedCells,
+    block_in_page,
+    kc_fetch,
+    kc_is_known,
+    open_known,
+)
 from kudu_core._ext.search.cells cimport Cells, cell_number, cells_bound, order_cells
 from kudu_core._ext.search.outcomes cimport ABSENT, NEED_PAGE, NEEDS_GENERAL_PATH
 from kudu_core._ext.search.sorted_strings cimport SortedStrings, count_below, word_code
@@ -58,13 +66,13 @@ cdef struct Finder:
     const uint8_t* bloom
     uint64_t bloom_blocks
     int keys                            # columns; 0: a column of encoded keys, columns[0]
-    Column* columns[MOST_KEY_COLUMNS]
+    PagedCells* columns[MOST_KEY_COLUMNS]
 
 
 cdef inline const Page* _page(const Finder* finder, int k, int64_t block, Need* need) noexcept nogil:
     """The page of column k that has the mini-block; NULL, and ``need`` set, where it is not held."""
     cdef:
-        Column* column = finder.columns[k]
+        PagedCells* column = finder.columns[k]
         int64_t number = block >> (column.page_bits - BLOCK_BITS)
     if column.pages[number].data == NULL:
         need.column = k
@@ -75,7 +83,7 @@ cdef inline const Page* _page(const Finder* finder, int k, int64_t block, Need* 
 
 
 cdef inline int64_t _cell_want(
-    const Column* column, const uint8_t* key, int64_t size, bint last, int64_t* pos, uint64_t* want
+    const PagedCells* column, const uint8_t* key, int64_t size, bint last, int64_t* pos, uint64_t* want
 ) noexcept nogil:
     """Cut one column's cell off an encoded key: the number to look for.  0, ABSENT or NEEDS_GENERAL_PATH."""
     cdef int64_t begin = pos[0], end, code
@@ -168,7 +176,7 @@ cdef inline void _fetch(const Finder* finder, int64_t block, bint places) noexce
     """Ask for the memory that a search of the mini-block will read: what is known of it, then its cells."""
     cdef:
         int k, count = finder.keys if finder.keys else 1
-        const Column* column
+        const PagedCells* column
         const Page* page
         const Opened* opened
         int64_t start, index

@@ -63,7 +63,7 @@ from kudu_core._ext.base.status cimport BAD_VALUE, TRUNCATED
 
 # ---- mini-blocks of fixed width ----
 
-cdef struct Scratch:
+cdef struct TestScratch:
     uint8_t cells[WORK_BYTES]
     uint8_t work[WORK_BYTES]
     uint8_t passed[1024]        # of the values
@@ -80,7 +80,7 @@ cdef inline uint64_t _decimal_key(int64_t integer, int width, int scale) noexcep
 
 
 cdef inline int _test_decimals(
-    const Line* line, const Block* block, const Layout* layout, int64_t lower, int64_t n, Scratch* s
+    const Line* line, const Block* block, const Layout* layout, int64_t lower, int64_t n, TestScratch* s
 ) noexcept nogil:
     """Test floats that are stored as integers: the ends of the interval become integers.
 
@@ -129,7 +129,7 @@ cdef inline int _test_decimals(
 
 
 cdef inline int _test_frame(
-    const Line* line, const Block* block, const Layout* layout, int64_t lower, int64_t n, Scratch* s
+    const Line* line, const Block* block, const Layout* layout, int64_t lower, int64_t n, TestScratch* s
 ) noexcept nogil:
     """Test by the head, else by the packed values; NEEDS_GENERAL_PATH where they must be decoded."""
     cdef:
@@ -164,7 +164,7 @@ cdef inline int _test_frame(
 
 
 cdef inline int _test_runs(
-    const Line* line, const Block* block, const Layout* layout, int64_t lower, int64_t n, Scratch* s,
+    const Line* line, const Block* block, const Layout* layout, int64_t lower, int64_t n, TestScratch* s,
     int64_t* at,
 ) noexcept nogil:
     """Test runs: once for each."""
@@ -192,7 +192,7 @@ cdef inline int _test_runs(
 
 cdef inline int _test_exceptions(
     const Line* line, const Block* block, const Layout* layout, int64_t lower, int64_t n, int state,
-    Scratch* s, int64_t* at,
+    TestScratch* s, int64_t* at,
 ) noexcept nogil:
     """Test the values that the packing leaves out, among values lower .. lower + n - 1."""
     cdef:
@@ -212,7 +212,7 @@ cdef inline int _test_exceptions(
 
 
 cdef inline int _test_values(
-    const Set* test, const Block* block, const Layout* layout, int64_t lower, int64_t n, Scratch* s,
+    const Set* test, const Block* block, const Layout* layout, int64_t lower, int64_t n, TestScratch* s,
     int64_t* at,
 ) noexcept nogil:
     """State of values lower .. lower + n - 1, in ``s.passed`` where it is SOME; or a status."""
@@ -251,7 +251,7 @@ cdef inline int _test_values(
 
 
 cdef inline int _spread(
-    const Page* page, int64_t row, int64_t n, int state, bint nulls, Scratch* s
+    const Page* page, int64_t row, int64_t n, int state, bint nulls, TestScratch* s
 ) noexcept nogil:
     """From values, which NULLs have none of, to rows: state of them, in ``s.rows`` where it is SOME."""
     cdef:
@@ -276,7 +276,7 @@ cdef inline int _spread(
 
 
 cdef inline int test_fixed(
-    const Set* test, const Page* page, const Piece* piece, int width, Scratch* s, int64_t* at
+    const Set* test, const Page* page, const Piece* piece, int width, TestScratch* s, int64_t* at
 ) noexcept nogil:
     """State of the rows of a piece of a fixed column, in ``s.rows`` where it is SOME; or a status."""
     cdef:
@@ -325,7 +325,7 @@ cdef inline bint _has_string(const Set* test, const uint8_t* cell, int64_t size)
 
 
 cdef inline int test_strings(
-    const Set* test, const Page* page, const Piece* piece, const uint8_t* mask, Scratch* s, uint8_t* rows,
+    const Set* test, const Page* page, const Piece* piece, const uint8_t* mask, TestScratch* s, uint8_t* rows,
     int64_t* at,
 ) noexcept nogil:
     """Test the rows of a piece of strings, into ``rows``: SOME or a status.

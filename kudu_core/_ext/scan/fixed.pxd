@@ -23,7 +23,7 @@ from kudu_core._ext.pages.rows cimport fits_fast_floats, kc_unpack_part, values_
 from kudu_core._ext.base.decimals cimport kc_to_floats
 from kudu_core._ext.base.integers cimport kc_sign_extend
 from kudu_core._ext.base.nulls cimport kc_spread
-from kudu_core._ext.scan.output cimport FORM_BITS, FORM_CELLS, Output, Scratch
+from kudu_core._ext.scan.output cimport FORM_BITS, FORM_CELLS, Output, OutputScratch
 from kudu_core._ext.scan.pieces cimport ALL, Piece
 from kudu_core._ext.base.status cimport BAD_VALUE
 
@@ -113,7 +113,7 @@ cdef inline int _one_by_one(
 
 cdef inline int _some_dense(
     const Block* block, const Layout* layout, int width, const uint16_t* picked, int64_t n, uint8_t* out,
-    Scratch* s, int64_t* at,
+    OutputScratch* s, int64_t* at,
 ) noexcept nogil:
     """Picked rows of a mini-block without nulls."""
     cdef:
@@ -139,7 +139,7 @@ cdef inline int _some_dense(
 
 
 cdef inline int read_cells(
-    const Page* page, const Piece* piece, const uint16_t* picked, int width, uint8_t* out, Scratch* s,
+    const Page* page, const Piece* piece, const uint16_t* picked, int width, uint8_t* out, OutputScratch* s,
     int64_t* at,
 ) noexcept nogil:
     """Write the chosen cells of a piece, ``width`` bytes each; null ones are zeros."""
@@ -170,7 +170,7 @@ cdef inline int read_cells(
 
 
 cdef inline int read_fixed(
-    const Output* o, const Piece* piece, const uint16_t* picked, Scratch* s, int64_t* at
+    const Output* o, const Piece* piece, const uint16_t* picked, OutputScratch* s, int64_t* at
 ) noexcept nogil:
     """Write the chosen cells of a piece in the form of the column."""
     cdef int status

@@ -14,7 +14,7 @@ cdef enum:
     FORM_CODES = 2              # codes of the dictionary, as int32
 
 
-cdef struct Scratch:
+cdef struct OutputScratch:
     uint8_t cells[WORK_BYTES]
     uint8_t work[WORK_BYTES]
     uint8_t out[WORK_BYTES]

@@ -23,7 +23,7 @@ from kudu_core._ext.scan.output cimport (
     FORM_BITS,
     FORM_CODES,
     Output,
-    Scratch,
+    OutputScratch,
     is_variable,
     write_validity,
 )
@@ -47,7 +47,7 @@ class TooLarge(Exception):
 
 
 cdef void _first_pass(
-    Output* o, const Piece* pieces, int64_t n, const uint16_t* picked, int64_t most_bytes, Scratch* s
+    Output* o, const Piece* pieces, int64_t n, const uint16_t* picked, int64_t most_bytes, OutputScratch* s
 ) noexcept nogil:
     """Write all of a fixed column; of strings, validity and offsets."""
     cdef:
@@ -86,7 +86,7 @@ cdef void _first_pass(
 
 
 cdef void _second_pass(
-    const Output* o, const Piece* pieces, int64_t n, const uint16_t* picked, Scratch* s
+    const Output* o, const Piece* pieces, int64_t n, const uint16_t* picked, OutputScratch* s
 ) noexcept nogil:
     """Write the bytes of strings."""
     cdef:
@@ -119,7 +119,7 @@ cdef void _run_pass(
 ) noexcept nogil:
     """One pass over all columns that can be read here."""
     cdef:
-        Scratch s
+        OutputScratch s
         int64_t k
     for k in range(count):
         if outputs[k].status < 0:

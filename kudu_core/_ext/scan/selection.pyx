@@ -16,7 +16,7 @@ from libc.string cimport memset
 
 from kudu_core._ext.pages.head cimport BLOCK_BITS, PAGE_BITS, Page
 from kudu_core._ext.scan.cell_set cimport CODE, STRING, CellSet, Set
-from kudu_core._ext.scan.conditions cimport Scratch, test_fixed, test_strings
+from kudu_core._ext.scan.conditions cimport TestScratch, test_fixed, test_strings
 from kudu_core._ext.scan.column cimport ScanColumn
 from kudu_core._ext.scan.parts cimport PageMap, count_pages, map_pages, next_part, want_pages
 from kudu_core._ext.scan.pieces cimport (
@@ -58,7 +58,7 @@ cdef struct Tested:
 
 cdef int _test_piece(
     const Piece* piece, int64_t first_page, const uint8_t* mask, const Tested* cells, const Set* test,
-    Scratch* s, int64_t* at,
+    TestScratch* s, int64_t* at,
 ) noexcept nogil:
     """The state of the rows of a piece, in ``s.rows`` where it is SOME; or a status.
 
@@ -94,7 +94,7 @@ cdef int _test(
 ) noexcept nogil:
     """Leave of the rows of each piece those that belong to the set; 0 or a status."""
     cdef:
-        Scratch s
+        TestScratch s
         int64_t k
         Piece* piece
         int state

@@ -6,13 +6,13 @@ from kudu_core._ext.base.bitmap cimport kc_bit
 from kudu_core._ext.pages.cell cimport Strings, strings_open
 from kudu_core._ext.pages.head cimport BLOCK_ROWS, STRING_PLAIN, Page, page_values
 from kudu_core._ext.pages.rows cimport string_ends
-from kudu_core._ext.scan.output cimport Output, Scratch
+from kudu_core._ext.scan.output cimport Output, OutputScratch
 from kudu_core._ext.scan.pieces cimport ALL, Piece
 from kudu_core._ext.search.outcomes cimport NEEDS_GENERAL_PATH
 
 
 cdef inline int _spans(
-    const Page* page, const Piece* piece, const uint16_t* picked, const uint8_t** data, Scratch* s,
+    const Page* page, const Piece* piece, const uint16_t* picked, const uint8_t** data, OutputScratch* s,
     int64_t* at,
 ) noexcept nogil:
     """Where the chosen cells of a piece lie, and their sizes: of null ones 0."""
@@ -66,7 +66,7 @@ cdef inline int _spans(
 
 
 cdef inline int64_t measure_strings(
-    const Output* o, const Piece* piece, const uint16_t* picked, int64_t total, Scratch* s, int64_t* at
+    const Output* o, const Piece* piece, const uint16_t* picked, int64_t total, OutputScratch* s, int64_t* at
 ) noexcept nogil:
     """Write the ends of the chosen cells, the first of which begins at ``total``; return the last end."""
     cdef:
@@ -83,7 +83,7 @@ cdef inline int64_t measure_strings(
 
 
 cdef inline uint8_t* copy_strings(
-    const Output* o, const Piece* piece, const uint16_t* picked, uint8_t* out, Scratch* s
+    const Output* o, const Piece* piece, const uint16_t* picked, uint8_t* out, OutputScratch* s
 ) noexcept nogil:
     """Write the bytes of measured cells; return where they end."""
     cdef:

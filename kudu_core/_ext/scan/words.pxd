@@ -18,7 +18,7 @@ from kudu_core._ext.pages.head cimport (
 )
 from kudu_core._ext.pages.rows cimport values_part
 from kudu_core._ext.scan.fixed cimport kc_codes, read_cells
-from kudu_core._ext.scan.output cimport Output, Scratch
+from kudu_core._ext.scan.output cimport Output, OutputScratch
 from kudu_core._ext.scan.pieces cimport ALL, Piece
 from kudu_core._ext.base.status cimport BAD_VALUE
 
@@ -104,7 +104,7 @@ cdef extern from *:
 
 
 cdef inline int64_t _codes(
-    const Output* o, const Piece* piece, const uint16_t* picked, Scratch* s, bint* same, int64_t* at
+    const Output* o, const Piece* piece, const uint16_t* picked, OutputScratch* s, bint* same, int64_t* at
 ) noexcept nogil:
     """Codes of the chosen cells that are not null in ``s.codes``; return how many, or a status.
 
@@ -147,7 +147,7 @@ cdef inline int64_t _codes(
 
 
 cdef inline int64_t measure_words(
-    const Output* o, const Piece* piece, const uint16_t* picked, int64_t total, Scratch* s, int64_t* at
+    const Output* o, const Piece* piece, const uint16_t* picked, int64_t total, OutputScratch* s, int64_t* at
 ) noexcept nogil:
     """Write the ends of the chosen cells, the first of which begins at ``total``; return the last end."""
     cdef:
@@ -168,7 +168,8 @@ cdef inline int64_t measure_words(
 
 
 cdef inline uint8_t* copy_words(
-    const Output* o, const Piece* piece, const uint16_t* picked, uint8_t* out, const uint8_t* end, Scratch* s
+    const Output* o, const Piece* piece, const uint16_t* picked, uint8_t* out, const uint8_t* end,
+    OutputScratch* s
 ) noexcept nogil:
     """Write the bytes of measured cells; return where they end."""
     cdef:
