@@ -43,6 +43,7 @@ from tests.support.interrupts import (
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("s", pa.string())])
 ROWS = 40
 INGEST_ROWS = 200
+MOST_LAYERS = 10
 HANG_S = 120.0
 
 
@@ -58,6 +59,8 @@ class World:
     other: int = 0
     """How many other folders were made."""
     made: list[Any] = field(default_factory=list)
+    layered: int = 0
+    """How often there were rows and changes added in layers."""
 
     def __post_init__(self) -> None:
         self.table = kc.create_table(
@@ -92,7 +95,10 @@ class World:
         return set(self.table.scan(["v"], [("k", "<", ROWS)]).to_table()["v"].to_pylist())
 
     def layers(self) -> None:
-        """Rows and changes in several files and in memory."""
+        """Rows and changes in several files and in memory; in the long run not in ever more of them."""
+        self.layered += 1
+        if self.layered % MOST_LAYERS == 0:
+            self.table.compact(full=True)
         for _ in range(2):
             number = self.next()
             self.table.upsert(self.rows(number, ROWS // 2))
