@@ -20,6 +20,13 @@ _MIB = 1 << 20
 _GIB = 1 << 30
 _YEAR_S = 365 * 86_400
 
+# Shares of the memory that a process may use.  Small ones: one process has many tables open, and one machine
+# many processes, such as the workers of Spark.
+_MEMORY_DIVISOR = 8
+_LEAST_MEMORY, _MOST_MEMORY = 128 * _MIB, 4 * _GIB
+_CACHE_DIVISOR = 4  # of the memory limit
+_MOST_CACHE = 512 * _MIB
+
 # field: (lowest, highest), both allowed.
 _RANGES: dict[str, tuple[float, float]] = {
     "group_interval_s": (0.001, 60),
@@ -76,14 +83,16 @@ class Options:
     maintenance_threads: int = 1
     """1 to 64: compaction threads, beside the one for flushes."""
 
-    memory_limit_bytes: int = _GIB
-    """Bytes, 16 MiB to 1 PiB: memory stores, batches under way and the page cache together.  From half of
-    it on the largest store is flushed and writers are slowed, ever more, before it is reached;
-    ``MemoryLimit`` is for a batch that alone does not fit."""
+    memory_limit_bytes: int | None = None
+    """Bytes, 16 MiB to 1 PiB: memory stores, batches under way and the page cache together; None = an eighth
+    of the memory that the process may use, but 128 MiB to 4 GiB.  From half of it on the largest store is
+    flushed and writers are slowed, ever more, before it is reached; ``MemoryLimit`` is for a batch that alone
+    does not fit."""
 
-    page_cache_bytes: int = 256 * _MIB
-    """Bytes, 0 to 1 PiB: pages kept in memory as they are stored.  Of a table that is written it is less
-    while memory stores need the room, down to an eighth of ``memory_limit_bytes``."""
+    page_cache_bytes: int | None = None
+    """Bytes, 0 to 1 PiB: pages kept in memory as they are stored; None = a quarter of ``memory_limit_bytes``,
+    but at most 512 MiB.  Of a table that is written it is less while memory stores need the room, down to an
+    eighth of ``memory_limit_bytes``."""
 
     flush_threshold_bytes: int = 64 * _MIB
     """Bytes, 64 KiB to 64 GiB: a memory store of this size is flushed."""
@@ -167,6 +176,41 @@ class Options:
         Options(scan_threads=4)
         """
         return self if other is None else self.replace(**_given_by(other))
+
+    def in_force(self, memory_bytes: int) -> Options:
+        """These options with numbers where None means what the machine has: ``memory_bytes``, what the
+        process may use.  Which options were given stays as it is.
+
+        >>> kc.Options(page_cache_bytes=0).in_force(8 << 30).memory_limit_bytes
+        1073741824
+        """
+        out = Options(given=self.given, **self.to_json())
+        share = min(max(memory_bytes // _MEMORY_DIVISOR, _LEAST_MEMORY), _MOST_MEMORY)
+        limit = share if self.memory_limit_bytes is None else self.memory_limit_bytes
+        object.__setattr__(out, "memory_limit_bytes", limit)
+        object.__setattr__(out, "page_cache_bytes", out.cache_bytes)
+        object.__setattr__(out, "given", self.given)
+        return out
+
+    @property
+    def memory_bytes(self) -> int:
+        """``memory_limit_bytes`` as a number, where no table is open that follows the machine: 1 GiB.
+
+        >>> kc.Options(memory_limit_bytes=64 << 20).memory_bytes
+        67108864
+        """
+        return _GIB if self.memory_limit_bytes is None else self.memory_limit_bytes
+
+    @property
+    def cache_bytes(self) -> int:
+        """``page_cache_bytes`` as a number.
+
+        >>> kc.Options(memory_limit_bytes=64 << 20).cache_bytes
+        16777216
+        """
+        if self.page_cache_bytes is None:
+            return min(self.memory_bytes // _CACHE_DIVISOR, _MOST_CACHE)
+        return self.page_cache_bytes
 
     def to_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in NAMES}

@@ -67,8 +67,8 @@ class Table(TableReads):
     @property
     def options(self) -> Options:
         """What is in force for this handle: the options stored with the table, and in place of them those
-        that it was opened with."""
-        return self._handle.engine.options
+        that it was opened with.  What None stands for is in ``metrics()``."""
+        return self._handle.engine.asked_options
 
     @property
     def unreplayed(self) -> Unreplayed | None:

@@ -7,6 +7,7 @@ import logging
 import pickle
 import threading
 from dataclasses import FrozenInstanceError
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,8 @@ from kudu_core.errors import Closed, InvalidArgument
 from kudu_core.events import FlushEnd, MaintenanceError, log_events, tell
 from kudu_core.options import NAMES, Options
 from tests.support.clock import ManualClock
+
+GIB = 1 << 30
 
 
 def test_options_survive_json_and_pickle() -> None:
@@ -42,12 +45,34 @@ def test_options_survive_json_and_pickle() -> None:
         ({"flush_age_s": "60"}, "flush_age_s"),
         ({"flush_age_s": -1}, "flush_age_s"),
         ({"bloom_false_positive_rate": 0}, "bloom_false_positive_rate"),
-        ({"page_cache_bytes": None}, "page_cache_bytes"),
+        ({"page_cache_bytes": -1}, "page_cache_bytes"),
     ],
 )
 def test_a_bad_option_is_named(change: dict[str, object], named: str) -> None:
     with pytest.raises(InvalidArgument, match=named):
         Options().replace(**change)
+
+
+@pytest.mark.parametrize(
+    ("memory", "options", "limit", "cache"),
+    [
+        (64 * GIB, {}, 4 * GIB, GIB // 2),
+        (24 * GIB, {}, 3 * GIB, GIB // 2),
+        (8 * GIB, {}, GIB, GIB // 4),
+        (GIB, {}, GIB // 8, GIB // 32),
+        (GIB // 4, {}, GIB // 8, GIB // 32),
+        (24 * GIB, {"memory_limit_bytes": 16 << 20}, 16 << 20, 4 << 20),
+        (24 * GIB, {"page_cache_bytes": 0}, 3 * GIB, 0),
+        (GIB, {"page_cache_bytes": 8 * GIB}, GIB // 8, 8 * GIB),
+    ],
+)
+def test_memory_follows_the_machine(memory: int, options: dict[str, Any], limit: int, cache: int) -> None:
+    asked = Options(durability="none", **options)
+    found = asked.in_force(memory)
+    assert (found.memory_limit_bytes, found.page_cache_bytes) == (limit, cache)
+    assert (found.memory_bytes, found.cache_bytes) == (limit, cache)
+    assert found.given == asked.given and found.durability == "none"
+    assert asked.memory_limit_bytes == options.get("memory_limit_bytes")
 
 
 def test_every_default_lies_in_its_range() -> None:

@@ -127,7 +127,7 @@ def build_parts(
 
     ranges = _ranges(engine, rows, {-1, *by_ordinal})
     errors = Errors(rows.errors_kept)
-    waiting_limit = engine.options.memory_limit_bytes // MEMORY_DIVISOR
+    waiting_limit = engine.options.memory_bytes // MEMORY_DIVISOR
     window = engine.pool.threads + 1
     for range_, results in zip(ranges, engine.pool.map(work, ranges, window=window), strict=True):
         part = by_ordinal.get(range_.ordinal)
@@ -153,7 +153,7 @@ def build_parts(
 def _ranges(engine: Engine, rows: SortedRows, wanted: set[int]) -> list[KeyRange]:
     """Ranges that make about one rowset each, and fit into memory as many at a time as there are threads."""
     threads = engine.pool.threads
-    share = engine.options.memory_limit_bytes // (MEMORY_DIVISOR * threads)
+    share = engine.options.memory_bytes // (MEMORY_DIVISOR * threads)
     target = min(engine.options.rowset_target_bytes * DECODED_FACTOR, share, MAX_BYTES)
     runs: dict[int, list[Run]] = {}
     for run in rows.runs:

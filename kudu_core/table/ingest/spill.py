@@ -78,7 +78,7 @@ def _spilled(
         run = sort_run(schema, partitions, piece)
         return spill_run(engine.fs, schema, run, f"{staging}/run-{number}.rows", files)
 
-    run_bytes = engine.options.memory_limit_bytes // (RUN_DIVISOR * engine.pool.threads)
+    run_bytes = engine.options.memory_bytes // (RUN_DIVISOR * engine.pool.threads)
     cut = pieces(parts, SPILLED_ROWS, min(run_bytes, MAX_BYTES))
     return list(engine.pool.map(spill, enumerate(cut), window=engine.pool.threads))
 

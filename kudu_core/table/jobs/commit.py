@@ -111,7 +111,7 @@ def begin(
     form = {
         "schema": engine.schema.to_json(),
         "partitions": engine.partitions.to_json(),
-        "options": engine.options.to_json(),
+        "options": engine.asked_options.to_json(),
         "operation": operation,
         "sequence": sequence,
         "ignore_null": ignore_null,

@@ -21,6 +21,7 @@ from kudu_core.common.run.pool import Pool
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Closed, KuduError, ReadOnly
 from kudu_core.events import Event, EventListener, TokensDropped, tell
+from kudu_core.fs.machine import memory_bytes
 from kudu_core.options import Options
 from kudu_core.table.opened import debug
 from kudu_core.table.opened.closing import Closing
@@ -84,7 +85,8 @@ class Engine:
         """
         self.path = path
         self.fs = fs
-        self.options = options
+        self.asked_options, self.options = options, options.in_force(memory_bytes())
+        """As the table and who opened it say, in which None follows the machine; and in numbers."""
         self.clock = clock
         self.listener = listener
         self.writer = writing is not None
@@ -97,7 +99,7 @@ class Engine:
         """When staging was last looked through, on the monotonic clock."""
         self.lost_swept_s = 0.0
         """The same of ``lost/``."""
-        self.cache = PageCache(options.page_cache_bytes)
+        self.cache = PageCache(self.options.cache_bytes)
         self.pool = Pool(options.scan_threads)
         self.journal = Journal(clock)
         """What maintenance has done."""
@@ -121,7 +123,7 @@ class Engine:
         self.tablets = self._tablets(state, contents, {} if writing is None else writing.manifests)
         """Those that are there, and those that have ended until they are purged."""
         work = self.tablet_context.work
-        self.memory = StoreMemory(options, clock, self.cache, work, self.tablets, self.tell)
+        self.memory = StoreMemory(self.options, clock, self.cache, work, self.tablets, self.tell)
         self.maintenance = None if writing is None else self._flush_lane(writing.log)
         self.compactions = None if writing is None else self._compaction_lane(writing)
         self.memory.flush_lane = self.maintenance

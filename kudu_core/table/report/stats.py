@@ -160,7 +160,7 @@ def metrics(engine: Engine) -> dict[str, float]:
         **engine.journal.sums(),
         "memory_store_bytes": sum(tablet.memory_bytes for tablet in engine.tablets),
         "memory_work_bytes": engine.tablet_context.work.held_bytes,
-        "memory_limit_bytes": engine.options.memory_limit_bytes,
+        "memory_limit_bytes": engine.options.memory_bytes,
         "throttled_count": engine.memory.throttle.waits,
         "throttled_s": engine.memory.throttle.waited_s,
         "tokens": len(engine.writers.applied_writes),

@@ -165,7 +165,7 @@ def write_parts(
     ``given``: what the caller gave, of which the parts are made; a call that ``is_resident`` is not spilled.
     An exception out of ``parts`` passes through, and nothing was applied.
     """
-    limit = engine.options.memory_limit_bytes // KEPT_DIVISOR
+    limit = engine.options.memory_bytes // KEPT_DIVISOR
     kept: list[Call] = []
     nbytes = 0
     for part in parts:

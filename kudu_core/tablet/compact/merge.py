@@ -202,7 +202,7 @@ class _MergeWalk:
             task.sources.append(MergeInput.of(rowset, task.cut, task.horizon))
         options = context.options
         limits = OutputLimits(
-            options.rowset_target_bytes, options.memory_limit_bytes // (MEMORY_DIVISOR * self.threads)
+            options.rowset_target_bytes, options.memory_bytes // (MEMORY_DIVISOR * self.threads)
         )
         edges = plan(task.schema, task.sources, limits)
         outputs = None if builder is None else builder(self.tablet, task, edges)

@@ -39,13 +39,13 @@ class MemoryUse:
         """``work``: what flushes and merges hold while they run."""
         self.tablets = tablets
         """Whose stores are measured; the table puts others here when its tablets change."""
-        limit = options.memory_limit_bytes
+        limit = options.memory_bytes
         self.limit_bytes = limit
         """Of memory stores and page cache together."""
-        self.store_limit_bytes = limit - min(options.page_cache_bytes, limit // CACHE_DIVISOR)
+        self.store_limit_bytes = limit - min(options.cache_bytes, limit // CACHE_DIVISOR)
         """What memory stores may take: the limit without what the page cache keeps in any case."""
         self._cache = cache
-        self._most_cache_bytes = options.page_cache_bytes
+        self._most_cache_bytes = options.cache_bytes
         self._work = work
         self._step_bytes = min(options.flush_threshold_bytes // 4, self.store_limit_bytes // 16)
         """So much has to be added before the flush lane is woken."""

@@ -16,6 +16,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core import events
+from kudu_core.fs.machine import memory_bytes
 from kudu_core.tablet.maintain import compaction_lane, lane
 from kudu_core.tablet.maintain.merge_policy import RowSetLayout
 from kudu_core.tablet.maintain.operations import fixed_row_bytes, rowset_stats
@@ -358,7 +359,8 @@ def test_every_operation_is_told(make: Make, path: Path) -> None:
         assert row["rowsets_written"] == merges[0].rowsets_added
         assert row["input_bytes"] == merges[0].input_bytes
         assert metrics["page_cache_hits"] >= 0
-        assert metrics["memory_limit_bytes"] == table.options.memory_limit_bytes
+        assert table.options.memory_limit_bytes is None
+        assert metrics["memory_limit_bytes"] == table.options.in_force(memory_bytes()).memory_limit_bytes
         assert all(isinstance(value, int | float) for value in metrics.values())
     with kc.open_table(path, "rw") as again:
         assert again.history().num_rows == 0, "of this handle"
