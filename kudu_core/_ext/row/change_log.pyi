@@ -24,7 +24,13 @@ class ChangePoints(Store):
         last: RowidMap,
     ) -> None: ...
     def add(
-        self, column_id: int, numbers: AppendColumn, rowids: AppendColumn, values: AppendColumn
+        self,
+        column_id: int,
+        numbers: AppendColumn,
+        rowids: AppendColumn,
+        values: AppendColumn,
+        logs: dict[int, Any],
+        log: Any,
     ) -> None: ...
     def reserve(self, n: int) -> None: ...
     def append_rows(

@@ -96,14 +96,26 @@ cdef class ChangePoints(Store):
 
     def add(
         self, column_id, AppendColumn numbers not None, AppendColumn rowids not None,
-        AppendColumn values not None,
+        AppendColumn values not None, dict logs not None, log,
     ):
-        """The log of one more column: which changes set it, of which rows, and to what."""
+        """The log of one more column: which changes set it, of which rows, and to what.
+
+        ``logs[column_id] = log`` with it: both or neither, whatever signal or want of memory there is.  What
+        only one of the two knew, look-ups of rows or scans would miss.
+        """
         if numbers.width != 4 or rowids.width != 4:
             raise ValueError(f"change numbers of {numbers.width} bytes, rowids of {rowids.width}")
-        log = column_id, numbers, rowids, values
-        self.columns.append(log)
-        self.by_id[column_id] = log
+        if column_id in self.by_id or column_id in logs:
+            raise ValueError(f"column {column_id} has a log")
+        known = column_id, numbers, rowids, values
+        try:
+            logs[column_id] = log
+            self.by_id[column_id] = known
+            self.columns.append(known)
+        except BaseException:
+            logs.pop(column_id, None)
+            self.by_id.pop(column_id, None)
+            raise
 
     def reserve(self, int64_t n):
         """Make room for ``n`` changes, but for what they set columns to: appending them allocates nothing."""

@@ -130,8 +130,9 @@ class ChangeLog(LoggedChanges):
         self._newest_ts = ts  # first: see ``limit``
 
     def _new_column(self, column_id: int, width: int) -> ColumnLog:
-        log = self._columns[column_id] = ColumnLog(width)
-        self.points.add(column_id, log.numbers.kernel, log.rowids.kernel, log.values.kernel)
+        log = ColumnLog(width)
+        kernels = log.numbers.kernel, log.rowids.kernel, log.values.kernel
+        self.points.add(column_id, *kernels, self._columns, log)
         return log
 
     def at(self, snapshot: int) -> MemoryDeltas:

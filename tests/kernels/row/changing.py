@@ -42,7 +42,7 @@ def change_points() -> ChangePoints:
 def append(log: ChangePoints, ts: int, op: int, row: int, values: dict[int, Any]) -> None:
     cells = [cell(i, values[id_]) if id_ in values else MISSING for i, id_ in enumerate(IDS)]
     while (new := log.reserve_one(IDS, cells)) >= 0:
-        log.add(IDS[new], AppendColumn(4), AppendColumn(4), AppendColumn(WIDTHS[new]))
+        log.add(IDS[new], AppendColumn(4), AppendColumn(4), AppendColumn(WIDTHS[new]), {}, None)
     log.append_one(ts, op, row, IDS, cells)
 
 
