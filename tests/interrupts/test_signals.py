@@ -120,6 +120,7 @@ DRIVER = """
             reopen()
         settle(table)
         found = set(table.scan(["v"], [("k", "<", ROWS)]).to_table()["v"].to_pylist())
+        found.update(table.get_many(list(range(ROWS)), ["v"])["v"].to_pylist(), [table.get(7)["v"]])
         assert len(found) == 1 and found <= {before, number}, (found, before, number)
         number = max(found)
         for n in range(max(0, made - 1), made + 1):
