@@ -12,17 +12,8 @@ from libc.string cimport memcpy
 
 from kudu_core._ext.columns.growing cimport AppendColumn
 from kudu_core._ext.index.rowid_map cimport RowidMap
-from kudu_core._ext.row.overlay cimport (
-    NO_CHANGE,
-    REDO_DELETE,
-    REDO_REINSERT,
-    UNKNOWN,
-    Overlay,
-    Store,
-    memory_cell,
-    overlay_of,
-    visible_rows,
-)
+from kudu_core._ext.row.overlay cimport NO_CHANGE, REDO_DELETE, REDO_REINSERT, UNKNOWN, Overlay, Store
+from kudu_core._ext.row.overlay cimport memory_cell, overlay_of, visible_rows
 from kudu_core._ext.row.shape cimport RowShape
 from kudu_core._ext.search.numbers cimport lower_bound, places_below
 from kudu_core._ext.base.status cimport raise_needs_general_path
@@ -100,8 +91,7 @@ cdef class ChangePoints(Store):
     ):
         """The log of one more column: which changes set it, of which rows, and to what.
 
-        ``logs[column_id] = log`` with it: both or neither, whatever signal or want of memory there is.  What
-        only one of the two knew, look-ups of rows or scans would miss.
+        ``logs[column_id] = log`` with it, or neither: what one of them lacks, scans or look-ups would miss.
         """
         if numbers.width != 4 or rowids.width != 4:
             raise ValueError(f"change numbers of {numbers.width} bytes, rowids of {rowids.width}")
@@ -109,8 +99,7 @@ cdef class ChangePoints(Store):
             raise ValueError(f"column {column_id} has a log")
         known = column_id, numbers, rowids, values
         try:
-            logs[column_id] = log
-            self.by_id[column_id] = known
+            logs[column_id], self.by_id[column_id] = log, known
             self.columns.append(known)
         except BaseException:
             logs.pop(column_id, None)
