@@ -1,6 +1,8 @@
-"""The walk of a delta flush: DeltaMemStores of one rowset become REDO files (protocol D1 to D3)."""
+"""The walk of a delta flush: DeltaMemStores of rowsets become REDO files (protocol D1 to D3)."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from kudu_core.cfile.files.delta_format import REDO
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
@@ -12,30 +14,36 @@ from kudu_core.tablet.store.manifest import Edit
 from kudu_core.tablet.store.tablet import Tablet
 
 
-def flush_deltas(tablet: Tablet, rowset_id: int) -> int:
-    """Write a rowset's DeltaMemStores to REDO files and install them; return how many.
+def flush_deltas(tablet: Tablet, rowset_ids: Sequence[int]) -> int:
+    """Write the DeltaMemStores of rowsets to REDO files and install them; return how many.
+
+    Files that are written together share one fsync of their directory and one edit of the manifest.  Durable
+    after the manifest's ``sync``, which is the caller's to call.
 
     Raises
     ------
     OSError
-        Nothing of the failed file was installed; the frozen store stays in its place and is tried
-        again.
+        Nothing was installed of the failed file, nor of those written with it; the frozen stores stay in
+        their places and are tried again.
     """
     with tablet.flush_lane:
         tablet.check_open()
         with tablet.mutex:
-            rowset = tablet.view.rowset(rowset_id)
-            if rowset is None:
-                return 0
-            _freeze(tablet, rowset)
+            for rowset in _there(tablet, rowset_ids):
+                _freeze(tablet, rowset)
         done = 0
-        while True:
-            rowset = tablet.view.rowset(rowset_id)
-            frozen = None if rowset is None else _oldest_frozen(rowset)
-            if rowset is None or frozen is None:
-                return done
-            _flush(tablet, rowset_id, frozen)
-            done += 1
+        # The stores of one rowset follow in the order of their freezes (protocol D3).
+        while frozen := _oldest_frozen(_there(tablet, rowset_ids)):
+            _flush(tablet, frozen)
+            done += len(frozen)
+        return done
+
+
+def _there(tablet: Tablet, rowset_ids: Sequence[int]) -> list[DiskRowSet]:
+    """Those of the rowsets that have not left the view."""
+    view = tablet.view
+    found = (view.rowset(rowset_id) for rowset_id in rowset_ids)
+    return [rowset for rowset in found if rowset is not None]
 
 
 def _freeze(tablet: Tablet, rowset: DiskRowSet) -> None:
@@ -44,8 +52,14 @@ def _freeze(tablet: Tablet, rowset: DiskRowSet) -> None:
         rowset.active.frozen_at = tablet.context.cut()
 
 
-def _oldest_frozen(rowset: DiskRowSet) -> ChangeLog | None:
-    return next((s for s in rowset.memory_stores if s.frozen_at is not None), None)
+def _oldest_frozen(rowsets: Sequence[DiskRowSet]) -> list[tuple[int, ChangeLog]]:
+    """Of each rowset that has one, with the rowset's id."""
+    found = []
+    for rowset in rowsets:
+        store = next((s for s in rowset.memory_stores if s.frozen_at is not None), None)
+        if store is not None:
+            found.append((rowset.id, store))
+    return found
 
 
 def write_store(tablet: Tablet, store: ChangeLog, written: list[str]) -> DeltaRef | None:
@@ -61,28 +75,37 @@ def write_store(tablet: Tablet, store: ChangeLog, written: list[str]) -> DeltaRe
     return write_deltas(tablet.context.fs, schema, tablet.directory, name, REDO, entries)
 
 
-def _flush(tablet: Tablet, rowset_id: int, frozen: ChangeLog) -> None:
+def _flush(tablet: Tablet, frozen: Sequence[tuple[int, ChangeLog]]) -> None:
+    """Write one frozen store of each of some rowsets, and install all by one edit."""
     context = tablet.context
-    cut = frozen.frozen_at
-    assert cut is not None and context.log is not None
+    assert context.log is not None
     written: list[str] = []
+    stored: list[tuple[int, ChangeLog, DeltaRef | None]] = []
     try:
-        with context.work.hold(frozen.nbytes):  # the entries are a copy
-            ref = write_store(tablet, frozen, written)
+        for rowset_id, store in frozen:
+            with context.work.hold(store.nbytes):  # the entries are a copy
+                stored.append((rowset_id, store, write_store(tablet, store, written)))
         tablet.sync_directory()
-        context.log.wait_durable(cut)
+        context.log.wait_durable(max(_cut(store) for _, store, _ in stored))
     except BaseException:
         discard(context.fs, written)
         raise
     with tablet.mutex:
-        rowset = tablet.view.rowset(rowset_id)
-        if rowset is None or not any(s is frozen for s in rowset.redo):
-            discard(context.fs, written)  # the rowset left the view, or an ingest was faster (protocol D3)
-            return
-        rowset = rowset.with_flushed(frozen, ref, cut)
-        tablet.install(tablet.view.with_rowset(rowset), Edit(add=(rowset.meta,)))
-    assert tablet.manifest is not None
-    tablet.manifest.sync()
+        flushed: list[DiskRowSet] = []
+        for rowset_id, store, ref in stored:
+            rowset = tablet.view.rowset(rowset_id)
+            if rowset is None or not any(s is store for s in rowset.redo):
+                # The rowset left the view, or an ingest was faster (protocol D3).
+                discard(context.fs, [] if ref is None else [f"{tablet.directory}/{ref.file.name}"])
+                continue
+            flushed.append(rowset.with_flushed(store, ref, _cut(store)))
+        if flushed:
+            tablet.install(tablet.view.with_changed(flushed), Edit(add=tuple(r.meta for r in flushed)))
+
+
+def _cut(frozen: ChangeLog) -> int:
+    assert frozen.frozen_at is not None
+    return frozen.frozen_at
 
 
 def freeze_and_write(

@@ -46,6 +46,9 @@ class Flushed:
 def flush_memrowset(tablet: Tablet) -> Flushed | None:
     """Write the tablet's rows in memory to disk and install the result.
 
+    Durable after the manifest's ``sync``, which is the caller's to call: a flush of changes may come before
+    (protocol E3).
+
     Raises
     ------
     OSError
@@ -103,8 +106,6 @@ def _flush(tablet: Tablet, frozen: MemRowSet) -> Flushed:
         view = replace(tablet.view, frozen=tablet.view.frozen[1:])
         view = view.with_rowsets((*view.rowsets, *outputs))
         tablet.install(view, Edit(add=tuple(metas), inserts_durable=cut))
-    assert tablet.manifest is not None
-    tablet.manifest.sync()
     return Flushed(
         rows=sum(m.rows for m in metas),
         rowsets=len(metas),

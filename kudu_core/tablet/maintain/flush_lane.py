@@ -6,6 +6,7 @@ One thread looks after all tablets of a table.  What it does is in ``tablet/flus
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,15 +14,16 @@ from typing import TYPE_CHECKING
 from kudu_core.common.run.clock import Clock, micros_of
 from kudu_core.common.run.gates import Flag
 from kudu_core.common.run.locks import mutex
-from kudu_core.errors import Closed
-from kudu_core.events import DeltaFlushEnd, Event, FlushEnd, LogTruncated, TokensDropped
+from kudu_core.errors import Closed, Fenced, Poisoned
+from kudu_core.events import DeltaFlushEnd, Event, FlushEnd, LogTruncated, MaintenanceError, TokensDropped
 from kudu_core.options import Options
 from kudu_core.tablet.flush.deltas import flush_deltas
 from kudu_core.tablet.flush.memory import flush_memrowset
 from kudu_core.tablet.maintain.lane import Lane
 from kudu_core.tablet.maintain.memory_use import MemoryUse
 from kudu_core.tablet.maintain.operations import flush_operations
-from kudu_core.tablet.maintain.scoring import LOG_GC, Operation, choose
+from kudu_core.tablet.maintain.scoring import FLUSH, LOG_GC, Operation, choose
+from kudu_core.tablet.maintain.together import for_each_tablet
 from kudu_core.tablet.store.tablet import Tablet
 
 if TYPE_CHECKING:
@@ -175,15 +177,21 @@ class FlushLane(Lane):
 
     def flush(self, tablet: Tablet, tell: Callable[[Event], None] | None = None) -> bool:
         """Flush a tablet's MemRowSets; ``tell``: another who is told than the listener."""
+        return self._flush_rows(tablet, tell or self._tell, sync=True)
+
+    def _flush_rows(self, tablet: Tablet, tell: Callable[[Event], None], *, sync: bool) -> bool:
+        """``sync``: make the edit durable; else whoever calls does that, after more edits."""
         started = self._clock.monotonic_s()
         view = tablet.view
         memory_bytes = sum(m.nbytes for m in (view.active, *view.frozen))
         done = flush_memrowset(tablet)
         if done is None:
             return False
+        if sync:
+            _sync_edits(tablet)
         if memory_bytes >= PACE_BYTES:
             self.flush_pace_s = max(0.0, self._clock.monotonic_s() - started) / memory_bytes
-        (tell or self._tell)(
+        tell(
             FlushEnd(
                 elapsed_s=self._clock.monotonic_s() - started,
                 tablet_id=str(tablet.id),
@@ -198,34 +206,68 @@ class FlushLane(Lane):
         self, tablet: Tablet, rowset_id: int, tell: Callable[[Event], None] | None = None
     ) -> bool:
         """Flush a rowset's DeltaMemStores; ``tell`` as for ``flush``."""
+        return self._flush_changes(tablet, (rowset_id,), tell or self._tell)
+
+    def _flush_changes(
+        self, tablet: Tablet, rowset_ids: Sequence[int], tell: Callable[[Event], None]
+    ) -> bool:
+        """Flush the DeltaMemStores of rowsets, and make their edits durable; each rowset is told."""
         started = self._clock.monotonic_s()
-        rowset = tablet.view.rowset(rowset_id)
-        if rowset is None:
+        before = {r.id: r for r in map(tablet.view.rowset, rowset_ids) if r is not None}
+        changes = {rowset.id: sum(map(len, rowset.memory_stores)) for rowset in before.values()}
+        if not flush_deltas(tablet, tuple(before)):
             return False
-        changes = sum(len(s) for s in rowset.memory_stores)
-        before = rowset.meta.size_bytes
-        if not flush_deltas(tablet, rowset_id):
-            return False
-        after = tablet.view.rowset(rowset_id)
-        (tell or self._tell)(
-            DeltaFlushEnd(
-                elapsed_s=self._clock.monotonic_s() - started,
-                tablet_id=str(tablet.id),
-                rowset_id=rowset_id,
-                changes=changes,
-                output_bytes=0 if after is None else after.meta.size_bytes - before,
+        _sync_edits(tablet)
+        for rowset in before.values():
+            after = tablet.view.rowset(rowset.id)
+            tell(
+                DeltaFlushEnd(
+                    elapsed_s=self._clock.monotonic_s() - started,
+                    tablet_id=str(tablet.id),
+                    rowset_id=rowset.id,
+                    changes=changes[rowset.id],
+                    output_bytes=0 if after is None else after.meta.size_bytes - rowset.meta.size_bytes,
+                )
             )
-        )
         return True
 
     def flush_all(self) -> None:
-        """Flush every memory store of every tablet, then shorten the log."""
-        for tablet in self.tablets:
-            self.flush(tablet)
-            for rowset in tablet.view.changed:
-                self.flush_rowset(tablet, rowset.id)
+        """Flush every memory store of every tablet, of small ones several at once, then shorten the log.
+
+        A tablet that cannot be flushed holds up no other: it is told, and raised when the others are done.
+        """
+        told: deque[Event] = deque()
+
+        def tell() -> None:
+            while told:
+                self._tell(told.popleft())  # by this thread, which holds nothing: the listener may close
+
+        holding = [t for t in self.tablets if len(t.view.active) or t.view.frozen or t.view.changed]
+        try:
+            for_each_tablet(
+                holding,
+                lambda tablet: self._flush_whole(tablet, told.append),
+                size_bytes=lambda tablet: tablet.memory_bytes,
+                after_each=tell,
+            )
+        finally:
+            tell()
         self.truncate_log()
         self.note_edits()
+
+    def _flush_whole(self, tablet: Tablet, tell: Callable[[Event], None]) -> None:
+        """Every memory store of a tablet, with one fsync of its manifest."""
+        try:
+            flushed = self._flush_rows(tablet, tell, sync=False)
+            # Changes that came during the flush are in stores of the new rowsets: these go to files too.
+            changed = [rowset.id for rowset in tablet.view.changed]
+            if not (changed and self._flush_changes(tablet, changed, tell)) and flushed:
+                _sync_edits(tablet)
+        except (Poisoned, Fenced, Closed):
+            raise
+        except Exception as error:
+            tell(MaintenanceError(error=repr(error), tablet_id=str(tablet.id), operation=FLUSH))
+            raise
 
     def _durable_edits(self, tablets: Sequence[Tablet]) -> tuple[dict[int, int], dict[int, int]]:
         """By tablet: the number of the last edit, made durable, and a mark that is not above it."""
@@ -296,3 +338,8 @@ class FlushLane(Lane):
             freed = before - self._log.bytes_retained + spare_bytes
             truncated = LogTruncated(through=through, segments=len(sealed), freed_bytes=freed)
             return [truncated, TokensDropped(tokens=tokens)] if tokens else [truncated]
+
+
+def _sync_edits(tablet: Tablet) -> None:
+    assert tablet.manifest is not None
+    tablet.manifest.sync()
