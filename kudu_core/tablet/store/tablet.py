@@ -105,6 +105,7 @@ class Tablet:
         """Rowsets on which a compaction works (protocol M3).  Under the mutex."""
         self.garbage = Garbage(context.fs, directory)
         self.state = state
+        self._syncing_mutex = mutex()
         self._numbers = mutex()
         self._next_file = state.next_file
         # Ids begin anew in each epoch: an ingest that is only in the log names some of the epoch before,
@@ -218,13 +219,17 @@ class Tablet:
 
     def sync_directory(self) -> None:
         """Make the names of new files durable.  A failed fsync is final (protocol W8): a second one may
-        succeed without the names that the first one lost."""
-        try:
-            self.context.fs.sync_dir(self.directory)
-        except OSError as exc:
-            if self.context.log is not None and exc.errno not in (errno.EMFILE, errno.ENFILE):
-                self.context.log.poison(exc)
-            raise
+        succeed without the names that the first one lost.
+
+        One at a time, so that no other thread's begins between a failure and the poison that tells of it.
+        """
+        with self._syncing_mutex:
+            try:
+                self.context.fs.sync_dir(self.directory)
+            except OSError as exc:
+                if self.context.log is not None and exc.errno not in (errno.EMFILE, errno.ENFILE):
+                    self.context.log.poison(exc)
+                raise
 
     # ---- what maintenance and the log ask ----
 

@@ -37,6 +37,23 @@ def test_w8_a_failed_fsync_of_a_directory_poisons(disk: Disk) -> None:
     assert reopen(disk).count() == 5
 
 
+def test_w8_no_fsync_of_a_directory_begins_between_a_failure_and_its_poison(disk: Disk) -> None:
+    """The second one may succeed: what it vouches for the first one has lost."""
+    table = create(disk)
+    tablet = tablet_of(table)
+    disk.rules = [Rule(ops={"sync_dir"}, path_glob="*/tablets/*", nth=1)]
+    begun: list[bool] = []
+    disk.see = lambda call: begun.append(poison_of(table) is not None) if call.op == "sync_dir" else None
+    with disk.held(lambda call: call.op == "sync_dir", tablet.sync_directory):
+        other = Thread(tablet.sync_directory)
+        other.join(SOON_S)
+        assert begun == [False] and other.is_alive()
+    other.join(LATE_S)
+    assert begun == [False, True] and other.answer == [None]
+    with pytest.raises(kc.Poisoned):
+        table.insert(rows(0, 5))
+
+
 def test_a_manifest_is_rewritten_beside_its_fsync(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     table = create(disk)
     table.insert(rows(0, 5))
