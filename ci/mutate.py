@@ -66,12 +66,12 @@ ROOMS = {
     "decide": Room(
         (
             *_of("table/calls", "call", "prepared", "decide", "refused"),
-            *_of("table/write", "door", "log_walk", "one_row"),
+            *_of("table/write", "door", "log_walk", "one_row", "few_rows"),
             "kudu_core/table/opened/record.py",
         ),
         (
             *_tests("table/calls", "decide", "row_rules"),
-            *_tests("table/write", "row_path", "row_path_taken", "row_path_left", "batches"),
+            *_tests("table/write", "row_path", "row_path_taken", "row_path_left", "few_rows", "batches"),
             *_tests("table/opened", "txn", "repetition", "repetition_of_jobs"),
             *_tests("hostile/input", "bad_input", "bad_paths"),
             *JOBS,
@@ -82,7 +82,7 @@ ROOMS = {
         (
             *_tests("tablet/store", "records", "reserving", "laying"),
             *_tests("stories", "scenarios", "versions"),
-            *_tests("table/write", "row_path", "row_path_taken", "row_path_left"),
+            *_tests("table/write", "row_path", "row_path_taken", "row_path_left", "few_rows"),
             *_tests("crash", "replay"),
         ),
     ),

@@ -158,6 +158,13 @@ def _row(w: World) -> object:
     return w.table.upsert([{"k": 9 * ROWS, "v": 1, "s": "row"}])
 
 
+def _few_rows(w: World) -> object:
+    """All rows, as dicts, and some that are new."""
+    number = w.next()
+    count = ROWS + 8
+    return w.table.upsert([{"k": k, "v": number, "s": "row"} for k in range(count)])
+
+
 def _alter(w: World) -> object:
     names = w.table.schema.names
     if "more" in names:
@@ -206,6 +213,7 @@ def _refresh(w: World) -> object:
 CALLS: dict[str, Call] = {
     "upsert": _insert,
     "row": _row,
+    "few rows": _few_rows,
     "batch": _batch,
     "apply": _apply,
     "where": _where,
@@ -243,6 +251,7 @@ CALLS: dict[str, Call] = {
 DURABILITY = {
     "upsert": ("sync", "group", "none"),
     "row": ("group", "none"),
+    "few rows": ("group",),
     "flush": ("group",),
     "close": ("none",),
 }

@@ -186,6 +186,10 @@ cdef class KeyRouter:
             raise ValueError(f"no key column {position}")
         return position
 
+    def route_many(self, list keys not None):
+        """``route`` of each key, as a list."""
+        return [self.route(key) for key in keys]
+
     def route(self, bytes key not None):
         """The ordinal of the key's partition, -1 where no range takes it.
 

@@ -56,6 +56,7 @@ cdef class RowWriter:
         readonly tuple defaults
         readonly tuple value_ids
         """By column its id, None for key columns."""
+        readonly tuple ids
         readonly tuple widths
         KeyEncoder _encoder
         object _room
@@ -82,6 +83,7 @@ cdef class RowWriter:
             self._columns[i].tag = tag
             self._columns[i].width = width
             self._columns[i].nullable = nullable
+        self.ids = tuple(column[1] for column in columns)
         self.widths = tuple(column[3] for column in columns)
         self.value_ids = tuple(None if i in self.keys else column[1] for i, column in enumerate(columns))
         self._encoder = KeyEncoder(
@@ -107,6 +109,40 @@ cdef class RowWriter:
             return None
         key = self._encoder.of_row(row)
         return None if key is None else (key, cells)
+
+    def prepare_rows(self, list rows not None, int operation, Py_ssize_t room):
+        """``prepare`` for rows of one call: (keys, cells of each row), None for the general path.
+
+        So it is as well where they do not give all the same columns, and where a key is there twice.
+        """
+        cdef:
+            Py_ssize_t i, given = -1
+            list keys = [], out = [], cells, first = None
+            set seen = set()
+            bytes key
+        for row in rows:
+            if type(row) is not dict or (given >= 0 and len(<dict>row) != given):
+                return None
+            given = len(<dict>row)
+            if operation != CALL_INSERT and (given == len(self.keys)) != (operation == CALL_DELETE):
+                return None
+            cells = self.cells(row, room)
+            if cells is None:
+                return None
+            if first is None:
+                first = list(cells)
+            for i in range(self.count):
+                if (cells[i] is MISSING) != (first[i] is MISSING):
+                    return None
+            if operation == CALL_INSERT and not self.complete(cells):
+                return None
+            key = self._encoder.of_row(row)
+            if key is None or key in seen:
+                return None
+            seen.add(key)
+            keys.append(key)
+            out.append(cells)
+        return keys, out
 
     def complete(self, list cells not None):
         """Put defaults where a row gives nothing; False where a column has none."""

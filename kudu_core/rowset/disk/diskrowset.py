@@ -133,6 +133,27 @@ class DiskRowSet(RowSetStores):
         if op == REDO_DELETE:
             self.newest.set(self.meta.rows, np.array([rowid], np.int64), True)
 
+    def reserve_change_few(
+        self, op: int, ids: tuple[int | None, ...], widths: Sequence[int], rows: list[list[Cell]]
+    ) -> None:
+        """``reserve`` for ``change_few``; see ``ChangeLog.reserve_few``."""
+        active = self.active
+        assert active is not None
+        active.reserve_few(ids, widths, rows)
+        if op == REDO_DELETE:
+            self._reserve_deletion()
+
+    def change_few(
+        self, ts: int, op: int, rowids: list[int], ids: tuple[int | None, ...], rows: list[list[Cell]]
+    ) -> None:
+        """``change`` of a few rows; see ``ChangeLog.append_few``."""
+        active = self._taking(ts)
+        if op == REDO_DELETE:
+            self.load_newest()
+        active.append_few(ts, op, rowids, ids, rows)
+        if op == REDO_DELETE:
+            self.newest.set(self.meta.rows, np.array(rowids, np.int64), True)
+
     def _taking(self, ts: int) -> ChangeLog:
         """The active DeltaMemStore, which is there and may take changes at ``ts``."""
         if ts <= self.meta.durable:

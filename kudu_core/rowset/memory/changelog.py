@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kudu_core._ext.row import few_rows
 from kudu_core.cfile.files.delta_codes import REDO_DELETE
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.errors import InternalError
@@ -115,6 +116,25 @@ class ChangeLog(LoggedChanges):
         """
         self._begin(ts)
         self.points.append_one(ts, op, rowid, ids, cells)
+        if self.first_ts is None:
+            self.first_ts = ts
+        self.last_ts = ts
+
+    def reserve_few(
+        self, ids: tuple[int | None, ...], widths: Sequence[int], rows: list[list[Cell]]
+    ) -> None:
+        """``reserve`` for ``append_few``; ``OverflowError``: a column is more than half full."""
+        while (new := few_rows.reserve_changes(self.points, ids, rows)) >= 0:
+            column_id = ids[new]
+            assert column_id is not None
+            self._new_column(column_id, widths[new])
+
+    def append_few(
+        self, ts: int, op: int, rowids: list[int], ids: tuple[int | None, ...], rows: list[list[Cell]]
+    ) -> None:
+        """``append_one`` of a few changes, which were reserved, and of which all set the same columns."""
+        self._begin(ts)
+        few_rows.put_changes(self.points, ts, op, rowids, ids, rows)
         if self.first_ts is None:
             self.first_ts = ts
         self.last_ts = ts

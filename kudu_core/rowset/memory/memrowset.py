@@ -19,6 +19,7 @@ from kudu_core._ext.columns.growing import data_limit
 from kudu_core._ext.index.btree import BTree
 from kudu_core._ext.index.hash_index import KeyTable
 from kudu_core._ext.keys import keys as keys_kernel
+from kudu_core._ext.row import few_rows
 from kudu_core._ext.row.view import MemoryPoints
 from kudu_core.cfile.files.delta_codes import REDO_DELETE, REDO_REINSERT
 from kudu_core.common.rows.keys import EncodedKeys
@@ -42,6 +43,8 @@ class MemRowSet:
         self.schema = schema
         self._keys = KeyTable(int.from_bytes(os.urandom(8), "little") >> 1)
         self._columns = {c.id: GrowingColumn(c.type.width) for c in schema.columns}
+        self._kernels = [column.kernel for column in self._columns.values()]
+        """What holds the cells, in the order of the schema."""
         self._inserted = GrowingNumbers(np.uint64)
         self._live = GrowingFlags()
         self._tree = BTree()
@@ -189,6 +192,34 @@ class MemRowSet:
         self.changes.append_one(ts, op, rowid, ids, cells)
         if op == REDO_DELETE:
             self._live.flags[rowid] = 0
+
+    def reserve_insert_few(self, keys: list[bytes], rows: list[list[Cell]]) -> None:
+        """``reserve`` for ``insert_few``; ``OverflowError``: a column is more than half full."""
+        self._live.reserve(len(keys))
+        few_rows.reserve_inserts(self._keys, self._inserted.kernel, self._kernels, keys, rows)
+
+    def reserve_change_few(
+        self, op: int, ids: tuple[int | None, ...], widths: Sequence[int], rows: list[list[Cell]]
+    ) -> None:
+        """``reserve`` for ``change_few``; see ``ChangeLog.reserve_few``."""
+        self.changes.reserve_few(ids, widths, rows)
+
+    def insert_few(self, ts: int, keys: list[bytes], rows: list[list[Cell]]) -> None:
+        """``insert`` of a few rows, each with its cells in the order of the schema's columns."""
+        if self.frozen_at is not None:
+            raise InternalError("a frozen MemRowSet takes no inserts")
+        self._last_insert_ts = ts
+        self._live.append(len(keys), 1)
+        few_rows.put_inserts(self._keys, self._inserted.kernel, self._kernels, ts, keys, rows)
+
+    def change_few(
+        self, ts: int, op: int, rowids: list[int], ids: tuple[int | None, ...], rows: list[list[Cell]]
+    ) -> None:
+        """``change`` of a few rows: UPDATE or DELETE; see ``ChangeLog.append_few``."""
+        assert op != REDO_REINSERT
+        self.changes.append_few(ts, op, rowids, ids, rows)
+        if op == REDO_DELETE:
+            self._live.flags[rowids] = 0
 
     def lives(self, ordinal: int) -> bool:
         """``is_live`` of one row."""

@@ -1,6 +1,7 @@
 """The door of all writes: it alone chooses whether they go through the log, into files, or to disk first.
 
-* A list with a single dict goes by the row path (``one_row.py``), if that can answer it.
+* A list with a single dict, or with a few, goes by the row path (``one_row.py``, ``few_rows.py``), if that
+  can answer it.
 * Calls of few rows go through the log (``log_walk.py``).
 * Calls of many rows become files that one record names (``table/ingest/ingest.py``).
 * Calls that come to more than a quarter of ``memory_limit_bytes`` while they arrive are sorted and spilled,
@@ -38,6 +39,7 @@ from kudu_core.table.ingest.spill import ingest_spilled
 from kudu_core.table.opened.record import once
 from kudu_core.table.runs import sorted as sorted_runs
 from kudu_core.table.write import log_walk
+from kudu_core.table.write.few_rows import FEW_ROWS, write_few
 from kudu_core.table.write.one_row import write_row
 from kudu_core.table.write.where import where_calls
 
@@ -57,10 +59,13 @@ def write_rows(
     engine: Engine, operation: str, data: Any, on_error: str, txn: Any = None, on_repeat: str = CHECK
 ) -> WriteResult:
     """Rows, or keys, with one operation."""
-    if type(data) is list and len(data) == 1 and type(data[0]) is dict and txn is None:
+    if type(data) is list and 0 < len(data) <= FEW_ROWS and type(data[0]) is dict and txn is None:
         check_on_error(on_error)
         check_txn(None, on_repeat)
-        done = write_row(engine, operation, data[0])
+        if len(data) == 1:
+            done = write_row(engine, operation, data[0])
+        else:
+            done = write_few(engine, operation, data)
         if done is not None and on_error == "return":
             done = replace(done, errors=none_refused(engine.schema, on_error))
         if done is not None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kudu_core.tablet.store.tablet import Tablet
     from kudu_core.tablet.view.view import View
 
-_CALLS = {
+CALLS = {
     "insert": CALL_INSERT,
     "insert_ignore": CALL_INSERT,
     "upsert": CALL_UPSERT,
@@ -50,7 +50,7 @@ def write_row(engine: Engine, operation: str, row: dict[Any, Any]) -> WriteResul
     schema, tablets = engine.schema, engine.tablets
     options = engine.options
     writer = schema.row_codec.writer
-    call = _CALLS[operation]
+    call = CALLS[operation]
     prepared = writer.prepare(row, call, options.ingest_threshold_bytes)
     if prepared is None or options.ingest_threshold_rows <= 1:
         return None

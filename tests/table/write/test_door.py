@@ -24,6 +24,7 @@ WAYS: dict[str, tuple[Any, str]] = {
     "log": (log_walk, "write_calls"),
     "files": (door, "ingest_calls"),
     "spilled": (door, "ingest_spilled"),
+    "few rows": (door, "write_few"),
     "collected": (log_walk, "write_collected"),
     "collected to files": (door, "ingest_collected"),
 }
@@ -87,7 +88,8 @@ def records(table: kc.Table, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     [
         (lambda t: t.upsert([{"k": 1, "v": 1}]), ["row"], RECORD_KIND_WRITE),
         (lambda t: t.upsert([{"k": 1, "v": np.int64(1)}]), ["row -", "log"], RECORD_KIND_WRITE),
-        (lambda t: t.upsert([{"k": 1, "v": 1}, {"k": 2, "v": 1}]), ["log"], RECORD_KIND_WRITE),
+        (lambda t: t.upsert([{"k": 1, "v": 1}, {"k": 2, "v": 1}]), ["few rows"], RECORD_KIND_WRITE),
+        (lambda t: t.upsert([{"k": 1, "v": 1}, {"k": 1, "v": 2}]), ["few rows -", "log"], RECORD_KIND_WRITE),
         (lambda t: t.upsert([{"k": 1, "v": 1}], txn=("a", 1)), ["log"], RECORD_KIND_WRITE),
         (lambda t: t.upsert(rows(INGEST_ROWS - 1)), ["log"], RECORD_KIND_WRITE),
         (lambda t: t.upsert(rows(INGEST_ROWS)), ["files"], RECORD_KIND_INGEST),
