@@ -39,6 +39,10 @@ def reserve_one(log: ChangeLog) -> None:
     log.reserve_one(IDS, (8,), cells(0))
 
 
+def reserve_few(log: ChangeLog) -> None:
+    log.reserve_few(IDS, (8,), [cells(0)])
+
+
 def lay_many(log: ChangeLog, ts: int, row: int, value: int) -> None:
     log.reserve([change(row, value)])
     log.append(ts, change(row, value))
@@ -49,7 +53,12 @@ def lay_one(log: ChangeLog, ts: int, row: int, value: int) -> None:
     log.append_one(ts, REDO_UPDATE, row, IDS, cells(value))
 
 
-LAY = {"many": lay_many, "one": lay_one}
+def lay_few(log: ChangeLog, ts: int, row: int, value: int) -> None:
+    log.reserve_few(IDS, (8,), [cells(value)])
+    log.append_few(ts, REDO_UPDATE, [row], IDS, [cells(value)])
+
+
+LAY = {"many": lay_many, "one": lay_one, "few": lay_few}
 
 
 def shown(changed: tuple[np.ndarray, ColumnBuffers] | None) -> dict[int, int]:
@@ -68,7 +77,7 @@ def by_row(log: ChangeLog, at: int) -> dict[int, int]:
 
 @pytest.mark.parametrize("first", LAY)
 @pytest.mark.parametrize("second", LAY)
-@pytest.mark.parametrize("reserve", [reserve_many, reserve_one])
+@pytest.mark.parametrize("reserve", [reserve_many, reserve_one, reserve_few])
 def test_everybody_finds_what_is_laid_after_an_interrupt(
     reserve: Callable[[ChangeLog], None], first: str, second: str
 ) -> None:
