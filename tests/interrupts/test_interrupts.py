@@ -161,8 +161,7 @@ def _row(w: World) -> object:
 def _few_rows(w: World) -> object:
     """All rows, as dicts, and some that are new."""
     number = w.next()
-    count = ROWS + 8
-    return w.table.upsert([{"k": k, "v": number, "s": "row"} for k in range(count)])
+    return w.table.upsert([{"k": k, "v": number, "s": "row"} for k in range(ROWS + 8)])
 
 
 def _alter(w: World) -> object:

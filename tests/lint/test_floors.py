@@ -130,6 +130,7 @@ INSIDE: dict[str, list[set[str]]] = {
         {"search"},
         {"index", "scan"},
         {"row"},
+        {"few"},
     ],
     "common": [
         {"types", "format", "run"},

@@ -1,15 +1,14 @@
-"""The compiled path of one row, or of a few: classes that hold Python objects, with the interpreter's lock.
+"""The compiled path of one row: classes that hold Python objects, with the interpreter's lock.
 
-``get`` and the write of a single dict, or of a few, go from key to row without Arrow objects.  ``codec``
-encodes and decodes the row, and ``route`` finds the tablet of an encoded key.  ``few_rows`` has the loops
-over the rows of one write, and ``payload`` makes its record.  ``view`` goes through the stores of a view:
-MemRowSets by their hash index, rowsets on disk by the rowset tree and the bloom filter.  ``file`` searches
-the key columns in cached pages where they lie, ``column`` reads single cells there, and ``changes`` asks
-the stores of changes, newest first.  Of a delta file the row ids, times and ordinals of its entries are
-kept decoded in the page cache, so that a row without changes costs one search.  ``in_order`` finds the
-first rows of many files in the order of their keys, and ``scattered`` makes columns of their cells.
+``get`` and the write of a single dict go from key to row without Arrow objects.  ``codec`` encodes and
+decodes the row, and ``route`` finds the tablet of an encoded key.  ``view`` goes through the stores of a
+view: MemRowSets by their hash index, rowsets on disk by the rowset tree and the bloom filter.  ``file``
+searches the key columns in cached pages where they lie, ``column`` reads single cells there, and ``changes``
+asks the stores of changes, newest first.  Of a delta file the row ids, times and ordinals of its entries are
+kept decoded in the page cache, so that a row without changes costs one search.  ``in_order`` finds the first
+rows of many files in the order of their keys, and ``scattered`` makes columns of their cells.
 
 Only common cases are answered here.  For all others an exception says that the general path is needed, and
-that path defines what is right; ``tests/table/write/test_row_path.py`` and
-``test_few_rows.py`` compare the two.
+that path defines what is right; ``tests/table/write/test_row_path.py`` compares the two.  Writes of
+a few rows are in ``_ext/few``.
 """

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kudu_core._ext.row import few_rows
+from kudu_core._ext.few import few_rows
 from kudu_core.cfile.files.delta_codes import REDO_DELETE
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.errors import InternalError

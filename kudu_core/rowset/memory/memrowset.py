@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kudu_core._ext.columns.growing import data_limit
+from kudu_core._ext.few import few_rows
 from kudu_core._ext.index.btree import BTree
 from kudu_core._ext.index.hash_index import KeyTable
 from kudu_core._ext.keys import keys as keys_kernel
-from kudu_core._ext.row import few_rows
 from kudu_core._ext.row.view import MemoryPoints
 from kudu_core.cfile.files.delta_codes import REDO_DELETE, REDO_REINSERT
 from kudu_core.common.rows.keys import EncodedKeys

@@ -6,7 +6,7 @@ same columns, and no key is there twice.  Everything else returns None, with not
 path answers: refused rows, conversions, repeated keys, dead entries to be revived, batches that go to files.
 
 It is the fixed cost of the general path that a short list is spared: some hundred arrays for ten rows of six
-columns, however few the rows are.  The loops over rows and cells are compiled (``_ext/row/few_rows.pyx``).
+columns, however few the rows are.  The loops over rows and cells are compiled (``_ext/few/few_rows.pyx``).
 
 As for one row it takes the mutexes of the tablets alone, and not ``short_writes``.
 """
@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kudu_core._ext.base.status import NeedsGeneralPath, PageError
-from kudu_core._ext.row.few_rows import grouped, locate, picked
-from kudu_core._ext.row.payload import payload_of_rows
+from kudu_core._ext.few.few_rows import grouped, locate, picked
+from kudu_core._ext.few.payload import payload_of_rows
 from kudu_core._ext.rules.decide import CALL_DELETE, CALL_INSERT, CALL_UPSERT
 from kudu_core.common.run.locks import HeldLocks
 from kudu_core.rowset.disk.diskrowset import DiskRowSet

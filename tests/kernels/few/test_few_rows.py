@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from kudu_core._ext.columns.growing import AppendColumn, limit_data
+from kudu_core._ext.few import few_rows
+from kudu_core._ext.few.payload import payload_of_rows
 from kudu_core._ext.index.hash_index import KeyTable
 from kudu_core._ext.keys.hashing import murmur3_one
-from kudu_core._ext.row import few_rows
-from kudu_core._ext.row.payload import payload_of_rows
 from kudu_core._ext.row.row_writer import RowWriter
 from kudu_core._ext.row.shape import MISSING, TAGS
 from kudu_core._ext.rules.decide import CALL_DELETE, CALL_INSERT, CALL_UPDATE, CALL_UPSERT
