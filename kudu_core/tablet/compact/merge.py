@@ -20,7 +20,7 @@ import numpy as np
 
 from kudu_core.cfile.files.delta_format import REDO
 from kudu_core.common.run.held_memory import release_free
-from kudu_core.common.run.locks import Claim
+from kudu_core.common.run.locks import NOTHING, Claim
 from kudu_core.common.run.pool import Pool
 from kudu_core.errors import Corruption, InternalError
 from kudu_core.rowset.disk.deltastore import DeltaStore
@@ -40,6 +40,9 @@ FEW_CHANGES = 20_000
 
 MAX_ROUNDS = 10
 """Then writers are as fast as the rounds, and wait for one."""
+
+SMALL_BYTES = 4 << 20
+"""A merge that holds no more while its outputs are built waits for no other one that is building."""
 
 MEMORY_DIVISOR = 4
 """The memory limit divided by this: what the ranges that are built at one time take."""
@@ -224,7 +227,8 @@ class _MergeWalk:
             release_free(nbytes)
             return outputs
 
-        with context.building.take(), Pool(self.threads, "kudu-core-merge") as pool:
+        small = int((edges[-1] - edges[0]) @ each) <= SMALL_BYTES
+        with NOTHING if small else context.building.take(), Pool(self.threads, "kudu-core-merge") as pool:
             done = list(pool.map(built, range(len(edges) - 1), window=self.threads))
         return [output for outputs in done for output in outputs]
 

@@ -17,6 +17,7 @@ from kudu_core.common.run.locks import NOTHING, Claim, mutex
 from kudu_core.common.run.pool import Pool
 from kudu_core.errors import Closed
 from kudu_core.events import DeltaCompactionEnd, Event, FilesDeleted, HistoryCollected, MergeEnd
+from kudu_core.rowset.disk.writing import DECODED_FACTOR
 from kudu_core.tablet.compact import history_gc
 from kudu_core.tablet.compact.delta_compaction import Compacted, compact_major, compact_minor, redo_files
 from kudu_core.tablet.compact.merge import MergeBuilder, Merged, merge_rowsets
@@ -26,6 +27,7 @@ from kudu_core.tablet.maintain.lane import Lane
 from kudu_core.tablet.maintain.merge_policy import DEAD, MAX_INPUTS
 from kudu_core.tablet.maintain.operations import Merges, compaction_operations, live_refs
 from kudu_core.tablet.maintain.scoring import HISTORY_GC, MAJOR, MERGE, MINOR, Operation, Pressure, choose
+from kudu_core.tablet.maintain.together import for_each_tablet
 from kudu_core.tablet.store.tablet import Tablet
 
 if TYPE_CHECKING:
@@ -168,11 +170,12 @@ class CompactionLane(Lane):
         patient: bool = True,
         builder: MergeBuilder | None = None,
         apart: bool = False,
+        tablets: Sequence[Tablet] | None = None,
     ) -> bool:
         """Do the operation that gains most for its cost; False when nothing is worth it.
 
-        ``builder``: of ``merge_rowsets``.  ``apart``: not in a tablet in which another such call is at
-        work, where something else may be best in a moment.
+        ``tablets``: to look at, None: all.  ``builder``: of ``merge_rowsets``.  ``apart``: not in a tablet in
+        which another such call is at work, where something else may be best in a moment.
 
         Raises
         ------
@@ -187,7 +190,7 @@ class CompactionLane(Lane):
                 with self._choosing if apart else NOTHING:
                     # Asked before the look: a tablet that is done meanwhile was looked at half done.
                     busy = self._apart.copy() if apart else set()
-                    found = [op for op in self._operations() if op.kind in kinds and op not in refused]
+                    found = [op for op in self._operations(tablets) if op.kind in kinds and op not in refused]
                     found = [op for op in found if op.tablet_id not in busy]
                     chosen = choose(found, NO_PRESSURE)
                     if chosen is None:
@@ -198,10 +201,10 @@ class CompactionLane(Lane):
                     return True
             refused.add(chosen)
 
-    def _possible(self) -> list[Operation]:
+    def _possible(self, tablets: Sequence[Tablet]) -> list[Operation]:
         now_s, horizon = self._clock.monotonic_s(), self._horizon(False)
         found: list[Operation] = []
-        for tablet in self.tablets:
+        for tablet in tablets:
             left_alone = self._rowsets_left_alone(tablet)
             options = tablet.context.options
             found += compaction_operations(tablet, options, self._merges, horizon, now_s, left_alone)
@@ -287,20 +290,30 @@ class CompactionLane(Lane):
         return done
 
     def compact_all(self, *, full: bool) -> None:
-        """Everything that pays; ``full``: rowsets that overlap nowhere and are as large as they are to be,
-        all updates in the base."""
+        """Everything that pays, in several small tablets at once; ``full``: rowsets that overlap nowhere and
+        are as large as they are to be, all updates in the base.
+
+        What fails in a tablet holds up no other, and is raised when the others are done.
+        """
         if not full:
-            while self.run_one(COMPACTIONS, patient=False):
-                self._check_going_on()
+            worth = {op.tablet_id for op in self._operations() if op.kind in COMPACTIONS}
+            tablets = [tablet for tablet in self.tablets if tablet.id in worth]
+            for_each_tablet(tablets, self._compact_what_pays, size_bytes=_decoded_bytes)
             return
         with self.pause():
             self.await_others()  # or a rowset that the background has at the moment would be left out
-            for tablet in self.tablets:
-                self._merge_all(tablet)
-                for rowset in tablet.view.rowsets:
-                    every = [i for store in redo_files(rowset) for i in store.ref.updates]
-                    self.compact(tablet, rowset.id, MAJOR, every)
-                    self.compact(tablet, rowset.id, MINOR)
+            for_each_tablet(list(self.tablets), self._compact_fully, size_bytes=_decoded_bytes)
+
+    def _compact_what_pays(self, tablet: Tablet) -> None:
+        while self.run_one(COMPACTIONS, patient=False, tablets=(tablet,)):
+            self._check_going_on()
+
+    def _compact_fully(self, tablet: Tablet) -> None:
+        self._merge_all(tablet)
+        for rowset in tablet.view.rowsets:
+            every = [i for store in redo_files(rowset) for i in store.ref.updates]
+            self.compact(tablet, rowset.id, MAJOR, every)
+            self.compact(tablet, rowset.id, MINOR)
 
     def _merge_all(self, tablet: Tablet) -> None:
         target_bytes = tablet.context.options.rowset_target_bytes
@@ -356,6 +369,11 @@ class CompactionLane(Lane):
                 total += files
                 self._tell(FilesDeleted(tablet_id=str(tablet.id), files=files, freed_bytes=freed))
         return total
+
+
+def _decoded_bytes(tablet: Tablet) -> int:
+    """About what merging all of a tablet would hold."""
+    return DECODED_FACTOR * sum(meta.size_bytes for meta in tablet.rowset_metas)
 
 
 __all__ = ["CompactionLane"]

@@ -126,10 +126,10 @@ class FlushLane(Lane):
                 self._leave_alone(chosen)
         return done
 
-    def _possible(self) -> list[Operation]:
+    def _possible(self, tablets: Sequence[Tablet]) -> list[Operation]:
         now_us, segments = self._clock.now_us(), self._log.segments
         found: list[Operation] = []
-        for tablet in self.tablets:
+        for tablet in tablets:
             found += flush_operations(tablet, self._options, now_us, segments)
         return found
 

@@ -93,17 +93,18 @@ class Lane(ABC):
     # ---- operations ----
 
     @abstractmethod
-    def _possible(self) -> list[Operation]:
-        """What could be done to the tablets now."""
+    def _possible(self, tablets: Sequence[Tablet]) -> list[Operation]:
+        """What could be done to these tablets now."""
 
-    def _operations(self) -> list[Operation]:
-        """What could be done now, but for what is left alone."""
+    def _operations(self, tablets: Sequence[Tablet] | None = None) -> list[Operation]:
+        """What could be done now, but for what is left alone; to all tablets or to these."""
         now_s = self._clock.monotonic_s()
         if self._failed:
             with self._failed_mutex:
                 self._failed = {key: until for key, until in self._failed.items() if until > now_s}
         failed = self._failed
-        return [op for op in self._possible() if not failed.keys() & set(_left_alone_by(op))]
+        possible = self._possible(self.tablets if tablets is None else tablets)
+        return [op for op in possible if not failed.keys() & set(_left_alone_by(op))]
 
     def _rowsets_left_alone(self, tablet: Tablet) -> set[int]:
         return {key for tablet_id, key in self._failed if tablet_id == tablet.id and isinstance(key, int)}

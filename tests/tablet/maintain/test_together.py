@@ -1,4 +1,4 @@
-"""Many tablets at once: how many fsyncs a flush costs, how many waits these are, and what fails."""
+"""Many tablets at once: how many fsyncs flushes and compactions cost, how many waits, and what fails."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import pytest
 
 import kudu_core as kc
-from kudu_core.events import DeltaFlushEnd, Event, FlushEnd, MaintenanceError
-from kudu_core.tablet.maintain import together
+from kudu_core.events import DeltaCompactionEnd, DeltaFlushEnd, Event, FlushEnd, MaintenanceError, MergeEnd
+from kudu_core.tablet.maintain import compaction_lane, together
+from kudu_core.tablet.maintain.scoring import Operation
 from kudu_core.tablet.maintain.together import TABLETS_AT_ONCE
+from kudu_core.tablet.store.tablet import Tablet
 from tests.support.fs.faulty import Call, Rule
 from tests.support.fs.slow import PATH, SCHEMA, Disk, rows
 from tests.support.inside import poison_of, tablets_of
@@ -203,3 +206,68 @@ def test_a_listener_that_closes_the_table_during_a_flush(disk: Disk) -> None:
         table.flush()
     with kc.open_table(PATH, "rw", _fs=disk) as again:
         assert again.count() == ROWS
+
+
+# ---- compactions
+
+
+def overlapping(table: kc.Table) -> None:
+    """Two rowsets of the same range of keys in each tablet."""
+    for first in (0, 1):
+        keys = np.arange(first, 2 * ROWS, 2)
+        table.insert({"k": keys, "a": keys, "s": keys.astype(str)})
+        table.flush()
+
+
+@pytest.mark.parametrize(("tablets", "at_once"), [(1, 1), (MANY, TABLETS_AT_ONCE)])
+def test_fsyncs_of_a_full_compaction_and_their_waits(disk: Disk, tablets: int, at_once: int) -> None:
+    table = create(disk, tablets)
+    overlapping(table)
+    waits = Waits(disk, at_once)
+    with waits.counted():
+        table.compact(full=True)
+    assert waits.kinds == {"rows": tablets, "folder": tablets, "MANIFEST": tablets}
+    assert waits.rounds == 3 * tablets // at_once
+    assert all(len(tablet.view.rowsets) == 1 for tablet in tablets_of(table))
+    assert table.count() == 2 * ROWS
+
+
+def test_a_compaction_looks_at_a_tablet_once_for_each_of_its_operations(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not at all tablets: that would be quadratic in them."""
+    told: list[Event] = []
+    table = create(disk, MANY, told.append)
+    overlapping(table)
+    change(table, 1)
+    table.flush()
+    looks: list[int] = []
+    real = compaction_lane.compaction_operations
+
+    def look(tablet: Tablet, *args: Any) -> Iterator[Operation]:
+        looks.append(tablet.id)
+        return real(tablet, *args)
+
+    monkeypatch.setattr(compaction_lane, "compaction_operations", look)
+    table.compact()
+    done = [event for event in told if isinstance(event, DeltaCompactionEnd | MergeEnd)]
+    worked_on = {event.tablet_id for event in done}
+    assert len(worked_on) == MANY
+    assert len(looks) == MANY + len(done) + len(worked_on)
+    assert table.scan(where=[("a", "=", 1)]).count() == ROWS
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_compaction_that_fails_holds_up_no_other_tablet(disk: Disk, full: bool) -> None:
+    table = create(disk, 8)
+    overlapping(table)
+    change(table, 1)
+    table.flush()
+    broken = tablets_of(table)[2]
+    before = {tablet.id: tablet.rowset_metas for tablet in tablets_of(table)}
+    disk.rules = [Rule({"create"}, f"{broken.directory}/*", error=errno.ENOSPC, sticky=True)]
+    with pytest.raises(OSError, match="No space"):
+        table.compact(full=full)
+    same = {tablet.id for tablet in tablets_of(table) if tablet.rowset_metas == before[tablet.id]}
+    assert same == {broken.id}
+    assert table.count() == 2 * ROWS
