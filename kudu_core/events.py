@@ -172,8 +172,8 @@ class MaintenanceError(Event):
 class EventListener(Protocol):
     """Told what happened, after it happened.
 
-    Called on the thread that did the work, with no lock held.  A listener must not call back into
-    the table; what it raises is logged and dropped.
+    Called on the thread that did the work, with no lock held, so by several threads at a time where several
+    work.  A listener must not call back into the table; what it raises is logged and dropped.
     """
 
     def __call__(self, event: Event, /) -> None: ...

@@ -6,10 +6,10 @@ from kudu_core._ext.row.change_log import ChangePoints
 from kudu_core._ext.row.shape import Cell
 from kudu_core._ext.row.view import PointView
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 def grouped(numbers: list[int]) -> dict[int, list[int]]: ...
-def picked(given: list[T], places: list[int]) -> list[T]: ...
+def picked(given: list[_T], places: list[int]) -> list[_T]: ...
 def locate(
     points: PointView,
     stores: tuple[Any, ...],
