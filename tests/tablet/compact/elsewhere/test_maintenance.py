@@ -79,7 +79,9 @@ def test_an_operation_that_fails_ends_the_others_and_is_told(tmp_path: Path, see
 
 
 def test_several_are_under_way_at_a_time(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And those that are built here one after the other: each may take its share of the memory limit."""
+    """And those that are built here one after the other: each may take its share of the memory limit.  Small
+    ones need not, so none is small here."""
+    monkeypatch.setattr(merge, "SMALL_BYTES", -1)
     table = overlapping(tmp_path / "t", History(), random.Random(seed))
     meeting = threading.Barrier(3, timeout=20)
     building, most = [0], [0]
