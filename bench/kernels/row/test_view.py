@@ -34,7 +34,7 @@ def test_get_from_memory(benchmark, changed):
     changes = ChangePoints(AppendColumn(8), AppendColumn(4), AppendColumn(1), AppendColumn(4), RowidMap())
     probes = np.random.default_rng(0).choice(ROWS, 1000, replace=False)
     if changed:
-        changes.add(1, AppendColumn(4), AppendColumn(4), AppendColumn(8))
+        changes.add(1, AppendColumn(4), AppendColumn(4), AppendColumn(8), {}, None)
         for ts, row in enumerate(probes.tolist(), 2):
             changes.append_one(ts, 1, row, (0, 1), [MISSING, bytes(8)])
     nothing = (np.empty(0, np.uint8), np.zeros(1, np.int64))
