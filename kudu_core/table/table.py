@@ -13,7 +13,7 @@ from kudu_core.table.backup.backup import backup
 from kudu_core.table.calls.conform import with_policy
 from kudu_core.table.lifecycle.alter import alter
 from kudu_core.table.lifecycle.handles import folder_path
-from kudu_core.table.lifecycle.maintain import maintain_now
+from kudu_core.table.lifecycle.maintain import collect_now, compact_now, flush_now, maintain_now
 from kudu_core.table.table_reads import TableReads
 from kudu_core.table.write import door
 from kudu_core.table.write.batch import Batch
@@ -274,10 +274,7 @@ class Table(TableReads):
         >>> int(stock.metrics()["rowsets"])
         1
         """
-        engine = self._handle.for_writing()
-        engine.log.wait_durable(engine.log.cut())
-        assert engine.maintenance is not None
-        engine.maintenance.flush_all()
+        flush_now(self._handle.for_writing())
 
     def compact(self, full: bool = False) -> None:
         """Merge what makes reading slow, as background maintenance would; ``full``: all of it.
@@ -291,10 +288,7 @@ class Table(TableReads):
         >>> stock.count()
         3
         """
-        engine = self._handle.for_writing()
-        assert engine.compactions is not None
-        engine.compactions.compact_all(full=full)
-        engine.compactions.collect_garbage()
+        compact_now(self._handle.for_writing(), full=full)
 
     def maintain(self, budget_s: float | None = None) -> int:
         """Do what background maintenance would do now, until nothing is worth it; how many operations it did.
@@ -324,10 +318,7 @@ class Table(TableReads):
 
         >>> stock.gc()
         """
-        engine = self._handle.for_writing()
-        assert engine.compactions is not None
-        engine.compactions.collect_history()
-        engine.compactions.collect_garbage()
+        collect_now(self._handle.for_writing())
 
     def backup(self, dst: str | os.PathLike[str], since: Any = None) -> BackupResult:
         """Write the table as it is now, or what changed since an earlier backup, to a folder elsewhere.

@@ -18,6 +18,27 @@ def check_budget(budget_s: object) -> None:
         raise InvalidArgument(f"budget_s is a number of seconds from 0 or None, not {budget_s!r}")
 
 
+def flush_now(engine: Engine) -> None:
+    """Every memory store of every tablet to disk, and what the log holds as well."""
+    engine.log.wait_durable(engine.log.cut())
+    assert engine.maintenance is not None
+    engine.maintenance.flush_all()
+
+
+def compact_now(engine: Engine, *, full: bool) -> None:
+    """The compactions that pay, or all of them; then the files that nobody reads any more go."""
+    assert engine.compactions is not None
+    engine.compactions.compact_all(full=full)
+    engine.compactions.collect_garbage()
+
+
+def collect_now(engine: Engine) -> None:
+    """History that nothing keeps goes, and then the files that nobody reads any more."""
+    assert engine.compactions is not None
+    engine.compactions.collect_history()
+    engine.compactions.collect_garbage()
+
+
 def maintain_now(
     engine: Engine, budget_s: float | None, builder: MergeBuilder | None = None, threads: int = 1
 ) -> int:
@@ -42,4 +63,4 @@ def maintain_now(
     return done
 
 
-__all__ = ["check_budget", "maintain_now"]
+__all__ = ["check_budget", "collect_now", "compact_now", "flush_now", "maintain_now"]
