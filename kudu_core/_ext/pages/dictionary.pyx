@@ -195,9 +195,10 @@ def dictionary_build(
     words = <kc_word*>&word_room[0]
     ids = np.empty(rows, np.uint32)
     with nogil:
+        # Where all words are empty there are no data; the C library takes no NULL even for 0 bytes.
         count = _collect(
-            offsets, &data[0] if data.shape[0] else NULL, data.shape[0], bits, slots, words, ids, max_words,
-            max_bytes,
+            offsets, &data[0] if data.shape[0] else <const uint8_t*>words, data.shape[0], bits, slots, words,
+            ids, max_words, max_bytes,
         )
         if count > 0:
             kc_sort_words(words, count)
