@@ -55,11 +55,16 @@ run() {
         return
     fi
     # CPython is not instrumented, so the run-time libraries come first; its arenas would hide small
-    # overflows.
+    # overflows.  pytest holds the process's output back, and a process that a sanitizer ends never gives it
+    # out: reports go to files.
+    local status=0
     LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" \
-        ASAN_OPTIONS=detect_leaks=0:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
+        ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:log_path="$copy/report" \
+        UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:log_path="$copy/report" \
         PYTHONMALLOC=malloc PYTHONPATH="$copy" \
-        python -m pytest -q -p no:cacheprovider --timeout=7200 "$@"
+        python -m pytest -q -p no:cacheprovider --timeout=7200 "$@" || status=$?
+    cat "$copy"/report.* >&2 2>/dev/null || true
+    return "$status"
 }
 
 if [ $# -gt 0 ]; then
