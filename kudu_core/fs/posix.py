@@ -41,14 +41,15 @@ _SMALL_PIECE_BYTES = 8 << 10
 class _OpenFile:
     """An open file: its path, its descriptor, its size."""
 
-    __slots__ = ("_descriptor", "path")
+    __slots__ = ("descriptor", "path")
 
     def __init__(self, path: str, descriptor: Descriptor) -> None:
         self.path = path
-        self._descriptor: Descriptor | None = descriptor
+        self.descriptor: Descriptor | None = descriptor
+        """None once it is closed.  Compiled code reads with it (``_ext/files/page_fetcher.pyx``)."""
 
     def _open(self) -> Descriptor:
-        descriptor = self._descriptor
+        descriptor = self.descriptor
         if descriptor is None:
             raise Closed(f"{self.path} was closed")
         return descriptor
@@ -58,10 +59,10 @@ class _OpenFile:
         return os.fstat(descriptor.fd).st_size
 
     def close(self) -> None:
-        self._descriptor = None
+        self.descriptor = None
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.path}{' closed' if self._descriptor is None else ''}>"
+        return f"<{type(self).__name__} {self.path}{' closed' if self.descriptor is None else ''}>"
 
 
 class PosixReadFile(_OpenFile):

@@ -73,7 +73,7 @@ def test_descriptors_are_not_inherited_and_not_leaked(tmp_path: Path) -> None:
     files: list[Any] = [fs.open_read(f"{tmp_path}/a"), fs.open_write(f"{tmp_path}/a")]
     lease = fs.lease(f"{tmp_path}/LOCK")
     lease.try_acquire()
-    for fd in [file._descriptor.fd for file in files] + [lease._descriptor.fd]:
+    for fd in [file.descriptor.fd for file in files] + [lease._descriptor.fd]:
         assert not os.get_inheritable(fd)
     for file in files:
         file.close()

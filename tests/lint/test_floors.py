@@ -127,7 +127,7 @@ INSIDE: dict[str, list[set[str]]] = {
         {"base"},
         {"columns", "keys", "changes", "rules"},
         {"pages"},
-        {"search"},
+        {"search", "files"},
         {"index", "scan"},
         {"row"},
         {"few"},

@@ -17,6 +17,7 @@ OTHER_ORACLE = {
     "base.holding": "no arithmetic: locks, compiled because a signal handler cannot cut compiled code in two",
     "base.status": "raises what it is given",
     "columns.bitmaps": "oracles/columns/columns.py",
+    "files.page_fetcher": "open_page of kudu_core/cfile/pages/page.py",
     "index.nodes": "no arithmetic: memory that grows",
     "keys.hashing": "mmh3 and xxhash",
     "few.few_rows": "tests/table/write/test_few_rows.py: the general path",

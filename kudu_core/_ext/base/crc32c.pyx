@@ -117,7 +117,7 @@ cdef enum:
     RELEASE_BYTES = 4096    # from here on the GIL is worth its handing over
 
 
-cdef uint32_t _of(uint32_t crc, const uint8_t* first, size_t size) noexcept nogil:
+cdef uint32_t crc32c_of(uint32_t crc, const uint8_t* first, size_t size) noexcept nogil:
     return kc_crc_fast(crc, first, size) if _fast else kc_crc_portable(crc, first, size)
 
 
@@ -153,8 +153,8 @@ def crc32c(data not None, value=0):
     size = <size_t>buffer.len
     if size >= RELEASE_BYTES:
         with nogil:
-            crc = _of(crc, first, size)
+            crc = crc32c_of(crc, first, size)
     elif size:
-        crc = _of(crc, first, size)
+        crc = crc32c_of(crc, first, size)
     PyBuffer_Release(&buffer)
     return crc

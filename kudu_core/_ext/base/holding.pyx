@@ -20,6 +20,12 @@ from libc.errno cimport EINTR, errno
 cdef extern from "unistd.h" nogil:
     int close(int fd)
 
+cdef extern from "sys/uio.h" nogil:
+    ctypedef struct ReadPiece "struct iovec":
+        void* iov_base
+        size_t iov_len
+    Py_ssize_t preadv(int fd, const ReadPiece* into, int pieces, long long offset)
+
 cdef extern from "fcntl.h" nogil:
     int openat(int folder, const char* name, int flags, ...)
     int AT_FDCWD
@@ -198,8 +204,6 @@ cdef class Descriptor:
     A call holds the object while it is in the system, so ``close`` in another thread cannot give the number
     to another file under its feet.  What closing says is not told: what had to be durable was synced before.
     """
-    cdef readonly int fd
-
     def __cinit__(self, opened, *args, **keywords):
         self.fd = -1
         self.fd = opened(*args, **keywords)
@@ -208,6 +212,37 @@ cdef class Descriptor:
         if self.fd >= 0:
             with nogil:
                 close(self.fd)
+
+    cdef Py_ssize_t read(
+        self, char* head, Py_ssize_t head_bytes, char* rest, Py_ssize_t rest_bytes, long long offset
+    ) except -1:
+        """Bytes from ``offset`` of the file into two places, one after the other; fewer where it ends.
+
+        As ``os.pread`` it goes on after a signal whose handler raises nothing, and after a short read.
+        """
+        cdef:
+            Py_ssize_t got, have = 0
+            int failed, pieces
+            ReadPiece into[2]
+        while have < head_bytes + rest_bytes:
+            pieces = 0
+            if have < head_bytes:
+                into[0].iov_base, into[0].iov_len = head + have, <size_t>(head_bytes - have)
+                pieces = 1
+            got = max(have - head_bytes, 0)
+            into[pieces].iov_base, into[pieces].iov_len = rest + got, <size_t>(rest_bytes - got)
+            with nogil:
+                got = preadv(self.fd, into, pieces + 1, offset + have)
+                failed = errno if got < 0 else 0
+            if got == 0:
+                break
+            if got > 0:
+                have += got
+            elif failed == EINTR:
+                PyErr_CheckSignals()
+            else:
+                raise OSError(failed, os.strerror(failed))
+        return have
 
 
 def folder_beneath(str path not None, list names not None):

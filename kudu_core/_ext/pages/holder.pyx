@@ -45,6 +45,13 @@ cdef class PageHolder:
         self._places[place] = (who, number)
         return 0
 
+    cdef int give_up(self, object place, Held who, Py_ssize_t number) except -1:
+        """Hold the piece no longer, of which the cache does not know: it may be in use until the last look-up
+        without the GIL has ended."""
+        if self._places.pop(place, None) is not None:
+            self.drop(who, number)
+        return 0
+
     cdef int idle(self) except -1:
         """A look-up without the GIL has ended."""
         self._busy -= 1

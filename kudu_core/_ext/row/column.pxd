@@ -21,6 +21,7 @@ cdef class PointColumn(Held):
     cdef const Page* page(self, PageHolder holder, int64_t number) except NULL
     cdef void _publish(self, int64_t number, const Page* page) noexcept
     cdef object value(self, PageHolder holder, int64_t row, int tag, object decode)
+    cdef object _cell(self, const Page* page, int64_t row, int tag, object decode)
     cdef tuple cells(self, PageHolder holder, const int64_t[::1] rows)
     cdef object _string(self, const Page* page, int64_t row, int tag, object decode)
     cdef object _word(self, const uint8_t* cell, int tag, object decode)

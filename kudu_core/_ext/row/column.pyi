@@ -14,6 +14,6 @@ class PointColumn(Held):
         stored_width: int,
         words: tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]] | None = None,
         holder: PageHolder | None = None,
-        remember: Callable[[Any, Any], None] | None = None,
+        remember: Callable[[Any, Any], object] | None = None,
         page_bits: int = 14,
     ) -> None: ...

@@ -45,11 +45,11 @@ cdef enum:
 cdef class PointColumn(Held):
     """One stored column: its dictionary, and the pages that are held.
 
-    ``load(number)`` gives the checked payload of a page, and its place in the cache (None: not kept);
+    ``load(number)`` gives the checked payload of a page, and its place in the cache (None: may not be held);
     ``stored_width``: of the values or codes in the pages; ``words``: (offsets int32, data), checked.
     ``holder``: who holds its pages, where that is not the file that it is read with.  ``remember(place,
-    payload)`` puts a page, when it is held, back into a cache that has dropped it meanwhile.  ``page_bits``:
-    a page has ``1 << page_bits`` rows.
+    payload)`` puts a page, once it is held, into the cache, and says whether that has it: only then it stays
+    held.  ``page_bits``: a page has ``1 << page_bits`` rows.
     """
 
     def __init__(
@@ -88,7 +88,11 @@ cdef class PointColumn(Held):
             self._texts = [None] * self.c.words.count if self.c.words.count <= KEPT_TEXTS else None
 
     cdef const Page* page(self, PageHolder holder, int64_t number) except NULL:
-        """A page of the column, loaded if it is not held."""
+        """A page of the column, loaded if it is not held.
+
+        One that the cache does not keep is there until the look-ups end that the holder counts (``_busy``);
+        where it counts none, ``NeedsGeneralPath`` is raised.
+        """
         cdef:
             Page page
             const uint8_t[::1] view
@@ -118,9 +122,14 @@ cdef class PointColumn(Held):
             self.c.touched[number] = 1
             self._publish(number, &page)
             if self._remember is not None:
-                self._remember(place, payload)      # else it would be held until the file closes
+                kept = False
+                try:
+                    kept = self._remember(place, payload)
+                finally:
+                    if not kept:                # else it would be held until the file closes
+                        holder.give_up(place, self, number)
                 if self.c.pages[number].data == NULL:
-                    raise_needs_general_path()  # dropped again at once
+                    raise_needs_general_path()
         return &self.c.pages[number]
 
     cdef void _publish(self, int64_t number, const Page* page) noexcept:
@@ -136,8 +145,21 @@ cdef class PointColumn(Held):
 
     cdef object value(self, PageHolder holder, int64_t row, int tag, object decode):
         """The Python value of one row's cell."""
+        cdef int64_t number = page_of(&self.c, row)
+        if self.c.pages[number].data != NULL:
+            return self._cell(self.page(holder, number), row, tag, decode)
+        if self._holder is not None:
+            holder = self._holder
+        # A page that the cache does not keep stays while this is counted, and is read but once.
+        holder._busy += 1
+        try:
+            return self._cell(self.page(holder, number), row, tag, decode)
+        finally:
+            holder.idle()
+
+    cdef object _cell(self, const Page* page, int64_t row, int tag, object decode):
+        """The Python value of one row's cell, in its page."""
         cdef:
-            const Page* page = self.page(holder, page_of(&self.c, row))
             Cells cells
             uint8_t cell[16]
             int64_t index = -1, at = 0

@@ -19,7 +19,7 @@ class DecodedColumn(Held):
         load: Callable[[], tuple[npt.NDArray[np.uint8] | None, Any]],
         width: int,
         count: int,
-        remember: Callable[[Any, Any], None] | None = None,
+        remember: Callable[[Any, Any], object] | None = None,
     ) -> None: ...
 
 class DeltaPoints(PageHolder):

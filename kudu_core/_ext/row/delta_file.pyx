@@ -38,8 +38,8 @@ cdef class DecodedColumn(Held):
     """A column of a delta file, decoded as a whole: numbers of ``width`` bytes.
 
     ``load()`` gives the checked bytes and their place in the cache, (None, None) where the general path
-    must read them.  ``remember(place, bytes)`` puts them, when they are held, back into a cache that has
-    dropped them meanwhile.
+    must read them.  ``remember(place, bytes)`` puts them, once they are held, into the cache, and says
+    whether that has them: what it has not is not held.
     """
 
     cdef:
@@ -73,9 +73,14 @@ cdef class DecodedColumn(Held):
             holder.hold(place, self, 0)
             self._data = &view[0]
             if self._remember is not None:
-                self._remember(place, array)        # else it would be held until the file closes
+                kept = False
+                try:
+                    kept = self._remember(place, array)
+                finally:
+                    if not kept:                # else it would be held until the file closes
+                        holder.give_up(place, self, 0)
                 if self._data == NULL:
-                    raise_needs_general_path()  # dropped again at once
+                    raise_needs_general_path()
         return self._data
 
     cdef int used(self, Py_ssize_t number) except -1:

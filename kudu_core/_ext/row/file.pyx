@@ -118,11 +118,18 @@ cdef class PointFile(PageHolder):
         need.column = 0
         need.page = 0
         block = count_below(&self.f.index, key, size, True) - 1
-        while True:
-            found = find_in_block(&self.f, block, key, size, &cells, &need, &at)
-            if found >= ABSENT:
-                return found
-            self._resolve(found, &need, at)
+        found = find_in_block(&self.f, block, key, size, &cells, &need, &at)
+        if found >= ABSENT:
+            return found
+        # Pages that the cache does not keep stay while this is counted.
+        self._busy += 1
+        try:
+            while found < ABSENT:
+                self._resolve(found, &need, at)
+                found = find_in_block(&self.f, block, key, size, &cells, &need, &at)
+            return found
+        finally:
+            self.idle()
 
     cdef void fetch_bloom(self, uint64_t hash) noexcept:
         """Ask for the memory that the bloom's answer for a key of that hash needs."""

@@ -22,6 +22,6 @@ class ScanColumn(Held):
         rows: int,
         stored_width: int,
         words: tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]] | None = None,
-        remember: Callable[[Any, Any], None] | None = None,
+        remember: Callable[[Any, Any], object] | None = None,
         page_bits: int = 14,
     ) -> None: ...

@@ -153,5 +153,10 @@ cdef class ScanColumn(Held):
             self.pages[number] = page[0]
             self.touched[number] = 0
             if self.remember is not None:
-                self.remember(place, payload)   # the cache may have dropped it before it was held
+                kept = False
+                try:
+                    kept = self.remember(place, payload)
+                finally:
+                    if not kept:                # else it would be held until the file closes
+                        self.file.give_up(place, self, number)
         return 0

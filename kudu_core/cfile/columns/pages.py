@@ -49,6 +49,8 @@ from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from kudu_core._ext.files.page_fetcher import PageFetcher
+
     U8 = npt.NDArray[np.uint8]
 
 
@@ -123,6 +125,8 @@ class ColumnPages:
         self._offsets: list[int] = []
         self._sizes: list[int] = []
         self._nulls: list[int] = []
+        self.fetcher: PageFetcher | None = None
+        """Of files with a descriptor, once the page index is read."""
         self._dictionary: ColumnBuffers | None = None
         self._words: SoughtWords | None = None
         self._zones: list[Zone] | None = None
@@ -190,9 +194,13 @@ class ColumnPages:
         end = int(ends[-1]) if count else self.extent.offset
         if end != self.extent.end or bool((index["flags"] > ZONE_FLAGS).any()):
             file.damaged(at, "the page index does not cover the column's pages")
-        self._nulls = index["nulls"].tolist()
+        starts, nulls = ends - sizes, index["nulls"].astype(np.int64)
+        self.fetcher = pages.page_fetcher(
+            file, starts, sizes, nulls, self.rows, self.page_bits, self.width, self.encoding
+        )
+        self._nulls = nulls.tolist()
         self._sizes = sizes.tolist()
-        self._offsets = (ends - sizes).tolist()
+        self._offsets = starts.tolist()
         return index
 
     def _first_bad(self, bad: npt.NDArray[np.bool_], why: str) -> None:
@@ -312,9 +320,42 @@ class ColumnPages:
 
     # ------------------------------------------------------------------ pages
 
+    def payload(self, number: int) -> Any:
+        """The checked payload of a page; a missing one is read, and left to the caller to remember."""
+        self.index()
+        payload = self.file.cached_page(self._offsets[number])
+        return self.fetched(number) if payload is None else payload
+
+    def fetched(self, number: int) -> Any:
+        """The checked payload of a page, read from the file."""
+        payload = None if self.fetcher is None else self.fetcher.fetch(number)
+        if payload is not None:
+            return payload
+        return self.opened(number, self.file.read_at(self._offsets[number], self._sizes[number]))
+
+    def opened(self, number: int, data: bytes) -> Any:
+        """The payload of a page of which ``data`` was read."""
+        return pages.open_page(
+            self.file,
+            data,
+            self._offsets[number],
+            self.encoding,
+            self.width,
+            self.page_rows(number),
+            self._nulls[number] > 0,
+        )
+
     def payloads(self, numbers: Sequence[int]) -> list[Any]:
         """The checked payloads of pages, ascending; missing ones come by one read per run."""
+        found, missing = self.found(numbers)
+        for at in missing:
+            self.file.remember(self._offsets[numbers[at]], found[at])
+        return found
+
+    def found(self, numbers: Sequence[int]) -> tuple[list[Any], list[int]]:
+        """``payloads``, and which of them were missing: these are left to the caller to remember."""
         self.index()
+        missing: list[int] = []
         offsets, sizes = self._offsets, self._sizes
         found = self.file.cached([offsets[number] for number in numbers])
         at = 0
@@ -327,21 +368,14 @@ class ColumnPages:
             while end < len(found) and found[end] is None and numbers[end] == number + 1:
                 number += 1
                 end += 1
-            pieces = self.file.read_adjacent(sizes[first : number + 1], offsets[first])
-            for number, piece in enumerate(pieces, first):
-                payload = pages.open_page(
-                    self.file,
-                    piece,
-                    offsets[number],
-                    self.encoding,
-                    self.width,
-                    self.page_rows(number),
-                    self._nulls[number] > 0,
-                )
-                self.file.remember(offsets[number], payload)
-                found[at] = payload
-                at += 1
-        return found
+            if number == first:
+                found[at] = self.fetched(first)
+            else:
+                pieces = self.file.read_adjacent(sizes[first : number + 1], offsets[first])
+                found[at:end] = map(self.opened, range(first, number + 1), pieces)
+            missing += range(at, end)
+            at = end
+        return found, missing
 
     def _blame(self, number: int, error: PageError) -> None:
         """Raise Corruption for a page that passed its CRC and does not decode."""

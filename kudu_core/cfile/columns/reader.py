@@ -209,7 +209,8 @@ class ColumnReader(ColumnPages):
     def verify(self) -> None:
         """Read and decode everything, past the cache; raises Corruption at the first damage."""
         fresh = self.uncached()
-        fresh._index = fresh._dictionary = fresh._words = fresh._zones = fresh._zone_table = None
+        fresh._index = fresh.fetcher = fresh._dictionary = None
+        fresh._words = fresh._zones = fresh._zone_table = None
         page_zones = fresh.zones()
         for number in range(self.page_count):
             lower = number << self.page_bits
@@ -231,8 +232,11 @@ class _Uncached:
     def cached(self, offsets: Sequence[int]) -> list[Any]:
         return [None] * len(offsets)
 
-    def remember(self, offset: int, payload: Any) -> None:
-        pass
+    def cached_page(self, offset: int) -> Any:
+        return None
+
+    def remember(self, offset: int, payload: Any) -> bool:
+        return False
 
 
 def uncached(file: FileReader) -> Any:

@@ -265,6 +265,11 @@ class FileReader:
             self.damaged(offset, f"the file ends inside {length} bytes")
         return pieces
 
+    @property
+    def direct(self) -> Any:
+        """The open file, where compiled code may read it by its descriptor; None: only by ``pread``."""
+        return self._file if hasattr(self._file, "descriptor") else None
+
     def section(self, extent: Extent, kind: int) -> memoryview:
         """The checked payload of a section."""
         if extent.length < SECTION_FRAME.size or extent.end > self.footer_extent.end:
@@ -279,14 +284,15 @@ class FileReader:
             return [None] * len(offsets)
         return self.cache.get_many(self._cache_token, offsets)
 
-    def keeps(self, offset: int, payload: Any) -> bool:
-        """Whether the cache has that page, just put there."""
-        return self.cache is not None and self.cache.look(self._cache_token, (offset,))[0] is payload
+    def cached_page(self, offset: int) -> Any:
+        """The cached page at ``offset``, None where it is missing."""
+        if self.closed:
+            raise Closed(f"{self.path} is closed")
+        return None if self.cache is None else self.cache.get(self._cache_token, offset)
 
-    def remember(self, offset: int, payload: Any) -> None:
-        """Put a checked page into the cache."""
-        if self.cache is not None:
-            self.cache.put(self._cache_token, offset, payload)
+    def remember(self, offset: int, payload: Any) -> bool:
+        """Put a checked page into the cache; whether that has it."""
+        return self.cache is not None and self.cache.put(self._cache_token, offset, payload)
 
     def watch(self, holder: Holder) -> bool:
         """Whether the cache asks ``holder`` before it drops a page of this file."""

@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kudu_core._ext.base.crc32c import crc32c
+from kudu_core._ext.files.page_fetcher import PageFetcher
 from kudu_core.cfile.pages.container import SECTION_PAGE
 from kudu_core.errors import NotSupported
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from kudu_core.cfile.pages.container import FileReader, FileWriter
 
 PAGE_BITS = 14
@@ -133,3 +137,22 @@ def open_page(
     if bool(payload_flags & 1) != nulls:
         reader.damaged(offset, "the page index and the page do not agree on nulls")
     return payload
+
+
+def page_fetcher(
+    reader: FileReader,
+    offsets: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+    nulls: npt.NDArray[np.int64],
+    rows: int,
+    page_bits: int,
+    width: int,
+    encoding: int,
+) -> PageFetcher | None:
+    """``open_page`` of a column's pages, in one compiled call each; None where the file has no descriptor."""
+    file = reader.direct
+    if file is None:
+        return None
+    decoders = [None, _LZ4.decompress, _ZSTD.decompress]
+    column = offsets, sizes, nulls, rows, page_bits, width, encoding
+    return PageFetcher(file, crc32c(reader.file_id, 0), SECTION_PAGE, *column, decoders, RAW_LIMIT_BYTES)

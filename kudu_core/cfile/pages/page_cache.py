@@ -185,6 +185,20 @@ class PageCache:
             reader.holders = (*(other for other in reader.holders if not other.closed), holder)
             return True
 
+    def get(self, token: int, offset: int) -> Any:
+        """The page at ``offset``, None where it is missing."""
+        key = (token, offset)
+        with self._mutex:
+            page = self._kept.get(key)
+            if page is None:
+                page = self._new.get(key)
+                if page is None:
+                    self._misses += 1
+                    return None
+            self._hits += 1
+            self._used.add(key)
+            return page
+
     def get_many(self, token: int, offsets: Sequence[int]) -> list[Any]:
         """The pages at ``offsets``, None where missing."""
         found: list[Any] = []
@@ -203,21 +217,22 @@ class PageCache:
                 found.append(page)
         return found
 
-    def look(self, token: int, offsets: Sequence[int]) -> list[Any]:
-        """As ``get_many``, for who has just put them: it counts for nothing."""
-        with self._mutex:
-            keys = [(token, offset) for offset in offsets]
-            return [self._kept.get(key, self._new.get(key)) for key in keys]
-
-    def put(self, token: int, offset: int, page: Any) -> None:
-        """Add a page; it may push out others, or be too large to be kept."""
+    def put(self, token: int, offset: int, page: Any) -> bool:
+        """Add a page; it may push out others, or be too large to be kept.  Returns whether the cache has it:
+        False also where it has another copy of that page."""
         size = len(page) + _ENTRY_BYTES
         key = (token, offset)
         with self._mutex:
-            self._see_off()
+            if self._leaving:
+                self._see_off()
+            found = self._kept.get(key)
+            if found is None:
+                found = self._new.get(key)
+            if found is not None:
+                return found is page  # read twice at once
             file = self._files.get(token)
-            if size > self.limit_bytes // 4 or file is None or key in self._new or key in self._kept:
-                return  # or closed meanwhile, or read twice at once
+            if size > self.limit_bytes // 4 or file is None:
+                return False  # or closed meanwhile
             try:
                 if key in self._gone:
                     del self._gone[key]
@@ -227,10 +242,12 @@ class PageCache:
                     self._new[key] = page
                 file.offsets.add(offset)
                 self._bytes += size
-                self._shrink()
+                if self._bytes > self.limit_bytes:
+                    self._shrink()
             except BaseException:
                 self._damaged()
                 raise
+            return key in self._new or key in self._kept
 
     def set_limit(self, limit_bytes: int) -> None:
         """Another limit from now on."""
@@ -276,9 +293,13 @@ class PageCache:
         used = key in self._used
         self._used.discard(key)
         # Each is asked, and lets go only if nobody else needs the page: in the next turn, then.
-        readers = [found() for found in self._files[key[0]].readers.values()]
-        held = [holder.forget(key[1]) for one in readers if one is not None for holder in one.holders]
-        return used or not all(held)
+        for found in self._files[key[0]].readers.values():
+            reader = found()
+            if reader is not None:
+                for holder in reader.holders:
+                    if not holder.forget(key[1]):
+                        used = True
+        return used
 
     def _evict(self, key: Key) -> None:
         self._files[key[0]].offsets.discard(key[1])

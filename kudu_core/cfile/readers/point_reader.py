@@ -93,16 +93,13 @@ def _decoded(
     def load() -> tuple[Any, int | None]:
         if not holds.watched:
             return None, None
-        found = holds.file.cached((place,))[0]
+        found = holds.file.cached_page(place)
         if found is None:
             found = column.read(0, column.rows).values
             if ascends:
                 numbers = found.view("<u4").astype(np.int64)
                 if numbers[-1] >= below or bool((np.diff(numbers) < ascends - 1).any()):
                     return None, None
-            holds.file.remember(place, found)
-            if not holds.file.keeps(place, found):
-                return None, None
         return found, place
 
     return DecodedColumn(load, column.width, column.rows, holds.file.remember)
@@ -139,12 +136,10 @@ def _column(column: ColumnReader, holds: _Holds, holder: PageHolder | None = Non
 
 def _loader(column: ColumnReader, holds: _Holds) -> Callable[[int], tuple[Any, int | None]]:
     def load(number: int) -> tuple[Any, int | None]:
-        """The payload of a page, and its place in the cache, None where that does not keep it."""
+        """The payload of a page, and its place in the cache; None where no page may be held."""
         if not holds.watched:
             return None, None
-        payload = column.payloads((number,))[0]
-        place = column.page_offset(number)
-        return payload, place if holds.file.keeps(place, payload) else None
+        return column.payload(number), column.page_offset(number)
 
     return load
 

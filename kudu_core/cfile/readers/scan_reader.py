@@ -161,15 +161,11 @@ def as_column(width: int, rows: int, values: U8, offsets: U8 | None, validity: U
 
 def _loader(column: ColumnReader, watched: bool) -> Callable[[list[int]], list[tuple[Any, int | None]]]:
     def load(numbers: list[int]) -> list[tuple[Any, int | None]]:
-        """Payloads of pages and their places in the cache, None where that does not keep them."""
-        payloads = column.payloads(numbers)
+        """Payloads of pages and their places in the cache, None where they may not be held."""
         if not watched:
-            return [(payload, None) for payload in payloads]
-        places = [column.page_offset(number) for number in numbers]
-        return [
-            (payload, place if column.file.keeps(place, payload) else None)
-            for payload, place in zip(payloads, places, strict=True)
-        ]
+            return [(payload, None) for payload in column.payloads(numbers)]
+        payloads, _ = column.found(numbers)
+        return [(page, column.page_offset(at)) for at, page in zip(numbers, payloads, strict=True)]
 
     return load
 

@@ -1,0 +1,8 @@
+# Descriptors of open files, for kernels that read from one.
+
+
+cdef class Descriptor:
+    cdef readonly int fd
+    cdef Py_ssize_t read(
+        self, char* head, Py_ssize_t head_bytes, char* rest, Py_ssize_t rest_bytes, long long offset
+    ) except -1

@@ -1,0 +1,1 @@
+"""Pages of files, from their place on disk to checked payloads."""

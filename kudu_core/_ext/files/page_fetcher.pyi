@@ -1,0 +1,29 @@
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from kudu_core._ext.base.holding import Descriptor
+
+class HasDescriptor(Protocol):
+    @property
+    def descriptor(self) -> Descriptor | None: ...
+
+class PageFetcher:
+    def __init__(
+        self,
+        file: HasDescriptor,
+        id_crc: int,
+        kind: int,
+        offsets: npt.NDArray[np.int64],
+        sizes: npt.NDArray[np.int64],
+        nulls: npt.NDArray[np.int64],
+        rows: int,
+        page_bits: int,
+        width: int,
+        encoding: int,
+        decoders: Sequence[Callable[..., Any] | None],
+        most_bytes: int,
+    ) -> None: ...
+    def fetch(self, number: int) -> Any: ...

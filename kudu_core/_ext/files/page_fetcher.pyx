@@ -1,0 +1,135 @@
+"""Pages of one stored column, from the file to checked payloads in one call each.
+
+``PageFetcher`` reads a page at its offset with the file's descriptor, checks its CRC and its frame, and has
+it decompressed.  What a page must say is what ``cfile.pages.page.open_page`` asks, in the same order; where
+one does not, or anything else is unusual, the answer is None and the general path reads the page again: its
+answer or error stands.  So errors are made in one place, and a fetch needs no words for them.
+"""
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from kudu_core._ext.base.crc32c cimport crc32c_of
+from kudu_core._ext.base.holding cimport Descriptor
+from kudu_core._ext.pages.head cimport CLASS_BINARY, CLASS_FIXED
+
+cdef enum:
+    FRAME = 16                  # crc, payload bytes, raw bytes, encoding, codec, flags
+    HEAD = 8                    # rows, class, width, flags, blocks
+    NULLS = 1                   # the flag of a payload that some of its rows are null
+
+
+cdef inline uint32_t _word(const uint8_t* at) noexcept nogil:
+    cdef uint32_t found
+    memcpy(&found, at, 4)
+    return found
+
+
+@cython.final
+@cython.auto_pickle(False)
+cdef class PageFetcher:
+    """Fetches the pages of one stored column of an open file.
+
+    Parameters
+    ----------
+    file : has ``descriptor``: a ``Descriptor``, None once it is closed
+    id_crc : int
+        CRC-32C of the file's id; a page's begins with that, its offset, and ``kind``, of sections.
+    offsets, sizes, nulls : (pages,) int64
+        Where each page lies, its bytes with the frame, and how many of its rows are null.
+    rows, page_bits, width, encoding : int
+        Of the column; a page has ``1 << page_bits`` rows, width 0: strings.
+    decoders : [callable or None]
+        By codec: ``decoder(stored, decompressed_size=n, asbytes=True)``; codec 0 stores as it is.
+    most_bytes : int
+        No page decompresses to more.
+    """
+
+    cdef:
+        object _file
+        list _decoders
+        const int64_t[::1] _offset, _size, _null
+        uint32_t _id_crc, _most_bytes
+        uint16_t _kind
+        int64_t _rows
+        int _page_bits, _width, _encoding
+
+    def __init__(
+        self, file, uint32_t id_crc, uint16_t kind, const int64_t[::1] offsets not None,
+        const int64_t[::1] sizes not None, const int64_t[::1] nulls not None, int64_t rows, int page_bits,
+        int width, int encoding, list decoders not None, uint32_t most_bytes,
+    ):
+        cdef int64_t pages = offsets.shape[0]
+        if sizes.shape[0] != pages or nulls.shape[0] != pages or not 0 <= page_bits <= 14:
+            raise ValueError(f"{pages} offsets, {sizes.shape[0]} sizes, {nulls.shape[0]} counts of nulls")
+        if rows < 0 or pages != (rows + (1 << page_bits) - 1) >> page_bits:
+            raise ValueError(f"{pages} pages of 1 << {page_bits} of {rows} rows")
+        self._file, self._decoders = file, list(decoders)
+        self._offset, self._size, self._null = offsets, sizes, nulls
+        self._id_crc, self._kind, self._most_bytes = id_crc, kind, most_bytes
+        self._rows, self._page_bits, self._width, self._encoding = rows, page_bits, width, encoding
+
+    def fetch(self, int64_t number):
+        """The checked payload of a page, decompressed; None: the general path must say.
+
+        Raises IndexError for a page that is not there, OSError where the system cannot read.
+        """
+        cdef:
+            int64_t size
+            uint8_t frame[FRAME]
+            bytes stored
+        if number < 0 or number >= self._offset.shape[0]:
+            raise IndexError(f"no page {number} of {self._offset.shape[0]}")
+        descriptor = self._file.descriptor
+        if descriptor is None:
+            return None
+        size = self._size[number] - FRAME
+        if size < 0:
+            return None
+        # Nobody else knows these bytes yet, and ``descriptor`` stays open as long as this call has it.
+        stored = PyBytes_FromStringAndSize(NULL, size)
+        if (<Descriptor?>descriptor).read(
+            <char*>frame, FRAME, PyBytes_AS_STRING(stored), size, self._offset[number]
+        ) != size + FRAME:
+            return None
+        return self._opened(frame, stored, size, number)
+
+    cdef object _opened(self, const uint8_t* frame, bytes stored, int64_t size, int64_t number):
+        cdef:
+            const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(stored)
+            uint8_t place[10]
+            uint64_t offset = <uint64_t>self._offset[number]
+            uint32_t crc, raw = _word(frame + 8)
+            int codec = frame[13]
+        memcpy(place, &offset, 8)
+        memcpy(place + 8, &self._kind, 2)
+        with nogil:
+            crc = crc32c_of(crc32c_of(self._id_crc, place, 10), frame + 4, FRAME - 4)
+            crc = crc32c_of(crc, at, <size_t>size)
+        if crc != _word(frame) or _word(frame + 4) != size:
+            return None
+        if frame[12] != self._encoding or frame[14] or frame[15]:
+            return None
+        payload = stored
+        if codec:
+            if codec >= len(self._decoders) or self._decoders[codec] is None or raw > self._most_bytes:
+                return None
+            try:
+                payload = self._decoders[codec](stored, decompressed_size=raw, asbytes=True)
+            except (OSError, ValueError):
+                return None
+        if type(payload) is not bytes or len(payload) != raw:
+            return None
+        return payload if self._fits(<const uint8_t*>PyBytes_AS_STRING(payload), raw, number) else None
+
+    cdef bint _fits(self, const uint8_t* payload, int64_t size, int64_t number) noexcept:
+        """Whether the head of the payload says what the column and its page index say."""
+        cdef int64_t rows = min(<int64_t>1 << self._page_bits, self._rows - (number << self._page_bits))
+        if size < HEAD or _word(payload) != rows:
+            return False
+        if payload[4] != (CLASS_FIXED if self._width else CLASS_BINARY):
+            return False
+        if self._width and payload[5] != self._width:
+            return False
+        return (payload[6] & NULLS) == (self._null[number] > 0)
