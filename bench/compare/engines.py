@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +25,24 @@ from bench.compare import data
 class Ours:
     name = "kudu_core"
 
-    def __init__(self, path: Path, *, durability: str = "sync", schema: pa.Schema | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        durability: str = "sync",
+        schema: pa.Schema | None = None,
+        partition_by: Any = (),
+        **options: Any,
+    ) -> None:
         self.path = path
         shutil.rmtree(path, ignore_errors=True)
         self.table = kc.create_table(
             path,
             schema or data.readings().schema,
             data.KEY if schema is None else [schema.names[0]],
+            partition_by=partition_by,
             # Files that a merge has replaced go at once, so that sizes are those of the table.
-            options={"durability": durability, "file_grace_s": 0},
+            options={"durability": durability, "file_grace_s": 0, **options},
         )
 
     def load(self, rows: pa.Table) -> None:
@@ -79,10 +88,12 @@ class Ours:
 class DuckDB:
     name = "DuckDB"
 
-    def __init__(self, path: Path, *, durability: str = "sync", schema: pa.Schema | None = None) -> None:
+    def __init__(
+        self, path: Path, *, durability: str = "sync", schema: pa.Schema | None = None, **config: Any
+    ) -> None:
         self.path = path
         path.unlink(missing_ok=True)
-        self.con = duckdb.connect(str(path), config={"threads": 2})
+        self.con = duckdb.connect(str(path), config={"threads": 2, **config})
         self.key = data.KEY if schema is None else [schema.names[0]]
         example = (schema or data.readings().schema).empty_table()
         self.con.register("example", example)
@@ -117,14 +128,17 @@ class DuckDB:
         on = " and ".join(f"t.{k} = batch.{k}" for k in self.key)
         self._with(rows, f"delete from t using batch where {on}")
 
-    def get(self, key: tuple[str, int]) -> Any:
-        return self.con.execute("select * from t where host = ? and ts = ?", key).fetchall()[0]
+    def get(self, key: tuple[Any, ...]) -> Any:
+        wanted = " and ".join(f"{name} = ?" for name in self.key)
+        return self.con.execute(f"select * from t where {wanted}", key).fetchall()[0]
 
-    def get_many(self, keys: Sequence[tuple[str, int]]) -> int:
-        probe = pa.table({"host": [k[0] for k in keys], "ts": [k[1] for k in keys]})
-        self.con.register("probe", probe)
-        found = self.con.sql("select t.* from probe join t using (host, ts)").to_arrow_table()
-        return int(found.num_rows)
+    def rows_of(self, keys: Sequence[tuple[Any, ...]]) -> pa.Table:
+        """The rows of these keys, in any order."""
+        self.con.register("probe", pa.table(dict(zip(self.key, zip(*keys, strict=True), strict=True))))
+        return self.con.sql(f"select t.* from probe join t using ({', '.join(self.key)})").to_arrow_table()
+
+    def get_many(self, keys: Sequence[tuple[Any, ...]]) -> int:
+        return int(self.rows_of(keys).num_rows)
 
     def scan(self, columns: list[str] | None, where: Any = None) -> pa.Table:
         names = ", ".join(columns or self.columns)
@@ -144,8 +158,11 @@ class DuckDB:
 
 
 def _sql(where: Any) -> str:
+    """Filter lists, or a condition that is SQL already."""
     if not where:
         return ""
+    if isinstance(where, str):
+        return f" where {where}"
     return " where " + " and ".join(
         f"{name} {op} {value!r}" if not isinstance(value, str) else f"{name} {op} '{value}'"
         for name, op, value in where
@@ -215,22 +232,46 @@ class SQLite:
         self.con.close()
 
 
+def _of_reading(key: tuple[str, int]) -> bytes:
+    return key[0].encode() + b"\0" + key[1].to_bytes(8, "big")
+
+
+def _as_json(row: dict[str, Any]) -> bytes:
+    return json.dumps(row).encode()
+
+
 class RocksDB:
-    """Rows as JSON under an encoded key: the usual way to keep records in it from Python."""
+    """Rows as JSON under an encoded key: the usual way to keep records in it from Python.
+
+    Another key, or another form of the rows, is given as functions: ``encode`` of a key, ``dumps`` of a row
+    (a dict) and ``loads``.
+    """
 
     name = "RocksDB"
 
-    def __init__(self, path: Path) -> None:
-        from rocksdict import Options, Rdict
+    def __init__(
+        self,
+        path: Path,
+        *,
+        key: Sequence[str] = data.KEY,
+        encode: Callable[[Any], bytes] = _of_reading,
+        dumps: Callable[[dict[str, Any]], bytes] = _as_json,
+        loads: Callable[[bytes], Any] = json.loads,
+        cache_bytes: int | None = None,
+    ) -> None:
+        from rocksdict import BlockBasedOptions, Cache, Options, Rdict
 
         shutil.rmtree(path, ignore_errors=True)
+        self.path = path
+        self.key = key
+        self.encode, self.dumps, self.loads = encode, dumps, loads
         options = Options(raw_mode=True)
         options.create_if_missing(True)
+        if cache_bytes is not None:
+            blocks = BlockBasedOptions()
+            blocks.set_block_cache(Cache(cache_bytes))
+            options.set_block_based_table_factory(blocks)
         self.db = Rdict(str(path), options)
-
-    @staticmethod
-    def _key(key: tuple[str, int]) -> bytes:
-        return key[0].encode() + b"\0" + key[1].to_bytes(8, "big")
 
     def load(self, rows: pa.Table) -> None:
         for batch in rows.to_batches(max_chunksize=50_000):
@@ -238,13 +279,17 @@ class RocksDB:
                 self.insert_row(row)
 
     def insert_row(self, row: dict[str, Any]) -> None:
-        self.db[self._key((row["host"], row["ts"]))] = json.dumps(row).encode()
+        self.db[self.encode(tuple(row[name] for name in self.key))] = self.dumps(row)
 
-    def get(self, key: tuple[str, int]) -> Any:
-        return json.loads(self.db[self._key(key)])
+    def get(self, key: Any) -> Any:
+        return self.loads(self.db[self.encode(key)])
 
-    def get_many(self, keys: Sequence[tuple[str, int]]) -> int:
-        return len([json.loads(v) for v in self.db[[self._key(k) for k in keys]]])
+    def rows_of(self, keys: Sequence[Any]) -> list[Any]:
+        """In the order of the keys."""
+        return [self.loads(value) for value in self.db[[self.encode(key) for key in keys]]]
+
+    def get_many(self, keys: Sequence[Any]) -> int:
+        return len(self.rows_of(keys))
 
     def close(self) -> None:
         self.db.close()

@@ -23,9 +23,11 @@ from tests.support.differential.cases import (
 )
 from tests.support.differential.drawing import random_case
 from tests.support.differential.pair import replay
+from tests.support.differential.shaped import SHAPED, shaped_case
 from tests.support.differential.shrinking import failure_of, shrink
 
 __all__ = [
+    "SHAPED",
     "Apply",
     "Batch",
     "Case",
@@ -40,5 +42,6 @@ __all__ = [
     "failure_of",
     "random_case",
     "replay",
+    "shaped_case",
     "shrink",
 ]

@@ -30,6 +30,8 @@ from tests.support.differential.predicates import random_predicate
 from tests.support.models.model import order_of
 
 Cell = Any
+Hashes = tuple[tuple[tuple[str, ...], int], ...]
+Ranges = tuple[tuple[Cell, Cell], ...]
 
 
 KEY_TYPES = (
@@ -58,11 +60,8 @@ class Maker:
 
     def case(self, steps: int) -> Case:
         rng = self.rng
-        key = tuple(
-            Col(f"k{i}", rng.choice(KEY_TYPES), nullable=rng.random() < 0.5)
-            for i in range(rng.choice((1, 1, 2, 2, 3)))
-        )
-        values = tuple(self._value_column(i) for i in range(rng.choice((0, 1, 3, 5, 8))))
+        key = self._key_columns()
+        values = self._value_columns()
         columns = [*key, *values]
         if rng.random() < 0.3:
             rng.shuffle(columns)
@@ -70,11 +69,7 @@ class Maker:
         pools = {c.name: list(cells.ugly(c.arrow)) for c in columns}
         share = 6 if len(key) > 1 else 40
         self.pools = {n: rng.sample(p, min(len(p), share)) if n in names else p for n, p in pools.items()}
-        hashes, ranges = (), ()
-        if rng.random() < 0.4:
-            hashes = ((names[: rng.randint(1, len(names))], rng.choice((2, 3, 5))),)
-        if rng.random() < 0.35:
-            ranges = self._ranges(self.pools[names[0]])
+        hashes, ranges = self._partitions(names)
         background = rng.random() < 0.3
         options = {
             "maintenance": "background" if background else "manual",
@@ -92,6 +87,24 @@ class Maker:
         self.made = Case(tuple(columns), names, hashes, ranges, options, check=rng.random() < 0.3)
         taken = [self._step() for _ in range(steps)]
         return dataclasses.replace(self.made, steps=taken)
+
+    def _key_columns(self) -> tuple[Col, ...]:
+        rng = self.rng
+        return tuple(
+            Col(f"k{i}", rng.choice(KEY_TYPES), nullable=rng.random() < 0.5)
+            for i in range(rng.choice((1, 1, 2, 2, 3)))
+        )
+
+    def _value_columns(self) -> tuple[Col, ...]:
+        return tuple(self._value_column(i) for i in range(self.rng.choice((0, 1, 3, 5, 8))))
+
+    def _partitions(self, names: tuple[str, ...]) -> tuple[Hashes, Ranges]:
+        rng, hashes, ranges = self.rng, (), ()
+        if rng.random() < 0.4:
+            hashes = ((names[: rng.randint(1, len(names))], rng.choice((2, 3, 5))),)
+        if rng.random() < 0.35:
+            ranges = self._ranges(self.pools[names[0]])
+        return hashes, ranges
 
     def _value_column(self, number: int) -> Col:
         rng = self.rng
