@@ -16,7 +16,7 @@ from bench.shapes.shapes import Shape
 from tests.support.faults import drop
 from tests.support.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
 from tests.support.fs.memory import MemoryFileSystem
-from tests.support.shaped import ODD, Rows, Shaped, Step, in_memory
+from tests.support.models.shaped import ODD, Rows, Shaped, Step, in_memory
 
 ROOT = "/tables/t"
 TRIED, TRIED_LONG = 2, 60

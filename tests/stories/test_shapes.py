@@ -19,7 +19,7 @@ from bench.shapes.operations import READS, UPDATES, Asked, check
 from bench.shapes.peers import Condition
 from bench.shapes.shapes import PLAIN, SPREAD, sized
 from tests.support.differential import SHAPED, code_of, failure_of, shaped_case, shrink
-from tests.support.shaped import STATES, Shaped, load
+from tests.support.models.shaped import STATES, Shaped, load
 from tests.support.tables import Make
 
 LIKE_OTHERS = ("500 columns", "16 tablets", "256 tablets", "200 rowsets")

@@ -15,7 +15,7 @@ from kudu_core.errors import Corruption
 from tests.support.faults import drop
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.hostile.damage import contents, put
-from tests.support.shaped import ODD, Shaped, churn, in_memory, load
+from tests.support.models.shaped import ODD, Shaped, churn, in_memory, load
 
 ROOT = "/tables/t"
 TRIED, TRIED_LONG = 6, 400
