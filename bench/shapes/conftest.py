@@ -1,4 +1,4 @@
-"""A shape in every engine, and the report of what was measured.
+"""A shape in every engine.
 
 Timed, a shape has its full size and is measured beside its peers; run as a test it is small, and is there for
 the answers.
@@ -7,7 +7,6 @@ the answers.
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,9 @@ import pytest
 
 from bench.shapes import peers
 from bench.shapes.operations import Asked
-from bench.shapes.report import Line, Report
 from bench.shapes.shapes import Shape
-from bench.shapes.timing import QUICK, Effort, Timed
+from bench.shapes.timing import QUICK, Effort
 
-ROOT = Path(__file__).parents[2]
 NEEDED = {"RocksDB": "rocksdict", "DuckDB": "duckdb"}
 
 
@@ -46,33 +43,8 @@ class Engines(dict[str, Any]):
 
 
 @pytest.fixture(scope="session")
-def timed(request: pytest.FixtureRequest) -> bool:
-    return bool(request.config.getoption("benchmark_enable"))
-
-
-@pytest.fixture(scope="session")
 def effort(timed: bool) -> Effort:
     return Effort() if timed else QUICK
-
-
-@pytest.fixture(scope="session")
-def report(timed: bool) -> Report:
-    path = ROOT / f"build/bench/shapes-{time.strftime('%Y%m%d-%H%M%S')}.json"
-    return Report(path if timed else None)
-
-
-@pytest.fixture
-def note(benchmark: Any, report: Report) -> Any:
-    """``note(line, operation, shape, found, goal)``: ours beside the best of the peers."""
-
-    def add(line: str, operation: str, shape: str, found: dict[str, Timed], goal: float | None) -> None:
-        others = {name: spent.best_s for name, spent in found.items() if name != peers.OURS}
-        name = min(others, key=others.__getitem__) if others else ""
-        made = Line(line, operation, shape, found[peers.OURS].best_s, goal, others.get(name), name)
-        benchmark.extra_info |= made.to_json()
-        report.add(made)
-
-    return add
 
 
 def installed(names: tuple[str, ...], timed: bool) -> list[str]:

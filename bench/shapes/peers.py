@@ -174,7 +174,6 @@ class Parquet(engines.Parquet):
 
 
 ENGINES = {engine.name: engine for engine in (Ours, DuckDB, RocksDB, Parquet)}
-OURS = Ours.name
 
 
 def files_of(engine: Any) -> Iterable[Path]:

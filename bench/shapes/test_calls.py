@@ -19,7 +19,7 @@ import pytest
 from bench.shapes import peers
 from bench.shapes.conftest import installed
 from bench.shapes.operations import check
-from bench.shapes.peers import OURS
+from bench.shapes.report import OURS
 from bench.shapes.shapes import SHAPES, rows_of, sized
 from bench.shapes.timing import Effort, in_turns
 

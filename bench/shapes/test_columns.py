@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from bench.shapes.peers import OURS, THREADS, Ours
-from bench.shapes.report import Line, Report
+from bench.shapes.peers import THREADS, Ours
+from bench.shapes.report import OURS, Line, Report
 from bench.shapes.shapes import Shape, rows_of, sized
 from bench.shapes.timing import Effort, Timed, in_turns
 

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 
 from bench.shapes.operations import check
-from bench.shapes.peers import OURS, Ours, Parquet
-from bench.shapes.report import Line, Report
+from bench.shapes.peers import Ours, Parquet
+from bench.shapes.report import OURS, Line, Report
 from bench.shapes.shapes import PLAIN, Shape, parts_of, rows_of, sized
 from bench.shapes.timing import Effort, Timed
 

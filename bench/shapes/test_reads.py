@@ -19,7 +19,8 @@ import pytest
 
 from bench.shapes.conftest import Engines, installed
 from bench.shapes.operations import GOAL_OF_UPDATES, READS, UPDATES, check, goal_of, reads_of
-from bench.shapes.peers import OURS, drop_from_memory
+from bench.shapes.peers import drop_from_memory
+from bench.shapes.report import OURS
 from bench.shapes.shapes import BEYOND, PLAIN, SHAPES, sized
 from bench.shapes.timing import Effort, in_turns
 

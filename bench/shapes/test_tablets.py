@@ -8,6 +8,7 @@ the same run.  As a test it runs smaller, for the answers.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,13 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
+from bench.shapes.report import Line, Report
 from kudu_core.tablet.maintain import together
 
 OPTIONS = {"durability": "none", "maintenance": "manual"}
 ROUNDS = 3
 ROWS_OF_A_TABLET = 40
+GOAL_S = 1.0
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +50,10 @@ def table(tmp_path: Path, tablets: int, keys: np.ndarray) -> Iterator[kc.Table]:
 
 
 @pytest.fixture(params=["together", "in turn"], autouse=True)
-def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "in turn":
         monkeypatch.setattr(together, "TABLETS_AT_ONCE", 1)
+    return str(request.param)
 
 
 def insert_between(table: kc.Table, keys: np.ndarray, number: int) -> None:
@@ -85,15 +89,33 @@ def test_flush_of_changes(benchmark: Any, table: kc.Table, keys: np.ndarray) -> 
     assert table.scan(where=[("v", "<=", ROUNDS)]).count() >= len(keys[::2])
 
 
-@pytest.mark.benchmark(group="compaction")
+@pytest.mark.benchmark(group="flush and compaction")
 @pytest.mark.parametrize("full", [False, True], ids=["what pays", "full"])
-def test_compact(benchmark: Any, table: kc.Table, keys: np.ndarray, tablets: int, full: bool) -> None:
+def test_flush_and_compact(
+    benchmark: Any,
+    report: Report,
+    table: kc.Table,
+    keys: np.ndarray,
+    tablets: int,
+    full: bool,
+    how: str,
+) -> None:
+    spent: list[float] = []
+
     def before(number: int) -> None:
         update(table, keys, number)
         insert_between(table, keys, number)
-        table.flush()
 
-    rounds(benchmark, before, lambda: table.compact(full=full))
+    def act() -> None:
+        began = time.perf_counter()
+        table.flush()
+        table.compact(full=full)
+        spent.append(time.perf_counter() - began)
+
+    rounds(benchmark, before, act)
     assert table.count() >= len(keys) + len(keys[::2])
     if full:
         assert int(table.metrics()["rowsets"]) == tablets
+    if how == "together":
+        name = f"flush and compact, {'full' if full else 'what pays'}"
+        report.add(Line("flush and compact", name, f"{tablets} tablets", min(spent), GOAL_S))

@@ -21,7 +21,7 @@ class Effort:
 
     least_rounds: int = 3
     most_rounds: int = 9
-    budget_s: float = 1.0
+    budget_s: float = 0.6
     least_s: float = 0.004
     single: bool = False
 
@@ -51,6 +51,20 @@ def in_turns(
     ``clock`` is processor time of all threads, or wall time for what waits for the disk.  ``before`` is
     called with the name of the engine before each of its rounds, and is not timed.
     """
+    gc.collect()
+    gc.disable()
+    try:
+        return _in_turns(acts, effort, clock, before)
+    finally:
+        gc.enable()
+
+
+def _in_turns(
+    acts: Mapping[str, Act],
+    effort: Effort,
+    clock: Callable[[], float],
+    before: Callable[[str], Any] | None,
+) -> dict[str, Timed]:
     calls = dict.fromkeys(acts, 0)
     first = {name: _spent(act, 0, 1, clock, before, name) for name, act in acts.items()}
     repeats = {
@@ -85,12 +99,7 @@ def _spent(
     if before is not None:
         before(name)
     answer = None
-    gc.collect()
-    gc.disable()
-    try:
-        started = clock()
-        for call in range(begin, begin + repeat):
-            answer = act(call)
-        return clock() - started, answer
-    finally:
-        gc.enable()
+    started = clock()
+    for call in range(begin, begin + repeat):
+        answer = act(call)
+    return clock() - started, answer
