@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from kudu_core._ext.base.crc32c import crc32c
 from kudu_core._ext.base.holding import InFlight
 from kudu_core.common.format.members import LIMIT
 from kudu_core.common.run.clock import time_of
@@ -41,6 +40,7 @@ from kudu_core.wal.format import (
     payload_crc,
     record_header,
     total_size,
+    whole_record,
 )
 from kudu_core.wal.log_options import LogClock, LogOptions
 from kudu_core.wal.segments import ActiveSegment, SegmentFiles
@@ -195,12 +195,12 @@ class Log(SyncedLog):
         cut back (in both cases nothing happened), ``Poisoned``, ``Fenced`` or ``Closed``.
         Any other exception (an interrupt) leaves the log poisoned if the record is in it.
         """
+        buffers: bytes | list[Buffer]
+        body_crc = 0
         if len(parts) == 1 and type(parts[0]) is bytes and len(parts[0]) <= SMALL_RECORD:
-            # One row: a copy and one buffer cost less than a list of them.
-            length = RECORD_HEADER.size + len(parts[0])
-            body = parts[0] + PADDING[-length & 7]
-            buffers: list[Buffer] = [body]
-            body_crc = crc32c(body, 0)
+            # A few rows: a copy of the bare payload costs less than a list of buffers and their CRC.
+            buffers = parts[0]
+            length = RECORD_HEADER.size + len(buffers)
         else:
             buffers = as_bytes(parts)
             length = RECORD_HEADER.size + total_size(buffers)
@@ -231,7 +231,7 @@ class Log(SyncedLog):
         return ts
 
     def _append(
-        self, kind: int, schema_version: int, length: int, body_crc: int, buffers: list[Buffer]
+        self, kind: int, schema_version: int, length: int, body_crc: int, buffers: bytes | list[Buffer]
     ) -> int:
         """Under the mutex, in a segment where it fits: assign timestamp and lsn, and write."""
         options = self._options
@@ -244,18 +244,17 @@ class Log(SyncedLog):
                 "written; set the clock right"
             )
         lsn = self._last_lsn + 1
-        header = record_header(
-            active.salt, body_crc, length, lsn, ts, self._durable_lsn, schema_version, kind
-        )
-        end = segment.end + padded(length)
+        stamp = length, lsn, ts, self._durable_lsn, schema_version, kind
+        if type(buffers) is bytes:
+            buffers = whole_record(active.salt, buffers, *stamp)
+        else:
+            buffers = [record_header(active.salt, body_crc, *stamp), *buffers]
+        end = segment.end + ((length + 7) & ~7)
         self.in_flight[ts] = threading.get_ident()
         try:
             if end > active.filled and length <= options.fill_record_bytes:
                 active.fill_ahead(end, options.first_fill_bytes, options.fill_bytes)
-            if len(buffers) == 1 and type(buffers[0]) is bytes:
-                active.file.pwrite(header + buffers[0], segment.end)
-            else:
-                active.file.pwrite([header, *buffers], segment.end)
+            active.file.pwrite(buffers, segment.end)
         except BaseException as error:
             self._cut_back(active, ts, error)
             raise
@@ -279,7 +278,7 @@ class Log(SyncedLog):
             raise
 
     def _append_to_next_segment(
-        self, kind: int, schema_version: int, length: int, body_crc: int, buffers: list[Buffer]
+        self, kind: int, schema_version: int, length: int, body_crc: int, buffers: bytes | list[Buffer]
     ) -> int:
         size = padded(length)
         with self._sync_lock:

@@ -11,4 +11,5 @@ cdef class KeyEncoder:
         int _tags[MOST_COLUMNS]
         int _widths[MOST_COLUMNS]
     cdef bytes of_row(self, dict row)
+    cdef bytes of_cells(self, list cells, tuple places)
     cdef Py_ssize_t _cell(self, Py_ssize_t i, object value, uint8_t* out, Py_ssize_t room) except -2

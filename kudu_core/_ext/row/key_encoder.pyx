@@ -48,6 +48,20 @@ cdef Py_ssize_t _encode_text(
     return to
 
 
+cdef Py_ssize_t _encode_number(
+    int tag, Py_ssize_t width, uint64_t word, uint8_t* out, Py_ssize_t room
+) noexcept nogil:
+    """Write the key bytes of a number of at most 8 bytes; return how many, -1 where they do not fit."""
+    cdef Py_ssize_t k
+    if width > room:
+        return -1
+    if tag != UNSIGNED:
+        word ^= <uint64_t>1 << (8 * width - 1)
+    for k in range(width):
+        out[k] = <uint8_t>(word >> (8 * (width - 1 - k)))
+    return width
+
+
 @cython.final
 @cython.auto_pickle(False)
 cdef class KeyEncoder:
@@ -133,21 +147,48 @@ cdef class KeyEncoder:
             at += n
         return PyBytes_FromStringAndSize(<char*>room, at) if self.count else None
 
+    cdef bytes of_cells(self, list cells, tuple places):
+        """The key of a row whose cells lie as columns hold them, the key's at these places.
+
+        None as ``encode``, also for a cell that is null, or missing.
+        """
+        cdef:
+            uint8_t room[KEY_ROOM]
+            Py_ssize_t i, n, size, at = 0
+            const uint8_t* data
+            uint64_t word
+        if len(places) != self.count:
+            return None
+        for i in range(self.count):
+            cell = cells[<Py_ssize_t>places[i]]
+            if type(cell) is not bytes:
+                return None
+            size = PyBytes_GET_SIZE(cell)
+            if self._widths[i] == 0:
+                data = <const uint8_t*>PyBytes_AS_STRING(cell)
+                n = _encode_text(data, size, i == self.count - 1, room + at, KEY_ROOM - at)
+            elif size != self._widths[i] or size > 8:
+                return None
+            else:
+                word = 0
+                memcpy(&word, PyBytes_AS_STRING(cell), <size_t>size)
+                n = _encode_number(self._tags[i], size, word, room + at, KEY_ROOM - at)
+            if n < 0:
+                return None
+            at += n
+        return PyBytes_FromStringAndSize(<char*>room, at) if self.count else None
+
     cdef Py_ssize_t _cell(self, Py_ssize_t i, object value, uint8_t* out, Py_ssize_t room) except -2:
         """Write one cell; return its bytes, -1 for the general path."""
         cdef:
-            int tag = self._tags[i], width = self._widths[i], k
+            int tag = self._tags[i], width = self._widths[i]
             uint64_t word = 0
             const uint8_t* data = NULL
             Py_ssize_t size = 0
         if width:
-            if width > 8 or width > room or not number_of(tag, width, value, &word):
+            if width > 8 or not number_of(tag, width, value, &word):
                 return -1
-            if tag != UNSIGNED:
-                word ^= <uint64_t>1 << (8 * width - 1)
-            for k in range(width):
-                out[k] = <uint8_t>(word >> (8 * (width - 1 - k)))
-            return width
+            return _encode_number(tag, width, word, out, room)
         if not bytes_of(tag, value, &data, &size):
             return -1
         return _encode_text(data, size, i == self.count - 1, out, room)

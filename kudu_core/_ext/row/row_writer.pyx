@@ -23,19 +23,9 @@ import_datetime()               # for ``plain.pxd``
 cdef object MISSING = Ellipsis  # as in ``row.shape``
 
 cdef enum:
-    ROW_ROOM = 1 << 20          # bytes of a row; larger ones take the general path
-    COLUMN_BYTES = 64           # no column of one row takes more beyond its string
-
     HEAD_BYTES = 24             # of a payload with one tablet: docs/format-log.md, "Record payloads"
     SECTION_BYTES = 16
     COLUMN_HEAD_BYTES = 24
-
-
-cdef struct RowColumn:
-    int tag
-    int width
-    uint32_t id
-    bint nullable
 
 
 @cython.final
@@ -47,20 +37,6 @@ cdef class RowWriter:
     columns, in key order; ``defaults``: the cell of an insert that does not give the column, ``MISSING``
     where every insert must.
     """
-
-    cdef:
-        readonly Py_ssize_t count
-        dict _positions
-        tuple _names
-        readonly tuple keys
-        readonly tuple defaults
-        readonly tuple value_ids
-        """By column its id, None for key columns."""
-        readonly tuple ids
-        readonly tuple widths
-        KeyEncoder _encoder
-        object _room
-        RowColumn* _columns
 
     def __init__(self, columns, keys, defaults):
         cdef:
@@ -144,7 +120,7 @@ cdef class RowWriter:
             out.append(cells)
         return keys, out
 
-    def complete(self, list cells not None):
+    cpdef complete(self, list cells):
         """Put defaults where a row gives nothing; False where a column has none."""
         cdef Py_ssize_t i
         if len(cells) != self.count:

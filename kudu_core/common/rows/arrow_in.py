@@ -51,8 +51,8 @@ def _batches(data: Any, schema: Schema | None) -> Iterator[pa.RecordBatch]:
         return _of_table(data)
     if isinstance(data, Mapping):
         return _of_columns(data, schema)
-    if _is_pandas_frame(data):
-        return _of_table(_of_pandas(data, schema))
+    if is_pandas_frame(data):
+        return _of_table(of_pandas(data, schema))
     if hasattr(data, "__arrow_c_stream__"):
         return _of_reader(_opened(data))
     if hasattr(data, "__arrow_c_array__"):
@@ -246,13 +246,13 @@ def _as_array(array: pa.Array | pa.ChunkedArray) -> pa.Array:
 # ----------------------------------------------------------------------------------- pandas frames
 
 
-def _is_pandas_frame(data: Any) -> bool:
+def is_pandas_frame(data: Any) -> bool:
     """Without importing pandas: a frame exists only where it is imported."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(data, pandas.DataFrame)
 
 
-def _of_pandas(frame: Any, schema: Schema | None) -> pa.Table:
+def of_pandas(frame: Any, schema: Schema | None) -> pa.Table:
     """A frame's columns, and the levels of its index that bear names.
 
     pandas writes missing integers as floats with NaN: a float column for an integer column is

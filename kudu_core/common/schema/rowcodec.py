@@ -6,8 +6,11 @@ What it cannot do exactly as ``keycodec`` and ``values`` do, it leaves to them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+import pyarrow as pa
+
+from kudu_core._ext.few.arrow_rows import cells_of_batch, format_of
 from kudu_core._ext.row.key_encoder import KeyEncoder
 from kudu_core._ext.row.row_writer import RowWriter
 from kudu_core._ext.row.shape import TAGS, RowShape
@@ -21,6 +24,9 @@ from kudu_core.common.types.types import (
     TYPE_UNSIGNED,
     ColumnType,
 )
+
+if TYPE_CHECKING:
+    from kudu_core._ext.row.shape import Cell
 
 _SHAPES_KEPT = 64
 
@@ -67,6 +73,22 @@ class RowCodec:
                 self._shapes.clear()
             found = self._shapes[ids] = row_shape(columns)
         return found
+
+    @cached_property
+    def _formats(self) -> tuple[bytes, ...]:
+        """Of the columns, as Arrow's C data interface writes their types."""
+        return tuple(format_of(c.type.arrow.__arrow_c_schema__()) for c in self._columns)
+
+    def prepare_batch(
+        self, batch: pa.RecordBatch, operation: int, room: int
+    ) -> tuple[list[bytes], list[list[Cell]]] | None:
+        """``RowWriter.prepare_rows`` of a record batch; None also where a column is of another type."""
+        try:
+            batch.validate()  # whether buffers are as long as the rows need; their cells are looked at below
+            schema, array = batch.__arrow_c_array__()
+        except (pa.ArrowException, ValueError):
+            return None
+        return cells_of_batch(self.writer, self._formats, schema, array, operation, room)
 
     @cached_property
     def writer(self) -> RowWriter:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kudu_core._ext.columns.flags import AppendFlags
 from kudu_core._ext.columns.growing import data_limit
 from kudu_core._ext.few import few_rows
 from kudu_core._ext.index.btree import BTree
@@ -28,7 +29,7 @@ from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import InternalError
 from kudu_core.rowset.memory import growing
 from kudu_core.rowset.memory.changelog import Change, ChangeLog
-from kudu_core.rowset.memory.growing import GrowingColumn, GrowingFlags, GrowingNumbers, StoreFull
+from kudu_core.rowset.memory.growing import GrowingColumn, GrowingNumbers, StoreFull
 from kudu_core.rowset.rows.delta_view import DeltaView
 from kudu_core.rowset.rows.rows_at import RowsAt
 
@@ -46,7 +47,7 @@ class MemRowSet:
         self._kernels = [column.kernel for column in self._columns.values()]
         """What holds the cells, in the order of the schema."""
         self._inserted = GrowingNumbers(np.uint64)
-        self._live = GrowingFlags()
+        self._live = AppendFlags()
         self._tree = BTree()
         self._last_insert_ts = 0
         self.logs: tuple[ChangeLog, ...] = (ChangeLog(),)
@@ -153,7 +154,7 @@ class MemRowSet:
         self._keys.append(keys.data, keys.offsets, hashes)
         for column_id, column in self._columns.items():
             column.append(block.columns[column_id])
-        self._live.append(count, 1)
+        self._live.append(count, True)
         # Last: a reader finds rows by their timestamp.
         self._inserted.append_equal(ts, count)
 
@@ -181,7 +182,7 @@ class MemRowSet:
         if self.frozen_at is not None:
             raise InternalError("a frozen MemRowSet takes no inserts")
         self._last_insert_ts = ts
-        self._live.append_one(1)
+        self._live.append(1, True)
         self.points.insert_one(ts, key, key_hash, cells)
 
     def change_one(
@@ -191,7 +192,7 @@ class MemRowSet:
         assert op != REDO_REINSERT
         self.changes.append_one(ts, op, rowid, ids, cells)
         if op == REDO_DELETE:
-            self._live.flags[rowid] = 0
+            self._live.clear([rowid])
 
     def reserve_insert_few(self, keys: list[bytes], rows: list[list[Cell]]) -> None:
         """``reserve`` for ``insert_few``; ``OverflowError``: a column is more than half full."""
@@ -209,7 +210,7 @@ class MemRowSet:
         if self.frozen_at is not None:
             raise InternalError("a frozen MemRowSet takes no inserts")
         self._last_insert_ts = ts
-        self._live.append(len(keys), 1)
+        self._live.append(len(keys), True)
         few_rows.put_inserts(self._keys, self._inserted.kernel, self._kernels, ts, keys, rows)
 
     def change_few(
@@ -219,11 +220,11 @@ class MemRowSet:
         assert op != REDO_REINSERT
         self.changes.append_few(ts, op, rowids, ids, rows)
         if op == REDO_DELETE:
-            self._live.flags[rowids] = 0
+            self._live.clear(rowids)
 
     def lives(self, ordinal: int) -> bool:
         """``is_live`` of one row."""
-        return self._live.get(ordinal) != 0
+        return self._live.is_set(ordinal)
 
     def locate(self, keys: EncodedKeys, hashes: np.ndarray) -> np.ndarray:
         """Ordinal of each key's entry, live or dead, (n,) int64, -1 where there is none."""

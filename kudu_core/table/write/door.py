@@ -1,7 +1,7 @@
 """The door of all writes: it alone chooses whether they go through the log, into files, or to disk first.
 
-* A list with a single dict, or with a few, goes by the row path (``one_row.py``, ``few_rows.py``), if that
-  can answer it.
+* A list with a single dict, or with a few, and a few rows of Arrow go by the row path (``one_row.py``,
+  ``few_rows.py``), if that can answer them.
 * Calls of few rows go through the log (``log_walk.py``).
 * Calls of many rows become files that one record names (``table/ingest/ingest.py``).
 * Calls that come to more than a quarter of ``memory_limit_bytes`` while they arrive are sorted and spilled,
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kudu_core.common.idempotence.writers import CHECK, Txn, check_txn
+from kudu_core.common.rows.arrow_in import is_pandas_frame, of_pandas
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.types import TYPE_BOOL
 from kudu_core.errors import InvalidArgument
@@ -39,7 +40,7 @@ from kudu_core.table.ingest.spill import ingest_spilled
 from kudu_core.table.opened.record import once
 from kudu_core.table.runs import sorted as sorted_runs
 from kudu_core.table.write import log_walk
-from kudu_core.table.write.few_rows import FEW_ROWS, write_few
+from kudu_core.table.write.few_rows import FEW_ROWS, Given, write_few
 from kudu_core.table.write.one_row import write_row
 from kudu_core.table.write.where import where_calls
 
@@ -59,13 +60,17 @@ def write_rows(
     engine: Engine, operation: str, data: Any, on_error: str, txn: Any = None, on_repeat: str = CHECK
 ) -> WriteResult:
     """Rows, or keys, with one operation."""
-    if type(data) is list and 0 < len(data) <= FEW_ROWS and type(data[0]) is dict and txn is None:
+    if txn is None and is_pandas_frame(data) and 0 < len(data) <= FEW_ROWS:
+        _checked(engine, on_error, None, on_repeat)
+        data = of_pandas(data, engine.schema)
+    few = _few(data) if txn is None else None
+    if few is not None:
         check_on_error(on_error)
         check_txn(None, on_repeat)
-        if len(data) == 1:
-            done = write_row(engine, operation, data[0])
+        if type(few) is list and len(few) == 1:
+            done = write_row(engine, operation, few[0])
         else:
-            done = write_few(engine, operation, data)
+            done = write_few(engine, operation, few)
         if done is not None and on_error == "return":
             done = replace(done, errors=none_refused(engine.schema, on_error))
         if done is not None:
@@ -73,6 +78,19 @@ def write_rows(
     token = _checked(engine, on_error, txn, on_repeat)
     parts = conform_calls(engine.schema, operation, data)
     return write_parts(engine, parts, given=data, on_error=on_error, txn=token)
+
+
+def _few(data: Any) -> Given | None:
+    """Rows in a form, and so few of them, that the row path may take them; None: the general path does."""
+    kind = type(data)
+    if kind is list:
+        return data if 0 < len(data) <= FEW_ROWS and type(data[0]) is dict else None
+    if kind is pa.Table:
+        if 0 < data.num_rows <= FEW_ROWS:
+            batches = data.to_batches()
+            return batches[0] if len(batches) == 1 else None
+        return None
+    return data if kind is pa.RecordBatch and 0 < data.num_rows <= FEW_ROWS else None
 
 
 def write_mixed(

@@ -91,8 +91,11 @@ def records(table: kc.Table, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         (lambda t: t.upsert([{"k": 1, "v": 1}, {"k": 2, "v": 1}]), ["few rows"], RECORD_KIND_WRITE),
         (lambda t: t.upsert([{"k": 1, "v": 1}, {"k": 1, "v": 2}]), ["few rows -", "log"], RECORD_KIND_WRITE),
         (lambda t: t.upsert([{"k": 1, "v": 1}], txn=("a", 1)), ["log"], RECORD_KIND_WRITE),
-        (lambda t: t.upsert(rows(INGEST_ROWS - 1)), ["log"], RECORD_KIND_WRITE),
-        (lambda t: t.upsert(rows(INGEST_ROWS)), ["files"], RECORD_KIND_INGEST),
+        (lambda t: t.upsert(rows(2)), ["few rows"], RECORD_KIND_WRITE),
+        (lambda t: t.upsert(rows(2), txn=("a", 1)), ["log"], RECORD_KIND_WRITE),
+        (lambda t: t.upsert(batches(2)), ["log"], RECORD_KIND_WRITE),
+        (lambda t: t.upsert(batches(INGEST_ROWS - 1)), ["log"], RECORD_KIND_WRITE),
+        (lambda t: t.upsert(rows(INGEST_ROWS)), ["few rows -", "files"], RECORD_KIND_INGEST),
         (lambda t: t.upsert(batches(INGEST_ROWS)), ["files"], RECORD_KIND_INGEST),
         (lambda t: t.update(where=pc.field("k") < 9, set={"v": 1}), ["collected"], RECORD_KIND_WRITE),
         (
