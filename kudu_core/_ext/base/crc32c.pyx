@@ -180,8 +180,8 @@ def sealed(bytes salt not None, bytes head not None, Py_ssize_t crc_at, bytes bo
     memcpy(at, PyBytes_AS_STRING(head), <size_t>size)
     memcpy(at + size, PyBytes_AS_STRING(body), <size_t>length)
     memset(at + size + length, 0, <size_t>(total - size - length))
-    crc = _of(0, at + size, <size_t>(total - size))
-    crc = _of(crc, <const uint8_t*>PyBytes_AS_STRING(salt), <size_t>PyBytes_GET_SIZE(salt))
-    crc = _of(crc, at, <size_t>size)
+    crc = crc32c_of(0, at + size, <size_t>(total - size))
+    crc = crc32c_of(crc, <const uint8_t*>PyBytes_AS_STRING(salt), <size_t>PyBytes_GET_SIZE(salt))
+    crc = crc32c_of(crc, at, <size_t>size)
     memcpy(at + crc_at, &crc, 4)
     return out
