@@ -72,6 +72,7 @@ ROOMS = {
         (
             *_tests("table/calls", "decide", "row_rules"),
             *_tests("table/write", "row_path", "row_path_taken", "row_path_left", "few_rows", "batches"),
+            *_tests("table/write", "door", "few_arrow_rows"),
             *_tests("table/opened", "txn", "repetition", "repetition_of_jobs"),
             *_tests("hostile/input", "bad_input", "bad_paths"),
             *JOBS,
@@ -157,6 +158,10 @@ ROOMS = {
             *_tests("tablet/store", "reserving", "laying"),
             *_tests("crash", "invariants", "faults"),
         ),
+    ),
+    "maintain": Room(
+        _of("tablet/maintain", "looks", "scoring", "together", "flush_lane"),
+        _tests("tablet/maintain", "looks", "scoring", "together", "flushes", "maintaining"),
     ),
     "compaction": Room(
         (*_of("tablet/compact", "delta_compaction", "history_gc"), "kudu_core/tablet/store/garbage.py"),

@@ -6,6 +6,7 @@ Nothing that a file says is believed before it was checked.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,6 +77,22 @@ def column_entries(file: FileReader) -> list[dict[str, Any]]:
     if not isinstance(found, list):
         file.damaged(file.footer_extent.offset, "footer: no list of columns")
     return found
+
+
+@cache
+def _index_layout(width: int) -> np.dtype[np.void]:
+    """Of an entry of a page index with bounds of so many bytes; numpy takes long to make one."""
+    return np.dtype(
+        [
+            ("offset", "<u8"),
+            ("size", "<u4"),
+            ("nulls", "<u4"),
+            ("nans", "<u4"),
+            ("flags", "<u4"),
+            ("low", "u1", (width,)),
+            ("high", "u1", (width,)),
+        ]
+    )
 
 
 class ColumnPages:
@@ -169,18 +186,7 @@ class ColumnPages:
             )
         if len(payload) != INDEX_HEAD.size + count * entry_bytes:
             file.damaged(at, f"an index of {count} pages in {len(payload)} bytes")
-        layout = np.dtype(
-            [
-                ("offset", "<u8"),
-                ("size", "<u4"),
-                ("nulls", "<u4"),
-                ("nans", "<u4"),
-                ("flags", "<u4"),
-                ("low", "u1", (width,)),
-                ("high", "u1", (width,)),
-            ]
-        )
-        index = np.frombuffer(payload, layout, offset=INDEX_HEAD.size)
+        index = np.frombuffer(payload, _index_layout(width), offset=INDEX_HEAD.size)
         sizes = index["size"].astype(np.int64)
         ends = self.extent.offset + np.cumsum(sizes)
         self._first_bad(

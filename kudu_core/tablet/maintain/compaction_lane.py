@@ -21,12 +21,14 @@ from kudu_core.rowset.disk.writing import DECODED_FACTOR
 from kudu_core.tablet.compact import history_gc
 from kudu_core.tablet.compact.delta_compaction import Compacted, compact_major, compact_minor, redo_files
 from kudu_core.tablet.compact.merge import MergeBuilder, Merged, merge_rowsets
+from kudu_core.tablet.maintain import scoring
 from kudu_core.tablet.maintain.delta_policy import major_columns
 from kudu_core.tablet.maintain.full_policy import full_merges
 from kudu_core.tablet.maintain.lane import Lane
+from kudu_core.tablet.maintain.looks import Looks
 from kudu_core.tablet.maintain.merge_policy import DEAD, MAX_INPUTS
 from kudu_core.tablet.maintain.operations import Merges, compaction_operations, live_refs
-from kudu_core.tablet.maintain.scoring import HISTORY_GC, MAJOR, MERGE, MINOR, Operation, Pressure, choose
+from kudu_core.tablet.maintain.scoring import HISTORY_GC, MAJOR, MERGE, MINOR, Operation, Pressure
 from kudu_core.tablet.maintain.together import for_each_tablet
 from kudu_core.tablet.store.tablet import Tablet
 
@@ -111,22 +113,23 @@ class CompactionLane(Lane):
 
         self._changed.wait_while(behind)
 
-    def _run_one_beside(self) -> bool:
+    def _run_one_beside(self, looks: Looks) -> bool:
         """``run_one`` of a background thread: nothing while somebody asked to be alone."""
         with self._beginning:
             claim = None if self._paused else self._operation()
         if claim is None:
             return False
         with claim:
-            return self.run_one()
+            return self.run_one(looks=looks)
 
     def _check_going_on(self) -> None:
         if self._stop.is_set():
             raise Closed("the table was closed; the compaction under way was given up")
 
     def _work_through(self) -> None:
-        while not self._stop.is_set() and self._run_one_beside():
-            self.collect_garbage()
+        looks = self._looks()
+        while not self._stop.is_set() and self._run_one_beside(looks):
+            self._collect_garbage_of(looks.changed)
         self._purge()
         self.collect_garbage()
 
@@ -143,12 +146,12 @@ class CompactionLane(Lane):
 
         def work() -> int:
             try:
-                done = 0
+                done, looks = 0, self._looks()
                 while not stop.is_set() and may_go_on():
-                    if not self.run_one(patient=False, builder=builder, apart=threads > 1):
+                    if not self.run_one(patient=False, builder=builder, apart=threads > 1, looks=looks):
                         break
                     done += 1
-                    self.collect_garbage()
+                    self._collect_garbage_of(looks.changed)
             except BaseException:
                 stop.set()
                 raise
@@ -170,12 +173,14 @@ class CompactionLane(Lane):
         patient: bool = True,
         builder: MergeBuilder | None = None,
         apart: bool = False,
-        tablets: Sequence[Tablet] | None = None,
+        looks: Looks | None = None,
+        at_once: bool = False,
     ) -> bool:
         """Do the operation that gains most for its cost; False when nothing is worth it.
 
-        ``tablets``: to look at, None: all.  ``builder``: of ``merge_rowsets``.  ``apart``: not in a tablet in
-        which another such call is at work, where something else may be best in a moment.
+        ``looks``: what earlier calls of the same work saw.  ``builder``: of ``merge_rowsets``.  ``apart``:
+        not in a tablet in which another such call is at work, where something else may be best in a moment.
+        ``at_once``: all that is worth it will be done, so what a merge takes is not compacted before.
 
         Raises
         ------
@@ -185,14 +190,19 @@ class CompactionLane(Lane):
             Not ``patient``: of an operation that failed, which is left alone for a while in either case.
         """
         refused: set[Operation] = set()
+        looks = looks or self._looks()
+        busy: set[int] = set()
+
+        def pick(found: list[Operation]) -> Operation | None:
+            may = [o for o in found if o.kind in kinds and o.tablet_id not in busy and o not in refused]
+            return scoring.choose(scoring.unless_merged(may) if at_once else may, NO_PRESSURE)
+
         while True:
             with Claim(self._apart) as mine:
                 with self._choosing if apart else NOTHING:
                     # Asked before the look: a tablet that is done meanwhile was looked at half done.
                     busy = self._apart.copy() if apart else set()
-                    found = [op for op in self._operations(tablets) if op.kind in kinds and op not in refused]
-                    found = [op for op in found if op.tablet_id not in busy]
-                    chosen = choose(found, NO_PRESSURE)
+                    chosen = looks.best(pick)
                     if chosen is None:
                         return False
                     if apart:
@@ -200,6 +210,9 @@ class CompactionLane(Lane):
                 if self._perform(chosen, partial(self._compact_of, chosen, builder), patient=patient):
                     return True
             refused.add(chosen)
+
+    def _looks(self) -> Looks:
+        return Looks(lambda: self.tablets, self._operations)
 
     def _possible(self, tablets: Sequence[Tablet]) -> list[Operation]:
         now_s, horizon = self._clock.monotonic_s(), self._horizon(False)
@@ -305,7 +318,8 @@ class CompactionLane(Lane):
             for_each_tablet(list(self.tablets), self._compact_fully, size_bytes=_decoded_bytes)
 
     def _compact_what_pays(self, tablet: Tablet) -> None:
-        while self.run_one(COMPACTIONS, patient=False, tablets=(tablet,)):
+        looks = Looks(lambda: (tablet,), self._operations)
+        while self.run_one(COMPACTIONS, patient=False, looks=looks, at_once=True):
             self._check_going_on()
 
     def _compact_fully(self, tablet: Tablet) -> None:
@@ -360,7 +374,11 @@ class CompactionLane(Lane):
         with self._operation():
             if not self._stop.is_set():
                 total += self._delete_purged()
-        for tablet in self.tablets:
+        return total + self._collect_garbage_of(self.tablets)
+
+    def _collect_garbage_of(self, tablets: Sequence[Tablet]) -> int:
+        total = 0
+        for tablet in tablets:
             with self._operation():
                 if self._stop.is_set():
                     break

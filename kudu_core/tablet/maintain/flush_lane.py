@@ -20,9 +20,10 @@ from kudu_core.options import Options
 from kudu_core.tablet.flush.deltas import flush_deltas
 from kudu_core.tablet.flush.memory import flush_memrowset
 from kudu_core.tablet.maintain.lane import Lane
+from kudu_core.tablet.maintain.looks import Looks
 from kudu_core.tablet.maintain.memory_use import MemoryUse
 from kudu_core.tablet.maintain.operations import flush_operations
-from kudu_core.tablet.maintain.scoring import FLUSH, LOG_GC, Operation, choose
+from kudu_core.tablet.maintain.scoring import FLUSH, LOG_GC, Operation, Pressure, choose
 from kudu_core.tablet.maintain.together import for_each_tablet
 from kudu_core.tablet.store.tablet import Tablet
 
@@ -101,11 +102,11 @@ class FlushLane(Lane):
         """
         done = 0
         shortened = False
+        looks = Looks(lambda: self.tablets, self._operations)
+        pressure: Pressure | None = None
         while not self._stop.is_set() and may_go_on():
-            found = self._operations()
-            if not shortened:
-                found += self._log_operations()
-            chosen = choose(found, self._memory.pressure(self._log.bytes_retained))
+            pressure = self._pressure(pressure)
+            chosen = looks.best(partial(_chosen, [] if shortened else self._log_operations(), pressure))
             if chosen is None:
                 return done
             if chosen.kind == LOG_GC:
@@ -125,6 +126,13 @@ class FlushLane(Lane):
             else:
                 self._leave_alone(chosen)
         return done
+
+    def _pressure(self, known: Pressure | None) -> Pressure:
+        """What is scarce.  It is measured again, which asks all tablets, only where that may say otherwise
+        than ``known``: flushes relieve what was scarce, and writes add."""
+        if known is None or known.on_memory or known.on_log or self._memory.is_stale():
+            return self._memory.pressure(self._log.bytes_retained)
+        return known
 
     def _possible(self, tablets: Sequence[Tablet]) -> list[Operation]:
         now_us, segments = self._clock.now_us(), self._log.segments
@@ -338,6 +346,10 @@ class FlushLane(Lane):
             freed = before - self._log.bytes_retained + spare_bytes
             truncated = LogTruncated(through=through, segments=len(sealed), freed_bytes=freed)
             return [truncated, TokensDropped(tokens=tokens)] if tokens else [truncated]
+
+
+def _chosen(others: list[Operation], pressure: Pressure, found: list[Operation]) -> Operation | None:
+    return choose(found + others, pressure)
 
 
 def _sync_edits(tablet: Tablet) -> None:

@@ -79,6 +79,20 @@ class Pressure:
         return self.log_bytes >= LOG_TARGET_BYTES
 
 
+def unless_merged(operations: Sequence[Operation]) -> list[Operation]:
+    """Without the delta compactions of rowsets that a merge among the operations takes.
+
+    For who does all of them: the merge writes these rowsets anew with their changes, so what a delta
+    compaction wrote before would be read once.
+    """
+    taken = {(op.tablet_id, rowset) for op in operations if op.kind == MERGE for rowset in op.rowsets}
+    return [
+        op
+        for op in operations
+        if op.kind not in (MINOR, MAJOR) or taken.isdisjoint((op.tablet_id, rowset) for rowset in op.rowsets)
+    ]
+
+
 def choose(operations: Sequence[Operation], pressure: Pressure) -> Operation | None:
     """What to do next; None: nothing is worth it.  Of equals, the first."""
     free = [op for op in operations if op.kind == LOG_GC and op.log_bytes]
@@ -113,4 +127,5 @@ __all__ = [
     "Operation",
     "Pressure",
     "choose",
+    "unless_merged",
 ]

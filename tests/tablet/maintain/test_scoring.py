@@ -31,6 +31,7 @@ from kudu_core.tablet.maintain.scoring import (
     Operation,
     Pressure,
     choose,
+    unless_merged,
 )
 from tests.support.inside import compaction_lane_of, engine_of, log_of, schema_of, tablet_of
 from tests.support.tables import Make
@@ -43,6 +44,14 @@ MERGE_CHEAP = Operation(MERGE, 2, (3, 4), gain=0.5, cost_bytes=50)
 FORGET = Operation(HISTORY_GC, 1, freed_bytes=5)
 SHORTEN = Operation(LOG_GC, -1, log_bytes=1)
 ALL = [SMALL_FLUSH, LARGE_FLUSH, MERGE_WIDE, MERGE_CHEAP, FORGET, SHORTEN]
+
+
+def test_what_a_merge_takes_is_not_compacted_before() -> None:
+    """Of the same tablet alone; flushes, and the merges themselves, stay."""
+    taken = [Operation(MAJOR, 1, (1,), gain=9.0), Operation(MINOR, 1, (2,), gain=9.0)]
+    kept = [Operation(MAJOR, 1, (3,), gain=9.0), Operation(MINOR, 2, (1,), gain=9.0), *ALL]
+    assert unless_merged([*taken, *kept]) == kept
+    assert unless_merged(taken) == taken
 
 
 def test_the_order_of_reasons() -> None:

@@ -253,6 +253,8 @@ def test_a_compaction_looks_at_a_tablet_once_for_each_of_its_operations(
     done = [event for event in told if isinstance(event, DeltaCompactionEnd | MergeEnd)]
     worked_on = {event.tablet_id for event in done}
     assert len(worked_on) == MANY
+    # No rowset was written twice: what a delta compaction would write, a merge wrote at once.
+    assert len(done) == MANY and all(isinstance(event, MergeEnd) for event in done)
     assert len(looks) == MANY + len(done) + len(worked_on)
     assert table.scan(where=[("a", "=", 1)]).count() == ROWS
 
