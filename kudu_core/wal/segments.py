@@ -67,14 +67,19 @@ class ActiveSegment:
 
     def fill_ahead(self, end: int, at_least: int, at_most: int) -> None:
         """Write zeros past ``end``.  They are never a valid record, and the next fsyncs find the
-        file's size and blocks as they need them."""
+        file's size and blocks as they need them.
+
+        Piece by piece: what is written by one call may become one large folio of the page cache, and then
+        each record that is written into it costs the kernel a walk over all blocks of the folio.
+        """
         step = min(max(self.segment.end, at_least), at_most)
         target = min(max(end, self.filled + step), self.capacity)
-        whole, rest = divmod(target - self.filled, len(_ZEROS))
         # A disk too full for zeros may still have room for the record.
         with suppress(OSError):
-            self.file.pwrite([_ZEROS] * whole + [_ZEROS[:rest]], self.filled)
-            self.filled = self.segment.size = target
+            while self.filled < target:
+                piece_end = min((self.filled // len(_ZEROS) + 1) * len(_ZEROS), target)
+                self.file.pwrite(_ZEROS[: piece_end - self.filled], self.filled)
+                self.filled = self.segment.size = piece_end
 
     def cut_back(self) -> None:
         """Undo a write that failed: no byte after the last record can read as one."""

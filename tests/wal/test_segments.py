@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kudu_core.errors import Closed
-from kudu_core.fs.posix import PosixFileSystem
+from kudu_core.fs.posix import PosixFileSystem, PosixWriteFile
 from kudu_core.wal import LogOptions
 from tests.support.cases.wal import (
     NONE,
@@ -129,6 +131,33 @@ def test_nothing_is_dropped_before_the_checkpoint_is_durable(tmp_path: Path) -> 
     log.checkpoint(stamps[-1], {})
     assert events[0] == "file.sync"
     assert len(events) > 2
+    log.close()
+
+
+def test_zeros_are_written_ahead_in_small_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one call writes may be one folio of the page cache, which makes each record in it expensive."""
+    written: list[tuple[int, int]] = []
+    real = PosixWriteFile.pwrite
+
+    def pwrite(file: PosixWriteFile, data: Any, offset: int) -> None:
+        if file.path.endswith(".log"):
+            written.append((offset, len(data)))
+        real(file, data, offset)
+
+    monkeypatch.setattr(PosixWriteFile, "pwrite", pwrite)
+    sizes = {"segment_bytes": 1 << 20, "first_fill_bytes": 200 << 10, "fill_bytes": 400 << 10}
+    log = create(tmp_path, options=LogOptions(durability="none", **sizes))
+    write(log, b"x" * 1000)
+    pieces = [(offset, offset + size) for offset, size in written if size > 2000]
+    borders = [64, *(number << 16 for number in range(1, 4)), 64 + (200 << 10)]
+    assert pieces == list(pairwise(borders))
+    segment = log.segments[-1]
+    assert os.stat(segment.path).st_size == segment.size == borders[-1]
+    while segment.end <= borders[-1]:
+        write(log, b"x" * 1000)
+    pieces = [(offset, offset + size) for offset, size in written if size > 2000]
+    assert len(pieces) > 4 and all(end - begin <= 1 << 16 for begin, end in pieces)
+    assert [end for _, end in pieces[:-1]] == [begin for begin, _ in pieces[1:]], "no gap, and nothing twice"
     log.close()
 
 

@@ -60,10 +60,13 @@ def write_rows(
     engine: Engine, operation: str, data: Any, on_error: str, txn: Any = None, on_repeat: str = CHECK
 ) -> WriteResult:
     """Rows, or keys, with one operation."""
-    if txn is None and is_pandas_frame(data) and 0 < len(data) <= FEW_ROWS:
-        _checked(engine, on_error, None, on_repeat)
-        data = of_pandas(data, engine.schema)
-    few = _few(data) if txn is None else None
+    few = None
+    if txn is None:
+        few = _few(data)
+        if few is None and is_pandas_frame(data) and 0 < len(data) <= FEW_ROWS:
+            _checked(engine, on_error, None, on_repeat)
+            data = of_pandas(data, engine.schema)
+            few = _few(data)
     if few is not None:
         check_on_error(on_error)
         check_txn(None, on_repeat)

@@ -71,7 +71,7 @@ def test_o3_clean_end_names_no_record_that_a_power_cut_may_take(disk: Disk) -> N
 
     engine.memory.reserve = slow_reserve  # type: ignore[method-assign,assignment]
     engine.log._fence_check = slow_fence
-    write = Thread(lambda: table.insert(rows(30, 32)))
+    write = Thread(lambda: table.insert([rows(30, 32)]))  # a list of tables goes the general path
     assert decided.wait(LATE_S)
     closing = Thread(table.close, "closing")
     synced.wait(SOON_S)
