@@ -70,18 +70,19 @@ SHAPES: dict[str, tuple[Callable[[int], pa.Table], int]] = {
 }
 
 
-def chooser(size: int) -> Callable[[ColumnBuffers, str], int]:
+def chooser(size: int) -> Callable[[ColumnBuffers, str, str], int]:
     """Pages of about so many bytes, whether of strings or of numbers."""
 
-    def choose(column: ColumnBuffers, role: str) -> int:
+    def choose(column: ColumnBuffers, role: str, _compression: str) -> int:
         if column.width:
             fitting = max(BLOCK_BITS, min((size // column.width).bit_length() - 1, PAGE_BITS))
             return max(fitting, page_size.least_page_bits(role, column.width))
-        page_size.PAGE_BYTES, kept = size, page_size.PAGE_BYTES
+        kept = page_size.PAGE_BYTES, page_size.LARGE_PAGE_BYTES
+        page_size.PAGE_BYTES = page_size.LARGE_PAGE_BYTES = size
         try:
             return page_size.choose_page_bits(column, role)
         finally:
-            page_size.PAGE_BYTES = kept
+            page_size.PAGE_BYTES, page_size.LARGE_PAGE_BYTES = kept
 
     return choose
 

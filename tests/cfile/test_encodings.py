@@ -318,7 +318,7 @@ STRINGS: dict[str, tuple[Callable[[np.random.Generator], list[str | None]], int 
         lambda rng: [row.tobytes().hex() for row in rng.integers(0, 256, (ROWS, 16), np.uint8)],
         None,
         CODEC_NONE,
-        257,  # the page index takes 90 bytes of 64 KiB
+        257,  # the page index takes 90 bytes of each page
     ),
 }
 

@@ -226,6 +226,15 @@ def test_bytes_that_no_file_has_are_damage(tmp_path: Path, sizes: list[int], off
 
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_the_largest_cell_is_compressed(compression: str) -> None:
+    text = (b"some words of a document " * 100)[:2048] * ((64 << 20) // 2048)
+    codec, stored = page.compress(text, compression)
+    assert codec and len(stored) < len(text) // 20
+    reader: Any = None  # asked only where something is wrong
+    assert page.decompress(reader, 0, codec, stored, len(text)) == text
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
 def test_decompression_never_exceeds_what_was_declared(compression: str) -> None:
     spec = ColumnSpec(0, ColumnType.parse("string"), False, encoding="plain", compression=compression)
     fs = BytesFileSystem()

@@ -13,7 +13,15 @@ from kudu_core._ext.scan.read import read
 from kudu_core._ext.scan.selection import Selection
 from kudu_core.cfile import PAGE_ROWS, PageCache, RowsFile
 from kudu_core.cfile.columns import page_size
-from kudu_core.cfile.columns.page_size import LEAST_BYTES, PAGE_BYTES, choose_page_bits, least_page_bits
+from kudu_core.cfile.columns.page_size import (
+    LARGE_PAGE_BYTES,
+    LEAST_BYTES,
+    PAGE_BYTES,
+    SHORT_BYTES,
+    choose_page_bits,
+    least_page_bits,
+)
+from kudu_core.cfile.columns.reader import ColumnReader
 from kudu_core.cfile.columns.specs import ColumnSpec
 from kudu_core.cfile.pages.container import FileReader
 from kudu_core.cfile.pages.page import PAGE_FRAME
@@ -41,9 +49,12 @@ def sized(sizes: Sequence[int] | np.ndarray) -> ColumnBuffers:
         (0, 50_000, PAGE_ROWS, PAGE_ROWS),
         (3, 50_000, PAGE_ROWS, PAGE_ROWS),
         (8, 50_000, 8192, 8192),
-        (100, 20_000, 512, 1024),
+        (63, 50_000, 1024, 1024),
+        (64, 50_000, 512, 1024),
+        (100, 20_000, 256, 1024),
         (10_000, 500, 4, 1024),
-        (40_000, 50, 2, 1024),
+        (20_000, 50, 2, 1024),
+        (40_000, 50, 1, 1024),
         (100_000, 50, 1, 1024),
         (1_000_000, 20, 1, 1024),
         (10, 3, PAGE_ROWS, PAGE_ROWS),
@@ -52,6 +63,14 @@ def sized(sizes: Sequence[int] | np.ndarray) -> ColumnBuffers:
 def test_rows_a_page(size: int, rows: int, page_rows: int, key_rows: int) -> None:
     assert 1 << choose_page_bits(sized([size] * rows), "value") == page_rows
     assert 1 << choose_page_bits(sized([size] * rows), "key") == key_rows
+
+
+def test_zstd_has_pages_of_twice_as_many_bytes() -> None:
+    for size in (64, 100, 5000):
+        cells = sized([size] * 20_000)
+        for other in ("auto", "none", "lz4"):
+            assert choose_page_bits(cells, "value", other) == choose_page_bits(cells, "value")
+        assert choose_page_bits(cells, "value", "zstd") == choose_page_bits(cells, "value") + 1
 
 
 def test_numbers_and_codes_have_as_many_rows_as_a_page_may_have() -> None:
@@ -84,9 +103,10 @@ def test_the_choice_is_bounded_for_cells_of_any_sizes(seed: int, long: bool) -> 
         total, cells = pages.sum(), sizes.astype(float)
         if not total:
             continue
-        # A byte reads what lies in its page: on average its own cell and 64 KiB, or pages are small anyway.
+        # A byte reads what lies in its page: on average its own cell and so many bytes, or pages are small.
         beside = (pages @ pages - cells @ cells) / total
-        assert beside <= PAGE_BYTES or total * (1 << bits) < 2 * LEAST_BYTES * rows, (bits, rows)
+        most = PAGE_BYTES if total >= SHORT_BYTES * rows else LARGE_PAGE_BYTES
+        assert beside <= most or total * (1 << bits) < 2 * LEAST_BYTES * rows, (bits, rows)
 
 
 # ---- files
@@ -142,6 +162,7 @@ def scanned(file: RowsFile, id_: int, ranges: np.ndarray, type_: ColumnType) -> 
 def test_zones_and_conditions_of_pages_of_few_rows(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of pages that zone maps rule out nothing is read; of the others the rows are found."""
     monkeypatch.setattr(page_size, "PAGE_BYTES", 300)
+    monkeypatch.setattr(page_size, "LARGE_PAGE_BYTES", 300)
     monkeypatch.setattr(page_size, "LEAST_BYTES", 1)
     case = make_case(np.random.default_rng(seed), 3000, "int", types=["string"])
     texts = [None if k % 7 == 0 else f"{k:06d}" + "x" * 50 for k in range(3000)]
@@ -162,6 +183,55 @@ def test_zones_and_conditions_of_pages_of_few_rows(seed: int, monkeypatch: pytes
             wanted = [k for k in range(1200, 1210) if k % 7 and (live is None or live[k])]
             assert selection.rowids().tolist() == wanted
         assert file.scans.pages == 3
+
+
+@pytest.mark.parametrize("nulls", [0, 3])
+def test_a_condition_on_large_strings_has_few_of_them_in_memory(
+    nulls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages of 400 KB, of which a mini-block has 100: they are pinned some at a time, about 16 MiB."""
+    rng = np.random.default_rng(nulls)
+    case = make_case(rng, 130, "int", types=["binary"])
+    texts = [None if nulls and k % nulls == 0 else bytes([k]) + rng.bytes(400_000) for k in range(130)]
+    case.columns[1], type_ = column(texts, "binary"), ColumnType.parse("binary")
+    case.specs[1] = ColumnSpec(1, type_, True, encoding="plain")
+    fs = BytesFileSystem()
+    case.write(fs, "a")
+    read_at_once: list[int] = []
+    usual = ColumnReader.found
+
+    def found(self: ColumnReader, numbers: Sequence[int]) -> Any:
+        answer = usual(self, numbers)
+        read_at_once.append(sum(map(len, answer[0])))
+        return answer
+
+    with RowsFile(fs, "a", PageCache(8 << 20)) as file:
+        assert file.columns[1].page_count == 130
+        passing = passing_all([Term(1, "ge", b"\x14", type_), Term(1, "lt", b"\x78", type_)])
+        assert passing is not None
+        test, states = file.scans.compile(1, passing)
+        monkeypatch.setattr(ColumnReader, "found", found)
+        for live in (None, (np.arange(130) % 2).astype(np.uint8)):
+            for known in (None, states, np.where(np.arange(130) < 40, 0, 2).astype(np.uint8)):
+                read_at_once.clear()
+                selection = Selection(np.array([[0, 50], [55, 130]], np.int64), 130, live_of(live))
+                selection.test(file.scans.column(1), test, known)
+                assert selection.rowids().tolist() == [
+                    k
+                    for k in range(130)
+                    if texts[k] is not None
+                    and 20 <= k < 120
+                    and not 50 <= k < 55
+                    and (live is None or live[k])
+                    and (known is None or known[k])
+                ]
+                assert max(read_at_once) < 18 << 20
+                assert len(read_at_once) >= (2 if live is None else 1)
+
+
+def live_of(live: np.ndarray | None) -> np.ndarray | None:
+    """Of the rows of two ranges, without the five between them."""
+    return None if live is None else np.concatenate([live[:50], live[55:]])
 
 
 # ---- what a cell reads
@@ -203,7 +273,8 @@ def test_a_cell_costs_one_read_of_a_page(size: int, rows: int, monkeypatch: pyte
             (found,) = file.cells([1], np.array([row]))
             assert found.cell(0) == case.columns[1].cell(row)
         assert len(reads.all) == (1 if file.columns[1].page_count == 1 else 2), "the third from the cache"
-        most = max(size, PAGE_BYTES) + 4 * (PAGE_BYTES // size) + FRAME  # an end for each cell
+        beside = LARGE_PAGE_BYTES if size < SHORT_BYTES else PAGE_BYTES
+        most = size + beside + 4 * (beside // size) + FRAME  # an end for each cell
         assert max(length for _, length in reads.all) <= most
 
 

@@ -43,17 +43,10 @@ from kudu_core._ext.base.status import NeedsGeneralPath
 
 cdef enum:
     MOST_ROWS = 1 << 28
+    FIRST_PAGES = 16            # of a test of strings that are pinned at a time; then as many as have
+    PINNED_BYTES = 16 << 20     # so many bytes, about
 
 kc_fill_set_bits()
-
-
-cdef struct Tested:
-    # The cells that a test looks at.
-    int width
-    int page_bits
-    const PageMap* map
-    const Page* pages           # of the map
-    const uint8_t* states       # of all pages of the column, NULL: not known
 
 
 cdef int _test_piece(
@@ -106,6 +99,43 @@ cdef int _test(
         if state < 0:
             return state
         narrow_piece(piece, mask + piece.at, s.rows, state)
+    return 0
+
+
+cdef int _test_window(
+    const Piece* pieces, int64_t n, const uint8_t* mask, const Tested* cells, const Set* test,
+    int64_t first, int64_t end, uint8_t* passed, int64_t* at
+) noexcept nogil:
+    """Set in ``passed`` the rows that belong, of pages [first, end) of the map; 0 or a status.
+
+    Pages are of fewer rows than a mini-block, of strings.
+    """
+    cdef:
+        TestScratch s
+        int64_t k
+        Piece part
+        const Page* page
+        int state
+    for k in range(n):
+        if pieces[k].state == NONE or cells.map.firsts[k] >= end:
+            continue
+        part.rows = -1
+        while next_part(&pieces[k], cells.page_bits, cells.map.firsts[k], NULL, &part):
+            if not first <= part.page < end:
+                continue
+            page = &cells.pages[part.page]
+            state = SOME if cells.states == NULL else cells.states[cells.map.numbers[part.page]]
+            if state == SOME and page.data == NULL:
+                state = NONE        # no row of it is left
+            elif state == SOME:
+                state = test_strings(
+                    test, page, &part, mask + part.at if part.state == SOME else NULL, &s,
+                    passed + part.at, at,
+                )
+            if state < 0:
+                return state
+            if state != SOME:
+                memset(passed + part.at, state == ALL, <size_t>part.rows)
     return 0
 
 
@@ -257,9 +287,12 @@ cdef class Selection:
                 want_pages(
                     self.pieces, self.piece_count, self.mask, cells.map, cells.page_bits, cells.states, wanted
                 )
-            column.pin(cells.map.numbers, wanted, cells.map.count, pages, held)
-            with nogil:
-                status = _test(self.pieces, self.piece_count, self.mask, &cells, &test.c, &at)
+            if cells.page_bits < BLOCK_BITS and cells.map.count > FIRST_PAGES:
+                status = self.test_in_windows(column, wanted, pages, &cells, &test.c, &at)
+            else:
+                column.pin(cells.map.numbers, wanted, cells.map.count, pages, held)
+                with nogil:
+                    status = _test(self.pieces, self.piece_count, self.mask, &cells, &test.c, &at)
             if status == NEEDS_GENERAL_PATH:
                 raise NeedsGeneralPath
             if status < 0:
@@ -267,6 +300,44 @@ cdef class Selection:
         finally:
             PyMem_RawFree(wanted)
             PyMem_RawFree(pages)
+
+    cdef int test_in_windows(
+        self, ScanColumn column, const uint8_t* wanted, Page* pages, const Tested* cells, const Set* test,
+        int64_t* at
+    ) except? -1:
+        """``test`` of strings, some pages at a time: all of them may be more than memory has room for."""
+        cdef:
+            uint8_t* passed = <uint8_t*>PyMem_RawCalloc(self.rows + 64, 1)
+            int64_t k, first, end = 0, pinned, most = FIRST_PAGES, size, at_row
+            int status = 0
+            list held
+        if passed == NULL:
+            raise MemoryError
+        try:
+            while end < cells.map.count and status == 0:
+                first, pinned = end, 0
+                while end < cells.map.count and pinned < most:
+                    pinned += wanted[end]
+                    end += 1
+                held = []
+                column.pin(cells.map.numbers + first, wanted + first, end - first, pages + first, held)
+                with nogil:
+                    status = _test_window(
+                        self.pieces, self.piece_count, self.mask, cells, test, first, end, passed, at
+                    )
+                size = 1
+                for k in range(first, end):
+                    size += pages[k].size if pages[k].data != NULL else 0
+                most = max(1, min(pinned * PINNED_BYTES // size, 2 * most))
+            if status == 0:
+                with nogil:
+                    for k in range(self.piece_count):
+                        if self.pieces[k].state != NONE:
+                            at_row = self.pieces[k].at
+                            narrow_piece(&self.pieces[k], self.mask + at_row, passed + at_row, SOME)
+            return status
+        finally:
+            PyMem_RawFree(passed)
 
     def keep(self, const uint8_t[::1] passed not None):
         """Leave of the chosen rows those whose byte is not 0."""

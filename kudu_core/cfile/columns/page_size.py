@@ -12,8 +12,15 @@ import numpy as np
 from kudu_core.cfile.pages.page import BLOCK_BITS, PAGE_BITS
 from kudu_core.common.rows.rowblock import ColumnBuffers
 
-PAGE_BYTES = 64 << 10
+PAGE_BYTES = 32 << 10
 """Of strings in a page, about; what a cell reads beside itself is no more than that."""
+
+LARGE_PAGE_BYTES = 64 << 10
+"""The same of short strings, which are scanned rather than read alone, and of columns for which zstd is
+asked: it packs larger pages better."""
+
+SHORT_BYTES = 64
+"""Of short strings on average, fewer."""
 
 LEAST_BYTES = 4 << 10
 """Of strings in a page on average, lest a few large cells among small ones make pages of nothing."""
@@ -30,7 +37,7 @@ def least_page_bits(role: str, width: int) -> int:
     return 0 if role == "value" else BLOCK_BITS
 
 
-def choose_page_bits(column: ColumnBuffers, role: str) -> int:
+def choose_page_bits(column: ColumnBuffers, role: str, compression: str = "auto") -> int:
     """The power of two for a column as it is stored: its strings, or cells of fixed width."""
     if column.width:
         return PAGE_BITS
@@ -39,7 +46,8 @@ def choose_page_bits(column: ColumnBuffers, role: str) -> int:
     ends = column.offsets.astype(np.float64)
     total = ends[-1] - ends[0]
     # What a byte that is read by itself reads with it is the mean of the sizes, each weighed by itself.
-    most = PAGE_BYTES * total
+    large = compression == "zstd" or total < SHORT_BYTES * column.length
+    most = (LARGE_PAGE_BYTES if large else PAGE_BYTES) * total
     whole = _squares(ends, PAGE_BITS)
     if whole <= most:
         return PAGE_BITS

@@ -61,7 +61,7 @@ def write_column(
     bound_width = zone_width(column.width, words)
     index = bytearray()
     page_zones: list[Zone] = []
-    page_bits = choose_page_bits(stored, spec.role)
+    page_bits = choose_page_bits(stored, spec.role, spec.compression)
     for lower in range(0, column.length, 1 << page_bits):
         upper = min(lower + (1 << page_bits), column.length)
         payload, low, high, null_count, nan_count = _encode_page(
@@ -184,6 +184,10 @@ def _page_zone(
     return zone, flags, bytes((len(low),)) + low, bytes((len(cut),)) + cut
 
 
+_DICTIONARY_LIMIT_BYTES = 64 << 20
+"""Of the words: who reads one of them has all in memory."""
+
+
 def _build_dictionary(column: ColumnBuffers, forced: bool) -> tuple[ColumnBuffers, ColumnBuffers] | None:
     """Codes and sorted words of a string column, or None where a dictionary does not pay."""
     assert column.offsets is not None
@@ -192,7 +196,7 @@ def _build_dictionary(column: ColumnBuffers, forced: bool) -> tuple[ColumnBuffer
     if not data_bytes:
         return None
     # Codes and words must stay below four fifths of the strings, or they only cost a step.
-    limit = pages.RAW_LIMIT_BYTES if forced else min(int(0.8 * data_bytes), pages.RAW_LIMIT_BYTES)
+    limit = _DICTIONARY_LIMIT_BYTES if forced else min(int(0.8 * data_bytes), _DICTIONARY_LIMIT_BYTES)
     built = blocks.dictionary_build(column.offsets, column.values, column.validity, DICTIONARY_WORDS, limit)
     if built is None:
         return None

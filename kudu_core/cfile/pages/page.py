@@ -45,8 +45,9 @@ PAYLOAD_HEAD = struct.Struct("<IBBBB")
 assert PAGE_FRAME.size == 16
 assert PAYLOAD_HEAD.size == 8
 
-RAW_LIMIT_BYTES = 64 << 20
-"""A page that decompresses to more is refused; larger ones are stored as they are."""
+RAW_LIMIT_BYTES = 256 << 20
+"""A page that decompresses to more is refused; larger ones are stored as they are.  The largest cells have a
+quarter of it, and lie in pages of their own, or nearly so."""
 
 _WORTH_IT_FROM_BYTES = 64
 _KEPT_BELOW = 0.9  # a codec stays only where it saves 10% (Kudu's min_compression_ratio)
