@@ -326,11 +326,14 @@ class ColumnPages:
 
     # ------------------------------------------------------------------ pages
 
-    def payload(self, number: int) -> Any:
-        """The checked payload of a page; a missing one is read, and left to the caller to remember."""
-        self.index()
-        payload = self.file.cached_page(self._offsets[number])
-        return self.fetched(number) if payload is None else payload
+    def payload(self, number: int) -> tuple[Any, int]:
+        """The checked payload of a page, and its place; a missing one is read, and left to the caller to
+        remember."""
+        if self._index is None:
+            self.index()
+        place = self._offsets[number]
+        payload = self.file.cached_page(place)
+        return self.fetched(number) if payload is None else payload, place
 
     def fetched(self, number: int) -> Any:
         """The checked payload of a page, read from the file."""

@@ -263,48 +263,46 @@ class PageCache:
                 raise
 
     def _shrink(self) -> None:
+        new, kept = self._new, self._kept
         while self._bytes > self.limit_bytes:
-            new_bytes = self._bytes - self._kept_bytes
-            if self._new and (new_bytes > NEW_FRACTION * self.limit_bytes or not self._kept):
-                self._turn_of_new()
+            is_new = bool(new) and (
+                self._bytes - self._kept_bytes > NEW_FRACTION * self.limit_bytes or not kept
+            )
+            key, page = (new if is_new else kept).popitem(last=False)
+            file = self._files[key[0]]
+            size = len(page) + _ENTRY_BYTES
+            if self._was_used(key, file):
+                kept[key] = page
+                if is_new:
+                    self._kept_bytes += size
+                continue
+            file.offsets.discard(key[1])
+            self._bytes -= size
+            self._evicted += 1
+            if is_new:
+                self._note_gone(key)
             else:
-                self._turn_of_kept()
+                self._kept_bytes -= size
 
-    def _turn_of_new(self) -> None:
-        key = next(iter(self._new))
-        if self._was_used(key):
-            page = self._kept[key] = self._new.pop(key)
-            self._kept_bytes += len(page) + _ENTRY_BYTES
-            return
-        self._evict(key)
-        self._gone[key] = None
-        while len(self._gone) > len(self._new) + len(self._kept):
-            self._gone.popitem(last=False)
+    def _note_gone(self, key: Key) -> None:
+        gone, most = self._gone, len(self._new) + len(self._kept)
+        gone[key] = None
+        while len(gone) > most:
+            gone.popitem(last=False)
 
-    def _turn_of_kept(self) -> None:
-        key = next(iter(self._kept))
-        if self._was_used(key):
-            self._kept.move_to_end(key)
-            return
-        self._evict(key)
-
-    def _was_used(self, key: Key) -> bool:
+    def _was_used(self, key: Key, file: _CachedFile) -> bool:
         """Also by who holds it without the cache's knowledge; who has not used it lets go of it."""
         used = key in self._used
-        self._used.discard(key)
+        if used:
+            self._used.discard(key)
         # Each is asked, and lets go only if nobody else needs the page: in the next turn, then.
-        for found in self._files[key[0]].readers.values():
+        for found in file.readers.values():
             reader = found()
             if reader is not None:
                 for holder in reader.holders:
                     if not holder.forget(key[1]):
                         used = True
         return used
-
-    def _evict(self, key: Key) -> None:
-        self._files[key[0]].offsets.discard(key[1])
-        self._remove(key)
-        self._evicted += 1
 
     def _remove_all(self, token: int, offsets: set[int]) -> None:
         while offsets:

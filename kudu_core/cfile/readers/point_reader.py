@@ -139,7 +139,7 @@ def _loader(column: ColumnReader, holds: _Holds) -> Callable[[int], tuple[Any, i
         """The payload of a page, and its place in the cache; None where no page may be held."""
         if not holds.watched:
             return None, None
-        return column.payload(number), column.page_offset(number)
+        return column.payload(number)
 
     return load
 
