@@ -184,7 +184,7 @@ def _page_zone(
     return zone, flags, bytes((len(low),)) + low, bytes((len(cut),)) + cut
 
 
-_DICTIONARY_LIMIT_BYTES = 64 << 20
+DICTIONARY_LIMIT_BYTES = 64 << 20
 """Of the words: who reads one of them has all in memory."""
 
 
@@ -196,7 +196,7 @@ def _build_dictionary(column: ColumnBuffers, forced: bool) -> tuple[ColumnBuffer
     if not data_bytes:
         return None
     # Codes and words must stay below four fifths of the strings, or they only cost a step.
-    limit = _DICTIONARY_LIMIT_BYTES if forced else min(int(0.8 * data_bytes), _DICTIONARY_LIMIT_BYTES)
+    limit = DICTIONARY_LIMIT_BYTES if forced else min(int(0.8 * data_bytes), DICTIONARY_LIMIT_BYTES)
     built = blocks.dictionary_build(column.offsets, column.values, column.validity, DICTIONARY_WORDS, limit)
     if built is None:
         return None
