@@ -201,6 +201,14 @@ ROOMS = {
             *_tests("crash", "alter"),
         ),
     ),
+    "few": Room(
+        (
+            "kudu_core/table/read/short_scan.py",
+            "kudu_core/table/read/scan_columns.py",
+            "kudu_core/table/opened/kept_plans.py",
+        ),
+        (*_tests("table/read", "short_scan", "scans", "pruning"), *_tests("rowset", "first_rows")),
+    ),
     "opened": Room(
         (
             *_of("table/opened", "store_memory", "tablets", "writers"),

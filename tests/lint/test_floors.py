@@ -130,7 +130,7 @@ INSIDE: dict[str, list[set[str]]] = {
         {"search", "files"},
         {"index", "scan"},
         {"row"},
-        {"few"},
+        {"few", "ordered"},
     ],
     "common": [
         {"types", "format", "run"},

@@ -18,6 +18,7 @@ cdef class PointColumn(Held):
         PageHolder _holder
         object _words
         list _texts             # words as Python values, made when first asked for
+        dict samples            # mini-block of a page that is held: values of it (``sampled.pxd``)
     cdef const Page* page(self, PageHolder holder, int64_t number) except NULL
     cdef void _publish(self, int64_t number, const Page* page) noexcept
     cdef object value(self, PageHolder holder, int64_t row, int tag, object decode)

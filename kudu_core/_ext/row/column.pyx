@@ -27,7 +27,7 @@ from kudu_core._ext.row.cells cimport (
     row_in_page,
 )
 from kudu_core._ext.pages.holder cimport Held, PageHolder
-from kudu_core._ext.row.shape cimport value_of
+from kudu_core._ext.row.shape cimport RAW, value_of
 from kudu_core._ext.search.cells cimport Cells
 from kudu_core._ext.search.outcomes cimport NEED_PAGE, NEEDS_GENERAL_PATH
 from kudu_core._ext.search.sorted_strings cimport sorted_strings
@@ -62,6 +62,7 @@ cdef class PointColumn(Held):
             raise ValueError(f"{page_count} pages of values of {stored_width} bytes")
         if not (BLOCK_BITS if stored_width else 0) <= page_bits <= PAGE_BITS:
             raise ValueError(f"pages of 1 << {page_bits} values of {stored_width} bytes")
+        self.samples = {}
         self._load = load
         self._remember = remember
         self._holder = holder
@@ -181,7 +182,7 @@ cdef class PointColumn(Held):
         memcpy(&code, cell, <size_t>self.c.width)
         if code >= self.c.words.count:
             raise_status(BAD_VALUE, 0)
-        if self._texts is not None:
+        if self._texts is not None and tag != RAW:
             found = self._texts[code]
             if found is not None:
                 return found
@@ -189,7 +190,7 @@ cdef class PointColumn(Held):
             tag, self.c.words.data + self.c.words.ends[code],
             self.c.words.ends[code + 1] - self.c.words.ends[code], decode,
         )
-        if self._texts is not None:
+        if self._texts is not None and tag != RAW:
             self._texts[code] = found
         return found
 
@@ -224,6 +225,8 @@ cdef class PointColumn(Held):
             for i in range(number << (self.c.page_bits - BLOCK_BITS),
                            (number + 1) << (self.c.page_bits - BLOCK_BITS)):
                 self.c.opened[i].known = 0
+                if self.samples:
+                    self.samples.pop(i, None)
         self._payloads[number] = None
         return 0
 

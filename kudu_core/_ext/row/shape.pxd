@@ -13,6 +13,7 @@ cdef enum Tag:
     DATE = 7
     TIME = 8                    # naive
     TIME_UTC = 9
+    RAW = 10                    # the bytes of the cell, of any column
 
 cdef class RowShape:
     cdef:

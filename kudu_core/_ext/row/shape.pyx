@@ -30,6 +30,7 @@ TAGS = {
     "date": DATE,
     "time": TIME,
     "time_utc": TIME_UTC,
+    "raw": RAW,
 }
 
 MISSING = Ellipsis
@@ -106,7 +107,7 @@ cdef object value_of(int tag, const uint8_t* cell, Py_ssize_t size, object decod
         if FIRST_DAY <= days <= LAST_DAY:
             _civil(days, &year, &month, &day)
             return date_new(year, month, day)
-    elif tag == BYTES:
+    elif tag == BYTES or tag == RAW:
         return PyBytes_FromStringAndSize(<const char*>cell, size)
     return decode(PyBytes_FromStringAndSize(<const char*>cell, size))
 

@@ -44,16 +44,6 @@ cdef class MemoryPoints:
     AppendColumn}; ``changes``: of its rows.
     """
 
-    cdef:
-        KeyTable keys
-        AppendColumn inserted
-        dict columns
-        list _all               # in the order of the schema
-        readonly ChangePoints changes
-        list _older             # changes before these, newest first; None: there are none
-        RowShape _shape
-        list _shape_columns
-
     def __init__(
         self, KeyTable keys not None, AppendColumn inserted not None, dict columns not None,
         ChangePoints changes not None,
@@ -108,7 +98,7 @@ cdef class MemoryPoints:
         cdef int64_t rows = visible_rows(self.inserted, snapshot)
         return self.keys.find_key(key, size, hash, <uint64_t>rows) if rows else -1
 
-    cdef list _columns_of(self, RowShape shape):
+    cdef list columns_of(self, RowShape shape):
         if self._shape is not shape:
             columns = [self.columns.get(i) for i in shape.ids]
             self._shape = None
@@ -116,6 +106,22 @@ cdef class MemoryPoints:
             self._shape = shape
             return columns
         return self._shape_columns
+
+    cdef Overlay overlaid(self, int64_t ordinal, uint64_t snapshot, RowShape shape):
+        """What was changed of a row; None: nothing."""
+        cdef Overlay overlay
+        if self._older is not None:
+            overlay = overlay_of(shape, snapshot)
+            for store in (self.changes, *self._older):
+                (<ChangePoints>store).collect(ordinal, overlay)
+                if overlay.settled():
+                    break
+            return overlay
+        if self.changes.timestamps._count == 0 or self.changes.last.last_of(<uint32_t>ordinal) == NO_CHANGE:
+            return None
+        overlay = overlay_of(shape, snapshot)
+        self.changes.collect(ordinal, overlay)
+        return overlay
 
     cdef object row(
         self, const uint8_t* key, int64_t size, uint64_t hash, uint64_t snapshot, RowShape shape
@@ -129,21 +135,10 @@ cdef class MemoryPoints:
             list columns
         if ordinal < 0:
             return _absent
-        overlay = None
-        if self._older is not None:
-            overlay = overlay_of(shape, snapshot)
-            for store in (self.changes, *self._older):
-                (<ChangePoints>store).collect(ordinal, overlay)
-                if overlay.lives == 0:
-                    return _absent
-                if overlay.settled():
-                    break
-        elif self.changes.timestamps._count and self.changes.last.last_of(<uint32_t>ordinal) != NO_CHANGE:
-            overlay = overlay_of(shape, snapshot)
-            self.changes.collect(ordinal, overlay)
-            if overlay.lives == 0:
-                return _absent
-        columns = self._columns_of(shape)
+        overlay = self.overlaid(ordinal, snapshot, shape)
+        if overlay is not None and overlay.lives == 0:
+            return _absent
+        columns = self.columns_of(shape)
         out = {}
         for i in range(shape.count):
             if overlay is not None and overlay.has(i):
@@ -173,28 +168,21 @@ cdef class RowsetPoints:
         Column id of the rows' insert times in the file.
     """
 
-    cdef:
-        object _open
-        PointFile _file
-        list _stores
-        uint64_t _insert_ts, _max_insert_ts
-        object _times
-
     def __init__(self, open, stores, insert_ts, uint64_t max_insert_ts, times):
         cdef Store store
         self._open = open
         for store in stores:
             if store is None:
                 raise TypeError("a store is missing")
-        self._stores = list(stores)
-        self._insert_ts = 0 if insert_ts is None else insert_ts
-        self._max_insert_ts = max_insert_ts
+        self.stores = list(stores)
+        self.insert_ts = 0 if insert_ts is None else insert_ts
+        self.max_insert_ts = max_insert_ts
         self._times = times
 
     def let_go(self):
         """Hold no file any longer; the next read opens them again."""
         self._file = None
-        for store in self._stores:
+        for store in self.stores:
             store.let_go()
 
     cdef PointFile file(self):
@@ -203,32 +191,40 @@ cdef class RowsetPoints:
             file = self._file = self._open()
         return file
 
+    cdef Overlay overlaid(self, PointFile file, int64_t row, uint64_t snapshot, RowShape shape):
+        """What was changed of a row; None: nothing.  A row that is inserted later does not live."""
+        cdef:
+            Store store
+            Overlay overlay = None
+        if self.stores:
+            overlay = overlay_of(shape, snapshot)
+            for store in self.stores:
+                store.collect(row, overlay)
+                if overlay.settled():
+                    break
+        if self.max_insert_ts > snapshot and (overlay is None or overlay.lives != 0):
+            times = file._columns.get(self._times)
+            if times is not None and (<PointColumn>times).value(file, row, UNSIGNED, None) > snapshot:
+                overlay = overlay_of(shape, snapshot)
+                overlay.lives = 0
+        return overlay
+
     cdef object row(
         self, const uint8_t* key, int64_t size, uint64_t hash, uint64_t snapshot, RowShape shape
     ):
         cdef:
             PointFile file
-            Store store
-            Overlay overlay = None
+            Overlay overlay
             int64_t row
-        if self._insert_ts > snapshot:
+        if self.insert_ts > snapshot:
             return _absent
         file = self.file()
         row = file.find_row(key, size, hash)
         if row < 0:
             return _absent
-        if self._stores:
-            overlay = overlay_of(shape, snapshot)
-            for store in self._stores:
-                store.collect(row, overlay)
-                if overlay.lives == 0:
-                    return _absent
-                if overlay.settled():
-                    break
-        if self._max_insert_ts > snapshot:
-            times = file._columns.get(self._times)
-            if times is not None and (<PointColumn>times).value(file, row, UNSIGNED, None) > snapshot:
-                return _absent
+        overlay = self.overlaid(file, row, snapshot, shape)
+        if overlay is not None and overlay.lives == 0:
+            return _absent
         if overlay is None or overlay.left == shape.count:
             return file.row(row, shape)
         return _laid_over(file, row, overlay)
@@ -257,11 +253,6 @@ cdef dict _laid_over(PointFile file, int64_t row, Overlay overlay):
 cdef class PointView:
     """All rowsets of a view: ``memories`` in any order, ``rowsets`` on disk as ``bounds`` numbers them."""
 
-    cdef:
-        list _memories
-        list _rowsets
-        BoundsTree _bounds
-
     def __init__(self, memories, rowsets, BoundsTree bounds not None):
         cdef:
             MemoryPoints memory
@@ -272,23 +263,23 @@ cdef class PointView:
         for rowset in rowsets:
             if rowset is None:
                 raise TypeError("a rowset is missing")
-        self._memories = list(memories)
-        self._rowsets = list(rowsets)
-        self._bounds = bounds
-        if len(self._rowsets) != bounds.count:
-            raise ValueError(f"bounds of {bounds.count} rowsets, and {len(self._rowsets)} rowsets")
+        self.memories = list(memories)
+        self.rowsets = list(rowsets)
+        self.bounds = bounds
+        if len(self.rowsets) != bounds.count:
+            raise ValueError(f"bounds of {bounds.count} rowsets, and {len(self.rowsets)} rowsets")
 
     def replaced(self, dict rowsets not None):
         """The same view but for some rowsets on disk: {place: its new version}."""
         cdef:
             PointView other = PointView.__new__(PointView)
             RowsetPoints rowset
-        other._memories, other._bounds = self._memories, self._bounds
-        other._rowsets = list(self._rowsets)
+        other.memories, other.bounds = self.memories, self.bounds
+        other.rowsets = list(self.rowsets)
         for place, rowset in rowsets.items():
-            if rowset is None or not 0 <= place < len(other._rowsets):
+            if rowset is None or not 0 <= place < len(other.rowsets):
                 raise ValueError(f"no rowset {place}")
-            other._rowsets[place] = rowset
+            other.rowsets[place] = rowset
         return other
 
     def get(self, bytes key not None, uint64_t snapshot, RowShape shape not None):
@@ -304,19 +295,19 @@ cdef class PointView:
             int64_t begun, ended, place = 0
             int i, count
             int64_t found[CANDIDATES]
-        for memory in self._memories:
+        for memory in self.memories:
             if memory.inserted._count:
                 row = memory.row(at, size, hash, snapshot, shape)
                 if row is not _absent:
                     return row
-        begun, ended = self._bounds.begun(at, size), self._bounds.ended(at, size)
+        begun, ended = self.bounds.begun(at, size), self.bounds.ended(at, size)
         while place >= 0:
             count = self._candidates(&place, begun, ended, found)
             if count > 1:
                 for i in range(count):
-                    (<RowsetPoints>self._rowsets[found[i]]).file().fetch_bloom(hash)
+                    (<RowsetPoints>self.rowsets[found[i]]).file().fetch_bloom(hash)
             for i in range(count):
-                row = (<RowsetPoints>self._rowsets[found[i]]).row(at, size, hash, snapshot, shape)
+                row = (<RowsetPoints>self.rowsets[found[i]]).row(at, size, hash, snapshot, shape)
                 if row is not _absent:
                     return row
         return None
@@ -327,7 +318,7 @@ cdef class PointView:
             int count = 0
             int64_t i = place[0]
         while i >= 0 and count < CANDIDATES:
-            i = self._bounds.next(i, begun, ended)
+            i = self.bounds.next(i, begun, ended)
             if i >= 0:
                 found[count] = i
                 count += 1
@@ -348,19 +339,19 @@ cdef class PointView:
             int i, count
             int64_t found[CANDIDATES]
             list out = []
-        for i in range(<int>len(self._memories)):
-            memory = self._memories[i]
+        for i in range(<int>len(self.memories)):
+            memory = self.memories[i]
             row = memory.find(at, size, hash, ~<uint64_t>0)
             if row >= 0:
                 out.append((i, row))
-        begun, ended = self._bounds.begun(at, size), self._bounds.ended(at, size)
+        begun, ended = self.bounds.begun(at, size), self.bounds.ended(at, size)
         while place >= 0:
             count = self._candidates(&place, begun, ended, found)
             if count > 1:
                 for i in range(count):
-                    (<RowsetPoints>self._rowsets[found[i]]).file().fetch_bloom(hash)
+                    (<RowsetPoints>self.rowsets[found[i]]).file().fetch_bloom(hash)
             for i in range(count):
-                row = (<RowsetPoints>self._rowsets[found[i]]).file().find_row(at, size, hash)
+                row = (<RowsetPoints>self.rowsets[found[i]]).file().find_row(at, size, hash)
                 if row >= 0:
-                    out.append((len(self._memories) + found[i], row))
+                    out.append((len(self.memories) + found[i], row))
         return out

@@ -115,6 +115,17 @@ def row_shape(columns: Sequence[CodecColumn]) -> RowShape:
     )
 
 
+def raw_shape(columns: Sequence[CodecColumn]) -> RowShape:
+    """How rows of these columns become cells as bytes."""
+    return RowShape(
+        [c.name for c in columns],
+        [c.id for c in columns],
+        [TAGS["raw"]] * len(columns),
+        [_decoder(c) for c in columns],
+        [None if c.read_default is None else values.raw_bytes(c.type, c.read_default) for c in columns],
+    )
+
+
 def tag(type_: ColumnType) -> int:
     """How the kernel makes values of the type's cells."""
     if type_.kind == TYPE_BINARY:

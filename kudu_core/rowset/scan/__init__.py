@@ -16,8 +16,8 @@
    are read from the log's runs.  Only the part that covers the scanned rows is read.
 
 A scan in the order of keys begins otherwise: ``first_rows`` finds some hundred rows one by one, by a heap of
-places in the rowsets (``_ext.row.in_order``), and gathers their cells.  ``ordered`` goes on behind them with
-a merge of blocks, which grow, of rowsets that are begun when their first possible key is near.
+places in the rowsets (``_ext.ordered.in_order``), and gathers their cells.  ``ordered`` goes on behind them
+with a merge of blocks, which grow, of rowsets that are begun when their first possible key is near.
 
 Strings and bools that changed, rows in memory, conditions on columns that changed, and whatever a kernel
 refuses take the general path: decoded, patched by row id, evaluated by pyarrow.

@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kudu_core._ext.base.status import NeedsGeneralPath, PageError
-from kudu_core._ext.row.in_order import RowsInOrder
+from kudu_core._ext.ordered.in_order import RowsInOrder
 from kudu_core._ext.row.scattered import gather
 from kudu_core.common.rows.rowblock import ColumnBuffers, in_pieces, too_large
 from kudu_core.common.types.values import raw_bytes
 from kudu_core.rowset.disk.diskrowset import DiskRowsAt
-from kudu_core.rowset.memory.memrowset import MemRowsAt
+from kudu_core.rowset.memory.memrowset import MemRowsAt, MemRowSet
 from kudu_core.rowset.rows.rows_at import RowsAt
 from kudu_core.rowset.scan.filescan import MOST_BYTES
 from kudu_core.rowset.scan.scan import FIRST_ROWS, ScanCounts, ScanSpec, Selected, evaluate
@@ -40,6 +40,8 @@ _PIECE_BYTES = 4 << 20
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
+List = tuple[I64, npt.NDArray[np.uint8], I64]
+"""Rows, and their encoded keys."""
 
 
 class FirstRows:
@@ -197,29 +199,38 @@ class FirstRows:
 
 def _listed(
     sources: list[RowsAt], lower: bytes | None, upper: bytes | None, number: int, row: int
-) -> Iterator[tuple[I64, npt.NDArray[np.uint8], I64]]:
+) -> Iterator[List]:
     """Rows of a source and their keys, from a row of its file on or, with -1, from the bound on: for
     ``RowsInOrder``, where it cannot look by itself.
 
     No method: an order that holds who holds it would keep the files of a scan that has ended.
     """
     source = sources[number]
-    size = FIRST_ROWS
     if isinstance(source, MemRowsAt):
-        while True:
-            ordinals, keys = source.store.first_keys(lower, upper, source.rows, size)
-            if len(ordinals):
-                yield ordinals, keys.data, keys.offsets
-            if len(ordinals) < size:
-                return
-            lower, size = keys[size - 1] + b"\0", min(2 * size, ROWS_ONE_BY_ONE)
+        yield from listed_in_memory(source.store, source.rows, lower, upper)
+        return
     assert isinstance(source, DiskRowsAt)
+    size = FIRST_ROWS
     if row < 0:
         row = 0 if lower is None else source.file.lower_bound(lower)
     while row < source.rows:
         end = min(row + size, source.rows)
         yield np.arange(row, end), *source.file.keys(row, end)
         row, size = end, min(2 * size, ROWS_ONE_BY_ONE)
+
+
+def listed_in_memory(
+    store: MemRowSet, rows: int, lower: bytes | None, upper: bytes | None
+) -> Iterator[List]:
+    """The first ``rows`` of a MemRowSet between bounds, in the order of keys, and their keys."""
+    size = FIRST_ROWS
+    while True:
+        ordinals, keys = store.first_keys(lower, upper, rows, size)
+        if len(ordinals):
+            yield ordinals, keys.data, keys.offsets
+        if len(ordinals) < size:
+            return
+        lower, size = keys[size - 1] + b"\0", min(2 * size, ROWS_ONE_BY_ONE)
 
 
 def _together(found: I32, places: I64) -> Iterator[I64]:

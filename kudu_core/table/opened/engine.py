@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kudu_core.cfile.pages.page_cache import PageCache
 from kudu_core.common.partition.partitions import PartitionSchema
@@ -26,6 +26,7 @@ from kudu_core.options import Options
 from kudu_core.table.opened import debug
 from kudu_core.table.opened.closing import Closing
 from kudu_core.table.opened.journal import Journal
+from kudu_core.table.opened.kept_plans import KeptPlans
 from kudu_core.table.opened.pins import Pins, Purged, SchemaPins
 from kudu_core.table.opened.store_memory import StoreMemory
 from kudu_core.table.opened.tablets import Tablets
@@ -95,10 +96,8 @@ class Engine:
         self.schema: Schema = state.schema
         self.read_end = read_end
         """None in a table that is open for writing: it sees all that there is."""
-        self.swept_s = 0.0
-        """When staging was last looked through, on the monotonic clock."""
-        self.lost_swept_s = 0.0
-        """The same of ``lost/``."""
+        self.swept_s = self.lost_swept_s = 0.0
+        """When staging, and when ``lost/``, was last looked through, on the monotonic clock."""
         self.cache = PageCache(self.options.cache_bytes)
         self.pool = Pool(options.scan_threads)
         self.journal = Journal(clock)
@@ -128,6 +127,7 @@ class Engine:
         self.compactions = None if writing is None else self._compaction_lane(writing)
         self.memory.flush_lane = self.maintenance
 
+        self.plans: KeptPlans[Any] = KeptPlans(self.schema)  # the first scan of another schema replaces it
         self._closed: str | None = None
         """Why every call is refused: set when a close begins."""
         self.closing = Closing()

@@ -5,7 +5,7 @@ Replaced, never changed: whoever reads beside an ALTER has the tablets of before
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kudu_core.errors import SnapshotTooOld
@@ -30,6 +30,8 @@ class Tablets(tuple["Tablet", ...]):
     """The newest tablet of each partition."""
     _since: int
     """Timestamp of the last change of the ranges that snapshots may look behind."""
+    _there: tuple[Tablet, ...]
+    """Those that snapshots since then see."""
     _partitions_at: dict[int, PartitionSchema]
     """By the time of a change: the partitions from then on, of the times that were asked for."""
 
@@ -39,6 +41,7 @@ class Tablets(tuple["Tablet", ...]):
         made._by_ordinal = {tablet.partition.ordinal: tablet for tablet in made}
         made._since = max((t.dropped_ts or t.created_ts for t in made), default=0)
         made._partitions_at = {}
+        made._there = tuple(tablet for tablet in made if tablet.dropped_ts is None)
         return made
 
     def with_new(self, new: Iterable[Tablet], partitions: PartitionSchema) -> Tablets:
@@ -61,6 +64,12 @@ class Tablets(tuple["Tablet", ...]):
         if found is None:
             raise SnapshotTooOld(f"the tablet of partition {ordinal} was dropped, and its history is gone")
         return found
+
+    def there(self, snapshot: int) -> Sequence[Tablet]:
+        """Those that were the table's at that time."""
+        if snapshot >= self._since:
+            return self._there
+        return [tablet for tablet in self if tablet.is_there(snapshot)]
 
     def partitions_at(self, snapshot: int) -> PartitionSchema:
         """The partitions as they were at that time."""

@@ -6,22 +6,24 @@ request -> predicate taken apart -> bounds of the key -> tablets that may hold a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from kudu_core.common.rows.keys import encode_prefix
-from kudu_core.common.schema.schema import Schema, StoredColumn, arrow_schema
+from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.types import TYPE_BINARY
 from kudu_core.common.where import keybounds
 from kudu_core.common.where.keybounds import Bounds
 from kudu_core.common.where.predicates import Filter, compile_where
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 from kudu_core.rowset.scan.scan import FIRST_ROWS, ScanSpec
+from kudu_core.table.read.scan_columns import ScanColumns
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
+    from kudu_core.table.opened.kept_plans import KeptPlans
     from kudu_core.tablet.store.tablet import Tablet
 
 BATCH_ROWS = 65_536
@@ -29,6 +31,8 @@ BATCH_ROWS = 65_536
 LARGEST_BATCH_ROWS = 1 << 24
 UNIT_ROWS = 1 << 18
 """Rows that a thread reads at once, where batches are not asked to be small."""
+_KEPT_COLUMNS = 100
+"""Of a plan that is kept, where they are named: names of more take as long to compare as to look up."""
 _TESTED_ROWS = 1 << 10
 """Rows that a scan with a limit tests at first."""
 
@@ -49,12 +53,48 @@ class ScanRequest:
     dictionary: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", kept(self.columns))
-        object.__setattr__(self, "where", kept_filters(self.where))
-        object.__setattr__(self, "dictionary", kept(self.dictionary))
+        if self.columns is not None:
+            object.__setattr__(self, "columns", kept(self.columns))
+        if self.where is not None:
+            object.__setattr__(self, "where", kept_filters(self.where))
+        if self.dictionary:
+            object.__setattr__(self, "dictionary", kept(self.dictionary))
 
-    def planned(self, schema: Schema) -> ScanPlan:
-        """What it comes to; ``InvalidArgument`` or ``SchemaMismatch`` names what does not fit."""
+    def planned(self, schema: Schema, plans: KeptPlans[ScanPlan] | None = None) -> ScanPlan:
+        """What it comes to; ``InvalidArgument`` or ``SchemaMismatch`` names what does not fit.
+
+        ``plans``: where those of the schema are kept.
+        """
+        if plans is None or self.where is not None:
+            return self._planned(schema)
+        asked = self._asked()
+        if asked is None:
+            return self._planned(schema)
+        plan = plans.get(asked)
+        if plan is None:
+            plan = replace(self, key_range=None)._planned(schema)
+            plans.put(asked, plan)
+        if self.key_range is None:
+            return plan
+        return plan.between(*_key_range(schema, self.key_range))
+
+    def _asked(self) -> tuple[Any, ...] | None:
+        """What determines the plan but bounds and predicate; None where it cannot be told from others."""
+        columns = self.columns
+        if columns is not None:
+            if type(columns) not in (list, tuple) or len(columns) > _KEPT_COLUMNS:
+                return None
+            columns = tuple(columns)
+        if self.dictionary:
+            return None
+        asked = columns, self.order, self.limit, type(self.limit), self.batch_rows, type(self.batch_rows)
+        try:
+            hash(asked)
+        except TypeError:
+            return None
+        return asked
+
+    def _planned(self, schema: Schema) -> ScanPlan:
         if self.order not in ("any", "key"):
             raise InvalidArgument(f'order is "any" or "key", not {self.order!r}')
         check_limit(self.limit)
@@ -97,6 +137,12 @@ class ScanPlan:
     """None: all that pruning leaves."""
     dictionary: frozenset[int] = frozenset()
     """Columns that come as Arrow dictionaries."""
+    made: ScanColumns = field(default=None, compare=False)  # type: ignore[assignment]
+    """What is made of the columns when it is needed; plans of the same columns may share it."""
+
+    def __post_init__(self) -> None:
+        if self.made is None:
+            object.__setattr__(self, "made", ScanColumns(self.columns, self.dictionary))
 
     @staticmethod
     def of_keys(
@@ -115,14 +161,17 @@ class ScanPlan:
             batch_rows=batch_rows,
         )  # fmt: skip
 
+    def between(self, lower: bytes | None, upper: bytes | None) -> ScanPlan:
+        """The same between bounds, of a plan that has none and no predicate."""
+        return ScanPlan(
+            schema=self.schema, columns=self.columns, lower=lower, upper=upper,
+            implied=(lower is None, upper is None), ordered=self.ordered, limit=self.limit,
+            batch_rows=self.batch_rows, dictionary=self.dictionary, made=self.made,
+        )  # fmt: skip
+
     def arrow_schema(self) -> pa.Schema:
         """Of the batches."""
-        schema = arrow_schema(self.columns)
-        for place, column in enumerate(self.columns):
-            if column.id in self.dictionary:
-                coded = schema.field(place).with_type(pa.dictionary(pa.int32(), column.type.arrow))
-                schema = schema.set(place, coded)
-        return schema
+        return self.made.arrow
 
     def needed(self) -> list[StoredColumn]:
         """The projected columns and those of the predicate; some may be in it twice."""
@@ -170,16 +219,18 @@ class ScanPlan:
 
 def prune_tablets(
     engine: Engine, where: Filter | None, lower: bytes | None, upper: bytes | None, snapshot: int
-) -> list[Tablet]:
+) -> Sequence[Tablet]:
     """Tablets whose partition may hold an answer at a snapshot."""
-    terms = () if where is None else where.terms
-    ordinals = set(engine.partitions.prune(terms, lower, upper, dropped=True))
-    if len(ordinals) == len(engine.partitions.partitions):
-        return [t for t in engine.tablets if t.is_there(snapshot)]
-    return [t for t in engine.tablets if t.partition.ordinal in ordinals and t.is_there(snapshot)]
+    tablets, terms = engine.tablets, () if where is None else where.terms
+    if not (terms or tablets.partitions.range_ids or (lower is not None and upper is not None)):
+        return tablets.there(snapshot)  # hashes say nothing of keys that are not given
+    ordinals = set(tablets.partitions.prune(terms, lower, upper, dropped=True))
+    if len(ordinals) == len(tablets.partitions.partitions):
+        return tablets.there(snapshot)
+    return [t for t in tablets.there(snapshot) if t.partition.ordinal in ordinals]
 
 
-def planned_tablets(engine: Engine, plan: ScanPlan, snapshot: int) -> list[Tablet]:
+def planned_tablets(engine: Engine, plan: ScanPlan, snapshot: int) -> Sequence[Tablet]:
     """Tablets that a plan reads at a snapshot."""
     keep = prune_tablets(engine, plan.filter, plan.lower, plan.upper, snapshot)
     if plan.tablet_ids is not None:
@@ -254,8 +305,16 @@ def _key_range(schema: Schema, key_range: tuple[Any, Any] | None) -> Bounds:
         return None, None
     if not isinstance(key_range, tuple | list) or len(key_range) != 2:
         raise InvalidArgument("key_range is (lower, upper), each a key, a prefix of one, or None")
-    lower, upper = (None if k is None else encode_prefix(schema, k) for k in key_range)
-    return lower, upper
+    lower, upper = key_range
+    return _bound(schema, lower), _bound(schema, upper)
+
+
+def _bound(schema: Schema, key: Any) -> bytes | None:
+    """A whole key encodes as its prefix does, and the row path does that faster."""
+    if key is None:
+        return None
+    encoded = schema.row_codec.keys.encode(key)
+    return encode_prefix(schema, key) if encoded is None else encoded
 
 
 __all__ = [

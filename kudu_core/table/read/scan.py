@@ -35,10 +35,12 @@ from kudu_core.rowset.scan.scan import (
     to_batch,
     units,
 )
+from kudu_core.table.opened.kept_plans import KeptPlans
 from kudu_core.table.read.arrow_out import ArrowResult
 from kudu_core.table.read.explain import Explained, explained
 from kudu_core.table.read.moment import check_readable, snapshot_timestamp
 from kudu_core.table.read.plan import ScanPlan, ScanRequest, check_columns, planned_tablets
+from kudu_core.table.read.short_scan import few_rows, wants_few
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
@@ -62,7 +64,13 @@ def open_scan(handle: Handle, request: ScanRequest, at: Any, schema: Schema | No
 
     def made(engine: Engine) -> Scan:
         snapshot = snapshot_timestamp(engine, at)
-        return Scan(handle, request.planned(schema or engine.schema), snapshot)
+        if schema is not None:
+            return Scan(handle, request.planned(schema), snapshot)
+        newest = engine.schema
+        plans = engine.plans
+        if plans.schema is not newest:
+            engine.plans = plans = KeptPlans(newest)
+        return Scan(handle, request.planned(newest, plans), snapshot)
 
     if schema is not None:
         return made(handle.opened())
@@ -92,17 +100,21 @@ class Scan(ArrowResult):
         self._handle = handle  # also keeps the table open
         self._plan = plan
         self._snapshot = snapshot
-        self._spec = plan.spec()
-        self._schema: pa.Schema | None = None
+        self._made_spec: ScanSpec | None = None
         engine = handle.engine
         self._pins = engine.pins.pin(snapshot), engine.schema_pins.pin(plan.schema)
 
     @property
     def schema(self) -> pa.Schema:
         """Arrow schema of the batches."""
-        if self._schema is None:
-            self._schema = self._plan.arrow_schema()
-        return self._schema
+        return self._plan.arrow_schema()
+
+    @property
+    def _spec(self) -> ScanSpec:
+        """What each rowset is asked for."""
+        if self._made_spec is None:
+            self._made_spec = self._plan.spec()
+        return self._made_spec
 
     @property
     def timestamp(self) -> int:
@@ -129,8 +141,13 @@ class Scan(ArrowResult):
         left = plan.limit
         if left == 0:
             return
+        counts = ScanCounts()
+        few = self._few(counts)
+        if few is not None:
+            yield from few
+            return
         schema = self.schema
-        for selected in self._selected(whole=whole and left is None):
+        for selected in self._selected(counts, whole=whole and left is None):
             batch = selected.batch
             if batch is None:
                 if left is not None and selected.rows > left:
@@ -252,8 +269,18 @@ class Scan(ArrowResult):
                     sources.append(rows)
         return sources, seen, seen - len(sources)
 
-    def _selected(self, *, whole: bool) -> Iterator[Selected]:
-        counts = ScanCounts()
+    def _few(self, counts: ScanCounts) -> list[pa.RecordBatch] | None:
+        """All rows, where few are wanted and can be read so."""
+        wanted = wants_few(self._plan)
+        if wanted is None:
+            return None
+        return self._handle.retrying(self._captured_few, wanted, counts)
+
+    def _captured_few(self, engine: Engine, wanted: int, counts: ScanCounts) -> list[pa.RecordBatch] | None:
+        check_readable(engine, self._snapshot)
+        return few_rows(engine, self._plan, wanted, self._snapshot, counts)
+
+    def _selected(self, counts: ScanCounts, *, whole: bool) -> Iterator[Selected]:
         spec = self._spec
         sources = self._sources(counts)
         if self._plan.ordered:
@@ -290,6 +317,9 @@ class Scan(ArrowResult):
             pool.check_process()  # a scan that was begun before a fork does not go on in the child
             return unit[0](unit[1])
 
+        if self._plan.limit is not None:  # one after the other, and none that is not reached
+            yield from map(run, work())
+            return
         tested = () if spec.filter is None else spec.filter.columns
         per_row = sum(c.type.width or _STRING_BYTES for c in spec.columns) + _TESTED_BYTES * len(tested)
         enough = _BYTES_FOR_THREADS // max(1, per_row)
@@ -302,7 +332,7 @@ class Scan(ArrowResult):
             if rows > enough and len(few) > 1:
                 break
         alone = pool.threads == 1 or len(few) < 2 or rows <= enough
-        if alone or self._plan.limit is not None:
+        if alone:
             yield from map(run, chain(few, left))
         else:
             yield from pool.map(run, chain(few, left))

@@ -12,12 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 import kudu_core as kc
-from kudu_core._ext.base.status import NeedsGeneralPath, PageError
 from kudu_core._ext.changes.replay import replay
 from kudu_core._ext.keys import keys
 from kudu_core._ext.pages import blocks
-from kudu_core._ext.row.in_order import RowsInOrder
-from kudu_core._ext.row.scattered import gather
 from kudu_core._ext.scan.cell_set import CellSet
 from kudu_core._ext.scan.read import read as scan_read
 from kudu_core._ext.scan.selection import Selection
@@ -34,9 +31,8 @@ from kudu_core.wal import tail as wal_tail
 from tests.support.cases.blocks import bits_of, integers, raw
 from tests.support.cases.cfile import FILE_ID, BytesFileSystem, column, make_case, read_codes
 from tests.support.fs.memory import MemoryFileSystem
+from tests.support.hostile.first_rows import REFUSALS, first_rows
 from tests.support.inside import table_file_of
-
-REFUSALS = (kc.KuduError, PageError, NeedsGeneralPath, ValueError, IndexError, pa.ArrowInvalid)
 
 
 @dataclass(frozen=True)
@@ -189,28 +185,13 @@ def read_rows_file(data: bytes) -> None:
                 file.points.find_many(*found, np.zeros(len(found[1]) - 1, np.uint64))
         for what in (
             lambda: file.may_contain(np.arange(100, dtype=np.uint64)),
-            lambda: _first_rows(file),
+            lambda: first_rows(file),
             lambda: file.lower_bound(b"\x80" * 8),
             lambda: file.insert_times(0, rows),
             file.verify,
         ):
             with contextlib.suppress(*REFUSALS):
                 what()
-
-
-def _first_rows(file: RowsFile) -> None:
-    """Rows that are found by their keys where these lie, and their cells."""
-
-    def listed(number: int, row: int) -> Any:
-        raise NeedsGeneralPath
-
-    for lower in (None, file.min_key, b"\x80" * 8):
-        with contextlib.suppress(*REFUSALS):
-            found, rows = RowsInOrder([b""], [file], listed, lower, None).take(300)
-            assert ((rows >= 0) & (rows < file.rows)).all()
-            for id_, column in file.columns.items():
-                with contextlib.suppress(*REFUSALS):
-                    gather([file.points], found, rows, id_, column.spec.type.width)
 
 
 def _scanned(file: RowsFile, column_id: int, ranges: np.ndarray) -> None:

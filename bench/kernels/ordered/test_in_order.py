@@ -5,11 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kudu_core._ext.index.rowset_tree import BoundsTree
+from kudu_core._ext.ordered.in_order import RowsInOrder
+from kudu_core._ext.ordered.row_batch import RowsOfViews
 from kudu_core._ext.pages import blocks
 from kudu_core._ext.row.column import PointColumn
 from kudu_core._ext.row.file import PointFile
-from kudu_core._ext.row.in_order import RowsInOrder
 from kudu_core._ext.row.scattered import gather
+from kudu_core._ext.row.shape import TAGS, RowShape
+from kudu_core._ext.row.view import PointView, RowsetPoints
 
 FILES, ROWS = 200, 5000
 
@@ -53,3 +57,26 @@ def test_gathered(benchmark, files, count):
     points = [f.points for f in files]
     values, _, _ = benchmark(lambda: gather(points, sources, rows, 1, 8))
     assert values.view(np.int64).tolist() == list(range(500_000, 500_000 + count))
+
+
+@pytest.mark.benchmark(group="kernel: first rows of 200 files")
+@pytest.mark.parametrize("count", [1, 10, 100])
+def test_found_and_gathered_of_views(benchmark, files, count):
+    lower = (500_000 + 2**63).to_bytes(8, "big")
+    views = []
+    for file in files:
+        ends = np.array([0, 8], np.int64)
+        bounds = [(np.frombuffer(key, np.uint8), ends) for key in (file.first_key, b"\xff" * 8)]
+        rowset = RowsetPoints(lambda file=file: file.points, [], None, 0, -1)
+        views.append(PointView([], [rowset], BoundsTree(*bounds)))
+    raw = TAGS["raw"]
+    shape = RowShape(["k", "v"], [0, 1], [raw, raw], [None, None], [None, None])
+
+    def found():
+        rows = RowsOfViews(
+            RowsInOrder.of_views(views, 2**64 - 1, None, lower, None, True), shape, (8, 8), (False, False)
+        )
+        rows.take(count, count)
+        return rows.batch(1 << 20)
+
+    assert benchmark(found).address

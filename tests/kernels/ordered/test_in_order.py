@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from kudu_core._ext.base.status import NeedsGeneralPath
+from kudu_core._ext.ordered.in_order import RowsInOrder
 from kudu_core._ext.row.column import PointColumn
 from kudu_core._ext.row.file import PointFile
-from kudu_core._ext.row.in_order import RowsInOrder
 from tests.kernels.row.test_file import fixed, index_of, strings, worded
-from tests.support.oracles.row.in_order import rows_in_order
+from tests.support.oracles.ordered.in_order import rows_in_order
 
 FIRST_SEED = int(os.environ.get("KUDU_CORE_SEED", "0"))
-FORMS = ("number", "steps", "unsigned", "string", "prefix", "composite", "encoded", "words")
+FORMS = ("number", "steps", "gaps", "jumps", "unsigned", "string", "prefix", "composite", "encoded", "words")
 SIZES = (1, 2, 17, 1000, 1024, 1025, 2049, 3000)
 
 
@@ -45,10 +45,16 @@ class Source:
 def source_of(r: random.Random, form: str, n: int) -> Source:
     encoded: PointColumn | None = None
     order: list[tuple[PointColumn, int, int, int]] | None = None
-    if form in ("number", "steps"):
+    if form in ("number", "steps", "gaps", "jumps"):
         first = r.randrange(-500, 500)
-        spread = sorted(r.sample(range(-(2**31), 2**31), n))
-        numbers = spread if form == "number" else list(range(first, first + 7 * n, 7))
+        if form == "number":
+            numbers = sorted(r.sample(range(-(2**31), 2**31), n))
+        elif form == "steps":
+            numbers = list(range(first, first + 7 * n, 7))
+        else:  # deltas; some of them are exceptions
+            far = 0.0 if form == "gaps" else r.choice([0.003, 0.02, 0.1])
+            gaps = [r.randrange(10**5) if r.random() < far else r.randrange(1, 9) for _ in range(n)]
+            numbers = np.cumsum([first, *gaps])[:n].tolist()
         keys = [(x + 2**31).to_bytes(4, "big") for x in numbers]
         order = [(fixed(np.array(numbers, np.int32), np.ones(n, bool), 1, 0), 0, 4, 1 << 31)]
     elif form == "unsigned":

@@ -5,6 +5,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kudu_core._ext.row.file import PointFile
+from kudu_core._ext.row.view import PointView
 
 List = tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 
@@ -21,6 +22,15 @@ class RowsInOrder:
         lower: bytes | None,
         upper: bytes | None,
     ) -> None: ...
+    @staticmethod
+    def of_views(
+        views: list[PointView],
+        snapshot: int,
+        listed: Callable[[int, int], Iterator[List]],
+        lower: bytes | None,
+        upper: bytes | None,
+        ordered: bool,
+    ) -> RowsInOrder: ...
     @property
     def begun(self) -> int: ...
     @property

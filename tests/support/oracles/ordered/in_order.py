@@ -1,4 +1,4 @@
-"""What ``_ext.row.in_order`` means: rows of several lists of keys, in the order of keys and lists."""
+"""What ``_ext.ordered.in_order`` means: rows of several lists of keys, in the order of keys and lists."""
 
 from __future__ import annotations
 

@@ -1,0 +1,381 @@
+"""Few rows of a scan as an Arrow batch: gathered cell by cell from wherever they lie.
+
+``RowsOfViews`` takes rows from a ``RowsInOrder`` of views and learns which of them live at the snapshot, and
+what was changed of them, as ``get`` does (``view``).  ``batch`` then writes their cells into buffers of
+Arrow's C data interface, so that ten rows of a hundred tablets make one batch and no other object: a page, a
+delta or a column in memory is looked at where it lies.
+
+It is the fast path beside ``rowset.scan``: ``NeedsGeneralPath`` and ``PageError`` mean that the general path
+must answer.  Everything here runs with the GIL.  What is read is hostile.
+"""
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawRealloc
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uintptr_t
+from libc.string cimport memcpy, memset
+
+from kudu_core._ext.base.arrow_array cimport ArrowArray, kc_release_batch, kc_release_column
+from kudu_core._ext.base.bitmap cimport kc_bit
+from kudu_core._ext.base.status cimport BAD_VALUE, raise_needs_general_path
+from kudu_core._ext.columns.growing cimport AppendColumn
+from kudu_core._ext.pages.cell cimport Strings
+from kudu_core._ext.pages.head cimport Page
+from kudu_core._ext.row.cells cimport open_string, page_of, read_fixed, row_in_page
+from kudu_core._ext.row.column cimport PointColumn
+from kudu_core._ext.row.file cimport PointFile
+from kudu_core._ext.ordered.in_order cimport RowsInOrder
+from kudu_core._ext.row.overlay cimport Overlay
+from kudu_core._ext.ordered.sampled cimport read_sampled
+from kudu_core._ext.row.scattered cimport refuse
+from kudu_core._ext.row.shape cimport RowShape
+from kudu_core._ext.ordered.row_source cimport Source
+from kudu_core._ext.search.cells cimport Cells
+from kudu_core._ext.search.strings cimport plain_cell
+
+cdef enum:
+    ROOM = 16                   # bytes that readers of Arrow may look at behind a buffer
+    FIRST_ROWS = 16
+
+
+@cython.final
+@cython.auto_pickle(False)
+cdef class ArrowBatch:
+    """An Arrow array of structs, until somebody takes it over from ``address``."""
+
+    cdef ArrowArray _array
+
+    def __dealloc__(self):
+        if self._array.release != NULL:
+            self._array.release(&self._array)
+
+    @property
+    def address(self):
+        """Of the ``ArrowArray``, which goes with this object unless it is taken over before."""
+        return <uintptr_t>&self._array
+
+
+cdef void* _grown(void* room, int64_t size) except NULL:
+    cdef void* grown = PyMem_RawRealloc(room, <size_t>(size + ROOM))
+    if grown == NULL:
+        raise MemoryError
+    return grown
+
+
+cdef class _CellPlace:
+    """The page of the cell that was read last, and the mini-block of it that is at hand."""
+
+    cdef:
+        PointFile file
+        PointColumn column
+        const Page* page
+        int64_t number
+        int64_t index           # of the mini-block, -1: none
+        Cells cells
+        Strings part
+
+    cdef int go(self, PointFile file, PointColumn column, int64_t row) except -1:
+        """To the page of a row."""
+        cdef int64_t number = page_of(&column.c, row)
+        if row < 0 or row >= file.f.rows:
+            raise IndexError(f"no row {row} of {file.f.rows}")
+        if file is self.file and column is self.column and number == self.number:
+            return 0
+        # A page that is held stays where it is until another one is loaded, which only happens here.
+        self.file, self.column, self.number, self.index = None, None, -1, -1
+        self.page = column.page(file, number)
+        self.file, self.column, self.number = file, column, number
+        return 0
+
+
+@cython.final
+@cython.auto_pickle(False)
+cdef class RowsOfViews:
+    """Rows that live at the snapshot of ``order``, which is one of views.
+
+    ``shape``: their columns, whose cells it makes raw bytes; ``widths``: of a cell of each, 0 for strings;
+    ``bits``: whether Arrow has a column as bits, where the table has bytes.
+    """
+
+    cdef:
+        RowsInOrder _order
+        RowShape _shape
+        tuple _widths
+        tuple _bits
+        list _sources           # of each row
+        list _overlays          # of each row, None where nothing of it was changed
+        list _columns           # of each row, its columns: as its source has them
+        int64_t* _rows
+        Py_ssize_t _room
+        readonly Py_ssize_t count
+        readonly Py_ssize_t taken
+        """How many rows were looked at, dead ones too."""
+        readonly bint at_end
+
+    def __init__(self, RowsInOrder order not None, RowShape shape not None, tuple widths, tuple bits):
+        if len(widths) != shape.count or len(bits) != shape.count:
+            raise ValueError(f"{len(widths)} widths and {len(bits)} kinds of {shape.count} columns")
+        for width in widths:
+            if width not in (0, 1, 2, 4, 8, 16):
+                raise ValueError(f"cells of {width} bytes")
+        if order._views is None:
+            raise ValueError("rows of views")
+        self._order, self._shape, self._widths, self._bits = order, shape, widths, bits
+        self._sources, self._overlays, self._columns = [], [], []
+
+    def __dealloc__(self):
+        PyMem_RawFree(self._rows)
+
+    def take(self, Py_ssize_t count, Py_ssize_t most):
+        """Have ``count`` rows; fewer at the end, or where more than ``most`` would have to be looked at.
+
+        Raises what ``RowsInOrder.take`` raises.
+        """
+        cdef:
+            const int32_t[::1] numbers
+            const int64_t[::1] rows
+            Py_ssize_t i, wanted
+        while self.count < count and not self.at_end and self.taken < most:
+            wanted = min(count - self.count, most - self.taken)
+            found, places = self._order.take(wanted)
+            numbers, rows = found, places
+            self.taken += numbers.shape[0]
+            self.at_end = numbers.shape[0] < wanted
+            if self.count + numbers.shape[0] > self._room:
+                self._room = max(<Py_ssize_t>FIRST_ROWS, 2 * (self.count + numbers.shape[0]))
+                self._rows = <int64_t*>_grown(self._rows, self._room * <Py_ssize_t>sizeof(int64_t))
+            for i in range(numbers.shape[0]):
+                self._look(<Source>self._order.sources[numbers[i]], rows[i])
+        return self.count
+
+    cdef int _look(self, Source source, int64_t row) except -1:
+        """Take a row in, if it lives."""
+        cdef Overlay overlay = None
+        if source.memory is not None:
+            if row < 0 or row >= source.memory.inserted._count:
+                raise IndexError(f"no row {row} of {source.memory.inserted._count}")
+            overlay = source.memory.overlaid(row, self._order.snapshot, self._shape)
+            columns = source.memory.columns_of(self._shape)
+        else:
+            if source.rowset.stores or source.rowset.max_insert_ts > self._order.snapshot:
+                overlay = source.rowset.overlaid(source.file, row, self._order.snapshot, self._shape)
+            columns = source.file.columns_of(self._shape)
+        if overlay is not None:
+            if overlay.lives == 0:
+                return 0
+            if overlay.left == self._shape.count:
+                overlay = None
+        self._rows[self.count] = row
+        self._sources.append(source)
+        self._overlays.append(overlay)
+        self._columns.append(columns)
+        self.count += 1
+        return 0
+
+    def batch(self, int64_t most_bytes):
+        """The rows as an ``ArrowBatch``, whose strings take no more than ``most_bytes`` in a column.
+
+        Raises ``NeedsGeneralPath``, also for longer strings, and ``PageError``.
+        """
+        cdef:
+            ArrowBatch made = ArrowBatch.__new__(ArrowBatch)
+            ArrowArray* top = &made._array
+            ArrowArray* children
+            Py_ssize_t i, n = self._shape.count
+            _CellPlace place = _CellPlace.__new__(_CellPlace)
+            char* room = <char*>PyMem_RawCalloc(
+                1, <size_t>(n * <Py_ssize_t>(sizeof(ArrowArray) + sizeof(void*)) + <Py_ssize_t>sizeof(void*))
+            )
+        if room == NULL:
+            raise MemoryError
+        children = <ArrowArray*>room
+        top.private_data = room
+        top.children = <ArrowArray**>(room + n * <Py_ssize_t>sizeof(ArrowArray))
+        top.buffers = <const void**>(top.children + n)
+        top.length, top.n_buffers, top.n_children = self.count, 1, n
+        for i in range(n):
+            top.children[i] = &children[i]
+        top.release = kc_release_batch
+        for i in range(n):
+            children[i].length = self.count
+            children[i].buffers = <const void**>PyMem_RawCalloc(3, sizeof(void*))
+            if children[i].buffers == NULL:
+                raise MemoryError
+            children[i].release = kc_release_column
+            if <int>self._widths[i]:
+                children[i].n_buffers = 2
+                self._fixed(place, i, self._widths[i], self._bits[i], &children[i])
+            else:
+                children[i].n_buffers = 3
+                self._strings(place, i, most_bytes, &children[i])
+        return made
+
+    cdef int _null(self, Py_ssize_t row, ArrowArray* out) except -1:
+        """A cell is null."""
+        cdef uint8_t* bits = <uint8_t*>out.buffers[0]
+        if bits == NULL:
+            bits = <uint8_t*>_grown(NULL, (self.count + 7) >> 3)
+            memset(bits, 255, <size_t>((self.count + 7) >> 3))
+            out.buffers[0] = bits
+        bits[row >> 3] &= <uint8_t>~(1 << (row & 7))
+        out.null_count += 1
+        return 0
+
+    cdef object _given(self, Py_ssize_t row, Py_ssize_t i, bint* given):
+        """The cell as bytes, None where it is null, if it is not read from its source: it was changed, or the
+        source is older than the column."""
+        cdef Overlay overlay = self._overlays[row]
+        given[0] = True
+        if overlay is not None and overlay.has(i):
+            return overlay.values[i]
+        if (<list>self._columns[row])[i] is None:
+            return self._shape.defaults[i]
+        given[0] = False
+        return None
+
+    cdef int _fixed(
+        self, _CellPlace place, Py_ssize_t i, int width, bint bits, ArrowArray* out
+    ) except -1:
+        """Write a column of fixed width."""
+        cdef:
+            int64_t size = (self.count + 7) >> 3 if bits else self.count * width
+            uint8_t* values = <uint8_t*>_grown(NULL, size)
+            uint8_t cell[16]
+            uint8_t* to
+            Py_ssize_t row
+            bint given = False
+            Source source
+            int status
+            int64_t at = 0
+        out.buffers[1] = values
+        if bits:
+            memset(values, 0, <size_t>size)
+        for row in range(self.count):
+            to = &cell[0] if bits else values + row * width
+            found = self._given(row, i, &given)
+            source = <Source>self._sources[row]
+            if given:
+                status = found is None
+                if not status:
+                    if PyBytes_GET_SIZE(<bytes>found) != width:
+                        raise ValueError(f"a cell of {len(found)} bytes, {width} are wanted")
+                    memcpy(to, PyBytes_AS_STRING(<bytes>found), <size_t>width)
+            elif source.memory is not None:
+                column = (<list>self._columns[row])[i]
+                status = _memory_fixed(<AppendColumn>column, self._rows[row], width, to)
+            else:
+                place.go(source.file, <PointColumn>(<list>self._columns[row])[i], self._rows[row])
+                if place.column.c.width != width or place.column.c.words.count:
+                    raise_needs_general_path()
+                status = read_sampled(
+                    place.column, place.page, self._rows[row], &place.cells, &place.index, to, &at
+                )
+                if status < 0:
+                    refuse(status, at)
+            if status:
+                memset(to, 0, <size_t>width)
+                self._null(row, out)
+            if bits and to[0]:
+                values[row >> 3] |= <uint8_t>(1 << (row & 7))
+        return 0
+
+    cdef int _strings(
+        self, _CellPlace place, Py_ssize_t i, int64_t most_bytes, ArrowArray* out
+    ) except -1:
+        """Write a column of strings."""
+        cdef:
+            int32_t* ends = <int32_t*>_grown(NULL, 4 * (self.count + 1))
+            uint8_t* data
+            const uint8_t* start = NULL
+            int64_t room = 16 * self.count, end = 0, size
+            Py_ssize_t row
+            bint given = False
+            Source source
+            int status
+        out.buffers[1] = ends
+        out.buffers[2] = data = <uint8_t*>_grown(NULL, room)
+        ends[0] = 0
+        for row in range(self.count):
+            size = 0
+            found = self._given(row, i, &given)
+            source = <Source>self._sources[row]
+            if given:
+                status = found is None
+                if not status:
+                    start = <const uint8_t*>PyBytes_AS_STRING(<bytes>found)
+                    size = PyBytes_GET_SIZE(<bytes>found)
+            elif source.memory is not None:
+                status = _memory_string(
+                    <AppendColumn>(<list>self._columns[row])[i], self._rows[row], &start, &size
+                )
+            else:
+                place.go(source.file, <PointColumn>(<list>self._columns[row])[i], self._rows[row])
+                status = _stored_string(place, self._rows[row], &start, &size)
+            if status:
+                self._null(row, out)
+            # Those that follow will be as long as the first: what is too large is given up early.
+            elif end + size > most_bytes or (row == 0 and size > most_bytes // self.count):
+                raise_needs_general_path()
+            elif size:
+                if end + size > room:
+                    room = 2 * (end + size)
+                    data = <uint8_t*>_grown(data, room)
+                    out.buffers[2] = data
+                memcpy(data + end, start, <size_t>size)
+                end += size
+            ends[row + 1] = <int32_t>end
+        return 0
+
+
+cdef int _memory_fixed(AppendColumn column, int64_t row, int width, uint8_t* to) except -1:
+    """Write a cell of a column in memory; 1 where it is null."""
+    if column.width != width or row >= column._count:
+        raise_needs_general_path()
+    if column._first_null >= 0 and not kc_bit(column._bits_at, row):
+        return 1
+    memcpy(to, column._values_at + row * width, <size_t>width)
+    return 0
+
+
+cdef int _memory_string(
+    AppendColumn column, int64_t row, const uint8_t** start, int64_t* size
+) except -1:
+    """Where a string in memory lies; 1 where it is null."""
+    if column.width or row >= column._count:
+        raise_needs_general_path()
+    if column._first_null >= 0 and not kc_bit(column._bits_at, row):
+        return 1
+    start[0] = column._values_at + column._offsets_at[row]
+    size[0] = column._offsets_at[row + 1] - column._offsets_at[row]
+    return 0
+
+
+cdef int _stored_string(
+    _CellPlace place, int64_t row, const uint8_t** start, int64_t* size
+) except -1:
+    """Where a string of the file lies; 1 where it is null."""
+    cdef:
+        PointColumn column = place.column
+        uint8_t cell[16]
+        uint32_t code = 0
+        int64_t i = 0, at = 0
+        int status
+    if column.c.width:
+        if column.c.words.count == 0:
+            raise_needs_general_path()
+        status = read_fixed(&column.c, place.page, row, &place.cells, &place.index, cell, &at)
+        if status == 0:
+            memcpy(&code, cell, <size_t>min(column.c.width, 4))
+            if code >= column.c.words.count:
+                status = BAD_VALUE
+            else:
+                start[0] = column.c.words.data + column.c.words.ends[code]
+                size[0] = column.c.words.ends[code + 1] - column.c.words.ends[code]
+    else:
+        if place.index < 0:
+            memset(&place.part, 0, sizeof(place.part))
+        status = open_string(place.page, row_in_page(&column.c, row), &place.index, &place.part, &i, &at)
+        if status == 0:
+            status = plain_cell(&place.part, i, start, size, &at)
+    if status < 0:
+        refuse(status, at)
+    return status

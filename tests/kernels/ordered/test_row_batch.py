@@ -1,0 +1,126 @@
+"""Rows of views as Arrow batches: whoever takes one over frees it; what is asked wrongly is refused.
+
+That the rows are right in every state of a table: ``tests/table/read/test_short_scan.py``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from kudu_core._ext.base.status import NeedsGeneralPath
+from kudu_core._ext.index.rowset_tree import BoundsTree
+from kudu_core._ext.ordered.in_order import RowsInOrder
+from kudu_core._ext.ordered.row_batch import RowsOfViews
+from kudu_core._ext.row.file import PointFile
+from kudu_core._ext.row.shape import TAGS, RowShape
+from kudu_core._ext.row.view import PointView, RowsetPoints
+from tests.kernels.row.test_file import fixed, index_of, strings
+
+ROWS = 3000
+TEXTS = [b"%d" % i * (i % 3) for i in range(ROWS)]
+ARROW = pa.schema([("k", pa.uint32()), ("s", pa.binary()), ("none", pa.int16()), ("flag", pa.bool_())])
+
+
+def never(view: int, memory: int) -> Any:
+    raise AssertionError("there are no rows in memory")
+
+
+def view_of(first: int) -> PointView:
+    """Of one file with the keys ``first``, ``first + 3``, ..."""
+    numbers = np.arange(first, first + 3 * ROWS, 3, dtype=np.uint32)
+    keys = [int(x).to_bytes(4, "big") for x in numbers]
+    whole = np.ones(ROWS, bool)
+    key = fixed(numbers, whole, 0, 0)
+    columns = {
+        0: key,
+        1: strings(TEXTS, np.arange(ROWS) % 5 != 0, 0, prefix=False, page_bits=12),
+        3: fixed((np.arange(ROWS) % 2).astype(np.uint8), np.arange(ROWS) % 7 != 0, 0, 0),
+    }
+    file = PointFile(ROWS, columns, [(key, 0, 4, 0)], None, index_of(keys), None)
+    bounds = [(np.frombuffer(x, np.uint8), np.array([0, 4], np.int64)) for x in (keys[0], keys[-1])]
+    return PointView([], [RowsetPoints(lambda: file, [], None, 0, -1)], BoundsTree(*bounds))
+
+
+def shape_of(default: bytes | None = None) -> RowShape:
+    raw: list[Any] = [TAGS["raw"]] * 4
+    return RowShape(ARROW.names, [0, 1, 2, 3], raw, [repr] * 4, [None, None, default, None])
+
+
+def few(order: RowsInOrder, default: bytes | None = None) -> RowsOfViews:
+    return RowsOfViews(order, shape_of(default), (4, 0, 2, 1), (False, False, False, True))
+
+
+def order_of(lower: bytes | None = None, *, ordered: bool = True, views: int = 3) -> RowsInOrder:
+    return RowsInOrder.of_views([view_of(i) for i in range(views)], 2**64 - 1, never, lower, None, ordered)
+
+
+def row_of(key: int, default: int | None) -> dict[str, Any]:
+    at = key // 3
+    return {
+        "k": key,
+        "s": TEXTS[at] if at % 5 else None,
+        "none": default,
+        "flag": bool(at % 2) if at % 7 else None,
+    }
+
+
+@pytest.mark.parametrize("default", [None, 77])
+def test_batches_are_freed_by_whoever_has_them(default: int | None) -> None:
+    stored = None if default is None else default.to_bytes(2, "little")
+    rows = few(order_of((3070).to_bytes(4, "big")), stored)
+    assert rows.take(100, 1000) == rows.count == rows.taken == 100 and not rows.at_end
+    assert few(order_of()).batch(1 << 20).address  # nobody takes it
+    batch = rows.batch(1 << 20)
+    made = pa.RecordBatch._import_from_c(batch.address, ARROW)
+    made.validate(full=True)
+    column = made.column(1)
+    assert made.to_pylist() == [row_of(key, default) for key in range(3070, 3170)]
+    del rows, batch, made
+    assert column.to_pylist() == [row_of(key, None)["s"] for key in range(3070, 3170)]
+
+
+def test_rows_end_and_are_not_looked_for_without_end() -> None:
+    rows = few(order_of((3 * ROWS - 5).to_bytes(4, "big")))
+    assert rows.take(100, 1000) == 5 and rows.at_end
+    rows = few(order_of())
+    assert rows.take(100, 7) == 7 and not rows.at_end
+    assert rows.take(100, 1000) == 100 and rows.taken == 100
+
+
+def test_without_order_one_rowset_comes_after_the_other() -> None:
+    rows = few(order_of((0).to_bytes(4, "big"), ordered=False))
+    rows.take(ROWS + 3, 2 * ROWS)
+    batch = rows.batch(1 << 20)
+    keys = pa.RecordBatch._import_from_c(batch.address, ARROW)["k"].to_pylist()
+    assert keys == [*range(0, 3 * ROWS, 3), 1, 4, 7]
+    # Without bounds no key is read: of a file that nobody has opened for keys, nothing is.
+    with pytest.raises(NeedsGeneralPath):
+        few(order_of(ordered=False)).take(1, 1)
+
+
+def test_what_is_asked_wrongly() -> None:
+    order = order_of()
+    with pytest.raises(ValueError, match="1 widths and 4 kinds of 4 columns"):
+        RowsOfViews(order, shape_of(), (4,), (False,) * 4)
+    with pytest.raises(ValueError, match="cells of 3 bytes"):
+        RowsOfViews(order, shape_of(), (4, 0, 3, 1), (False,) * 4)
+    with pytest.raises(ValueError, match="rows of views"):
+        few(RowsInOrder([], [], never, None, None))
+    with pytest.raises(TypeError, match="a view is missing"):
+        RowsInOrder.of_views([None], 1, never, None, None, True)  # type: ignore[list-item]
+    rows = RowsOfViews(order, shape_of(), (8, 0, 2, 1), (False,) * 4)
+    rows.take(3, 3)
+    with pytest.raises(NeedsGeneralPath):
+        rows.batch(1 << 20)
+    rows = few(order_of(), b"123")
+    rows.take(3, 3)
+    with pytest.raises(ValueError, match="a cell of 3 bytes, 2 are wanted"):
+        rows.batch(1 << 20)
+    rows = few(order_of((600).to_bytes(4, "big")))
+    rows.take(10, 10)
+    with pytest.raises(NeedsGeneralPath):
+        rows.batch(10)  # longer strings than that

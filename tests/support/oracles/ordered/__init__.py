@@ -1,0 +1,1 @@
+"""What the kernels of ``_ext.ordered`` mean, in plain Python."""
