@@ -204,6 +204,7 @@ ROOMS = {
     "few": Room(
         (
             "kudu_core/table/read/short_scan.py",
+            "kudu_core/table/read/few_keys.py",
             "kudu_core/table/read/scan_columns.py",
             "kudu_core/table/opened/kept_plans.py",
         ),

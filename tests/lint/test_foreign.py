@@ -29,7 +29,10 @@ READING: dict[str, dict[str, str]] = {
         "table/write/where.py": "of what pyarrow has computed",
     },
     "concat_arrays": {},
-    "_import_from_c": {"table/read/short_scan.py": "of what our kernel has written"},
+    "_import_from_c": {
+        "table/read/few_keys.py": "of what our kernel has written",
+        "table/read/short_scan.py": "of what our kernel has written",
+    },
     "from_arrow": {
         "common/rows/conform.py": "columns of a write or of keys",
         "common/where/listed.py": "of what pyarrow has sorted, of a checked list",

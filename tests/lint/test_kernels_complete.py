@@ -34,7 +34,9 @@ OTHER_ORACLE = {
     "pages.strings": "oracles/pages/blocks.py",
     "pages.strings_encode": "oracles/pages/blocks.py",
     "ordered.row_batch": "tests/table/read/test_short_scan.py: the general path",
+    "ordered.few_in_order": "tests/table/read/test_short_scan.py: the general path",
     "ordered.file_keys": "oracles/ordered/in_order.py",
+    "ordered.looked_up": "tests/table/read/test_short_scan.py: the general path",
     "ordered.row_source": "oracles/ordered/in_order.py",
     "row.change_log": "oracles/row/view.py",
     "row.column": "oracles/row/file.py",
@@ -51,6 +53,7 @@ OTHER_ORACLE = {
 NO_BENCH = {"base.status": "runs only when something is wrong"}
 # Kernel -> the kernel through which it is tested and measured.
 PART_OF = {
+    "ordered.row_batch": "ordered.few_in_order",
     "index.nodes": "index.btree",
     "keys.move": "keys.keys",
     "keys.order": "keys.keys",

@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 
 from kudu_core._ext.index.rowset_tree import BoundsTree
+from kudu_core._ext.ordered.few_in_order import RowsOfViews
 from kudu_core._ext.ordered.in_order import RowsInOrder
-from kudu_core._ext.ordered.row_batch import RowsOfViews
+from kudu_core._ext.ordered.looked_up import LookedUp
 from kudu_core._ext.pages import blocks
 from kudu_core._ext.row.column import PointColumn
 from kudu_core._ext.row.file import PointFile
 from kudu_core._ext.row.scattered import gather
 from kudu_core._ext.row.shape import TAGS, RowShape
 from kudu_core._ext.row.view import PointView, RowsetPoints
+from kudu_core.common.rows.keys import EncodedKeys
 
 FILES, ROWS = 200, 5000
 
@@ -34,6 +36,16 @@ class File:
 @pytest.fixture(scope="module")
 def files() -> list[File]:
     return [File(number) for number in range(FILES)]
+
+
+def views_of(files: list[File]) -> list[PointView]:
+    views = []
+    for file in files:
+        ends = np.array([0, 8], np.int64)
+        bounds = [(np.frombuffer(key, np.uint8), ends) for key in (file.first_key, b"\xff" * 8)]
+        rowset = RowsetPoints(lambda file=file: file.points, [], None, 0, -1)
+        views.append(PointView([], [rowset], BoundsTree(*bounds)))
+    return views
 
 
 @pytest.mark.benchmark(group="kernel: first rows of 200 files")
@@ -63,12 +75,7 @@ def test_gathered(benchmark, files, count):
 @pytest.mark.parametrize("count", [1, 10, 100])
 def test_found_and_gathered_of_views(benchmark, files, count):
     lower = (500_000 + 2**63).to_bytes(8, "big")
-    views = []
-    for file in files:
-        ends = np.array([0, 8], np.int64)
-        bounds = [(np.frombuffer(key, np.uint8), ends) for key in (file.first_key, b"\xff" * 8)]
-        rowset = RowsetPoints(lambda file=file: file.points, [], None, 0, -1)
-        views.append(PointView([], [rowset], BoundsTree(*bounds)))
+    views = views_of(files)
     raw = TAGS["raw"]
     shape = RowShape(["k", "v"], [0, 1], [raw, raw], [None, None], [None, None])
 
@@ -80,3 +87,21 @@ def test_found_and_gathered_of_views(benchmark, files, count):
         return rows.batch(1 << 20)
 
     assert benchmark(found).address
+
+
+@pytest.mark.benchmark(group="kernel: rows of 200 files by their keys")
+def test_looked_up(benchmark, files):
+    raw = TAGS["raw"]
+    shape = RowShape(["k", "v"], [0, 1], [raw, raw], [None, None], [None, None])
+    numbers = range(500_000, 500_000 + FILES)
+    keys = EncodedKeys.from_list([(number + 2**63).to_bytes(8, "big") for number in numbers])
+    hashes, views = keys.hashes(), views_of(files)
+
+    def looked_up():
+        rows = LookedUp(2**64 - 1, shape, (8, 8), (False, False))
+        for place, view in enumerate(views):
+            rows.look_up(view, keys.data, keys.offsets, hashes, np.array([place]))
+        return rows.batch(1 << 20), rows.count
+
+    made, count = benchmark(looked_up)
+    assert made.address and count == FILES

@@ -1,9 +1,10 @@
-"""Few rows of a scan as an Arrow batch: gathered cell by cell from wherever they lie.
+"""Rows of a table as an Arrow batch: gathered cell by cell from wherever they lie.
 
-``RowsOfViews`` takes rows from a ``RowsInOrder`` of views and learns which of them live at the snapshot, and
-what was changed of them, as ``get`` does (``view``).  ``batch`` then writes their cells into buffers of
-Arrow's C data interface, so that ten rows of a hundred tablets make one batch and no other object: a page, a
-delta or a column in memory is looked at where it lies.
+``RowBatch`` is told of rows, one by one, and learns which of them live at the snapshot and what was changed
+of them, as ``get`` does (``view``).  ``batch`` then writes their cells into buffers of Arrow's C data
+interface, so that ten rows of a hundred tablets make one batch and no other object: a page, a delta or a
+column in memory is looked at where it lies.  Rows are found in the order of keys (``few_in_order``) or by
+their keys (``looked_up``).
 
 It is the fast path beside ``rowset.scan``: ``NeedsGeneralPath`` and ``PageError`` mean that the general path
 must answer.  Everything here runs with the GIL.  What is read is hostile.
@@ -23,7 +24,6 @@ from kudu_core._ext.pages.head cimport Page
 from kudu_core._ext.row.cells cimport open_string, page_of, read_fixed, row_in_page
 from kudu_core._ext.row.column cimport PointColumn
 from kudu_core._ext.row.file cimport PointFile
-from kudu_core._ext.ordered.in_order cimport RowsInOrder
 from kudu_core._ext.row.overlay cimport Overlay
 from kudu_core._ext.ordered.sampled cimport read_sampled
 from kudu_core._ext.row.scattered cimport refuse
@@ -87,81 +87,46 @@ cdef class _CellPlace:
         return 0
 
 
-@cython.final
 @cython.auto_pickle(False)
-cdef class RowsOfViews:
-    """Rows that live at the snapshot of ``order``, which is one of views.
+cdef class RowBatch:
+    """Rows that live at a snapshot, and what was changed of them."""
 
-    ``shape``: their columns, whose cells it makes raw bytes; ``widths``: of a cell of each, 0 for strings;
-    ``bits``: whether Arrow has a column as bits, where the table has bytes.
-    """
-
-    cdef:
-        RowsInOrder _order
-        RowShape _shape
-        tuple _widths
-        tuple _bits
-        list _sources           # of each row
-        list _overlays          # of each row, None where nothing of it was changed
-        list _columns           # of each row, its columns: as its source has them
-        int64_t* _rows
-        Py_ssize_t _room
-        readonly Py_ssize_t count
-        readonly Py_ssize_t taken
-        """How many rows were looked at, dead ones too."""
-        readonly bint at_end
-
-    def __init__(self, RowsInOrder order not None, RowShape shape not None, tuple widths, tuple bits):
+    def __init__(
+        self, uint64_t snapshot, RowShape shape not None, tuple widths not None, tuple bits not None
+    ):
         if len(widths) != shape.count or len(bits) != shape.count:
             raise ValueError(f"{len(widths)} widths and {len(bits)} kinds of {shape.count} columns")
         for width in widths:
             if width not in (0, 1, 2, 4, 8, 16):
                 raise ValueError(f"cells of {width} bytes")
-        if order._views is None:
-            raise ValueError("rows of views")
-        self._order, self._shape, self._widths, self._bits = order, shape, widths, bits
+        self.snapshot, self._shape, self._widths, self._bits = snapshot, shape, widths, bits
         self._sources, self._overlays, self._columns = [], [], []
 
     def __dealloc__(self):
         PyMem_RawFree(self._rows)
 
-    def take(self, Py_ssize_t count, Py_ssize_t most):
-        """Have ``count`` rows; fewer at the end, or where more than ``most`` would have to be looked at.
+    cdef int make_room(self, Py_ssize_t more) except -1:
+        """Have room for so many rows more."""
+        if self.count + more > self._room:
+            self._room = max(<Py_ssize_t>FIRST_ROWS, 2 * (self.count + more))
+            self._rows = <int64_t*>_grown(self._rows, self._room * <Py_ssize_t>sizeof(int64_t))
+        return 0
 
-        Raises what ``RowsInOrder.take`` raises.
-        """
-        cdef:
-            const int32_t[::1] numbers
-            const int64_t[::1] rows
-            Py_ssize_t i, wanted
-        while self.count < count and not self.at_end and self.taken < most:
-            wanted = min(count - self.count, most - self.taken)
-            found, places = self._order.take(wanted)
-            numbers, rows = found, places
-            self.taken += numbers.shape[0]
-            self.at_end = numbers.shape[0] < wanted
-            if self.count + numbers.shape[0] > self._room:
-                self._room = max(<Py_ssize_t>FIRST_ROWS, 2 * (self.count + numbers.shape[0]))
-                self._rows = <int64_t*>_grown(self._rows, self._room * <Py_ssize_t>sizeof(int64_t))
-            for i in range(numbers.shape[0]):
-                self._look(<Source>self._order.sources[numbers[i]], rows[i])
-        return self.count
-
-    cdef int _look(self, Source source, int64_t row) except -1:
-        """Take a row in, if it lives."""
+    cdef bint look(self, Source source, int64_t row) except -1:
+        """Take a row in, for which there is room, if it lives."""
         cdef Overlay overlay = None
         if source.memory is not None:
             if row < 0 or row >= source.memory.inserted._count:
                 raise IndexError(f"no row {row} of {source.memory.inserted._count}")
-            overlay = source.memory.overlaid(row, self._order.snapshot, self._shape)
+            overlay = source.memory.overlaid(row, self.snapshot, self._shape)
             columns = source.memory.columns_of(self._shape)
         else:
-            if source.rowset.stores or source.rowset.max_insert_ts > self._order.snapshot:
-                overlay = source.rowset.overlaid(source.file, row, self._order.snapshot, self._shape)
+            if source.rowset.stores or source.rowset.max_insert_ts > self.snapshot:
+                overlay = source.rowset.overlaid(source.file, row, self.snapshot, self._shape)
             columns = source.file.columns_of(self._shape)
         if overlay is not None:
             if overlay.lives == 0:
-                return 0
+                return False
             if overlay.left == self._shape.count:
                 overlay = None
         self._rows[self.count] = row
@@ -169,7 +134,7 @@ cdef class RowsOfViews:
         self._overlays.append(overlay)
         self._columns.append(columns)
         self.count += 1
-        return 0
+        return True
 
     def batch(self, int64_t most_bytes):
         """The rows as an ``ArrowBatch``, whose strings take no more than ``most_bytes`` in a column.
@@ -203,127 +168,131 @@ cdef class RowsOfViews:
             children[i].release = kc_release_column
             if <int>self._widths[i]:
                 children[i].n_buffers = 2
-                self._fixed(place, i, self._widths[i], self._bits[i], &children[i])
+                _fixed(self, place, i, self._widths[i], self._bits[i], &children[i])
             else:
                 children[i].n_buffers = 3
-                self._strings(place, i, most_bytes, &children[i])
+                _strings(self, place, i, most_bytes, &children[i])
         return made
 
-    cdef int _null(self, Py_ssize_t row, ArrowArray* out) except -1:
-        """A cell is null."""
-        cdef uint8_t* bits = <uint8_t*>out.buffers[0]
-        if bits == NULL:
-            bits = <uint8_t*>_grown(NULL, (self.count + 7) >> 3)
-            memset(bits, 255, <size_t>((self.count + 7) >> 3))
-            out.buffers[0] = bits
-        bits[row >> 3] &= <uint8_t>~(1 << (row & 7))
-        out.null_count += 1
-        return 0
 
-    cdef object _given(self, Py_ssize_t row, Py_ssize_t i, bint* given):
-        """The cell as bytes, None where it is null, if it is not read from its source: it was changed, or the
-        source is older than the column."""
-        cdef Overlay overlay = self._overlays[row]
-        given[0] = True
-        if overlay is not None and overlay.has(i):
-            return overlay.values[i]
-        if (<list>self._columns[row])[i] is None:
-            return self._shape.defaults[i]
-        given[0] = False
-        return None
+cdef int _null(RowBatch all_rows, Py_ssize_t row, ArrowArray* out) except -1:
+    """A cell is null."""
+    cdef uint8_t* bits = <uint8_t*>out.buffers[0]
+    if bits == NULL:
+        bits = <uint8_t*>_grown(NULL, (all_rows.count + 7) >> 3)
+        memset(bits, 255, <size_t>((all_rows.count + 7) >> 3))
+        out.buffers[0] = bits
+    bits[row >> 3] &= <uint8_t>~(1 << (row & 7))
+    out.null_count += 1
+    return 0
 
-    cdef int _fixed(
-        self, _CellPlace place, Py_ssize_t i, int width, bint bits, ArrowArray* out
-    ) except -1:
-        """Write a column of fixed width."""
-        cdef:
-            int64_t size = (self.count + 7) >> 3 if bits else self.count * width
-            uint8_t* values = <uint8_t*>_grown(NULL, size)
-            uint8_t cell[16]
-            uint8_t* to
-            Py_ssize_t row
-            bint given = False
-            Source source
-            int status
-            int64_t at = 0
-        out.buffers[1] = values
-        if bits:
-            memset(values, 0, <size_t>size)
-        for row in range(self.count):
-            to = &cell[0] if bits else values + row * width
-            found = self._given(row, i, &given)
-            source = <Source>self._sources[row]
-            if given:
-                status = found is None
-                if not status:
-                    if PyBytes_GET_SIZE(<bytes>found) != width:
-                        raise ValueError(f"a cell of {len(found)} bytes, {width} are wanted")
-                    memcpy(to, PyBytes_AS_STRING(<bytes>found), <size_t>width)
-            elif source.memory is not None:
-                column = (<list>self._columns[row])[i]
-                status = _memory_fixed(<AppendColumn>column, self._rows[row], width, to)
-            else:
-                place.go(source.file, <PointColumn>(<list>self._columns[row])[i], self._rows[row])
-                if place.column.c.width != width or place.column.c.words.count:
-                    raise_needs_general_path()
-                status = read_sampled(
-                    place.column, place.page, self._rows[row], &place.cells, &place.index, to, &at
-                )
-                if status < 0:
-                    refuse(status, at)
-            if status:
-                memset(to, 0, <size_t>width)
-                self._null(row, out)
-            if bits and to[0]:
-                values[row >> 3] |= <uint8_t>(1 << (row & 7))
-        return 0
 
-    cdef int _strings(
-        self, _CellPlace place, Py_ssize_t i, int64_t most_bytes, ArrowArray* out
-    ) except -1:
-        """Write a column of strings."""
-        cdef:
-            int32_t* ends = <int32_t*>_grown(NULL, 4 * (self.count + 1))
-            uint8_t* data
-            const uint8_t* start = NULL
-            int64_t room = 16 * self.count, end = 0, size
-            Py_ssize_t row
-            bint given = False
-            Source source
-            int status
-        out.buffers[1] = ends
-        out.buffers[2] = data = <uint8_t*>_grown(NULL, room)
-        ends[0] = 0
-        for row in range(self.count):
-            size = 0
-            found = self._given(row, i, &given)
-            source = <Source>self._sources[row]
-            if given:
-                status = found is None
-                if not status:
-                    start = <const uint8_t*>PyBytes_AS_STRING(<bytes>found)
-                    size = PyBytes_GET_SIZE(<bytes>found)
-            elif source.memory is not None:
-                status = _memory_string(
-                    <AppendColumn>(<list>self._columns[row])[i], self._rows[row], &start, &size
-                )
-            else:
-                place.go(source.file, <PointColumn>(<list>self._columns[row])[i], self._rows[row])
-                status = _stored_string(place, self._rows[row], &start, &size)
-            if status:
-                self._null(row, out)
-            # Those that follow will be as long as the first: what is too large is given up early.
-            elif end + size > most_bytes or (row == 0 and size > most_bytes // self.count):
+cdef object _given(RowBatch all_rows, Py_ssize_t row, Py_ssize_t i, bint* given):
+    """The cell as bytes, None where it is null, if it is not read from its source: it was changed, or the
+    source is older than the column."""
+    cdef Overlay overlay = all_rows._overlays[row]
+    given[0] = True
+    if overlay is not None and overlay.has(i):
+        return overlay.values[i]
+    if (<list>all_rows._columns[row])[i] is None:
+        return all_rows._shape.defaults[i]
+    given[0] = False
+    return None
+
+
+cdef int _fixed(
+    RowBatch all_rows, _CellPlace place, Py_ssize_t i, int width, bint bits, ArrowArray* out
+) except -1:
+    """Write a column of fixed width."""
+    cdef:
+        int64_t size = (all_rows.count + 7) >> 3 if bits else all_rows.count * width
+        uint8_t* values = <uint8_t*>_grown(NULL, size)
+        uint8_t cell[16]
+        uint8_t* to
+        Py_ssize_t row
+        bint given = False
+        Source source
+        int status
+        int64_t at = 0
+    out.buffers[1] = values
+    if bits:
+        memset(values, 0, <size_t>size)
+    for row in range(all_rows.count):
+        to = &cell[0] if bits else values + row * width
+        found = _given(all_rows, row, i, &given)
+        source = <Source>all_rows._sources[row]
+        if given:
+            status = found is None
+            if not status:
+                if PyBytes_GET_SIZE(<bytes>found) != width:
+                    raise ValueError(f"a cell of {len(found)} bytes, {width} are wanted")
+                memcpy(to, PyBytes_AS_STRING(<bytes>found), <size_t>width)
+        elif source.memory is not None:
+            column = (<list>all_rows._columns[row])[i]
+            status = _memory_fixed(<AppendColumn>column, all_rows._rows[row], width, to)
+        else:
+            place.go(source.file, <PointColumn>(<list>all_rows._columns[row])[i], all_rows._rows[row])
+            if place.column.c.width != width or place.column.c.words.count:
                 raise_needs_general_path()
-            elif size:
-                if end + size > room:
-                    room = 2 * (end + size)
-                    data = <uint8_t*>_grown(data, room)
-                    out.buffers[2] = data
-                memcpy(data + end, start, <size_t>size)
-                end += size
-            ends[row + 1] = <int32_t>end
-        return 0
+            status = read_sampled(
+                place.column, place.page, all_rows._rows[row], &place.cells, &place.index, to, &at
+            )
+            if status < 0:
+                refuse(status, at)
+        if status:
+            memset(to, 0, <size_t>width)
+            _null(all_rows, row, out)
+        if bits and to[0]:
+            values[row >> 3] |= <uint8_t>(1 << (row & 7))
+    return 0
+
+
+cdef int _strings(
+    RowBatch all_rows, _CellPlace place, Py_ssize_t i, int64_t most_bytes, ArrowArray* out
+) except -1:
+    """Write a column of strings."""
+    cdef:
+        int32_t* ends = <int32_t*>_grown(NULL, 4 * (all_rows.count + 1))
+        uint8_t* data
+        const uint8_t* start = NULL
+        int64_t room = 16 * all_rows.count, end = 0, size
+        Py_ssize_t row
+        bint given = False
+        Source source
+        int status
+    out.buffers[1] = ends
+    out.buffers[2] = data = <uint8_t*>_grown(NULL, room)
+    ends[0] = 0
+    for row in range(all_rows.count):
+        size = 0
+        found = _given(all_rows, row, i, &given)
+        source = <Source>all_rows._sources[row]
+        if given:
+            status = found is None
+            if not status:
+                start = <const uint8_t*>PyBytes_AS_STRING(<bytes>found)
+                size = PyBytes_GET_SIZE(<bytes>found)
+        elif source.memory is not None:
+            status = _memory_string(
+                <AppendColumn>(<list>all_rows._columns[row])[i], all_rows._rows[row], &start, &size
+            )
+        else:
+            place.go(source.file, <PointColumn>(<list>all_rows._columns[row])[i], all_rows._rows[row])
+            status = _stored_string(place, all_rows._rows[row], &start, &size)
+        if status:
+            _null(all_rows, row, out)
+        # Those that follow will be as long as the first: what is too large is given up early.
+        elif end + size > most_bytes or (row == 0 and size > most_bytes // all_rows.count):
+            raise_needs_general_path()
+        elif size:
+            if end + size > room:
+                room = 2 * (end + size)
+                data = <uint8_t*>_grown(data, room)
+                out.buffers[2] = data
+            memcpy(data + end, start, <size_t>size)
+            end += size
+        ends[row + 1] = <int32_t>end
+    return 0
 
 
 cdef int _memory_fixed(AppendColumn column, int64_t row, int width, uint8_t* to) except -1:

@@ -74,6 +74,13 @@ class Filter:
     guard: pc.Expression | None = None
     """Conditions and terms as an expression that fails on no row; None: there are none."""
 
+    def fixes(self, column_ids: Sequence[int]) -> bool:
+        """Whether it says that the first of these columns have one value each, and no more than that."""
+        if self.rest is not None or not 0 < len(self.conditions) <= len(column_ids):
+            return False
+        fixed = {c.column_id for c in self.conditions if c.passing.is_one_value}
+        return fixed == set(column_ids[: len(self.conditions)])
+
     def beyond(self, column_ids: Collection[int]) -> Filter | None:
         """What is left to test on rows that meet the conditions on these columns; None: nothing."""
         left = tuple(c for c in self.conditions if c.column_id not in column_ids)

@@ -44,6 +44,14 @@ class ValueSet:
     intervals: Sequence[Interval]
     null: bool = False
 
+    @property
+    def is_one_value(self) -> bool:
+        """Not so of the two zeros of floats, which are one value in two places."""
+        if self.null or len(self.intervals) != 1:
+            return False
+        low, high = self.intervals[0]
+        return bool(high == (successor(low) if isinstance(low, bytes) else low + 1))
+
     def __and__(self, other: ValueSet) -> ValueSet:
         """In one step for each interval: lists of many values are cut by bounds."""
         one, two = self.intervals, other.intervals

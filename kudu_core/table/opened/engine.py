@@ -237,6 +237,13 @@ class Engine:
 
     # ---- time ----
 
+    def plans_of(self, newest: Schema) -> KeptPlans[Any]:
+        """Where plans of reads of the newest schema are kept."""
+        plans = self.plans
+        if plans.schema is not newest:
+            self.plans = plans = KeptPlans(newest)
+        return plans
+
     @property
     def visible_ts(self) -> int:
         """V: the newest snapshot that a read of this handle may use."""

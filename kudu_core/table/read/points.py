@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from kudu_core._ext.base.status import NeedsGeneralPath, PageError
@@ -22,8 +24,10 @@ from kudu_core.common.types import values
 from kudu_core.common.types.foreign import names_of
 from kudu_core.errors import Closed, InvalidArgument, SnapshotTooOld
 from kudu_core.table.opened.tablets import NEWEST
+from kudu_core.table.read.few_keys import are_few, looked_up
 from kudu_core.table.read.moment import snapshot_timestamp
 from kudu_core.table.read.plan import kept
+from kudu_core.table.read.scan_columns import ScanColumns
 from kudu_core.tablet.view.view import KeyBatch, Look, locate_at, looks_at
 
 if TYPE_CHECKING:
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
     from kudu_core.table.opened.handle import Handle
     from kudu_core.table.opened.tablets import Tablets
     from kudu_core.tablet.store.tablet import Tablet
+
+I64 = npt.NDArray[np.int64]
 
 FOUND = "_found"
 
@@ -139,13 +145,22 @@ def _get_many(engine: Engine, block: RowBlock, encoded: EncodedKeys, columns: An
         try:
             with _pinned(engine, snapshot):
                 tablets = engine.tablets
-                shares = _shares(tablets.partitions_at(snapshot), block)
+                shares = _shares(tablets.partitions_at(snapshot), block, batch)
                 views = [tablets.of_ordinal(ordinal, snapshot).view for ordinal, _ in shares]
             break
         except SnapshotTooOld:
             if at is not None or engine.visible_ts <= snapshot:
                 raise
-    read = [c for c in chosen if c.id not in engine.schema.key_ids]
+    key_ids = engine.schema.key_ids
+    read = tuple(c for c in chosen if c.id not in key_ids)
+    if are_few(views, len(batch)):
+        columns = _columns_of(engine, read)
+        every = batch.order if batch.order is not None else np.arange(len(batch))
+        found = looked_up(
+            views, [every if rows is None else rows for _, rows in shares], batch, columns, snapshot
+        )
+        if found is not None:
+            return _answered(chosen, key_ids, block, *found)
     looks = []
     for (_, rows), view in zip(shares, views, strict=True):
         for look in looks_at(view, batch if rows is None else batch.take(rows), snapshot):
@@ -154,6 +169,39 @@ def _get_many(engine: Engine, block: RowBlock, encoded: EncodedKeys, columns: An
             looks.append(look)
     pieces = [_look_up(look, read) for look in looks]
     return _assembled(engine, chosen, block, [piece for piece in pieces if len(piece.places)])
+
+
+def _columns_of(engine: Engine, columns: tuple[StoredColumn, ...]) -> ScanColumns:
+    """What kernels want to know of columns, which is kept: making it takes as long as reading some rows."""
+    plans = engine.plans_of(engine.schema)
+    asked = "columns", *(column.id for column in columns)
+    made = plans.get(asked)
+    if made is None:
+        made = ScanColumns(columns, frozenset())
+        plans.put(asked, made)
+    return made
+
+
+def _answered(
+    columns: Sequence[StoredColumn], key_ids: Sequence[int], block: RowBlock, rows: pa.RecordBatch, keys: I64
+) -> pa.Table:
+    """As ``_assembled``, of rows in one batch; ``keys``: whose they are."""
+    place = np.full(block.rows, -1, np.int64)
+    place[keys] = np.arange(len(keys))
+    there = place >= 0
+    if rows.num_columns and not (len(keys) == block.rows and bool((keys[1:] > keys[:-1]).all())):
+        rows = rows.take(pa.array(place, mask=~there))
+    arrays, read = [], iter(rows.columns)
+    for column in columns:
+        asked = column.id in key_ids
+        arrays.append(block.columns[column.id].to_arrow(column.type) if asked else next(read))
+    return _table(columns, arrays, there)
+
+
+def _table(columns: Sequence[StoredColumn], arrays: list[pa.Array], there: npt.NDArray[np.bool_]) -> pa.Table:
+    fields = [pa.field(c.name, c.type.arrow, True) for c in columns]
+    schema = pa.schema([*fields, pa.field(FOUND, pa.bool_(), False)])
+    return pa.Table.from_arrays([*arrays, pa.array(there)], schema=schema)
 
 
 @dataclass(slots=True)
@@ -176,16 +224,20 @@ def _look_up(look: Look, read: Sequence[StoredColumn]) -> _Piece:
     return _Piece(places, back, look.source.cells_of(read, rows) if len(rows) else {})
 
 
-def _shares(partitions: PartitionSchema, block: RowBlock) -> list[tuple[int, np.ndarray | None]]:
-    """(partition, which keys are its, None for all of them)."""
+def _shares(partitions: PartitionSchema, block: RowBlock, batch: KeyBatch) -> list[tuple[int, I64 | None]]:
+    """(partition, which keys are its, in their order; None for all of them)."""
     if not block.rows:
         return []
     route = partitions.route(block)
     if bool((route == route[0]).all()):
         return [(int(route[0]), None)] if route[0] >= 0 else []
-    return [
-        (ordinal, np.flatnonzero(route == ordinal)) for ordinal in np.unique(route).tolist() if ordinal >= 0
-    ]
+    if batch.order is None:
+        order = np.argsort(route, kind="stable")
+    else:
+        order = batch.order[np.argsort(route[batch.order], kind="stable")]
+    cuts = [0, *(np.flatnonzero(np.diff(route[order])) + 1).tolist(), len(order)]
+    shares = [(int(route[order[lower]]), order[lower:upper]) for lower, upper in pairwise(cuts)]
+    return [share for share in shares if share[0] >= 0]
 
 
 def _assembled(
@@ -200,7 +252,6 @@ def _assembled(
         position[piece.places] = np.arange(len(piece.places)) if piece.rows is None else piece.rows
     found = source < len(pieces)
     missing = not bool(found.all())
-    fields = [pa.field(c.name, c.type.arrow, True) for c in columns]
     arrays = []
     for column in columns:
         if column.id in engine.schema.key_ids:
@@ -211,8 +262,7 @@ def _assembled(
                 parts.append(ColumnBuffers.nulls(column.type, 1))
             values_ = ColumnBuffers.interleave(parts, source, position)
         arrays.append(values_.to_arrow(column.type))
-    arrays.append(pa.array(found))
-    return pa.Table.from_arrays(arrays, schema=pa.schema([*fields, pa.field(FOUND, pa.bool_(), False)]))
+    return _table(columns, arrays, found)
 
 
 def _encoded(schema: Schema, key: Any, row: int) -> bytes:

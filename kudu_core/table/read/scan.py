@@ -35,7 +35,6 @@ from kudu_core.rowset.scan.scan import (
     to_batch,
     units,
 )
-from kudu_core.table.opened.kept_plans import KeptPlans
 from kudu_core.table.read.arrow_out import ArrowResult
 from kudu_core.table.read.explain import Explained, explained
 from kudu_core.table.read.moment import check_readable, snapshot_timestamp
@@ -67,10 +66,7 @@ def open_scan(handle: Handle, request: ScanRequest, at: Any, schema: Schema | No
         if schema is not None:
             return Scan(handle, request.planned(schema), snapshot)
         newest = engine.schema
-        plans = engine.plans
-        if plans.schema is not newest:
-            engine.plans = plans = KeptPlans(newest)
-        return Scan(handle, request.planned(newest, plans), snapshot)
+        return Scan(handle, request.planned(newest, engine.plans_of(newest)), snapshot)
 
     if schema is not None:
         return made(handle.opened())

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from kudu_core._ext.base.status import NeedsGeneralPath, PageError
+from kudu_core._ext.ordered.few_in_order import RowsOfViews
 from kudu_core._ext.ordered.in_order import RowsInOrder
-from kudu_core._ext.ordered.row_batch import RowsOfViews
 from kudu_core.rowset.scan.first_rows import ROWS_ONE_BY_ONE, List, listed_in_memory
 from kudu_core.table.read.plan import check_columns, planned_tablets
 
@@ -37,8 +37,10 @@ _STRING_BYTES = 4 << 20
 
 def wants_few(plan: ScanPlan) -> int | None:
     """How many rows a scan is asked for at most; None where this is not the way to read them."""
-    if plan.filter is not None or plan.dictionary or not plan.columns:
+    if plan.dictionary or not plan.columns:
         return None
+    if plan.filter is not None and not plan.filter.fixes(plan.schema.key_ids):
+        return None  # else the bounds say as much
     limit, most = plan.limit, ROWS_ONE_BY_ONE
     if not plan.ordered:
         most = min(most, _CELLS // len(plan.columns))

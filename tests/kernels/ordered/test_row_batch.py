@@ -13,11 +13,13 @@ import pytest
 
 from kudu_core._ext.base.status import NeedsGeneralPath
 from kudu_core._ext.index.rowset_tree import BoundsTree
+from kudu_core._ext.ordered.few_in_order import RowsOfViews
 from kudu_core._ext.ordered.in_order import RowsInOrder
-from kudu_core._ext.ordered.row_batch import RowsOfViews
+from kudu_core._ext.ordered.looked_up import LookedUp
 from kudu_core._ext.row.file import PointFile
 from kudu_core._ext.row.shape import TAGS, RowShape
 from kudu_core._ext.row.view import PointView, RowsetPoints
+from kudu_core.common.rows.keys import EncodedKeys
 from tests.kernels.row.test_file import fixed, index_of, strings
 
 ROWS = 3000
@@ -43,6 +45,15 @@ def view_of(first: int) -> PointView:
     file = PointFile(ROWS, columns, [(key, 0, 4, 0)], None, index_of(keys), None)
     bounds = [(np.frombuffer(x, np.uint8), np.array([0, 4], np.int64)) for x in (keys[0], keys[-1])]
     return PointView([], [RowsetPoints(lambda: file, [], None, 0, -1)], BoundsTree(*bounds))
+
+
+def unsearchable() -> PointView:
+    file = PointFile(1, {}, None, None, None, None)
+    bound = (
+        (np.zeros(4, np.uint8), np.array([0, 4], np.int64)),
+        (np.full(4, 255, np.uint8), np.array([0, 4], np.int64)),
+    )
+    return PointView([], [RowsetPoints(lambda: file, [], None, 0, -1)], BoundsTree(*bound))
 
 
 def shape_of(default: bytes | None = None) -> RowShape:
@@ -124,3 +135,49 @@ def test_what_is_asked_wrongly() -> None:
     rows.take(10, 10)
     with pytest.raises(NeedsGeneralPath):
         rows.batch(10)  # longer strings than that
+
+
+# ---- rows that are looked up ----
+
+
+def looked_up(default: bytes | None = None) -> LookedUp:
+    return LookedUp(2**64 - 1, shape_of(default), (4, 0, 2, 1), (False, False, False, True))
+
+
+def batch_of(keys: list[int]) -> tuple[Any, Any, Any]:
+    encoded = EncodedKeys.from_list([key.to_bytes(4, "big") for key in keys])
+    return encoded.data, encoded.offsets, encoded.hashes()
+
+
+def test_keys_are_looked_up_in_one_view_after_the_other() -> None:
+    asked = [5, 3 * ROWS, 4, 0, 5, 8999, 1]
+    data, offsets, hashes = batch_of(asked)
+    rows, found = looked_up(), []
+    for number in range(3):
+        wanted = np.array([i for i, key in enumerate(asked) if key % 3 == number], np.int64)
+        found += rows.look_up(view_of(number), data, offsets, hashes, wanted).tolist()
+    assert found == [3, 2, 6, 0, 4, 5] and rows.count == 6  # the second key is in no file
+    batch = rows.batch(1 << 20)
+    made = pa.RecordBatch._import_from_c(batch.address, ARROW)
+    made.validate(full=True)
+    assert made.to_pylist() == [row_of(asked[place], None) for place in found]
+    nothing = looked_up()
+    assert nothing.look_up(view_of(0), data, offsets, hashes, np.empty(0, np.int64)).tolist() == []
+    assert nothing.batch(1 << 20).address
+
+
+def test_keys_that_are_asked_for_wrongly() -> None:
+    data, offsets, hashes = batch_of([3, 6])
+    one = np.zeros(1, np.int64)
+    for wanted in (-1, 2):
+        with pytest.raises(ValueError, match=f"key {wanted} of 2"):
+            looked_up().look_up(view_of(0), data, offsets, hashes, one + wanted)
+    with pytest.raises(ValueError, match="1 hashes of 2 keys"):
+        looked_up().look_up(view_of(0), data, offsets, hashes[:1], one)
+    with pytest.raises(ValueError):
+        looked_up().look_up(view_of(0), data[:5], offsets, hashes, one)
+    with pytest.raises(ValueError, match="cells of 3 bytes"):
+        LookedUp(1, shape_of(), (3, 0, 2, 1), (False,) * 4)
+    rows = looked_up()
+    with pytest.raises(NeedsGeneralPath):  # a file that nobody has opened for keys
+        rows.look_up(unsearchable(), data, offsets, hashes, one)

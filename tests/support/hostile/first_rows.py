@@ -10,8 +10,8 @@ import pyarrow as pa
 import kudu_core as kc
 from kudu_core._ext.base.status import NeedsGeneralPath, PageError
 from kudu_core._ext.index.rowset_tree import BoundsTree
+from kudu_core._ext.ordered.few_in_order import RowsOfViews
 from kudu_core._ext.ordered.in_order import RowsInOrder
-from kudu_core._ext.ordered.row_batch import RowsOfViews
 from kudu_core._ext.row.scattered import gather
 from kudu_core._ext.row.shape import TAGS, RowShape
 from kudu_core._ext.row.view import PointView, RowsetPoints

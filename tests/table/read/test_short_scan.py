@@ -1,14 +1,16 @@
-"""Scans that want few rows say what all scans say, in every state of a table, and do less for it."""
+"""Reads that want few rows say what all reads say, in every state of a table, and do less for it."""
 
 from __future__ import annotations
 
 import datetime as dt
 import decimal
 import gc
+import operator
 import os
 import random
 import weakref
 from collections.abc import Callable, Iterator
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ import kudu_core as kc
 from kudu_core._ext.base.status import NeedsGeneralPath
 from kudu_core.table.opened import kept_plans
 from kudu_core.table.opened.handle import handle_of
-from kudu_core.table.read import scan, short_scan
+from kudu_core.table.read import few_keys, points, scan, short_scan
 from tests.support.inside import rowsets_of
 from tests.support.tables import Make
 
@@ -44,23 +46,30 @@ KEYS = {"composite": ("h", "t"), "number": ("t",), "string": ("h",)}
 
 
 class Both:
-    """Counts the scans that were answered in this way, and lets others be answered in the general one."""
+    """Counts the reads that were answered in this way, and lets others be answered in the general one."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.patch = patch
-        self.answered = 0
-        usual = short_scan.few_rows
+        self.answered = self.looked_up = 0
+        usual, usual_of_keys = short_scan.few_rows, points.looked_up
 
         def counted(*arguments: Any) -> Any:
             found = usual(*arguments)
             self.answered += found is not None
             return found
 
+        def counted_of_keys(*arguments: Any) -> Any:
+            found = usual_of_keys(*arguments)
+            self.looked_up += found is not None
+            return found
+
         patch.setattr(scan, "few_rows", counted)
+        patch.setattr(points, "looked_up", counted_of_keys)
 
     def general(self, read: Callable[[], pa.Table]) -> pa.Table:
         with self.patch.context() as patch:
             patch.setattr(scan, "wants_few", lambda plan: None)
+            patch.setattr(points, "are_few", lambda views, keys: False)
             return read()
 
 
@@ -91,6 +100,8 @@ def compare(table: kc.Table, both: Both, key: tuple[str, ...], r: random.Random,
             "limit": r.choice([None, 0, 1, 10, 100]),
             "at": r.choice(moments),
         }
+        if r.random() < 0.4:
+            options["where"] = equal(key[: r.randint(1, len(key))], row)
 
         def read(options: dict[str, Any] = options) -> pa.Table:
             return table.scan(**options).to_table()
@@ -108,11 +119,42 @@ def compare(table: kc.Table, both: Both, key: tuple[str, ...], r: random.Random,
             rows.remove(repr(row))
 
 
+def equal(names: tuple[str, ...], row: dict[str, Any]) -> pc.Expression:
+    """That these columns have the values of a row."""
+    tests = [pc.field(name) == row[name] for name in names]
+    return reduce(operator.and_, tests)
+
+
+def compare_keys(
+    table: kc.Table, both: Both, key: tuple[str, ...], r: random.Random, moments: list[Any]
+) -> None:
+    """Keys that are there and others, twice too, in order and not."""
+    there = table.scan(list(key)).to_table().to_pylist()
+    for _ in range(4):
+        keys = r.choices(there, k=r.randrange(12)) if there else []
+        keys += [{name: row[name] for name in key} for row in (row_of(r) for _ in range(r.randrange(4)))]
+        if r.random() < 0.5:
+            keys.sort(key=lambda one: tuple(one.values()))
+        columns = r.choice([None, r.sample(table.schema.names, 4), list(key), ["word"]])
+        at = r.choice(moments)
+
+        def read(keys: Any = keys, columns: Any = columns, at: Any = at) -> pa.Table:
+            return table.get_many(keys, columns, at=at)
+
+        found, expected = read(), both.general(read)
+        found.validate(full=True)
+        assert found.schema == expected.schema
+        assert found.to_pylist() == expected.to_pylist()
+        rows = found.drop_columns(["_found"]).to_pylist()
+        for one, row, is_there in zip(keys, rows, found["_found"].to_pylist(), strict=True):
+            single = table.get(one, columns, at=at)
+            assert (single is not None) == is_there
+            assert single is None or single == row
+
+
 @pytest.mark.parametrize("parts", [1, 5])
 @pytest.mark.parametrize("form", KEYS)
-def test_rows_are_those_of_every_scan(
-    form: str, parts: int, tmp_path: Path, both: Both, long: bool
-) -> None:
+def test_rows_are_those_of_every_scan(form: str, parts: int, tmp_path: Path, both: Both, long: bool) -> None:
     for seed in range(FIRST_SEED, FIRST_SEED + (40 if long else 1)):
         print(f"seed {seed}")
         r, key = random.Random(seed), KEYS[form]
@@ -127,6 +169,7 @@ def test_rows_are_those_of_every_scan(
                 full = dict.fromkeys(table.schema.names)
                 table.upsert(pa.Table.from_pylist([full | row for row in rows.values()], table.schema))
                 compare(table, both, key, r, moments)  # rows in memory too
+                compare_keys(table, both, key, r, moments)
                 moments.append(table.timestamp)
                 if r.random() < 0.7:
                     table.flush()
@@ -139,8 +182,9 @@ def test_rows_are_those_of_every_scan(
                 if step == 3:
                     table.flush()
                 compare(table, both, key, r, moments)
-            assert both.answered > 20
-            both.answered = 0
+                compare_keys(table, both, key, r, moments)
+            assert both.answered > 20 and both.looked_up > 10
+            both.answered = both.looked_up = 0
 
 
 def test_a_few_rows_between_two_bounds_are_looked_for_and_more_are_not(make: Make, both: Both) -> None:
@@ -177,6 +221,38 @@ def test_what_cannot_be_read_so_is_read_in_the_general_way(
     monkeypatch.setattr(short_scan, "RowsOfViews", refuse)
     assert table.scan(["k"], order="key", limit=10).to_table()["k"].to_pylist() == list(range(10))
     assert both.answered == 1
+    monkeypatch.setattr(few_keys, "LookedUp", refuse)
+    assert table.get_many([1, 30])["s"].to_pylist() == [b"\1" * 1_000_000, None]
+    assert both.looked_up == 0
+
+
+def test_rows_of_which_a_predicate_gives_the_key_are_looked_for(make: Make, both: Both) -> None:
+    schema = pa.schema([("h", pa.string()), ("t", pa.int64()), ("v", pa.int64())])
+    table = make(schema, ["h", "t"])
+    rows = [{"h": f"h{h}", "t": t, "v": h * t} for h in range(20) for t in range(50)]
+    table.insert(pa.Table.from_pylist(rows, schema))
+    table.flush()
+    h, t, v = map(pc.field, schema.names)
+    for where in ((h == "h3") & (t == 7), (t == 7) & (h == "h3"), t.isin([7]) & (h == "h3") & (h <= "h3")):
+        assert table.scan(["v"], where=where).to_table().to_pydict() == {"v": [21]}
+    assert table.scan(where=h == "h3").to_table().num_rows == 50
+    assert table.scan(where=(h == "h3") & (t == -1)).to_table().num_rows == 0
+    assert both.answered == 5
+    # What says more, or less, than the first columns of a key.
+    for where in (t == 7, (h == "h3") & (v == 21), (h == "h3") & (t > 7), (h == "h3") | (t == 7), h != "h3"):
+        expected = both.general(lambda where=where: table.scan(where=where).to_table())
+        assert table.scan(where=where).to_table().sort_by("t") == expected.sort_by("t")
+    assert both.answered == 5
+
+
+def test_many_keys_of_one_rowset_are_not_looked_up_one_by_one(make: Make, both: Both) -> None:
+    table = make(NUMBERS)
+    table.insert(pa.table({"k": range(5000), "v": range(5000)}, NUMBERS))
+    table.flush()
+    assert table.get_many(list(range(2000)))["v"].to_pylist() == list(range(2000))
+    assert both.looked_up == 0
+    assert table.get_many([3, 9999, 3])["v"].to_pylist() == [3, None, 3]
+    assert both.looked_up == 1
 
 
 def test_rows_that_are_mostly_dead(make: Make, both: Both) -> None:

@@ -1,0 +1,13 @@
+from kudu_core._ext.ordered.in_order import RowsInOrder
+from kudu_core._ext.ordered.row_batch import RowBatch
+from kudu_core._ext.row.shape import RowShape
+
+class RowsOfViews(RowBatch):
+    @property
+    def taken(self) -> int: ...
+    @property
+    def at_end(self) -> bool: ...
+    def __init__(
+        self, order: RowsInOrder, shape: RowShape, widths: tuple[int, ...], bits: tuple[bool, ...]
+    ) -> None: ...
+    def take(self, count: int, most: int) -> int: ...
