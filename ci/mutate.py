@@ -203,9 +203,7 @@ ROOMS = {
     ),
     "few": Room(
         (
-            "kudu_core/table/read/short_scan.py",
-            "kudu_core/table/read/few_keys.py",
-            "kudu_core/table/read/scan_columns.py",
+            *_of("table/read", "short_scan", "few_keys", "scan_columns"),
             "kudu_core/table/opened/kept_plans.py",
         ),
         (*_tests("table/read", "short_scan", "scans", "pruning"), *_tests("rowset", "first_rows")),
@@ -309,7 +307,7 @@ def sample(found: list[Mutation], count: int, seed: int) -> list[Mutation]:
 def copy_of_tree(target: Path) -> None:
     """With the built kernels."""
     left_out = shutil.ignore_patterns(
-        ".git", ".venv*", "build", "dist", "__pycache__", ".*_cache", "*.c", "bench"
+        ".git", ".venv*", "build", "dist", "__pycache__", ".*_cache", "*.c"
     )
     shutil.copytree(ROOT, target, ignore=left_out, dirs_exist_ok=True)
 
