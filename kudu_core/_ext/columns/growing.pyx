@@ -5,7 +5,8 @@ snapshot is a view of the buffers of that moment.  The writer only writes past t
 snapshot can name; when a buffer is full it fills a larger one and puts it in the old one's place,
 so a view keeps what it looks at alive and nothing under it moves.
 
-The bitmap of NOT nulls is there from the start with every bit set: a row that is not null costs it
+Buffers are made with the first room that is asked for: a table of thousands of columns opens with none of
+them.  The bitmap of NOT nulls is there from then on with every bit set: a row that is not null costs it
 nothing, and ``reserve`` covers it.  It knows neither types nor timestamps.
 
 A log record is written before what it says is appended here, so whoever writes one reserves first: after
@@ -27,7 +28,12 @@ cdef:
     int64_t max_data_bytes = OFFSET_BYTES   # what a variable column takes; only tests make it less
     int64_t MAX_ROWS = 0xFFFFFFFF           # ordinals are uint32
     int64_t FIRST_ROWS = 256
+    int64_t FIRST_DATA_BYTES = 2048
     int64_t GENTLE_ROWS = 1 << 22           # from here on grow by half, not by two
+    int32_t no_end = 0                      # the one offset of a variable column without buffers
+
+NO_BYTES = np.empty(0, np.uint8)
+NO_OFFSETS = np.zeros(1, np.int32)
 
 
 def data_limit():
@@ -45,9 +51,11 @@ def limit_data(int64_t limit_bytes):
     return before
 
 
-cdef int64_t _larger(int64_t capacity, int64_t needed, int64_t limit) noexcept nogil:
-    """The next capacity that holds ``needed``, which is at most ``limit``."""
+cdef int64_t _larger(int64_t capacity, int64_t needed, int64_t first, int64_t limit) noexcept nogil:
+    """The next capacity that holds ``needed``, which is at most ``limit``; the first one is ``first``."""
     cdef int64_t grown = capacity * 2 if capacity < GENTLE_ROWS else capacity + (capacity >> 1)
+    if capacity == 0:
+        grown = first
     if grown < needed:
         grown = needed
     return grown if grown < limit else limit
@@ -89,11 +97,10 @@ cdef class AppendColumn:
             raise ValueError(f"width {width} is not 0, 1, 2, 4, 8 or 16")
         self.width = width
         self._first_null = -1
+        self._values = self._bits = NO_BYTES
         if width == 0:
-            self._replace_data(FIRST_ROWS * 8)
-        self._replace_rows(FIRST_ROWS)
-        if width == 0:
-            self._offsets_at[0] = 0
+            self._offsets = NO_OFFSETS
+            self._offsets_at = &no_end
 
     def __len__(self):
         return self._count
@@ -143,8 +150,8 @@ cdef class AppendColumn:
         else:
             new_offsets = np.empty(capacity + 1, np.int32)
             offsets = new_offsets
-            if self._offsets_at != NULL:
-                memcpy(&offsets[0], self._offsets_at, 4 * (self._count + 1))
+            memcpy(&offsets[0], self._offsets_at, 4 * (self._count + 1))
+            if self._count:
                 memcpy(&bits[0], self._bits_at, (self._count + 7) >> 3)
             self._offsets = new_offsets
             self._offsets_at = &offsets[0]
@@ -180,10 +187,14 @@ cdef class AppendColumn:
         if self.width == 0:
             if extra_bytes > max_data_bytes - self._end:
                 raise OverflowError(f"{self._end} bytes and {extra_bytes} more exceed {max_data_bytes}")
-            if self._end + extra_bytes > self._data_capacity:
-                self._replace_data(_larger(self._data_capacity, self._end + extra_bytes, OFFSET_BYTES))
+            if self._end + extra_bytes > self._data_capacity or self._data_capacity == 0:
+                self._replace_data(
+                    _larger(self._data_capacity, self._end + extra_bytes, FIRST_DATA_BYTES, OFFSET_BYTES)
+                )
         if self._count + extra_rows > self._rows_capacity:
-            self._replace_rows(_larger(self._rows_capacity, self._count + extra_rows, MAX_ROWS))
+            self._replace_rows(
+                _larger(self._rows_capacity, self._count + extra_rows, FIRST_ROWS, MAX_ROWS)
+            )
         return 0
 
     cdef int reserve_cell(self, object cell) except -1:

@@ -161,3 +161,21 @@ def test_a_reader_beside_the_writer_sees_whole_rows(width: int) -> None:
     stop.set()
     reader.join()
     assert not faults and len(column) == 200_000
+
+
+@pytest.mark.parametrize("width", [0, 8])
+def test_buffers_come_with_the_first_room(width: int) -> None:
+    column = AppendColumn(width)
+    empty = column.allocated
+    assert empty == (4 if width == 0 else 0)  # the one offset, which all such columns share
+    values, offsets, validity = column.snapshot(0, 0)
+    assert len(values) == 0 and validity is None
+    assert (None if offsets is None else offsets.tolist()) == ([0] if width == 0 else None)
+    column.append(np.empty(0, np.uint8), np.zeros(1, np.int32) if width == 0 else None)
+    assert column.allocated == empty and len(column) == 0
+    column.reserve(1)
+    room = column.allocated
+    assert room > 256 * max(width, 4)
+    column.append_cell(None)
+    column.append_cell(b"12345678")
+    assert column.allocated == room and column.cell(0) is None and column.cell(1) == b"12345678"
