@@ -14,7 +14,7 @@ import pytest
 
 from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.cfile import UNDO, RowsFileSpec, write_delta_file, write_rows_file
-from kudu_core.cfile.columns import specs
+from kudu_core.cfile.columns import entries, specs
 from kudu_core.cfile.columns.specs import ColumnSpec
 from kudu_core.cfile.pages import container, page
 from kudu_core.common.types.types import ColumnType
@@ -26,7 +26,10 @@ GOLDEN = Path(__file__).parent / "golden"
 TABLES = [
     ("Header", 0, container.HEADER),
     ("Section frame", 0, container.SECTION_FRAME),
-    ("Footer and trailer", 0, container.TRAILER),
+    ("Footer and trailer", 0, container.FOOTER_HEAD),
+    ("Footer and trailer", 1, container.TRAILER),
+    ("Column list", 0, entries.LIST_HEAD),
+    ("Column list", 1, entries.LIST_ENTRY),
     ("Page frame", 0, page.PAGE_FRAME),
     ("Page payload", 0, page.PAYLOAD_HEAD),
     ("Page payload", 1, struct.Struct("<BBBBHHQ")),
@@ -106,14 +109,14 @@ def describe(data: bytes) -> str:
     """The whole file in the words of docs/format.md; asserts every checksum on the way."""
     trailer = container.TRAILER.unpack_from(data, len(data) - container.TRAILER.size)
     footer_at = trailer[0]
-    footer = json.loads(data[footer_at + 16 : footer_at + trailer[1]])
+    footer, rest = container.split_footer(memoryview(data)[footer_at + 16 : footer_at + trailer[1]])
     pieces: list[tuple[int, int, str]] = [(footer_at, trailer[1], "footer")]
-    for entry in footer["columns"]:
-        label = f"{entry['role']} {entry['id']} {entry['type']}"
-        if entry["dictionary"]:
-            pieces.append((*entry["dictionary"], f"dictionary of {label}"))
-        pieces.append((*entry["pages"], f"page of {label}"))
-        pieces.append((*entry["index"], f"page index of {label}"))
+    for entry in entries.ColumnList(rest):
+        label = f"{entry.role} {entry.id} {entry.type}"
+        if entry.dictionary:
+            pieces.append((*entry.dictionary, f"dictionary of {label}"))
+        pieces.append((*entry.pages, f"page of {label}"))
+        pieces.append((*entry.index, f"page index of {label}"))
     parts = [part for part in ("key_index", "bloom") if footer.get(part)]
     pieces += [(*footer[part], part.replace("_", " ")) for part in parts]
     out = ByteMap(data)
@@ -147,14 +150,18 @@ def describe(data: bytes) -> str:
         elif label == "key index":
             out.struct(specs.KEY_INDEX_HEAD, names("Rows files"))
         if label == "footer":
-            columns = footer.pop("columns")
+            json_bytes = out.struct(container.FOOTER_HEAD, names("Footer and trailer"))["json_bytes"]
             out.lines.append(json.dumps(footer))
-            out.lines += [json.dumps(entry) for entry in columns]
-            out.at = offset + length
+            out.at += json_bytes
+            head = out.struct(entries.LIST_HEAD, names("Column list"))
+            for _ in range(head["columns"]):
+                out.struct(entries.LIST_ENTRY, names("Column list", 1))
+            out.take(head["rest"], "rest")
+            assert out.at == offset + length
         elif out.at < offset + length:
             out.take(offset + length - out.at, "data")
     out.lines.append("\n# trailer")
-    out.struct(container.TRAILER, names("Footer and trailer"))
+    out.struct(container.TRAILER, names("Footer and trailer", 1))
     assert out.at == len(data)
     return "\n".join(out.lines) + "\n"
 

@@ -10,6 +10,7 @@ import contextlib
 import os
 import resource
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import pytest
 from kudu_core._ext.base.crc32c import crc32c
 from kudu_core._ext.changes.replay import replay
 from kudu_core.cfile import DeltaFile, RowsFile, RowsFileSpec, write_rows_file
+from kudu_core.cfile.columns.entries import ColumnList, pack_entries
 from kudu_core.cfile.columns.specs import ColumnSpec
 from kudu_core.cfile.pages import container, page
 from kudu_core.cfile.pages.page_cache import PageCache
@@ -65,10 +67,14 @@ def read_rows(data: bytes | bytearray, verify: bool) -> list[Any]:
     return found
 
 
-def read_delta(data: bytes | bytearray, verify: bool) -> list[Any]:
+def files_of(data: bytes | bytearray) -> BytesFileSystem:
     fs = BytesFileSystem()
     fs.files["f"] = bytearray(data)
-    with DeltaFile(fs, "f", PageCache(1 << 20)) as file:
+    return fs
+
+
+def read_delta(data: bytes | bytearray, verify: bool) -> list[Any]:
+    with DeltaFile(files_of(data), "f", PageCache(1 << 20)) as file:
         found: list[Any] = [file.kind, file.delete_count, file.reinsert_count, file.updates_per_column]
         parts = (*file.entries(), *file.liveness(), *file.entries(3, 6))
         found += [None if part is None else part.tolist() for part in parts]
@@ -203,10 +209,17 @@ def test_forged_checksums_break_nothing(
 def test_bounds_of_a_page_that_descend_are_damage() -> None:
     """Of the entries of a column that has not all: the least is the one to begin with, and too large."""
     make, read = KINDS[1]
-    data, bounds = make(), b'"min":"00000000","max":"02000000"'
-    assert data.count(bounds) == 1
+    data = make()
+    with DeltaFile(files_of(data), "f") as file:
+        told = bytes(file.file.footer_rest)
+    columns = list(ColumnList(told))
+    bounds = bytes(4), (2).to_bytes(4, "little")
+    [at] = [i for i, column in enumerate(columns) if (column.zone.minimum, column.zone.maximum) == bounds]
+    zone = replace(columns[at].zone, minimum=bytes.fromhex("00d00000"))
+    columns[at] = replace(columns[at], zone=zone)
+    assert len(pack_entries(columns)) == len(told) and data.count(told) == 1
     with pytest.raises(Corruption, match="do not ascend"):
-        read(bytearray(data.replace(bounds, b'"min":"00d00000","max":"02000000"')), True)
+        read(bytearray(data.replace(told, pack_entries(columns))), True)
 
 
 @pytest.mark.usefixtures("forged")

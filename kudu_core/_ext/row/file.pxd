@@ -13,12 +13,14 @@ cdef class PointFile(PageHolder):
         dict _columns
         list _keys              # PointColumn in the finder's order
         list _others
+        object _make
         object _index
         object _bloom
         readonly bint can_find
         RowShape _shape         # of the last row, and its columns
         list _shape_columns
     cdef int _resolve(self, int64_t status, const Need* need, int64_t at) except -1
+    cdef object _column(self, column_id)
     cdef list columns_of(self, RowShape shape)
     cdef int64_t find_row(self, const uint8_t* key, int64_t size, uint64_t hash) except -2
     cdef void fetch_bloom(self, uint64_t hash) noexcept

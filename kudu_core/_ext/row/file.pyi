@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,8 @@ class PointFile(PageHolder):
         encoded: PointColumn | None,
         index: tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]] | None,
         bloom: npt.NDArray[np.uint8] | None,
-        others: Sequence[PageHolder] = (),
+        others: list[PageHolder] | None = None,
+        make: Callable[[int], PointColumn | None] | None = None,
     ) -> None: ...
     def may_contain(self, hash: int) -> bool: ...
     def find(self, key: bytes, hash: int) -> int: ...

@@ -42,6 +42,7 @@ cdef class PointFile(PageHolder):
     Parameters
     ----------
     columns : {id: PointColumn}
+        Those that are there already; ``make`` adds to it.
     keys : [(PointColumn, order, width, bias)]
         The key columns in key order; order 0: a number of that many bytes in the key, whose stored
         value differs by the bit ``bias``; 1: a word of the dictionary; 2: a string (the only column).
@@ -53,17 +54,21 @@ cdef class PointFile(PageHolder):
     others : [PageHolder]
         Who holds pages of columns that are not in this file; closed with it.
     bloom : uint8 array, or None for none
+    make : callable or None
+        Makes the column of an id when a look-up first asks for it; None for one that is not stored.
     """
 
     def __init__(
-        self, int64_t rows, dict columns not None, keys, PointColumn encoded, index, bloom, others=(),
+        self, int64_t rows, dict columns not None, keys, PointColumn encoded, index, bloom, others=None,
+        make=None,
     ):
         cdef:
             const uint8_t[::1] data
             PointColumn column
             int k
         self._columns = columns
-        self._others = list(others)
+        self._others = [] if others is None else others     # the caller's: ``make`` may add one
+        self._make = make
         self._keys = []
         self.f.rows = rows
         self.can_find = False
@@ -215,10 +220,19 @@ cdef class PointFile(PageHolder):
                 )
         return out
 
+    cdef object _column(self, column_id):
+        """The column, or None: it is not stored."""
+        found = self._columns.get(column_id)
+        if found is None and self._make is not None:
+            found = self._make(column_id)
+            if found is not None:
+                found = self._columns.setdefault(column_id, <PointColumn?>found)
+        return found
+
     cdef list columns_of(self, RowShape shape):
         # One pair at a time under the GIL: a race costs a look-up more, no more.
         if self._shape is not shape:
-            columns = [self._columns.get(i) for i in shape.ids]
+            columns = [self._column(i) for i in shape.ids]
             self._shape = None
             self._shape_columns = columns
             self._shape = shape
@@ -240,7 +254,7 @@ cdef class PointFile(PageHolder):
         if self.closed:
             raise_needs_general_path()
         for column_id in column_ids:
-            found = self._columns.get(column_id)
+            found = self._column(column_id)
             out.append(None if found is None else (<PointColumn>found).cells(self, rows))
         return out
 
@@ -248,5 +262,5 @@ cdef class PointFile(PageHolder):
         """As ``PageHolder.close``, of the other files too."""
         cdef PageHolder other
         PageHolder.close(self)
-        for other in self._others:
+        for other in list(self._others):
             other.close()

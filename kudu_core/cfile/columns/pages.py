@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from kudu_core._ext.base.status import PageError
 from kudu_core.cfile.columns import zone as zones
+from kudu_core.cfile.columns.entries import ColumnEntry, ColumnList
 from kudu_core.cfile.columns.page_size import least_page_bits
 from kudu_core.cfile.columns.sought_words import SoughtWords
 from kudu_core.cfile.columns.specs import (
@@ -21,8 +22,6 @@ from kudu_core.cfile.columns.specs import (
     DICTIONARY_WORDS,
     INDEX_ENTRY,
     INDEX_HEAD,
-    MAX_ROWS,
-    ROLES,
     ZONE_FLAGS,
     ZONE_HIGH_CUT,
     ZONE_HIGH_OPEN,
@@ -53,6 +52,11 @@ if TYPE_CHECKING:
     from kudu_core._ext.files.page_fetcher import PageFetcher
 
     U8 = npt.NDArray[np.uint8]
+    I64 = npt.NDArray[np.int64]
+
+
+LEAST_ID = -16
+"""Of columns that a file has for itself."""
 
 
 def need(reader: FileReader, found: Any, what: str, lower: int, upper: int) -> int:
@@ -71,12 +75,12 @@ def need_extent(reader: FileReader, found: Any, what: str) -> Extent:
     return Extent(offset, need(reader, found[1], what, 0, end - offset))
 
 
-def column_entries(file: FileReader) -> list[dict[str, Any]]:
+def column_list(file: FileReader) -> ColumnList:
     """The footer's list of columns."""
-    found = file.footer.get("columns")
-    if not isinstance(found, list):
-        file.damaged(file.footer_extent.offset, "footer: no list of columns")
-    return found
+    try:
+        return ColumnList(file.footer_rest)
+    except ValueError as error:
+        file.damaged(file.footer_extent.offset, f"footer: {error}")
 
 
 @cache
@@ -101,53 +105,60 @@ class ColumnPages:
     Its page index and dictionary are read when first used, and kept.  Thread safe.
     """
 
-    def __init__(self, file: FileReader, entry: Any) -> None:
+    def __init__(self, file: FileReader, entry: ColumnEntry) -> None:
         """``entry`` comes from the footer and is believed in nothing."""
         self.file = file
-        footer_at = file.footer_extent.offset
-        if not isinstance(entry, dict):
-            file.damaged(footer_at, "footer: a column is not an object")
-        self.rows = need(file, entry.get("rows"), "rows of a column", 0, MAX_ROWS)
-        role, nullable = entry.get("role"), entry.get("nullable")
-        if role not in ROLES or type(nullable) is not bool or type(entry.get("type")) is not str:
-            file.damaged(footer_at, "footer: role, type or nullability of a column")
+        role = entry.role
         try:
-            type_ = ColumnType.parse(entry["type"])
-            self.zone = Zone.from_json(entry["zone"])
-        except (InvalidArgument, ValueError, KeyError, TypeError, OverflowError) as error:
-            file.damaged(footer_at, f"footer: type or zone of a column: {error}")
-        for bound in (self.zone.minimum, self.zone.maximum):
-            if bound is not None and type_.width and len(bound) != type_.width:
-                file.damaged(footer_at, "footer: a bound of a column has another width")
-        self.spec = ColumnSpec(need(file, entry.get("id"), "column id", -16, 1 << 31), type_, nullable, role)
-        self.extent = need_extent(file, entry.get("pages"), "pages of a column")
-        self.index_extent = need_extent(file, entry.get("index"), "page index of a column")
-        self.words: int | None = None
-        self.dictionary_extent: Extent | None = None
-        if entry.get("words") is not None:
-            self.words = need(file, entry["words"], "words of a column", 1, DICTIONARY_WORDS)
-            self.dictionary_extent = need_extent(file, entry.get("dictionary"), "dictionary of a column")
-            if type_.width:
-                file.damaged(footer_at, "footer: a dictionary of a column that holds no strings")
+            type_ = ColumnType.parse(entry.type)
+        except InvalidArgument as error:
+            self._refuse(f"type of a column: {error}")
+        self.rows, self.words, self.zone = entry.rows, entry.words, entry.zone
+        self.spec = ColumnSpec(entry.id, type_, entry.nullable, role)
+        width = type_.width
+        if entry.id < LEAST_ID:
+            self._refuse(f"column id is {entry.id}")
+        low, high = self.zone.minimum, self.zone.maximum
+        if width and not (low is None or len(low) == width) & (high is None or len(high) == width):
+            self._refuse("a bound of a column has another width")
+        self.extent, self.index_extent = entry.pages, entry.index
+        self.dictionary_extent = entry.dictionary
+        end = file.footer_extent.offset
+        for extent in (entry.pages, entry.index, entry.dictionary or entry.index):
+            if extent.offset < HEADER.size or extent.offset + extent.length > end:
+                self._refuse(f"a column of {extent.length} bytes at {extent.offset}")
+        if self.words is not None and (width or self.words > DICTIONARY_WORDS):
+            self._refuse(f"a dictionary of {self.words} words of a column of {entry.type}")
         self.encoding = ENCODING_VALUES if self.words is None else ENCODING_CODES
         # How values lie in pages: a dictionary's codes are a fixed column.
-        self.width = type_.width if self.words is None else code_width(self.words)
-        least = least_page_bits(role, self.width)
-        self.page_bits = need(file, entry.get("page_bits"), "page_bits of a column", least, PAGE_BITS)
+        self.width = width if self.words is None else code_width(self.words)
+        self.page_bits = entry.page_bits
         """A page has ``1 << page_bits`` rows."""
+        if not least_page_bits(role, self.width) <= self.page_bits <= PAGE_BITS:
+            self._refuse(f"page_bits of a column is {self.page_bits}")
         self.page_count = (self.rows + (1 << self.page_bits) - 1) >> self.page_bits
-        self._bound_width = zone_width(type_.width, self.words)
+        self._bound_width = zone_width(width, self.words)
         self._mutex = mutex()  # guards the lazy loading below
         self._index: Any = None
+        # Of each page, as the page index has it; of a single one the footer says as much.
         self._offsets: list[int] = []
         self._sizes: list[int] = []
         self._nulls: list[int] = []
         self.fetcher: PageFetcher | None = None
-        """Of files with a descriptor, once the page index is read."""
+        """Of files with a descriptor, once the page index is read, or the only page."""
+        if self.page_count == 1:
+            if self.extent.length < pages.PAGE_FRAME.size:
+                self._refuse(f"a page of {self.extent.length} bytes")
+            self._nulls = [self.zone.null_count]
+            self._sizes = [self.extent.length]
+            self._offsets = [self.extent.offset]
         self._dictionary: ColumnBuffers | None = None
         self._words: SoughtWords | None = None
         self._zones: list[Zone] | None = None
         self._zone_table: ZoneTable | None = None
+
+    def _refuse(self, why: str) -> NoReturn:
+        self.file.damaged(self.file.footer_extent.offset, f"footer: {why}")
 
     @property
     def stored_bytes(self) -> int:
@@ -201,9 +212,9 @@ class ColumnPages:
         if end != self.extent.end or bool((index["flags"] > ZONE_FLAGS).any()):
             file.damaged(at, "the page index does not cover the column's pages")
         starts, nulls = ends - sizes, index["nulls"].astype(np.int64)
-        self.fetcher = pages.page_fetcher(
-            file, starts, sizes, nulls, self.rows, self.page_bits, self.width, self.encoding
-        )
+        if count == 1 and int(nulls[0]) != self.zone.null_count:
+            file.damaged(at, "the page index counts other nulls than the footer")
+        self.fetcher = self._fetcher(starts, sizes, nulls)
         self._nulls = nulls.tolist()
         self._sizes = sizes.tolist()
         self._offsets = starts.tolist()
@@ -213,9 +224,19 @@ class ColumnPages:
         if bad.any():
             self.file.damaged(self.index_extent.offset, f"page {int(bad.argmax())} {why}")
 
+    def _fetcher(self, offsets: I64, sizes: I64, nulls: I64) -> PageFetcher | None:
+        return pages.page_fetcher(
+            self.file, offsets, sizes, nulls, self.rows, self.page_bits, self.width, self.encoding
+        )
+
+    def locate(self) -> None:
+        """Know where the pages lie: of a single one by the footer, else by the page index."""
+        if not self._offsets:
+            self.index()
+
     def page_offset(self, number: int) -> int:
         """Where a page lies in the file, and in the cache."""
-        self.index()
+        self.locate()
         return self._offsets[number]
 
     def page_rows(self, number: int) -> int:
@@ -329,7 +350,7 @@ class ColumnPages:
     def payload(self, number: int) -> tuple[Any, int]:
         """The checked payload of a page, and its place; a missing one is read, and left to the caller to
         remember."""
-        if self._index is None:
+        if not self._offsets:
             self.index()
         place = self._offsets[number]
         payload = self.file.cached_page(place)
@@ -337,6 +358,9 @@ class ColumnPages:
 
     def fetched(self, number: int) -> Any:
         """The checked payload of a page, read from the file."""
+        if self.fetcher is None and self.page_count == 1:
+            places = (np.array(one, np.int64) for one in (self._offsets, self._sizes, self._nulls))
+            self.fetcher = self._fetcher(*places)
         payload = None if self.fetcher is None else self.fetcher.fetch(number)
         if payload is not None:
             return payload
@@ -363,7 +387,7 @@ class ColumnPages:
 
     def found(self, numbers: Sequence[int]) -> tuple[list[Any], list[int]]:
         """``payloads``, and which of them were missing: these are left to the caller to remember."""
-        self.index()
+        self.locate()
         missing: list[int] = []
         offsets, sizes = self._offsets, self._sizes
         found = self.file.cached([offsets[number] for number in numbers])

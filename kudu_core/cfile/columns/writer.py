@@ -14,6 +14,7 @@ import numpy as np
 
 from kudu_core._ext.pages import blocks
 from kudu_core.cfile.columns import zone as zones
+from kudu_core.cfile.columns.entries import ColumnEntry
 from kudu_core.cfile.columns.page_size import choose_page_bits
 from kudu_core.cfile.columns.specs import (
     DICTIONARY_HEAD,
@@ -39,7 +40,7 @@ from kudu_core.common.rows.rowblock import ColumnBuffers
 
 def write_column(
     writer: FileWriter, spec: ColumnSpec, column: ColumnBuffers, *, allow_delta: bool = True
-) -> dict[str, Any]:
+) -> ColumnEntry:
     """Append a column's dictionary, pages and page index; return its entry for the footer.
 
     ``allow_delta`` false keeps every encoding one that gives a cell without decoding its block.
@@ -86,19 +87,19 @@ def write_column(
     extent = writer.add_section(
         SECTION_PAGE_INDEX, [INDEX_HEAD.pack(len(page_zones), bound_width, page_bits), bytes(index)]
     )
-    return {
-        "id": spec.id,
-        "role": spec.role,
-        "type": spec.type.name,
-        "nullable": spec.nullable,
-        "rows": column.length,
-        "page_bits": page_bits,
-        "pages": [start, end - start],
-        "index": list(extent),
-        "dictionary": None if dictionary is None else list(dictionary),
-        "words": words,
-        "zone": zones.merge(spec.type, page_zones).to_json(),
-    }
+    return ColumnEntry(
+        spec.id,
+        spec.role,
+        spec.type.name,
+        spec.nullable,
+        column.length,
+        page_bits,
+        Extent(start, end - start),
+        extent,
+        dictionary,
+        words,
+        zones.merge(spec.type, page_zones),
+    )
 
 
 def _encode_page(

@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Self
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from kudu_core._ext.changes.replay import Updates
-from kudu_core.cfile.columns.pages import column_entries, need
+from kudu_core.cfile.columns.pages import column_list, need
 from kudu_core.cfile.columns.reader import ColumnReader, uncached
+from kudu_core.cfile.columns.readers import ColumnReaders
 from kudu_core.cfile.columns.specs import MAX_ROWS, ColumnSpec
 from kudu_core.cfile.columns.zone import Zone
 from kudu_core.cfile.files.ascending import limits, span
@@ -39,6 +41,28 @@ if TYPE_CHECKING:
     U8 = npt.NDArray[np.uint8]
     U32 = npt.NDArray[np.uint32]
     U64 = npt.NDArray[np.uint64]
+
+
+_OWN_WIDTHS = {ROWID_ID: 4, OP_ID: 1, TIMESTAMP_ID: 8}
+
+
+def _refuse(column: ColumnReader, why: str) -> NoReturn:
+    column.file.damaged(column.file.footer_extent.offset, f"footer: column {column.spec.id} {why}")
+
+
+def _check_own(entries: int, column: ColumnReader) -> None:
+    if column.width != _OWN_WIDTHS.get(column.spec.id, column.width) or column.rows != entries:
+        _refuse(column, f"is not one of {entries} entries")
+
+
+def _check_values(column: ColumnReader) -> None:
+    if not column.rows:
+        _refuse(column, "has no values")
+
+
+def _check_positions(values: ColumnReaders, column: ColumnReader) -> None:
+    if column.width != 4 or column.rows != values[column.spec.id].rows:
+        _refuse(column, "has other entries than values")
 
 
 class DeltaFile(OpenFile):
@@ -59,27 +83,7 @@ class DeltaFile(OpenFile):
         self.entry_count = need(file, footer.get("entries"), "entries", 1, MAX_ROWS)
         self.delete_count = need(file, footer.get("delete_count"), "deletes", 0, self.entry_count)
         self.reinsert_count = need(file, footer.get("reinsert_count"), "reinserts", 0, self.entry_count)
-        own: dict[int, ColumnReader] = {}
-        self._positions: dict[int, ColumnReader] = {}
-        self._values: dict[int, ColumnReader] = {}
-        for entry in column_entries(file):
-            column = ColumnReader(file, entry)
-            id_, role = column.spec.id, column.spec.role
-            place = own if id_ < 0 else self._positions if role == "entry" else self._values
-            if id_ in place:
-                file.damaged(at, f"footer: column {id_} is double")
-            place[id_] = column
-        for id_, width in ((ROWID_ID, 4), (OP_ID, 1), (TIMESTAMP_ID, 8)):
-            found = own.get(id_)
-            if found is None and id_ != TIMESTAMP_ID:
-                file.damaged(at, f"footer: column {id_} is missing")
-            if found is not None and (found.width != width or found.rows != self.entry_count):
-                file.damaged(at, f"footer: column {id_} is not one of {self.entry_count} entries")
-        if self._positions.keys() != self._values.keys():
-            file.damaged(at, "footer: updates without entries, or entries without updates")
-        for id_, column in self._positions.items():
-            if column.width != 4 or column.rows != self._values[id_].rows or not column.rows:
-                file.damaged(at, f"footer: column {id_} has other entries than values")
+        own = self._open_columns(at)
         self._rowids, self._ops, self._ts = own[ROWID_ID], own[OP_ID], own.get(TIMESTAMP_ID)
         self._points: DeltaPoints | None = None
         self._ordinals = {id_: number for number, id_ in enumerate(self._positions)}
@@ -88,6 +92,28 @@ class DeltaFile(OpenFile):
         self.min_ts = self.max_ts = None
         if self._ts is not None:
             self.min_ts, self.max_ts = limits(self._ts)
+
+    def _open_columns(self, at: int) -> dict[int, ColumnReader]:
+        """Those of the file itself; the changed ones are made when they are asked for."""
+        file, columns = self.file, column_list(self.file)
+        numbers: tuple[dict[int, int], ...] = {}, {}, {}
+        own, positions, values = numbers
+        for number, (id_, counts) in enumerate(zip(columns.ids, columns.counts_entries, strict=True)):
+            (own if id_ < 0 else positions if counts else values)[id_] = number
+        if sum(map(len, numbers)) != len(columns):
+            file.damaged(at, "footer: a column is double")
+        if positions.keys() != values.keys():
+            file.damaged(at, "footer: updates without entries, or entries without updates")
+        self._updates = {id_: columns.rows[number] for id_, number in values.items()}
+        readers = ColumnReaders.of_list(file, columns, own, partial(_check_own, self.entry_count))
+        for id_ in (ROWID_ID, OP_ID):
+            if id_ not in own:
+                file.damaged(at, f"footer: column {id_} is missing")
+        self._values = ColumnReaders.of_list(file, columns, values, _check_values)
+        self._positions = ColumnReaders.of_list(
+            file, columns, positions, partial(_check_positions, self._values)
+        )
+        return {id_: readers[id_] for id_ in own}
 
     @property
     def meta(self) -> DeltaMeta:
@@ -122,7 +148,7 @@ class DeltaFile(OpenFile):
 
     @property
     def updates_per_column(self) -> dict[int, int]:
-        return {id_: column.rows for id_, column in self._values.items()}
+        return dict(self._updates)
 
     def spec(self, column_id: int) -> ColumnSpec:
         return self._values[column_id].spec
@@ -138,8 +164,7 @@ class DeltaFile(OpenFile):
         other._rowids, other._ops = self._rowids.uncached(), self._ops.uncached()
         other._pieces = DeltaPieces(other.file, other._rowids, other._ops)
         other._ts = None if self._ts is None else self._ts.uncached()
-        other._positions = {id_: column.uncached() for id_, column in self._positions.items()}
-        other._values = {id_: column.uncached() for id_, column in self._values.items()}
+        other._positions, other._values = self._positions.uncached(), self._values.uncached()
         return other
 
     @property

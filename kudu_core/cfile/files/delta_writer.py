@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from kudu_core.cfile.columns.entries import ColumnEntry, pack_entries
 from kudu_core.cfile.columns.specs import ColumnSpec, check_rows
 from kudu_core.cfile.columns.writer import write_column
 from kudu_core.cfile.files.delta_codes import REDO_DELETE, UNDO_ALIVE
@@ -75,16 +76,14 @@ def write_delta_file(
             assert len(positions) == 1 or bool((positions[1:] > positions[:-1]).all())
             stored.append(_write_numbers(writer, id_, "entry", "uint32", positions))
             stored.append(write_column(writer, spec, column))
-            size = sum((stored[-1][part] or (0, 0))[1] for part in ("pages", "index", "dictionary"))
-            stats[id_] = {"bytes": size, **stored[-1]["zone"]}
+            stats[id_] = {"bytes": stored[-1].stored_bytes, **stored[-1].zone.to_json()}
         meta = {
             "kind": kind,
             "entries": entries,
-            "columns": stored,
             "delete_count": delete_count,
             "reinsert_count": reinsert_count,
         }
-        file = writer.finish(meta)
+        file = writer.finish(meta, pack_entries(stored))
     except BaseException:
         writer.abort()
         raise
@@ -106,7 +105,7 @@ def write_delta_file(
 
 def _write_numbers(
     writer: FileWriter, id_: int, role: str, type_name: str, values: npt.NDArray[Any]
-) -> dict[str, Any]:
+) -> ColumnEntry:
     type_ = ColumnType.parse(type_name)
     raw = np.ascontiguousarray(values, type_.dtype).view(np.uint8)
     column = ColumnBuffers(type_.width, len(values), raw, None, None)

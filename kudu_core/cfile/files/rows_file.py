@@ -14,6 +14,7 @@ from __future__ import annotations
 import copy
 import struct
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -21,13 +22,13 @@ import numpy.typing as npt
 
 from kudu_core._ext.base.status import NeedsGeneralPath, PageError
 from kudu_core._ext.keys import keys as key_kernel
-from kudu_core.cfile.columns.pages import column_entries, need, need_extent
-from kudu_core.cfile.columns.reader import ColumnReader
+from kudu_core.cfile.columns.pages import column_list, need, need_extent
+from kudu_core.cfile.columns.readers import ColumnReaders
 from kudu_core.cfile.columns.specs import MAX_ROWS
-from kudu_core.cfile.columns.statistics import FileStatistics, StatisticsBlock, StatisticsRef, pack, spans_of
+from kudu_core.cfile.columns.statistics import FileStatistics, StatisticsBlock, StatisticsRef, spans_of
 from kudu_core.cfile.columns.zone import Zone
 from kudu_core.cfile.files.open_file import OpenFile
-from kudu_core.cfile.files.rows_format import INSERT_TIME_ID, KEYS_ID, RowsMeta, rows_meta
+from kudu_core.cfile.files.rows_format import INSERT_TIME_ID, KEYS_ID, RowsMeta, rows_meta, statistics_of
 from kudu_core.cfile.pages.container import CONTAINER_ROWS, SECTION_STATISTICS, Extent, FileMeta
 from kudu_core.cfile.pages.page import PAGE_ROWS
 from kudu_core.cfile.readers.key_reader import KeyReader
@@ -38,6 +39,7 @@ from kudu_core.common.rows.rowblock import ColumnBuffers
 
 if TYPE_CHECKING:
     from kudu_core._ext.row.file import PointFile
+    from kudu_core.cfile.columns.reader import ColumnReader
     from kudu_core.cfile.columns.zone_table import ZoneTable
 
     U8 = npt.NDArray[np.uint8]
@@ -49,6 +51,15 @@ __all__ = ["PAGE_ROWS", "RowsFile"]
 
 _ROWS_PER_PROBE = 64
 """With fewer rows a probe, decoding the mini-blocks costs less than looking at cells."""
+
+
+def _check_rows(rows: int, column: ColumnReader) -> None:
+    if column.rows != rows:
+        file = column.file
+        file.damaged(
+            file.footer_extent.offset,
+            f"footer: column {column.spec.id} has {column.rows} rows, the file {rows}",
+        )
 
 
 class RowsFile(OpenFile):
@@ -64,12 +75,11 @@ class RowsFile(OpenFile):
         file, footer = self.file, self.file.footer
         at = file.footer_extent.offset
         self.rows = need(file, footer.get("rows"), "rows", 0, MAX_ROWS)
-        self.columns: dict[int, ColumnReader] = {}
-        for entry in column_entries(file):
-            column = ColumnReader(file, entry)
-            if column.rows != self.rows or column.spec.id in self.columns:
-                file.damaged(at, f"footer: column {column.spec.id} is double or has {column.rows} rows")
-            self.columns[column.spec.id] = column
+        self._list = column_list(file)
+        numbers = {id_: number for number, id_ in enumerate(self._list.ids)}
+        if len(numbers) != len(self._list):
+            file.damaged(at, "footer: a column is double")
+        self.columns = ColumnReaders.of_list(file, self._list, numbers, partial(_check_rows, self.rows))
         key_ids = footer.get("key_ids")
         if not isinstance(key_ids, list) or not all(
             type(id_) is int and id_ in self.columns and self.columns[id_].spec.type.is_key_type
@@ -77,7 +87,6 @@ class RowsFile(OpenFile):
         ):
             file.damaged(at, "footer: a key column is missing, or of a type that no key has")
         self.key_ids: tuple[int, ...] = tuple(key_ids)
-        self.column_ids: tuple[int, ...] = tuple(id_ for id_ in self.columns if id_ >= 0)
         self._keys_column = self.columns.get(KEYS_ID)
         self._insert_column = self.columns.get(INSERT_TIME_ID)
         for column_, width in ((self._keys_column, 0), (self._insert_column, 8)):
@@ -103,7 +112,6 @@ class RowsFile(OpenFile):
             self._key_index_extent,
             self._bloom_extent,
         )
-        self._own = tuple(self.columns.values())
         self._replacing: list[RowsFile] = []
         self._points: PointFile | None = None
         self._search: KeySearch | None = None
@@ -119,8 +127,12 @@ class RowsFile(OpenFile):
             other.file.damaged(other.file.footer_extent.offset, "footer: other rows or columns than expected")
         assert self._points is None
         self._replacing.append(other)
-        self.columns.update((id_, other.columns[id_]) for id_ in column_ids)
-        self.column_ids = tuple(id_ for id_ in self.columns if id_ >= 0)
+        self.columns.replace(column_ids, other.columns)
+
+    @property
+    def column_ids(self) -> tuple[int, ...]:
+        """The columns that a table knows."""
+        return tuple(id_ for id_ in self.columns if id_ >= 0)
 
     def uncached(self) -> Self:
         """The same columns and keys, read past the page cache; open as long as this one.
@@ -128,7 +140,7 @@ class RowsFile(OpenFile):
         For ``read``, ``keys`` and insert times; what reads single cells caches all the same.
         """
         other = copy.copy(self)
-        other.columns = {id_: column.uncached() for id_, column in self.columns.items()}
+        other.columns = self.columns.uncached()
         if self._insert_column is not None:
             other._insert_column = other.columns[INSERT_TIME_ID]
         other._keys = self._keys.uncached()
@@ -172,14 +184,13 @@ class RowsFile(OpenFile):
     @property
     def meta(self) -> RowsMeta:
         """What ``write_rows_file`` returned."""
-        entries = column_entries(self.file)
         index, bloom = self._key_index_extent, self._bloom_extent
         key_bytes = 0 if index is None else index.length
         if self._keys_column is not None:
             key_bytes += self._keys_column.stored_bytes
         return rows_meta(
             self.rows,
-            entries,
+            None if self._insert_column is None else self._insert_column.zone,
             FileMeta(self.file.size, self.file.footer_crc),
             (self.min_key, self.max_key),
             self._file_statistics(),
@@ -321,8 +332,7 @@ class RowsFile(OpenFile):
 
     def statistics(self) -> StatisticsBlock:
         """What the footer says of the columns, as a manifest would have it of this file alone."""
-        known = {c.spec.id: (c.stored_bytes, c.zone) for c in self._own if c.spec.id >= 0}
-        return pack(self.rows, known)
+        return statistics_of(self.rows, self._list)
 
     def _verify_statistics(self) -> None:
         """The section of statistics says what the footer does."""
@@ -343,7 +353,7 @@ class RowsFile(OpenFile):
     def verify(self) -> None:
         """Read and check every byte, past the cache; raises ``Corruption`` at the first damage."""
         extents: list[Extent] = []
-        for column in self._own:
+        for column in self.columns.own().values():
             extents += column.extents()
             column.verify()
         sections = (self._key_index_extent, self._bloom_extent, self._statistics_extent)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from kudu_core.cfile.columns.statistics import FileStatistics
+from kudu_core.cfile.columns.entries import ColumnEntry
+from kudu_core.cfile.columns.statistics import FileStatistics, StatisticsBlock, pack
+from kudu_core.cfile.columns.zone import Zone
 from kudu_core.cfile.pages.container import FileMeta
 
 KEYS_ID = -1
@@ -35,19 +36,17 @@ class RowsMeta:
 
 def rows_meta(
     rows: int,
-    entries: Sequence[dict[str, Any]],
+    inserts: Zone | None,
     file: FileMeta,
     bounds: tuple[bytes, bytes],
     statistics: FileStatistics,
     bloom_bytes: int,
     key_bytes: int,
 ) -> RowsMeta:
-    """By the footer's list of columns, and what the file has besides them."""
-    inserts = next((entry["zone"] for entry in entries if entry["role"] == "insert_time"), None)
+    """``inserts``: the zone of the insert times, where the file has them."""
     times: tuple[int | None, int | None] = (None, None)
-    if inserts is not None and rows:
-        first, last = (int.from_bytes(bytes.fromhex(inserts[end]), "little") for end in ("min", "max"))
-        times = first, last
+    if inserts is not None and inserts.minimum is not None and inserts.maximum is not None:
+        times = int.from_bytes(inserts.minimum, "little"), int.from_bytes(inserts.maximum, "little")
     return RowsMeta(
         rows,
         file.size,
@@ -58,3 +57,8 @@ def rows_meta(
         key_bytes,
         *times,
     )
+
+
+def statistics_of(rows: int, entries: Iterable[ColumnEntry]) -> StatisticsBlock:
+    """Of the columns that a schema knows."""
+    return pack(rows, {entry.id: (entry.stored_bytes, entry.zone) for entry in entries if entry.id >= 0})

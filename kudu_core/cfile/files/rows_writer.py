@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +15,11 @@ import numpy.typing as npt
 from kudu_core._ext.base.crc32c import crc32c
 from kudu_core._ext.index import bloom as bloom_kernel
 from kudu_core._ext.keys import keys as key_kernel
+from kudu_core.cfile.columns.entries import ColumnEntry, pack_entries
 from kudu_core.cfile.columns.specs import KEY_INDEX_HEAD, ColumnSpec, check_rows
-from kudu_core.cfile.columns.statistics import INLINE_BYTES, StatisticsBlock, StatisticsRef, pack, spans_of
+from kudu_core.cfile.columns.statistics import INLINE_BYTES, StatisticsBlock, StatisticsRef, spans_of
 from kudu_core.cfile.columns.writer import write_column
-from kudu_core.cfile.columns.zone import Zone
-from kudu_core.cfile.files.rows_format import INSERT_TIME_ID, KEYS_ID, RowsMeta, rows_meta
+from kudu_core.cfile.files.rows_format import INSERT_TIME_ID, KEYS_ID, RowsMeta, rows_meta, statistics_of
 from kudu_core.cfile.pages.container import (
     CONTAINER_ROWS,
     SECTION_BLOOM,
@@ -82,7 +82,7 @@ def write_rows_file(fs: FileSystem, path: str, spec: RowsFileSpec) -> RowsMeta:
         if keys is not None:
             if _stores_keys(spec, entries):
                 entries.append(_write_keys(writer, keys))
-                key_bytes += _stored_bytes(entries[-1])
+                key_bytes += entries[-1].stored_bytes
             key_index = _write_key_index(writer, keys)
             key_bytes += key_index.length
             if rows:
@@ -94,32 +94,28 @@ def write_rows_file(fs: FileSystem, path: str, spec: RowsFileSpec) -> RowsMeta:
             assert len(spec.hashes) == rows
             filled = bloom_kernel.build(spec.hashes, spec.bloom_bits_per_key)
             bloom = writer.add_section(SECTION_BLOOM, [filled])
-        block = _statistics(rows, entries)
+        block = statistics_of(rows, entries)
         statistics = _write_statistics(writer, block) if len(block.data) > INLINE_BYTES else block
-        footer: dict[str, Any] = {}
+        footer = {
+            "rows": rows,
+            "key_ids": list(spec.key_ids),
+            "key_index": None if key_index is None else list(key_index),
+            "bloom": None if bloom is None else list(bloom),
+            "min_key": bounds[0].hex(),
+            "max_key": bounds[1].hex(),
+        }
         if isinstance(statistics, StatisticsRef):
             footer["statistics"] = [statistics.offset, statistics.length]
-        file = writer.finish(
-            {
-                **footer,
-                "rows": rows,
-                "columns": entries,
-                "key_ids": list(spec.key_ids),
-                "key_index": None if key_index is None else list(key_index),
-                "bloom": None if bloom is None else list(bloom),
-                "min_key": bounds[0].hex(),
-                "max_key": bounds[1].hex(),
-            },
-            sync=spec.durable,
-        )
+        file = writer.finish(footer, pack_entries(entries), sync=spec.durable)
     except BaseException:
         writer.abort()
         raise
     bloom_bytes = 0 if bloom is None else bloom.length
-    return rows_meta(rows, entries, file, bounds, statistics, bloom_bytes, key_bytes)
+    inserts = entries[-1].zone if spec.insert_times is not None else None
+    return rows_meta(rows, inserts, file, bounds, statistics, bloom_bytes, key_bytes)
 
 
-def _write_columns(writer: FileWriter, path: str, spec: RowsFileSpec) -> tuple[int, list[dict[str, Any]]]:
+def _write_columns(writer: FileWriter, path: str, spec: RowsFileSpec) -> tuple[int, list[ColumnEntry]]:
     """How many rows there are, and the columns' entries in the footer."""
     rows = -1 if spec.keys is None else len(spec.keys.offsets) - 1
     entries = []
@@ -132,19 +128,13 @@ def _write_columns(writer: FileWriter, path: str, spec: RowsFileSpec) -> tuple[i
     return rows, entries
 
 
-def _stores_keys(spec: RowsFileSpec, entries: Sequence[dict[str, Any]]) -> bool:
+def _stores_keys(spec: RowsFileSpec, entries: Sequence[ColumnEntry]) -> bool:
     if spec.prefix_key is not None:
         return spec.prefix_key
-    by_id = {entry["id"]: entry for entry in entries}
+    by_id = {entry.id: entry for entry in entries}
     return len(spec.key_ids) > 1 and any(
-        by_id[id_]["words"] is None and by_id[id_]["type"] in ("string", "binary") for id_ in spec.key_ids
+        by_id[id_].words is None and by_id[id_].type in ("string", "binary") for id_ in spec.key_ids
     )
-
-
-def _statistics(rows: int, entries: Sequence[dict[str, Any]]) -> StatisticsBlock:
-    """Of the columns that a schema knows."""
-    known = {entry["id"]: entry for entry in entries if entry["id"] >= 0}
-    return pack(rows, {id_: (_stored_bytes(e), Zone.from_json(e["zone"])) for id_, e in known.items()})
 
 
 def _write_statistics(writer: FileWriter, block: StatisticsBlock) -> StatisticsRef:
@@ -156,16 +146,11 @@ def _write_statistics(writer: FileWriter, block: StatisticsBlock) -> StatisticsR
     return StatisticsRef(extent.offset, length, crc, spans_of(block.column_ids))
 
 
-def _stored_bytes(entry: dict[str, Any]) -> int:
-    extents = (entry["pages"], entry["index"], entry["dictionary"] or (0, 0))
-    return sum(extent[1] for extent in extents)
-
-
 def _key(keys: EncodedKeys, row: int) -> bytes:
     return keys.data[int(keys.offsets[row]) : int(keys.offsets[row + 1])].tobytes()
 
 
-def _write_keys(writer: FileWriter, keys: EncodedKeys) -> dict[str, Any]:
+def _write_keys(writer: FileWriter, keys: EncodedKeys) -> ColumnEntry:
     spec = ColumnSpec(KEYS_ID, ColumnType.parse("binary"), False, "keys", encoding="prefix")
     base = int(keys.offsets[0])
     if int(keys.offsets[-1]) - base > 0x7FFFFFFF:
@@ -182,7 +167,7 @@ def _write_key_index(writer: FileWriter, keys: EncodedKeys) -> Extent:
     return writer.add_section(SECTION_KEY_INDEX, [head, offsets.astype("<u8").tobytes(), data])
 
 
-def _write_insert_times(writer: FileWriter, insert_times: U64) -> dict[str, Any]:
+def _write_insert_times(writer: FileWriter, insert_times: U64) -> ColumnEntry:
     spec = ColumnSpec(INSERT_TIME_ID, ColumnType.parse("uint64"), False, "insert_time")
     values = np.ascontiguousarray(insert_times, "<u8").view(np.uint8)
     column = ColumnBuffers(8, len(insert_times), values, None, None)

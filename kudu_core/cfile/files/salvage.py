@@ -12,13 +12,13 @@ of which a column has another zone, or the keys other bounds, than the manifest 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.cfile.columns import zone as zones
+from kudu_core.cfile.columns.entries import ColumnEntry, ColumnList, pack_entries
 from kudu_core.cfile.columns.reader import ColumnReader
 from kudu_core.cfile.columns.specs import DICTIONARY_HEAD, INDEX_ENTRY, INDEX_HEAD, zone_width
 from kudu_core.cfile.columns.statistics import FileStatistics, StatisticsBlock, StatisticsRef
@@ -38,12 +38,14 @@ from kudu_core.cfile.pages.container import (
     SECTION_STATISTICS,
     Extent,
     FileReader,
+    split_footer,
 )
 from kudu_core.cfile.pages.page import PAGE_BITS
 from kudu_core.common.format.members import BROKEN
 from kudu_core.errors import Corruption
 
 if TYPE_CHECKING:
+    from kudu_core.cfile.columns.zone import Zone
     from kudu_core.common.schema.schema import StoredColumn
     from kudu_core.fs.api import FileSystem
 
@@ -80,7 +82,8 @@ def salvage_rows(
     try:
         if file.footer:
             return RowsFile.of(file), frozenset()
-        file.footer, lost = _rebuilt(file, known, columns)
+        file.footer, entries, lost = _rebuilt(file, known, columns)
+        file.footer_rest = memoryview(pack_entries(entries))
         made = RowsFile.of(file)
         _check_keys(made, known)
     except BaseException:
@@ -123,6 +126,7 @@ class _DamagedFile(FileReader):
         try:
             self.size = self._file.size()
             self.footer_extent, self.footer_crc, self.footer = Extent(self.size, 0), footer_crc, {}
+            self.footer_rest = memoryview(b"")
             place = self._find_footer(min(self.size, size))
             proven = self._find_ids(kind, place)
             if place is not None:
@@ -187,10 +191,10 @@ class _DamagedFile(FileReader):
             if not self.holds(place, SECTION_FOOTER):
                 continue
             try:
-                footer = json.loads(bytes(self.section(place, SECTION_FOOTER)))
-                indices = [Extent(*column["index"]) for column in footer["columns"]]
-                if proven or any(self.holds(index, SECTION_PAGE_INDEX) for index in indices):
-                    self.footer_extent, self.footer = place, footer
+                footer, rest = split_footer(self.section(place, SECTION_FOOTER))
+                columns = ColumnList(rest)
+                if proven or any(self.holds(column.index, SECTION_PAGE_INDEX) for column in columns):
+                    self.footer_extent, self.footer, self.footer_rest = place, footer, rest
                     return
             except (*BROKEN, RecursionError, Corruption):
                 continue
@@ -198,7 +202,7 @@ class _DamagedFile(FileReader):
     def _refuse_another(self) -> None:
         """``Corruption`` where the file is sound, and not the one that is meant."""
         try:
-            _, found, _ = self._read_footer()
+            found = self._read_footer()[1]
         except Corruption:
             return
         self.damaged(0, f"not the file that the manifest names: its footer has CRC {found:#010x}")
@@ -224,9 +228,9 @@ def _start_value(crc: int, data: bytes) -> int:
 
 def _rebuilt(
     file: _DamagedFile, known: KnownRows, columns: Mapping[int, StoredColumn]
-) -> tuple[dict[str, Any], frozenset[int]]:
+) -> tuple[dict[str, Any], list[ColumnEntry], frozenset[int]]:
     """What the footer has said, but for what only leads to rows; and the columns that cannot be read."""
-    entries: list[dict[str, Any]] = []
+    entries: list[ColumnEntry] = []
     lost: frozenset[int] = frozenset()
     end = HEADER.size
     for _ in file.ids():
@@ -236,22 +240,21 @@ def _rebuilt(
             continue
         entries, end = _entries(file, known.rows, block, columns)
         if entries:
-            lost = frozenset(block.column_ids) - {entry["id"] for entry in entries}
+            lost = frozenset(block.column_ids) - {entry.id for entry in entries}
             break
     if not entries or lost & set(known.key_ids):
         file.damaged(0, "neither its footer nor its columns can be found")
-    for entry in entries:
-        entry["role"] = "key" if entry["id"] in known.key_ids else "value"
+    entries = [replace(entry, role="key") if entry.id in known.key_ids else entry for entry in entries]
     key_index = _section_at(file, end, SECTION_KEY_INDEX) or Extent(HEADER.size, 0)
-    return {
+    footer = {
         "rows": known.rows,
-        "columns": entries,
         "key_ids": list(known.key_ids),
         "key_index": list(key_index) if known.key_ids else None,
         "bloom": None,
         "min_key": known.min_key.hex(),
         "max_key": known.max_key.hex(),
-    }, lost
+    }
+    return footer, entries, lost
 
 
 def _block(file: _DamagedFile, statistics: FileStatistics | None) -> StatisticsBlock:
@@ -272,7 +275,7 @@ def _block(file: _DamagedFile, statistics: FileStatistics | None) -> StatisticsB
 
 def _entries(
     file: _DamagedFile, rows: int, block: StatisticsBlock, columns: Mapping[int, StoredColumn]
-) -> tuple[list[dict[str, Any]], int]:
+) -> tuple[list[ColumnEntry], int]:
     """The columns that are where they must be, as a footer lists them; and where the last one ends."""
     found = []
     at = HEADER.size
@@ -281,10 +284,9 @@ def _entries(
         column, zone = columns.get(column_id), block.zone(column_id)
         if column is None or zone is None:
             continue
-        entry = _entry(file, column, rows, start, at)
+        entry = _entry(file, column, rows, start, at, zone)
         if entry is None:
             continue
-        entry["zone"] = zone.to_json()
         reader = ColumnReader(file, entry)
         try:
             told = zones.merge(column.type, reader.zones())
@@ -297,9 +299,9 @@ def _entries(
 
 
 def _entry(
-    file: _DamagedFile, column: StoredColumn, rows: int, start: int, end: int
-) -> dict[str, Any] | None:
-    """A column between two bytes, without its zone; None: it is not there."""
+    file: _DamagedFile, column: StoredColumn, rows: int, start: int, end: int, zone: Zone
+) -> ColumnEntry | None:
+    """A column between two bytes; None: it is not there."""
     width = column.type.width
     for words in (None,) if width else (None, 1):
         found = _index_at(file, rows, zone_width(width, words), start, end)
@@ -313,18 +315,20 @@ def _entry(
                 return None
             words = DICTIONARY_HEAD.unpack_from(file.section(dictionary, SECTION_DICTIONARY))[0]
         first = start if dictionary is None else dictionary.end
-        return {
-            "id": column.id,
-            "role": "value",
-            "type": column.type.name,
-            "nullable": column.nullable,
-            "rows": rows,
-            "page_bits": page_bits,
-            "pages": [first, index.offset - first],
-            "index": list(index),
-            "dictionary": None if dictionary is None else list(dictionary),
-            "words": words,
-        }
+        pages = Extent(first, index.offset - first)
+        return ColumnEntry(
+            column.id,
+            "value",
+            column.type.name,
+            column.nullable,
+            rows,
+            page_bits,
+            pages,
+            index,
+            dictionary,
+            words,
+            zone,
+        )
     return None
 
 

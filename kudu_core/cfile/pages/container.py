@@ -50,6 +50,8 @@ HEADER = struct.Struct("<8sHHII16sI")
 SECTION_FRAME = struct.Struct("<IHHQ")
 # footer offset, footer length (with its frame), footer crc, magic
 TRAILER = struct.Struct("<QII8s")
+# bytes of the JSON that follows; the rest of the footer comes after it
+FOOTER_HEAD = struct.Struct("<I")
 # what a CRC covers before the frame and the payload: offset in the file, section kind
 CRC_PLACE = struct.Struct("<QH")
 assert HEADER.size == 40
@@ -143,10 +145,14 @@ class FileWriter:
             self.append(part)
         return Extent(offset, SECTION_FRAME.size + length)
 
-    def finish(self, footer: Mapping[str, Any], *, sync: bool = True) -> FileMeta:
-        """Write footer and trailer, sync and close the file.  Syncing the directory is the caller's."""
+    def finish(self, footer: Mapping[str, Any], rest: bytes, *, sync: bool = True) -> FileMeta:
+        """Write footer and trailer, sync and close the file.  Syncing the directory is the caller's.
+
+        ``rest``: what follows the JSON in the footer.
+        """
         assert self._file is not None
-        body = json.dumps(footer, separators=(",", ":"), allow_nan=False).encode()
+        told = json.dumps(footer, separators=(",", ":"), allow_nan=False).encode()
+        body = b"".join((FOOTER_HEAD.pack(len(told)), told, rest))
         if len(body) > FOOTER_LIMIT_BYTES:
             raise NotSupported(
                 f"{self.path}: a footer of {len(body):,} bytes; it has at most {FOOTER_LIMIT_BYTES:,}"
@@ -179,6 +185,19 @@ class FileWriter:
             self._file.append(self._pending)
         self._pending = []
         self._pending_bytes = 0
+
+
+def split_footer(payload: memoryview) -> tuple[dict[str, Any], memoryview]:
+    """The JSON of a footer and the bytes after it; ``ValueError`` or ``RecursionError`` where it is none."""
+    if len(payload) < FOOTER_HEAD.size:
+        raise ValueError(f"{len(payload)} bytes")
+    end = FOOTER_HEAD.size + FOOTER_HEAD.unpack_from(payload)[0]
+    if end > len(payload):
+        raise ValueError(f"{end} bytes of JSON in {len(payload)}")
+    footer = json.loads(bytes(payload[FOOTER_HEAD.size : end]))
+    if not isinstance(footer, dict):
+        raise ValueError("not a JSON object")
+    return footer, payload[end:]
 
 
 class FileReader:
@@ -223,7 +242,7 @@ class FileReader:
                 self.damaged(0, f"{self.size} bytes cannot hold a container")
             self.file_id = self._read_header(kind)
             self._id_crc: int = crc32c(self.file_id, 0)
-            self.footer_extent, self.footer_crc, self.footer = self._read_footer()
+            self.footer_extent, self.footer_crc, self.footer, self.footer_rest = self._read_footer()
             if footer_crc is not None and footer_crc != self.footer_crc:
                 self.damaged(self.footer_extent.offset, "not the file that the manifest names (footer CRC)")
         except BaseException:
@@ -353,7 +372,7 @@ class FileReader:
             self.damaged(10, f"a file of kind {found_kind} where kind {kind} belongs")
         return bytes(file_id)
 
-    def _read_footer(self) -> tuple[Extent, int, dict[str, Any]]:
+    def _read_footer(self) -> tuple[Extent, int, dict[str, Any], memoryview]:
         guess = min(self.size, _TAIL_GUESS_BYTES)
         tail = self.read_at(self.size - guess, guess)
         trailer_at = self.size - TRAILER.size
@@ -373,12 +392,10 @@ class FileReader:
         if found != crc:
             self.damaged(trailer_at, "the trailer names another footer CRC")
         try:
-            footer = json.loads(bytes(payload))
-        except (ValueError, RecursionError):
-            self.damaged(offset, "the footer is not JSON")
-        if not isinstance(footer, dict):
-            self.damaged(offset, "the footer is not a JSON object")
-        return Extent(offset, length), crc, footer
+            footer, rest = split_footer(payload)
+        except (ValueError, RecursionError) as error:
+            self.damaged(offset, f"the footer cannot be taken apart: {error}")
+        return Extent(offset, length), crc, footer, rest
 
     def _check_section(self, data: bytes, offset: int, kind: int) -> tuple[memoryview, int]:
         view = memoryview(data)

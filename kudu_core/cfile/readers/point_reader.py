@@ -29,13 +29,21 @@ _RISING, _STRICTLY = 1, 2
 def open_points(
     file: FileReader, rows: int, columns: Mapping[int, ColumnReader], keys: KeyReader
 ) -> PointFile:
-    """The file's columns, key index and bloom for point reads; pages come when they are asked for."""
+    """The file's columns, key index and bloom for point reads; columns and pages come when they are asked
+    for."""
     holds = _Holds(file)
-    others: dict[FileReader, PageHolder] = {}  # files of rewritten columns
-    points = {
-        id_: _column(column, holds) if column.file is file else _column(column, *_other(column.file, others))
-        for id_, column in columns.items()
-    }
+    files: dict[FileReader, tuple[_Holds, PageHolder]] = {}  # of rewritten columns
+    others: list[PageHolder] = []
+
+    def make(column_id: int) -> PointColumn | None:
+        if column_id not in columns:
+            return None
+        column = columns[column_id]
+        if column.file is file:
+            return _column(column, holds)
+        return _column(column, *_other(column.file, files, others))
+
+    points = {column.spec.id: _column(column, holds) for column in keys.columns}
     encoded = None
     order: list[tuple[PointColumn, int, int, int]] | None = []
     if keys.keys_column is not None:
@@ -48,7 +56,7 @@ def open_points(
         # A column of its own: how its cells compare is set in it.
         order.append((points[column.spec.id], *found))  # type: ignore[union-attr]
     index = keys.key_index() if keys.has_index else None
-    out = PointFile(rows, points, order, encoded, index, keys.bloom(), list(others.values()))
+    out = PointFile(rows, points, order, encoded, index, keys.bloom(), others, make)
     holds.watched = file.watch(out)
     return out
 
@@ -113,13 +121,19 @@ class _Holds:
         self.watched = False
 
 
-def _other(file: FileReader, others: dict[FileReader, PageHolder]) -> tuple[_Holds, PageHolder]:
-    holder = others.get(file)
-    if holder is None:
-        holder = others[file] = PageHolder()
-    holds = _Holds(file)
-    holds.watched = file.watch(holder)
-    return holds, holder
+def _other(
+    file: FileReader, files: dict[FileReader, tuple[_Holds, PageHolder]], others: list[PageHolder]
+) -> tuple[_Holds, PageHolder]:
+    """One holder of pages for each file, in ``others`` before it may hold one."""
+    found = files.get(file)
+    if found is None:
+        found = files.setdefault(file, (_Holds(file), PageHolder()))
+    holds, holder = found
+    if not holds.watched:  # also where an interrupt ended what follows
+        if holder not in others:
+            others.append(holder)
+        holds.watched = file.watch(holder)
+    return found
 
 
 def _column(column: ColumnReader, holds: _Holds, holder: PageHolder | None = None) -> PointColumn:

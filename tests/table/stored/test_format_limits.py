@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,8 @@ from kudu_core._ext.keys import hashing
 from kudu_core.cfile import RowsFile
 from kudu_core.cfile.columns import pages as column_pages
 from kudu_core.cfile.columns import specs
-from kudu_core.cfile.columns.pages import ColumnPages
+from kudu_core.cfile.columns.entries import ColumnList, pack_entries
+from kudu_core.cfile.columns.pages import ColumnPages, column_list
 from kudu_core.cfile.columns.specs import ColumnSpec
 from kudu_core.cfile.columns.statistics import StatisticsBlock, StatisticsRef
 from kudu_core.cfile.columns.writer import write_column
@@ -29,6 +32,7 @@ from kudu_core.cfile.files import rows_writer
 from kudu_core.cfile.files.delta_codes import REDO_UPDATE
 from kudu_core.cfile.pages import container
 from kudu_core.cfile.pages import page as pages
+from kudu_core.cfile.pages.container import Extent
 from kudu_core.common.format import names
 from kudu_core.common.format.members import LIMIT
 from kudu_core.common.idempotence.writers import AppliedWrite
@@ -248,18 +252,19 @@ def test_what_a_footer_says_of_a_column() -> None:
     fs, case = BytesFileSystem(), make_case(np.random.default_rng(1), 3000)
     case.write(fs, "a")
     with RowsFile(fs, "a") as file:
-        entries = file.file.footer["columns"]
-        fixed = next(e for e in entries if e["words"] is None)
-        worded = {**next(e for e in entries if e["type"] == "string"), "dictionary": [40, 0]}
-        for entry, name, last in (
-            (fixed, "rows", specs.MAX_ROWS),
-            (worded, "words", specs.DICTIONARY_WORDS),
-        ):
-            ColumnPages(file.file, {**entry, name: last})
-            with pytest.raises(Corruption, match=f"is {last + 1}"):
-                ColumnPages(file.file, {**entry, name: last + 1})
-            with pytest.raises(Corruption, match="is -1"):
-                ColumnPages(file.file, {**entry, name: -1})
+        string = next(entry for entry in column_list(file.file) if entry.type == "string")
+        words = specs.DICTIONARY_WORDS
+        worded = replace(string, dictionary=Extent(40, 0), words=words)
+        ColumnPages(file.file, worded)
+        with pytest.raises(Corruption, match=f"a dictionary of {words + 1} words"):
+            ColumnPages(file.file, replace(worded, words=words + 1))
+        ColumnPages(file.file, replace(string, id=-16))
+        with pytest.raises(Corruption, match="column id is -17"):
+            ColumnPages(file.file, replace(string, id=-17))
+        most = replace(string, rows=specs.MAX_ROWS, zone=replace(string.zone, rows=specs.MAX_ROWS))
+        assert list(ColumnList(pack_entries([most]))) == [most]
+        with pytest.raises(struct.error):
+            pack_entries([replace(most, rows=specs.MAX_ROWS + 1)])
 
 
 def test_the_bounds_of_strings_in_a_zone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,7 +297,7 @@ def test_a_dictionary_is_no_larger_than_a_page(monkeypatch: pytest.MonkeyPatch, 
     writer = container.FileWriter(MemoryFileSystem(), "/f", container.CONTAINER_ROWS)
     entry = write_column(writer, spec, ColumnBuffers(0, 100, np.frombuffer(words, np.uint8), ends))
     writer.abort()
-    assert entry["words"] == (None if more else 100)
+    assert entry.words == (None if more else 100)
 
 
 def test_statistics_that_stand_in_a_manifest(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,10 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.cfile.columns import specs
+from kudu_core.cfile.columns.entries import ColumnList, pack_entries
 from kudu_core.cfile.columns.specs import ColumnSpec
 from kudu_core.cfile.columns.writer import write_column
+from kudu_core.cfile.columns.zone import STRING_ZONE_BYTES
 from kudu_core.cfile.pages import container
 from kudu_core.cfile.pages import page as pages
 from kudu_core.cfile.pages.container import FileReader, FileWriter
@@ -43,13 +45,9 @@ def test_the_widest_footer_is_smaller_than_a_footer_may_be() -> None:
     column = ColumnBuffers(0, 1, np.frombuffer(b"\xfe" * 64, np.uint8), np.array([0, 64], np.int32))
     entry = write_column(writer, ColumnSpec(1, ColumnType.parse("binary"), True), column)
     writer.abort()
-    widest = entry | {
-        "id": schema.MAX_COLUMN_ID, "type": "timestamp[us,UTC]", "rows": specs.MAX_ROWS,
-        "pages": [1 << 62] * 2, "index": [1 << 62] * 2, "dictionary": [1 << 62] * 2, "words": 65_536,
-        "zone": entry["zone"] | dict.fromkeys(("rows", "null_count", "nan_count"), specs.MAX_ROWS),
-    }  # fmt: skip
-    assert len(entry["zone"]["min"]) == len(entry["zone"]["max"]) == 64
-    size = len(json.dumps(widest, separators=(",", ":"))) + 1
+    assert entry.zone.minimum is not None and entry.zone.maximum is not None
+    assert len(entry.zone.minimum) == len(entry.zone.maximum) == STRING_ZONE_BYTES
+    size = len(pack_entries([entry, entry])) - len(pack_entries([entry]))
     assert 2 * size * schema.MAX_COLUMNS < container.FOOTER_LIMIT_BYTES // 2
 
 
@@ -74,10 +72,9 @@ def test_a_footer_that_no_reader_takes_is_not_written(
 def test_rows_of_a_file(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     def limit(rows: int) -> None:
         monkeypatch.setattr(specs, "MAX_ROWS", rows)
-        from kudu_core.cfile.columns import pages as column_pages
         from kudu_core.cfile.files import delta_file, rows_file
 
-        for module in (column_pages, delta_file, rows_file):
+        for module in (delta_file, rows_file):
             monkeypatch.setattr(module, "MAX_ROWS", rows)
 
     table = make(fs)
@@ -217,10 +214,10 @@ def test_a_page_that_is_stored_with_a_codec(fs: MemoryFileSystem, monkeypatch: p
             table.flush()
             [rowset] = [r for r in rowsets_of(table) if r.meta.min_key == key(len(cell))]
             path = f"{tablet_of(table).directory}/{rowset.meta.base.name}"
-            footer = FileReader(fs, path, container.CONTAINER_ROWS).footer
-            entry = next(column for column in footer["columns"] if column["id"] == 2)
+            rest = FileReader(fs, path, container.CONTAINER_ROWS).footer_rest
+            entry = next(column for column in ColumnList(rest) if column.id == 2)
             comes_back(fs, table)
-        frame = fs.read_bytes(path, 1 << 20)[entry["pages"][0] :]
+        frame = fs.read_bytes(path, 1 << 20)[entry.pages.offset :]
         return int(pages.PAGE_FRAME.unpack_from(frame)[4])
 
     found = {size: stored("x" * size) for size in (900, *range(960, 1001, 4), 1001)}
@@ -248,7 +245,7 @@ def test_words_of_a_dictionary(fs: MemoryFileSystem, more: int) -> None:
         table.insert(pa.table({"k": pa.array(range(count), pa.int64()), "s": words}))
         [rowset] = rowsets_of(table)
         path = f"{tablet_of(table).directory}/{rowset.meta.base.name}"
-        footer = FileReader(fs, path, container.CONTAINER_ROWS).footer
-        entry = next(column for column in footer["columns"] if column["id"] == 2)
-        assert entry["words"] == (None if more else specs.DICTIONARY_WORDS)
+        rest = FileReader(fs, path, container.CONTAINER_ROWS).footer_rest
+        entry = next(column for column in ColumnList(rest) if column.id == 2)
+        assert entry.words == (None if more else specs.DICTIONARY_WORDS)
         comes_back(fs, table)
