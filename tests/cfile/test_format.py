@@ -14,7 +14,7 @@ import pytest
 
 from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.cfile import UNDO, RowsFileSpec, write_delta_file, write_rows_file
-from kudu_core.cfile.columns import entries, specs
+from kudu_core.cfile.columns import column_list, specs
 from kudu_core.cfile.columns.specs import ColumnSpec
 from kudu_core.cfile.pages import container, page
 from kudu_core.common.types.types import ColumnType
@@ -28,8 +28,8 @@ TABLES = [
     ("Section frame", 0, container.SECTION_FRAME),
     ("Footer and trailer", 0, container.FOOTER_HEAD),
     ("Footer and trailer", 1, container.TRAILER),
-    ("Column list", 0, entries.LIST_HEAD),
-    ("Column list", 1, entries.LIST_ENTRY),
+    ("Column list", 0, column_list.LIST_HEAD),
+    ("Column list", 1, column_list.LIST_ENTRY),
     ("Page frame", 0, page.PAGE_FRAME),
     ("Page payload", 0, page.PAYLOAD_HEAD),
     ("Page payload", 1, struct.Struct("<BBBBHHQ")),
@@ -111,7 +111,7 @@ def describe(data: bytes) -> str:
     footer_at = trailer[0]
     footer, rest = container.split_footer(memoryview(data)[footer_at + 16 : footer_at + trailer[1]])
     pieces: list[tuple[int, int, str]] = [(footer_at, trailer[1], "footer")]
-    for entry in entries.ColumnList(rest):
+    for entry in column_list.ColumnList(rest):
         label = f"{entry.role} {entry.id} {entry.type}"
         if entry.dictionary:
             pieces.append((*entry.dictionary, f"dictionary of {label}"))
@@ -153,9 +153,9 @@ def describe(data: bytes) -> str:
             json_bytes = out.struct(container.FOOTER_HEAD, names("Footer and trailer"))["json_bytes"]
             out.lines.append(json.dumps(footer))
             out.at += json_bytes
-            head = out.struct(entries.LIST_HEAD, names("Column list"))
+            head = out.struct(column_list.LIST_HEAD, names("Column list"))
             for _ in range(head["columns"]):
-                out.struct(entries.LIST_ENTRY, names("Column list", 1))
+                out.struct(column_list.LIST_ENTRY, names("Column list", 1))
             out.take(head["rest"], "rest")
             assert out.at == offset + length
         elif out.at < offset + length:

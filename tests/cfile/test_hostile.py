@@ -21,7 +21,7 @@ import pytest
 from kudu_core._ext.base.crc32c import crc32c
 from kudu_core._ext.changes.replay import replay
 from kudu_core.cfile import DeltaFile, RowsFile, RowsFileSpec, write_rows_file
-from kudu_core.cfile.columns.entries import ColumnList, pack_entries
+from kudu_core.cfile.columns.column_list import ColumnList, pack_entries
 from kudu_core.cfile.columns.specs import ColumnSpec
 from kudu_core.cfile.pages import container, page
 from kudu_core.cfile.pages.page_cache import PageCache

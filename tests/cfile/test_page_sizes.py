@@ -14,7 +14,7 @@ from kudu_core._ext.scan.read import read
 from kudu_core._ext.scan.selection import Selection
 from kudu_core.cfile import PAGE_ROWS, PageCache, RowsFile
 from kudu_core.cfile.columns import page_size
-from kudu_core.cfile.columns.entries import ColumnList, pack_entries
+from kudu_core.cfile.columns.column_list import ColumnList, pack_entries
 from kudu_core.cfile.columns.page_size import (
     LARGE_PAGE_BYTES,
     LEAST_BYTES,

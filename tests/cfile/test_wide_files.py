@@ -11,7 +11,7 @@ import pytest
 import kudu_core as kc
 from kudu_core._ext.row import column as point_column
 from kudu_core.cfile import DeltaFile, PageCache, RowsFile
-from kudu_core.cfile.columns.entries import ColumnEntry, ColumnList, pack_entries
+from kudu_core.cfile.columns.column_list import ColumnEntry, ColumnList, pack_entries
 from kudu_core.cfile.columns.pages import ColumnPages
 from kudu_core.cfile.columns.zone import Zone
 from kudu_core.cfile.pages.container import Extent

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from kudu_core._ext.base.status import PageError
 from kudu_core.cfile.columns import zone as zones
-from kudu_core.cfile.columns.entries import ColumnEntry, ColumnList
+from kudu_core.cfile.columns.column_list import ColumnEntry, ColumnList
 from kudu_core.cfile.columns.page_size import least_page_bits
 from kudu_core.cfile.columns.sought_words import SoughtWords
 from kudu_core.cfile.columns.specs import (

@@ -14,7 +14,7 @@ import numpy as np
 
 from kudu_core._ext.pages import blocks
 from kudu_core.cfile.columns import zone as zones
-from kudu_core.cfile.columns.entries import ColumnEntry
+from kudu_core.cfile.columns.column_list import ColumnEntry
 from kudu_core.cfile.columns.page_size import choose_page_bits
 from kudu_core.cfile.columns.specs import (
     DICTIONARY_HEAD,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from kudu_core.cfile.columns.entries import ColumnEntry, pack_entries
+from kudu_core.cfile.columns.column_list import ColumnEntry, pack_entries
 from kudu_core.cfile.columns.specs import ColumnSpec, check_rows
 from kudu_core.cfile.columns.writer import write_column
 from kudu_core.cfile.files.delta_codes import REDO_DELETE, UNDO_ALIVE

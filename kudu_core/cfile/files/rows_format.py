@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kudu_core.cfile.columns.entries import ColumnEntry
+from kudu_core.cfile.columns.column_list import ColumnEntry
 from kudu_core.cfile.columns.statistics import FileStatistics, StatisticsBlock, pack
 from kudu_core.cfile.columns.zone import Zone
 from kudu_core.cfile.pages.container import FileMeta

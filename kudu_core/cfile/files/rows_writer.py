@@ -15,7 +15,7 @@ import numpy.typing as npt
 from kudu_core._ext.base.crc32c import crc32c
 from kudu_core._ext.index import bloom as bloom_kernel
 from kudu_core._ext.keys import keys as key_kernel
-from kudu_core.cfile.columns.entries import ColumnEntry, pack_entries
+from kudu_core.cfile.columns.column_list import ColumnEntry, pack_entries
 from kudu_core.cfile.columns.specs import KEY_INDEX_HEAD, ColumnSpec, check_rows
 from kudu_core.cfile.columns.statistics import INLINE_BYTES, StatisticsBlock, StatisticsRef, spans_of
 from kudu_core.cfile.columns.writer import write_column

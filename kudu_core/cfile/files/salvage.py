@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.cfile.columns import zone as zones
-from kudu_core.cfile.columns.entries import ColumnEntry, ColumnList, pack_entries
+from kudu_core.cfile.columns.column_list import ColumnEntry, ColumnList, pack_entries
 from kudu_core.cfile.columns.reader import ColumnReader
 from kudu_core.cfile.columns.specs import DICTIONARY_HEAD, INDEX_ENTRY, INDEX_HEAD, zone_width
 from kudu_core.cfile.columns.statistics import FileStatistics, StatisticsBlock, StatisticsRef

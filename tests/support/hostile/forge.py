@@ -17,6 +17,7 @@ from warnings import catch_warnings, simplefilter
 
 import kudu_core as kc
 from kudu_core._ext.base.crc32c import crc32c
+from kudu_core.cfile.columns.column_list import LIST_ENTRY, LIST_HEAD
 from kudu_core.cfile.pages import container
 from kudu_core.errors import UnreplayedWarning
 from kudu_core.table.stored import table_state
@@ -256,12 +257,54 @@ def _committed(rng: random.Random, subject: Subject, _path: str, data: bytes) ->
     return f"field {which} = {fields[which]}", bytes(out)
 
 
+def _another_list(rng: random.Random, data: bytes) -> tuple[str, bytes]:
+    """Another list of columns: a field of an entry or of the head, an entry gone or in two places."""
+    count, _ = LIST_HEAD.unpack_from(data)
+    entries = [list(LIST_ENTRY.unpack_from(data, _entry_at(number))) for number in range(count)]
+    rest = bytearray(data[_entry_at(count) :])
+    number, act = rng.randrange(count), rng.random()
+    what = f"column {entries[number][0]}"
+    if act < 0.6:
+        field = rng.randrange(len(entries[number]))
+        code = LIST_ENTRY.format.lstrip("<")[field]
+        most = (1 << 8 * struct.calcsize(code)) - 1
+        value = entries[number][field]
+        near = value + 1, value - 1, value ^ 1 << rng.randrange(8)
+        value = rng.choice((*near, rng.choice(NUMBERS), most, most >> 1)) & most
+        entries[number][field] = value - most - 1 if code == "i" and value > most >> 1 else value
+        what += f": field {field} = {value}"
+    elif act < 0.7:
+        del entries[number]
+        what += " gone"
+    elif act < 0.8:
+        entries.insert(rng.randrange(count), entries[number])
+        what += " double"
+    elif act < 0.9:
+        rest[rng.randrange(len(rest))] = rng.randrange(256)
+        what = "the rest of the list"
+    else:
+        packed = LIST_HEAD.pack(*(rng.choice((count, len(rest), *NUMBERS)) for _ in range(2)))
+        return "the head of the list", packed + data[LIST_HEAD.size :]
+    packed = b"".join(LIST_ENTRY.pack(*entry) for entry in entries)
+    return what, LIST_HEAD.pack(len(entries), len(rest)) + packed + rest
+
+
+def _entry_at(number: int) -> int:
+    return LIST_HEAD.size + number * LIST_ENTRY.size
+
+
 def _container(rng: random.Random, _subject: Subject, _path: str, data: bytes) -> tuple[str, bytes]:
     """Another footer; ``damages`` tells the manifest of it."""
     offset, length, _, magic = container.TRAILER.unpack_from(data, len(data) - container.TRAILER.size)
-    payload = data[offset + container.SECTION_FRAME.size : offset + length]
-    what, value = another(rng, json.loads(payload))
-    raw = encoded(value)
+    payload = memoryview(data)[offset + container.SECTION_FRAME.size : offset + length]
+    told, rest = container.split_footer(payload)
+    columns = bytes(rest)
+    if rng.random() < 0.4:
+        what, told = another(rng, told)
+    else:
+        what, columns = _another_list(rng, columns)
+    raw = encoded(told)
+    raw = container.FOOTER_HEAD.pack(len(raw)) + raw + columns
     frame = container.SECTION_FRAME.pack(0, container.SECTION_FOOTER, 0, len(raw)) + raw
     seed = crc32c(container.CRC_PLACE.pack(offset, container.SECTION_FOOTER), crc32c(data[20:36], 0))
     crc = crc32c(frame[4:], seed)

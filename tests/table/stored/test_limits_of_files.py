@@ -12,7 +12,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.cfile.columns import specs
-from kudu_core.cfile.columns.entries import ColumnList, pack_entries
+from kudu_core.cfile.columns.column_list import ColumnList, pack_entries
 from kudu_core.cfile.columns.specs import ColumnSpec
 from kudu_core.cfile.columns.writer import write_column
 from kudu_core.cfile.columns.zone import STRING_ZONE_BYTES

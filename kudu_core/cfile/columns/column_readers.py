@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kudu_core.cfile.columns.reader import ColumnReader
 
 if TYPE_CHECKING:
-    from kudu_core.cfile.columns.entries import ColumnList
+    from kudu_core.cfile.columns.column_list import ColumnList
     from kudu_core.cfile.pages.container import FileReader
 
 
