@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from kudu_core.cfile.columns.specs import ROLES
+from kudu_core.cfile.columns.statistics import HAS_MAX, HAS_MIN, MAX_EXACT, MIN_EXACT
 from kudu_core.cfile.columns.zone import Zone
 from kudu_core.cfile.pages.container import Extent
 
@@ -29,10 +30,7 @@ assert LIST_HEAD.size == 8
 assert LIST_ENTRY.size == 84
 _ROLE_AT = 76
 
-HAS_MIN = 1
-HAS_MAX = 2
-MIN_EXACT = 4
-MAX_EXACT = 8
+# Beside those of statistics:
 NULLABLE = 16
 FLAGS = 31
 
