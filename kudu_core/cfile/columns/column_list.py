@@ -18,7 +18,7 @@ import numpy as np
 from kudu_core.cfile.columns.specs import ROLES
 from kudu_core.cfile.columns.statistics import HAS_MAX, HAS_MIN, MAX_EXACT, MIN_EXACT
 from kudu_core.cfile.columns.zone import Zone
-from kudu_core.cfile.pages.container import Extent
+from kudu_core.cfile.pages.container import Extent, FileReader
 
 LIST_HEAD = struct.Struct("<II")
 # columns, bytes after the entries
@@ -179,4 +179,12 @@ class ColumnList(Sequence[ColumnEntry]):
         return np.ndarray((self._count,), dtype, self._data, LIST_HEAD.size + at, (LIST_ENTRY.size,))
 
 
-__all__ = ["ColumnEntry", "ColumnList", "pack_entries"]
+def column_list(file: FileReader) -> ColumnList:
+    """The footer's list of columns."""
+    try:
+        return ColumnList(file.footer_rest)
+    except ValueError as error:
+        file.damaged(file.footer_extent.offset, f"footer: {error}")
+
+
+__all__ = ["ColumnEntry", "ColumnList", "column_list", "pack_entries"]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from kudu_core._ext.base.status import PageError
 from kudu_core.cfile.columns import zone as zones
-from kudu_core.cfile.columns.column_list import ColumnEntry, ColumnList
+from kudu_core.cfile.columns.column_list import ColumnEntry
 from kudu_core.cfile.columns.page_size import least_page_bits
 from kudu_core.cfile.columns.sought_words import SoughtWords
 from kudu_core.cfile.columns.specs import (
@@ -73,14 +73,6 @@ def need_extent(reader: FileReader, found: Any, what: str) -> Extent:
     end = reader.footer_extent.offset
     offset = need(reader, found[0], what, HEADER.size, end)
     return Extent(offset, need(reader, found[1], what, 0, end - offset))
-
-
-def column_list(file: FileReader) -> ColumnList:
-    """The footer's list of columns."""
-    try:
-        return ColumnList(file.footer_rest)
-    except ValueError as error:
-        file.damaged(file.footer_extent.offset, f"footer: {error}")
 
 
 @cache

@@ -21,8 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kudu_core._ext.changes.replay import Updates
+from kudu_core.cfile.columns.column_list import column_list
 from kudu_core.cfile.columns.column_readers import ColumnReaders
-from kudu_core.cfile.columns.pages import column_list, need
+from kudu_core.cfile.columns.pages import need
 from kudu_core.cfile.columns.reader import ColumnReader, uncached
 from kudu_core.cfile.columns.specs import MAX_ROWS, ColumnSpec
 from kudu_core.cfile.columns.zone import Zone

@@ -22,8 +22,9 @@ import numpy.typing as npt
 
 from kudu_core._ext.base.status import NeedsGeneralPath, PageError
 from kudu_core._ext.keys import keys as key_kernel
+from kudu_core.cfile.columns.column_list import column_list
 from kudu_core.cfile.columns.column_readers import ColumnReaders
-from kudu_core.cfile.columns.pages import column_list, need, need_extent
+from kudu_core.cfile.columns.pages import need, need_extent
 from kudu_core.cfile.columns.specs import MAX_ROWS
 from kudu_core.cfile.columns.statistics import FileStatistics, StatisticsBlock, StatisticsRef, spans_of
 from kudu_core.cfile.columns.zone import Zone

@@ -23,8 +23,8 @@ from kudu_core._ext.keys import hashing
 from kudu_core.cfile import RowsFile
 from kudu_core.cfile.columns import pages as column_pages
 from kudu_core.cfile.columns import specs
-from kudu_core.cfile.columns.column_list import ColumnList, pack_entries
-from kudu_core.cfile.columns.pages import ColumnPages, column_list
+from kudu_core.cfile.columns.column_list import ColumnList, column_list, pack_entries
+from kudu_core.cfile.columns.pages import ColumnPages
 from kudu_core.cfile.columns.specs import ColumnSpec
 from kudu_core.cfile.columns.statistics import StatisticsBlock, StatisticsRef
 from kudu_core.cfile.columns.writer import write_column
