@@ -139,3 +139,18 @@ def test_a_list_that_is_none() -> None:
         assert ColumnList(damaged)[1] == entry(4)
         with pytest.raises(ValueError, match=wrong):
             ColumnList(damaged)[0]
+
+
+def test_reads_of_columns_that_nobody_asked_for_before(tmp_path: Path) -> None:
+    """The first look-up needs insert times, the first of many rows its columns."""
+    rows = [{"k": k, "v": -k, "w": k} for k in range(10)]
+    schema = pa.table({"k": [0], "v": [0], "w": [0]}).schema
+    with kc.create_table(tmp_path / "t", schema, "k", options=MANUAL) as t:
+        first = [t.insert([row]).timestamp for row in rows]
+        t.flush()
+    with kc.open_table(tmp_path / "t", options=MANUAL) as t:
+        assert t.get(5, at=first[5] - 1) is None
+        assert t.get(5, at=first[5]) == rows[5]
+    with kc.open_table(tmp_path / "t", options=MANUAL) as t:
+        assert t.get_many([3, 7], columns=["w"])["w"].to_pylist() == [3, 7]
+        assert t.get_many([3, 7])["v"].to_pylist() == [-3, -7]

@@ -66,7 +66,7 @@ cdef class _Place:
         if file is not self.file:
             if file.closed:
                 raise_needs_general_path()
-            found = file._columns.get(column_id)
+            found = file._column(column_id)
             if found is None:
                 raise_needs_general_path()
             self.file, self.column, self.number = file, found, -1

@@ -203,7 +203,7 @@ cdef class RowsetPoints:
                 if overlay.settled():
                     break
         if self.max_insert_ts > snapshot and (overlay is None or overlay.lives != 0):
-            times = file._columns.get(self._times)
+            times = file._column(self._times)
             if times is not None and (<PointColumn>times).value(file, row, UNSIGNED, None) > snapshot:
                 overlay = overlay_of(shape, snapshot)
                 overlay.lives = 0

@@ -11,7 +11,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -157,19 +156,19 @@ class ColumnList(Sequence[ColumnEntry]):
             zone,
         )
 
-    @cached_property
+    @property
     def ids(self) -> list[int]:
         """Of the columns, in their order; changes of a column and the ordinals of their entries share one."""
         found: list[int] = self._field("<i4", 0).tolist()
         return found
 
-    @cached_property
+    @property
     def rows(self) -> list[int]:
         """How many cells each has."""
         found: list[int] = self._field("<u4", 4).tolist()
         return found
 
-    @cached_property
+    @property
     def counts_entries(self) -> list[bool]:
         """Which of them have role ``entry``."""
         found: list[bool] = (self._field("u1", _ROLE_AT) == _ENTRY_ROLE).tolist()

@@ -105,7 +105,8 @@ class DeltaFile(OpenFile):
             file.damaged(at, "footer: a column is double")
         if positions.keys() != values.keys():
             file.damaged(at, "footer: updates without entries, or entries without updates")
-        self._updates = {id_: columns.rows[number] for id_, number in values.items()}
+        rows = columns.rows
+        self._updates = {id_: rows[number] for id_, number in values.items()}
         readers = ColumnReaders.of_list(file, columns, own, partial(_check_own, self.entry_count))
         for id_ in (ROWID_ID, OP_ID):
             if id_ not in own:
