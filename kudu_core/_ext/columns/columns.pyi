@@ -9,7 +9,9 @@ _Offsets: TypeAlias = npt.NDArray[np.int32]  # const int32_t[::1]
 _Rows: TypeAlias = npt.NDArray[np.int64]  # const int64_t[::1]
 _Sources: TypeAlias = npt.NDArray[np.int32]  # const int32_t[::1]
 
-def take_fixed(values: _Bytes, width: int, rows: _Rows) -> npt.NDArray[np.uint8]: ...
+def take_fixed(
+    values: _Bytes, width: int, rows: _Rows, out: npt.NDArray[np.uint8] | None = None
+) -> npt.NDArray[np.uint8]: ...
 def interleave_fixed(
     parts: Iterable[_Bytes], width: int, source: _Sources, position: _Rows
 ) -> npt.NDArray[np.uint8]: ...

@@ -70,25 +70,29 @@ cdef int _raise_row(int64_t at, int64_t row, int64_t count) except -1:
 
 # --------------------------------------------------------------------------------- fixed columns
 
-def take_fixed(const uint8_t[::1] values not None, int width, const int64_t[::1] rows not None):
+def take_fixed(
+    const uint8_t[::1] values not None, int width, const int64_t[::1] rows not None, out=None
+):
     """Gather ``rows`` of a fixed column; row -1 gives a cell of zeros.
 
-    Raises IndexError for a row outside the column, ValueError for a width or a length that does
-    not fit.
+    ``out``: bytes of just the size of the result, which it becomes; None: new ones.  Raises IndexError
+    for a row outside the column, ValueError for a width or a length that does not fit.
     """
     cdef:
         Py_ssize_t count = _rows_of(values.shape[0], width), n = rows.shape[0]
         int64_t bad
         const uint8_t* first = NULL
-        uint8_t[::1] out
-    result = np.empty(n * width, np.uint8)
+        uint8_t[::1] room
+    result = np.empty(n * width, np.uint8) if out is None else out
+    room = result
+    if room.shape[0] != n * width:
+        raise ValueError(f"room of {room.shape[0]} bytes for {n} cells of {width}")
     if n == 0:
         return result
-    out = result
     if count:
         first = &values[0]
     with nogil:
-        bad = kc_take(&out[0], first, <uint64_t>count, &rows[0], n, width)
+        bad = kc_take(&room[0], first, <uint64_t>count, &rows[0], n, width)
     if bad >= 0:
         _raise_row(bad, rows[bad], count)
     return result

@@ -17,12 +17,10 @@ import numpy.typing as npt
 from kudu_core._ext.base.status import PageError
 from kudu_core._ext.pages import blocks
 from kudu_core.cfile.columns.pages import ColumnPages
-from kudu_core.cfile.columns.specs import (
-    allocate,
-)
 from kudu_core.cfile.pages.container import (
     FileReader,
 )
+from kudu_core.common.rows.allocation import allocate
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.errors import InvalidArgument
 

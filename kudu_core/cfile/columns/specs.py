@@ -9,16 +9,11 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
-
 from kudu_core.cfile.columns.zone import STRING_ZONE_BYTES
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import NotSupported
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from kudu_core.common.rows.rowblock import ColumnBuffers
     from kudu_core.common.schema.schema import StoredColumn
 
@@ -45,8 +40,6 @@ DICTIONARY_WORDS = 65_536
 ROLES = ("key", "value", "keys", "insert_time", "rowid", "timestamp", "op", "entry")
 MAX_ROWS = (1 << 32) - 1
 """Rows of a file, and entries of a delta file: rowids and ordinals of entries are uint32."""
-
-_ARROW_POOL_FROM_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +69,6 @@ def check_rows(path: str, rows: int) -> None:
     """``NotSupported`` for more rows, or entries, than a file can number."""
     if rows > MAX_ROWS:
         raise NotSupported(f"{path}: {rows:,} rows in one file; it has at most {MAX_ROWS:,}")
-
-
-def allocate(nbytes: int) -> npt.NDArray[np.uint8]:
-    """Uninitialised bytes.  Large ones come from Arrow's pool, which reuses touched memory:
-    the first touch of fresh pages costs ten times what decoding does."""
-    if nbytes < _ARROW_POOL_FROM_BYTES:
-        return np.empty(nbytes, np.uint8)
-    return np.frombuffer(pa.allocate_buffer(nbytes), np.uint8)
 
 
 def zone_width(width: int, words: int | None) -> int:

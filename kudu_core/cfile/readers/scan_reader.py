@@ -19,8 +19,9 @@ from kudu_core._ext.scan.cell_set import CellSet
 from kudu_core._ext.scan.column import ScanColumn
 from kudu_core._ext.scan.read import TooLarge, read
 from kudu_core._ext.scan.selection import Selection
-from kudu_core.cfile.columns.specs import ZONE_PRESENT, allocate
+from kudu_core.cfile.columns.specs import ZONE_PRESENT
 from kudu_core.cfile.columns.zone_table import meet, within
+from kudu_core.common.rows.allocation import allocate
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.types.types import TYPE_BOOL, TYPE_DECIMAL, TYPE_FLOAT, TYPE_SIGNED, TYPE_UNSIGNED
 from kudu_core.common.where.sets import closed_ends, places_of

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from kudu_core._ext.columns import bitmaps
 from kudu_core._ext.columns import columns as kernel
+from kudu_core.common.rows.allocation import allocate
 from kudu_core.common.types import foreign
 from kudu_core.common.types.types import TYPE_BOOL, ColumnType
 from kudu_core.common.types.values import raw_bytes
@@ -74,9 +75,8 @@ class ColumnBuffers:
                 raise too_large(len(rows), error) from error
             check_size(len(rows), len(values))
             return ColumnBuffers(0, len(rows), values, offsets, validity)
-        return ColumnBuffers(
-            self.width, len(rows), kernel.take_fixed(self.values, self.width, rows), None, validity
-        )
+        values = kernel.take_fixed(self.values, self.width, rows, allocate(len(rows) * self.width))
+        return ColumnBuffers(self.width, len(rows), values, None, validity)
 
     @staticmethod
     def concat(parts: Sequence[ColumnBuffers]) -> ColumnBuffers:

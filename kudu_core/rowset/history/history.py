@@ -147,9 +147,7 @@ class RowSetHistory:
         rows, place = distinct(events.rows)
         if order is not None:
             place = order if place is None else place[order]
-        found = cells_of(self._end, [c for c in columns if c.id not in touched], rows)
-        if place is not None:
-            found = {i: values.take(place) for i, values in found.items()}
+        found = cells_of(self._end, [c for c in columns if c.id not in touched], rows, place)
         for column in columns:
             if column.id in touched:
                 image = image_of(column, events, self._changes, self._forward, self._end, before=before)

@@ -124,21 +124,26 @@ def distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
 def _spread(state: RowsAt, column: StoredColumn, rows: np.ndarray) -> ColumnBuffers:
     """Values of rows that ascend and may repeat."""
     rows, place = distinct(rows)
-    found = cells_of(state, [column], rows)[column.id]
-    return found if place is None else found.take(place)
+    return cells_of(state, [column], rows, place)[column.id]
 
 
-def cells_of(state: RowsAt, columns: Sequence[StoredColumn], rows: np.ndarray) -> dict[int, ColumnBuffers]:
-    """Values of rows that ascend strictly, by column."""
+def cells_of(
+    state: RowsAt, columns: Sequence[StoredColumn], rows: np.ndarray, place: np.ndarray | None = None
+) -> dict[int, ColumnBuffers]:
+    """Values of rows that ascend strictly, by column.
+
+    ``place``: which of them to give, in any order and number; None: each once.  A cell is then copied once.
+    """
     if not len(rows):
         return {column.id: state.column(column, 0, 0) for column in columns}
     lower, upper = int(rows[0]), int(rows[-1]) + 1
-    if len(rows) == upper - lower:
-        return state.columns(columns, lower, upper)
-    if len(rows) * _DENSE_FACTOR >= upper - lower:
-        at = rows - lower
-        return {i: values.take(at) for i, values in state.columns(columns, lower, upper).items()}
-    return state.cells_of(columns, rows)
+    if len(rows) * _DENSE_FACTOR < upper - lower:
+        found = state.cells_of(columns, rows)
+    else:
+        found = state.columns(columns, lower, upper)
+        if len(rows) < upper - lower:
+            place = rows - lower if place is None else (rows - lower)[place]
+    return found if place is None else {i: values.take(place) for i, values in found.items()}
 
 
 __all__ = ["cells_of", "distinct", "image_of"]

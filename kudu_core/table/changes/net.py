@@ -103,7 +103,7 @@ def net_changes(
     while waiting:
         bounds = waiting.pop()
         try:
-            found = _rows_of_range(schema, parts, since, until, bounds)
+            found = _rows_of_range(schema, parts, since, until, bounds, every=present or unchanged)
             piece = _joined(schema, found, present=present, unchanged=unchanged) if found else None
         except ColumnTooLarge:
             middle = _middle(schema, parts, since, until, bounds)
@@ -120,7 +120,7 @@ def _middle(
 ) -> bytes | None:
     """A key that cuts the rows of a range of keys; None where they all have one key."""
     keys_alone = replace(schema, columns=schema.key_columns)
-    found = _rows_of_range(keys_alone, parts, since, until, bounds)
+    found = _rows_of_range(keys_alone, parts, since, until, bounds, every=True)
     keys = EncodedKeys.concat([rows.keys for rows in found])
     ordered = keys.take(keys.sort())
     at = len(ordered) // 2
@@ -229,7 +229,7 @@ class _WindowRows:
 
 
 def _rows_of_range(
-    schema: Schema, parts: Sequence[WindowStore], since: int, until: int, bounds: Bounds
+    schema: Schema, parts: Sequence[WindowStore], since: int, until: int, bounds: Bounds, *, every: bool
 ) -> list[_WindowRows]:
     lower, upper = bounds
     found: list[_WindowRows] = []
@@ -239,14 +239,19 @@ def _rows_of_range(
             below = upper is not None and store.meta.min_key >= upper
             if below or (lower is not None and store.meta.max_key < lower):
                 continue
-        told = _changed if part.dropped_ts is None else _gone
-        rows = told(schema, part, since, until, bounds)
+        if part.dropped_ts is None:
+            rows = _changed(schema, part, since, until, bounds, every=every)
+        else:
+            rows = _gone(schema, part, since, until, bounds)
         if rows is not None:
             found.append(rows)
     return found
 
 
-def _changed(schema: Schema, part: WindowStore, since: int, until: int, bounds: Bounds) -> _WindowRows | None:
+def _changed(
+    schema: Schema, part: WindowStore, since: int, until: int, bounds: Bounds, *, every: bool
+) -> _WindowRows | None:
+    """``every``: also rows that are what they were."""
     history = RowSetHistory(schema, part.store, since, until)
     events = history.events()
     ends = _last_of_rows(events)
@@ -255,14 +260,25 @@ def _changed(schema: Schema, part: WindowStore, since: int, until: int, bounds: 
         return None
     rows = events.rows[ends]
     was, is_ = history.states(rows)
-    new = history.at_end(schema.columns, rows[is_])
-    old = {}
-    if bool((events.ops == EVENT_UPDATED).all() and was.all() and is_.all()):
-        # Updates alone: what none of them sets is at both ends the same, and read once.
-        touched = history.touched
-        old = {column_id: values for column_id, values in new.items() if column_id not in touched}
-    old |= history.at_start([c for c in schema.columns if c.id not in old], rows[was])
-    return _WindowRows(history.keys(rows), events.timestamps[ends], was, is_, old, new)
+    if not bool((events.ops == EVENT_UPDATED).all() and was.all() and is_.all()):
+        new = history.at_end(schema.columns, rows[is_])
+        old = history.at_start(schema.columns, rows[was])
+        return _WindowRows(history.keys(rows), events.timestamps[ends], was, is_, old, new)
+    # Updates alone: what none of them sets is at both ends the same, and read once, of rows that differ.
+    touched = [column for column in schema.columns if column.id in history.touched]
+    old, new = history.at_start(touched, rows), history.at_end(touched, rows)
+    if not every:
+        differs = np.zeros(len(rows), bool)
+        for column in touched:
+            differs |= ~_same(old[column.id], new[column.id], column)
+        if not differs.all():
+            at = np.flatnonzero(differs)
+            rows, ends, was, is_ = rows[at], ends[at], was[at], is_[at]
+            old, new = ({i: values.take(at) for i, values in image.items()} for image in (old, new))
+        if not len(rows):
+            return None
+    rest = history.at_end([column for column in schema.columns if column.id not in new], rows)
+    return _WindowRows(history.keys(rows), events.timestamps[ends], was, is_, old | rest, new | rest)
 
 
 def _gone(schema: Schema, part: WindowStore, since: int, until: int, bounds: Bounds) -> _WindowRows | None:

@@ -42,6 +42,9 @@ def test_take_agrees_with_oracle(long: bool) -> None:
             cells = oracle.cells_of_fixed(values, width)
             got = columns.take_fixed(values, width, chosen)
             assert got.tobytes() == b"".join(oracle.take(cells, chosen.tolist(), bytes(width)))
+            room = np.full(len(got), 7, np.uint8)
+            assert columns.take_fixed(values, width, chosen, room) is room
+            assert room.tobytes() == got.tobytes()
         for longest in (0, 3, 17, 60):
             offsets, data = random_var(rng, rows, longest)
             cells = oracle.cells_of_var(offsets, data)
@@ -132,6 +135,9 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
             columns.interleave_fixed([], width, np.zeros(0, np.int32), nothing)
     with pytest.raises(ValueError, match="whole number"):
         columns.take_fixed(np.zeros(9, np.uint8), 8, nothing)
+    for room in (0, 15, 17):
+        with pytest.raises(ValueError, match=f"room of {room} bytes for 2 cells of 8"):
+            columns.take_fixed(np.zeros(8, np.uint8), 8, np.zeros(2, np.int64), np.zeros(room, np.uint8))
     with pytest.raises(ValueError, match="positions"):
         columns.interleave_fixed([], 8, np.zeros(1, np.int32), nothing)
     with pytest.raises(ValueError, match="at least one entry"):

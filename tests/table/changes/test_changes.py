@@ -318,3 +318,25 @@ def test_history_that_goes_while_one_looks_where_it_begins(
         changes = table.changes(None)
         assert changes.since > before
         assert [(r["_op"], r["a"]) for r in changes.to_pylist()] == [("insert", 3)]
+
+
+def test_net_changes_of_few_columns_read_rows_that_differ(tmp_path: Path) -> None:
+    """Updates that come back to what was leave no net change, whichever columns they set."""
+    columns = {f"v{i}": list(range(20)) for i in range(30)}
+    with kc.create_table(tmp_path / "t", pa.table({"k": range(20), **columns}).schema, "k") as table:
+        table.insert({"k": range(20), **columns})
+        table.flush()
+        since = table.timestamp
+        table.update({"k": [3, 5, 7, 9], "v1": [0, 0, 0, 9]})
+        table.update({"k": [5, 11], "v1": [5, 1], "v2": [5, 11]})
+        table.flush()
+        net = table.changes(since, table.timestamp, net=True, images="both").to_table()
+        assert net["k"].to_pylist() == [3, 7, 11]
+        assert net["v1"].to_pylist() == [0, 0, 1] and net["v29"].to_pylist() == [3, 7, 11]
+        assert [row["v1"] for row in net["_before"].to_pylist()] == [3, 7, 11]
+        assert [row["v29"] for row in net["_before"].to_pylist()] == [3, 7, 11]
+        table.update({"k": [3, 7, 11], "v1": [3, 7, 11]})
+        assert table.changes(since, table.timestamp, net=True).to_table().num_rows == 0
+        rows = table.changes(since, table.timestamp).to_table()
+        assert rows["k"].to_pylist() == [3, 5, 7, 9, 5, 11, 3, 7, 11]
+        assert rows["v29"].to_pylist() == rows["k"].to_pylist()
