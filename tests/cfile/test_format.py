@@ -17,6 +17,7 @@ from kudu_core.cfile import UNDO, RowsFileSpec, write_delta_file, write_rows_fil
 from kudu_core.cfile.columns import column_list, specs
 from kudu_core.cfile.columns.specs import ColumnSpec
 from kudu_core.cfile.pages import container, page
+from kudu_core.cfile.pages import footer as footers
 from kudu_core.common.types.types import ColumnType
 from tests.support.cases.cfile import FILE_ID, BytesFileSystem, column, encode_keys
 
@@ -26,7 +27,7 @@ GOLDEN = Path(__file__).parent / "golden"
 TABLES = [
     ("Header", 0, container.HEADER),
     ("Section frame", 0, container.SECTION_FRAME),
-    ("Footer and trailer", 0, container.FOOTER_HEAD),
+    ("Footer and trailer", 0, footers.FOOTER_HEAD),
     ("Footer and trailer", 1, container.TRAILER),
     ("Column list", 0, column_list.LIST_HEAD),
     ("Column list", 1, column_list.LIST_ENTRY),
@@ -109,7 +110,7 @@ def describe(data: bytes) -> str:
     """The whole file in the words of docs/format.md; asserts every checksum on the way."""
     trailer = container.TRAILER.unpack_from(data, len(data) - container.TRAILER.size)
     footer_at = trailer[0]
-    footer, rest = container.split_footer(memoryview(data)[footer_at + 16 : footer_at + trailer[1]])
+    footer, rest = footers.split_footer(memoryview(data)[footer_at + 16 : footer_at + trailer[1]])
     pieces: list[tuple[int, int, str]] = [(footer_at, trailer[1], "footer")]
     for entry in column_list.ColumnList(rest):
         label = f"{entry.role} {entry.id} {entry.type}"
@@ -150,7 +151,7 @@ def describe(data: bytes) -> str:
         elif label == "key index":
             out.struct(specs.KEY_INDEX_HEAD, names("Rows files"))
         if label == "footer":
-            json_bytes = out.struct(container.FOOTER_HEAD, names("Footer and trailer"))["json_bytes"]
+            json_bytes = out.struct(footers.FOOTER_HEAD, names("Footer and trailer"))["json_bytes"]
             out.lines.append(json.dumps(footer))
             out.at += json_bytes
             head = out.struct(column_list.LIST_HEAD, names("Column list"))

@@ -192,9 +192,7 @@ cdef class AppendColumn:
                     _larger(self._data_capacity, self._end + extra_bytes, FIRST_DATA_BYTES, OFFSET_BYTES)
                 )
         if self._count + extra_rows > self._rows_capacity:
-            self._replace_rows(
-                _larger(self._rows_capacity, self._count + extra_rows, FIRST_ROWS, MAX_ROWS)
-            )
+            self._replace_rows(_larger(self._rows_capacity, self._count + extra_rows, FIRST_ROWS, MAX_ROWS))
         return 0
 
     cdef int reserve_cell(self, object cell) except -1:

@@ -38,8 +38,8 @@ from kudu_core.cfile.pages.container import (
     SECTION_STATISTICS,
     Extent,
     FileReader,
-    split_footer,
 )
+from kudu_core.cfile.pages.footer import split_footer
 from kudu_core.cfile.pages.page import PAGE_BITS
 from kudu_core.common.format.members import BROKEN
 from kudu_core.errors import Corruption

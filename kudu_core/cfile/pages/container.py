@@ -11,7 +11,6 @@ Layout: docs/format.md, "Container".  Model: Kudu's CFile (header, blocks, foote
 
 from __future__ import annotations
 
-import json
 import os
 import struct
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 
 from kudu_core._ext.base.crc32c import crc32c
+from kudu_core.cfile.pages.footer import join_footer, split_footer
 from kudu_core.errors import Closed, Corruption, NotSupported
 
 if TYPE_CHECKING:
@@ -50,8 +50,6 @@ HEADER = struct.Struct("<8sHHII16sI")
 SECTION_FRAME = struct.Struct("<IHHQ")
 # footer offset, footer length (with its frame), footer crc, magic
 TRAILER = struct.Struct("<QII8s")
-# bytes of the JSON that follows; the rest of the footer comes after it
-FOOTER_HEAD = struct.Struct("<I")
 # what a CRC covers before the frame and the payload: offset in the file, section kind
 CRC_PLACE = struct.Struct("<QH")
 assert HEADER.size == 40
@@ -151,8 +149,7 @@ class FileWriter:
         ``rest``: what follows the JSON in the footer.
         """
         assert self._file is not None
-        told = json.dumps(footer, separators=(",", ":"), allow_nan=False).encode()
-        body = b"".join((FOOTER_HEAD.pack(len(told)), told, rest))
+        body = join_footer(footer, rest)
         if len(body) > FOOTER_LIMIT_BYTES:
             raise NotSupported(
                 f"{self.path}: a footer of {len(body):,} bytes; it has at most {FOOTER_LIMIT_BYTES:,}"
@@ -185,19 +182,6 @@ class FileWriter:
             self._file.append(self._pending)
         self._pending = []
         self._pending_bytes = 0
-
-
-def split_footer(payload: memoryview) -> tuple[dict[str, Any], memoryview]:
-    """The JSON of a footer and the bytes after it; ``ValueError`` or ``RecursionError`` where it is none."""
-    if len(payload) < FOOTER_HEAD.size:
-        raise ValueError(f"{len(payload)} bytes")
-    end = FOOTER_HEAD.size + FOOTER_HEAD.unpack_from(payload)[0]
-    if end > len(payload):
-        raise ValueError(f"{end} bytes of JSON in {len(payload)}")
-    footer = json.loads(bytes(payload[FOOTER_HEAD.size : end]))
-    if not isinstance(footer, dict):
-        raise ValueError("not a JSON object")
-    return footer, payload[end:]
 
 
 class FileReader:

@@ -19,6 +19,7 @@ import kudu_core as kc
 from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.cfile.columns.column_list import LIST_ENTRY, LIST_HEAD
 from kudu_core.cfile.pages import container
+from kudu_core.cfile.pages.footer import FOOTER_HEAD, split_footer
 from kudu_core.errors import UnreplayedWarning
 from kudu_core.table.stored import table_state
 from kudu_core.tablet.store import manifest_format as form
@@ -297,14 +298,14 @@ def _container(rng: random.Random, _subject: Subject, _path: str, data: bytes) -
     """Another footer; ``damages`` tells the manifest of it."""
     offset, length, _, magic = container.TRAILER.unpack_from(data, len(data) - container.TRAILER.size)
     payload = memoryview(data)[offset + container.SECTION_FRAME.size : offset + length]
-    told, rest = container.split_footer(payload)
+    told, rest = split_footer(payload)
     columns = bytes(rest)
     if rng.random() < 0.4:
         what, told = another(rng, told)
     else:
         what, columns = _another_list(rng, columns)
     raw = encoded(told)
-    raw = container.FOOTER_HEAD.pack(len(raw)) + raw + columns
+    raw = FOOTER_HEAD.pack(len(raw)) + raw + columns
     frame = container.SECTION_FRAME.pack(0, container.SECTION_FOOTER, 0, len(raw)) + raw
     seed = crc32c(container.CRC_PLACE.pack(offset, container.SECTION_FOOTER), crc32c(data[20:36], 0))
     crc = crc32c(frame[4:], seed)
