@@ -6,7 +6,6 @@ Nothing that a file says is believed before it was checked.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -29,6 +28,7 @@ from kudu_core.cfile.columns.specs import (
     ZONE_PRESENT,
     ColumnSpec,
     code_width,
+    index_layout,
     word,
     zone_width,
 )
@@ -73,22 +73,6 @@ def need_extent(reader: FileReader, found: Any, what: str) -> Extent:
     end = reader.footer_extent.offset
     offset = need(reader, found[0], what, HEADER.size, end)
     return Extent(offset, need(reader, found[1], what, 0, end - offset))
-
-
-@cache
-def _index_layout(width: int) -> np.dtype[np.void]:
-    """Of an entry of a page index with bounds of so many bytes; numpy takes long to make one."""
-    return np.dtype(
-        [
-            ("offset", "<u8"),
-            ("size", "<u4"),
-            ("nulls", "<u4"),
-            ("nans", "<u4"),
-            ("flags", "<u4"),
-            ("low", "u1", (width,)),
-            ("high", "u1", (width,)),
-        ]
-    )
 
 
 class ColumnPages:
@@ -189,7 +173,7 @@ class ColumnPages:
             )
         if len(payload) != INDEX_HEAD.size + count * entry_bytes:
             file.damaged(at, f"an index of {count} pages in {len(payload)} bytes")
-        index = np.frombuffer(payload, _index_layout(width), offset=INDEX_HEAD.size)
+        index = np.frombuffer(payload, index_layout(width), offset=INDEX_HEAD.size)
         sizes = index["size"].astype(np.int64)
         ends = self.extent.offset + np.cumsum(sizes)
         self._first_bad(

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from kudu_core.cfile.columns.zone import STRING_ZONE_BYTES
 from kudu_core.common.types.types import ColumnType
@@ -69,6 +72,22 @@ def check_rows(path: str, rows: int) -> None:
     """``NotSupported`` for more rows, or entries, than a file can number."""
     if rows > MAX_ROWS:
         raise NotSupported(f"{path}: {rows:,} rows in one file; it has at most {MAX_ROWS:,}")
+
+
+@cache
+def index_layout(width: int) -> np.dtype[np.void]:
+    """Of an entry of a page index with bounds of so many bytes; numpy takes long to make one."""
+    return np.dtype(
+        [
+            ("offset", "<u8"),
+            ("size", "<u4"),
+            ("nulls", "<u4"),
+            ("nans", "<u4"),
+            ("flags", "<u4"),
+            ("low", "u1", (width,)),
+            ("high", "u1", (width,)),
+        ]
+    )
 
 
 def zone_width(width: int, words: int | None) -> int:

@@ -23,6 +23,7 @@ from kudu_core._ext.keys import hashing
 from kudu_core.cfile import RowsFile
 from kudu_core.cfile.columns import pages as column_pages
 from kudu_core.cfile.columns import specs
+from kudu_core.cfile.columns import writer as column_writer
 from kudu_core.cfile.columns.column_list import ColumnList, column_list, pack_entries
 from kudu_core.cfile.columns.pages import ColumnPages
 from kudu_core.cfile.columns.specs import ColumnSpec
@@ -289,8 +290,8 @@ def test_the_bounds_of_strings_in_a_zone(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("more", [0, 1])
-def test_a_dictionary_is_no_larger_than_a_page(monkeypatch: pytest.MonkeyPatch, more: int) -> None:
-    monkeypatch.setattr(pages, "RAW_LIMIT_BYTES", 2000 - more)
+def test_a_dictionary_is_no_larger_than_its_limit(monkeypatch: pytest.MonkeyPatch, more: int) -> None:
+    monkeypatch.setattr(column_writer, "DICTIONARY_LIMIT_BYTES", 2000 - more)
     spec = ColumnSpec(1, ColumnType.parse("binary"), True, encoding="dictionary")
     words = b"".join(b"%020d" % n for n in range(100))
     ends = np.arange(101, dtype=np.int32) * 20
