@@ -27,6 +27,14 @@ from kudu_core.rowset.memory.changelog import ChangeLog
 ROW_BYTES = 48
 """What a row of a range takes in memory beside its cells: key, hash, and where it comes from."""
 
+LARGEST_STEP = 1 / 8
+"""Share of an output that the smallest part of a range may have.  A mini-block of rows is less, unless rows are
+large or outputs small."""
+
+KEYS_AT_ONCE = 64 * BLOCK_ROWS
+SAMPLE_BYTES = 1 << 20
+"""About as much is read of a column, three times, to know how large its rows are."""
+
 MAX_COLUMN_BYTES = 1 << 30
 """Of a column of one range: what int32 offsets address, with room to spare."""
 
@@ -83,20 +91,21 @@ class OutputLimits:
 def plan(schema: Schema, sources: Sequence[MergeInput], limits: OutputLimits) -> np.ndarray:
     """(ranges + 1, sources) int64: where each range of keys begins and ends in each source.
 
-    Reads only key indexes, page indexes and some keys.
+    Reads only key indexes, page indexes and some keys: all of a source, where few of its rows fill a range.
     """
     firsts: list[EncodedKeys] = []
     weights: list[np.ndarray] = []
     for source in sources:
-        keys = EncodedKeys(*source.at.file.key_index())
-        rows = np.full(len(keys), BLOCK_ROWS, np.float64)
-        rows[-1] = source.rows - BLOCK_ROWS * (len(keys) - 1)
-        gone = np.bincount(source.dead // np.uint32(BLOCK_ROWS), minlength=len(keys))
         stored, decoded = row_bytes(schema, source)
-        kept = (rows - gone) * stored / limits.file_bytes
+        in_file, in_memory = stored / limits.file_bytes, (decoded + ROW_BYTES) / limits.memory_bytes
+        step = _step(max(in_file, in_memory))
+        keys = _keys_at(source, step)
+        rows = np.full(len(keys), step, np.float64)
+        rows[-1] = source.rows - step * (len(keys) - 1)
+        gone = np.bincount(source.dead // np.uint32(step), minlength=len(keys))
         firsts.append(keys)
         # Dead rows take no room in a file, but in memory while they are looked at.
-        weights.append(np.maximum(kept, rows * (decoded + ROW_BYTES) / limits.memory_bytes))
+        weights.append(np.maximum((rows - gone) * in_file, rows * in_memory))
     every = EncodedKeys.concat(firsts)
     order = every.sort()
     filled = np.cumsum(np.concatenate(weights)[order])
@@ -115,6 +124,26 @@ def plan(schema: Schema, sources: Sequence[MergeInput], limits: OutputLimits) ->
     return edges[filled_ranges]
 
 
+def _step(share: float) -> int:
+    """Of how many rows a range may be put together, of which each is such a share of an output."""
+    step = BLOCK_ROWS
+    while step > 1 and step * share > LARGEST_STEP:
+        step //= 2
+    return step
+
+
+def _keys_at(source: MergeInput, step: int) -> EncodedKeys:
+    """The keys of every so many rows, from the first one on."""
+    file = source.at.file
+    if step == BLOCK_ROWS:
+        return EncodedKeys(*file.key_index())
+    found = []
+    for first in range(0, source.rows, KEYS_AT_ONCE):
+        keys = EncodedKeys(*file.keys(first, min(first + KEYS_AT_ONCE, source.rows)))
+        found.append(keys.take(np.arange(0, len(keys), step)))
+    return EncodedKeys.concat(found)
+
+
 def row_bytes(schema: Schema, source: MergeInput) -> tuple[float, float]:
     """About how many bytes a row of the source takes: (as stored, decoded)."""
     file, meta = source.at.file, source.rowset.meta
@@ -130,10 +159,11 @@ def row_bytes(schema: Schema, source: MergeInput) -> tuple[float, float]:
         if column.type.width:
             decoded += column.type.width
         else:
-            # Strings: those of some mini-blocks stand for all.
-            last = (source.rows - 1) // BLOCK_ROWS
+            # Strings: those of some mini-blocks stand for all, or of as many rows as come to some bytes.
+            count = int(np.clip(SAMPLE_BYTES * source.rows / max(1, pages.stored_bytes), 1, BLOCK_ROWS))
+            last = (source.rows - 1) // count
             picked = sorted({0, last // 2, last})
-            ranges = [(b * BLOCK_ROWS, min((b + 1) * BLOCK_ROWS, source.rows)) for b in picked]
+            ranges = [(b * count, min((b + 1) * count, source.rows)) for b in picked]
             some = pages.read_ranges(ranges)
             decoded += some.nbytes / some.length
     deltas = sum(store.file.size for store in (*meta.redo, *meta.undo)) / meta.rows

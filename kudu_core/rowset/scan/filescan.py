@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 CELLS_FACTOR = 64
 """Single cells are read instead of pages when at most one row in so many was selected."""
 
-MOST_BYTES = 64 << 20
+MOST_BYTES = 16 << 20
 """Strings of one column in one batch, if it has more than one row."""
 
 _FORM_CELLS, _FORM_BITS, _FORM_CODES = range(3)

@@ -20,8 +20,8 @@ from kudu_core.table.calls.call import row_default_bytes
 from kudu_core.table.calls.refused import Refused, returned
 from kudu_core.table.calls.repeats import NO_RULES, RowRules
 from kudu_core.table.ingest.decide_range import DecidedRange, decide_range
-from kudu_core.table.runs.sorted import KeyRange, Run, halved
-from kudu_core.table.runs.staged import ranges_of
+from kudu_core.table.runs.sorted import KeyRange, Run, halved, range_bytes
+from kudu_core.table.runs.staged import StagedRows, ranges_of
 from kudu_core.tablet.ingest import part as ingest
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 MEMORY_DIVISOR = 4
 """The memory limit divided by this: what the ranges that are built at one time take before encoding."""
+LARGE_FACTOR = 2
+"""A range of so many times what it should have is cut at its middle."""
 MAX_BYTES = 512 << 20
 """Of a run or a range: what int32 offsets address with room to spare."""
 
@@ -99,10 +101,15 @@ def build_parts(
     failed = Flag()
 
     def work(range_: KeyRange) -> list[tuple[DecidedRange, ingest.Built | None]]:
-        """A range; as several where one column of it is too large."""
+        """A range; as several where it is large, which samples of so many rows do not tell of large rows, or
+        where one column of it is too large."""
         done, waiting = [], [range_]
         while waiting:
             some = waiting.pop()
+            halves = halved(rows.schema, some) if _is_large(some, most) else None
+            if halves is not None:
+                waiting.extend(reversed(halves))
+                continue
             try:
                 done.append(one(some))
             except ColumnTooLarge:
@@ -125,7 +132,8 @@ def build_parts(
             built = ingest.build(part.tablet, rows.schema, part.view, decided.net, staging)
         return replace(decided, net=None), built
 
-    ranges = _ranges(engine, rows, {-1, *by_ordinal})
+    most = _target(engine)
+    ranges = _ranges(engine, rows, {-1, *by_ordinal}, most)
     errors = Errors(rows.errors_kept)
     waiting_limit = engine.options.memory_bytes // MEMORY_DIVISOR
     window = engine.pool.threads + 1
@@ -150,11 +158,21 @@ def build_parts(
     return errors
 
 
-def _ranges(engine: Engine, rows: SortedRows, wanted: set[int]) -> list[KeyRange]:
-    """Ranges that make about one rowset each, and fit into memory as many at a time as there are threads."""
+def _is_large(range_: KeyRange, target: int) -> bool:
+    """Whether it is to be cut.  What a task has staged was cut by it, and may be a rowset already."""
+    staged = any(isinstance(run, StagedRows) for run, _, _ in range_.spans)
+    return not staged and range_bytes(range_) > LARGE_FACTOR * target
+
+
+def _target(engine: Engine) -> int:
+    """Bytes of a range that makes about one rowset, and of which as many as there are threads fit into memory."""
+    share = engine.options.memory_bytes // (MEMORY_DIVISOR * engine.pool.threads)
+    return min(engine.options.rowset_target_bytes * DECODED_FACTOR, share, MAX_BYTES)
+
+
+def _ranges(engine: Engine, rows: SortedRows, wanted: set[int], target: int) -> list[KeyRange]:
+    """Ranges of about so many bytes."""
     threads = engine.pool.threads
-    share = engine.options.memory_bytes // (MEMORY_DIVISOR * threads)
-    target = min(engine.options.rowset_target_bytes * DECODED_FACTOR, share, MAX_BYTES)
     runs: dict[int, list[Run]] = {}
     for run in rows.runs:
         for ordinal in run.spans:

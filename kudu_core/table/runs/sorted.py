@@ -285,6 +285,15 @@ def key_ranges(
     return ranges
 
 
+def range_bytes(range_: KeyRange) -> int:
+    """About, before encoding: a run's rows are taken to be of one size."""
+    nbytes = 0
+    for run, lower, upper in range_.spans:
+        rows = sum(span.upper - span.lower for span in run.spans.values())
+        nbytes += run.nbytes * (upper - lower) // max(1, rows)
+    return nbytes
+
+
 def halved(schema: Schema, range_: KeyRange) -> tuple[KeyRange, KeyRange] | None:
     """A range cut at the middle of its rows; None where they all have one key."""
     keys = [
