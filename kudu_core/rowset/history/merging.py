@@ -1,8 +1,9 @@
 """Rows of several rowsets in one order of keys, a range of keys at a time.
 
-``plan`` cuts the keys of all inputs into ranges of about one output each, by their key indexes alone, so
-that whatever the inputs hold, memory holds one range.  ``MergedRows`` are the rows of one range: the
-keys are merged first, then each column is read and put into that order when it is asked for.
+``plan`` cuts the keys of all inputs into ranges of about one output each, by their key indexes, or where
+rows are large by their keys, so that whatever the inputs hold, memory holds one range.  ``MergedRows`` are
+the rows of one range: the keys are merged first, then each column is read and put into that order when it is
+asked for.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ ROW_BYTES = 48
 """What a row of a range takes in memory beside its cells: key, hash, and where it comes from."""
 
 LARGEST_STEP = 1 / 8
-"""Share of an output that the smallest part of a range may have.  A mini-block of rows is less, unless rows are
-large or outputs small."""
+"""Share of an output that the smallest part of a range may have.  A mini-block of rows is less, unless rows
+are large or outputs small."""
 
 KEYS_AT_ONCE = 64 * BLOCK_ROWS
 SAMPLE_BYTES = 1 << 20

@@ -6,7 +6,7 @@ one that has the table open for reading.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 MEMORY_DIVISOR = 4
 """The memory limit divided by this: what the ranges that are built at one time take before encoding."""
+Done = tuple[DecidedRange, ingest.Built | None]
+"""What became of a range, and its files where its tablet takes them."""
 LARGE_FACTOR = 2
 """A range of so many times what it should have is cut at its middle."""
 MAX_BYTES = 512 << 20
@@ -100,26 +102,7 @@ def build_parts(
     by_ordinal = {part.tablet.partition.ordinal: part for part in parts}
     failed = Flag()
 
-    def work(range_: KeyRange) -> list[tuple[DecidedRange, ingest.Built | None]]:
-        """A range; as several where it is large, which samples of so many rows do not tell of large rows, or
-        where one column of it is too large."""
-        done, waiting = [], [range_]
-        while waiting:
-            some = waiting.pop()
-            halves = halved(rows.schema, some) if _is_large(some, most) else None
-            if halves is not None:
-                waiting.extend(reversed(halves))
-                continue
-            try:
-                done.append(one(some))
-            except ColumnTooLarge:
-                halves = halved(rows.schema, some)
-                if halves is None:
-                    raise
-                waiting.extend(reversed(halves))
-        return done
-
-    def one(range_: KeyRange) -> tuple[DecidedRange, ingest.Built | None]:
+    def one(range_: KeyRange) -> Done:
         part = by_ordinal.get(range_.ordinal)
         view = None if part is None else part.view
         cut = None if part is None or newest else part.cut
@@ -133,6 +116,10 @@ def build_parts(
         return replace(decided, net=None), built
 
     most = _target(engine)
+
+    def work(range_: KeyRange) -> list[Done]:
+        return _in_pieces(rows.schema, range_, most, one)
+
     ranges = _ranges(engine, rows, {-1, *by_ordinal}, most)
     errors = Errors(rows.errors_kept)
     waiting_limit = engine.options.memory_bytes // MEMORY_DIVISOR
@@ -158,6 +145,29 @@ def build_parts(
     return errors
 
 
+def _in_pieces(
+    schema: Schema, range_: KeyRange, target: int, act: Callable[[KeyRange], Done]
+) -> list[Done]:
+    """A range; as several where it is large, which samples of so many rows do not tell of large rows, or
+    where one column of it is too large."""
+    done: list[Done] = []
+    waiting = [range_]
+    while waiting:
+        some = waiting.pop()
+        halves = halved(schema, some) if _is_large(some, target) else None
+        if halves is not None:
+            waiting.extend(reversed(halves))
+            continue
+        try:
+            done.append(act(some))
+        except ColumnTooLarge:
+            halves = halved(schema, some)
+            if halves is None:
+                raise
+            waiting.extend(reversed(halves))
+    return done
+
+
 def _is_large(range_: KeyRange, target: int) -> bool:
     """Whether it is to be cut.  What a task has staged was cut by it, and may be a rowset already."""
     staged = any(isinstance(run, StagedRows) for run, _, _ in range_.spans)
@@ -165,7 +175,7 @@ def _is_large(range_: KeyRange, target: int) -> bool:
 
 
 def _target(engine: Engine) -> int:
-    """Bytes of a range that makes about one rowset, and of which as many as there are threads fit into memory."""
+    """Bytes of a range that makes about one rowset; as many as there are threads fit into memory."""
     share = engine.options.memory_bytes // (MEMORY_DIVISOR * engine.pool.threads)
     return min(engine.options.rowset_target_bytes * DECODED_FACTOR, share, MAX_BYTES)
 
