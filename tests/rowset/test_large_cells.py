@@ -24,6 +24,7 @@ from kudu_core.rowset.scan import filescan, scan
 from kudu_core.table.changes import net
 from kudu_core.table.ingest import build, ingest, spill
 from kudu_core.table.jobs import stager
+from kudu_core.table.read import few_keys
 from tests.support.inside import tablet_of
 from tests.support.tables import Make
 
@@ -38,6 +39,7 @@ def bounds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(rowblock, "MAX_DATA_BYTES", LIMIT)
     for module in (filescan, scan, net):
         monkeypatch.setattr(module, "MOST_BYTES", LIMIT // 4)
+    monkeypatch.setattr(few_keys, "STRING_BYTES", LIMIT // 4)
     monkeypatch.setattr(merging, "MAX_COLUMN_BYTES", LIMIT // 2)
     for module in (build, stager, ingest, spill):
         monkeypatch.setattr(module, "MAX_BYTES", LIMIT // 4)

@@ -215,10 +215,10 @@ cdef class FileKeys:
         return 0
 
     cdef int make_room(self, int64_t size) except -1:
-        """Have room for so many bytes behind those of the key."""
+        """Have room for so many bytes behind those of the key, of which there may be none."""
         cdef uint8_t* grown
         size += self.size
-        if size > self.room_bytes:
+        if size > self.room_bytes or self.key == NULL:
             grown = <uint8_t*>PyMem_RawRealloc(self.key, <size_t>(2 * size + 64))
             if grown == NULL:
                 raise MemoryError

@@ -21,6 +21,7 @@ from kudu_core._ext.base.status cimport BAD_VALUE, raise_needs_general_path
 from kudu_core._ext.columns.growing cimport AppendColumn
 from kudu_core._ext.pages.cell cimport Strings
 from kudu_core._ext.pages.head cimport Page
+from kudu_core._ext.pages.holder cimport PageHolder
 from kudu_core._ext.row.cells cimport open_string, page_of, read_fixed, row_in_page
 from kudu_core._ext.row.column cimport PointColumn
 from kudu_core._ext.row.file cimport PointFile
@@ -67,6 +68,7 @@ cdef class _CellPlace:
     cdef:
         PointFile file
         PointColumn column
+        PageHolder holder       # of the page: counts that it is in use
         const Page* page
         int64_t number
         int64_t index           # of the mini-block, -1: none
@@ -80,10 +82,21 @@ cdef class _CellPlace:
             raise IndexError(f"no row {row} of {file.f.rows}")
         if file is self.file and column is self.column and number == self.number:
             return 0
-        # A page that is held stays where it is until another one is loaded, which only happens here.
-        self.file, self.column, self.number, self.index = None, None, -1, -1
+        # A page that is held stays where it is until another one is loaded, which only happens here; one
+        # that the cache does not keep stays while it is counted.
+        self.leave()
+        self.holder = file if column._holder is None else column._holder
+        self.holder._busy += 1
         self.page = column.page(file, number)
         self.file, self.column, self.number = file, column, number
+        return 0
+
+    cdef int leave(self) except -1:
+        """Let the page go."""
+        holder, self.holder = self.holder, None
+        self.file, self.column, self.number, self.index = None, None, -1, -1
+        if holder is not None:
+            (<PageHolder>holder).idle()
         return 0
 
 
@@ -160,18 +173,21 @@ cdef class RowBatch:
         for i in range(n):
             top.children[i] = &children[i]
         top.release = kc_release_batch
-        for i in range(n):
-            children[i].length = self.count
-            children[i].buffers = <const void**>PyMem_RawCalloc(3, sizeof(void*))
-            if children[i].buffers == NULL:
-                raise MemoryError
-            children[i].release = kc_release_column
-            if <int>self._widths[i]:
-                children[i].n_buffers = 2
-                _fixed(self, place, i, self._widths[i], self._bits[i], &children[i])
-            else:
-                children[i].n_buffers = 3
-                _strings(self, place, i, most_bytes, &children[i])
+        try:
+            for i in range(n):
+                children[i].length = self.count
+                children[i].buffers = <const void**>PyMem_RawCalloc(3, sizeof(void*))
+                if children[i].buffers == NULL:
+                    raise MemoryError
+                children[i].release = kc_release_column
+                if <int>self._widths[i]:
+                    children[i].n_buffers = 2
+                    _fixed(self, place, i, self._widths[i], self._bits[i], &children[i])
+                else:
+                    children[i].n_buffers = 3
+                    _strings(self, place, i, most_bytes, &children[i])
+        finally:
+            place.leave()
         return made
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _KEYS_OF_A_ROWSET = 64
 """Where there are more, arrays are made for the rowset in less time than the keys are looked up in."""
-_STRING_BYTES = 64 << 20
+STRING_BYTES = 64 << 20
 """Of one column: longer strings are the general way's."""
 
 I64 = npt.NDArray[np.int64]
@@ -47,7 +47,7 @@ def looked_up(
             rows.look_up(view.points, keys.data, keys.offsets, hashes, wanted)
             for view, wanted in zip(views, shares, strict=True)
         ]
-        made = rows.batch(_STRING_BYTES)
+        made = rows.batch(STRING_BYTES)
     except (NeedsGeneralPath, PageError):
         return None
     found = pa.RecordBatch._import_from_c(made.address, columns.arrow)

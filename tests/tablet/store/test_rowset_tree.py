@@ -14,6 +14,7 @@ from kudu_core.cfile import RowsFile
 from kudu_core.common.rows.keys import encode_key
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
+from kudu_core.table.read import points
 from tests.support.fs.faulty import FaultyFileSystem
 from tests.support.inside import is_opened, page_cache_of, rowsets_of, schema_of, tablet_of
 from tests.support.tables import Make
@@ -68,9 +69,9 @@ def test_a_point_read_opens_what_may_hold_its_key(wide: kc.Table) -> None:
     assert len(opened(wide)) == 3
 
 
-@pytest.mark.parametrize("general", [False, True])
+@pytest.mark.parametrize("way", ["row", "few rows", "many rows"])
 def test_a_point_read_probes_one_bloom_for_each_rowset_over_its_key(
-    wide: kc.Table, monkeypatch: pytest.MonkeyPatch, general: bool
+    wide: kc.Table, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     asked: list[str] = []
     usual = RowsFile.locate
@@ -81,12 +82,13 @@ def test_a_point_read_probes_one_bloom_for_each_rowset_over_its_key(
 
     monkeypatch.setattr(RowsFile, "locate", locate)
     before = len(opened(wide))
-    if general:
-        assert wide.get_many([12_001])["a"].to_pylist() == [1000]
-        assert len(asked) == 2
-    else:
+    if way == "many rows":
+        monkeypatch.setattr(points, "are_few", lambda views, keys: False)
+    if way == "row":
         assert wide.get(12_001) == {"k": 12_001, "a": 1000, "s": None, "must": 7}
-        assert not asked
+    else:
+        assert wide.get_many([12_001])["a"].to_pylist() == [1000]
+    assert len(asked) == (2 if way == "many rows" else 0)
     assert len(opened(wide)) - before <= 2
 
 
