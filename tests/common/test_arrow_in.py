@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import sys
+import types
 from collections.abc import Iterator
 
 import duckdb
@@ -13,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from kudu_core.common.rows.arrow_in import batches
+from kudu_core.common.rows.arrow_in import batches, is_pandas_frame
 from kudu_core.common.rows.conform import Conformed, conform
 from kudu_core.common.schema.declare import Column, declare
 from kudu_core.errors import InvalidArgument, SchemaMismatch
@@ -290,3 +292,11 @@ def test_extra_columns_are_handed_back() -> None:
     found = conform(SCHEMA, batch, allow_extra=("_op",))
     assert found.extra["_op"].to_pylist() == ["insert"]
     assert conform(SCHEMA, batch, required=(), allow_extra=("_op",)).block.rows == 1
+
+
+def test_pandas_that_another_thread_is_just_importing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pyarrow imports it when it is first wanted, in whatever thread that is."""
+    assert is_pandas_frame(pd.DataFrame()) and not is_pandas_frame({"k": [1]})
+    for begun in (None, types.ModuleType("pandas")):
+        monkeypatch.setitem(sys.modules, "pandas", begun)
+        assert not is_pandas_frame({"k": [1]})

@@ -25,7 +25,7 @@ cdef class RowsInOrder:
         list _views             # of ``of_views``; those from ``_turn`` on are not looked at yet
         Py_ssize_t _turn
         object _in_memory
-        readonly uint64_t snapshot
+        uint64_t snapshot
         bint _ordered
         bint _keyless           # in no order and without bounds: keys say nothing
         Source _behind          # in no order: what comes when the heap is empty

@@ -247,9 +247,9 @@ def _as_array(array: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def is_pandas_frame(data: Any) -> bool:
-    """Without importing pandas: a frame exists only where it is imported."""
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(data, pandas.DataFrame)
+    """Without importing pandas: a frame exists only where it is imported, which another thread may be at."""
+    frame: type | None = getattr(sys.modules.get("pandas"), "DataFrame", None)
+    return frame is not None and isinstance(data, frame)
 
 
 def of_pandas(frame: Any, schema: Schema | None) -> pa.Table:
