@@ -16,10 +16,12 @@ import pyarrow as pa
 from kudu_core._ext.base.status import NeedsGeneralPath, PageError
 from kudu_core._ext.ordered.few_in_order import RowsOfViews
 from kudu_core._ext.ordered.in_order import RowsInOrder
+from kudu_core.common.where import keybounds
 from kudu_core.rowset.scan.first_rows import ROWS_ONE_BY_ONE, List, listed_in_memory
 from kudu_core.table.read.plan import check_columns, planned_tablets
 
 if TYPE_CHECKING:
+    from kudu_core.common.where.predicates import Filter
     from kudu_core.rowset.scan.scan import ScanCounts
     from kudu_core.table.opened.engine import Engine
     from kudu_core.table.read.plan import ScanPlan
@@ -39,8 +41,8 @@ def wants_few(plan: ScanPlan) -> int | None:
     """How many rows a scan is asked for at most; None where this is not the way to read them."""
     if plan.dictionary or not plan.columns:
         return None
-    if plan.filter is not None and not plan.filter.fixes(plan.schema.key_ids):
-        return None  # else the bounds say as much
+    if plan.filter is not None and not _is_said_by_bounds(plan, plan.filter):
+        return None
     limit, most = plan.limit, ROWS_ONE_BY_ONE
     if not plan.ordered:
         most = min(most, _CELLS // len(plan.columns))
@@ -49,6 +51,15 @@ def wants_few(plan: ScanPlan) -> int | None:
     if plan.lower is not None and plan.upper is not None:
         return min(most, _ROWS_BETWEEN) + 1
     return None
+
+
+def _is_said_by_bounds(plan: ScanPlan, where: Filter) -> bool:
+    """Whether all rows between the bounds pass.  That the predicate fixes columns of the key is not enough:
+    bounds are made of its terms, which may say less than its conditions (decision 0004)."""
+    if not where.fixes(plan.schema.key_ids):
+        return False
+    shared = keybounds.equal_prefix(plan.schema.key_codec, (plan.lower, plan.upper))
+    return len(shared) >= len(where.conditions)
 
 
 def few_rows(
