@@ -66,13 +66,13 @@ ROOMS = {
     "decide": Room(
         (
             *_of("table/calls", "call", "prepared", "decide", "refused"),
-            *_of("table/write", "door", "log_walk", "one_row", "few_rows"),
+            *_of("table/write", "door", "found_walk", "log_walk", "one_row", "few_rows"),
             "kudu_core/table/opened/record.py",
         ),
         (
             *_tests("table/calls", "decide", "row_rules"),
             *_tests("table/write", "row_path", "row_path_taken", "row_path_left", "few_rows", "batches"),
-            *_tests("table/write", "door", "few_arrow_rows"),
+            *_tests("table/write", "door", "few_arrow_rows", "found_rows"),
             *_tests("table/opened", "txn", "repetition", "repetition_of_jobs"),
             *_tests("hostile/input", "bad_input", "bad_paths"),
             *JOBS,

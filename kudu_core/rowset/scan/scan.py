@@ -58,6 +58,8 @@ class ScanSpec:
     """Columns of a batch that are dictionaries."""
     implied: tuple[bool, bool] = (False, False)
     """Which of the bounds say no more than the predicate."""
+    rowids: bool = False
+    """Whether it is to be told where the rows lie.  Of columns as buffers, in no order."""
     pruning: Pruning = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -93,6 +95,8 @@ class Selected:
     keys: EncodedKeys | None = field(default=None)
     batch: pa.RecordBatch | None = field(default=None)
     """Instead of the columns, where the scan makes batches."""
+    rowids: np.ndarray | None = field(default=None)
+    """Rowids, or ordinals in memory, (rows,) int64, where the scan is to tell them."""
 
     def first(self, rows: int) -> Selected:
         """Only so many of the rows, which hold on to no memory of the others."""
@@ -138,7 +142,8 @@ def selector(source: RowsAt, spec: ScanSpec, where: Filter | None) -> Select:
         if spec.arrow is not None and spec.columns:
             batch = chosen.batch(spec.columns, spec.arrow, spec.dictionary)
             return Selected(chosen.rows, {}, batch=batch)
-        return _finish(spec, chosen.columns(_wanted(spec)), chosen.rows)
+        rowids = chosen.rowids if spec.rowids else None
+        return _finish(spec, chosen.columns(_wanted(spec)), chosen.rows, rowids)
 
     return lambda ranges: [made for some in smaller(ranges, most) for made in scan.pieces(some, use)]
 
@@ -202,11 +207,12 @@ def _select_range(source: RowsAt, spec: ScanSpec, lower: int, upper: int) -> Sel
         passed = evaluate(spec, read, rows, mask)
         mask = passed if mask is None else mask & passed
     if mask is None or mask.all():
-        return _finish(spec, {c.id: _have(source, read, c, lower, upper) for c in _wanted(spec)}, rows)
+        columns = {c.id: _have(source, read, c, lower, upper) for c in _wanted(spec)}
+        return _finish(spec, columns, rows, np.arange(lower, upper) if spec.rowids else None)
     picked = np.flatnonzero(mask)
     if not len(picked):
         return None
-    columns: dict[int, ColumnBuffers] = {}
+    columns = {}
     for column in _wanted(spec):
         if column.id in read:
             columns[column.id] = read[column.id].take(picked)
@@ -214,7 +220,7 @@ def _select_range(source: RowsAt, spec: ScanSpec, lower: int, upper: int) -> Sel
             columns[column.id] = source.cells(column, picked + lower)
         else:
             columns[column.id] = source.column(column, lower, upper).take(picked)
-    return _finish(spec, columns, len(picked))
+    return _finish(spec, columns, len(picked), picked + lower)
 
 
 def _have(
@@ -232,12 +238,14 @@ def _wanted(spec: ScanSpec) -> tuple[StoredColumn, ...]:
     return (*spec.columns, *(c for c in spec.schema.key_columns if c.id not in have))
 
 
-def _finish(spec: ScanSpec, columns: dict[int, ColumnBuffers], rows: int) -> Selected:
+def _finish(
+    spec: ScanSpec, columns: dict[int, ColumnBuffers], rows: int, rowids: np.ndarray | None = None
+) -> Selected:
     if spec.arrow is not None:
         batch = to_batch(spec.columns, columns, rows, spec.arrow, spec.dictionary)
         return Selected(rows, {}, batch=batch)
     if not spec.ordered:
-        return Selected(rows, columns)
+        return Selected(rows, columns, rowids=rowids)
     return Selected(rows, columns, encoded_keys_of(spec.schema, columns, rows))
 
 
@@ -363,13 +371,13 @@ def _scan_ordinals(source: MemRowsAt, spec: ScanSpec, counts: ScanCounts) -> Ite
     starts = range(0, len(ordinals), most)
     pieces = (in_pieces(start, min(start + most, len(ordinals)), cells) for start in starts)
     for lower, upper, columns in chain.from_iterable(pieces):
-        rows = upper - lower
+        rows, some = upper - lower, ordinals[lower:upper]
         if spec.filter is not None:
             picked = np.flatnonzero(evaluate(spec, columns, rows))
             if not len(picked):
                 continue
             if len(picked) < rows:
                 columns = {c.id: columns[c.id].take(picked) for c in _wanted(spec)}
-                rows = len(picked)
+                rows, some = len(picked), some[picked]
         counts.rows_selected += rows
-        yield _finish(spec, {c.id: columns[c.id] for c in _wanted(spec)}, rows)
+        yield _finish(spec, {c.id: columns[c.id] for c in _wanted(spec)}, rows, some)

@@ -2,7 +2,8 @@
 
 * A list with a single dict, or with a few, and a few rows of Arrow go by the row path (``one_row.py``,
   ``few_rows.py``), if that can answer them.
-* Calls of few rows go through the log (``log_walk.py``).
+* Calls of few rows go through the log (``log_walk.py``), and so do few rows that a predicate selects
+  (``found_walk.py``).
 * Calls of many rows become files that one record names (``table/ingest/ingest.py``).
 * Calls that come to more than a quarter of ``memory_limit_bytes`` while they arrive are sorted and spilled,
   and then ingested (``table/ingest/spill.py``).  So the memory that a call needs does not grow with its rows.
@@ -39,10 +40,11 @@ from kudu_core.table.ingest.ingest import ingest_calls, ingest_collected
 from kudu_core.table.ingest.spill import ingest_spilled
 from kudu_core.table.opened.record import once
 from kudu_core.table.runs import sorted as sorted_runs
-from kudu_core.table.write import log_walk
+from kudu_core.table.write import found_walk, log_walk
 from kudu_core.table.write.few_rows import FEW_ROWS, Given, write_few
 from kudu_core.table.write.one_row import write_row
-from kudu_core.table.write.where import where_calls
+from kudu_core.table.write.where import where_rows
+from kudu_core.tablet.store.records import RECORD_DELETE, RECORD_UPDATE
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
@@ -115,15 +117,20 @@ def write_where(
 ) -> WriteResult:
     """An update by ``set_``, or without it a deletion, of the rows that a predicate selects."""
     token = _checked(engine, on_error, txn, on_repeat)
-    collect, says = where_calls(engine, where, set_)
+    collect, says = where_rows(engine, where, set_)
+    op = RECORD_DELETE if set_ is None else RECORD_UPDATE
     named_token = None if token is None else token.of(says())
 
     def write() -> WriteResult:
         engine.memory.admit()
-        done = log_walk.write_collected(engine, collect, on_error=on_error, txn=named_token)
+        done = found_walk.write_found(engine, op, collect, on_error=on_error, txn=named_token)
         if done is not None:
             return done
-        return ingest_collected(engine, collect, on_error=on_error, txn=named_token)
+
+        def calls() -> Sequence[Call]:
+            return found_walk.as_calls(op, collect())
+
+        return ingest_collected(engine, calls, on_error=on_error, txn=named_token)
 
     return once(engine, named_token, write)
 

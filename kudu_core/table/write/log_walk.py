@@ -18,7 +18,7 @@ Not known here: what becomes of calls that do not fit (``fits``), which is the d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -65,11 +65,16 @@ class TabletKeys:
 def fits(engine: Engine, calls: Sequence[Call]) -> bool:
     """Whether calls go through the log: those of few rows and bytes, which by themselves fill no column in
     memory."""
+    nbytes = sum(call.block.nbytes for call in calls) + default_bytes(engine.schema, calls)
+    return fits_log(engine, sum(call.rows for call in calls), nbytes)
+
+
+def fits_log(engine: Engine, rows: int, nbytes: int) -> bool:
+    """The same of so many rows and bytes."""
     options = engine.options
-    if sum(call.rows for call in calls) >= options.ingest_threshold_rows:
+    if rows >= options.ingest_threshold_rows:
         return False
-    most = min(options.ingest_threshold_bytes, data_limit() // 2)
-    return sum(call.block.nbytes for call in calls) + default_bytes(engine.schema, calls) < most
+    return nbytes < min(options.ingest_threshold_bytes, data_limit() // 2)
 
 
 def write_calls(
@@ -97,32 +102,6 @@ def write_calls(
         except RowErrors:
             # Protocol W4: a refusal, too, may rest on records that are not durable yet.
             engine.wait_visible(newest_of(tablets))
-            raise
-        engine.wait_visible(ts)
-        return result
-
-
-def write_collected(
-    engine: Engine, collect: Callable[[], Sequence[Call]], *, on_error: str, txn: Txn | None
-) -> WriteResult | None:
-    """Apply the calls that ``collect`` makes from the newest state, under the mutexes of every tablet: the
-    rows of a ``where=`` write (protocol W3).
-
-    None: they do not fit, and nothing happened.  The token's lock is the caller's.
-    """
-    while True:
-        tablets = engine.tablets
-        try:
-            with HeldLocks([tablet.mutex for tablet in tablets]):
-                if engine.tablets is not tablets:
-                    continue  # ALTER was faster, or an overwrite
-                calls = collect()
-                if not fits(engine, calls):
-                    return None
-                prepared = Prepared(engine.schema, tablets.partitions, calls)
-                result, ts = _write_locked(engine, prepared, tablets, on_error, txn, None)
-        except RowErrors:
-            engine.wait_visible(newest_of(tablets))  # as above
             raise
         engine.wait_visible(ts)
         return result
@@ -172,9 +151,7 @@ def _write_once(
     layings = [_laying(prepared, net, keys) for keys in located]
     engine.memory.reserve(layings, sum(len(memoryview(p).cast("B")) for p in parts))
     version = prepared.schema.version
-    with recorded(
-        engine, RECORD_KIND_WRITE, version, parts, txn=txn, job=job, counts=decided.counts
-    ) as ts:
+    with recorded(engine, RECORD_KIND_WRITE, version, parts, txn=txn, job=job, counts=decided.counts) as ts:
         for laying in layings:
             laying.lay(ts)
     return _result(decided, errors, ts), ts
@@ -263,4 +240,4 @@ def _result(decided: Decided, errors: pa.Table | None, ts: int) -> WriteResult:
     return WriteResult(ts, *decided.counts, errors=errors, refused=refused)
 
 
-__all__ = ["fits", "write_calls", "write_collected"]
+__all__ = ["fits", "fits_log", "write_calls"]

@@ -9,75 +9,69 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kudu_core._ext.rules import decide as rules
 from kudu_core.common.idempotence.fingerprint import Fingerprint, of_predicate
 from kudu_core.common.rows.conform import conform
-from kudu_core.common.rows.rowblock import RowBlock
+from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema, StoredColumn, arrow_schema
 from kudu_core.common.where import keybounds
 from kudu_core.common.where.expressions import parse, references
 from kudu_core.common.where.predicates import Filter, compile_where
-from kudu_core.errors import ColumnTooLarge, InvalidArgument, SchemaMismatch
+from kudu_core.errors import InvalidArgument, SchemaMismatch
 from kudu_core.rowset.scan.scan import ScanCounts, ScanSpec, scan_rowset, to_batch
-from kudu_core.table.calls.call import Call
 from kudu_core.table.opened.tablets import NEWEST
 from kudu_core.table.read.plan import prune_tablets
+from kudu_core.table.write.found_walk import Found
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
 
 BATCH_ROWS = 65_536
+BATCH_BYTES = 16 << 20
+"""Of the new values that a batch of rows gets from a literal, if it has more than one row."""
 
 
-def where_calls(
+def where_rows(
     engine: Engine, where: Any, set_: dict[str, Any] | None
-) -> tuple[Callable[[], Sequence[Call]], Callable[[], Fingerprint]]:
-    """A function that, under the mutexes, makes the call which the predicate stands for; and another one that
+) -> tuple[Callable[[], Sequence[Found]], Callable[[], Fingerprint]]:
+    """A function that, under the mutexes, finds the rows and makes what becomes of them; and another one that
     gives the fingerprint of what the write says.
 
     ``set_`` None: delete the rows.  Arguments are checked here, before anything is locked.
     """
     first = engine.schema
 
-    def compiled(schema: Schema) -> tuple[Filter | None, NewValues | None]:
+    def compiled(schema: Schema) -> tuple[Filter | None, NewValues]:
         predicate = compile_where(where, schema)
         if predicate is None and not isinstance(where, pc.Expression):
             raise InvalidArgument("where selects every row; say so with pyarrow.compute.scalar(True)")
-        return predicate, None if set_ is None else NewValues.checked(schema, set_)
+        return predicate, NewValues.checked(schema, {} if set_ is None else set_)
 
     checked = compiled(first)
 
-    def collect() -> Sequence[Call]:
+    def collect() -> Sequence[Found]:
         schema = engine.schema
         predicate, new_values = checked if schema is first else compiled(schema)
         lower, upper = keybounds.key_bounds(schema, () if predicate is None else predicate.terms)
-        columns = schema.key_columns if new_values is None else new_values.read
-        spec = ScanSpec(schema, columns, predicate, lower, upper, False, BATCH_ROWS, implied=(True, True))
-        blocks: list[RowBlock] = []
+        spec = ScanSpec(
+            schema, new_values.read, predicate, lower, upper, False, new_values.batch_rows,
+            implied=(True, True), rowids=True,
+        )  # fmt: skip
+        found = []
         for tablet in prune_tablets(engine, predicate, lower, upper, NEWEST):
-            for source in tablet.view.at(NEWEST):
+            for place, source in tablet.view.places_at(NEWEST):
                 for selected in scan_rowset(source, spec, ScanCounts()):
-                    if new_values is None:
-                        blocks.append(RowBlock(selected.columns, selected.rows))
-                    else:
-                        old = to_batch(columns, selected.columns, selected.rows, arrow_schema(columns))
-                        blocks.append(new_values.of(old))
-        if not blocks:
-            return ()
-        op = rules.CALL_DELETE if new_values is None else rules.CALL_UPDATE
-        written = [] if new_values is None else new_values.column_ids
-        blocks = [block.select([*schema.key_ids, *written]) for block in blocks]
-        try:
-            return (Call(op, RowBlock.concat(blocks)),)
-        except ColumnTooLarge:  # too much for memory anyway: it goes to files, which take it in pieces
-            return [Call(op, block, continues=at > 0) for at, block in enumerate(blocks)]
+                    assert selected.rowids is not None
+                    block = new_values.of(RowBlock(selected.columns, selected.rows))
+                    found.append(Found(tablet, place, selected.rowids, block))
+        return found
 
     def says() -> Fingerprint:
         predicate, new_values = checked
-        expressions = None if new_values is None else new_values.expressions
+        expressions = None if set_ is None else new_values.said()
         return of_predicate(where if predicate is None else predicate.expression, expressions)
 
     return collect, says
@@ -85,16 +79,25 @@ def where_calls(
 
 @dataclass(frozen=True, slots=True)
 class NewValues:
-    """``set=`` as expressions over the old row, checked against one schema."""
+    """``set=``, checked against one schema: literals as they are stored, and expressions over the old row.
+
+    Without any, the rows are deleted.
+    """
 
     schema: Schema
+    names: tuple[str, ...]
+    """Of the columns that get new values, as they were given."""
+    literals: dict[str, pa.Scalar]
+    cells: dict[str, ColumnBuffers]
+    """Of each literal one cell, which every row gets."""
     expressions: dict[str, pc.Expression]
     read: tuple[StoredColumn, ...]
     """What is read of the old rows: the key, and the columns that the expressions name."""
 
     @staticmethod
     def checked(schema: Schema, set_: dict[str, Any]) -> NewValues:
-        """Tried out on no rows."""
+        """Expressions are tried out on no rows."""
+        literals: dict[str, pa.Scalar] = {}
         expressions: dict[str, pc.Expression] = {}
         names: set[str] = set(schema.key_names)
         for name, value in set_.items():
@@ -105,33 +108,55 @@ class NewValues:
                 )
             if isinstance(value, pc.Expression):
                 names.update(_names(value, schema))
+                expressions[name] = value
             else:
-                value = _literal(column, value)
-            expressions[name] = value
-        made = NewValues(schema, expressions, tuple(c for c in schema.columns if c.name in names))
-        made.of(pa.RecordBatch.from_pylist([], schema=arrow_schema(made.read)))
+                literals[name] = _literal(column, value)
+        cells = {name: _cell(schema, name, literal) for name, literal in literals.items()}
+        read = tuple(c for c in schema.columns if c.name in names) if expressions else schema.key_columns
+        made = NewValues(schema, tuple(set_), literals, cells, expressions, read)
+        if expressions:
+            made._computed(pa.RecordBatch.from_pylist([], schema=arrow_schema(read)))
         return made
 
     @property
-    def column_ids(self) -> list[int]:
-        """Of the columns that get new values."""
-        return [self.schema.by_name[name].id for name in self.expressions]
+    def batch_rows(self) -> int:
+        """How many rows are made at once."""
+        largest = max((cell.nbytes for cell in self.cells.values() if not cell.width), default=0)
+        return min(BATCH_ROWS, max(1, BATCH_BYTES // max(largest, 1)))
 
-    def of(self, old: pa.RecordBatch) -> RowBlock:
-        """Keys and new values of selected rows, of which the batch has the columns that are read."""
+    def said(self) -> dict[str, pc.Expression]:
+        """All of ``set=`` as expressions."""
+        literals = {name: pc.scalar(literal) for name, literal in self.literals.items()}
+        return literals | self.expressions
+
+    def of(self, old: RowBlock) -> RowBlock:
+        """Keys and new values of selected rows, of which the block has the columns that are read."""
+        schema = self.schema
+        if not self.names:
+            return old
+        made = {id_: old.columns[id_] for id_ in schema.key_ids}
+        if self.expressions:
+            batch = to_batch(self.read, old.columns, old.rows, arrow_schema(self.read))
+            made |= self._computed(batch)
+        every = np.zeros(old.rows, np.int64)
+        made |= {schema.by_name[name].id: cell.take(every) for name, cell in self.cells.items()}
+        for name in self.names:
+            column = schema.by_name[name]
+            if not column.nullable and made[column.id].null_count:
+                raise InvalidArgument(
+                    f"set: {name!r} takes no NULL, but a row would get one; nothing was changed"
+                )
+        return RowBlock({c.id: made[c.id] for c in schema.columns if c.id in made}, old.rows)
+
+    def _computed(self, old: pa.RecordBatch) -> dict[int, ColumnBuffers]:
+        """What the expressions give for rows."""
         import pyarrow.acero as acero
 
-        schema, expressions = self.schema, self.expressions
-        keys = {name: pc.field(name) for name in schema.key_names}
         try:
             table = pa.Table.from_batches([old])
             source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
-            names = [*keys, *expressions]
-            project = acero.Declaration(
-                "project",
-                acero.ProjectNodeOptions([*keys.values(), *expressions.values()], names),
-                inputs=[source],
-            )
+            options = acero.ProjectNodeOptions([*self.expressions.values()], [*self.expressions])
+            project = acero.Declaration("project", options, inputs=[source])
             new = project.to_table(use_threads=False).combine_chunks()
         except pa.ArrowMemoryError:
             raise
@@ -139,15 +164,7 @@ class NewValues:
             raise InvalidArgument(f"set: {exc}") from exc
         batches = new.to_batches()
         batch = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=new.schema)
-        conformed = conform(schema, batch)
-        if conformed.status is not None:
-            name = next(
-                n for n in expressions if batch.column(n).null_count and not schema.by_name[n].nullable
-            )
-            raise InvalidArgument(
-                f"set: {name!r} takes no NULL, but a row would get one; nothing was changed"
-            )
-        return conformed.block
+        return conform(self.schema, batch, required=()).block.columns
 
 
 def _names(expression: pc.Expression, schema: Schema) -> Iterable[str]:
@@ -161,9 +178,16 @@ def _names(expression: pc.Expression, schema: Schema) -> Iterable[str]:
     return found
 
 
-def _literal(column: StoredColumn, value: Any) -> pc.Expression:
+def _literal(column: StoredColumn, value: Any) -> pa.Scalar:
     """A value of ``set=``, which every row gets."""
     try:
-        return pc.scalar(pa.scalar(value, column.type.arrow))
+        return pa.scalar(value, column.type.arrow)
     except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError, OverflowError) as exc:
         raise SchemaMismatch(f"set: {column.name!r} is {column.type}, which {value!r} is not: {exc}") from exc
+
+
+def _cell(schema: Schema, name: str, literal: pa.Scalar) -> ColumnBuffers:
+    """A literal as one stored cell."""
+    batch = pa.RecordBatch.from_arrays([pa.repeat(literal, 1)], names=[name])
+    [cell] = conform(schema, batch, required=()).block.columns.values()
+    return cell

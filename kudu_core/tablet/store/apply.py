@@ -98,17 +98,24 @@ class Laying:
 
         ``store`` counts in ``tablet.view.stores``; ``columns`` are the new values (no key columns).
         """
-        assert op in (REDO_UPDATE, REDO_DELETE)
         for index in np.unique(store).tolist():
             mine = np.flatnonzero(store == index)
             whole = len(mine) == len(store)
-            rowids = row[mine].astype(np.uint32)
-            values = dict(columns) if whole else {i: c.take(mine) for i, c in columns.items()}
-            if index == 0 and not values.keys() <= self._view.active.schema.by_id.keys():
-                # Of a replayed record: a column came after these rows, and their MemRowSet was frozen then.
-                freeze_memrowset(self._tablet)
-                raise Moved
-            self._changes.setdefault(index, []).append(Change(op, rowids, values))
+            self.change_one_store(
+                op, index, row[mine], columns if whole else {i: c.take(mine) for i, c in columns.items()}
+            )
+
+    def change_one_store(
+        self, op: int, index: int, row: np.ndarray, columns: Mapping[int, ColumnBuffers]
+    ) -> None:
+        """``change`` of rows that live in one store."""
+        assert op in (REDO_UPDATE, REDO_DELETE)
+        if index == 0 and not columns.keys() <= self._view.active.schema.by_id.keys():
+            # Of a replayed record: a column came after these rows, and their MemRowSet was frozen then.
+            freeze_memrowset(self._tablet)
+            raise Moved
+        change = Change(op, row.astype(np.uint32), dict(columns))
+        self._changes.setdefault(index, []).append(change)
 
     @property
     def nbytes(self) -> int:

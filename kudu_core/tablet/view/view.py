@@ -76,13 +76,18 @@ class View:
 
     def at(self, snapshot: int) -> Iterator[RowsAt]:
         """The rowsets that a snapshot sees anything of."""
-        for memory in (self.active, *self.frozen):
-            if len(memory):
-                yield memory.at(snapshot)
-        for rowset in self.rowsets:
-            seen = rowset.at(snapshot)
-            if seen is not None:
-                yield seen
+        for _, seen in self.places_at(snapshot):
+            yield seen
+
+    def places_at(self, snapshot: int) -> Iterator[tuple[int, RowsAt]]:
+        """The same, each with its place in ``stores``."""
+        for place, store in enumerate(self.stores):
+            if isinstance(store, DiskRowSet):
+                seen = store.at(snapshot)
+                if seen is not None:
+                    yield place, seen
+            elif len(store):
+                yield place, store.at(snapshot)
 
     @property
     def memory_bytes(self) -> int:

@@ -18,7 +18,7 @@ from kudu_core.table.ingest import commit_parts as committing
 from kudu_core.table.ingest import ingest
 from kudu_core.table.ingest import overwrite as walk
 from kudu_core.table.jobs import commit as jobs
-from kudu_core.table.write import log_walk, one_row
+from kudu_core.table.write import found_walk, log_walk, one_row
 from kudu_core.tablet.compact.merge import merge_rowsets
 from kudu_core.wal import Log
 from tests.support.faults import checking, drop
@@ -67,7 +67,7 @@ WRITES: dict[str, tuple[Any, str, Callable[[kc.Table], Any], dict[int, str]]] = 
     ),
     "old row": (log_walk, "_touched", lambda t: t.update({"k": [1, 4], "v": ["w"] * 2}, on_missing="ignore"),
                 NEW | {4: "w"}),
-    "where": (log_walk, "HeldLocks",
+    "where": (found_walk, "HeldLocks",
               lambda t: t.update(where=pc.field("k") < 5, set={"v": "w"}, txn=("a", 1)),
               NEW | {3: "w", 4: "w"}),
     "ingest": (ingest, "_attempt", lambda t: t.upsert(data(MANY | {4: "w"})), NEW | MANY | {4: "w"}),
@@ -95,15 +95,15 @@ def test_a_where_write_holds_the_mutexes_of_the_tablets_of_today(
     table: kc.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The list of tablets is read, an overwrite exchanges them, and then the mutexes are taken."""
-    when_first(monkeypatch, log_walk, "HeldLocks", lambda: overwrite(table, data(NEW)))
-    real = log_walk._write_locked
+    when_first(monkeypatch, found_walk, "HeldLocks", lambda: overwrite(table, data(NEW)))
+    real = found_walk._write_locked
     held: list[tuple[list[int], list[int]]] = []
 
-    def locked(engine: Any, prepared: Any, tablets: Any, *rest: Any) -> Any:
+    def locked(engine: Any, tablets: Any, *rest: Any) -> Any:
         held.append(([tablet.id for tablet in tablets], [tablet.id for tablet in engine.tablets]))
-        return real(engine, prepared, tablets, *rest)
+        return real(engine, tablets, *rest)
 
-    monkeypatch.setattr(log_walk, "_write_locked", locked)
+    monkeypatch.setattr(found_walk, "_write_locked", locked)
     table.update(where=pc.field("k") < 5, set={"v": "w"})
     [(taken, of_today)] = held
     assert taken == of_today

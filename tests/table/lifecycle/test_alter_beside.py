@@ -16,7 +16,7 @@ from kudu_core.table.calls.prepared import Prepared
 from kudu_core.table.ingest import ingest
 from kudu_core.table.jobs import commit
 from kudu_core.table.runs.staged import StagedRun
-from kudu_core.table.write import log_walk
+from kudu_core.table.write import found_walk
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
 from tests.support.inside import engine_of, handle_of
 from tests.support.processes import in_child, python
@@ -103,10 +103,10 @@ def test_a_write_that_an_alter_overtakes_starts_again(
         {"k": 101, "s": "yes", "n": 7},
     ]
     # A where= write is encoded under the mutexes: the ALTER comes just before they are taken.
-    when_first(monkeypatch, log_walk, "HeldLocks", lambda: table.alter(rename={"s": "t"}))
+    when_first(monkeypatch, found_walk, "HeldLocks", lambda: table.alter(rename={"s": "t"}))
     assert table.update(where=pc.field("k") == 1, set={"n": pc.field("k").cast("int32")}).updated == 1
     assert table.get(1) == {"k": 1, "t": "new", "n": 1}
-    when_first(monkeypatch, log_walk, "HeldLocks", lambda: table.alter(drop=["n"]))
+    when_first(monkeypatch, found_walk, "HeldLocks", lambda: table.alter(drop=["n"]))
     with pytest.raises(kc.InvalidArgument, match="'n'"):
         table.update(where=pc.field("n") == 1, set={"t": "x"})
     assert table.get(1) == {"k": 1, "t": "new"}

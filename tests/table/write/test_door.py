@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.table.write import door, log_walk
+from kudu_core.table.write import door, found_walk, log_walk
 from kudu_core.wal import RECORD_KIND_INGEST, RECORD_KIND_WRITE
 from tests.support.inside import log_of
 
@@ -25,7 +25,7 @@ WAYS: dict[str, tuple[Any, str]] = {
     "files": (door, "ingest_calls"),
     "spilled": (door, "ingest_spilled"),
     "few rows": (door, "write_few"),
-    "collected": (log_walk, "write_collected"),
+    "found": (found_walk, "write_found"),
     "collected to files": (door, "ingest_collected"),
 }
 
@@ -97,10 +97,10 @@ def records(table: kc.Table, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         (lambda t: t.upsert(batches(INGEST_ROWS - 1)), ["log"], RECORD_KIND_WRITE),
         (lambda t: t.upsert(rows(INGEST_ROWS)), ["few rows -", "files"], RECORD_KIND_INGEST),
         (lambda t: t.upsert(batches(INGEST_ROWS)), ["files"], RECORD_KIND_INGEST),
-        (lambda t: t.update(where=pc.field("k") < 9, set={"v": 1}), ["collected"], RECORD_KIND_WRITE),
+        (lambda t: t.update(where=pc.field("k") < 9, set={"v": 1}), ["found"], RECORD_KIND_WRITE),
         (
             lambda t: t.update(where=pc.field("k") >= 0, set={"v": 1}),
-            ["collected -", "collected to files"],
+            ["found -", "collected to files"],
             RECORD_KIND_INGEST,
         ),
     ],
