@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundRows:
     """Rows of one store that a predicate selects, and what becomes of them."""
 
     tablet: Tablet
@@ -49,7 +49,7 @@ class Found:
 
 
 def write_found(
-    engine: Engine, op: int, collect: Callable[[], Sequence[Found]], *, on_error: str, txn: Txn | None
+    engine: Engine, op: int, collect: Callable[[], Sequence[FoundRows]], *, on_error: str, txn: Txn | None
 ) -> WriteResult | None:
     """Apply ``op``, an update or a delete of a record, to the rows that ``collect`` finds in the newest state
     under the mutexes of every tablet.
@@ -78,7 +78,7 @@ def write_found(
         return replace(result, errors=none_refused(engine.schema, on_error))
 
 
-def as_calls(op: int, found: Sequence[Found]) -> Sequence[Call]:
+def as_calls(op: int, found: Sequence[FoundRows]) -> Sequence[Call]:
     """What was found as calls, for a write into files."""
     call = rules.CALL_DELETE if op == records.RECORD_DELETE else rules.CALL_UPDATE
     blocks = [some.block for some in found]
@@ -91,7 +91,7 @@ def as_calls(op: int, found: Sequence[Found]) -> Sequence[Call]:
 
 
 def _write_locked(
-    engine: Engine, tablets: Sequence[Tablet], op: int, found: Sequence[Found], txn: Txn | None
+    engine: Engine, tablets: Sequence[Tablet], op: int, found: Sequence[FoundRows], txn: Txn | None
 ) -> tuple[WriteResult, int]:
     """Under the mutexes of the tablets: reserve, log, apply.  Returns the timestamp to wait for."""
     engine.check_writable()
@@ -127,4 +127,4 @@ def _write_locked(
     return WriteResult(ts, *counts), ts
 
 
-__all__ = ["Found", "as_calls", "write_found"]
+__all__ = ["FoundRows", "as_calls", "write_found"]

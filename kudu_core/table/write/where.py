@@ -24,7 +24,7 @@ from kudu_core.errors import InvalidArgument, SchemaMismatch
 from kudu_core.rowset.scan.scan import ScanCounts, ScanSpec, scan_rowset, to_batch
 from kudu_core.table.opened.tablets import NEWEST
 from kudu_core.table.read.plan import prune_tablets
-from kudu_core.table.write.found_walk import Found
+from kudu_core.table.write.found_walk import FoundRows
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
@@ -36,7 +36,7 @@ BATCH_BYTES = 16 << 20
 
 def where_rows(
     engine: Engine, where: Any, set_: dict[str, Any] | None
-) -> tuple[Callable[[], Sequence[Found]], Callable[[], Fingerprint]]:
+) -> tuple[Callable[[], Sequence[FoundRows]], Callable[[], Fingerprint]]:
     """A function that, under the mutexes, finds the rows and makes what becomes of them; and another one that
     gives the fingerprint of what the write says.
 
@@ -52,7 +52,7 @@ def where_rows(
 
     checked = compiled(first)
 
-    def collect() -> Sequence[Found]:
+    def collect() -> Sequence[FoundRows]:
         schema = engine.schema
         predicate, new_values = checked if schema is first else compiled(schema)
         lower, upper = keybounds.key_bounds(schema, () if predicate is None else predicate.terms)
@@ -66,7 +66,7 @@ def where_rows(
                 for selected in scan_rowset(source, spec, ScanCounts()):
                     assert selected.rowids is not None
                     block = new_values.of(RowBlock(selected.columns, selected.rows))
-                    found.append(Found(tablet, place, selected.rowids, block))
+                    found.append(FoundRows(tablet, place, selected.rowids, block))
         return found
 
     def says() -> Fingerprint:
