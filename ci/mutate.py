@@ -202,11 +202,11 @@ ROOMS = {
         ),
     ),
     "few": Room(
+        (*_of("table/read", "short_scan", "few_keys", "scan_columns"), *_of("table/opened", "kept_plans")),
         (
-            *_of("table/read", "short_scan", "few_keys", "scan_columns"),
-            "kudu_core/table/opened/kept_plans.py",
+            *_tests("table/read", "short_scan", "fixed_keys", "scans", "pruning"),
+            *_tests("rowset", "first_rows"),
         ),
-        (*_tests("table/read", "short_scan", "scans", "pruning"), *_tests("rowset", "first_rows")),
     ),
     "opened": Room(
         (

@@ -110,7 +110,7 @@ WORKS: dict[str, tuple[Work, Callable[[int], int]]] = {
 }
 CHANGED = ("compact", "changes", "changes, net", "verify")
 """What is done with a table of which half of the cells are changed, in memory and in files."""
-TESTED = ("bulk load", "compact")
+TESTED = ("bulk load", "compact", "changes, net")
 
 
 def _prepare(name: str, path: str, rows: int, answer: Any) -> None:

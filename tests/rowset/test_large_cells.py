@@ -21,7 +21,7 @@ from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.history import merging
 from kudu_core.rowset.scan import filescan, scan
-from kudu_core.table.changes import net
+from kudu_core.table.changes import states
 from kudu_core.table.ingest import build, ingest, spill
 from kudu_core.table.jobs import stager
 from kudu_core.table.read import few_keys
@@ -37,7 +37,7 @@ Rows = dict[int, dict[str, Any]]
 @pytest.fixture(autouse=True)
 def bounds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(rowblock, "MAX_DATA_BYTES", LIMIT)
-    for module in (filescan, scan, net):
+    for module in (filescan, scan, states):
         monkeypatch.setattr(module, "MOST_BYTES", LIMIT // 4)
     monkeypatch.setattr(few_keys, "STRING_BYTES", LIMIT // 4)
     monkeypatch.setattr(merging, "MAX_COLUMN_BYTES", LIMIT // 2)

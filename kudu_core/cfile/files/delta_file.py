@@ -39,11 +39,16 @@ from kudu_core.common.rows.rowblock import ColumnBuffers
 if TYPE_CHECKING:
     from kudu_core._ext.row.delta_file import DeltaPoints
 
+    I64 = npt.NDArray[np.int64]
     U8 = npt.NDArray[np.uint8]
     U32 = npt.NDArray[np.uint32]
     U64 = npt.NDArray[np.uint64]
 
 
+_DENSE_FACTOR = 8
+"""Where one value in so many is wanted, or more, those between are read too."""
+_FEW_BITS = 4
+"""But not from pages of so few rows: their cells are large."""
 _OWN_WIDTHS = {ROWID_ID: 4, OP_ID: 1, TIMESTAMP_ID: 8}
 
 
@@ -64,6 +69,18 @@ def _check_values(column: ColumnReader) -> None:
 def _check_positions(values: ColumnReaders, column: ColumnReader) -> None:
     if column.width != 4 or column.rows != values[column.spec.id].rows:
         _refuse(column, "has other entries than values")
+
+
+def _of_places(values: ColumnReader, places: I64) -> ColumnBuffers:
+    """Values by their places, which ascend strictly."""
+    if not len(places):
+        return values.read(0, 0)
+    lower, upper = int(places[0]), int(places[-1]) + 1
+    if len(places) == upper - lower:
+        return values.read(lower, upper)
+    if len(places) * _DENSE_FACTOR < upper - lower or (not values.width and values.page_bits < _FEW_BITS):
+        return values.cells(places)
+    return values.read(lower, upper).take(places - lower)
 
 
 class DeltaFile(OpenFile):
@@ -234,6 +251,21 @@ class DeltaFile(OpenFile):
         if self._ts is not None:
             ts = self._ts.read(lower, upper).values.view("<u8")[picked]
         return rowids[picked], ts, found, values.read(first, last)
+
+    def updates_of_entries(self, column_id: int, entries: I64) -> tuple[I64, ColumnBuffers]:
+        """Which of some entries, ordinals that ascend strictly, have a value in a column, and the values.
+
+        KeyError for a column that the file does not change.
+        """
+        column = self._positions[column_id]
+        lower = upper = 0
+        found = np.empty(0, np.uint32)
+        if len(entries):
+            lower, upper, found = span(column, int(entries[0]), int(entries[-1]) + 1)
+        at = np.searchsorted(found, entries)
+        known = at < upper - lower
+        known[known] = found[at[known]] == entries[known]
+        return np.flatnonzero(known), _of_places(self._values[column_id], lower + at[known])
 
     def changes(
         self, row_lower: int = 0, row_upper: int = 1 << 32, wanted: Collection[int] | None = None

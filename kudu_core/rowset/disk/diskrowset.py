@@ -259,6 +259,11 @@ class DiskRowsAt(RowsAt):
     def has(self, column_id: int) -> bool:
         return self.file.has(column_id)
 
+    def stored_bytes(self, column_id: int) -> float:
+        if not self.file.has(column_id):
+            return 0.0
+        return self.file.columns[column_id].stored_bytes / max(1, self.rows)
+
     def base_cells(self, column_id: int, rows: np.ndarray) -> ColumnBuffers | None:
         if not self.file.has(column_id):
             return None

@@ -17,6 +17,8 @@ from kudu_core.rowset.rows.rows_at import RowsAt
 
 _DENSE_FACTOR = 8
 """Whole ranges of rows are read instead of single cells when at least one row in so many is wanted."""
+_LARGE_BYTES = 4096
+"""But for cells that are larger: what is not wanted of them is not read."""
 
 _END = -1
 _START = -2
@@ -41,8 +43,9 @@ def image_of(
     became = np.zeros(count, bool)  # whether it is what the row became, else what it had been
     offset = len(events.place) - sum(len(part.entries()[0]) for part in changes)
     pooled = 0
+    rows = (int(events.rows[0]), int(events.rows[-1]) + 1) if events.partial and count else None
     for part in changes:
-        found = part.values(column.id)
+        found = part.values(column.id, rows)
         if found is not None and len(found[0]):
             at = events.place[offset + found[0]]
             numbers = pooled + np.arange(len(at))
@@ -137,13 +140,21 @@ def cells_of(
     if not len(rows):
         return {column.id: state.column(column, 0, 0) for column in columns}
     lower, upper = int(rows[0]), int(rows[-1]) + 1
-    if len(rows) * _DENSE_FACTOR < upper - lower:
-        found = state.cells_of(columns, rows)
-    else:
-        found = state.columns(columns, lower, upper)
-        if len(rows) < upper - lower:
-            place = rows - lower if place is None else (rows - lower)[place]
-    return found if place is None else {i: values.take(place) for i, values in found.items()}
+    if len(rows) == upper - lower:
+        return _taken(state.columns(columns, lower, upper), place)
+    single = columns
+    if len(rows) * _DENSE_FACTOR >= upper - lower:
+        single = [c for c in columns if not c.type.width and state.stored_bytes(c.id) > _LARGE_BYTES]
+    found = _taken(state.cells_of(single, rows), place) if single else {}
+    if len(single) < len(columns):
+        ranges = [column for column in columns if column.id not in found]
+        inside = rows - lower if place is None else (rows - lower)[place]
+        found |= _taken(state.columns(ranges, lower, upper), inside)
+    return found
+
+
+def _taken(cells: dict[int, ColumnBuffers], place: np.ndarray | None) -> dict[int, ColumnBuffers]:
+    return cells if place is None else {i: values.take(place) for i, values in cells.items()}
 
 
 __all__ = ["cells_of", "distinct", "image_of"]

@@ -77,8 +77,10 @@ class WindowChanges(Protocol):
         """(rows, timestamps, ops of the store's kind)."""
         ...
 
-    def values(self, column_id: int) -> tuple[np.ndarray, ColumnBuffers] | None:
-        """(positions in the entries, values) of a column."""
+    def values(
+        self, column_id: int, rows: tuple[int, int] | None = None
+    ) -> tuple[np.ndarray, ColumnBuffers] | None:
+        """(positions in the entries, values) of a column; of these rows at least, half-open, None: all."""
         ...
 
 
@@ -97,11 +99,17 @@ class _MemoryChanges:
         timestamps, rowids, ops = self._log.changes(self._lower, self._upper)
         return rowids, timestamps, ops
 
-    def values(self, column_id: int) -> tuple[np.ndarray, ColumnBuffers] | None:
+    def values(
+        self, column_id: int, rows: tuple[int, int] | None = None
+    ) -> tuple[np.ndarray, ColumnBuffers] | None:
         if self._lower == self._upper or self._log.column_log(column_id) is None:
             return None
-        numbers, _, values = self._log.column_changes(column_id, self._lower, self._upper)
-        return numbers.astype(np.int64) - self._lower, values
+        numbers, rowids, values = self._log.column_changes(column_id, self._lower, self._upper)
+        at = numbers.astype(np.int64) - self._lower
+        if rows is not None:
+            inside = np.flatnonzero((rowids >= rows[0]) & (rowids < rows[1]))
+            at, values = at[inside], values.take(inside)
+        return at, values
 
 
 class _FileChanges:
@@ -126,17 +134,21 @@ class _FileChanges:
     def entries(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return self._entries
 
-    def values(self, column_id: int) -> tuple[np.ndarray, ColumnBuffers] | None:
+    def values(
+        self, column_id: int, rows: tuple[int, int] | None = None
+    ) -> tuple[np.ndarray, ColumnBuffers] | None:
         if column_id not in self._store.ref.updates:
             return None
-        _, _, positions, values = self._store.open().updates_with_entries(column_id)
-        at = positions.astype(np.int64)
-        if self._picked is not None:
-            place = np.searchsorted(self._picked, at)
-            place[place == len(self._picked)] = 0
-            known = np.flatnonzero(self._picked[place] == at) if len(self._picked) else place[:0]
-            at, values = place[known], values.take(known)
-        return at, values
+        file = self._store.open()
+        if self._picked is None and rows is None:
+            _, _, positions, values = file.updates_with_entries(column_id)
+            return positions.astype(np.int64), values
+        lower, upper = 0, len(self._entries[0])
+        if rows is not None:
+            lower, upper = np.searchsorted(self._entries[0], rows).tolist()
+        picked = np.arange(lower, upper) if self._picked is None else self._picked[lower:upper]
+        which, values = file.updates_of_entries(column_id, picked)
+        return lower + which, values
 
 
 class _OfSchema:
@@ -158,8 +170,10 @@ class _OfSchema:
     def entries(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return self._entries
 
-    def values(self, column_id: int) -> tuple[np.ndarray, ColumnBuffers] | None:
-        found = self._changes.values(column_id)
+    def values(
+        self, column_id: int, rows: tuple[int, int] | None = None
+    ) -> tuple[np.ndarray, ColumnBuffers] | None:
+        found = self._changes.values(column_id, rows)
         return None if found is None else (self._place[found[0]], found[1])
 
 

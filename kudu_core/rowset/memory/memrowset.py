@@ -328,6 +328,9 @@ class MemRowsAt(RowsAt):
     def has(self, column_id: int) -> bool:
         return column_id in self.store.schema.by_id
 
+    def stored_bytes(self, column_id: int) -> float:
+        return self.store.column_bytes(column_id) / max(1, len(self.store)) if self.has(column_id) else 0.0
+
     def inserted_later(self, lower: int, upper: int) -> np.ndarray | None:
         return None  # the prefix ends at the snapshot
 

@@ -73,6 +73,10 @@ class RowsAt(ABC):
             if not column.type.width and column.read_default is not None and not self.has(column.id)
         )
 
+    @abstractmethod
+    def stored_bytes(self, column_id: int) -> float:
+        """About how many bytes a cell of a column takes as it is stored, changes aside; 0: it is not."""
+
     @property
     def all_live(self) -> bool:
         """True only if every row is present at the snapshot."""

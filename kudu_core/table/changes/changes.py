@@ -6,21 +6,21 @@ The cost follows the changes: a rowset whose manifest entry rules the window out
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.ordering import stable_order
 from kudu_core.common.schema.schema import OP_COLUMN, Schema, StoredColumn, arrow_schema
 from kudu_core.errors import ChangesLost, ColumnTooLarge, SnapshotTooOld
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.history.history import RowSetHistory
-from kudu_core.rowset.history.window import EVENT_DELETED, EVENT_INSERTED, Events, concerned
+from kudu_core.rowset.history.window import EVENT_DELETED, Events, concerned
 from kudu_core.rowset.memory.memrowset import MemRowSet
+from kudu_core.table.changes.bounded import budget_bytes, most_images
+from kudu_core.table.changes.change_batches import BATCH_ROWS, batch_of, rows_only
 from kudu_core.table.changes.change_blocks import ChangeBlock, Store, WindowStore
 from kudu_core.table.changes.changes_plan import (
     ChangesPlan,
@@ -32,7 +32,8 @@ from kudu_core.table.changes.changes_plan import (
     windows,
 )
 from kudu_core.table.changes.lineage import sharing_keys
-from kudu_core.table.changes.net import dropped_rows, first_rows, from_nothing, net_changes
+from kudu_core.table.changes.net import from_nothing, net_changes
+from kudu_core.table.changes.states import dropped_rows, first_rows
 from kudu_core.table.read.arrow_out import ArrowResult
 from kudu_core.table.read.plan import check_columns
 from kudu_core.tablet.store.tablet import Tablet
@@ -42,14 +43,10 @@ if TYPE_CHECKING:
     from kudu_core.table.opened.handle import Handle
 
 TIMESTAMP_NAME, BEFORE_NAME = "_timestamp", "_before"
-OP_NAMES = ("insert", "update", "delete")
 STRETCH_EVENTS = 1 << 20
 """Changes that are put together at a time; a window with more is read in stretches of time."""
 FIRST_ROWS = 1 << 18
 """Rows of the first state that are read at a time."""
-BATCH_ROWS = 65_536
-_SAME = cache(lambda op: pa.repeat(OP_NAMES[op], BATCH_ROWS))
-"""A batch of one operation; made when it is first wanted, as pyarrow imports pandas for it."""
 
 
 def open_changes(
@@ -127,7 +124,7 @@ class Changes(ArrowResult):
             kept = self._filtered(piece)
             for lower in range(0, len(kept), BATCH_ROWS):
                 upper = min(lower + BATCH_ROWS, len(kept))
-                yield self._batch(kept, lower, upper, schema)
+                yield batch_of(self._plan, kept, lower, upper, schema)
 
     def counts(self) -> tuple[np.ndarray, np.ndarray]:
         """How many changes there are at which time, without the predicate: (times, (n,) uint64 ascending
@@ -153,7 +150,7 @@ class Changes(ArrowResult):
         stores = self._stores()
         if self._first:
             for _, store in stores:
-                yield from first_rows(store, self.since, self._plan.needed, FIRST_ROWS)
+                yield from first_rows(store, self.since, self._plan.needed, self._most_rows(store))
         drops = {ts for tablet, _ in stores if (ts := self._dropped_ts(tablet)) is not None}
         since = self.since
         for drop in sorted(drops):
@@ -173,33 +170,51 @@ class Changes(ArrowResult):
         ]
         whole: list[RowSetHistory] = []
         stamps: list[tuple[np.ndarray, np.ndarray]] = []
-        events = 0
+        counts: list[int] = []
         for store in stores:
             history = self._history(store, since, until)
-            events += sum(len(times) * weight for times, weight in history.timestamps())
+            counts.append(sum(len(times) * weight for times, weight in history.timestamps()))
             whole.append(history)
-            if events > STRETCH_EVENTS:  # of so many, one store's at a time is in memory
+            if sum(counts) > STRETCH_EVENTS:  # of so many, one store's at a time is in memory
                 stamps += [counted(*some) for told in whole for some in told.timestamps()]
                 whole.clear()
-        if events <= STRETCH_EVENTS:
-            yield from self._of_stretch(stores, since, until, whole)
+        most = self._most_events(zip(stores, counts, strict=True))
+        if sum(counts) <= most:
+            yield from self._of_stretch(stores, since, until, most, whole)
             return
-        for first, last in windows(*summed(stamps), since, until, STRETCH_EVENTS):
-            yield from self._of_stretch(stores, first, last)
+        stamps += [counted(*some) for told in whole for some in told.timestamps()]
+        whole.clear()
+        for first, last in windows(*summed(stamps), since, until, most):
+            yield from self._of_stretch(stores, first, last, most)
+
+    def _most_events(self, stores: Iterable[tuple[Store, int]]) -> int:
+        """How many changes are put together at a time, of stores with so many each."""
+        columns = self._plan.needed * 2 if self._plan.both else self._plan.needed
+        return most_images(stores, columns, self._budget_bytes, STRETCH_EVENTS)
+
+    def _most_rows(self, store: Store) -> int:
+        """How many rows of a store's state are read at a time."""
+        return most_images([(store, FIRST_ROWS)], self._plan.needed, self._budget_bytes, FIRST_ROWS)
+
+    @property
+    def _budget_bytes(self) -> int:
+        return budget_bytes(self._handle.engine.options.memory_bytes)
 
     def _of_stretch(
         self,
         stores: Sequence[MemRowSet | DiskRowSet],
         since: int,
         until: int,
+        most: int,
         histories: list[RowSetHistory] | None = None,
     ) -> Iterator[ChangeBlock]:
-        """The changes of one stretch of time; of shorter ones where a column is too large."""
+        """The changes of one stretch of time, about ``most`` or of one timestamp; of shorter ones where a
+        column is too large."""
         if histories is None:
             concerns = [store for store in stores if concerned(store, since, until)]
             histories = [self._history(store, since, until) for store in concerns]
         try:
-            yield from self._pieces(histories)
+            yield from self._pieces(histories, most)
             return
         except ColumnTooLarge:
             stamps = [counted(*some) for history in histories for some in history.timestamps()]
@@ -207,8 +222,8 @@ class Changes(ArrowResult):
             if len(times) < 2:
                 raise
         middle = int(times[(len(times) - 1) // 2])
-        yield from self._of_stretch(stores, since, middle)
-        yield from self._of_stretch(stores, middle, until)
+        yield from self._of_stretch(stores, since, middle, most)
+        yield from self._of_stretch(stores, middle, until, most)
 
     def _of_end(self, found: Sequence[tuple[Tablet, Store]], drop: int) -> Iterator[ChangeBlock]:
         """What tablets had that ended at a time, as deleted.  Where the table was overwritten, one change for
@@ -223,21 +238,21 @@ class Changes(ArrowResult):
         read = Schema(schema.version, tuple(columns.values()), schema.key_ids, schema.next_id)
         for parts in ends.values():
             if any(part.dropped_ts is None for part in parts):
-                yield from net_changes(read, parts, drop - 1, drop, unchanged=True)
+                yield from net_changes(read, parts, drop - 1, drop, self._budget_bytes, unchanged=True)
                 continue
             for part in parts:
-                yield from dropped_rows(part.store, drop, needed, STRETCH_EVENTS // 4)
+                yield from dropped_rows(part.store, drop, needed, self._most_rows(part.store))
 
     def _history(self, store: MemRowSet | DiskRowSet, since: int, until: int) -> RowSetHistory:
         return RowSetHistory(self._plan.schema, store, since, until)
 
-    def _pieces(self, histories: list[RowSetHistory]) -> Iterator[ChangeBlock]:
+    def _pieces(self, histories: list[RowSetHistory], most: int) -> Iterator[ChangeBlock]:
         """The changes of one stretch of time."""
         parts = [(history, events) for history in histories if len(events := history.events())]
         if not parts:
             return
-        count = STRETCH_EVENTS // 4
-        if sum(len(events) for _, events in parts) <= 2 * STRETCH_EVENTS:
+        count = (most + 3) // 4
+        if sum(len(events) for _, events in parts) <= 2 * most:
             try:
                 gone = any(bool((events.ops == EVENT_DELETED).any()) for _, events in parts)
                 if len(parts) == 1:  # each cell is put into its place at once
@@ -290,7 +305,7 @@ class Changes(ArrowResult):
         walk = from_nothing if self._first else net_changes
         for group in sharing_keys([tablet for tablet, _ in stores], self.since, self.until):
             mine = [part for tablet in group for part in parts[tablet.id]]
-            yield from walk(self._plan.schema, mine, self.since, self.until)
+            yield from walk(self._plan.schema, mine, self.since, self.until, self._budget_bytes)
 
     # ---- out ----
 
@@ -306,34 +321,9 @@ class Changes(ArrowResult):
         both = [(piece.after, ~deleted), (piece.before, deleted)]
         for images, live in both if deleted.any() else [(piece.after, None)]:
             arrays = [images[c.id].to_arrow(c.type) for c in columns]
-            batch = pa.RecordBatch.from_arrays(arrays, names=names) if names else _rows_only(len(piece))
+            batch = pa.RecordBatch.from_arrays(arrays, names=names) if names else rows_only(len(piece))
             masks.append(np.asarray(where.mask(batch, live)))
         return piece.take(np.flatnonzero(np.where(deleted, masks[-1], masks[0])))
-
-    def _batch(self, piece: ChangeBlock, lower: int, upper: int, schema: pa.Schema) -> pa.RecordBatch:
-        ops = piece.ops[lower:upper]
-        arrays: list[pa.Array] = [
-            _op_names(ops),
-            pa.array(piece.timestamps[lower:upper]),
-        ]
-        keys = set(self._plan.schema.key_ids)
-        gone = ops == EVENT_DELETED
-        some_gone = bool(gone.any())
-        for column in self._plan.columns:
-            values = piece.after[column.id].slice(lower, upper)
-            if some_gone and column.id not in keys:
-                values = _with_nulls(values, gone)
-            arrays.append(values.to_arrow(column.type))
-        if self._plan.both:
-            new = ops == EVENT_INSERTED
-            images = [piece.before[c.id].slice(lower, upper).to_arrow(c.type) for c in self._plan.columns]
-            fields = list(arrow_schema(self._plan.columns))
-            if images:
-                arrays.append(pa.StructArray.from_arrays(images, fields=fields, mask=pa.array(new)))
-            else:
-                present = pa.py_buffer(np.packbits(~new, bitorder="little"))
-                arrays.append(pa.Array.from_buffers(pa.struct([]), upper - lower, [present]))
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     # ---- reading ----
 
@@ -376,23 +366,6 @@ class Changes(ArrowResult):
 
 def _has_rows(store: MemRowSet | DiskRowSet) -> bool:
     return bool(len(store)) if isinstance(store, MemRowSet) else store.meta.rows > 0
-
-
-def _op_names(ops: np.ndarray) -> pa.Array:
-    if len(ops) and bool((ops == ops[0]).all()):
-        return _SAME(int(ops[0])).slice(0, len(ops))
-    return pa.DictionaryArray.from_arrays(pa.array(ops, pa.uint8()), pa.array(OP_NAMES)).cast(pa.string())
-
-
-def _with_nulls(values: ColumnBuffers, gone: np.ndarray) -> ColumnBuffers:
-    bits = np.packbits(~gone, bitorder="little")
-    if values.validity is not None:
-        bits = bits & values.validity[: len(bits)]
-    return ColumnBuffers(values.width, values.length, values.values, values.offsets, bits)
-
-
-def _rows_only(rows: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.nulls(rows)], names=[""])
 
 
 __all__ = ["BEFORE_NAME", "TIMESTAMP_NAME", "Changes", "open_changes"]

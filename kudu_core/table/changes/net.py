@@ -1,4 +1,4 @@
-"""One change per key between two times (Kudu's diff scan), and rows of dropped ranges.
+"""One change per key between two times (Kudu's diff scan).
 
 stores -> events -> rows that have one -> their states at both ends -> joined by key over the stores.
 Where there are many changes they are gone through in ranges of keys, so that memory holds one range.
@@ -7,7 +7,7 @@ Where there are many changes they are gone through in ranges of keys, so that me
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from kudu_core._ext.keys import keys as keys_kernel
 from kudu_core.common.rows.keys import EncodedKeys
-from kudu_core.common.rows.rowblock import ColumnBuffers, in_pieces
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
@@ -23,11 +23,15 @@ from kudu_core.rowset.history.history import RowSetHistory
 from kudu_core.rowset.history.window import EVENT_DELETED, EVENT_INSERTED, EVENT_UPDATED, Events, concerned
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowSet
-from kudu_core.rowset.scan.filescan import MOST_BYTES
+from kudu_core.table.changes.bounded import most_images
 from kudu_core.table.changes.change_blocks import ChangeBlock, Store, WindowStore
+from kudu_core.table.changes.states import state_rows
 
 Bounds = tuple[bytes | None, bytes | None]
 """A range of encoded keys, half-open; None: open."""
+
+_OfStore = tuple[RowSetHistory, Events, np.ndarray]
+"""What one store tells: (history, its events, which of them is the last of its row)."""
 
 RANGE_EVENTS = 1 << 20
 """Changes of a range of keys, about."""
@@ -36,118 +40,66 @@ _SAMPLES = 8
 _ROWS = 1 << 18
 
 
-def dropped_rows(
-    store: Store, dropped_ts: int, needed: Sequence[StoredColumn], chunk: int
-) -> Iterator[ChangeBlock]:
-    """A store's rows as deleted by the drop of their range (protocol A3), so many at a time."""
-    yield from _state(store, dropped_ts - 1, dropped_ts, EVENT_DELETED, needed, chunk)
-
-
-def first_rows(store: Store, since: int, needed: Sequence[StoredColumn], chunk: int) -> Iterator[ChangeBlock]:
-    """A store's rows at ``since`` as inserts of that time, so many at a time."""
-    yield from _state(store, since, since, EVENT_INSERTED, needed, chunk)
-
-
-def _state(
-    store: Store,
-    at: int,
-    told: int,
-    op: int,
-    needed: Sequence[StoredColumn],
-    chunk: int,
-    without: np.ndarray | None = None,
-) -> Iterator[ChangeBlock]:
-    """The rows that live at a time, but for those marked in ``without``, as one change each."""
-    source = store.at(at)
-    if source is None:
-        return
-    row_bytes = source.default_bytes(needed)
-    chunk = chunk if not row_bytes else max(1, min(chunk, MOST_BYTES // row_bytes))
-
-    def rows_of(lower: int, upper: int) -> ChangeBlock | None:
-        kept = np.ones(upper - lower, bool) if without is None else ~without[lower:upper]
-        live = source.live(lower, upper)
-        if live is not None:
-            kept &= live.astype(bool)
-        rows = np.flatnonzero(kept)
-        if not len(rows):
-            return None
-        columns = {c.id: source.column(c, lower, upper) for c in needed}
-        if len(rows) < upper - lower:
-            columns = {i: c.take(rows) for i, c in columns.items()}
-        ops = np.full(len(rows), op, np.uint8)
-        return ChangeBlock(np.full(len(rows), told, np.uint64), ops, columns, columns)
-
-    for first in range(0, source.rows, chunk):
-        for _, _, found in in_pieces(first, min(first + chunk, source.rows), rows_of):
-            if found is not None:
-                yield found
-
-
 def net_changes(
     schema: Schema,
     parts: Sequence[WindowStore],
     since: int,
     until: int,
+    budget: int,
     *,
     present: bool = False,
     unchanged: bool = False,
 ) -> Iterator[ChangeBlock]:
     """One change per key, in order of the keys, over stores that may hold the same keys.
 
+    ``budget``: bytes of images that are put together at a time, about.
     ``present``: instead, the rows that are there at ``until`` and of which something is told.
     ``unchanged``: also rows that something is told of and that are what they were, as updated.
     """
     parts = [p for p in parts if p.dropped_ts is not None or concerned(p.store, since, until)]
-    waiting = list(pairwise((None, *_cuts(schema, parts, since, until), None)))[::-1]
-    while waiting:
-        bounds = waiting.pop()
-        try:
-            found = _rows_of_range(schema, parts, since, until, bounds, every=present or unchanged)
-            piece = _joined(schema, found, present=present, unchanged=unchanged) if found else None
-        except ColumnTooLarge:
-            middle = _middle(schema, parts, since, until, bounds)
-            if middle is None:
-                raise
-            waiting += [(middle, bounds[1]), (bounds[0], middle)]
-            continue
-        if piece is not None and len(piece):
-            yield piece
-
-
-def _middle(
-    schema: Schema, parts: Sequence[WindowStore], since: int, until: int, bounds: Bounds
-) -> bytes | None:
-    """A key that cuts the rows of a range of keys; None where they all have one key."""
-    keys_alone = replace(schema, columns=schema.key_columns)
-    found = _rows_of_range(keys_alone, parts, since, until, bounds, every=True)
-    keys = EncodedKeys.concat([rows.keys for rows in found])
-    ordered = keys.take(keys.sort())
-    at = len(ordered) // 2
-    return next((ordered[i] for i in range(at, len(ordered)) if ordered[i] != ordered[0]), None)
+    told = _Told(schema, parts, since, until)
+    for whole in _ranges(told, budget):
+        waiting = [whole]
+        while waiting:
+            bounds = waiting.pop()
+            try:
+                found = _rows_of_range(told, bounds, schema.columns, every=present or unchanged)
+                piece = _joined(schema, found, present=present, unchanged=unchanged) if found else None
+            except ColumnTooLarge:
+                keys = _changed_keys(told, bounds)
+                if not len(keys):
+                    raise
+                middle = keys[len(keys) // 2]
+                waiting += [(middle, bounds[1]), (bounds[0], middle)]
+                continue
+            if piece is not None and len(piece):
+                yield piece
 
 
 def from_nothing(
-    schema: Schema, parts: Sequence[WindowStore], since: int, until: int
+    schema: Schema, parts: Sequence[WindowStore], since: int, until: int, budget: int
 ) -> Iterator[ChangeBlock]:
     """All rows at ``until`` as inserts; what changed after ``since`` at the time of its last change, the
     others at ``since``."""
     parts = [part for part in parts if part.dropped_ts is None]
     for part in parts:
-        yield from _unchanged(schema, part.store, since, until)
-    for piece in net_changes(schema, parts, since, until, present=True):
+        yield from _unchanged(schema, part.store, since, until, budget)
+    for piece in net_changes(schema, parts, since, until, budget, present=True):
         piece.ops = np.full(len(piece), EVENT_INSERTED, np.uint8)
         yield piece
 
 
-def _unchanged(schema: Schema, store: Store, since: int, until: int) -> Iterator[ChangeBlock]:
+def _unchanged(
+    schema: Schema, store: Store, since: int, until: int, budget: int
+) -> Iterator[ChangeBlock]:
     """Rows that live at ``since`` and of which nothing is told after it."""
     changed: np.ndarray | None = None
     if concerned(store, since, until):
         rows = RowSetHistory(schema, store, since, until).events().rows
         changed = np.zeros(_length(store), bool)
         changed[rows] = True
-    yield from _state(store, since, since, EVENT_INSERTED, schema.columns, _ROWS, changed)
+    most = most_images([(store, _ROWS)], schema.columns, budget, _ROWS)
+    yield from state_rows(store, since, since, EVENT_INSERTED, schema.columns, most, changed)
 
 
 def _length(store: Store) -> int:
@@ -176,9 +128,23 @@ def _weight(part: WindowStore, since: int, until: int) -> int:
     return events
 
 
-def _cuts(schema: Schema, parts: Sequence[WindowStore], since: int, until: int) -> list[bytes]:
-    """Keys between which there are about ``RANGE_EVENTS`` events."""
+def _ranges(told: _Told, budget: int) -> Iterator[Bounds]:
+    """Ranges of keys whose rows come to about ``RANGE_EVENTS`` events, and their images to the budget."""
+    parts, since, until = told.parts, told.since, told.until
     weights = [_weight(part, since, until) for part in parts]
+    stores = zip((part.store for part in parts), weights, strict=True)
+    most = most_images(stores, told.schema.columns * 2, budget, RANGE_EVENTS)
+    for bounds in pairwise((None, *_cuts(parts, weights, until), None)):
+        if most == RANGE_EVENTS:
+            yield bounds
+        else:
+            keys = _changed_keys(told, bounds)
+            cuts = [keys[i] for i in range(most - 1, len(keys), most)]
+            yield from pairwise((bounds[0], *cuts, bounds[1]))
+
+
+def _cuts(parts: Sequence[WindowStore], weights: Sequence[int], until: int) -> list[bytes]:
+    """Keys between which there are about ``RANGE_EVENTS`` events."""
     if sum(weights) <= 2 * RANGE_EVENTS:
         return []
     step = max(1, RANGE_EVENTS // _SAMPLES)
@@ -193,6 +159,17 @@ def _cuts(schema: Schema, parts: Sequence[WindowStore], since: int, until: int) 
             keys = store.keys(store.rows_at(until))
             samples.update(keys.take(keys.sort()[:: max(1, len(keys) * step // weight)]))
     return sorted(samples)[_SAMPLES::_SAMPLES]
+
+
+def _changed_keys(told: _Told, bounds: Bounds) -> EncodedKeys:
+    """The keys in a range of which something is told, but for the least: each begins a part of the range."""
+    found = _rows_of_range(told, bounds, (), every=True)
+    if not found:
+        return EncodedKeys.from_list([])
+    keys = EncodedKeys.concat([rows.keys for rows in found])
+    ordered = keys.take(keys.sort())
+    _, first = keys_kernel.group(ordered.data, ordered.offsets, ordered.hashes())
+    return ordered.take(first[1:])
 
 
 def _within(history: RowSetHistory, store: Store, rows: np.ndarray, bounds: Bounds) -> np.ndarray:
@@ -214,6 +191,29 @@ def _within(history: RowSetHistory, store: Store, rows: np.ndarray, bounds: Boun
 
 
 @dataclass(slots=True)
+class _Told:
+    """What stores tell of a window.  The events of those that were asked last are kept: many ranges of keys
+    may lie in one."""
+
+    schema: Schema
+    parts: Sequence[WindowStore]
+    since: int
+    until: int
+    _kept: dict[int, _OfStore] = field(default_factory=dict)
+
+    def of(self, part: WindowStore) -> _OfStore:
+        known = self._kept.pop(id(part), None)
+        if known is None:
+            history = RowSetHistory(self.schema, part.store, self.since, self.until)
+            events = history.events()
+            known = history, events, _last_of_rows(events)
+        while self._kept and sum(len(e) for _, e, _ in (known, *self._kept.values())) > RANGE_EVENTS:
+            del self._kept[next(iter(self._kept))]
+        self._kept[id(part)] = known
+        return known
+
+
+@dataclass(slots=True)
 class _WindowRows:
     """Rows of one store that have events in the window."""
 
@@ -229,43 +229,41 @@ class _WindowRows:
 
 
 def _rows_of_range(
-    schema: Schema, parts: Sequence[WindowStore], since: int, until: int, bounds: Bounds, *, every: bool
+    told: _Told, bounds: Bounds, columns: Sequence[StoredColumn], *, every: bool
 ) -> list[_WindowRows]:
+    """``every``: also rows that are what they were."""
     lower, upper = bounds
     found: list[_WindowRows] = []
-    for part in parts:
+    for part in told.parts:
         store = part.store
         if isinstance(store, DiskRowSet):
             below = upper is not None and store.meta.min_key >= upper
             if below or (lower is not None and store.meta.max_key < lower):
                 continue
         if part.dropped_ts is None:
-            rows = _changed(schema, part, since, until, bounds, every=every)
+            rows = _changed(told, part, bounds, columns, every=every)
         else:
-            rows = _gone(schema, part, since, until, bounds)
+            rows = _gone(told, part, bounds, columns)
         if rows is not None:
             found.append(rows)
     return found
 
 
 def _changed(
-    schema: Schema, part: WindowStore, since: int, until: int, bounds: Bounds, *, every: bool
+    told: _Told, part: WindowStore, bounds: Bounds, columns: Sequence[StoredColumn], *, every: bool
 ) -> _WindowRows | None:
-    """``every``: also rows that are what they were."""
-    history = RowSetHistory(schema, part.store, since, until)
-    events = history.events()
-    ends = _last_of_rows(events)
+    history, events, ends = told.of(part)
     ends = ends[_within(history, part.store, events.rows[ends], bounds)]
     if not len(ends):
         return None
     rows = events.rows[ends]
     was, is_ = history.states(rows)
     if not bool((events.ops == EVENT_UPDATED).all() and was.all() and is_.all()):
-        new = history.at_end(schema.columns, rows[is_])
-        old = history.at_start(schema.columns, rows[was])
+        new = history.at_end(columns, rows[is_])
+        old = history.at_start(columns, rows[was])
         return _WindowRows(history.keys(rows), events.timestamps[ends], was, is_, old, new)
     # Updates alone: what none of them sets is at both ends the same, and read once, of rows that differ.
-    touched = [column for column in schema.columns if column.id in history.touched]
+    touched = [column for column in columns if column.id in history.touched]
     old, new = history.at_start(touched, rows), history.at_end(touched, rows)
     if not every:
         differs = np.zeros(len(rows), bool)
@@ -277,18 +275,21 @@ def _changed(
             old, new = ({i: values.take(at) for i, values in image.items()} for image in (old, new))
         if not len(rows):
             return None
-    rest = history.at_end([column for column in schema.columns if column.id not in new], rows)
+    rest = history.at_end([column for column in columns if column.id not in new], rows)
     return _WindowRows(history.keys(rows), events.timestamps[ends], was, is_, old | rest, new | rest)
 
 
-def _gone(schema: Schema, part: WindowStore, since: int, until: int, bounds: Bounds) -> _WindowRows | None:
+def _gone(
+    told: _Told, part: WindowStore, bounds: Bounds, columns: Sequence[StoredColumn]
+) -> _WindowRows | None:
     """All rows that a store of a dropped range had at ``since``."""
+    since = told.since
     source = part.store.at(since)
     if source is None or not source.rows:
         return None
     live = source.live(0, source.rows)
     rows = np.arange(source.rows) if live is None else np.flatnonzero(live)
-    history = RowSetHistory(schema, part.store, since, since)
+    history = RowSetHistory(told.schema, part.store, since, since)
     rows = rows[_within(history, part.store, rows, bounds)]
     if not len(rows):
         return None
@@ -298,8 +299,8 @@ def _gone(schema: Schema, part: WindowStore, since: int, until: int, bounds: Bou
         np.full(len(rows), part.dropped_ts, np.uint64),
         np.ones(len(rows), bool),
         np.zeros(len(rows), bool),
-        history.at_start(schema.columns, rows),
-        {c.id: ColumnBuffers.nulls(c.type, 0) for c in schema.columns},
+        history.at_start(columns, rows),
+        {c.id: ColumnBuffers.nulls(c.type, 0) for c in columns},
     )
 
 
@@ -394,4 +395,4 @@ def _same(old: ColumnBuffers, new: ColumnBuffers, column: StoredColumn) -> np.nd
     return same
 
 
-__all__ = ["dropped_rows", "first_rows", "from_nothing", "net_changes"]
+__all__ = ["from_nothing", "net_changes"]

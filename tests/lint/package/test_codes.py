@@ -10,7 +10,7 @@ import pytest
 
 from kudu_core.common.types import types
 from kudu_core.rowset.history import window
-from kudu_core.table.changes import changes
+from kudu_core.table.changes import change_batches
 
 ROOT = Path(__file__).resolve().parents[3]
 FORMAT = "".join((ROOT / f"docs/{name}.md").read_text() for name in ("format", "format-table", "format-log"))
@@ -70,7 +70,7 @@ def test_a_list_of_codes_is_what_the_constants_say(prefix: str) -> None:
 def test_the_names_of_events_lie_at_their_codes() -> None:
     assert constants("rowset/history/window", "EVENT_").keys() == {"INSERTED", "UPDATED", "DELETED"}
     events = (window.EVENT_INSERTED, window.EVENT_UPDATED, window.EVENT_DELETED)
-    assert [changes.OP_NAMES[code] for code in events] == ["insert", "update", "delete"]
+    assert [change_batches.OP_NAMES[code] for code in events] == ["insert", "update", "delete"]
 
 
 def defined(pattern: str) -> list[tuple[str, str, int]]:
