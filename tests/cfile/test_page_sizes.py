@@ -75,6 +75,12 @@ def test_zstd_has_pages_of_twice_as_many_bytes() -> None:
         assert choose_page_bits(cells, "value", "zstd") == choose_page_bits(cells, "value") + 1
 
 
+@pytest.mark.parametrize(("size", "page_rows"), [(64, 128), (100, 64), (1000, 8), (10_000, 1), (100_000, 1)])
+def test_a_codec_with_a_dictionary_has_pages_of_a_few_kb(size: int, page_rows: int) -> None:
+    cells = sized([size] * 5000)
+    assert 1 << choose_page_bits(cells, "value", "zstd", with_dictionary=True) == page_rows
+
+
 def test_numbers_and_codes_have_as_many_rows_as_a_page_may_have() -> None:
     for width in (1, 2, 4, 8, 16):
         cells = ColumnBuffers(width, 3, np.zeros(3 * width, np.uint8), None, None)

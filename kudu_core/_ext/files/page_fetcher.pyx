@@ -95,6 +95,15 @@ cdef class PageFetcher:
             return None
         return self._opened(frame, stored, size, number)
 
+    def opened(self, int64_t number, bytes data not None):
+        """The same of a page that was read with others: ``data`` is all of it."""
+        cdef Py_ssize_t size = len(data) - FRAME
+        if number < 0 or number >= self._offset.shape[0]:
+            raise IndexError(f"no page {number} of {self._offset.shape[0]}")
+        if size < 0 or size + FRAME != self._size[number]:
+            return None
+        return self._opened(<const uint8_t*>PyBytes_AS_STRING(data), data[FRAME:], size, number)
+
     cdef object _opened(self, const uint8_t* frame, bytes stored, int64_t size, int64_t number):
         cdef:
             const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(stored)

@@ -49,6 +49,7 @@ class ColumnEntry:
     pages: Extent
     index: Extent
     dictionary: Extent | None
+    """Of its words, or of its codec where it has no words."""
     words: int | None
     zone: Zone
 
@@ -151,7 +152,7 @@ class ColumnList(Sequence[ColumnEntry]):
             page_bits,
             Extent(pages_at, pages_bytes),
             Extent(index_at, index_bytes),
-            Extent(dictionary_at, dictionary_bytes) if words else None,
+            Extent(dictionary_at, dictionary_bytes) if words or dictionary_bytes else None,
             words or None,
             zone,
         )

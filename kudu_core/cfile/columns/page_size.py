@@ -1,4 +1,5 @@
-"""How many rows of a column lie in one page: docs/decisions/0006-pages-bounded-in-bytes.md.
+"""How many rows of a column lie in one page: docs/decisions/0006-pages-bounded-in-bytes.md, and
+0007-codec-dictionaries.md.
 
 A page is what a point read fetches and what a scan decodes in one piece.  Rows of numbers are narrow: of
 them a page has as many as it can.  Strings may be of any size, so that the number of rows is chosen for each
@@ -17,7 +18,10 @@ PAGE_BYTES = 32 << 10
 
 LARGE_PAGE_BYTES = 64 << 10
 """The same of short strings, which are scanned rather than read alone, and of columns for which zstd is
-asked: it packs larger pages better."""
+asked and has no dictionary: it packs larger pages better."""
+
+UNIT_BYTES = 8 << 10
+"""The same where the codec has a dictionary, so that it packs small pages as well as large ones."""
 
 SHORT_BYTES = 64
 """Of short strings on average, fewer."""
@@ -37,8 +41,13 @@ def least_page_bits(role: str, width: int) -> int:
     return 0 if role == "value" else BLOCK_BITS
 
 
-def choose_page_bits(column: ColumnBuffers, role: str, compression: str = "auto") -> int:
-    """The power of two for a column as it is stored: its strings, or cells of fixed width."""
+def choose_page_bits(
+    column: ColumnBuffers, role: str, compression: str = "auto", *, with_dictionary: bool = False
+) -> int:
+    """The power of two for a column as it is stored: its strings, or cells of fixed width.
+
+    ``with_dictionary``: whether the codec has a dictionary.
+    """
     if column.width:
         return PAGE_BITS
     least = least_page_bits(role, 0)
@@ -47,7 +56,8 @@ def choose_page_bits(column: ColumnBuffers, role: str, compression: str = "auto"
     total = ends[-1] - ends[0]
     # What a byte that is read by itself reads with it is the mean of the sizes, each weighed by itself.
     large = compression == "zstd" or total < SHORT_BYTES * column.length
-    most = (LARGE_PAGE_BYTES if large else PAGE_BYTES) * total
+    size = UNIT_BYTES if with_dictionary else LARGE_PAGE_BYTES if large else PAGE_BYTES
+    most = size * total
     whole = _squares(ends, PAGE_BITS)
     if whole <= most:
         return PAGE_BITS

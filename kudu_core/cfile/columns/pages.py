@@ -35,6 +35,7 @@ from kudu_core.cfile.columns.specs import (
 from kudu_core.cfile.columns.zone import STRING_ZONE_BYTES, Zone
 from kudu_core.cfile.columns.zone_table import ZoneTable
 from kudu_core.cfile.pages import page as pages
+from kudu_core.cfile.pages.codec_dictionary import LONGEST_SECTION, ColumnDictionary
 from kudu_core.cfile.pages.container import (
     HEADER,
     SECTION_DICTIONARY,
@@ -97,14 +98,17 @@ class ColumnPages:
         low, high = self.zone.minimum, self.zone.maximum
         if width and not (low is None or len(low) == width) & (high is None or len(high) == width):
             self._refuse("a bound of a column has another width")
-        self.extent, self.index_extent = entry.pages, entry.index
-        self.dictionary_extent = entry.dictionary
+        self.extent, self.index_extent, self.dictionary_extent = entry.pages, entry.index, entry.dictionary
         end = file.footer_extent.offset
         for extent in (entry.pages, entry.index, entry.dictionary or entry.index):
             if extent.offset < HEADER.size or extent.offset + extent.length > end:
                 self._refuse(f"a column of {extent.length} bytes at {extent.offset}")
         if self.words is not None and (width or self.words > DICTIONARY_WORDS):
             self._refuse(f"a dictionary of {self.words} words of a column of {entry.type}")
+        helps = self.dictionary_extent if self.words is None else None
+        if helps is not None and (width or helps.length > LONGEST_SECTION):
+            self._refuse(f"a codec dictionary of {helps.length} bytes of column {entry.id}")
+        self.codec_dictionary = None if helps is None else ColumnDictionary(file, helps, entry.id)
         self.encoding = ENCODING_VALUES if self.words is None else ENCODING_CODES
         # How values lie in pages: a dictionary's codes are a fixed column.
         self.width = width if self.words is None else code_width(self.words)
@@ -201,9 +205,8 @@ class ColumnPages:
             self.file.damaged(self.index_extent.offset, f"page {int(bad.argmax())} {why}")
 
     def _fetcher(self, offsets: I64, sizes: I64, nulls: I64) -> PageFetcher | None:
-        return pages.page_fetcher(
-            self.file, offsets, sizes, nulls, self.rows, self.page_bits, self.width, self.encoding
-        )
+        column = self.rows, self.page_bits, self.width, self.encoding, self.codec_dictionary
+        return pages.page_fetcher(self.file, offsets, sizes, nulls, *column)
 
     def locate(self) -> None:
         """Know where the pages lie: of a single one by the footer, else by the page index."""
@@ -340,10 +343,15 @@ class ColumnPages:
         payload = None if self.fetcher is None else self.fetcher.fetch(number)
         if payload is not None:
             return payload
-        return self.opened(number, self.file.read_at(self._offsets[number], self._sizes[number]))
+        return self.checked(number, self.file.read_at(self._offsets[number], self._sizes[number]))
 
     def opened(self, number: int, data: bytes) -> Any:
         """The payload of a page of which ``data`` was read."""
+        payload = None if self.fetcher is None else self.fetcher.opened(number, data)
+        return self.checked(number, data) if payload is None else payload
+
+    def checked(self, number: int, data: bytes) -> Any:
+        """The same, in Python; what is wrong with a page is said here alone."""
         return pages.open_page(
             self.file,
             data,
@@ -352,6 +360,7 @@ class ColumnPages:
             self.width,
             self.page_rows(number),
             self._nulls[number] > 0,
+            self.codec_dictionary,
         )
 
     def payloads(self, numbers: Sequence[int]) -> list[Any]:

@@ -209,6 +209,8 @@ class ColumnReader(ColumnPages):
         fresh = self.uncached()
         fresh._index = fresh.fetcher = fresh._dictionary = None
         fresh._words = fresh._zones = fresh._zone_table = None
+        if fresh.codec_dictionary is not None:
+            fresh.codec_dictionary = fresh.codec_dictionary.alone()
         page_zones = fresh.zones()
         for number in range(self.page_count):
             lower = number << self.page_bits

@@ -14,6 +14,7 @@ import numpy as np
 
 from kudu_core._ext.pages import blocks
 from kudu_core.cfile.columns import zone as zones
+from kudu_core.cfile.columns.codec_choice import codec_with_dictionary
 from kudu_core.cfile.columns.column_list import ColumnEntry
 from kudu_core.cfile.columns.page_size import choose_page_bits
 from kudu_core.cfile.columns.specs import (
@@ -33,6 +34,7 @@ from kudu_core.cfile.columns.specs import (
 )
 from kudu_core.cfile.columns.zone import Zone
 from kudu_core.cfile.pages import page as pages
+from kudu_core.cfile.pages.codec_dictionary import add_codec_dictionary
 from kudu_core.cfile.pages.container import SECTION_DICTIONARY, SECTION_PAGE_INDEX, Extent, FileWriter
 from kudu_core.cfile.pages.page import BLOCK_ROWS, ENCODING_CODES, ENCODING_VALUES
 from kudu_core.common.rows.rowblock import ColumnBuffers
@@ -45,8 +47,7 @@ def write_column(
 
     ``allow_delta`` false keeps every encoding one that gives a cell without decoding its block.
     """
-    assert spec.role in ROLES
-    assert column.width == spec.type.width
+    assert spec.role in ROLES and column.width == spec.type.width
     dictionary: Extent | None = None
     words: int | None = None
     word_list: ColumnBuffers | None = None
@@ -58,11 +59,14 @@ def write_column(
             words = word_list.length
             kind, encoding = 0, ENCODING_CODES
             dictionary = _write_dictionary(writer, word_list, spec.compression)
+    codec = None if words is not None else codec_with_dictionary(column, spec)
+    if codec is not None:
+        dictionary = add_codec_dictionary(writer, codec.data)
     start = writer.offset
     bound_width = zone_width(column.width, words)
     index = bytearray()
     page_zones: list[Zone] = []
-    page_bits = choose_page_bits(stored, spec.role, spec.compression)
+    page_bits = choose_page_bits(stored, spec.role, spec.compression, with_dictionary=codec is not None)
     for lower in range(0, column.length, 1 << page_bits):
         upper = min(lower + (1 << page_bits), column.length)
         payload, low, high, null_count, nan_count = _encode_page(
@@ -70,13 +74,13 @@ def write_column(
         )
         offset = writer.offset
         # Asked for, a codec is tried on whatever it is; by itself only on what is not packed.
-        compressible = spec.compression != "auto" or _has_raw_blocks(payload)
-        codec, packed = pages.compress(payload, spec.compression if compressible else "none")
+        compressible = codec is not None or spec.compression != "auto" or _has_raw_blocks(payload)
+        number, packed = pages.compress(payload, spec.compression if compressible else "none", codec)
         if spec.encoding == "auto" and spec.role == "value" and words is None:
             rival = _repeated(column, lower, upper, kind, spec, len(packed))
             if rival is not None:
-                payload, codec, packed = rival
-        size = pages.add_page(writer, len(payload), encoding, codec, packed)
+                payload, number, packed = rival
+        size = pages.add_page(writer, len(payload), encoding, number, packed)
         page_zone, flags, low_raw, high_raw = _page_zone(
             low, high, null_count, nan_count, upper - lower, column.width == 0, word_list
         )

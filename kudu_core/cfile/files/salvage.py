@@ -30,6 +30,7 @@ from kudu_core.cfile.pages.container import (
     CRC_PLACE,
     FOOTER_LIMIT_BYTES,
     HEADER,
+    SECTION_CODEC_DICTIONARY,
     SECTION_DICTIONARY,
     SECTION_FOOTER,
     SECTION_FRAME,
@@ -121,6 +122,7 @@ class _DamagedFile(FileReader):
         self._file = fs.open_read(path)
         self._cache_token = -1
         self._attached = None
+        self.last_dictionary = None
         self._ids: list[int] = []
         """What the file's id may come to in checksums."""
         try:
@@ -308,8 +310,9 @@ def _entry(
         if found is None:
             continue
         index, page_bits = found
-        dictionary: Extent | None = None
-        if words is not None:
+        if words is None:
+            dictionary = _section_at(file, start, SECTION_CODEC_DICTIONARY)
+        else:
             dictionary = _section_at(file, start, SECTION_DICTIONARY)
             if dictionary is None or dictionary.length < SECTION_FRAME.size + DICTIONARY_HEAD.size:
                 return None

@@ -43,6 +43,7 @@ SECTION_KEY_INDEX = 4
 SECTION_BLOOM = 5
 SECTION_FOOTER = 6
 SECTION_STATISTICS = 7
+SECTION_CODEC_DICTIONARY = 8
 
 # magic, format version, kind, compatible, incompatible features, file id, crc
 HEADER = struct.Struct("<8sHHII16sI")
@@ -218,6 +219,8 @@ class FileReader:
             raise FileMissing(path, 0, "the file is missing") from None
         self._cache_token = -1
         self._attached: Reader | None = None
+        self.last_dictionary: tuple[int, Any] | None = None
+        """The codec dictionary that was used last, of those that the cache does not keep, and its place."""
         try:
             self.size = self._file.size()
             if size is not None and self.size != size:

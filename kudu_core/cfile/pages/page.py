@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from kudu_core.cfile.pages.codec_dictionary import ColumnDictionary, DictionaryCodec
     from kudu_core.cfile.pages.container import FileReader, FileWriter
 
 PAGE_BITS = 14
@@ -37,6 +38,7 @@ ENCODING_CODES = 1  # it holds ordinals of the column's sorted dictionary
 CODEC_NONE = 0
 CODEC_LZ4 = 1
 CODEC_ZSTD = 2
+CODEC_ZSTD_DICTIONARY = 3  # zstd with the dictionary of the column
 
 # crc, payload bytes, raw bytes, encoding, codec, flags
 PAGE_FRAME = struct.Struct("<IIIBBH")
@@ -58,33 +60,48 @@ _ZSTD = pa.Codec("zstd", compression_level=3)
 _DECODERS = {CODEC_LZ4: _LZ4, CODEC_ZSTD: _ZSTD}
 
 
-def compress(payload: Any, compression: str) -> tuple[int, Any]:
-    """Return the codec's number and the bytes to store; codec 0 where compressing does not pay."""
+def compress(
+    payload: Any, compression: str, with_dictionary: DictionaryCodec | None = None
+) -> tuple[int, Any]:
+    """Return the codec's number and the bytes to store; codec 0 where compressing does not pay.
+
+    ``with_dictionary``, where the column has it, is the codec.
+    """
     if compression == "none" or not _WORTH_IT_FROM_BYTES <= len(payload) <= RAW_LIMIT_BYTES:
         return CODEC_NONE, payload
-    if compression == "zstd":
-        number, codec = CODEC_ZSTD, _ZSTD
+    if with_dictionary is not None:
+        number, packed = CODEC_ZSTD_DICTIONARY, with_dictionary.compress(payload)
+    elif compression == "zstd":
+        number, packed = CODEC_ZSTD, _ZSTD.compress(payload, asbytes=True)
     else:
-        number, codec = CODEC_LZ4, _LZ4
-    packed = codec.compress(payload, asbytes=True)
+        number, packed = CODEC_LZ4, _LZ4.compress(payload, asbytes=True)
     if len(packed) > _KEPT_BELOW * len(payload):
         return CODEC_NONE, payload
     return number, packed
 
 
-def decompress(reader: FileReader, offset: int, codec: int, stored: Any, raw_bytes: int) -> Any:
+def decompress(
+    reader: FileReader,
+    offset: int,
+    codec: int,
+    stored: Any,
+    raw_bytes: int,
+    dictionary: ColumnDictionary | None = None,
+) -> Any:
     """Undo ``compress`` into exactly ``raw_bytes`` bytes, never more."""
     if codec == CODEC_NONE:
         if raw_bytes != len(stored):
             reader.damaged(offset, f"{len(stored)} stored bytes, declared as {raw_bytes}")
         return stored
-    decoder = _DECODERS.get(codec)
+    if codec == CODEC_ZSTD_DICTIONARY and dictionary is None:
+        reader.damaged(offset, "packed with a codec dictionary that the column does not have")
+    decoder = dictionary if codec == CODEC_ZSTD_DICTIONARY else _DECODERS.get(codec)
     if decoder is None:
         raise NotSupported(f"{reader.path} at byte {offset}: codec {codec} is not known to this version")
     if raw_bytes > RAW_LIMIT_BYTES:
         reader.damaged(offset, f"{raw_bytes} bytes after decompression exceed {RAW_LIMIT_BYTES}")
     try:
-        # Both decoders write into a buffer of this size and stop there.
+        # Each decoder writes into a buffer of this size and stops there.
         raw = decoder.decompress(pa.py_buffer(stored), decompressed_size=raw_bytes, asbytes=True)
     except (OSError, ValueError) as error:
         reader.damaged(offset, f"cannot be decompressed: {error}")
@@ -110,10 +127,12 @@ def open_page(
     width: int,
     rows: int,
     nulls: bool,
+    dictionary: ColumnDictionary | None = None,
 ) -> Any:
     """Check a framed page that was read from ``offset``; return its payload, decompressed.
 
     It must hold ``rows`` values of the physical ``width`` (0: variable), some of them null or none.
+    ``dictionary``: the codec's, where the column has one.
     """
     view = memoryview(data)
     crc, payload_bytes, raw_bytes, found_encoding, codec, flags = PAGE_FRAME.unpack_from(view)
@@ -125,7 +144,7 @@ def open_page(
         raise NotSupported(f"{reader.path} at byte {offset}: page flags {flags:#x} are not known")
     if found_encoding != encoding:
         reader.damaged(offset, f"page encoding {found_encoding} where {encoding} belongs")
-    payload = decompress(reader, offset, codec, view[16:], raw_bytes)
+    payload = decompress(reader, offset, codec, view[16:], raw_bytes, dictionary)
     if len(payload) < PAYLOAD_HEAD.size:
         reader.damaged(offset, f"a payload of {len(payload)} bytes has no head")
     found_rows, klass, found_width, payload_flags, _ = PAYLOAD_HEAD.unpack_from(payload)
@@ -149,11 +168,12 @@ def page_fetcher(
     page_bits: int,
     width: int,
     encoding: int,
+    dictionary: ColumnDictionary | None = None,
 ) -> PageFetcher | None:
     """``open_page`` of a column's pages, in one compiled call each; None where the file has no descriptor."""
     file = reader.direct
     if file is None:
         return None
-    decoders = [None, _LZ4.decompress, _ZSTD.decompress]
+    decoders = [None, _LZ4.decompress, _ZSTD.decompress, dictionary and dictionary.decompress]
     column = offsets, sizes, nulls, rows, page_bits, width, encoding
     return PageFetcher(file, crc32c(reader.file_id, 0), SECTION_PAGE, *column, decoders, RAW_LIMIT_BYTES)

@@ -82,7 +82,11 @@ def test_a_fetch_gives_what_the_general_path_gives(compression: str, tmp_path: P
             assert read.fetcher is not None
             for number in range(read.page_count):
                 data = read.file.read_at(*place_of(read, number))
-                assert bytes(read.fetcher.fetch(number)) == bytes(read.opened(number, data))
+                wanted = bytes(read.checked(number, data))
+                assert bytes(read.fetcher.fetch(number)) == wanted
+                assert bytes(read.fetcher.opened(number, data)) == wanted
+                for other in (data[:-1], data + b"x", data[:15], b"", data[:-1] + bytes([data[-1] ^ 1])):
+                    assert read.fetcher.opened(number, other) is None
         assert {read.width for read in file.columns.values()} >= {0, 1, 8}
 
 
@@ -129,7 +133,7 @@ def test_what_a_codec_says_is_not_believed(tmp_path: Path) -> None:
     path, _ = written(tmp_path)
     with opened(path) as file:
         read = file.columns[3]
-        real = read.opened(0, read.file.read_at(*place_of(read, 0)))
+        real = read.checked(0, read.file.read_at(*place_of(read, 0)))
 
         def decoder(found: Any) -> list[Any]:
             def decode(stored: bytes, decompressed_size: int, asbytes: bool) -> Any:
@@ -180,6 +184,8 @@ def test_wrong_arguments(tmp_path: Path) -> None:
         for number in (-1, pages):
             with pytest.raises(IndexError):
                 fetcher_of(read).fetch(number)
+            with pytest.raises(IndexError):
+                fetcher_of(read).opened(number, b"")
         assert fetcher_of(read, sizes=np.full(pages, 15)).fetch(0) is None
         short = np.zeros(1, np.int64)
         for other in ({"rows": ROWS + 100}, {"rows": -1}, {"page_bits": 15}, {"sizes": short}):

@@ -97,6 +97,34 @@ def test_rows_are_found_without_it(table: kc.Table, path: Path, what: str) -> No
     assert finding.path == str(file) and str(file) in report.files_used
 
 
+@pytest.mark.parametrize("what", ["header", "no footer", "the dictionary"])
+def test_a_column_whose_codec_has_a_dictionary(make: Make, path: Path, what: str) -> None:
+    """Its rows are found without header or footer; with the dictionary all its cells are lost."""
+    words = [f"{k * 7_919 % 10_007:x}{k % 13}" for k in range(1500)]
+    rng = random.Random(5)
+    cells = [" ".join(rng.choices(words, k=rng.randrange(15, 40))) for _ in range(5000)]
+    schema = [*SCHEMA[:2], kc.Column("s", "string", compression="zstd")]
+    made = make(schema=schema, ingest_threshold_rows=INGEST_ROWS)
+    made.insert({"k": list(range(5000)), "a": [7 * k for k in range(5000)], "s": cells})
+    made.flush()
+    wanted = closed(made)
+    file = file_of(path, "rows")
+    with RowsFile(PosixFileSystem(), str(file)) as rows:
+        assert rows.columns[3].codec_dictionary is not None
+        dictionary = rows.columns[3].dictionary_extent
+        assert dictionary is not None
+    if what != "the dictionary":
+        damage(file, (HEADERS | FOOTERS)[what])
+        found = Repaired(path)
+        assert (found.rows, found.report.rows_lost) == (wanted, 0)
+        return
+    file.write_bytes(flipped(file.read_bytes(), dictionary.offset + 99))
+    with kc.open_table(path, "r") as table, pytest.raises(kc.Corruption, match=f"{file}"):
+        table.scan(["s"]).to_table()
+    found = Repaired(path)
+    assert (found.rows, found.report.rows_lost) == ({}, len(wanted))
+
+
 def lost_without_a_trace(path: Path, rows: int) -> None:
     """All rows of the one file are lost, as many as the manifest says, and none is made up."""
     found = Repaired(path)
