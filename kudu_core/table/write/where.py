@@ -87,7 +87,8 @@ class NewValues:
     schema: Schema
     names: tuple[str, ...]
     """Of the columns that get new values, as they were given."""
-    literals: dict[str, pa.Scalar]
+    literals: dict[str, Any]
+    """As they were given."""
     cells: dict[str, ColumnBuffers]
     """Of each literal one cell, which every row gets."""
     expressions: dict[str, pc.Expression]
@@ -97,7 +98,8 @@ class NewValues:
     @staticmethod
     def checked(schema: Schema, set_: dict[str, Any]) -> NewValues:
         """Expressions are tried out on no rows."""
-        literals: dict[str, pa.Scalar] = {}
+        literals: dict[str, Any] = {}
+        cells: dict[str, ColumnBuffers] = {}
         expressions: dict[str, pc.Expression] = {}
         names: set[str] = set(schema.key_names)
         for name, value in set_.items():
@@ -110,8 +112,7 @@ class NewValues:
                 names.update(_names(value, schema))
                 expressions[name] = value
             else:
-                literals[name] = _literal(column, value)
-        cells = {name: _cell(schema, name, literal) for name, literal in literals.items()}
+                literals[name], cells[name] = value, _cell(schema, column, value)
         read = tuple(c for c in schema.columns if c.name in names) if expressions else schema.key_columns
         made = NewValues(schema, tuple(set_), literals, cells, expressions, read)
         if expressions:
@@ -126,7 +127,8 @@ class NewValues:
 
     def said(self) -> dict[str, pc.Expression]:
         """All of ``set=`` as expressions."""
-        literals = {name: pc.scalar(literal) for name, literal in self.literals.items()}
+        column = self.schema.column
+        literals = {name: pc.scalar(_literal(column(name), value)) for name, value in self.literals.items()}
         return literals | self.expressions
 
     def of(self, old: RowBlock) -> RowBlock:
@@ -186,8 +188,24 @@ def _literal(column: StoredColumn, value: Any) -> pa.Scalar:
         raise SchemaMismatch(f"set: {column.name!r} is {column.type}, which {value!r} is not: {exc}") from exc
 
 
-def _cell(schema: Schema, name: str, literal: pa.Scalar) -> ColumnBuffers:
+_PLAIN: dict[str, type] = {
+    **{f"{sign}int{bits}": int for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    "float64": float,
+    "bool": bool,
+    "binary": bytes,
+}
+"""Python's types whose values are stored as they are, by the column's type."""
+
+
+def _cell(schema: Schema, column: StoredColumn, value: Any) -> ColumnBuffers:
     """A literal as one stored cell."""
-    batch = pa.RecordBatch.from_arrays([pa.repeat(literal, 1)], names=[name])
+    if type(value) is _PLAIN.get(column.type.name) or (
+        column.type.name == "string" and type(value) is str and value.isascii()
+    ):
+        try:
+            return ColumnBuffers.constant(column.type, value, 1)
+        except InvalidArgument:
+            pass  # Arrow says what does not fit
+    batch = pa.RecordBatch.from_arrays([pa.repeat(_literal(column, value), 1)], names=[column.name])
     [cell] = conform(schema, batch, required=()).block.columns.values()
     return cell
