@@ -185,19 +185,26 @@ class RowsFile(OpenFile):
     @property
     def meta(self) -> RowsMeta:
         """What ``write_rows_file`` returned."""
-        index, bloom = self._key_index_extent, self._bloom_extent
-        key_bytes = 0 if index is None else index.length
-        if self._keys_column is not None:
-            key_bytes += self._keys_column.stored_bytes
         return rows_meta(
             self.rows,
             None if self._insert_column is None else self._insert_column.zone,
             FileMeta(self.file.size, self.file.footer_crc),
             (self.min_key, self.max_key),
             self._file_statistics(),
-            0 if bloom is None else bloom.length,
-            key_bytes,
+            self.bloom_bytes,
+            self.key_bytes,
         )
+
+    @property
+    def bloom_bytes(self) -> int:
+        """Of the bloom in the file."""
+        return 0 if self._bloom_extent is None else self._bloom_extent.length
+
+    @property
+    def key_bytes(self) -> int:
+        """Of the encoded keys in the file, and their index."""
+        index, keys = self._key_index_extent, self._keys_column
+        return (0 if index is None else index.length) + (0 if keys is None else keys.stored_bytes)
 
     def _file_statistics(self) -> FileStatistics:
         extent, block = self._statistics_extent, self.statistics()

@@ -89,16 +89,23 @@ class OutputLimits:
     """Decoded, with what the merge itself needs."""
 
 
-def plan(schema: Schema, sources: Sequence[MergeInput], limits: OutputLimits) -> np.ndarray:
+def plan(
+    sources: Sequence[MergeInput], sizes: Sequence[tuple[float, float]], limits: OutputLimits
+) -> np.ndarray:
     """(ranges + 1, sources) int64: where each range of keys begins and ends in each source.
 
-    Reads only key indexes, page indexes and some keys: all of a source, where few of its rows fill a range.
+    ``sizes``: ``row_bytes`` of each source.  Reads only key indexes, page indexes and some keys: all of a
+    source, where few of its rows fill a range, and none where all sources fit into one.
     """
+    ends = np.array([[s.rows for s in sources]], np.int64)
+    shares = [
+        (stored / limits.file_bytes, (decoded + ROW_BYTES) / limits.memory_bytes) for stored, decoded in sizes
+    ]
+    if sum(source.rows * max(share) for source, share in zip(sources, shares, strict=True)) <= 1:
+        return np.concatenate([np.zeros_like(ends), ends])
     firsts: list[EncodedKeys] = []
     weights: list[np.ndarray] = []
-    for source in sources:
-        stored, decoded = row_bytes(schema, source)
-        in_file, in_memory = stored / limits.file_bytes, (decoded + ROW_BYTES) / limits.memory_bytes
+    for source, (in_file, in_memory) in zip(sources, shares, strict=True):
         step = _step(max(in_file, in_memory))
         keys = _keys_at(source, step)
         rows = np.full(len(keys), step, np.float64)
@@ -118,7 +125,6 @@ def plan(schema: Schema, sources: Sequence[MergeInput], limits: OutputLimits) ->
         bounds = every.take(order[chosen[chosen > 0]])
         inner = np.array([[s.at.file.lower_bound(key) for s in sources] for key in bounds], np.int64)
         edges = np.concatenate([edges, inner.reshape(-1, len(sources))])
-    ends = np.array([[s.rows for s in sources]], np.int64)
     edges = np.concatenate([edges, ends])
     filled_ranges = np.ones(len(edges), bool)
     filled_ranges[1:] = (edges[1:] > edges[:-1]).any(axis=1)
@@ -148,8 +154,7 @@ def _keys_at(source: MergeInput, step: int) -> EncodedKeys:
 def row_bytes(schema: Schema, source: MergeInput) -> tuple[float, float]:
     """About how many bytes a row of the source takes: (as stored, decoded)."""
     file, meta = source.at.file, source.rowset.meta
-    written = file.meta
-    stored = written.bloom_bytes + written.key_bytes
+    stored = file.bloom_bytes + file.key_bytes
     decoded = 0.0
     for column in schema.columns:
         pages = file.columns.get(column.id)

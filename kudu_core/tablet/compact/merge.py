@@ -207,18 +207,19 @@ class _MergeWalk:
         limits = OutputLimits(
             options.rowset_target_bytes, options.memory_bytes // (MEMORY_DIVISOR * self.threads)
         )
-        edges = plan(task.schema, task.sources, limits)
+        sizes = [row_bytes(task.schema, source) for source in task.sources]
+        edges = plan(task.sources, sizes, limits)
         outputs = None if builder is None else builder(self.tablet, task, edges)
-        self.outputs = self._build_here(edges) if outputs is None else outputs
+        self.outputs = self._build_here(edges, sizes) if outputs is None else outputs
         self._starts = list(np.array([output.lower for output in self.outputs]).T)
         self._caught = [[] for _ in self.outputs]
         task.sources.clear()
         self.tablet.sync_directory()
         self.at_step("written")
 
-    def _build_here(self, edges: np.ndarray) -> list[MergeOutput]:
+    def _build_here(self, edges: np.ndarray, sizes: Sequence[tuple[float, float]]) -> list[MergeOutput]:
         task, context = self.task, self.tablet.context
-        each = np.array([row_bytes(task.schema, source)[1] + ROW_BYTES for source in task.sources])
+        each = np.array([decoded + ROW_BYTES for _, decoded in sizes])
 
         def built(number: int) -> list[MergeOutput]:
             nbytes = int((edges[number + 1] - edges[number]) @ each)

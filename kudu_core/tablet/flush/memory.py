@@ -200,6 +200,9 @@ def fold_history(frozen: MemRowSet, cut: int) -> tuple[DeltaEntries, DeltaEntrie
     log = frozen.logs[0]  # what follows it lies above the cut
     limit = log.limit(cut)
     timestamps, rowids, ops = (a.copy() for a in log.changes(0, limit))
+    if not limit:
+        none = DeltaEntries(rowids, timestamps, ops, {})
+        return none, none
     # Changes by (row, time): the change before and after each one of the same row.
     by_row = np.lexsort((np.arange(limit), rowids))
     sorted_rows = rowids[by_row]

@@ -111,6 +111,8 @@ def choose_merge(
     rowsets: Sequence[RowSetStats], *, budget_bytes: int, target_bytes: int
 ) -> MergeChoice | None:
     """What to merge next, None when nothing is worth it.  The order of ``rowsets`` does not matter."""
+    if len(rowsets) == 1 and not (rowsets[0].droppable_rows or rowsets[0].stale_bytes):
+        return None  # as most tablets are, and there are many
     layout = RowSetLayout.of(rowsets)
     overlap = overlap_choice(layout, budget_bytes=budget_bytes, target_bytes=target_bytes)
     if overlap is not None and len(overlap.rowsets) > MAX_INPUTS:

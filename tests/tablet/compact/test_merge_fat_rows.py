@@ -42,8 +42,8 @@ def test_ranges_of_a_merge_are_bounded_in_bytes(
     ranges: list[tuple[np.ndarray, Any]] = []
     plan = merging.plan
 
-    def noted(schema: Any, sources: Any, limits: Any) -> np.ndarray:
-        ranges.append((plan(schema, sources, limits), limits))
+    def noted(sources: Any, sizes: Any, limits: Any) -> np.ndarray:
+        ranges.append((plan(sources, sizes, limits), limits))
         return ranges[-1][0]
 
     monkeypatch.setattr("kudu_core.tablet.compact.merge.plan", noted)
