@@ -84,6 +84,7 @@ def cells_of_batch(
         PyObject* found
         list out, keys, cells
         bytes key
+        int64_t left = room
     if len(formats) != writer.count:
         raise ValueError(f"{len(formats)} formats of {writer.count} columns")
     if strcmp(fields.format, b"+s") or fields.n_children != n or columns.offset or columns.buffers[0] != NULL:
@@ -103,7 +104,7 @@ def cells_of_batch(
         if count and out[0][place] is not MISSING:
             return None         # the column is there twice
         if not _take_column(
-            &writer._columns[place], formats[place], fields.children[i], columns.children[i], out, place
+            &writer._columns[place], formats[place], fields.children[i], columns.children[i], out, place, &left
         ):
             return None
     keys = []
@@ -128,11 +129,15 @@ cdef bint _fits(RowWriter writer, list cells, Py_ssize_t room) except -1:
 
 cdef bint _take_column(
     const RowColumn* column, bytes format, const ArrowSchema* field, const ArrowArray* given, list rows,
-    Py_ssize_t place,
+    Py_ssize_t place, int64_t* left,
 ) except -1:
-    """Put a column's cells into the rows; False: it is none that the row path takes."""
+    """Put a column's cells into the rows; False: it is none that the row path takes.
+
+    ``left``: so many bytes of strings, all together, may still be copied for it.
+    """
     cdef:
         int64_t first = given.offset, row, count = len(rows), nulls = 0
+        const int32_t* offsets
         const uint8_t* bits
         bint null
     if strcmp(field.format, format) or field.dictionary != NULL or field.metadata != NULL:
@@ -141,8 +146,13 @@ cdef bint _take_column(
         return False
     if first < 0 or first > MOST_BYTES / 8 or given.buffers[1] == NULL:
         return False
-    if column.width == 0 and not _ascend(<const int32_t*>given.buffers[1] + first, count):
-        return False
+    if column.width == 0:
+        offsets = <const int32_t*>given.buffers[1] + first
+        if not _ascend(offsets, count):
+            return False
+        left[0] -= offsets[count] - offsets[0]
+        if left[0] <= 0:
+            return False        # they go to files, and large ones had better not be copied before
     bits = <const uint8_t*>given.buffers[0]
     for row in range(count):
         null = bits != NULL and not kc_bit(bits, first + row)

@@ -92,7 +92,7 @@ cdef class RowWriter:
         So it is as well where they do not give all the same columns, and where a key is there twice.
         """
         cdef:
-            Py_ssize_t i, given = -1
+            Py_ssize_t i, given = -1, total = 0
             list keys = [], out = [], cells, first = None
             set seen = set()
             bytes key
@@ -110,6 +110,10 @@ cdef class RowWriter:
             for i in range(self.count):
                 if (cells[i] is MISSING) != (first[i] is MISSING):
                     return None
+                if type(cells[i]) is bytes:
+                    total += len(<bytes>cells[i])
+            if total >= room:
+                return None         # they go to files: no record is made of them first
             if operation == CALL_INSERT and not self.complete(cells):
                 return None
             key = self._encoder.of_row(row)

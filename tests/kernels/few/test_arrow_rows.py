@@ -153,6 +153,16 @@ def test_large_rows_are_not_taken(writer: RowWriter) -> None:
     assert cells(writer, batch_of([{"k": 1, "n": 1, "z": b"y" * (1 << 20)}]), room=1 << 30) is None
 
 
+def test_rows_that_go_to_files_are_not_copied_before(writer: RowWriter) -> None:
+    """Rows that are too large together, though none is by itself: of dicts and of Arrow."""
+    rows = [{"k": number, "n": 1, "z": b"y" * 1000} for number in range(5)]
+    assert cells(writer, batch_of(rows), room=5000) is None
+    assert cells(writer, batch_of(rows), room=5001) is not None
+    assert cells(writer, batch_of([*rows, *rows]).slice(2, 5), room=5001) is not None, "of a slice its own"
+    assert writer.prepare_rows(rows, CALL_UPSERT, 5000) is None
+    assert writer.prepare_rows(rows, CALL_UPSERT, 6000) is not None
+
+
 def test_wrong_arguments(writer: RowWriter) -> None:
     with pytest.raises(ValueError, match="4 formats of 5 columns"):
         cells_of_batch(writer, FORMATS[:4], *batch_of(ROWS).__arrow_c_array__(), CALL_UPSERT, ROOM)
