@@ -104,7 +104,8 @@ def cells_of_batch(
         if count and out[0][place] is not MISSING:
             return None         # the column is there twice
         if not _take_column(
-            &writer._columns[place], formats[place], fields.children[i], columns.children[i], out, place, &left
+            &writer._columns[place], formats[place], fields.children[i], columns.children[i], out, place,
+            &left,
         ):
             return None
     keys = []
