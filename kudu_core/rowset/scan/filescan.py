@@ -39,6 +39,9 @@ MOST_BYTES = 16 << 20
 
 _FORM_CELLS, _FORM_BITS, _FORM_CODES = range(3)
 _MANY_RANGES = 16
+_GAP_ROWS = 256
+"""So many rows are passed over in less time than a range takes in each column: with 100 columns, a scan of
+10,000 keys among 60,000 took four times as long range by range."""
 
 
 class Chosen:
@@ -229,7 +232,7 @@ class FileScan:
 
     def choose(self, ranges: np.ndarray) -> Chosen | None:
         """The rows of the ranges, (m, 2), that pass; None where none does."""
-        selection = Selection(ranges, self.source.rows, self._live(ranges))
+        selection = Selection(*_with_gaps(ranges, self._live(ranges), self.source.rows))
         rest = self._rest
         for column_id, test, states in self._tests:
             try:
@@ -283,6 +286,30 @@ class FileScan:
             live = source.live(lower, upper)
             parts.append(np.ones(upper - lower, np.uint8) if live is None else live)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _with_gaps(
+    ranges: np.ndarray, live: np.ndarray | None, rows: int
+) -> tuple[np.ndarray, int, np.ndarray | None]:
+    """What a ``Selection`` is made of: ranges, rows of the file, flags.
+
+    Ranges that lie close together are one, of which the rows between are flagged as not there.
+    """
+    if len(ranges) <= _MANY_RANGES:
+        return ranges, rows, live
+    begins = np.append(True, ranges[1:, 0] - ranges[:-1, 1] > _GAP_ROWS)
+    if 2 * np.count_nonzero(begins) > len(ranges):
+        return ranges, rows, live
+    first = np.flatnonzero(begins)
+    joined = np.stack([ranges[first, 0], ranges[np.append(first[1:], len(ranges)) - 1, 1]], axis=1)
+    lengths, sizes = ranges[:, 1] - ranges[:, 0], joined[:, 1] - joined[:, 0]
+    # Where each range begins among the rows of the joined ones, and each of its rows.
+    begin = ranges[:, 0] + (np.cumsum(sizes) - sizes - joined[:, 0])[np.cumsum(begins) - 1]
+    places = np.repeat(begin - (np.cumsum(lengths) - lengths), lengths)
+    places += np.arange(len(places))
+    flags = np.zeros(int(sizes.sum()), np.uint8)
+    flags[places] = 1 if live is None else live
+    return joined, rows, flags
 
 
 def halves(ranges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
