@@ -1,4 +1,5 @@
-"""The curve of page sizes: ``python -m bench.page_sizes [--shape narrow] [--rows 1000000]``.
+"""The curve of page sizes: ``python -m bench.page_sizes [--shape narrow] [--rows 1000000]
+[--compression zstd]``.
 
 One table for each size of pages, all in one process, measured in turns: the best CPU time of a scan of one
 column and of all, of ``get`` and of ``get_many`` of 1,000 keys, with all pages in the cache; bytes on disk;
@@ -70,27 +71,33 @@ SHAPES: dict[str, tuple[Callable[[int], pa.Table], int]] = {
 }
 
 
-def chooser(size: int) -> Callable[[ColumnBuffers, str, str], int]:
+def chooser(size: int) -> Callable[..., int]:
     """Pages of about so many bytes, whether of strings or of numbers."""
 
-    def choose(column: ColumnBuffers, role: str, _compression: str) -> int:
+    def choose(column: ColumnBuffers, role: str, _compression: str, *, with_dictionary: bool) -> int:
         if column.width:
             fitting = max(BLOCK_BITS, min((size // column.width).bit_length() - 1, PAGE_BITS))
             return max(fitting, page_size.least_page_bits(role, column.width))
-        kept = page_size.PAGE_BYTES, page_size.LARGE_PAGE_BYTES
-        page_size.PAGE_BYTES = page_size.LARGE_PAGE_BYTES = size
+        names = ("PAGE_BYTES", "LARGE_PAGE_BYTES", "UNIT_BYTES")
+        kept = [getattr(page_size, name) for name in names]
+        for name in names:
+            setattr(page_size, name, size)
         try:
-            return page_size.choose_page_bits(column, role)
+            return page_size.choose_page_bits(column, role, with_dictionary=with_dictionary)
         finally:
-            page_size.PAGE_BYTES, page_size.LARGE_PAGE_BYTES = kept
+            for name, value in zip(names, kept, strict=True):
+                setattr(page_size, name, value)
 
     return choose
 
 
-def made(folder: Path, size: int, rows: pa.Table) -> Path:
+def made(folder: Path, size: int, rows: pa.Table, compression: str) -> Path:
     path = folder / f"{size}"
     writer.choose_page_bits = chooser(size)
-    with kc.create_table(path, rows.schema, ["k"], options={"durability": "none"}) as table:
+    columns = [
+        kc.Column(field.name, field.type, field.name != "k", compression=compression) for field in rows.schema
+    ]
+    with kc.create_table(path, columns, ["k"], options={"durability": "none"}) as table:
         table.insert(rows)
         table.flush()
     return path
@@ -141,12 +148,12 @@ def beyond(path: Path, rows: int, disk: int) -> tuple[float, float, float]:
         return counted.bytes / 100, counted.calls / 100, seconds
 
 
-def curve(shape: str, rows: int, sizes: list[int]) -> None:
+def curve(shape: str, rows: int, sizes: list[int], compression: str) -> None:
     made_of, usual = SHAPES[shape]
     data = made_of(rows or usual)
     rows = data.num_rows
     with tempfile.TemporaryDirectory() as folder:
-        paths = [made(Path(folder), size, data) for size in sizes]
+        paths = [made(Path(folder), size, data, compression) for size in sizes]
         disks = [sum(f.stat().st_size for f in path.rglob("*.rows")) for path in paths]
         options = {"page_cache_bytes": 1 << 30}
         tables = [kc.open_table(path, mode="r", options=options) for path in paths]
@@ -180,9 +187,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shape", action="append", choices=list(SHAPES))
     parser.add_argument("--rows", type=int, default=0)
+    parser.add_argument("--compression", default="auto", choices=["auto", "lz4", "zstd", "none"])
     options = parser.parse_args()
     for shape in options.shape or SHAPES:
-        curve(shape, options.rows, SIZES)
+        curve(shape, options.rows, SIZES, options.compression)
 
 
 if __name__ == "__main__":

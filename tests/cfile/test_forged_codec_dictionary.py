@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import random
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,7 +32,7 @@ from kudu_core.cfile.pages.container import SECTION_FRAME, Extent
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import Corruption, KuduError
 from tests.support.cases.cfile import BytesFileSystem, column
-from tests.support.cases.texts import file_of, spec_of, text
+from tests.support.cases.texts import codecs, file_of, spec_of, text
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +55,23 @@ def read_all(data: bytes | bytearray, *, verify: bool = True) -> list[Any]:
         if verify:
             file.verify()
         return found
+
+
+def kept_cells() -> list[str]:
+    """What is in the file that is kept."""
+    rng = random.Random(7)
+    words = [f"{int(rng.random() * 10**7)}" for _ in range(800)]
+    return [" ".join(words[int(rng.random() * 800)] for _ in range(8 + k % 9)) for k in range(3000)]
+
+
+def test_a_file_that_is_kept_is_read() -> None:
+    """As it was once written, by ``file_of(kept_cells())``; to be read for ever."""
+    data = (Path(__file__).parent / "golden" / "codec_dictionary.rows").read_bytes()
+    assert read_all(data) == kept_cells()
+    fs = BytesFileSystem()
+    fs.files["f"] = bytearray(data)
+    with RowsFile(fs, "f") as file:
+        assert codecs(file, data) == {page.CODEC_ZSTD_DICTIONARY}
 
 
 def test_each_flipped_byte_of_it_is_found(sound: tuple[bytes, Extent, list[str]]) -> None:

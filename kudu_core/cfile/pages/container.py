@@ -219,8 +219,7 @@ class FileReader:
             raise FileMissing(path, 0, "the file is missing") from None
         self._cache_token = -1
         self._attached: Reader | None = None
-        self.last_dictionary: tuple[int, Any] | None = None
-        """The codec dictionary that was used last, of those that the cache does not keep, and its place."""
+        self.last_dictionary: tuple[int, Any] | None = None  # place and codec dictionary, past the cache
         try:
             self.size = self._file.size()
             if size is not None and self.size != size:
