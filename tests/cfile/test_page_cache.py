@@ -13,7 +13,12 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
+from kudu_core._ext.files.page_loader import PageLoader
+from kudu_core._ext.row.column import PointColumn
+from kudu_core.cfile.columns.reader import ColumnReader
+from kudu_core.cfile.pages.container import FileReader
 from kudu_core.cfile.pages.page_cache import PageCache, Reader
+from kudu_core.cfile.readers import point_reader
 from kudu_core.fs.posix import PosixFileSystem
 from tests.support.fs.faulty import FaultyFileSystem
 from tests.support.inside import page_cache_of
@@ -35,9 +40,14 @@ def read(cache: PageCache, reader: Reader, offset: int) -> bool:
     return False
 
 
+def pages_of(cache: PageCache, *queues: str) -> dict[tuple[int, int], Any]:
+    """What is in some of the queues, without a question that counts."""
+    return {(token, at): page for token, at, page, queue, _ in cache.contents() if queue in queues}
+
+
 def look(cache: PageCache, token: int, offsets: Iterable[int]) -> list[Any]:
-    """What the cache has, without a question that counts."""
-    pages = {**cache._new, **cache._kept}
+    """What the cache has at these places."""
+    pages = pages_of(cache, "new", "kept")
     return [pages.get((token, offset)) for offset in offsets]
 
 
@@ -107,7 +117,7 @@ def test_a_page_that_comes_back_soon_is_kept() -> None:
     for offset in range(100, 200):
         read(cache, reader, offset)
     assert read(cache, reader, 9)
-    assert len(cache._gone) <= 20
+    assert len(pages_of(cache, "gone")) <= 20
     assert not read(cache, reader, 0)
 
 
@@ -198,7 +208,7 @@ def test_the_collector_may_end_readers_in_the_middle_of_a_step(step: str) -> Non
     assert not thread.is_alive(), "it waits for itself"
     assert ended
     cache.attach(b"a third")
-    assert cache.statistics().pages <= 8 and gone.token not in cache._files
+    assert cache.statistics().pages <= 8 and b"another" not in cache.readers()
 
 
 def test_pages_go_with_their_file() -> None:
@@ -214,7 +224,7 @@ def test_pages_go_with_their_file() -> None:
     cache.detach(other)
     found = cache.statistics()
     assert (found.pages, found.bytes, found.kept_bytes) == (0, 0, 0)
-    assert not cache._new and not cache._kept and not cache._used
+    assert not cache.contents()
 
 
 def test_the_sums_are_right_whatever_happens(seed: int) -> None:
@@ -236,12 +246,12 @@ def test_the_sums_are_right_whatever_happens(seed: int) -> None:
             if rng.random() < 0.02:
                 cache.set_limit(rng.choice((1000, 5000, 50_000)))
             found = cache.statistics()
-            pages = {**cache._new, **cache._kept}
-            assert found.pages == len(pages) == len(cache._new) + len(cache._kept)
+            pages, kept = pages_of(cache, "new", "kept"), pages_of(cache, "kept")
+            assert found.pages == len(pages)
             assert found.bytes == sum(len(p) + 256 for p in pages.values()) <= found.limit_bytes
-            assert found.kept_bytes == sum(len(p) + 256 for p in cache._kept.values())
-            assert cache._used <= set(pages)
-            assert set(pages) == {(t, o) for t, file in cache._files.items() for o in file.offsets}
+            assert found.kept_bytes == sum(len(p) + 256 for p in kept.values())
+            assert len(pages_of(cache, "gone")) <= len(pages)
+            assert not any(pages_of(cache, "gone").values()), "only their names"
 
 
 def test_threads(seed: int) -> None:
@@ -323,24 +333,31 @@ def test_what_readers_hold_the_cache_has(
             writer.flush()
         reader.refresh()
     cache = page_cache_of(reader)
-    usual = PageCache.put
+    usual = FileReader.remember
     dropped = []
 
-    def drop_all(self: PageCache) -> None:
-        limit = self.limit_bytes
-        self.set_limit(0)
-        self.set_limit(limit)
+    def drop_all() -> None:
+        limit = cache.limit_bytes
+        cache.set_limit(0)
+        cache.set_limit(limit)
         dropped.append(limit)
 
-    def put(self: PageCache, token: int, offset: int, page: Any) -> bool:
+    def remember(self: FileReader, offset: int, page: Any) -> bool:
         if before:
-            drop_all(self)
-        kept = usual(self, token, offset, page)
+            drop_all()
+        kept = usual(self, offset, page)
         if not before:
-            drop_all(self)
+            drop_all()
         return kept
 
-    monkeypatch.setattr(PageCache, "put", put)
+    def column(found: ColumnReader, holds: Any, holder: Any = None) -> PointColumn:
+        """Pages go into the cache by ``remember``, and not past it."""
+        load = PageLoader(found, holds, found.file.reader).load
+        asked = found.file.remember
+        return PointColumn(load, found.page_count, found.width, None, holder, asked, found.page_bits)
+
+    monkeypatch.setattr(FileReader, "remember", remember)
+    monkeypatch.setattr(point_reader, "_column", column)
     if how == "point":
         assert all(reader.get(key)["k"] == key for key in (10, 400_000, 1_100_000))
     elif how == "many":
@@ -351,10 +368,10 @@ def test_what_readers_hold_the_cache_has(
         assert reader.scan(["a"], where=[("b", ">", 1 << 59)]).to_table().num_rows > 1000
     assert dropped
     held = 0
-    for token, file in cache._files.items():
-        for found in file.readers.values():
-            for holder in found().holders:  # type: ignore[union-attr]
-                for place in holder.held:  # type: ignore[attr-defined]
+    for readers in cache.readers().values():
+        for found in readers:
+            for holder in found.holders:
+                for place in holder.held:
                     held += 1
-                    assert look(cache, token, (place,))[0] is not None, f"{place} is held by {holder}"
+                    assert look(cache, found.token, (place,))[0] is not None, f"{place} is held by {holder}"
     assert held or not before

@@ -23,7 +23,6 @@ LOOKED_INTO = {
     "Log": ("_fence_check", "_mutex", "_open_committed", "_publish"),
     "Manifest": ("_checkpoint_size",),
     "MemRowSet": ("_tree",),
-    "PageCache": ("_files", "_gone", "_kept", "_leaving", "_new", "_tokens", "_used"),
     "Pool": ("_workers",),
     "Scan": ("_sources",),
     "alterations": ("_tablets",),

@@ -17,6 +17,8 @@ OTHER_ORACLE = {
     "base.holding": "no arithmetic: locks, compiled because a signal handler cannot cut compiled code in two",
     "base.status": "raises what it is given",
     "columns.bitmaps": "oracles/columns/columns.py",
+    "files.page_loader": "no arithmetic: whom it asks, which its test says",
+    "files.cached_pages": "no arithmetic: which pages stay, which tests/cfile/test_page_cache.py says",
     "files.page_fetcher": "open_page of kudu_core/cfile/pages/page.py",
     "index.nodes": "no arithmetic: memory that grows",
     "keys.hashing": "mmh3 and xxhash",
@@ -55,6 +57,7 @@ NO_BENCH = {"base.status": "runs only when something is wrong"}
 PART_OF = {
     "ordered.row_batch": "ordered.few_in_order",
     "index.nodes": "index.btree",
+    "files.page_loader": "row.file",
     "keys.move": "keys.keys",
     "keys.order": "keys.keys",
     "keys.sort": "keys.keys",

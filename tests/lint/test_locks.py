@@ -171,7 +171,7 @@ def test_the_rule_finds_such_a_call() -> None:
 # ---- finalizers ----
 
 FINALIZERS = {
-    "rowset/disk/lazy_file.py": "takes the lock of an object that nobody has any more; PageCache.detach",
+    "rowset/disk/lazy_file.py": "takes the lock of an object that nobody has any more",
 }
 """The collector runs where memory is taken, on a thread that may hold any lock: a ``__del__`` that takes a
 lock of something else waits for itself."""

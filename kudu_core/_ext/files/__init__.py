@@ -1,1 +1,1 @@
-"""Pages of files, from their place on disk to checked payloads."""
+"""Pages of files, from their place on disk to checked payloads, and which of them are in memory."""

@@ -14,5 +14,6 @@ cdef class PageHolder:
         list _leaving           # pages dropped while a look-up runs without the GIL
     cdef int hold(self, object place, Held who, Py_ssize_t number) except -1
     cdef int give_up(self, object place, Held who, Py_ssize_t number) except -1
+    cpdef bint forget(self, object place) except -1
     cdef int idle(self) except -1
     cdef int drop(self, Held who, Py_ssize_t number) except -1

@@ -61,7 +61,7 @@ cdef class PageHolder:
                 self.drop(who, number)
         return 0
 
-    def forget(self, place):
+    cpdef bint forget(self, object place) except -1:
         """The cache is about to drop a page: False where it was used since it was last asked."""
         cdef:
             Held who

@@ -1,6 +1,7 @@
 # One stored column as look-ups of single rows hold it.
 from libc.stdint cimport int64_t, uint8_t
 
+from kudu_core._ext.files.page_loader cimport PageLoader
 from kudu_core._ext.pages.head cimport Page
 from kudu_core._ext.row.cells cimport PagedCells, Span
 from kudu_core._ext.pages.holder cimport Held, PageHolder
@@ -14,12 +15,15 @@ cdef class PointColumn(Held):
         object _touched
         list _payloads
         object _load
+        PageLoader _loader      # None: ``_load`` is asked
         object _remember
         PageHolder _holder
         object _words
         list _texts             # words as Python values, made when first asked for
         dict samples            # mini-block of a page that is held: values of it (``sampled.pxd``)
     cdef const Page* page(self, PageHolder holder, int64_t number) except NULL
+    cdef const Page* _loaded(self, PageHolder holder, int64_t number) except NULL
+    cdef int _open(self, object payload, Page* page) except -1
     cdef void _publish(self, int64_t number, const Page* page) noexcept
     cdef object value(self, PageHolder holder, int64_t row, int tag, object decode)
     cdef object _cell(self, const Page* page, int64_t row, int tag, object decode)

@@ -8,9 +8,11 @@ What cannot be read cell by cell raises ``NeedsGeneralPath``, stored bytes that 
 ``PageError``; in both cases the general path must answer.
 """
 cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
+from kudu_core._ext.files.page_loader cimport PageLoader
 from kudu_core._ext.pages.cell cimport Strings
 from kudu_core._ext.pages.head cimport BLOCK_BITS, CLASS_BINARY, CLASS_FIXED, PAGE_BITS, Page, page_open
 from kudu_core._ext.row.cells cimport (
@@ -45,11 +47,11 @@ cdef enum:
 cdef class PointColumn(Held):
     """One stored column: its dictionary, and the pages that are held.
 
-    ``load(number)`` gives the checked payload of a page, and its place in the cache (None: may not be held);
-    ``stored_width``: of the values or codes in the pages; ``words``: (offsets int32, data), checked.
-    ``holder``: who holds its pages, where that is not the file that it is read with.  ``remember(place,
-    payload)`` puts a page, once it is held, into the cache, and says whether that has it: only then it stays
-    held.  ``page_bits``: a page has ``1 << page_bits`` rows.
+    ``load(number)`` gives the checked payload of a page, and its place in the cache (None: may not be held).
+    ``remember(place, payload)`` puts a page, once it is held, into the cache, and says whether that has it:
+    only then it stays held.  A ``PageLoader`` in the place of ``load`` is both.  ``stored_width``: of the
+    values or codes in the pages; ``words``: (offsets int32, data), checked.  ``holder``: who holds its pages,
+    where that is not the file that it is read with.  ``page_bits``: a page has ``1 << page_bits`` rows.
     """
 
     def __init__(
@@ -63,6 +65,8 @@ cdef class PointColumn(Held):
         if not (BLOCK_BITS if stored_width else 0) <= page_bits <= PAGE_BITS:
             raise ValueError(f"pages of 1 << {page_bits} values of {stored_width} bytes")
         self.samples = {}
+        if isinstance(load, PageLoader):
+            self._loader = load
         self._load = load
         self._remember = remember
         self._holder = holder
@@ -94,27 +98,22 @@ cdef class PointColumn(Held):
         One that the cache does not keep is there until the look-ups end that the holder counts (``_busy``);
         where it counts none, ``NeedsGeneralPath`` is raised.
         """
-        cdef:
-            Page page
-            const uint8_t[::1] view
-            int64_t at = 0
-            int status
         if self.c.pages[number].data != NULL:
             self.c.touched[number] = 1
             return &self.c.pages[number]
-        if self._holder is not None:
-            holder = self._holder
-        payload, place = self._load(number)
+        return self._loaded(holder if self._holder is None else self._holder, number)
+
+    cdef const Page* _loaded(self, PageHolder holder, int64_t number) except NULL:
+        """The same of a page that is not held."""
+        cdef Page page
+        if self._loader is not None:
+            place = self._loader.place(number)
+            payload = None if place is None else self._loader.payload(number, place)
+        else:
+            payload, place = self._load(number)
         if place is None:
             raise_needs_general_path()
-        view = payload
-        memset(&page, 0, sizeof(page))
-        status = page_open(
-            &page, &view[0] if view.shape[0] else NULL, view.shape[0],
-            CLASS_FIXED if self.c.width else CLASS_BINARY, self.c.width, &at,
-        )
-        if status < 0:
-            raise_status(status, at)
+        self._open(payload, &page)
         if self.c.pages[number].data == NULL:       # nobody was faster
             if holder.closed:
                 raise_needs_general_path()
@@ -122,16 +121,39 @@ cdef class PointColumn(Held):
             holder.hold(place, self, number)
             self.c.touched[number] = 1
             self._publish(number, &page)
-            if self._remember is not None:
-                kept = False
-                try:
+            kept = self._loader is None and self._remember is None
+            try:
+                if self._loader is not None:
+                    kept = self._loader.remember(place, payload)
+                elif self._remember is not None:
                     kept = self._remember(place, payload)
-                finally:
-                    if not kept:                # else it would be held until the file closes
-                        holder.give_up(place, self, number)
-                if self.c.pages[number].data == NULL:
-                    raise_needs_general_path()
+            finally:
+                if not kept:                    # else it would be held until the file closes
+                    holder.give_up(place, self, number)
+            if self.c.pages[number].data == NULL:
+                raise_needs_general_path()
         return &self.c.pages[number]
+
+    cdef int _open(self, object payload, Page* page) except -1:
+        """Set ``page`` to what a checked payload says, which is to stay where it is."""
+        cdef:
+            const uint8_t[::1] view
+            const uint8_t* data = NULL
+            int64_t at = 0
+            Py_ssize_t size
+            int status
+        if PyBytes_CheckExact(payload):
+            data, size = <const uint8_t*>PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload)
+        else:
+            view = payload
+            size = view.shape[0]
+            if size:
+                data = &view[0]
+        memset(page, 0, sizeof(Page))
+        status = page_open(page, data, size, CLASS_FIXED if self.c.width else CLASS_BINARY, self.c.width, &at)
+        if status < 0:
+            raise_status(status, at)
+        return 0
 
     cdef void _publish(self, int64_t number, const Page* page) noexcept:
         # The address last: a look-up without the GIL takes the page when it sees it.

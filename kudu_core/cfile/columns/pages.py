@@ -213,6 +213,11 @@ class ColumnPages:
         if not self._offsets:
             self.index()
 
+    def places(self) -> list[int]:
+        """Where the pages lie in the file, and in the cache."""
+        self.locate()
+        return self._offsets
+
     def page_offset(self, number: int) -> int:
         """Where a page lies in the file, and in the cache."""
         self.locate()
@@ -325,15 +330,6 @@ class ColumnPages:
         return ColumnBuffers(0, words, data, offsets.astype(np.int32), None)
 
     # ------------------------------------------------------------------ pages
-
-    def payload(self, number: int) -> tuple[Any, int]:
-        """The checked payload of a page, and its place; a missing one is read, and left to the caller to
-        remember."""
-        if not self._offsets:
-            self.index()
-        place = self._offsets[number]
-        payload = self.file.cached_page(place)
-        return self.fetched(number) if payload is None else payload, place
 
     def fetched(self, number: int) -> Any:
         """The checked payload of a page, read from the file."""

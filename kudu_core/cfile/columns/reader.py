@@ -223,6 +223,8 @@ class _Uncached:
     """A reader that leaves the cache alone: verification must see the disk's bytes, and a compaction must
     not throw out what point reads need."""
 
+    reader = None
+
     def __init__(self, file: FileReader) -> None:
         self._file = file
 

@@ -299,11 +299,15 @@ class FileReader:
         """Put a checked page into the cache; whether that has it."""
         return self.cache is not None and self.cache.put(self._cache_token, offset, payload)
 
+    @property
+    def reader(self) -> Reader | None:
+        """By which compiled code finds the file's pages in the cache; None where nothing may be kept."""
+        return self._attached
+
     def watch(self, holder: Holder) -> bool:
         """Whether the cache asks ``holder`` before it drops a page of this file."""
-        if self.cache is None or self._attached is None:
-            return False
-        return self.cache.watch(self._attached, holder)
+        cache, reader = self.cache, self._attached
+        return cache is not None and reader is not None and cache.watch(reader, holder)
 
     def verify_layout(self, extents: Sequence[Extent]) -> None:
         """Header, the given pieces, footer and trailer cover the file without gap or overlap."""

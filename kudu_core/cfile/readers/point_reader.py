@@ -5,12 +5,13 @@ What they say cannot be done cell by cell goes to ``key_reader``, ``column_reade
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kudu_core._ext.files.page_loader import PageLoader
 from kudu_core._ext.pages.holder import PageHolder
 from kudu_core._ext.row.column import PointColumn
 from kudu_core._ext.row.delta_file import DecodedColumn, DeltaPoints
@@ -142,20 +143,8 @@ def _column(column: ColumnReader, holds: _Holds, holder: PageHolder | None = Non
         dictionary = column.dictionary()
         assert dictionary.offsets is not None
         words = (np.ascontiguousarray(dictionary.offsets, np.int32), dictionary.values)
-    remember = holds.file.remember
-    return PointColumn(
-        _loader(column, holds), column.page_count, column.width, words, holder, remember, column.page_bits
-    )
-
-
-def _loader(column: ColumnReader, holds: _Holds) -> Callable[[int], tuple[Any, int | None]]:
-    def load(number: int) -> tuple[Any, int | None]:
-        """The payload of a page, and its place in the cache; None where no page may be held."""
-        if not holds.watched:
-            return None, None
-        return column.payload(number)
-
-    return load
+    load = PageLoader(column, holds, column.file.reader)
+    return PointColumn(load, column.page_count, column.width, words, holder, None, column.page_bits)
 
 
 def _order(column: ColumnReader, alone: bool) -> tuple[int, int, int] | None:

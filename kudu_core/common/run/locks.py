@@ -32,11 +32,13 @@ The order of the locks is in docs/ARCHITECTURE.md, section 7.  Under these none 
 
 * held while something is opened, read or synced: ``LazyFile._opening``, ``ColumnPages._mutex``,
   ``KeyReader._mutex``, ``OpenRuns._lock``, ``Manifest._replacing``;
-* held for a moment: ``PageCache._mutex``, ``Pins._mutex``, ``Pool._lock``, ``Slots._mutex``,
+* held for a moment: ``Pins._mutex``, ``Pool._lock``, ``Slots._mutex``,
   ``Tablet._numbers``, ``MemoryUse._mutex``, ``Throttle._mutex``, ``Journal._mutex``, ``Closing._mutex``,
   ``Lane._failed_mutex``, ``CompactionLane._beginning``, ``Handle._exchange_mutex``;
 * held while another open table is made, which has locks of its own: ``Handle._refresh_mutex``, of a reader,
   and that of ``engines/spark/cache.py``, taken before it.
+
+The page cache has none: its steps are compiled, and whole (``_ext/files/cached_pages.pyx``).
 
 ``tests/lint/test_locks.py`` holds the package to this.  ``tests/interrupts/test_interrupts.py`` raises at
 every place of every public call, ``test_signals.py`` at random moments, ``test_no_memory.py`` where memory

@@ -216,11 +216,16 @@ def test_a_page_that_the_cache_does_not_keep_is_read_once(
     path = str(tmp_path / "blobs")
     case.write(PosixFileSystem(), path)
     reads: list[int] = []
-    usual = ColumnReader.fetched
 
-    def fetched(self: ColumnReader, number: int) -> Any:
-        reads.append(number)
-        return usual(self, number)
+    class Counted:
+        """Notes what is fetched."""
+
+        def __init__(self, fetcher: Any) -> None:
+            self._fetcher = fetcher
+
+        def fetch(self, number: int) -> Any:
+            reads.append(number)
+            return self._fetcher.fetch(number)
 
     with opened(path, 200_000) as file:
         key = {id_: file.columns[id_].index() for id_ in (0, 1)}
@@ -228,7 +233,7 @@ def test_a_page_that_the_cache_does_not_keep_is_read_once(
         points = file.points
         points.cells([0], np.array([3]))
         held = points.pages
-        monkeypatch.setattr(ColumnReader, "fetched", fetched)
+        monkeypatch.setattr(file.columns[1], "fetcher", Counted(file.columns[1].fetcher))
         monkeypatch.setattr(FileReader, "read_adjacent", None)
         for rows in ([7], [7, 8, 7], [39]):
             reads.clear()

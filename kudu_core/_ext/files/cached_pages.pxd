@@ -1,0 +1,69 @@
+# The pages of open files that are in memory, for compiled code that reads through them.
+from libc.stdint cimport int64_t
+
+cdef enum:
+    OUT = 0                     # of no queue
+    NEW = 1
+    KEPT = 2
+    GONE = 3                    # only the name is left
+
+
+cdef struct Queue:
+    void* first                 # the ``CachedPage`` that goes first
+    void* last
+    int64_t count
+
+
+cdef class CachedPage:
+    cdef:
+        object page             # None of one that went
+        object place
+        int64_t size            # with the cache's own bytes
+        int state
+        bint used               # since it came, or since its turn to go last came
+        void* file              # the ``CachedFile`` whose ``pages`` has this
+        void* before            # in its queue
+        void* behind
+
+
+cdef class CachedFile:
+    cdef:
+        bytes file_id
+        object token
+        dict pages              # place: CachedPage; None once nobody reads the file
+        tuple readers           # weak references, some of readers that have left
+        Py_ssize_t count        # of readers that have not
+
+
+cdef class Reader:
+    cdef:
+        object __weakref__
+        CachedPages _cache
+        CachedFile _file
+        bint _counted
+        readonly object token
+        readonly tuple holders
+    cdef object look(self, object place)
+    cdef bint keep(self, object place, object page) except -1
+
+
+cdef class CachedPages:
+    cdef:
+        readonly int64_t limit_bytes
+        dict _files             # token: CachedFile
+        dict _by_id             # file id: CachedFile
+        Queue _new
+        Queue _kept
+        Queue _gone
+        int64_t _next_token, _bytes, _kept_bytes, _hits, _misses, _evicted
+    cdef object look(self, CachedFile file, object place)
+    cdef bint keep(self, CachedFile file, object place, object page) except -1
+    cdef int uncount(self, Reader reader) except -1
+    cdef int _drop(self, CachedFile file) except -1
+    cdef int _shrink(self) except -1
+    cdef bint _was_used(self, CachedPage entry) except -1
+    cdef int _evict(self, CachedPage entry) except -1
+    cdef int _let_names_go(self) except -1
+    cdef Queue* _queue_of(self, int state) noexcept
+    cdef void _leave(self, CachedPage entry) noexcept
+    cdef void _enter(self, CachedPage entry, int state) noexcept

@@ -1,0 +1,15 @@
+# Pages of a stored column, from the cache or from the file.
+from libc.stdint cimport int64_t
+
+from kudu_core._ext.files.cached_pages cimport Reader
+
+
+cdef class PageLoader:
+    cdef:
+        object _column
+        object _holds
+        Reader _reader
+        list _places            # of the pages; None: not asked for yet
+    cdef object place(self, int64_t number)
+    cdef object payload(self, int64_t number, object place)
+    cdef bint remember(self, object place, object payload) except -1

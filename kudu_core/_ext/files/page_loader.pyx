@@ -1,0 +1,57 @@
+"""Pages of a stored column for those who hold them: from the cache, else by ``PageFetcher``, in one call.
+
+A look-up of one row beyond the cache misses a page of each column, so that what lies between it and the
+system's call is paid for each of them.
+"""
+cimport cython
+from libc.stdint cimport int64_t
+
+from kudu_core._ext.files.cached_pages cimport Reader
+
+
+@cython.final
+@cython.auto_pickle(False)
+cdef class PageLoader:
+    """The pages of ``column``, as ``reader`` finds them in the cache.
+
+    ``column`` has ``places()``, where its pages lie; ``fetcher``, a ``PageFetcher`` or None; and
+    ``fetched(number)``, the general path, whose answer or error stands.  ``holds.watched``: whether the cache
+    asks before it drops a page, without which none may be held; so too where ``reader`` is None.
+    """
+
+    def __init__(self, column, holds, Reader reader):
+        self._column, self._holds, self._reader = column, holds, reader
+
+    def load(self, int64_t number):
+        """(The checked payload of a page, its place in the cache); (None, None): no page may be held."""
+        place = self.place(number)
+        return (None, None) if place is None else (self.payload(number, place), place)
+
+    cdef object place(self, int64_t number):
+        """Where a page lies, in the file and in the cache; None: no page may be held.
+
+        Raises IndexError for a page that is not there.
+        """
+        if self._places is None:
+            if self._reader is None or not self._holds.watched:
+                return None
+            self._places = self._column.places()
+        if number < 0 or number >= len(self._places):
+            raise IndexError(f"no page {number} of {len(self._places)}")
+        return self._places[number]
+
+    cdef object payload(self, int64_t number, object place):
+        """The checked payload of a page; one that is not in the cache is left to ``remember``."""
+        found = self._reader.look(place)
+        if found is not None:
+            return found
+        fetcher = self._column.fetcher
+        if fetcher is not None:
+            found = fetcher.fetch(number)
+            if found is not None:
+                return found
+        return self._column.fetched(number)
+
+    cdef bint remember(self, object place, object payload) except -1:
+        """Put a page into the cache; whether that has it."""
+        return self._reader.keep(place, payload)
