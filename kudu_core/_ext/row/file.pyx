@@ -11,7 +11,7 @@ error stands.  It knows no files, frames or codecs.  ``pages.holder`` says how l
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_SetItem
+from cpython.dict cimport PyDict_Copy, PyDict_SetItem
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from kudu_core._ext.pages.head cimport BLOCK_BITS, BLOCK_ROWS
@@ -200,8 +200,11 @@ cdef class PointFile(PageHolder):
 
         Raises ``NeedsGeneralPath``, ``PageError``, IndexError for a row that the file has not.
         """
+        return self.row_of(row, shape)
+
+    cdef dict row_of(self, int64_t row, RowShape shape):
         cdef:
-            dict out = {}
+            dict out
             Py_ssize_t i
             list columns
         if row < 0 or row >= self.f.rows:
@@ -209,6 +212,7 @@ cdef class PointFile(PageHolder):
         if self.closed:
             raise_needs_general_path()
         columns = self.columns_of(shape)
+        out = PyDict_Copy(shape.empty)
         for i in range(shape.count):
             column = columns[i]
             if column is None:

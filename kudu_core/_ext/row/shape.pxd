@@ -19,6 +19,7 @@ cdef class RowShape:
     cdef:
         readonly tuple names
         readonly tuple ids
+        dict empty              # a row of None: a copy of it has room for all columns
         dict places             # column id: position
         readonly Py_ssize_t count
         object _room

@@ -17,6 +17,10 @@ from libc.string cimport memcpy
 
 import numpy as np
 
+cdef extern from "Python.h":
+    object PyUnicode_New(Py_ssize_t size, Py_UCS4 largest)
+    void* PyUnicode_DATA(object text)
+
 import_datetime()
 
 TAGS = {
@@ -41,6 +45,7 @@ cdef:
         FIRST_DAY = -719162         # 0001-01-01
         LAST_DAY = 2932896          # 9999-12-31
     int64_t DAY_US = 86400 * <int64_t>1000000
+    uint64_t NOT_ASCII = 0x8080808080808080
 
 
 cdef inline void _civil(int64_t days, int* year, int* month, int* day) noexcept nogil:
@@ -65,6 +70,24 @@ cdef inline int64_t _signed(const uint8_t* cell, Py_ssize_t size) noexcept nogil
     return (word << (64 - 8 * size)) >> (64 - 8 * size)
 
 
+cdef inline object _text_of(const uint8_t* cell, Py_ssize_t size):
+    """The string of a cell: of ASCII alone it is a copy, for which Python looks at each byte."""
+    cdef:
+        uint64_t seen = 0, word = 0
+        Py_ssize_t i = 0
+    while i + 8 <= size:
+        memcpy(&word, cell + i, 8)
+        seen |= word
+        i += 8
+    word = 0
+    memcpy(&word, cell + i, <size_t>(size - i))
+    if size < 2 or (seen | word) & NOT_ASCII:   # strings of one character are Python's own
+        return PyUnicode_DecodeUTF8(<const char*>cell, size, "surrogateescape")
+    text = PyUnicode_New(size, 127)
+    memcpy(PyUnicode_DATA(text), cell, <size_t>size)
+    return text
+
+
 cdef object value_of(int tag, const uint8_t* cell, Py_ssize_t size, object decode):
     """The exact Python value of a cell that is not NULL; ``size`` fits the tag."""
     cdef:
@@ -76,7 +99,7 @@ cdef object value_of(int tag, const uint8_t* cell, Py_ssize_t size, object decod
     if tag == SIGNED:
         return _signed(cell, size)
     if tag == TEXT:
-        return PyUnicode_DecodeUTF8(<const char*>cell, size, "surrogateescape")
+        return _text_of(cell, size)
     if tag == FLOAT:
         if size == 8:
             memcpy(&real, cell, 8)
@@ -126,6 +149,7 @@ cdef class RowShape:
         cdef Py_ssize_t i
         self.names = tuple(names)
         self.ids = tuple(ids)
+        self.empty = dict.fromkeys(self.names)
         self.places = {column_id: i for i, column_id in enumerate(self.ids)}
         self.decoders = tuple(decoders)
         self.defaults = tuple(defaults)

@@ -9,7 +9,7 @@ general path must answer.  Everything here runs with the GIL.
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_SetItem
+from cpython.dict cimport PyDict_Copy, PyDict_SetItem
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from kudu_core._ext.columns.growing cimport AppendColumn
@@ -139,7 +139,7 @@ cdef class MemoryPoints:
         if overlay is not None and overlay.lives == 0:
             return _absent
         columns = self.columns_of(shape)
-        out = {}
+        out = PyDict_Copy(shape.empty)
         for i in range(shape.count):
             if overlay is not None and overlay.has(i):
                 value = overlay.values[i]
@@ -226,7 +226,7 @@ cdef class RowsetPoints:
         if overlay is not None and overlay.lives == 0:
             return _absent
         if overlay is None or overlay.left == shape.count:
-            return file.row(row, shape)
+            return file.row_of(row, shape)
         return _laid_over(file, row, overlay)
 
 
@@ -236,7 +236,7 @@ cdef dict _laid_over(PointFile file, int64_t row, Overlay overlay):
         RowShape shape = overlay.shape
         list columns = file.columns_of(shape)
         Py_ssize_t i
-        dict out = {}
+        dict out = PyDict_Copy(shape.empty)
     for i in range(shape.count):
         if overlay.has(i):
             value = overlay.values[i]

@@ -58,8 +58,12 @@ def get(handle: Handle, key: Any, columns: Any, at: Any) -> dict[str, Any] | Non
 
 def _get(engine: Engine, key: Any, columns: Any, at: Any) -> dict[str, Any] | None:
     schema = engine.schema
-    chosen = schema.columns if columns is None else schema.project(columns)
     codec = schema.row_codec
+    if columns is None:
+        chosen, shape = schema.columns, codec.all
+    else:
+        chosen = schema.project(columns)
+        shape = codec.shape(chosen)
     encoded = codec.keys.encode(key)
     while True:
         snapshot = engine.visible_ts if at is None else snapshot_timestamp(engine, at)
@@ -70,7 +74,7 @@ def _get(engine: Engine, key: Any, columns: Any, at: Any) -> dict[str, Any] | No
                 # The view has the history since the floor of before it was captured: an operation that drops
                 # more raises the floor first (protocol H2).  So this look stands for a pin.
                 if snapshot >= engine.pins.floor or not engine.writer:
-                    return None if view is None else view.points.get(encoded, snapshot, codec.shape(chosen))
+                    return None if view is None else view.points.get(encoded, snapshot, shape)
             except (NeedsGeneralPath, PageError, SnapshotTooOld):
                 pass
         try:

@@ -194,3 +194,15 @@ def test_bad_arguments_are_refused() -> None:
     with pytest.raises(ValueError):
         KeyEncoder([], [], [])
     assert shape_of("signed", default=5).row([MISSING]) == {"c": 5}
+
+
+def test_texts_of_every_length() -> None:
+    """ASCII alone is copied; a byte that is none, wherever it stands, is decoded with the others."""
+    shape = RowShape(["a"], [0], [TAGS["text"]], [bytes], [None])
+    for size in range(40):
+        text = bytes(97 + i % 26 for i in range(size))
+        assert shape.value(0, text) == text.decode()
+        for at in range(size):
+            for other in ("\u00e9".encode(), b"\xff", b"\x80", b"\0"):
+                changed = text[:at] + other + text[at + 1 :]
+                assert shape.value(0, changed) == changed.decode("utf-8", "surrogateescape")
