@@ -154,3 +154,20 @@ def test_a_get_of_a_blob_larger_than_the_cache_keeps_reads_it_once(tmp_path: Pat
         found = reader.get_many([3, 9, 3])
         assert found["b"].to_pylist() == [blobs[3], blobs[9], blobs[3]]
         assert reads(fs) == before + 2
+
+
+def test_get_many_beyond_the_cache_reads_each_page_once(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    rows = 4000
+    schema = pa.schema([("k", pa.int64()), ("b", pa.binary())])
+    with kc.create_table(tmp_path / "t", schema, "k", options={"durability": "none"}) as table:
+        table.insert({"k": range(rows), "b": [rng.bytes(1000) for _ in range(rows)]})
+        table.flush()
+    fs, reader = counting(tmp_path / "t", {"page_cache_bytes": 200_000})
+    with reader:
+        keys = rng.permutation(rows)[:1000].tolist()
+        reader.get_many(keys)  # indexes
+        before = reads(fs)
+        assert reader.get_many(keys)["k"].to_pylist() == keys
+        pages = rows // 32 + 1  # of 32 KiB, and one of keys
+        assert reads(fs) - before <= pages
