@@ -22,7 +22,6 @@ from kudu_core.cfile import (
     write_rows_file,
 )
 from kudu_core.cfile.columns import codec_choice
-from kudu_core.cfile.columns.reader import ColumnReader
 from kudu_core.cfile.columns.specs import ColumnSpec
 from kudu_core.cfile.pages import page
 from kudu_core.cfile.pages.codec_dictionary import (
@@ -190,29 +189,24 @@ def test_a_cold_cell_is_one_read_of_a_few_kb(tmp_path: Any, monkeypatch: pytest.
     values = text(10, 120)
     path = str(tmp_path / "f")
     write_rows_file(PosixFileSystem(), path, RowsFileSpec([(spec_of(), column(values, "string"))]))
-    with RowsFile(PosixFileSystem(), path, PageCache(1 << 20)) as file:
+    cache = PageCache(1 << 20)
+    with RowsFile(PosixFileSystem(), path, cache) as file:
         read = file.columns[0]
         read.index()
         assert read.dictionary_extent is not None
         sections: list[int] = []
-        pages: list[int] = []
-        usual, fetched = FileReader.read_at, ColumnReader.fetched
+        usual = FileReader.read_at
 
         def read_at(file: FileReader, offset: int, length: int) -> bytes:
             sections.append(length)
             return usual(file, offset, length)
 
-        def fetch(self: ColumnReader, number: int) -> Any:
-            pages.append(self._sizes[number])
-            return fetched(self, number)
-
         monkeypatch.setattr(FileReader, "read_at", read_at)
-        monkeypatch.setattr(ColumnReader, "fetched", fetch)
         for row in (5, 700, 1500, 2999):
-            pages.clear()
+            missed = cache.statistics().misses
             assert file.cells([0], np.array([row]))[0].to_arrow(read.spec.type).to_pylist() == [values[row]]
-            assert len(pages) == 1
-            assert pages[0] < 8 << 10
+            assert cache.statistics().misses - missed == (2 if row == 5 else 1)  # the dictionary first
+            assert read._sizes[row >> read.page_bits] < 8 << 10
         assert sections == [read.dictionary_extent.length], "pages come by one compiled call each"
 
 

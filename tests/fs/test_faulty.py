@@ -159,7 +159,7 @@ def test_every_call_is_counted_and_may_fail(kind: str, tmp_path: Path) -> None:
     assert [call.number for call in counted.log] == list(range(1, counted.calls + 1))
     assert set(counted.counts) >= (CHANGES | LOOKS) - {"pread", "listdir"}
     assert set(counted.counts) <= CHANGES | LOOKS
-    errors: list[Any] = [errno.EIO, errno.ENOSPC, "crash", "torn", "torn-error", "short"]
+    errors: list[Any] = [errno.EIO, errno.ENOSPC, "crash", "torn", "torn-error", "short", "short write"]
     for n in range(1, counted.calls + 1):
         error = errors[n % len(errors)]
         inner = make(kind, tmp_path)
@@ -214,7 +214,8 @@ def test_after_a_crash_nothing_happens_any_more(memory: MemoryFileSystem) -> Non
 
 
 @pytest.mark.parametrize(
-    ("error", "number"), [("torn", None), ("torn-error", errno.EIO), ("short", errno.ENOSPC)]
+    ("error", "number"),
+    [("torn", None), ("torn-error", errno.EIO), ("short", errno.ENOSPC), ("short write", errno.ENOSPC)],
 )
 def test_a_torn_append_leaves_a_beginning_that_the_next_one_overwrites(
     error: Any, number: int | None, seed: int

@@ -359,7 +359,7 @@ def check_survivor(fs: MemoryFileSystem, history: History, rng: random.Random, c
 def error_for(op: str, rng: random.Random) -> Any:
     """A fault that a disk may report for this operation."""
     if op in ("append", "pwrite"):
-        return rng.choice((errno.ENOSPC, errno.EIO, "short", "torn-error"))
+        return rng.choice((errno.ENOSPC, errno.EIO, "short write", "torn-error"))
     if op in WRITES:
         return rng.choice((errno.ENOSPC, errno.EIO))
     return errno.EIO

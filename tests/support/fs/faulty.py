@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
 from tests.support.fs.faulty_files import FaultyLease, FaultyReadFile, FaultyWriteFile, drop_unsynced
 
-Fault: TypeAlias = int | Literal["crash", "torn", "torn-error", "short", "flip"]
+Fault: TypeAlias = int | Literal["crash", "torn", "torn-error", "short", "short write", "flip"]
 
 CHANGES = frozenset(
     {
@@ -103,9 +103,11 @@ class Rule:
     * "torn-error": a write puts a random part of its beginning into the file, then EIO.
     * "short": a write does the same, then ENOSPC; a read returns a random part of its beginning, as if
       the file ended there.
+    * "short write": of a write "short", else EIO.  Where threads work, the call that a rule meets need not be
+      the one for which it was made.
     * "flip": a read returns its bytes with one bit turned over.
 
-    The last four are as "crash" or EIO where the operation neither writes nor reads.
+    The last five are as "crash" or EIO where the operation neither writes nor reads.
     """
 
     ops: set[str] | frozenset[str] | None = None
@@ -199,7 +201,7 @@ class FaultyFileSystem:
         if fault == "torn":
             self.crash()
             return SimulatedCrash(f"{op} {path}: the machine stops")
-        if fault == "short" and op in ("append", "pwrite"):
+        if fault in ("short", "short write") and op in ("append", "pwrite"):
             return base.os_error(errno.ENOSPC, path)
         return base.os_error(fault if isinstance(fault, int) else errno.EIO, path)
 

@@ -107,7 +107,7 @@ class FaultyWriteFile:
         total = sum(view.nbytes for view in views)
         fault = self._fs._enter(op, self.path)
         if fault is not None:
-            if fault in ("torn", "torn-error", "short"):
+            if fault in ("torn", "torn-error", "short", "short write"):
                 self._inner.pwrite(b"".join(views)[: self._fs._part(total)], offset)
             raise self._fs._fail(fault, op, self.path)
         self._inner.pwrite(views, offset)
