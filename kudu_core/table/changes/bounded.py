@@ -8,9 +8,9 @@ from kudu_core.common.schema.schema import StoredColumn
 from kudu_core.rowset.history.image_bytes import image_bytes, row_bytes
 from kudu_core.table.changes.change_blocks import Store
 
-_DIVISOR = 16
+_DIVISOR = 4
 """Of the memory limit: images are made of pieces, put together, and handed out."""
-_LEAST_BYTES, _MOST_BYTES = 4 << 20, 256 << 20
+_LEAST_BYTES, _MOST_BYTES = 4 << 20, 1 << 30
 
 
 def budget_bytes(memory_limit_bytes: int) -> int:
