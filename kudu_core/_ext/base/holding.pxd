@@ -6,3 +6,5 @@ cdef class Descriptor:
     cdef Py_ssize_t read(
         self, char* head, Py_ssize_t head_bytes, char* rest, Py_ssize_t rest_bytes, long long offset
     ) except -1
+    cdef bint waits(self, long long offset) noexcept
+    cdef void ask(self, long long offset, long long size) noexcept

@@ -15,7 +15,7 @@ from _thread import allocate_lock
 
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.pythread cimport PyThread_get_thread_ident
-from libc.errno cimport EINTR, errno
+from libc.errno cimport EAGAIN, EINTR, EOPNOTSUPP, errno
 
 cdef extern from "unistd.h" nogil:
     int close(int fd)
@@ -25,10 +25,14 @@ cdef extern from "sys/uio.h" nogil:
         void* iov_base
         size_t iov_len
     Py_ssize_t preadv(int fd, const ReadPiece* into, int pieces, long long offset)
+    Py_ssize_t preadv2(int fd, const ReadPiece* into, int pieces, long long offset, int flags)
+    int RWF_NOWAIT
 
 cdef extern from "fcntl.h" nogil:
     int openat(int folder, const char* name, int flags, ...)
     int AT_FDCWD
+    int posix_fadvise(int fd, long long offset, long long size, int advice)
+    int POSIX_FADV_WILLNEED
 
 cdef int FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -243,6 +247,24 @@ cdef class Descriptor:
             else:
                 raise OSError(failed, os.strerror(failed))
         return have
+
+    cdef bint waits(self, long long offset) noexcept:
+        """Whether a read there would wait for the disk, or the file system cannot tell."""
+        cdef:
+            char byte
+            int failed
+            Py_ssize_t got
+            ReadPiece into
+        into.iov_base, into.iov_len = &byte, 1
+        with nogil:
+            got = preadv2(self.fd, &into, 1, offset, RWF_NOWAIT)
+            failed = errno
+        return got < 0 and failed in (EAGAIN, EOPNOTSUPP)
+
+    cdef void ask(self, long long offset, long long size) noexcept:
+        """Have the system begin to read these bytes; nobody waits for it, and it need not succeed."""
+        with nogil:
+            posix_fadvise(self.fd, offset, size, POSIX_FADV_WILLNEED)
 
 
 def folder_beneath(str path not None, list names not None):

@@ -95,6 +95,19 @@ cdef class PageFetcher:
             return None
         return self._opened(frame, stored, size, number)
 
+    def ask(self, int64_t number, bint if_cold):
+        """Have the system begin to read a page that will be fetched; whether it was asked.
+
+        ``if_cold``: only where the fetch would wait for the disk.  Raises IndexError as ``fetch``.
+        """
+        if number < 0 or number >= self._offset.shape[0]:
+            raise IndexError(f"no page {number} of {self._offset.shape[0]}")
+        descriptor = self._file.descriptor
+        if descriptor is None or if_cold and not (<Descriptor?>descriptor).waits(self._offset[number]):
+            return False
+        (<Descriptor?>descriptor).ask(self._offset[number], self._size[number])
+        return True
+
     def opened(self, int64_t number, bytes data not None):
         """The same of a page that was read with others: ``data`` is all of it."""
         cdef Py_ssize_t size = len(data) - FRAME

@@ -12,4 +12,5 @@ cdef class PageLoader:
         list _places            # of the pages; None: not asked for yet
     cdef object place(self, int64_t number)
     cdef object payload(self, int64_t number, object place)
+    cdef object ask(self, int64_t number, bint if_cold)
     cdef bint remember(self, object place, object payload) except -1

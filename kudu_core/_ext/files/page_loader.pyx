@@ -52,6 +52,17 @@ cdef class PageLoader:
                 return found
         return self._column.fetched(number)
 
+    cdef object ask(self, int64_t number, bint if_cold):
+        """Have the system begin to read a page that ``payload`` would fetch; None: it would fetch none.
+
+        Else whether the system was asked: ``if_cold`` only where the fetch would wait for the disk.
+        """
+        place = self.place(number)
+        if place is None or self._reader.look(place) is not None:
+            return None
+        fetcher = self._column.fetcher
+        return None if fetcher is None else fetcher.ask(number, if_cold)
+
     cdef bint remember(self, object place, object payload) except -1:
         """Put a page into the cache; whether that has it."""
         return self._reader.keep(place, payload)

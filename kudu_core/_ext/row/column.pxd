@@ -22,6 +22,8 @@ cdef class PointColumn(Held):
         list _texts             # words as Python values, made when first asked for
         dict samples            # mini-block of a page that is held: values of it (``sampled.pxd``)
     cdef const Page* page(self, PageHolder holder, int64_t number) except NULL
+    cdef bint lacks(self, int64_t row) noexcept
+    cdef object ask(self, int64_t row, bint if_cold)
     cdef const Page* _loaded(self, PageHolder holder, int64_t number) except NULL
     cdef int _open(self, object payload, Page* page) except -1
     cdef void _publish(self, int64_t number, const Page* page) noexcept

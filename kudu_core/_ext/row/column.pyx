@@ -103,6 +103,14 @@ cdef class PointColumn(Held):
             return &self.c.pages[number]
         return self._loaded(holder if self._holder is None else self._holder, number)
 
+    cdef bint lacks(self, int64_t row) noexcept:
+        """Whether the page of a row's cell is not held."""
+        return self.c.pages[page_of(&self.c, row)].data == NULL
+
+    cdef object ask(self, int64_t row, bint if_cold):
+        """As ``PageLoader.ask``, of the page of a row's cell."""
+        return None if self._loader is None else self._loader.ask(page_of(&self.c, row), if_cold)
+
     cdef const Page* _loaded(self, PageHolder holder, int64_t number) except NULL:
         """The same of a page that is not held."""
         cdef Page page

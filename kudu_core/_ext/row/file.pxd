@@ -21,6 +21,7 @@ cdef class PointFile(PageHolder):
         list _shape_columns
     cdef int _resolve(self, int64_t status, const Need* need, int64_t at) except -1
     cdef object _column(self, column_id)
+    cdef int _ask(self, list columns, Py_ssize_t i, int64_t row) except -1
     cdef dict row_of(self, int64_t row, RowShape shape)
     cdef list columns_of(self, RowShape shape)
     cdef int64_t find_row(self, const uint8_t* key, int64_t size, uint64_t hash) except -2

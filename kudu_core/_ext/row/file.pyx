@@ -206,6 +206,7 @@ cdef class PointFile(PageHolder):
         cdef:
             dict out
             Py_ssize_t i
+            bint asked = False
             list columns
         if row < 0 or row >= self.f.rows:
             raise IndexError(f"no row {row} of {self.f.rows}")
@@ -218,11 +219,35 @@ cdef class PointFile(PageHolder):
             if column is None:
                 PyDict_SetItem(out, shape.names[i], shape.defaults[i])
             else:
+                if not asked and (<PointColumn>column).lacks(row):
+                    asked = True
+                    self._ask(columns, i, row)
                 PyDict_SetItem(
                     out, shape.names[i],
                     (<PointColumn>column).value(self, row, shape.tags[i], shape.decoders[i]),
                 )
         return out
+
+    cdef int _ask(self, list columns, Py_ssize_t i, int64_t row) except -1:
+        """Have the system read the pages of a row's cells side by side, from column ``i`` on.
+
+        One after the other they would wait for the disk as often.  The first page that has to be fetched
+        tells whether the system has them in memory.
+        """
+        cdef:
+            bint if_cold = True
+            list lacking = [
+                column for column in columns[i:] if column is not None and (<PointColumn>column).lacks(row)
+            ]
+        if len(lacking) < 2:
+            return 0
+        for column in lacking:
+            found = (<PointColumn>column).ask(row, if_cold)
+            if found is not None:
+                if not found:
+                    break
+                if_cold = False
+        return 0
 
     cdef object _column(self, column_id):
         """The column, or None: it is not stored."""

@@ -242,3 +242,26 @@ def test_a_page_that_the_cache_does_not_keep_is_read_once(
             assert found[0].tobytes() == b"".join(blobs[row] for row in rows)
             assert reads == list(dict.fromkeys(rows)), "each once"
             assert points.pages == held
+
+
+def test_the_system_is_asked_for_a_page_that_it_has_not_in_memory(tmp_path: Path) -> None:
+    path, _ = written(tmp_path)
+    with opened(path) as file:
+        column = file.columns[3]
+        fetcher = fetcher_of(column)
+        offset = place_of(column, 1)[0]
+        column.fetched(1)
+        assert fetcher.ask(1, True) is False, "it was just read"
+        assert fetcher.ask(1, False) is True
+        for number in (-1, column.page_count):
+            with pytest.raises(IndexError):
+                fetcher.ask(number, False)
+        assert column.file.direct is not None
+        fd = column.file.direct.descriptor.fd
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        try:
+            os.preadv(fd, [bytearray(1)], offset, os.RWF_NOWAIT)
+        except BlockingIOError:
+            assert fetcher.ask(1, True) is True
+    assert fetcher.ask(1, False) is False, "the file is closed"
