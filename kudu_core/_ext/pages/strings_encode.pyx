@@ -4,7 +4,8 @@ Layout: docs/format.md, "Page payload".  STRING_PLAIN is the cells' bytes behind
 STRING_PREFIX leaves out what a cell shares with the one before it, starts afresh every 16 cells, and
 is meant for sorted encoded keys.  Null cells are not held.
 """
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_XDECREF
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
@@ -29,7 +30,10 @@ from kudu_core._ext.pages.head cimport (
     write_page_head,
 )
 
-import numpy as np
+cdef extern from "Python.h":
+    PyObject* PyBytes_FromStringAndSize(const char* data, Py_ssize_t size) except NULL
+    char* PyBytes_AS_STRING(PyObject* made)
+    int _PyBytes_Resize(PyObject** made, Py_ssize_t size) except -1
 
 
 cdef struct PresentCells:
@@ -198,7 +202,8 @@ def encode_binary(
         const uint8_t* bits = NULL
         const uint8_t* first = NULL
         Page page
-        uint8_t[::1] out
+        PyObject* made = NULL
+        uint8_t* out
     if rows < 0:
         raise ValueError("offsets of a column have at least one entry")
     if rows > MOST_PAGE_ROWS:
@@ -222,9 +227,14 @@ def encode_binary(
         + 14 * rows
         + 48 * ((rows + BLOCK_ROWS - 1) // BLOCK_ROWS)
     )
-    scratch = np.empty(bound, np.uint8)
-    out = scratch
-    with nogil:
-        size = _encode(&out[0], offsets, first, bits, prefix)
-    assert size <= bound
-    return PyBytes_FromStringAndSize(<const char*>&out[0], size)
+    # Written where it stays: a copy of large cells costs as much as all else.
+    made = PyBytes_FromStringAndSize(NULL, bound)
+    try:
+        out = <uint8_t*>PyBytes_AS_STRING(made)
+        with nogil:
+            size = _encode(out, offsets, first, bits, prefix)
+        assert size <= bound
+        _PyBytes_Resize(&made, size)
+        return <object>made
+    finally:
+        Py_XDECREF(made)

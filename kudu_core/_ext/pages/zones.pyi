@@ -10,6 +10,7 @@ def zone_binary(
     offsets: npt.NDArray[np.int32],  # const int32_t[::1]
     data: Bytes,
     validity: Bytes | None = None,
+    most_bytes: int = ...,
 ) -> tuple[bytes | None, bytes | None, int]: ...
 def strings_meet(
     low: npt.NDArray[np.uint8],  # const uint8_t[:, ::1]

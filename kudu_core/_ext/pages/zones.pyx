@@ -3,7 +3,7 @@
 NaN lies outside the order and is counted; of -0.0 and 0.0, which are equal, either may be a bound.
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcmp
 
 from kudu_core._ext.base.bitmap cimport kc_bit, kc_bits_count
@@ -149,11 +149,15 @@ cdef int64_t _zone_binary(
 
 
 def zone_binary(
-    const int32_t[::1] offsets not None, const uint8_t[::1] data not None, const uint8_t[::1] validity=None
+    const int32_t[::1] offsets not None, const uint8_t[::1] data not None, const uint8_t[::1] validity=None,
+    int64_t most_bytes=INT64_MAX,
 ):
-    """Return ``(least, greatest, null_count)``; the bounds, whole cells, are None where all are null.
+    """Return ``(least, greatest, null_count)``; the bounds are None where all are null.
 
-    Raises ValueError for offsets that descend or leave the data, or a bitmap that is too short.
+    They are whole cells, or the first ``most_bytes`` of longer ones.
+
+    Raises ValueError for offsets that descend or leave the data, a bitmap that is too short, or a negative
+    ``most_bytes``.
     """
     cdef:
         Py_ssize_t rows = offsets.shape[0] - 1
@@ -162,6 +166,8 @@ def zone_binary(
         const uint8_t* first = b""
     if rows < 0:
         raise ValueError("offsets of a column have at least one entry")
+    if most_bytes < 0:
+        raise ValueError(f"bounds of {most_bytes} bytes")
     if validity is not None:
         if validity.shape[0] < (rows + 7) >> 3:
             raise ValueError(f"a bitmap of {validity.shape[0]} bytes has no {rows} bits")
@@ -176,9 +182,11 @@ def zone_binary(
     if least < 0:
         return None, None, nulls
     return (
-        PyBytes_FromStringAndSize(<const char*>first + offsets[least], offsets[least + 1] - offsets[least]),
         PyBytes_FromStringAndSize(
-            <const char*>first + offsets[greatest], offsets[greatest + 1] - offsets[greatest]
+            <const char*>first + offsets[least], min(offsets[least + 1] - offsets[least], most_bytes)
+        ),
+        PyBytes_FromStringAndSize(
+            <const char*>first + offsets[greatest], min(offsets[greatest + 1] - offsets[greatest], most_bytes)
         ),
         nulls,
     )

@@ -106,6 +106,10 @@ def write_column(
     )
 
 
+_CUT_BYTES = zones.STRING_ZONE_BYTES + 1
+"""Of a bound, so that ``cut_bounds`` sees that it is longer."""
+
+
 def _encode_page(
     column: ColumnBuffers, lower: int, upper: int, kind: int, spec: ColumnSpec, allow_delta: bool
 ) -> tuple[bytes, bytes | None, bytes | None, int, int]:
@@ -130,7 +134,7 @@ def _encode_page(
         return payload, low, high, null_count, nan_count
     assert column.offsets is not None
     offsets = column.offsets[lower : upper + 1]
-    low, high, null_count = blocks.zone_binary(offsets, column.values, validity)
+    low, high, null_count = blocks.zone_binary(offsets, column.values, validity, _CUT_BYTES)
     payload = blocks.encode_binary(
         offsets, column.values, validity if null_count else None, spec.encoding == "prefix"
     )

@@ -108,6 +108,9 @@ def test_callers_faults_are_refused() -> None:
     for bad in ([0, 11], [3, 2], [-1, 2]):
         with pytest.raises(ValueError, match="offsets"):
             blocks.zone_binary(np.array(bad, np.int32), data)
+    with pytest.raises(ValueError, match="bounds of -1 bytes"):
+        blocks.zone_binary(np.array([0, 1], np.int32), data, most_bytes=-1)
+    for bad in ([0, 11], [3, 2], [-1, 2]):
         with pytest.raises(ValueError, match="offsets"):
             blocks.dictionary_build(np.array(bad, np.int32), data, None, 10)
     with pytest.raises(ValueError, match="rows"):

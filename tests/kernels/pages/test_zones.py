@@ -54,7 +54,11 @@ def test_binary_zone_agrees_with_oracle(seed: int) -> None:
             None if rng.random() < 0.3 else rng.bytes(int(rng.integers(0, 6))).replace(b"b", b"\0")
             for _ in range(rows)
         ]
-        assert zones.zone_binary(*packed(cells)) == oracle.binary(cells)
+        low, high, nulls = oracle.binary(cells)
+        assert zones.zone_binary(*packed(cells)) == (low, high, nulls)
+        for most in (0, 1, 3, 100):
+            cut = [None if bound is None else bound[:most] for bound in (low, high)]
+            assert zones.zone_binary(*packed(cells), most_bytes=most) == (*cut, nulls)
 
 
 def test_bounds_of_strings_meet_intervals_as_the_oracle_says(seed: int) -> None:
