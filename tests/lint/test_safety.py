@@ -100,3 +100,15 @@ def test_rows_of_arrays_are_not_sorted_as_structures() -> None:
         for name, call in calls(ast.parse(path.read_text())):
             by_row = name.endswith(".unique") and any(word.arg == "axis" for word in call.keywords)
             assert not by_row, f"{named(path)}:{call.lineno}: pack each row into one value"
+
+
+BLAS = {"dot", "vdot", "inner", "outer", "matmul", "tensordot", "einsum", "linalg", "multi_dot", "cov"}
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=named)
+def test_nothing_wakes_the_threads_of_blas(path: Path) -> None:
+    """After a call they spin for a while, each on a core, and doubled the processor time of a bulk load."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        found = isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult)
+        found |= isinstance(node, ast.Attribute) and node.attr in BLAS
+        assert not found, f"{named(path)}:{getattr(node, 'lineno', 0)}: multiply and sum instead"

@@ -76,4 +76,4 @@ def _squares(ends: np.ndarray, bits: int) -> float:
     if (len(ends) - 1) % (1 << bits):
         edges = np.append(edges, ends[-1])
     sizes = np.diff(edges)
-    return float(np.dot(sizes, sizes))
+    return float(np.square(sizes, dtype=np.float64).sum())

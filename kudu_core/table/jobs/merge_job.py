@@ -85,7 +85,7 @@ def _tasks(
 ) -> list[RemoteMergeTask]:
     each = np.array([source.rowset.meta.size_bytes / source.rows for source in task.sources])
     # By the middle of a range among all bytes.
-    middles = ((edges[:-1] + edges[1:]) / 2 @ each) // TASK_BYTES
+    middles = ((edges[:-1] + edges[1:]) / 2 * each).sum(axis=1) // TASK_BYTES
     tasks = []
     for place in np.unique(middles).tolist():
         numbers = np.flatnonzero(middles == place).tolist()

@@ -222,13 +222,13 @@ class _MergeWalk:
         each = np.array([decoded + ROW_BYTES for _, decoded in sizes])
 
         def built(number: int) -> list[MergeOutput]:
-            nbytes = int((edges[number + 1] - edges[number]) @ each)
+            nbytes = int(((edges[number + 1] - edges[number]) * each).sum())
             with context.work.hold(nbytes):
                 outputs = build(task, edges[number], edges[number + 1])
             release_free(nbytes)
             return outputs
 
-        small = int((edges[-1] - edges[0]) @ each) <= SMALL_BYTES
+        small = int(((edges[-1] - edges[0]) * each).sum()) <= SMALL_BYTES
         with NOTHING if small else context.building.take(), Pool(self.threads, "kudu-core-merge") as pool:
             done = list(pool.map(built, range(len(edges) - 1), window=self.threads))
         return [output for outputs in done for output in outputs]
