@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kudu_core.common.run.clock import micros_of
+from kudu_core.common.run.locks import mutex
 from kudu_core.common.schema.schema import Schema
 from kudu_core.rowset.disk.writing import DECODED_FACTOR
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
@@ -109,6 +110,8 @@ class Merges:
         self._known: dict[int, _Known] = {}
         self._settled: dict[int, frozenset[int]] = {}
         """By tablet: rowsets that a merge has made no larger, and not less dead."""
+        self._mutex = mutex()
+        """One thread at a time changes these; others choose meanwhile."""
 
     def choice(
         self, tablet: Tablet, options: Options, horizon: int, now_s: float, left_alone: Collection[int]
@@ -124,9 +127,6 @@ class Merges:
             if all(mine is other for mine, other in zip(known.metas, metas, strict=True)):
                 return known.choice
         settled = self._settled.get(tablet.id, frozenset())
-        if settled:
-            settled &= set(view.tree.ids)
-            self._settled[tablet.id] = settled
         schema = tablet.context.schema()
         row_bytes, column_ids = fixed_row_bytes(schema), frozenset(schema.by_id)
         choice = choose_merge(
@@ -140,13 +140,18 @@ class Merges:
             budget_bytes=options.compaction_budget_bytes,
             target_bytes=options.rowset_target_bytes,
         )  # fmt: skip
-        self._known[tablet.id] = _Known(metas, busy, now_s + LOOK_AGAIN_S, choice)
+        with self._mutex:
+            # Else a merge ended meanwhile, after which the choice may be to do the same again.
+            if self._settled.get(tablet.id, frozenset()) == settled:
+                self._known[tablet.id] = _Known(metas, busy, now_s + LOOK_AGAIN_S, choice)
         return choice
 
     def settle(self, tablet: Tablet, rowset_ids: Collection[int]) -> None:
         """Merging these again would do no more than it just did."""
-        self._settled[tablet.id] = self._settled.get(tablet.id, frozenset()) | frozenset(rowset_ids)
-        self._known.pop(tablet.id, None)
+        with self._mutex:
+            still = self._settled.get(tablet.id, frozenset()) & frozenset(tablet.view.tree.ids)
+            self._settled[tablet.id] = still | frozenset(rowset_ids)
+            self._known.pop(tablet.id, None)
 
 
 def rowset_stats(

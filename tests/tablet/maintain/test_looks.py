@@ -8,15 +8,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.tablet.maintain import compaction_lane, flush_lane
+from kudu_core.tablet.maintain import compaction_lane, flush_lane, operations
 from kudu_core.tablet.maintain.looks import Looks
 from kudu_core.tablet.maintain.memory_use import MemoryUse
 from kudu_core.tablet.maintain.scoring import LOG_GC, MAJOR, MERGE, Operation
 from tests.support.clock import ManualClock
+from tests.support.inside import tablet_of
+from tests.support.tables import Make
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), nullable=False), ("v", pa.int64())])
 
@@ -39,7 +42,7 @@ class Work:
         return Looks(self.tablets, self.look)
 
 
-def operations(tablet_id: int, count: int) -> list[Operation]:
+def some_of(tablet_id: int, count: int) -> list[Operation]:
     return [Operation(MERGE, tablet_id, (number,), gain=number) for number in range(count)]
 
 
@@ -48,7 +51,7 @@ def largest(found: list[Operation]) -> Operation | None:
 
 
 def test_each_operation_and_the_end() -> None:
-    work = Work({tablet_id: operations(tablet_id, 3) for tablet_id in range(10)})
+    work = Work({tablet_id: some_of(tablet_id, 3) for tablet_id in range(10)})
     looks, done = work.looks(), []
     while (op := looks.best(largest)) is not None:
         done.append(work.todo[op.tablet_id].pop())
@@ -60,7 +63,7 @@ def test_each_operation_and_the_end() -> None:
 
 
 def test_what_others_have_done_is_not_done() -> None:
-    work = Work({1: operations(1, 1), 2: operations(2, 2), 3: operations(3, 3)})
+    work = Work({1: some_of(1, 1), 2: some_of(2, 2), 3: some_of(3, 3)})
     looks = work.looks()
     first = looks.best(largest)
     assert first is not None and first.tablet_id == 3
@@ -72,10 +75,10 @@ def test_what_others_have_done_is_not_done() -> None:
 
 
 def test_work_that_others_make_is_found_at_the_end() -> None:
-    work = Work({1: operations(1, 1), 2: []})
+    work = Work({1: some_of(1, 1), 2: []})
     looks = work.looks()
     assert looks.best(largest) is not None
-    work.todo = {1: [], 2: operations(2, 1)}
+    work.todo = {1: [], 2: some_of(2, 1)}
     found = looks.best(largest)
     assert found is not None and found.tablet_id == 2
     work.todo = {1: []}  # the other one was purged
@@ -152,3 +155,25 @@ def test_looks_grow_with_the_tablets(tmp_path: Path, seen: Counter[str]) -> None
     assert many["measure"] == few["measure"]
     for name in ("compaction_operations", "flush_operations"):
         assert many[name] < 2.5 * few[name], name  # and not four times as many
+
+
+def test_a_choice_that_the_end_of_a_merge_overtook_is_not_kept(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else another thread merges once more what the merge has made no larger."""
+    table = make(SCHEMA, ingest_threshold_rows=10)
+    for part in range(6):
+        table.insert({"k": np.arange(part * 100, part * 100 + 100)})
+    tablet, merges, usual = tablet_of(table), operations.Merges(), operations.choose_merge
+
+    def choice() -> Any:
+        return merges.choice(tablet, tablet.context.options, 0, 0.0, ())
+
+    def overtaken(*given: Any, **more: Any) -> Any:
+        merges.settle(tablet, tablet.view.tree.ids)
+        return usual(*given, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(operations, "choose_merge", overtaken)
+        assert choice() is not None
+    assert choice() is None
