@@ -88,9 +88,12 @@ class ColumnReader(ColumnPages):
         found = dict(zip(numbers, self.payloads(numbers), strict=True))
         return [(number, found[number], begin, count) for number, begin, count in plan]
 
-    def _read_binary(self, pieces: Sequence[tuple[int, Any, int, int]]) -> ColumnBuffers:
+    def _read_binary(self, pieces: list[tuple[int, Any, int, int]]) -> ColumnBuffers:
+        """Empties ``pieces``, so that large payloads go as their cells come."""
         parts = []
-        for number, payload, begin, count in pieces:
+        pieces.reverse()
+        while pieces:
+            number, payload, begin, count = pieces.pop()
             try:
                 offsets, data, validity = blocks.decode_binary(payload, begin, count, allocate)
             except PageError as error:

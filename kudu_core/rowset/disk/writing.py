@@ -53,11 +53,11 @@ def files_of(decoded_bytes: int, target_bytes: int) -> int:
     return max(1, -(-decoded_bytes // (target_bytes * DECODED_FACTOR)))
 
 
-def cuts(rows: OrderedRows, target_bytes: int) -> Iterator[tuple[int, int]]:
-    """Row ranges of equal length, one for each output file."""
+def cuts(rows: OrderedRows, target_bytes: int, least: int = 1) -> Iterator[tuple[int, int]]:
+    """Row ranges of equal length, one for each output file: at least so many, if there are rows."""
     if not rows.rows:
         return
-    pieces = min(rows.rows, files_of(rows.nbytes, target_bytes))
+    pieces = min(rows.rows, max(files_of(rows.nbytes, target_bytes), least))
     edges = np.linspace(0, rows.rows, pieces + 1).astype(np.int64)
     yield from zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from kudu_core.common.run.gates import Flag
+from kudu_core.common.run.held_memory import release_free
 from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.disk.writing import DECODED_FACTOR
 from kudu_core.table.calls.call import row_default_bytes
@@ -118,7 +119,9 @@ def build_parts(
     most = _target(engine)
 
     def work(range_: KeyRange) -> list[Done]:
-        return _in_pieces(rows.schema, range_, most, one)
+        done = _in_pieces(rows.schema, range_, most, one)
+        release_free(range_bytes(range_))
+        return done
 
     ranges = _ranges(engine, rows, {-1, *by_ordinal}, most)
     errors = Errors(rows.errors_kept)

@@ -175,9 +175,9 @@ class _RangeRows:
         known = keys.order()
         if known == 0:
             self._order = self._merged(keys)
-            self._cells = self._cells.reordered(self._order)
             keys = keys.take(self._order)
             known = keys.order()
+        self._cells = self._cells.reordered(self._order)
         return KeyBatch(keys, None, None) if known == 2 else None
 
     def _merged(self, keys: EncodedKeys) -> np.ndarray:

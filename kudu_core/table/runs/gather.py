@@ -21,8 +21,9 @@ class RunCells(Protocol):
     """The cells of some rows, in some order."""
 
     def column(self, column_id: int) -> ColumnBuffers: ...
-    def reordered(self, order: np.ndarray) -> RunCells:
-        """The same rows in another order, (n,) int64; these are not used any more."""
+    def reordered(self, order: np.ndarray | None) -> RunCells:
+        """The same rows in another order, (n,) int64; None: in this one.  Each column is asked for once, and
+        these are not used any more."""
         ...
 
 
@@ -49,8 +50,8 @@ class _Stretch:
     def column(self, column_id: int) -> ColumnBuffers:
         return self._source.block.columns[column_id].slice(self._lower, self._upper)
 
-    def reordered(self, order: np.ndarray) -> RunCells:
-        return _Scattered(self._source, order + self._lower)
+    def reordered(self, order: np.ndarray | None) -> RunCells:
+        return self if order is None else _Scattered(self._source, order + self._lower)
 
 
 class _Scattered:
@@ -62,8 +63,8 @@ class _Scattered:
     def column(self, column_id: int) -> ColumnBuffers:
         return self._source.block.columns[column_id].take(self._rows)
 
-    def reordered(self, order: np.ndarray) -> RunCells:
-        return _Scattered(self._source, self._rows[order])
+    def reordered(self, order: np.ndarray | None) -> RunCells:
+        return self if order is None else _Scattered(self._source, self._rows[order])
 
 
 class _Interleaved:
@@ -87,7 +88,9 @@ class _Interleaved:
         parts = [source.block.columns[column_id] for source in self._sources]
         return ColumnBuffers.interleave(parts, self._which, self._rows)
 
-    def reordered(self, order: np.ndarray) -> RunCells:
+    def reordered(self, order: np.ndarray | None) -> RunCells:
+        if order is None:
+            return self
         return _Interleaved(self._sources, self._which[order], self._rows[order])
 
 
@@ -96,19 +99,38 @@ class _Read:
 
     def __init__(self, spans: Sequence[RunSpan]) -> None:
         self._spans = spans
-        self._order: np.ndarray | None = None
         self._kept: dict[int, ColumnBuffers] = {}
 
     def column(self, column_id: int) -> ColumnBuffers:
-        read = self._kept.pop(column_id, None)
-        if read is None:
-            read = ColumnBuffers.concat([run.column(column_id, a, b) for run, a, b in self._spans])
-        if self._order is None:
-            self._kept[column_id] = read
-            return read
-        return read.take(self._order)
+        if column_id not in self._kept:
+            self._kept[column_id] = ColumnBuffers.concat(self._parts(column_id))
+        return self._kept[column_id]
 
-    def reordered(self, order: np.ndarray) -> RunCells:
-        assert self._order is None
-        self._order = order
-        return self
+    def reordered(self, order: np.ndarray | None) -> RunCells:
+        return _ReadInOrder(self._spans, self._kept, order)
+
+    def _parts(self, column_id: int) -> list[ColumnBuffers]:
+        return [run.column(column_id, lower, upper) for run, lower, upper in self._spans]
+
+
+class _ReadInOrder(_Read):
+    """The same, each column asked for once: nothing is kept."""
+
+    def __init__(
+        self, spans: Sequence[RunSpan], kept: dict[int, ColumnBuffers], order: np.ndarray | None
+    ) -> None:
+        super().__init__(spans)
+        self._kept, self._order = kept, order
+
+    def column(self, column_id: int) -> ColumnBuffers:
+        order, read = self._order, self._kept.pop(column_id, None)
+        if read is not None:
+            return read if order is None else read.take(order)
+        parts = self._parts(column_id)
+        if order is None or len(parts) == 1:
+            read = ColumnBuffers.concat(parts)
+            return read if order is None else read.take(order)
+        # One copy: of large cells there is no room for another.
+        ends = np.cumsum([0, *(part.length for part in parts)])
+        which = np.searchsorted(ends[1:], order, side="right").astype(np.int32)
+        return ColumnBuffers.interleave(parts, which, order - ends[which])

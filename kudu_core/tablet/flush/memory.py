@@ -34,6 +34,11 @@ ROW_BYTES = 56
 key, hash, insert time and place in the outputs, and what is being encoded."""
 
 
+_COLUMN_DIVISOR = 8
+_COLUMN_BYTES = 8 << 20
+"""Of the memory limit, and at least: what a column of one output takes in order, beside the MemRowSet."""
+
+
 @dataclass(frozen=True, slots=True)
 class Flushed:
     """What a flush did."""
@@ -73,15 +78,24 @@ def flush_memrowset(tablet: Tablet) -> Flushed | None:
         return done
 
 
-def work_bytes(memory: MemRowSet) -> int:
-    """About how many bytes a flush holds beside the MemRowSet."""
-    widest = max(memory.column_bytes(c.id) for c in memory.schema.columns)
-    return len(memory) * ROW_BYTES + memory.key_bytes + widest + sum(log.nbytes for log in memory.logs)
+def work_bytes(memory: MemRowSet, limit_bytes: int) -> int:
+    """About how many bytes a flush holds beside the MemRowSet, with so large a memory limit."""
+    column = -(-_widest(memory) // _outputs(memory, limit_bytes))
+    return len(memory) * ROW_BYTES + memory.key_bytes + column + sum(log.nbytes for log in memory.logs)
+
+
+def _widest(memory: MemRowSet) -> int:
+    return max(memory.column_bytes(c.id) for c in memory.schema.columns)
+
+
+def _outputs(memory: MemRowSet, limit_bytes: int) -> int:
+    """How many files a flush makes at least, so that a column of one is no large share of memory."""
+    return max(1, -(-_widest(memory) // max(limit_bytes // _COLUMN_DIVISOR, _COLUMN_BYTES)))
 
 
 def _flush_counted(tablet: Tablet, frozen: MemRowSet) -> Flushed:
     """``_flush``, with what it holds counted while it runs and given back to the system after it."""
-    nbytes = work_bytes(frozen)
+    nbytes = work_bytes(frozen, tablet.context.options.memory_bytes)
     with tablet.context.work.hold(nbytes):
         flushed = _flush(tablet, frozen)
     release_free(nbytes)
@@ -142,7 +156,8 @@ def _write(
     home = np.full(rows, -1, np.int32)
     rowid = np.empty(rows, np.uint32)
     metas = []
-    for number, (lower, upper) in enumerate(cuts(ordered, context.options.rowset_target_bytes)):
+    least = _outputs(frozen, context.options.memory_bytes)
+    for number, (lower, upper) in enumerate(cuts(ordered, context.options.rowset_target_bytes, least)):
         name = tablet.new_file("rows")
         written.append(f"{tablet.directory}/{name}")
         meta = rowset_meta(

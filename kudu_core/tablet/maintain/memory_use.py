@@ -97,7 +97,8 @@ class MemoryUse:
 
         ``log_bytes``: what the log retains.
         """
-        next_bytes = max((work_bytes(tablet.view.active) for tablet in self.tablets), default=0)
+        needed = (work_bytes(tablet.view.active, self.limit_bytes) for tablet in self.tablets)
+        next_bytes = max(needed, default=0)
         used = self.measure() + min(next_bytes, self.store_limit_bytes // WORK_DIVISOR)
         return Pressure(used, self.store_limit_bytes, log_bytes)
 

@@ -89,6 +89,21 @@ def test_a_flush_that_fails_holds_nothing(make: Make, monkeypatch: pytest.Monkey
     assert table.count() == ROWS
 
 
+def test_a_flush_of_large_cells_makes_files_of_a_share_of_memory(make: Make) -> None:
+    """One column of a file is put in order at a time."""
+    fields = [pa.field("k", pa.int64(), nullable=False), ("p", pa.binary())]
+    table = make(pa.schema(fields), memory_limit_bytes=64 << 20)
+    cells = {k: np.random.default_rng(k).bytes(1_000_000) for k in range(24)}
+    for k, cell in cells.items():
+        table.insert([{"k": k, "p": cell}])
+    memory = engine_of(table).tablets[0].view.active
+    assert work_bytes(memory, 64 << 20) < 9 << 20 < 24_000_000 < work_bytes(memory, 1 << 30)
+    table.flush()
+    assert [rowset.meta.rows for rowset in engine_of(table).tablets[0].view.rowsets] == [8, 8, 8]
+    assert table.get(7) == {"k": 7, "p": cells[7]}
+    assert dict(zip(*table.scan().to_table().to_pydict().values(), strict=True)) == cells
+
+
 def test_a_merge_counts_what_it_holds(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     table = make(SCHEMA)
     for some in np.array_split(np.random.default_rng(0).permutation(ROWS), 3):
@@ -111,7 +126,8 @@ def test_a_flush_begins_while_there_is_room_for_it(make: Make) -> None:
         table.insert({"k": np.arange(count, count + 5000)})
         count += 5000
     stores = table.metrics()["memory_store_bytes"]
-    needed = min(work_bytes(engine.tablets[0].view.active), engine.memory.store_limit_bytes // 4)
+    flush_bytes = work_bytes(engine.tablets[0].view.active, engine.memory.limit_bytes)
+    needed = min(flush_bytes, engine.memory.store_limit_bytes // 4)
     assert stores < scoring.MEMORY_FRACTION * engine.memory.store_limit_bytes <= stores + needed
 
 
