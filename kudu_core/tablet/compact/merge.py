@@ -229,6 +229,8 @@ class _MergeWalk:
             return outputs
 
         small = int(((edges[-1] - edges[0]) * each).sum()) <= SMALL_BYTES
+        if small and len(edges) == 2:
+            return built(0)  # a thread of its own costs as much again, more beside other tablets
         with NOTHING if small else context.building.take(), Pool(self.threads, "kudu-core-merge") as pool:
             done = list(pool.map(built, range(len(edges) - 1), window=self.threads))
         return [output for outputs in done for output in outputs]
