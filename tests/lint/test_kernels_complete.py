@@ -38,6 +38,7 @@ OTHER_ORACLE = {
     "ordered.row_batch": "tests/table/read/test_short_scan.py: the general path",
     "ordered.few_in_order": "tests/table/read/test_short_scan.py: the general path",
     "ordered.file_keys": "oracles/ordered/in_order.py",
+    "ordered.rows_of_keys": "tests/table/read/test_short_scan.py: the general path",
     "ordered.looked_up": "tests/table/read/test_short_scan.py: the general path",
     "ordered.row_source": "oracles/ordered/in_order.py",
     "row.change_log": "oracles/row/view.py",
@@ -55,6 +56,7 @@ OTHER_ORACLE = {
 NO_BENCH = {"base.status": "runs only when something is wrong"}
 # Kernel -> the kernel through which it is tested and measured.
 PART_OF = {
+    "ordered.rows_of_keys": "ordered.looked_up",
     "ordered.row_batch": "ordered.few_in_order",
     "index.nodes": "index.btree",
     "files.page_loader": "row.file",

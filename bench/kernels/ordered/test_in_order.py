@@ -98,7 +98,7 @@ def test_looked_up(benchmark, files):
     hashes, views = keys.hashes(), views_of(files)
 
     def looked_up():
-        rows = LookedUp(2**64 - 1, shape, (8, 8), (False, False))
+        rows = LookedUp(2**64 - 1, shape, (8, 8), (False, False), FILES)
         for place, view in enumerate(views):
             rows.look_up(view, keys.data, keys.offsets, hashes, np.array([place]))
         return rows.batch(1 << 20), rows.count

@@ -14,6 +14,8 @@ cdef class BoundsTree:
         int32_t[::1] _ranks         # a binary tree: of leaves, the place in ``_lasts``; of nodes, the largest
         int64_t _leaves
 
+    cdef const uint8_t* first(self, int64_t rowset, int64_t* size) noexcept nogil
+    cdef const uint8_t* last(self, int64_t rowset, int64_t* size) noexcept nogil
     cdef int64_t begun(self, const uint8_t* key, int64_t size) noexcept nogil
     cdef int64_t ended(self, const uint8_t* key, int64_t size) noexcept nogil
     cdef int64_t next(self, int64_t at, int64_t begun, int64_t ended) noexcept nogil

@@ -119,6 +119,17 @@ cdef class BoundsTree:
                 larger = self._ranks[2 * leaf + 1]
             self._ranks[leaf] = larger
 
+    cdef const uint8_t* first(self, int64_t rowset, int64_t* size) noexcept nogil:
+        """The first key of a rowset."""
+        size[0] = self._firsts.ends[rowset + 1] - self._firsts.ends[rowset]
+        return self._firsts.data + self._firsts.ends[rowset]
+
+    cdef const uint8_t* last(self, int64_t rowset, int64_t* size) noexcept nogil:
+        """The last key of a rowset."""
+        cdef int64_t rank = self._ranks[self._leaves + rowset]
+        size[0] = self._lasts.ends[rank + 1] - self._lasts.ends[rank]
+        return self._lasts.data + self._lasts.ends[rank]
+
     cdef int64_t begun(self, const uint8_t* key, int64_t size) noexcept nogil:
         """How many rowsets have a first key that is not above the key."""
         return count_below(&self._firsts, key, size, True)

@@ -1,10 +1,10 @@
 import numpy as np
 import numpy.typing as npt
 
-from kudu_core._ext.ordered.row_batch import RowBatch
+from kudu_core._ext.ordered.rows_of_keys import RowsOfKeys
 from kudu_core._ext.row.view import PointView
 
-class LookedUp(RowBatch):
+class LookedUp(RowsOfKeys):
     def look_up(
         self,
         view: PointView,
@@ -12,4 +12,4 @@ class LookedUp(RowBatch):
         offsets: npt.NDArray[np.int64],  # const int64_t[::1]
         hashes: npt.NDArray[np.uint64],  # const uint64_t[::1]
         wanted: npt.NDArray[np.int64],  # const int64_t[::1]
-    ) -> npt.NDArray[np.int64]: ...
+    ) -> None: ...

@@ -1,8 +1,27 @@
 # Rows whose cells become an Arrow batch, for what finds them.
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
+from kudu_core._ext.base.arrow_array cimport ArrowArray
+from kudu_core._ext.columns.growing cimport AppendColumn
 from kudu_core._ext.ordered.row_source cimport Source
 from kudu_core._ext.row.shape cimport RowShape
+
+
+cdef enum:
+    ROOM = 16                   # bytes that readers of Arrow may look at behind a buffer
+
+
+cdef class ArrowBatch:
+    cdef ArrowArray _array
+    cdef int begin(self, int64_t rows, Py_ssize_t columns) except -1
+    cdef ArrowArray* column(self, Py_ssize_t i, int buffers) except NULL
+
+
+cdef void* grown(void* room, int64_t size) except NULL
+cdef int put_null(ArrowArray* out, int64_t row) except -1
+cdef int memory_fixed(AppendColumn column, int64_t row, int width, uint8_t* to) except -1
+cdef int memory_string(AppendColumn column, int64_t row, const uint8_t** start, int64_t* size) except -1
+cdef int check_columns(RowShape shape, tuple widths, tuple bits) except -1
 
 
 cdef class RowBatch:

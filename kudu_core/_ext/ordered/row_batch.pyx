@@ -12,17 +12,17 @@ must answer.  Everything here runs with the GIL.  What is read is hostile.
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawRealloc
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uintptr_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 from libc.string cimport memcpy, memset
 
 from kudu_core._ext.base.arrow_array cimport ArrowArray, kc_release_batch, kc_release_column
 from kudu_core._ext.base.bitmap cimport kc_bit
-from kudu_core._ext.base.status cimport BAD_VALUE, raise_needs_general_path
+from kudu_core._ext.base.status cimport raise_needs_general_path
 from kudu_core._ext.columns.growing cimport AppendColumn
 from kudu_core._ext.pages.cell cimport Strings
 from kudu_core._ext.pages.head cimport Page
 from kudu_core._ext.pages.holder cimport PageHolder
-from kudu_core._ext.row.cells cimport open_string, page_of, read_fixed, row_in_page
+from kudu_core._ext.row.cells cimport page_of, read_string
 from kudu_core._ext.row.column cimport PointColumn
 from kudu_core._ext.row.file cimport PointFile
 from kudu_core._ext.row.overlay cimport Overlay
@@ -31,10 +31,8 @@ from kudu_core._ext.row.scattered cimport refuse
 from kudu_core._ext.row.shape cimport RowShape
 from kudu_core._ext.ordered.row_source cimport Source
 from kudu_core._ext.search.cells cimport Cells
-from kudu_core._ext.search.strings cimport plain_cell
 
 cdef enum:
-    ROOM = 16                   # bytes that readers of Arrow may look at behind a buffer
     FIRST_ROWS = 16
 
 
@@ -42,8 +40,6 @@ cdef enum:
 @cython.auto_pickle(False)
 cdef class ArrowBatch:
     """An Arrow array of structs, until somebody takes it over from ``address``."""
-
-    cdef ArrowArray _array
 
     def __dealloc__(self):
         if self._array.release != NULL:
@@ -54,12 +50,58 @@ cdef class ArrowBatch:
         """Of the ``ArrowArray``, which goes with this object unless it is taken over before."""
         return <uintptr_t>&self._array
 
+    cdef int begin(self, int64_t rows, Py_ssize_t columns) except -1:
+        """Have room for so many columns, none of which is there yet."""
+        cdef:
+            ArrowArray* top = &self._array
+            ArrowArray* children
+            Py_ssize_t i
+            char* room = <char*>PyMem_RawCalloc(
+                1,
+                <size_t>(
+                    columns * <Py_ssize_t>(sizeof(ArrowArray) + sizeof(void*)) + <Py_ssize_t>sizeof(void*)
+                ),
+            )
+        if room == NULL:
+            raise MemoryError
+        children = <ArrowArray*>room
+        top.private_data = room
+        top.children = <ArrowArray**>(room + columns * <Py_ssize_t>sizeof(ArrowArray))
+        top.buffers = <const void**>(top.children + columns)
+        top.length, top.n_buffers, top.n_children = rows, 1, columns
+        for i in range(columns):
+            top.children[i] = &children[i]
+        top.release = kc_release_batch
+        return 0
 
-cdef void* _grown(void* room, int64_t size) except NULL:
-    cdef void* grown = PyMem_RawRealloc(room, <size_t>(size + ROOM))
-    if grown == NULL:
+    cdef ArrowArray* column(self, Py_ssize_t i, int buffers) except NULL:
+        """Column i, which has so many buffers; they are to be filled."""
+        cdef ArrowArray* child = self._array.children[i]
+        child.length = self._array.length
+        child.buffers = <const void**>PyMem_RawCalloc(3, sizeof(void*))
+        if child.buffers == NULL:
+            raise MemoryError
+        child.release = kc_release_column
+        child.n_buffers = buffers
+        return child
+
+
+cdef int check_columns(RowShape shape, tuple widths, tuple bits) except -1:
+    """ValueError unless there is a width and a kind for each column."""
+    if len(widths) != shape.count or len(bits) != shape.count:
+        raise ValueError(f"{len(widths)} widths and {len(bits)} kinds of {shape.count} columns")
+    for width in widths:
+        if width not in (0, 1, 2, 4, 8, 16):
+            raise ValueError(f"cells of {width} bytes")
+    return 0
+
+
+cdef void* grown(void* room, int64_t size) except NULL:
+    """Memory of that size, or what there was with as much; and room behind it."""
+    cdef void* larger = PyMem_RawRealloc(room, <size_t>(size + ROOM))
+    if larger == NULL:
         raise MemoryError
-    return grown
+    return larger
 
 
 cdef class _CellPlace:
@@ -107,11 +149,7 @@ cdef class RowBatch:
     def __init__(
         self, uint64_t snapshot, RowShape shape not None, tuple widths not None, tuple bits not None
     ):
-        if len(widths) != shape.count or len(bits) != shape.count:
-            raise ValueError(f"{len(widths)} widths and {len(bits)} kinds of {shape.count} columns")
-        for width in widths:
-            if width not in (0, 1, 2, 4, 8, 16):
-                raise ValueError(f"cells of {width} bytes")
+        check_columns(shape, widths, bits)
         self.snapshot, self._shape, self._widths, self._bits = snapshot, shape, widths, bits
         self._sources, self._overlays, self._columns = [], [], []
 
@@ -122,7 +160,7 @@ cdef class RowBatch:
         """Have room for so many rows more."""
         if self.count + more > self._room:
             self._room = max(<Py_ssize_t>FIRST_ROWS, 2 * (self.count + more))
-            self._rows = <int64_t*>_grown(self._rows, self._room * <Py_ssize_t>sizeof(int64_t))
+            self._rows = <int64_t*>grown(self._rows, self._room * <Py_ssize_t>sizeof(int64_t))
         return 0
 
     cdef bint look(self, Source source, int64_t row) except -1:
@@ -156,47 +194,28 @@ cdef class RowBatch:
         """
         cdef:
             ArrowBatch made = ArrowBatch.__new__(ArrowBatch)
-            ArrowArray* top = &made._array
-            ArrowArray* children
             Py_ssize_t i, n = self._shape.count
             _CellPlace place = _CellPlace.__new__(_CellPlace)
-            char* room = <char*>PyMem_RawCalloc(
-                1, <size_t>(n * <Py_ssize_t>(sizeof(ArrowArray) + sizeof(void*)) + <Py_ssize_t>sizeof(void*))
-            )
-        if room == NULL:
-            raise MemoryError
-        children = <ArrowArray*>room
-        top.private_data = room
-        top.children = <ArrowArray**>(room + n * <Py_ssize_t>sizeof(ArrowArray))
-        top.buffers = <const void**>(top.children + n)
-        top.length, top.n_buffers, top.n_children = self.count, 1, n
-        for i in range(n):
-            top.children[i] = &children[i]
-        top.release = kc_release_batch
+            int width
+        made.begin(self.count, n)
         try:
             for i in range(n):
-                children[i].length = self.count
-                children[i].buffers = <const void**>PyMem_RawCalloc(3, sizeof(void*))
-                if children[i].buffers == NULL:
-                    raise MemoryError
-                children[i].release = kc_release_column
-                if <int>self._widths[i]:
-                    children[i].n_buffers = 2
-                    _fixed(self, place, i, self._widths[i], self._bits[i], &children[i])
+                width = self._widths[i]
+                if width:
+                    _fixed(self, place, i, width, self._bits[i], made.column(i, 2))
                 else:
-                    children[i].n_buffers = 3
-                    _strings(self, place, i, most_bytes, &children[i])
+                    _strings(self, place, i, most_bytes, made.column(i, 3))
         finally:
             place.leave()
         return made
 
 
-cdef int _null(RowBatch all_rows, Py_ssize_t row, ArrowArray* out) except -1:
+cdef int put_null(ArrowArray* out, int64_t row) except -1:
     """A cell is null."""
     cdef uint8_t* bits = <uint8_t*>out.buffers[0]
     if bits == NULL:
-        bits = <uint8_t*>_grown(NULL, (all_rows.count + 7) >> 3)
-        memset(bits, 255, <size_t>((all_rows.count + 7) >> 3))
+        bits = <uint8_t*>grown(NULL, (out.length + 7) >> 3)
+        memset(bits, 255, <size_t>((out.length + 7) >> 3))
         out.buffers[0] = bits
     bits[row >> 3] &= <uint8_t>~(1 << (row & 7))
     out.null_count += 1
@@ -222,7 +241,7 @@ cdef int _fixed(
     """Write a column of fixed width."""
     cdef:
         int64_t size = (all_rows.count + 7) >> 3 if bits else all_rows.count * width
-        uint8_t* values = <uint8_t*>_grown(NULL, size)
+        uint8_t* values = <uint8_t*>grown(NULL, size)
         uint8_t cell[16]
         uint8_t* to
         Py_ssize_t row
@@ -245,7 +264,7 @@ cdef int _fixed(
                 memcpy(to, PyBytes_AS_STRING(<bytes>found), <size_t>width)
         elif source.memory is not None:
             column = (<list>all_rows._columns[row])[i]
-            status = _memory_fixed(<AppendColumn>column, all_rows._rows[row], width, to)
+            status = memory_fixed(<AppendColumn>column, all_rows._rows[row], width, to)
         else:
             place.go(source.file, <PointColumn>(<list>all_rows._columns[row])[i], all_rows._rows[row])
             if place.column.c.width != width or place.column.c.words.count:
@@ -257,7 +276,7 @@ cdef int _fixed(
                 refuse(status, at)
         if status:
             memset(to, 0, <size_t>width)
-            _null(all_rows, row, out)
+            put_null(out, row)
         if bits and to[0]:
             values[row >> 3] |= <uint8_t>(1 << (row & 7))
     return 0
@@ -268,7 +287,7 @@ cdef int _strings(
 ) except -1:
     """Write a column of strings."""
     cdef:
-        int32_t* ends = <int32_t*>_grown(NULL, 4 * (all_rows.count + 1))
+        int32_t* ends = <int32_t*>grown(NULL, 4 * (all_rows.count + 1))
         uint8_t* data
         const uint8_t* start = NULL
         int64_t room = 16 * all_rows.count, end = 0, size
@@ -277,7 +296,7 @@ cdef int _strings(
         Source source
         int status
     out.buffers[1] = ends
-    out.buffers[2] = data = <uint8_t*>_grown(NULL, room)
+    out.buffers[2] = data = <uint8_t*>grown(NULL, room)
     ends[0] = 0
     for row in range(all_rows.count):
         size = 0
@@ -289,21 +308,21 @@ cdef int _strings(
                 start = <const uint8_t*>PyBytes_AS_STRING(<bytes>found)
                 size = PyBytes_GET_SIZE(<bytes>found)
         elif source.memory is not None:
-            status = _memory_string(
+            status = memory_string(
                 <AppendColumn>(<list>all_rows._columns[row])[i], all_rows._rows[row], &start, &size
             )
         else:
             place.go(source.file, <PointColumn>(<list>all_rows._columns[row])[i], all_rows._rows[row])
             status = _stored_string(place, all_rows._rows[row], &start, &size)
         if status:
-            _null(all_rows, row, out)
+            put_null(out, row)
         # Those that follow will be as long as the first: what is too large is given up early.
         elif end + size > most_bytes or (row == 0 and size > most_bytes // all_rows.count):
             raise_needs_general_path()
         elif size:
             if end + size > room:
                 room = 2 * (end + size)
-                data = <uint8_t*>_grown(data, room)
+                data = <uint8_t*>grown(data, room)
                 out.buffers[2] = data
             memcpy(data + end, start, <size_t>size)
             end += size
@@ -311,7 +330,7 @@ cdef int _strings(
     return 0
 
 
-cdef int _memory_fixed(AppendColumn column, int64_t row, int width, uint8_t* to) except -1:
+cdef int memory_fixed(AppendColumn column, int64_t row, int width, uint8_t* to) except -1:
     """Write a cell of a column in memory; 1 where it is null."""
     if column.width != width or row >= column._count:
         raise_needs_general_path()
@@ -321,9 +340,7 @@ cdef int _memory_fixed(AppendColumn column, int64_t row, int width, uint8_t* to)
     return 0
 
 
-cdef int _memory_string(
-    AppendColumn column, int64_t row, const uint8_t** start, int64_t* size
-) except -1:
+cdef int memory_string(AppendColumn column, int64_t row, const uint8_t** start, int64_t* size) except -1:
     """Where a string in memory lies; 1 where it is null."""
     if column.width or row >= column._count:
         raise_needs_general_path()
@@ -339,28 +356,10 @@ cdef int _stored_string(
 ) except -1:
     """Where a string of the file lies; 1 where it is null."""
     cdef:
-        PointColumn column = place.column
-        uint8_t cell[16]
-        uint32_t code = 0
-        int64_t i = 0, at = 0
-        int status
-    if column.c.width:
-        if column.c.words.count == 0:
-            raise_needs_general_path()
-        status = read_fixed(&column.c, place.page, row, &place.cells, &place.index, cell, &at)
-        if status == 0:
-            memcpy(&code, cell, <size_t>min(column.c.width, 4))
-            if code >= column.c.words.count:
-                status = BAD_VALUE
-            else:
-                start[0] = column.c.words.data + column.c.words.ends[code]
-                size[0] = column.c.words.ends[code + 1] - column.c.words.ends[code]
-    else:
-        if place.index < 0:
-            memset(&place.part, 0, sizeof(place.part))
-        status = open_string(place.page, row_in_page(&column.c, row), &place.index, &place.part, &i, &at)
-        if status == 0:
-            status = plain_cell(&place.part, i, start, size, &at)
+        int64_t at = 0
+        int status = read_string(
+            &place.column.c, place.page, row, &place.cells, &place.part, &place.index, start, size, &at
+        )
     if status < 0:
         refuse(status, at)
     return status

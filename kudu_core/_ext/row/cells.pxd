@@ -149,41 +149,48 @@ cdef inline int read_fixed(
     return 0
 
 
+cdef inline void fetch_place(const PagedCells* column, int64_t row) noexcept nogil:
+    """Ask for what says where the cell of a row lies."""
+    cdef:
+        const Page* page = &column.pages[page_of(column, row)]
+        int64_t block = row_in_page(column, row) >> BLOCK_BITS
+    if page.data != NULL and block < page.blocks:
+        if column.width:
+            kc_fetch(&column.opened[row >> BLOCK_BITS])
+            kc_fetch(<const uint8_t*>&column.opened[row >> BLOCK_BITS] + 64)
+        else:
+            kc_fetch(page.directory + 4 * block)
+        if page.bits != NULL:
+            kc_fetch(page.bits + (row_in_page(column, row) >> 3))
+
+
+cdef inline void fetch_cell(const PagedCells* column, int64_t row) noexcept nogil:
+    """Ask for the cell of a row, when what says where it lies has come."""
+    cdef:
+        const Page* page = &column.pages[page_of(column, row)]
+        const Opened* opened
+        int64_t block = row_in_page(column, row) >> BLOCK_BITS
+    if page.data == NULL or block >= page.blocks:
+        return
+    if column.width:
+        opened = &column.opened[row >> BLOCK_BITS]
+        if kc_is_known(&opened.known) and page.bits == NULL:
+            row &= BLOCK_ROWS - 1
+            row = row * (opened.block.bits if opened.block.bits else 8 * column.width) >> 3
+            if row < opened.block.size:
+                kc_fetch(opened.layout.packed + row)
+    else:
+        row = load32(page.directory + 4 * block)
+        if row < page.size:
+            kc_fetch(page.data + row)
+
+
 cdef inline void _fetch_ahead(const PagedCells* column, const int64_t[::1] rows, int64_t k) noexcept nogil:
     """Ask for what the next rows need: where a mini-block lies, and when that has come, the cell."""
-    cdef:
-        const Page* page
-        const Opened* opened
-        int64_t row, block
     if k + 2 * AHEAD < rows.shape[0]:
-        row = rows[k + 2 * AHEAD]
-        page = &column.pages[page_of(column, row)]
-        block = row_in_page(column, row) >> BLOCK_BITS
-        if page.data != NULL and block < page.blocks:
-            if column.width:
-                kc_fetch(&column.opened[row >> BLOCK_BITS])
-                kc_fetch(<const uint8_t*>&column.opened[row >> BLOCK_BITS] + 64)
-            else:
-                kc_fetch(page.directory + 4 * block)
-            if page.bits != NULL:
-                kc_fetch(page.bits + (row_in_page(column, row) >> 3))
+        fetch_place(column, rows[k + 2 * AHEAD])
     if k + AHEAD < rows.shape[0]:
-        row = rows[k + AHEAD]
-        page = &column.pages[page_of(column, row)]
-        block = row_in_page(column, row) >> BLOCK_BITS
-        if page.data == NULL or block >= page.blocks:
-            return
-        if column.width:
-            opened = &column.opened[row >> BLOCK_BITS]
-            if kc_is_known(&opened.known) and page.bits == NULL:
-                row &= BLOCK_ROWS - 1
-                row = row * (opened.block.bits if opened.block.bits else 8 * column.width) >> 3
-                if row < opened.block.size:
-                    kc_fetch(opened.layout.packed + row)
-        else:
-            row = load32(page.directory + 4 * block)
-            if row < page.size:
-                kc_fetch(page.data + row)
+        fetch_cell(column, rows[k + AHEAD])
 
 
 cdef inline int64_t gather_fixed(
@@ -239,6 +246,38 @@ cdef inline int open_string(
         if status < 0:
             return status
         index[0] = row >> BLOCK_BITS
+    return 0
+
+
+cdef inline int read_string(
+    const PagedCells* column, const Page* page, int64_t row, Cells* cells, Strings* part, int64_t* index,
+    const uint8_t** start, int64_t* size, int64_t* at
+) noexcept nogil:
+    """Where the string of a row lies, in the page or in the dictionary; 1 where it is null, or a status.
+
+    ``index``: as of ``read_fixed``, of ``cells`` or ``part``; -1 where the row lies in another page than the
+    one before.
+    """
+    cdef:
+        uint8_t cell[16]
+        uint32_t code = 0
+        int64_t i = 0
+        int status
+    if column.width == 0:
+        if index[0] < 0:
+            memset(part, 0, sizeof(part[0]))
+        status = open_string(page, row_in_page(column, row), index, part, &i, at)
+        return plain_cell(part, i, start, size, at) if status == 0 else status
+    if column.words.count == 0:
+        return NEEDS_GENERAL_PATH
+    status = read_fixed(column, page, row, cells, index, cell, at)
+    if status:
+        return status
+    memcpy(&code, cell, <size_t>min(column.width, 4))
+    if code >= column.words.count:
+        return BAD_VALUE
+    start[0] = column.words.data + column.words.ends[code]
+    size[0] = column.words.ends[code + 1] - column.words.ends[code]
     return 0
 
 

@@ -157,7 +157,7 @@ def _get_many(engine: Engine, block: RowBlock, encoded: EncodedKeys, columns: An
                 raise
     key_ids = engine.schema.key_ids
     read = tuple(c for c in chosen if c.id not in key_ids)
-    if are_few(views, len(batch)):
+    if are_few(len(batch)):
         columns = _columns_of(engine, read)
         every = batch.order if batch.order is not None else np.arange(len(batch))
         found = looked_up(
@@ -187,14 +187,13 @@ def _columns_of(engine: Engine, columns: tuple[StoredColumn, ...]) -> ScanColumn
 
 
 def _answered(
-    columns: Sequence[StoredColumn], key_ids: Sequence[int], block: RowBlock, rows: pa.RecordBatch, keys: I64
+    columns: Sequence[StoredColumn],
+    key_ids: Sequence[int],
+    block: RowBlock,
+    rows: pa.RecordBatch,
+    there: npt.NDArray[np.bool_],
 ) -> pa.Table:
-    """As ``_assembled``, of rows in one batch; ``keys``: whose they are."""
-    place = np.full(block.rows, -1, np.int64)
-    place[keys] = np.arange(len(keys))
-    there = place >= 0
-    if rows.num_columns and not (len(keys) == block.rows and bool((keys[1:] > keys[:-1]).all())):
-        rows = rows.take(pa.array(place, mask=~there))
+    """As ``_assembled``, of a batch that has a row for each key; ``there``: which of them are rows."""
     arrays, read = [], iter(rows.columns)
     for column in columns:
         asked = column.id in key_ids

@@ -140,8 +140,8 @@ def test_what_is_asked_wrongly() -> None:
 # ---- rows that are looked up ----
 
 
-def looked_up(default: bytes | None = None) -> LookedUp:
-    return LookedUp(2**64 - 1, shape_of(default), (4, 0, 2, 1), (False, False, False, True))
+def looked_up(keys: int, default: bytes | None = None) -> LookedUp:
+    return LookedUp(2**64 - 1, shape_of(default), (4, 0, 2, 1), (False, False, False, True), keys)
 
 
 def batch_of(keys: list[int]) -> tuple[Any, Any, Any]:
@@ -152,18 +152,26 @@ def batch_of(keys: list[int]) -> tuple[Any, Any, Any]:
 def test_keys_are_looked_up_in_one_view_after_the_other() -> None:
     asked = [5, 3 * ROWS, 4, 0, 5, 8999, 1]
     data, offsets, hashes = batch_of(asked)
-    rows, found = looked_up(), []
+    rows = looked_up(len(asked))
     for number in range(3):
         wanted = np.array([i for i, key in enumerate(asked) if key % 3 == number], np.int64)
-        found += rows.look_up(view_of(number), data, offsets, hashes, wanted).tolist()
-    assert found == [3, 2, 6, 0, 4, 5] and rows.count == 6  # the second key is in no file
+        rows.look_up(view_of(number), data, offsets, hashes, wanted)
+    assert rows.found.tolist() == [True, False, True, True, True, True, True] and rows.count == 6
+    # Those that have a row are not looked for again, and keys need not come in order.
+    rows.look_up(view_of(2), data, offsets, hashes, np.arange(len(asked)))
+    assert rows.count == 6
     batch = rows.batch(1 << 20)
     made = pa.RecordBatch._import_from_c(batch.address, ARROW)
     made.validate(full=True)
-    assert made.to_pylist() == [row_of(asked[place], None) for place in found]
-    nothing = looked_up()
-    assert nothing.look_up(view_of(0), data, offsets, hashes, np.empty(0, np.int64)).tolist() == []
-    assert nothing.batch(1 << 20).address
+    assert made.column(0).null_count == 1
+    nulls = dict.fromkeys(ARROW.names)
+    assert made.to_pylist() == [nulls if key == 3 * ROWS else row_of(key, None) for key in asked]
+    nothing = looked_up(len(asked))
+    nothing.look_up(view_of(0), data, offsets, hashes, np.empty(0, np.int64))
+    batch = nothing.batch(1 << 20)
+    made = pa.RecordBatch._import_from_c(batch.address, ARROW)
+    made.validate(full=True)
+    assert made.to_pylist() == [nulls] * len(asked)
 
 
 def test_keys_that_are_asked_for_wrongly() -> None:
@@ -171,13 +179,15 @@ def test_keys_that_are_asked_for_wrongly() -> None:
     one = np.zeros(1, np.int64)
     for wanted in (-1, 2):
         with pytest.raises(ValueError, match=f"key {wanted} of 2"):
-            looked_up().look_up(view_of(0), data, offsets, hashes, one + wanted)
+            looked_up(2).look_up(view_of(0), data, offsets, hashes, one + wanted)
     with pytest.raises(ValueError, match="1 hashes of 2 keys"):
-        looked_up().look_up(view_of(0), data, offsets, hashes[:1], one)
+        looked_up(2).look_up(view_of(0), data, offsets, hashes[:1], one)
     with pytest.raises(ValueError):
-        looked_up().look_up(view_of(0), data[:5], offsets, hashes, one)
+        looked_up(2).look_up(view_of(0), data[:5], offsets, hashes, one)
+    with pytest.raises(ValueError, match="2 hashes of 2 keys in a batch of 3"):
+        looked_up(3).look_up(view_of(0), data, offsets, hashes, one)
     with pytest.raises(ValueError, match="cells of 3 bytes"):
-        LookedUp(1, shape_of(), (3, 0, 2, 1), (False,) * 4)
-    rows = looked_up()
+        LookedUp(1, shape_of(), (3, 0, 2, 1), (False,) * 4, 2)
+    rows = looked_up(2)
     with pytest.raises(NeedsGeneralPath):  # a file that nobody has opened for keys
         rows.look_up(unsearchable(), data, offsets, hashes, one)

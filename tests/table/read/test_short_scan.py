@@ -69,7 +69,7 @@ class Both:
     def general(self, read: Callable[[], pa.Table]) -> pa.Table:
         with self.patch.context() as patch:
             patch.setattr(scan, "wants_few", lambda plan: None)
-            patch.setattr(points, "are_few", lambda views, keys: False)
+            patch.setattr(points, "are_few", lambda keys: False)
             return read()
 
 
@@ -131,7 +131,7 @@ def compare_keys(
     """Keys that are there and others, twice too, in order and not."""
     there = table.scan(list(key)).to_table().to_pylist()
     for _ in range(4):
-        keys = r.choices(there, k=r.randrange(12)) if there else []
+        keys = r.choices(there, k=r.choice([r.randrange(12), r.randrange(400)])) if there else []
         keys += [{name: row[name] for name in key} for row in (row_of(r) for _ in range(r.randrange(4)))]
         if r.random() < 0.5:
             keys.sort(key=lambda one: tuple(one.values()))
@@ -245,14 +245,18 @@ def test_rows_of_which_a_predicate_gives_the_key_are_looked_for(make: Make, both
     assert both.answered == 5
 
 
-def test_many_keys_of_one_rowset_are_not_looked_up_one_by_one(make: Make, both: Both) -> None:
+def test_very_many_keys_are_the_general_ways(
+    make: Make, both: Both, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = make(NUMBERS)
     table.insert(pa.table({"k": range(5000), "v": range(5000)}, NUMBERS))
     table.flush()
-    assert table.get_many(list(range(2000)))["v"].to_pylist() == list(range(2000))
-    assert both.looked_up == 0
+    for most, answered in ((1999, 0), (2000, 1)):
+        monkeypatch.setattr(few_keys, "MOST_KEYS", most)
+        assert table.get_many(list(range(2000)))["v"].to_pylist() == list(range(2000))
+        assert both.looked_up == answered
     assert table.get_many([3, 9999, 3])["v"].to_pylist() == [3, None, 3]
-    assert both.looked_up == 1
+    assert both.looked_up == 2
 
 
 def test_rows_that_are_mostly_dead(make: Make, both: Both) -> None:

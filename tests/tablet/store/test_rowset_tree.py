@@ -83,7 +83,7 @@ def test_a_point_read_probes_one_bloom_for_each_rowset_over_its_key(
     monkeypatch.setattr(RowsFile, "locate", locate)
     before = len(opened(wide))
     if way == "many rows":
-        monkeypatch.setattr(points, "are_few", lambda views, keys: False)
+        monkeypatch.setattr(points, "are_few", lambda keys: False)
     if way == "row":
         assert wide.get(12_001) == {"k": 12_001, "a": 1000, "s": None, "must": 7}
     else:
