@@ -92,6 +92,34 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize(("most", "jobs"), [(99, 1), (100, 0)])
+def test_a_few_rows_are_resolved_by_the_driver(
+    frame: Frame, path: str, monkeypatch: pytest.MonkeyPatch, most: int, jobs: int
+) -> None:
+    """By rows and by bytes; both ways write the same."""
+    before: Any = {k: (k, "old") for k in range(50)}
+    make(path, before, partition_by=PARTITIONS, options={"ingest_threshold_rows": 1})
+    begun = []
+    usual = write_module.resolving_function
+
+    def resolving(job: Any) -> Any:
+        begun.append(job)
+        return usual(job)
+
+    monkeypatch.setattr(write_module, "resolving_function", resolving)
+    monkeypatch.setattr(write_module, "DRIVER_BYTES", 1 << 20)
+    monkeypatch.setattr(write_module, "DRIVER_ROWS", most)
+    new = {k: (k, "new") for k in range(25, 125)}
+    told = ks.write(frame(columns(new)), path, "upsert")
+    assert (told.inserted, told.updated, len(begun)) == (75, 25, jobs)
+    assert rows_of(path) == {k: (k, "old" if k < 25 else "new") for k in range(125)}
+    monkeypatch.setattr(write_module, "DRIVER_ROWS", 100)
+    monkeypatch.setattr(write_module, "DRIVER_BYTES", 10)
+    ks.write(frame(columns(new)), path, "upsert")
+    assert len(begun) == jobs + 1
+
+
+
 @ROUTES
 @pytest.mark.parametrize("operation", CASES)
 def test_every_operation_does_what_it_does_on_a_table(
