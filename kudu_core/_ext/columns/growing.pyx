@@ -1,9 +1,8 @@
 """A column of a MemRowSet: cells are appended, never changed, and read while it grows.
 
-One writer appends (the tablet's mutex sees to that); any number of readers take snapshots.  A
-snapshot is a view of the buffers of that moment.  The writer only writes past the rows that a
-snapshot can name; when a buffer is full it fills a larger one and puts it in the old one's place,
-so a view keeps what it looks at alive and nothing under it moves.
+One writer appends (the tablet's mutex sees to that); any number of readers take snapshots.  A snapshot is a
+view of the buffers of that moment.  The writer only writes past the rows that a snapshot can name; when a
+buffer is full it fills a larger one and puts it in the old one's place, so that nothing moves under a view.
 
 Buffers are made with the first room that is asked for: a table of thousands of columns opens with none of
 them.  The bitmap of NOT nulls is there from then on with every bit set: a row that is not null costs it
@@ -30,6 +29,7 @@ cdef:
     int64_t FIRST_ROWS = 256
     int64_t FIRST_DATA_BYTES = 2048
     int64_t GENTLE_ROWS = 1 << 22           # from here on grow by half, not by two
+    int64_t FAR_BYTES = 1 << 23, FAR_FACTOR = 16    # data: room from here on; the system's pages come later
     int32_t no_end = 0                      # the one offset of a variable column without buffers
 
 NO_BYTES = np.empty(0, np.uint8)
@@ -162,13 +162,17 @@ cdef class AppendColumn:
 
     cdef int _replace_data(self, int64_t capacity) except -1:
         cdef uint8_t[::1] values
-        new_values = np.empty(capacity, np.uint8)
+        try:  # large data, which is there twice while it is copied, is copied seldom
+            far = capacity if capacity < FAR_BYTES else min(FAR_FACTOR * capacity, OFFSET_BYTES)
+            new_values = np.empty(far, np.uint8)
+        except MemoryError:
+            new_values = np.empty(capacity, np.uint8)
         values = new_values
         if self._end:
             memcpy(&values[0], self._values_at, self._end)
         self._values = new_values
         self._values_at = &values[0]
-        self._data_capacity = capacity
+        self._data_capacity = values.shape[0]
         return 0
 
     def reserve(self, int64_t extra_rows, int64_t extra_bytes=0):
@@ -240,11 +244,8 @@ cdef class AppendColumn:
         self._count += n            # last: from here on the rows exist
 
     def append(
-        self,
-        const uint8_t[::1] values not None,
-        const int32_t[::1] offsets=None,
-        const uint8_t[::1] validity=None,
-        const int64_t[::1] rows=None,
+        self, const uint8_t[::1] values not None, const int32_t[::1] offsets=None,
+        const uint8_t[::1] validity=None, const int64_t[::1] rows=None,
     ):
         """Copy cells of a column to the end: all of them, or ``rows`` of it (-1: a null).
 
@@ -260,6 +261,7 @@ cdef class AppendColumn:
             const uint8_t* source = NULL
             const uint8_t* bits = NULL
             const int64_t* chosen = NULL
+            uint8_t* at
         if n == 0:
             return
         if validity is not None and count:
@@ -284,10 +286,8 @@ cdef class AppendColumn:
             elif chosen == NULL:
                 memcpy(self._values_at + self._count * self.width, source, n * self.width)
             else:
-                bad = kc_take(
-                    self._values_at + self._count * self.width, source, <uint64_t>count, chosen, n,
-                    self.width,
-                )
+                at = self._values_at + self._count * self.width
+                bad = kc_take(at, source, <uint64_t>count, chosen, n, self.width)
             if bad < 0:
                 first_null = self._append_validity(bits, chosen, n)
         if bad >= 0:

@@ -120,6 +120,18 @@ def test_more_than_2_gib_of_data_is_refused_before_it_is_allocated() -> None:
     assert column.nbytes == 9 and len(column) == 1
 
 
+def test_large_data_has_room_for_far_more() -> None:
+    """While it is copied, it is there twice."""
+    column, cell = AppendColumn(0), bytes(1 << 20)
+    for _ in range(10):
+        column.append_cell(cell)
+    room = column.allocated
+    for _ in range(90):
+        column.append_cell(cell)
+    assert column.allocated == room
+    assert column.cell(99) == cell and 100 << 20 < column.nbytes < 101 << 20
+
+
 def test_reserved_room_is_not_replaced_by_append() -> None:
     for width in (0, 8):
         column = AppendColumn(width)
