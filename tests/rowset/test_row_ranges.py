@@ -127,6 +127,7 @@ def test_ranges_have_in_common_what_their_rows_have(seed: int) -> None:
         rows = [{row for first, end in r.tolist() for row in range(first, end)} for r in (one, other, common)]
         assert rows[2] == rows[0] & rows[1]
         assert (common[:, 0] < common[:, 1]).all()
+        assert intersection(np.array([[0, 60]]), one) is one
 
 
 def test_pages_of_ranges_are_counted_once() -> None:

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from kudu_core.common.where.sets import ValueSet
 
     U64 = npt.NDArray[np.uint64]
+    U8 = npt.NDArray[np.uint8]
     Mask = npt.NDArray[np.bool_]
+
+NO_ROW, EVERY_ROW, SOME_ROWS = range(3)
+"""What is known of a page: as in ``_ext.scan.selection``."""
+_STATES = np.array([SOME_ROWS, EVERY_ROW, NO_ROW, NO_ROW], np.uint8)
 
 
 class ZoneTable:
@@ -32,6 +37,8 @@ class ZoneTable:
         self._words = words
         self._nulls = index["nulls"].astype(np.int64)
         self._rows = rows
+        self._nans: Mask = index["nans"] > 0
+        self._is_plain = not (self._nulls.any() or self._nans.any())
         self._some: Mask = (index["flags"] & ZONE_PRESENT) != 0
         low, high = np.ascontiguousarray(index["low"]), np.ascontiguousarray(index["high"])
         self._strings: tuple[Any, Any, Any] | None = None
@@ -54,6 +61,25 @@ class ZoneTable:
             return found & self._some
         spans = closed_ends(self._type, wanted) if self._words is None else self._words.spans(wanted)
         return self._some & meet(self._low, self._high, spans)
+
+    def states(self, spans: U64, null: bool) -> U8:
+        """Of each page, whether no row, every row, or perhaps some rows are in a set, (n,) uint8.
+
+        ``spans``: the set's places, or codes, as (m, 2) ascending ends; ``null``: whether NULL is in it.
+        Of numbers of up to 8 bytes, and of words.
+        """
+        none = ~(meet(self._low, self._high, spans) & self._some)
+        every = within(self._low, self._high, spans)
+        if not self._is_plain:
+            # NaN lies outside the bounds: a page with one has to be looked at.
+            none &= ~self._nans
+            every = (every | (self._nulls == self._rows)) & ~self._nans
+            if null:
+                none &= self._nulls == 0
+            else:
+                every &= self._nulls == 0
+        found: U8 = _STATES[2 * none.view(np.uint8) + every.view(np.uint8)]
+        return found
 
     def may_be_null(self, null: bool) -> Mask:
         """Which pages have a null cell; or (false) one that is not."""
@@ -78,6 +104,9 @@ def within(low: Any, high: Any, spans: U64) -> Mask:
     """Which of the bounds [low, high] lie within one of the ascending spans."""
     if not len(spans):
         return np.zeros(len(low), np.bool_)
+    if len(spans) == 1:
+        one: Mask = (low >= spans[0, 0]) & (high <= spans[0, 1])
+        return one
     first = np.searchsorted(spans[:, 1], high)
     begins = spans[np.minimum(first, len(spans) - 1), 0]
     held: Mask = (first < len(spans)) & (begins <= low)

@@ -19,12 +19,11 @@ from kudu_core._ext.scan.cell_set import CellSet
 from kudu_core._ext.scan.column import ScanColumn
 from kudu_core._ext.scan.read import TooLarge, read
 from kudu_core._ext.scan.selection import Selection
-from kudu_core.cfile.columns.specs import ZONE_PRESENT
-from kudu_core.cfile.columns.zone_table import meet, within
+from kudu_core.cfile.columns.zone_table import SOME_ROWS
 from kudu_core.common.rows.allocation import allocate
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.types.types import TYPE_BOOL, TYPE_DECIMAL, TYPE_FLOAT, TYPE_SIGNED, TYPE_UNSIGNED
-from kudu_core.common.where.sets import closed_ends, places_of
+from kudu_core.common.where.sets import closed_ends
 from kudu_core.common.where.spans import Spans
 
 if TYPE_CHECKING:
@@ -34,9 +33,6 @@ if TYPE_CHECKING:
 
     U8 = npt.NDArray[np.uint8]
     U64 = npt.NDArray[np.uint64]
-
-NO_ROW, EVERY_ROW, SOME_ROWS = range(3)
-"""What is known of a page: as in ``_ext.scan.selection``."""
 
 _STRING_COST = 32
 _NUMBER, _SIGNED, _FLOAT, _CODE = range(4)
@@ -136,7 +132,7 @@ class ScanReader:
             codes = found.spans(passing)
             spans = Spans.joined(codes[:, 0], codes[:, 1]).ends
             test = CellSet(_CODE, column.width, spans[:, 0], spans[:, 1], passing.null, column.words)
-            return test, _states(column, spans, passing.null)
+            return test, column.zone_table().states(spans, passing.null)
         if type_.width == 0:
             return _strings(passing), np.full(column.page_count, SOME_ROWS, np.uint8)
         kind, width = _KINDS[type_.kind], type_.width
@@ -145,7 +141,7 @@ class ScanReader:
             return test, np.full(column.page_count, SOME_ROWS, np.uint8)
         spans = closed_ends(type_, passing)
         test = CellSet(kind, width, spans[:, 0], spans[:, 1], passing.null)
-        return test, _states(column, spans, passing.null)
+        return test, column.zone_table().states(spans, passing.null)
 
 
 def as_column(width: int, rows: int, values: U8, offsets: U8 | None, validity: U8 | None) -> ColumnBuffers:
@@ -189,28 +185,3 @@ def _strings(passing: ValueSet) -> CellSet:
     data = np.frombuffer(b"".join(ends), np.uint8)
     open_end = bool(passing.intervals) and passing.intervals[-1][1] is None
     return CellSet.of_strings(data, offsets, open_end, passing.null)
-
-
-# ------------------------------------------------------------------------------------------ zone maps
-
-
-def _states(column: ColumnReader, spans: U64, null: bool) -> U8:
-    """Of each page, whether no row, every row, or perhaps some rows are in the set."""
-    index = column.index()
-    nulls, nans = index["nulls"].astype(np.int64), index["nans"].astype(np.int64)
-    rows = column.rows_of_pages()
-    present = (index["flags"] & ZONE_PRESENT) != 0
-    low, high = (_bounds(column, index[end]) for end in ("low", "high"))
-    meets, holds = meet(low, high, spans) & present, within(low, high, spans)
-    # NaN lies outside the bounds: a page with one has to be looked at.
-    none = ~meets & (nans == 0) & ((nulls == 0) | (not null))
-    every = (holds | (nulls == rows)) & (nans == 0) & ((nulls == 0) | null)
-    return np.where(none, NO_ROW, np.where(every, EVERY_ROW, SOME_ROWS)).astype(np.uint8)
-
-
-def _bounds(column: ColumnReader, raw: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    """Zone bounds as places of the column's type, or as codes, (pages,) uint64."""
-    cells = np.ascontiguousarray(raw)
-    if column.words is not None:
-        return cells.view("<u4").reshape(-1).astype(np.uint64)
-    return places_of(column.spec.type, cells.reshape(-1))

@@ -17,8 +17,9 @@ import pyarrow as pa
 from kudu_core._ext.base.status import NeedsGeneralPath, PageError
 from kudu_core._ext.scan.read import TooLarge, read
 from kudu_core._ext.scan.selection import Selection
+from kudu_core.cfile.columns.zone_table import SOME_ROWS
 from kudu_core.cfile.pages.page import PAGE_BITS
-from kudu_core.cfile.readers.scan_reader import SOME_ROWS, as_column
+from kudu_core.cfile.readers.scan_reader import as_column
 from kudu_core.common.rows.allocation import allocate
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn

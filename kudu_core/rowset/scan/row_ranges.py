@@ -169,6 +169,10 @@ def _in_pages(
 
 def intersection(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """What two lists of ranges, each ascending and apart, have in common."""
+    if _covers(one, other):
+        return other
+    if _covers(other, one):
+        return one
     begin = np.searchsorted(other[:, 1], one[:, 0], "right")
     count = np.maximum(np.searchsorted(other[:, 0], one[:, 1], "left") - begin, 0)
     mine = np.repeat(np.arange(len(one)), count)
@@ -176,6 +180,13 @@ def intersection(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     lower = np.maximum(one[mine, 0], other[theirs, 0])
     upper = np.minimum(one[mine, 1], other[theirs, 1])
     return np.stack([lower, upper], axis=1)
+
+
+def _covers(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether a single range has all of the others in it: then there is nothing to join."""
+    return len(one) == 1 and bool(
+        not len(other) or (one[0, 0] <= other[0, 0] and other[-1, 1] <= one[0, 1])
+    )
 
 
 def pages_of(ranges: np.ndarray) -> int:
