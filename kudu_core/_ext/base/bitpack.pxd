@@ -203,19 +203,28 @@ cdef extern from *:
     }
 
     /* Packed value i, without the base. */
-    static inline uint64_t kc_packed_cell(const uint8_t *in, int64_t n, int width, int bits, int64_t i) {
-        if (n != KC_BLOCK) return kc_packed_at((const kc_u64 *)in, i, bits);
-        const int word = 8 * width, lanes = KC_BLOCK / word;
-        const int at = (int)(i / lanes) * bits, shift = at % word;
-        const uint8_t *low = in + (at / word * lanes + i % lanes) * width;
+    static inline __attribute__((always_inline)) uint64_t kc_packed_lane(
+        const uint8_t *in, unsigned width, unsigned bits, unsigned i) {
+        const unsigned word = 8 * width, lanes = KC_BLOCK / word;
+        const unsigned at = i / lanes * bits, shift = at % word;
+        const uint8_t *low = in + (size_t)(at / word * lanes + i % lanes) * width;
         uint64_t v = 0, next = 0;
-        memcpy(&v, low, (size_t)width);
+        memcpy(&v, low, width);
         v >>= shift;
         if (shift + bits > word) {
-            memcpy(&next, low + 128, (size_t)width);
+            memcpy(&next, low + 128, width);
             v |= next << (word - shift);
         }
-        return v & kc_mask(bits);
+        return v & kc_mask((int)bits);
+    }
+    static inline uint64_t kc_packed_cell(const uint8_t *in, int64_t n, int width, int bits, int64_t i) {
+        if (n != KC_BLOCK) return kc_packed_at((const kc_u64 *)in, i, bits);
+        switch (width) {            /* known to the compiler, a division is a shift and a copy a move */
+            case 1: return kc_packed_lane(in, 1, (unsigned)bits, (unsigned)i);
+            case 2: return kc_packed_lane(in, 2, (unsigned)bits, (unsigned)i);
+            case 4: return kc_packed_lane(in, 4, (unsigned)bits, (unsigned)i);
+            default: return kc_packed_lane(in, 8, (unsigned)bits, (unsigned)i);
+        }
     }
     #endif
     """

@@ -19,3 +19,29 @@ cdef inline uint64_t load64(const uint8_t* p) noexcept nogil:
     cdef uint64_t word
     memcpy(&word, p, 8)
     return word
+
+
+cdef inline void copy_cell(uint8_t* out, const uint8_t* cell, int width) noexcept nogil:
+    """Copy a cell: of widths that the compiler knows this is a move, of others a call."""
+    if width == 8:
+        memcpy(out, cell, 8)
+    elif width == 4:
+        memcpy(out, cell, 4)
+    elif width == 2:
+        memcpy(out, cell, 2)
+    elif width == 1:
+        out[0] = cell[0]
+    else:
+        memcpy(out, cell, <size_t>width)
+
+
+cdef inline void copy_word(uint8_t* out, uint64_t word, int width) noexcept nogil:
+    """Write the low bytes of a word, eight at most, likewise."""
+    if width == 8:
+        memcpy(out, &word, 8)
+    elif width == 4:
+        memcpy(out, &word, 4)
+    elif width == 2:
+        memcpy(out, &word, 2)
+    else:
+        memcpy(out, &word, <size_t>min(width, 8))

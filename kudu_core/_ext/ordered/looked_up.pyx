@@ -10,18 +10,20 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from kudu_core._ext.base.bitpack cimport kc_mask
-from kudu_core._ext.base.keybytes cimport kc_compare, key_bytes, key_count
+from kudu_core._ext.base.keybytes cimport key_bytes, key_count
 from kudu_core._ext.base.status cimport BAD_VALUE, raise_needs_general_path
 from kudu_core._ext.index.rowset_tree cimport BoundsTree
 from kudu_core._ext.ordered.rows_of_keys cimport RowsOfKeys
 from kudu_core._ext.ordered.row_source cimport Source
 from kudu_core._ext.ordered.sampled cimport is_sampled, sampled_bound, sampled_value, samples_of
+from kudu_core._ext.ordered.wanted cimport Wanted, ascend, key_of, passed
 from kudu_core._ext.pages.head cimport BLOCK_BITS, BLOCK_ROWS, Page
 from kudu_core._ext.row.cells cimport Need, open_known
 from kudu_core._ext.row.column cimport PointColumn
 from kudu_core._ext.row.file cimport PointFile
 from kudu_core._ext.row.find cimport (
     STRING,
+    Finder,
     cell_want,
     fetch_block,
     find_in_block,
@@ -36,112 +38,130 @@ from kudu_core._ext.search.sorted_strings cimport count_below
 
 cdef enum:
     GROUP = 16                  # keys whose memory is fetched together
-    CANDIDATES = 16             # rowsets whose blooms are fetched together
+    ASKED = 32                  # likewise, their blooms
     ROWSETS_OF_A_KEY = 8        # where there are more, rowsets are asked for by each key
+    HELD_KEYS = 2048            # pages that the cache does not keep stay for so many, or those of one rowset
 
 
-cdef struct Wanted:
-    # The keys of a call: encoded, with their hashes, and which of them are looked for.
-    const uint8_t* data
-    const int64_t* offsets
-    const uint64_t* hashes
-    const int64_t* keys
-    int64_t count
-
-
-cdef inline const uint8_t* _key(const Wanted* wanted, int64_t at, int64_t* size) noexcept nogil:
-    cdef int64_t key = wanted.keys[at]
-    size[0] = wanted.offsets[key + 1] - wanted.offsets[key]
-    return wanted.data + wanted.offsets[key]
-
-
-cdef bint _ascend(const Wanted* wanted) noexcept nogil:
-    """Whether the keys come in order."""
-    cdef:
-        int64_t i, size = 0, before_size = 0
-        const uint8_t* key
-        const uint8_t* before = NULL
-    for i in range(wanted.count):
-        key = _key(wanted, i, &size)
-        if i and kc_compare(before, before_size, key, size) > 0:
-            return False
-        before, before_size = key, size
-    return True
-
-
-cdef int64_t _passed(
-    const Wanted* wanted, int64_t lower, const uint8_t* bound, int64_t bound_size, bint above
-) noexcept nogil:
-    """How many of the keys, which ascend, are below the bound (``above``: not above it), at least so many."""
-    cdef:
-        int64_t upper = wanted.count, middle, size = 0
-        const uint8_t* key
-        int order
-    while lower < upper:
-        middle = (lower + upper) >> 1
-        key = _key(wanted, middle, &size)
-        order = kc_compare(key, size, bound, bound_size)
-        if order < 0 or (above and order == 0):
-            lower = middle + 1
-        else:
-            upper = middle
-    return lower
+cdef struct Probe:
+    # A key that is looked for in a file.
+    Py_ssize_t file             # its number
+    const Finder* finder
+    int64_t at                  # which of those that are wanted
+    int64_t block               # which mini-block may have it
 
 
 @cython.final
 @cython.auto_pickle(False)
 cdef class LookedUp(RowsOfKeys):
-    """The rows of keys at a snapshot, of the views that are asked one after the other."""
+    """The rows of keys at a snapshot, of some views."""
+
+    cdef:
+        Wanted _wanted
+        list _rowsets           # whose files are asked
+        list _files
+        list _numbers           # of each file, which source it is; None: no row of it was found
+        Probe _asked[ASKED]     # whose blooms are fetched
+        int _asked_count
+        Probe _probes[GROUP]    # whose mini-blocks are fetched
+        int _probe_count
+        int64_t _held           # keys for which the files hold pages
 
     def look_up(
         self,
-        PointView view not None,
+        list views not None,
         const uint8_t[::1] data not None,
         const int64_t[::1] offsets not None,
         const uint64_t[::1] hashes not None,
         const int64_t[::1] wanted not None,
+        const int64_t[::1] ends not None,
     ):
         """Take in the rows of some keys of the batch that have none yet.
 
-        ``data``, ``offsets``: all encoded keys of the batch; ``hashes``: theirs; ``wanted``: which of them,
-        best in the order of keys.
+        ``views``: ``PointView``s; ``data``, ``offsets``: all encoded keys of the batch; ``hashes``: theirs;
+        ``wanted``: which of them each view may have, one view's after the other's and best in the order of
+        keys; ``ends``: where those of each view end.
 
         Raises ``NeedsGeneralPath``, ``PageError``, and ValueError for keys that are not in the batch.
         """
         cdef:
-            int64_t i, n = wanted.shape[0], count = key_count(data, offsets)
-            Wanted keys
+            int64_t i, start = 0, n = wanted.shape[0], count = key_count(data, offsets)
+            PointView view
         if hashes.shape[0] != count or self._keys != count:
             raise ValueError(f"{hashes.shape[0]} hashes of {count} keys in a batch of {self._keys}")
         for i in range(n):
             if wanted[i] < 0 or wanted[i] >= count:
                 raise ValueError(f"key {wanted[i]} of {count}")
+        if ends.shape[0] != len(views):
+            raise ValueError(f"{ends.shape[0]} ends of {len(views)} views")
+        for i in range(ends.shape[0]):
+            if ends[i] < start or ends[i] > n:
+                raise ValueError(f"view {i} ends at {ends[i]} of {n} keys")
+            start = ends[i]
         if n == 0:
             return
         self.make_room(n)
-        keys.data, keys.offsets, keys.hashes = key_bytes(data), &offsets[0], &hashes[0]
-        keys.keys, keys.count = &wanted[0], n
+        self._wanted.data, self._wanted.offsets = key_bytes(data), &offsets[0]
+        self._wanted.hashes, self._wanted.keys = &hashes[0], &wanted[0]
+        self._rowsets, self._files, self._numbers = [], [], []
+        self._asked_count = self._probe_count = 0
+        self._held = start = 0
+        try:
+            for i, view in enumerate(views):
+                if view is None:
+                    raise TypeError("a view is missing")
+                if start < ends[i]:
+                    self._in_view(view, start, ends[i])
+                start = ends[i]
+            self._test_all()
+            self._find_all()
+        finally:
+            self._let_go()
+
+    cdef int _let_go(self) except -1:
+        """No page of the files is needed any more."""
+        files, self._files, self._rowsets, self._numbers = self._files, [], [], []
+        self._held = 0
+        for file in files:
+            (<PointFile>file).idle()
+        return 0
+
+    cdef int _in_view(self, PointView view, int64_t start, int64_t end) except -1:
+        """Look for the keys from ``start`` to ``end``."""
+        cdef:
+            BoundsTree bounds = view.bounds
+            int64_t place, size = 0, lower = start, upper = end
+            const uint8_t* bound
+            bint ordered
         for memory in view.memories:
             if (<MemoryPoints>memory).inserted._count:
-                self._in_memory(memory, &keys)
-        if view.bounds.count > ROWSETS_OF_A_KEY * n:
-            self._key_by_key(view, &keys)
-        else:
-            self._rowset_by_rowset(view, &keys)
+                self._in_memory(memory, start, end)
+        if bounds.count > ROWSETS_OF_A_KEY * (end - start):
+            return self._key_by_key(view, start, end)
+        ordered = bounds.count > 1 and ascend(&self._wanted, start, end)
+        for place in range(bounds.count):
+            if ordered:         # first keys ascend
+                bound = bounds.first(place, &size)
+                lower = passed(&self._wanted, lower, end, bound, size, False)
+                bound = bounds.last(place, &size)
+                upper = passed(&self._wanted, lower, end, bound, size, True)
+            if lower < upper:
+                self._in_rowset(view.rowsets[place], lower, upper)
+        return 0
 
-    cdef int _in_memory(self, MemoryPoints memory, const Wanted* wanted) except -1:
-        """Look for all keys in rows in memory."""
+    cdef int _in_memory(self, MemoryPoints memory, int64_t start, int64_t end) except -1:
+        """Look for keys among rows in memory."""
         cdef:
             int64_t i, key, row, size = 0
             const uint8_t* at
             Source source
             int32_t number = -1
-        for i in range(wanted.count):
-            key = wanted.keys[i]
+        for i in range(start, end):
+            key = self._wanted.keys[i]
             if self._marks[key]:
                 continue
-            at = _key(wanted, i, &size)
-            row = memory.find(at, size, wanted.hashes[key], self.snapshot)
+            at = key_of(&self._wanted, i, &size)
+            row = memory.find(at, size, self._wanted.hashes[key], self.snapshot)
             if row >= 0:
                 if number < 0:
                     source = Source.__new__(Source)
@@ -150,98 +170,121 @@ cdef class LookedUp(RowsOfKeys):
                 self.take(number, key, row)
         return 0
 
-    cdef int _rowset_by_rowset(self, PointView view, const Wanted* wanted) except -1:
-        """Look in each rowset for the keys within its bounds."""
-        cdef:
-            BoundsTree bounds = view.bounds
-            int64_t place, size = 0, lower = 0, upper = wanted.count
-            const uint8_t* bound
-            bint ordered = bounds.count > 1 and _ascend(wanted)
-        for place in range(bounds.count):
-            if ordered:         # first keys ascend
-                bound = bounds.first(place, &size)
-                lower = _passed(wanted, lower, bound, size, False)
-                bound = bounds.last(place, &size)
-                upper = _passed(wanted, lower, bound, size, True)
-            if lower < upper:
-                self._in_rowset(view.rowsets[place], wanted, lower, upper)
-        return 0
-
-    cdef int _key_by_key(self, PointView view, const Wanted* wanted) except -1:
+    cdef int _key_by_key(self, PointView view, int64_t start, int64_t end) except -1:
         """Look for each key in the rowsets that have it within their bounds."""
         cdef:
             int64_t i, begun, ended, place, size = 0
-            int64_t candidates[CANDIDATES]
             const uint8_t* key
-            int k, count
-        for i in range(wanted.count):
-            key = _key(wanted, i, &size)
-            begun, ended, place = view.bounds.begun(key, size), view.bounds.ended(key, size), 0
-            while place >= 0 and not self._marks[wanted.keys[i]]:
-                count = view._candidates(&place, begun, ended, candidates)
-                if count > 1:
-                    for k in range(count):
-                        (<RowsetPoints>view.rowsets[candidates[k]]).file().fetch_bloom(
-                            wanted.hashes[wanted.keys[i]]
-                        )
-                for k in range(count):
-                    self._in_rowset(view.rowsets[candidates[k]], wanted, i, i + 1)
+        for i in range(start, end):
+            key = key_of(&self._wanted, i, &size)
+            begun, ended = view.bounds.begun(key, size), view.bounds.ended(key, size)
+            place = view.bounds.next(0, begun, ended)
+            while place >= 0:
+                self._in_rowset(view.rowsets[place], i, i + 1)
+                place = view.bounds.next(place + 1, begun, ended)
         return 0
 
-    cdef int _in_rowset(
-        self, RowsetPoints rowset, const Wanted* wanted, int64_t lower, int64_t upper
-    ) except -1:
+    cdef int _in_rowset(self, RowsetPoints rowset, int64_t lower, int64_t upper) except -1:
         """Look in a rowset for the keys of [lower, upper)."""
         cdef:
             PointFile file
-            Source source
-            int32_t number = -1
-            int64_t places[GROUP]
-            int64_t blocks[GROUP]
-            int64_t i, row, key, size = 0
-            int k, count
-            const uint8_t* at
+            int64_t i, key
+            int k
+            Probe probe
         if rowset.insert_ts > self.snapshot:
             return 0
         file = rowset.file()
         if file.closed or not file.can_find:
             raise_needs_general_path()
+        if self._held + upper - lower > HELD_KEYS:
+            self._test_all()
+            self._find_all()
+            self._let_go()
+        self._held += upper - lower
+        self._rowsets.append(rowset)
+        self._numbers.append(None)
+        self._files.append(file)
         file._busy += 1         # pages that the cache does not keep stay while this is counted
-        try:
-            i = lower
-            while i < upper:
-                count = 0
+        probe.file, probe.finder, probe.block = len(self._files) - 1, &file.f, -1
+        for i in range(lower, upper):
+            key = self._wanted.keys[i]
+            if self._marks[key]:
+                continue
+            probe.at = i
+            if upper - lower < GROUP:       # with those of other files
                 if file.f.bloom != NULL:
+                    kc_fetch_bloom(file.f.bloom, file.f.bloom_blocks, self._wanted.hashes[key])
+                self._asked[self._asked_count] = probe
+                self._asked_count += 1
+                if self._asked_count == ASKED:
+                    self._test_all()
+                continue
+            if file.f.bloom != NULL:
+                if (i - lower) % GROUP == 0:
                     for k in range(<int>min(upper - i, <int64_t>GROUP)):
                         kc_fetch_bloom(
-                            file.f.bloom, file.f.bloom_blocks, wanted.hashes[wanted.keys[i + k]]
+                            file.f.bloom, file.f.bloom_blocks, self._wanted.hashes[self._wanted.keys[i + k]]
                         )
-                while i < upper and count < GROUP:
-                    key = wanted.keys[i]
-                    if not self._marks[key] and (
-                        file.f.bloom == NULL
-                        or kc_in_bloom(file.f.bloom, file.f.bloom_blocks, wanted.hashes[key])
-                    ):
-                        at = _key(wanted, i, &size)
-                        blocks[count] = count_below(&file.f.index, at, size, True) - 1
-                        if blocks[count] >= 0:
-                            fetch_block(&file.f, blocks[count], True)
-                            places[count] = i
-                            count += 1
-                    i += 1
-                for k in range(count):
-                    fetch_block(&file.f, blocks[k], False)
-                for k in range(count):
-                    at = _key(wanted, places[k], &size)
-                    row = self._find(file, blocks[k], at, size)
-                    if row >= 0 and not self._marks[wanted.keys[places[k]]]:
-                        if number < 0:
-                            source = Source.__new__(Source)
-                            source.rowset, source.file = rowset, file
-                            number = self.add_source(source)
-                        self.take(number, wanted.keys[places[k]], row)
-        finally:
-            file.idle()
+                if not kc_in_bloom(file.f.bloom, file.f.bloom_blocks, self._wanted.hashes[key]):
+                    continue
+            self._find_later(&probe)
+        return 0
+
+    cdef int _test_all(self) except -1:
+        """Ask the blooms of the keys that wait for that."""
+        cdef:
+            int k, count = self._asked_count
+            const Finder* finder
+            uint64_t hash
+        self._asked_count = 0
+        for k in range(count):
+            finder = self._asked[k].finder
+            hash = self._wanted.hashes[self._wanted.keys[self._asked[k].at]]
+            if finder.bloom == NULL or kc_in_bloom(finder.bloom, finder.bloom_blocks, hash):
+                self._find_later(&self._asked[k])
+        return 0
+
+    cdef int _find_later(self, const Probe* probe) except -1:
+        """A key may be in a file: have what says where its mini-block lies fetched."""
+        cdef:
+            int64_t size = 0
+            const uint8_t* key = key_of(&self._wanted, probe.at, &size)
+            int64_t block = count_below(&probe.finder.index, key, size, True) - 1
+        if block < 0:
+            return 0
+        fetch_block(probe.finder, block, True)
+        self._probes[self._probe_count] = probe[0]
+        self._probes[self._probe_count].block = block
+        self._probe_count += 1
+        if self._probe_count == GROUP:
+            self._find_all()
+        return 0
+
+    cdef int _find_all(self) except -1:
+        """Look for the keys whose mini-blocks were asked for."""
+        cdef:
+            int k, count = self._probe_count
+            int64_t row, size = 0
+            const uint8_t* key
+            Probe* probe
+            PointFile file
+            Source source
+        self._probe_count = 0
+        for k in range(count):
+            fetch_block(self._probes[k].finder, self._probes[k].block, False)
+        for k in range(count):
+            probe = &self._probes[k]
+            file = <PointFile>self._files[probe.file]
+            key = key_of(&self._wanted, probe.at, &size)
+            row = self._find(file, probe.block, key, size)
+            if row < 0 or self._marks[self._wanted.keys[probe.at]]:
+                continue
+            number = self._numbers[probe.file]
+            if number is None:
+                source = Source.__new__(Source)
+                source.rowset, source.file = <RowsetPoints>self._rowsets[probe.file], file
+                number = self._numbers[probe.file] = self.add_source(source)
+            self.take(number, self._wanted.keys[probe.at], row)
         return 0
 
     cdef int64_t _find(self, PointFile file, int64_t block, const uint8_t* key, int64_t size) except -2:

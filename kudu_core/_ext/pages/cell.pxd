@@ -9,7 +9,7 @@ from libc.string cimport memcpy
 
 from kudu_core._ext.base.bitmap cimport kc_bit
 from kudu_core._ext.base.bitpack cimport kc_packed_bytes, kc_packed_cell
-from kudu_core._ext.base.loads cimport load16, load32, load64
+from kudu_core._ext.base.loads cimport copy_cell, copy_word, load16, load32, load64
 from kudu_core._ext.pages.head cimport (
     BITSHUFFLE,
     BLOCK_HEAD_BYTES,
@@ -158,7 +158,7 @@ cdef inline int fixed_cell(const Block* block, const Layout* layout, int64_t i, 
         int width = layout.width
         uint64_t word = block.base
     if block.kind == PLAIN:
-        memcpy(out, layout.packed + i * width, <size_t>width)
+        copy_cell(out, layout.packed + i * width, width)
         return 0
     if block.kind == RLE:
         return _cell_of_runs(block, layout, i, out)
@@ -169,7 +169,7 @@ cdef inline int fixed_cell(const Block* block, const Layout* layout, int64_t i, 
         return 0
     if block.kind == FOR:
         word += kc_packed_cell(layout.packed, block.count, width, block.bits, i)
-    memcpy(out, &word, <size_t>width)
+    copy_word(out, word, width)
     if block.scale != NO_SCALE:
         kc_to_floats(out, 1, width, block.scale, 0)
     return 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,14 +23,13 @@ from kudu_core.common.types import values
 from kudu_core.common.types.foreign import names_of
 from kudu_core.errors import Closed, InvalidArgument, SnapshotTooOld
 from kudu_core.table.opened.tablets import NEWEST
-from kudu_core.table.read.few_keys import are_few, looked_up
+from kudu_core.table.read.few_keys import PartitionKeys, are_few, looked_up
 from kudu_core.table.read.moment import snapshot_timestamp
 from kudu_core.table.read.plan import kept
 from kudu_core.table.read.scan_columns import ScanColumns
 from kudu_core.tablet.view.view import KeyBatch, Look, locate_at, looks_at
 
 if TYPE_CHECKING:
-    from kudu_core.common.partition.partitions import PartitionSchema
     from kudu_core.table.opened.engine import Engine
     from kudu_core.table.opened.handle import Handle
     from kudu_core.table.opened.tablets import Tablets
@@ -149,8 +147,10 @@ def _get_many(engine: Engine, block: RowBlock, encoded: EncodedKeys, columns: An
         try:
             with _pinned(engine, snapshot):
                 tablets = engine.tablets
-                shares = _shares(tablets.partitions_at(snapshot), block, batch)
-                views = [tablets.of_ordinal(ordinal, snapshot).view for ordinal, _ in shares]
+                route = tablets.partitions_at(snapshot).route(block)
+                every = batch.order if batch.order is not None else np.arange(len(batch))
+                shares = PartitionKeys.of(route, every)
+                views = [tablets.of_ordinal(ordinal, snapshot).view for ordinal in shares.ordinals]
             break
         except SnapshotTooOld:
             if at is not None or engine.visible_ts <= snapshot:
@@ -159,16 +159,14 @@ def _get_many(engine: Engine, block: RowBlock, encoded: EncodedKeys, columns: An
     read = tuple(c for c in chosen if c.id not in key_ids)
     if are_few(len(batch)):
         columns = _columns_of(engine, read)
-        every = batch.order if batch.order is not None else np.arange(len(batch))
-        found = looked_up(
-            views, [every if rows is None else rows for _, rows in shares], batch, columns, snapshot
-        )
+        found = looked_up(views, shares, batch, columns, snapshot)
         if found is not None:
-            return _answered(chosen, key_ids, block, *found)
+            return _answered(_answer_schema(engine, chosen), chosen, key_ids, block, *found)
     looks = []
-    for (_, rows), view in zip(shares, views, strict=True):
-        for look in looks_at(view, batch if rows is None else batch.take(rows), snapshot):
-            if rows is not None:
+    for (_, rows), view in zip(shares.pairs(), views, strict=True):
+        whole = len(rows) == len(batch)
+        for look in looks_at(view, batch if whole else batch.take(rows), snapshot):
+            if not whole:
                 look.places = rows if look.places is None else rows[look.places]
             looks.append(look)
     pieces = [_look_up(look, read) for look in looks]
@@ -186,7 +184,19 @@ def _columns_of(engine: Engine, columns: tuple[StoredColumn, ...]) -> ScanColumn
     return made
 
 
+def _answer_schema(engine: Engine, columns: Sequence[StoredColumn]) -> pa.Schema:
+    """Of answers with these columns, which is kept likewise."""
+    plans = engine.plans_of(engine.schema)
+    asked = "answer", *(column.id for column in columns)
+    made = plans.get(asked)
+    if made is None:
+        made = _schema_of(columns)
+        plans.put(asked, made)
+    return made
+
+
 def _answered(
+    schema: pa.Schema,
     columns: Sequence[StoredColumn],
     key_ids: Sequence[int],
     block: RowBlock,
@@ -198,13 +208,12 @@ def _answered(
     for column in columns:
         asked = column.id in key_ids
         arrays.append(block.columns[column.id].to_arrow(column.type) if asked else next(read))
-    return _table(columns, arrays, there)
-
-
-def _table(columns: Sequence[StoredColumn], arrays: list[pa.Array], there: npt.NDArray[np.bool_]) -> pa.Table:
-    fields = [pa.field(c.name, c.type.arrow, True) for c in columns]
-    schema = pa.schema([*fields, pa.field(FOUND, pa.bool_(), False)])
     return pa.Table.from_arrays([*arrays, pa.array(there)], schema=schema)
+
+
+def _schema_of(columns: Sequence[StoredColumn]) -> pa.Schema:
+    fields = [pa.field(c.name, c.type.arrow, True) for c in columns]
+    return pa.schema([*fields, pa.field(FOUND, pa.bool_(), False)])
 
 
 @dataclass(slots=True)
@@ -225,22 +234,6 @@ def _look_up(look: Look, read: Sequence[StoredColumn]) -> _Piece:
         rows, back = np.unique(rows, return_inverse=True)
         back = back.reshape(-1)
     return _Piece(places, back, look.source.cells_of(read, rows) if len(rows) else {})
-
-
-def _shares(partitions: PartitionSchema, block: RowBlock, batch: KeyBatch) -> list[tuple[int, I64 | None]]:
-    """(partition, which keys are its, in their order; None for all of them)."""
-    if not block.rows:
-        return []
-    route = partitions.route(block)
-    if bool((route == route[0]).all()):
-        return [(int(route[0]), None)] if route[0] >= 0 else []
-    if batch.order is None:
-        order = np.argsort(route, kind="stable")
-    else:
-        order = batch.order[np.argsort(route[batch.order], kind="stable")]
-    cuts = [0, *(np.flatnonzero(np.diff(route[order])) + 1).tolist(), len(order)]
-    shares = [(int(route[order[lower]]), order[lower:upper]) for lower, upper in pairwise(cuts)]
-    return [share for share in shares if share[0] >= 0]
 
 
 def _assembled(
@@ -265,7 +258,7 @@ def _assembled(
                 parts.append(ColumnBuffers.nulls(column.type, 1))
             values_ = ColumnBuffers.interleave(parts, source, position)
         arrays.append(values_.to_arrow(column.type))
-    return _table(columns, arrays, found)
+    return pa.Table.from_arrays([*arrays, pa.array(found)], schema=_schema_of(columns))
 
 
 def _encoded(schema: Schema, key: Any, row: int) -> bytes:

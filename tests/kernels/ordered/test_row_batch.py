@@ -153,12 +153,12 @@ def test_keys_are_looked_up_in_one_view_after_the_other() -> None:
     asked = [5, 3 * ROWS, 4, 0, 5, 8999, 1]
     data, offsets, hashes = batch_of(asked)
     rows = looked_up(len(asked))
-    for number in range(3):
-        wanted = np.array([i for i, key in enumerate(asked) if key % 3 == number], np.int64)
-        rows.look_up(view_of(number), data, offsets, hashes, wanted)
+    shares = [[i for i, key in enumerate(asked) if key % 3 == number] for number in range(3)]
+    ends = np.cumsum([len(share) for share in shares])
+    rows.look_up([view_of(n) for n in range(3)], data, offsets, hashes, np.concatenate(shares), ends)
     assert rows.found.tolist() == [True, False, True, True, True, True, True] and rows.count == 6
     # Those that have a row are not looked for again, and keys need not come in order.
-    rows.look_up(view_of(2), data, offsets, hashes, np.arange(len(asked)))
+    rows.look_up([view_of(2)], data, offsets, hashes, np.arange(len(asked)), np.array([len(asked)]))
     assert rows.count == 6
     batch = rows.batch(1 << 20)
     made = pa.RecordBatch._import_from_c(batch.address, ARROW)
@@ -167,7 +167,7 @@ def test_keys_are_looked_up_in_one_view_after_the_other() -> None:
     nulls = dict.fromkeys(ARROW.names)
     assert made.to_pylist() == [nulls if key == 3 * ROWS else row_of(key, None) for key in asked]
     nothing = looked_up(len(asked))
-    nothing.look_up(view_of(0), data, offsets, hashes, np.empty(0, np.int64))
+    nothing.look_up([view_of(0)], data, offsets, hashes, np.empty(0, np.int64), np.zeros(1, np.int64))
     batch = nothing.batch(1 << 20)
     made = pa.RecordBatch._import_from_c(batch.address, ARROW)
     made.validate(full=True)
@@ -179,15 +179,22 @@ def test_keys_that_are_asked_for_wrongly() -> None:
     one = np.zeros(1, np.int64)
     for wanted in (-1, 2):
         with pytest.raises(ValueError, match=f"key {wanted} of 2"):
-            looked_up(2).look_up(view_of(0), data, offsets, hashes, one + wanted)
+            looked_up(2).look_up([view_of(0)], data, offsets, hashes, one + wanted, one + 1)
     with pytest.raises(ValueError, match="1 hashes of 2 keys"):
-        looked_up(2).look_up(view_of(0), data, offsets, hashes[:1], one)
+        looked_up(2).look_up([view_of(0)], data, offsets, hashes[:1], one, one + 1)
     with pytest.raises(ValueError):
-        looked_up(2).look_up(view_of(0), data[:5], offsets, hashes, one)
+        looked_up(2).look_up([view_of(0)], data[:5], offsets, hashes, one, one + 1)
     with pytest.raises(ValueError, match="2 hashes of 2 keys in a batch of 3"):
-        looked_up(3).look_up(view_of(0), data, offsets, hashes, one)
+        looked_up(3).look_up([view_of(0)], data, offsets, hashes, one, one + 1)
+    for end in (-1, 2):
+        with pytest.raises(ValueError, match=f"view 0 ends at {end} of 1 keys"):
+            looked_up(2).look_up([view_of(0)], data, offsets, hashes, one, one + end)
+    with pytest.raises(ValueError, match="1 ends of 2 views"):
+        looked_up(2).look_up([view_of(0), view_of(1)], data, offsets, hashes, one, one + 1)
+    with pytest.raises(TypeError):
+        looked_up(2).look_up([None], data, offsets, hashes, one, one + 1)  # type: ignore[list-item]
     with pytest.raises(ValueError, match="cells of 3 bytes"):
         LookedUp(1, shape_of(), (3, 0, 2, 1), (False,) * 4, 2)
     rows = looked_up(2)
     with pytest.raises(NeedsGeneralPath):  # a file that nobody has opened for keys
-        rows.look_up(unsearchable(), data, offsets, hashes, one)
+        rows.look_up([unsearchable()], data, offsets, hashes, one, one + 1)
