@@ -226,10 +226,12 @@ class Engine:
             raise Closed(self._closed)
 
     def check_writable(self) -> None:
-        self.check_open()
+        if self._closed is not None:
+            raise Closed(self._closed)
         if not self.writer:
             raise ReadOnly(f'{self.path} is open for reading; open it with mode="rw" to write')
-        self.log.raise_if_poisoned()
+        if self.log.failure is not None:
+            self.log.raise_if_poisoned()
 
     @property
     def poisoned(self) -> BaseException | None:

@@ -43,6 +43,7 @@ class StoreMemory(MemoryUse):
         """None in a table that is open for reading."""
         self.throttle = Throttle(clock)
         self._clock = clock
+        self._slow_bytes = self.store_limit_bytes * MEMORY_FRACTION
         self._slows_down = options.maintenance == "background"
         self._tell = tell
 
@@ -51,12 +52,13 @@ class StoreMemory(MemoryUse):
     def admit(self) -> None:
         """Before a write: slower the fuller memory stores are, so that flushes keep up; near the limit, wait
         for a flush, doing it if nobody else does."""
-        limit = self.store_limit_bytes
-        if self.estimate() <= limit * MEMORY_FRACTION:
+        if self.estimate() <= self._slow_bytes:
             return
+        limit = self.store_limit_bytes
         used = self.measure() if self.is_stale() else self.estimate()
         lane = self.flush_lane
         if lane is not None and self._slows_down:
+            self.throttle.owe(self.take_unpaid())
             self.throttle.slow_down(used / limit, lane.flush_pace_s)
         if used <= limit * STOP_FRACTION:
             return
@@ -99,8 +101,7 @@ class StoreMemory(MemoryUse):
 
         ``store_bytes``: what the rows take there, which of small ones is many times their bytes.
         """
-        self.throttle.owe(batch_bytes)
-        if self.add(max(2 * batch_bytes, store_bytes)):
+        if self.add(max(2 * batch_bytes, store_bytes), batch_bytes):
             self.wake_flushes()
 
     def wake_flushes(self) -> None:

@@ -40,6 +40,11 @@ CALLS = {
     "delete_ignore": CALL_DELETE,
 }
 """Without what a row does that the rules refuse."""
+_COUNTED = {
+    records.RECORD_INSERT: "inserted",
+    records.RECORD_UPDATE: "updated",
+    records.RECORD_DELETE: "deleted",
+}
 
 
 def write_row(engine: Engine, operation: str, row: dict[Any, Any]) -> WriteResult | None:
@@ -92,17 +97,13 @@ def write_row(engine: Engine, operation: str, row: dict[Any, Any]) -> WriteResul
             if done is None:
                 return None
             ts = done
-            result = WriteResult(
-                ts,
-                int(op == records.RECORD_INSERT),
-                int(op == records.RECORD_UPDATE),
-                int(op == records.RECORD_DELETE),
-            )
+            result = WriteResult.of_one_row(ts, _COUNTED[op])
         else:
             # Protocol W4: nothing to log; the answer may rest on records that are not visible yet.
             ts = tablet.newest_applied
             result = WriteResult(max(ts, engine.visible_ts), ignored=1)
-    engine.wait_visible(ts)
+    if engine.log.visible_ts < ts:
+        engine.wait_visible(ts)
     return result
 
 

@@ -50,17 +50,21 @@ class MemoryUse:
         self._step_bytes = min(options.flush_threshold_bytes // 4, self.store_limit_bytes // 16)
         """So much has to be added before the flush lane is woken."""
         self._mutex = mutex()
-        """Guards the three counters."""
+        """Guards the four counters."""
         self._known = 0
         """Bytes, at the last measurement."""
         self._added = 0
         """Bytes since then."""
         self._unseen = 0
         """Bytes since the flush lane was last woken."""
+        self._unpaid = 0
+        """Bytes of batches for which no writer was slowed yet."""
 
-    def add(self, nbytes: int) -> bool:
-        """Count what the stores take in; whether that is so much by now that flushes should look."""
+    def add(self, nbytes: int, batch_bytes: int) -> bool:
+        """Count what the stores take in, of a batch; whether that is so much by now that flushes should
+        look."""
         with self._mutex:
+            self._unpaid += batch_bytes
             self._added += nbytes
             self._unseen += nbytes
             # Not at every write from there on: each call costs a switch to the flush lane.
@@ -70,10 +74,16 @@ class MemoryUse:
         self._make_room_in_cache(self.estimate())
         return True
 
+    def take_unpaid(self) -> int:
+        """Bytes of batches since this was last asked."""
+        with self._mutex:
+            unpaid, self._unpaid = self._unpaid, 0
+        return unpaid
+
     def estimate(self) -> int:
         """Bytes at the last measurement, and those that were written since."""
-        with self._mutex:
-            return self._known + self._added
+        # Without the lock, for a writer of every row: it is an estimate at any time.
+        return self._known + self._added
 
     def is_stale(self) -> bool:
         """Whether so much was written since the last measurement that another one is worth its cost."""
