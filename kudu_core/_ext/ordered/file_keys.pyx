@@ -139,10 +139,10 @@ cdef class FileKeys:
                 refuse(status, at)
             self._blocks[k] = first // BLOCK_ROWS
             lower = self._bound(samples, cells, lower, upper, want, False)
-            if not exact:
-                break
+            if not exact or pos == size:
+                break               # rows that have this cell are not to be told apart
             upper = self._bound(samples, cells, lower, upper, want, True)
-            if last and pos < size:
+            if last:
                 lower = upper           # what follows the key makes the bound larger
         return first + lower
 
