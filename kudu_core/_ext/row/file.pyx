@@ -13,9 +13,20 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_Copy, PyDict_SetItem
 from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memset
 
+from kudu_core._ext.pages.cell cimport Strings
 from kudu_core._ext.pages.head cimport BLOCK_BITS, BLOCK_ROWS
-from kudu_core._ext.row.cells cimport Need
+from kudu_core._ext.row.cells cimport (
+    Need,
+    Span,
+    fetch_cell,
+    fetch_place,
+    kc_fetch,
+    open_string,
+    page_of,
+    row_in_page,
+)
 from kudu_core._ext.row.column cimport PointColumn
 from kudu_core._ext.row.find cimport (
     MOST_KEY_COLUMNS,
@@ -25,13 +36,17 @@ from kudu_core._ext.row.find cimport (
     kc_in_bloom,
 )
 from kudu_core._ext.pages.holder cimport PageHolder
-from kudu_core._ext.row.shape cimport RowShape
+from kudu_core._ext.row.shape cimport RowShape, value_of
 from kudu_core._ext.search.cells cimport Cells
 from kudu_core._ext.search.outcomes cimport ABSENT, NEED_PAGE, NEEDS_GENERAL_PATH
 from kudu_core._ext.search.sorted_strings cimport count_below, sorted_strings
+from kudu_core._ext.search.strings cimport plain_cell
 from kudu_core._ext.base.status cimport raise_needs_general_path, raise_status
 
 import numpy as np
+
+cdef enum:
+    TOGETHER = 16               # cells of a row whose memory is fetched together
 
 
 @cython.final
@@ -208,25 +223,75 @@ cdef class PointFile(PageHolder):
             Py_ssize_t i
             bint asked = False
             list columns
+            Span spans[TOGETHER]
+            Span* span
         if row < 0 or row >= self.f.rows:
             raise IndexError(f"no row {row} of {self.f.rows}")
         if self.closed:
             raise_needs_general_path()
         columns = self.columns_of(shape)
         out = PyDict_Copy(shape.empty)
-        for i in range(shape.count):
-            column = columns[i]
-            if column is None:
-                PyDict_SetItem(out, shape.names[i], shape.defaults[i])
-            else:
-                if not asked and (<PointColumn>column).lacks(row):
-                    asked = True
-                    self._ask(columns, i, row)
-                PyDict_SetItem(
-                    out, shape.names[i],
-                    (<PointColumn>column).value(self, row, shape.tags[i], shape.decoders[i]),
-                )
+        self._busy += 1         # pages stay where they are
+        try:
+            for i in range(shape.count):
+                if i % TOGETHER == 0:
+                    self._fetch(columns, i, row, spans)
+                span, column = &spans[i % TOGETHER], columns[i]
+                if column is None:
+                    value = shape.defaults[i]
+                elif span.start != NULL:
+                    value = value_of(shape.tags[i], span.start, span.size, shape.decoders[i])
+                else:
+                    if not asked and (<PointColumn>column).lacks(row):
+                        asked = True
+                        self._ask(columns, i, row)
+                    value = (<PointColumn>column).value(self, row, shape.tags[i], shape.decoders[i])
+                PyDict_SetItem(out, shape.names[i], value)
+        finally:
+            self.idle()
         return out
+
+    cdef int _fetch(self, list columns, Py_ssize_t first, int64_t row, Span* spans) noexcept:
+        """Ask for the memory of some cells of a row, from column ``first`` on: one after the other they would
+        wait for it as often.  ``spans``: where strings lie that can be read as they are, else NULL."""
+        cdef:
+            Py_ssize_t i, count = min(<Py_ssize_t>len(columns) - first, <Py_ssize_t>TOGETHER)
+            int64_t number, index, place = 0, at = 0
+            PointColumn column
+            Strings part
+            Span* span
+            int k
+        for k in range(3):
+            for i in range(count):
+                if columns[first + i] is None:
+                    continue
+                column = <PointColumn>columns[first + i]
+                if k == 0:
+                    kc_fetch(&column.c.pages[page_of(&column.c, row)])
+                elif k == 1:
+                    fetch_place(&column.c, row)
+                else:
+                    fetch_cell(&column.c, row)
+        for i in range(count):
+            span = &spans[i]
+            span.start = NULL
+            if columns[first + i] is None:
+                continue
+            column = <PointColumn>columns[first + i]
+            number = page_of(&column.c, row)
+            if column.c.width or column._holder is not None or column.c.pages[number].data == NULL:
+                continue
+            index = -1
+            memset(&part, 0, sizeof(part))
+            # Otherwise it is null, or it is read again and says what is wrong.
+            if (
+                open_string(&column.c.pages[number], row_in_page(&column.c, row), &index, &part, &place, &at)
+                == 0 and plain_cell(&part, place, &span.start, &span.size, &at) == 0
+            ):
+                column.c.touched[number] = 1
+                kc_fetch(span.start)
+                kc_fetch(span.start + 64)
+        return 0
 
     cdef int _ask(self, list columns, Py_ssize_t i, int64_t row) except -1:
         """Have the system read the pages of a row's cells side by side, from column ``i`` on.
