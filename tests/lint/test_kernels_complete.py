@@ -125,3 +125,9 @@ def test_stubs_are_of_kernels_that_are_there() -> None:
 def test_kernel_leaves_directives_to_the_build(kernel: str) -> None:
     own = r"^#\s*cython:|@cython\.(boundscheck|wraparound|cdivision|initializedcheck)"
     assert not re.search(own, source_of(kernel).with_suffix(".pyx").read_text(), re.M)
+
+
+def test_memory_is_fetched_ahead_in_one_way() -> None:
+    """gcc drops calls of functions that only prefetch: ``base/loads.pxd`` says so, and keeps them."""
+    own = [path.name for path in sorted(EXT.rglob("*.p[yx][xd]")) if "__builtin_prefetch" in path.read_text()]
+    assert own == ["loads.pxd"]

@@ -10,6 +10,8 @@
 # Values are packed as (value - base) modulo 2**bits; bits is 1 .. 8 * width.
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
+from kudu_core._ext.base.loads cimport kc_fetch
+
 cdef extern from *:
     """
     #ifndef KUDU_CORE_BITPACK
@@ -202,12 +204,32 @@ cdef extern from *:
         if (used) *to = word;
     }
 
+    /* The first bytes of packed value i. */
+    static inline __attribute__((always_inline)) size_t kc_lane_place(
+        unsigned width, unsigned bits, unsigned i) {
+        const unsigned word = 8 * width, lanes = KC_BLOCK / word;
+        return (size_t)(i / lanes * bits / word * lanes + i % lanes) * width;
+    }
+    static inline int64_t kc_packed_place(int64_t n, int width, int bits, int64_t i) {
+        if (n != KC_BLOCK) return i * bits >> 3;
+        switch (width) {            /* known to the compiler, a division is a shift */
+            case 1: return (int64_t)kc_lane_place(1, (unsigned)bits, (unsigned)i);
+            case 2: return (int64_t)kc_lane_place(2, (unsigned)bits, (unsigned)i);
+            case 4: return (int64_t)kc_lane_place(4, (unsigned)bits, (unsigned)i);
+            default: return (int64_t)kc_lane_place(8, (unsigned)bits, (unsigned)i);
+        }
+    }
+    /* Whether it goes on LANES_BYTES further. */
+    static inline int kc_packed_goes_on(int64_t n, int width, int bits, int64_t i) {
+        const unsigned word = 8 * (unsigned)width, row = (unsigned)i * (unsigned)width / 128;
+        return n == KC_BLOCK && (row * (unsigned)bits & (word - 1)) + (unsigned)bits > word;
+    }
+
     /* Packed value i, without the base. */
     static inline __attribute__((always_inline)) uint64_t kc_packed_lane(
         const uint8_t *in, unsigned width, unsigned bits, unsigned i) {
-        const unsigned word = 8 * width, lanes = KC_BLOCK / word;
-        const unsigned at = i / lanes * bits, shift = at % word;
-        const uint8_t *low = in + (size_t)(at / word * lanes + i % lanes) * width;
+        const unsigned word = 8 * width, shift = i / (KC_BLOCK / word) * bits % word;
+        const uint8_t *low = in + kc_lane_place(width, bits, i);
         uint64_t v = 0, next = 0;
         memcpy(&v, low, width);
         v >>= shift;
@@ -219,7 +241,7 @@ cdef extern from *:
     }
     static inline uint64_t kc_packed_cell(const uint8_t *in, int64_t n, int width, int bits, int64_t i) {
         if (n != KC_BLOCK) return kc_packed_at((const kc_u64 *)in, i, bits);
-        switch (width) {            /* known to the compiler, a division is a shift and a copy a move */
+        switch (width) {            /* likewise, and a copy a move */
             case 1: return kc_packed_lane(in, 1, (unsigned)bits, (unsigned)i);
             case 2: return kc_packed_lane(in, 2, (unsigned)bits, (unsigned)i);
             case 4: return kc_packed_lane(in, 4, (unsigned)bits, (unsigned)i);
@@ -237,3 +259,17 @@ cdef extern from *:
         uint8_t* out, const int64_t* values, int64_t n, int width, int bits, uint64_t base
     ) noexcept nogil
     uint64_t kc_packed_cell(const uint8_t* data, int64_t n, int width, int bits, int64_t i) noexcept nogil
+    int64_t kc_packed_place(int64_t n, int width, int bits, int64_t i) noexcept nogil
+    bint kc_packed_goes_on(int64_t n, int width, int bits, int64_t i) noexcept nogil
+
+
+cdef enum:
+    LANES_BYTES = 128           # of a row of lanes: from one word of a lane to its next
+
+
+cdef inline void fetch_packed(const uint8_t* data, int64_t n, int width, int bits, int64_t i) noexcept nogil:
+    """Ask for the memory of packed value i."""
+    cdef const uint8_t* first = data + kc_packed_place(n, width, bits, i)
+    kc_fetch(first)
+    if kc_packed_goes_on(n, width, bits, i):
+        kc_fetch(first + LANES_BYTES)

@@ -66,7 +66,6 @@ cdef extern from *:
         return n;
     }
 
-    static inline void kc_fetch(const void *p) { __builtin_prefetch(p, 0, 3); }
     #endif
     """
     uint64_t kc_be64(const uint8_t* p) noexcept nogil
@@ -77,7 +76,6 @@ cdef extern from *:
     int kc_compare(const uint8_t* a, int64_t a_size, const uint8_t* b, int64_t b_size) noexcept nogil
     bint kc_same(const uint8_t* a, const uint8_t* b, int64_t size) noexcept nogil
     int64_t kc_bad_key(const int64_t* offsets, int64_t n, int64_t size) noexcept nogil
-    void kc_fetch(const void* p) noexcept nogil
 
 
 cdef inline Py_ssize_t key_count(const uint8_t[::1] data, const int64_t[::1] offsets) except -1:

@@ -2,6 +2,23 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+# Memory is asked for before it is needed, so that several waits for it become one.  A function that only
+# prefetches has no effect in the eyes of gcc, which drops its calls where they are not inlined; the empty
+# ``asm`` is an effect, and no instruction.
+cdef extern from *:
+    """
+    #ifndef KUDU_CORE_LOADS
+    #define KUDU_CORE_LOADS
+    static inline void kc_fetch(const void *p) { __builtin_prefetch(p, 0, 3); __asm__ volatile(""); }
+    static inline void kc_fetch_for_write(const void *p) {
+        __builtin_prefetch(p, 1, 3);
+        __asm__ volatile("");
+    }
+    #endif
+    """
+    void kc_fetch(const void* p) noexcept nogil
+    void kc_fetch_for_write(const void* p) noexcept nogil
+
 
 cdef inline uint16_t load16(const uint8_t* p) noexcept nogil:
     cdef uint16_t word

@@ -11,6 +11,8 @@ import numpy as np
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
+from kudu_core._ext.base.loads cimport kc_fetch, kc_fetch_for_write
+
 cdef extern from *:
     """
     #include <string.h>
@@ -79,8 +81,6 @@ cdef extern from *:
     static int kc_bloom_choose(int fast) { return 0 * fast; }
     #endif
 
-    static inline void kc_bloom_fetch(const void *p) { __builtin_prefetch(p, 0, 3); }
-    static inline void kc_bloom_fetch_for_write(const void *p) { __builtin_prefetch(p, 1, 3); }
     """
     void kc_bloom_set(
         uint8_t *filter, const Py_ssize_t *places, const uint32_t *lows, Py_ssize_t n
@@ -89,8 +89,6 @@ cdef extern from *:
         const uint8_t *filter, const Py_ssize_t *places, const uint32_t *lows, Py_ssize_t n, uint8_t *out
     ) noexcept nogil
     bint kc_bloom_choose(bint fast) noexcept
-    void kc_bloom_fetch(const void *p) noexcept nogil
-    void kc_bloom_fetch_for_write(const void *p) noexcept nogil
 
 cdef enum:
     BLOCK = 32      # bytes
@@ -121,7 +119,7 @@ cdef void _build(const uint64_t[::1] hashes, uint8_t[::1] out) noexcept nogil:
         for i in range(group):
             lows[i] = <uint32_t>hashes[base + i]
             places[i] = _place(hashes[base + i], blocks)
-            kc_bloom_fetch_for_write(&out[places[i]])
+            kc_fetch_for_write(&out[places[i]])
         kc_bloom_set(&out[0], places, lows, group)
         base += group
 
@@ -146,7 +144,7 @@ cdef Py_ssize_t _probe(
                     return base + i
             lows[i] = <uint32_t>hashes[row]
             places[i] = _place(hashes[row], blocks)
-            kc_bloom_fetch(&filter[places[i]])
+            kc_fetch(&filter[places[i]])
         kc_bloom_test(&filter[0], places, lows, group, &mask[base])
         base += group
     return -1

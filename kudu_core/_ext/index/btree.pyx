@@ -14,7 +14,7 @@ import numpy as np
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
-from kudu_core._ext.base.keybytes cimport kc_fetch
+from kudu_core._ext.base.loads cimport kc_fetch
 from kudu_core._ext.index.key_tree cimport (
     Arena,
     Inner,

@@ -6,7 +6,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
-from kudu_core._ext.base.keybytes cimport kc_fetch
+from kudu_core._ext.base.loads cimport kc_fetch, kc_fetch_for_write
 
 cdef extern from *:
     """
@@ -15,7 +15,6 @@ cdef extern from *:
     typedef unsigned long long kc_slot;
     static inline kc_slot kc_slot_load(const kc_slot *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
     static inline void kc_slot_store(kc_slot *p, kc_slot v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
-    static inline void kc_fetch_for_write(const void *p) { __builtin_prefetch(p, 1, 3); }
     /* Both halves of a 128-bit product, folded: every bit of the result depends on every bit of a and b. */
     static inline kc_slot kc_fold(kc_slot a, kc_slot b) {
         unsigned __int128 r = (unsigned __int128)a * b;
@@ -26,7 +25,6 @@ cdef extern from *:
     ctypedef unsigned long long kc_slot
     kc_slot kc_slot_load(const kc_slot *p) noexcept nogil
     void kc_slot_store(kc_slot *p, kc_slot v) noexcept nogil
-    void kc_fetch_for_write(const void *p) noexcept nogil
     kc_slot kc_fold(kc_slot a, kc_slot b) noexcept nogil
 
 cdef enum:

@@ -10,7 +10,8 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
-from kudu_core._ext.base.keybytes cimport kc_be64, kc_fetch
+from kudu_core._ext.base.loads cimport kc_fetch
+from kudu_core._ext.base.keybytes cimport kc_be64
 from kudu_core._ext.index.nodes cimport MAX_HEIGHT, NO_NODE, SLOTS, fetch_node
 
 

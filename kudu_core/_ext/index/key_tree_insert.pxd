@@ -5,7 +5,7 @@
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy, memmove
 
-from kudu_core._ext.base.keybytes cimport kc_fetch
+from kudu_core._ext.base.loads cimport kc_fetch
 from kudu_core._ext.index.key_tree cimport (
     Arena,
     Inner,

@@ -1,7 +1,7 @@
 # Memory of a B-tree's nodes, and what the nodes of all trees have in common: nodes.pyx.
 from libc.stdint cimport uint8_t, uint32_t
 
-from kudu_core._ext.base.keybytes cimport kc_fetch
+from kudu_core._ext.base.loads cimport kc_fetch
 
 cdef extern from *:
     """

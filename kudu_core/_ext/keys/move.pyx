@@ -8,7 +8,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from kudu_core._ext.base.copy_cells cimport kc_copy_cell
-from kudu_core._ext.base.keybytes cimport kc_fetch, key_count
+from kudu_core._ext.base.loads cimport kc_fetch
+from kudu_core._ext.base.keybytes cimport key_count
 from kudu_core._ext.base.variable cimport (
     Part,
     interleave_cells_int64,

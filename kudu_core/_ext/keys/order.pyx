@@ -6,7 +6,8 @@ import numpy as np
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from kudu_core._ext.base.keybytes cimport kc_compare, kc_fetch, kc_same, key_count
+from kudu_core._ext.base.loads cimport kc_fetch
+from kudu_core._ext.base.keybytes cimport kc_compare, kc_same, key_count
 from kudu_core._ext.keys.compare cimport Keys, compare, order_of, point, size_of
 from kudu_core._ext.keys.sort cimport sorted_rows
 

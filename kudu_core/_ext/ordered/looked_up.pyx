@@ -26,8 +26,8 @@ from kudu_core._ext.row.find cimport (
     Finder,
     cell_want,
     fetch_block,
+    fetch_bloom_block,
     find_in_block,
-    kc_fetch_bloom,
     kc_in_bloom,
 )
 from kudu_core._ext.row.scattered cimport refuse
@@ -213,7 +213,7 @@ cdef class LookedUp(RowsOfKeys):
             probe.at = i
             if upper - lower < GROUP:       # with those of other files
                 if file.f.bloom != NULL:
-                    kc_fetch_bloom(file.f.bloom, file.f.bloom_blocks, self._wanted.hashes[key])
+                    fetch_bloom_block(file.f.bloom, file.f.bloom_blocks, self._wanted.hashes[key])
                 self._asked[self._asked_count] = probe
                 self._asked_count += 1
                 if self._asked_count == ASKED:
@@ -222,7 +222,7 @@ cdef class LookedUp(RowsOfKeys):
             if file.f.bloom != NULL:
                 if (i - lower) % GROUP == 0:
                     for k in range(<int>min(upper - i, <int64_t>GROUP)):
-                        kc_fetch_bloom(
+                        fetch_bloom_block(
                             file.f.bloom, file.f.bloom_blocks, self._wanted.hashes[self._wanted.keys[i + k]]
                         )
                 if not kc_in_bloom(file.f.bloom, file.f.bloom_blocks, self._wanted.hashes[key]):

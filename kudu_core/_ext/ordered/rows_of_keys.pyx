@@ -16,7 +16,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from kudu_core._ext.base.arrow_array cimport ArrowArray
-from kudu_core._ext.base.keybytes cimport kc_fetch
+from kudu_core._ext.base.loads cimport kc_fetch
 from kudu_core._ext.base.status cimport raise_needs_general_path
 from kudu_core._ext.columns.growing cimport AppendColumn
 from kudu_core._ext.ordered.row_batch cimport (

@@ -6,13 +6,16 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from kudu_core._ext.base.keybytes cimport kc_fetch
 from kudu_core._ext.base.bitmap cimport kc_bit
+from kudu_core._ext.base.bitpack cimport fetch_packed
+from kudu_core._ext.base.loads cimport kc_fetch
 from kudu_core._ext.pages.cell cimport Layout, Strings, fixed_cell, strings_open
 from kudu_core._ext.pages.head cimport (
     BLOCK_BITS,
     BLOCK_ROWS,
     DELTA,
+    FOR,
+    PLAIN,
     STRING_PLAIN,
     Block,
     Page,
@@ -174,11 +177,15 @@ cdef inline void fetch_cell(const PagedCells* column, int64_t row) noexcept nogi
         return
     if column.width:
         opened = &column.opened[row >> BLOCK_BITS]
-        if kc_is_known(&opened.known) and page.bits == NULL:
-            row &= BLOCK_ROWS - 1
-            row = row * (opened.block.bits if opened.block.bits else 8 * column.width) >> 3
-            if row < opened.block.size:
-                kc_fetch(opened.layout.packed + row)
+        row &= BLOCK_ROWS - 1
+        if not kc_is_known(&opened.known) or page.bits != NULL or row >= opened.block.count:
+            return
+        if opened.block.kind == PLAIN:
+            kc_fetch(opened.layout.packed + row * opened.layout.width)
+        elif opened.block.kind == FOR or opened.block.kind == DELTA:
+            fetch_packed(
+                opened.layout.packed, opened.block.count, opened.layout.width, opened.block.bits, row
+            )
     else:
         row = load32(page.directory + 4 * block)
         if row < page.size:

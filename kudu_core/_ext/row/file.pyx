@@ -15,6 +15,7 @@ from cpython.dict cimport PyDict_Copy, PyDict_SetItem
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memset
 
+from kudu_core._ext.base.loads cimport kc_fetch
 from kudu_core._ext.pages.cell cimport Strings
 from kudu_core._ext.pages.head cimport BLOCK_BITS, BLOCK_ROWS
 from kudu_core._ext.row.cells cimport (
@@ -22,7 +23,6 @@ from kudu_core._ext.row.cells cimport (
     Span,
     fetch_cell,
     fetch_place,
-    kc_fetch,
     open_string,
     page_of,
     row_in_page,
@@ -30,9 +30,9 @@ from kudu_core._ext.row.cells cimport (
 from kudu_core._ext.row.column cimport PointColumn
 from kudu_core._ext.row.find cimport (
     MOST_KEY_COLUMNS,
+    fetch_bloom_block,
     find_in_block,
     find_some,
-    kc_fetch_bloom,
     kc_in_bloom,
 )
 from kudu_core._ext.pages.holder cimport PageHolder
@@ -154,7 +154,7 @@ cdef class PointFile(PageHolder):
     cdef void fetch_bloom(self, uint64_t hash) noexcept:
         """Ask for the memory that the bloom's answer for a key of that hash needs."""
         if self.f.bloom != NULL:
-            kc_fetch_bloom(self.f.bloom, self.f.bloom_blocks, hash)
+            fetch_bloom_block(self.f.bloom, self.f.bloom_blocks, hash)
 
     cdef int _resolve(self, int64_t status, const Need* need, int64_t at) except -1:
         """Load the page that a look-up lacks, or raise what stopped it."""

@@ -4,13 +4,13 @@
 # the place in the payload.  They stop at a page that is not held.
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
+from kudu_core._ext.base.loads cimport kc_fetch
 from kudu_core._ext.pages.head cimport BLOCK_BITS, BLOCK_ROWS, Page, load32
 from kudu_core._ext.row.cells cimport (
     Need,
     Opened,
     PagedCells,
     block_in_page,
-    kc_fetch,
     kc_is_known,
     open_known,
 )
@@ -40,9 +40,6 @@ cdef extern from *:
             }
         return (int)(found & 1);
     }
-    static inline void kc_fetch_bloom(const unsigned char *filter, uint64_t blocks, uint64_t hash) {
-        __builtin_prefetch(filter + 32 * (((hash >> 32) * blocks) >> 32), 0, 3);
-    }
     static inline uint64_t kc_big_endian(const unsigned char *p, int width) {
         uint64_t word = 0;
         for (int i = 0; i < width; i++) word = word << 8 | p[i];
@@ -50,7 +47,6 @@ cdef extern from *:
     }
     """
     bint kc_in_bloom(const uint8_t* filter, uint64_t blocks, uint64_t hash) noexcept nogil
-    void kc_fetch_bloom(const uint8_t* filter, uint64_t blocks, uint64_t hash) noexcept nogil
     uint64_t kc_big_endian(const uint8_t* p, int width) noexcept nogil
 
 cdef enum:
@@ -69,6 +65,10 @@ cdef struct Finder:
     uint64_t bloom_blocks
     int keys                            # columns; 0: a column of encoded keys, columns[0]
     PagedCells* columns[MOST_KEY_COLUMNS]
+
+
+cdef inline void fetch_bloom_block(const uint8_t* filter, uint64_t blocks, uint64_t hash) noexcept nogil:
+    kc_fetch(filter + 32 * (((hash >> 32) * blocks) >> 32))
 
 
 cdef inline const Page* _page(const Finder* finder, int k, int64_t block, Need* need) noexcept nogil:
@@ -230,7 +230,7 @@ cdef inline int64_t find_some(
         end = min(first + GROUP, n)
         if finder.bloom != NULL:
             for i in range(first, end):
-                kc_fetch_bloom(finder.bloom, finder.bloom_blocks, hashes[i])
+                fetch_bloom_block(finder.bloom, finder.bloom_blocks, hashes[i])
         for i in range(first, end):
             blocks[i - first] = -1
             if finder.bloom == NULL or kc_in_bloom(finder.bloom, finder.bloom_blocks, hashes[i]):
