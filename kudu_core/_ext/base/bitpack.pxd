@@ -230,13 +230,12 @@ cdef extern from *:
         const uint8_t *in, unsigned width, unsigned bits, unsigned i) {
         const unsigned word = 8 * width, shift = i / (KC_BLOCK / word) * bits % word;
         const uint8_t *low = in + kc_lane_place(width, bits, i);
+        /* Where the value ends in its first word, that word once more: what it brings lies above the value.
+           Whether it does cannot be foretold, and a wrong guess costs more than the load. */
         uint64_t v = 0, next = 0;
         memcpy(&v, low, width);
-        v >>= shift;
-        if (shift + bits > word) {
-            memcpy(&next, low + 128, width);
-            v |= next << (word - shift);
-        }
+        memcpy(&next, low + (shift + bits > word ? 128 : 0), width);
+        v = v >> shift | next << 1 << (word - 1 - shift);
         return v & kc_mask((int)bits);
     }
     static inline uint64_t kc_packed_cell(const uint8_t *in, int64_t n, int width, int bits, int64_t i) {
@@ -258,6 +257,9 @@ cdef extern from *:
     void kc_pack(
         uint8_t* out, const int64_t* values, int64_t n, int width, int bits, uint64_t base
     ) noexcept nogil
+    uint64_t kc_packed_lane(
+        const uint8_t* data, unsigned int width, unsigned int bits, unsigned int i
+    ) noexcept nogil            # of BLOCK_ROWS values; quick where the compiler knows the width
     uint64_t kc_packed_cell(const uint8_t* data, int64_t n, int width, int bits, int64_t i) noexcept nogil
     int64_t kc_packed_place(int64_t n, int width, int bits, int64_t i) noexcept nogil
     bint kc_packed_goes_on(int64_t n, int width, int bits, int64_t i) noexcept nogil

@@ -2,19 +2,13 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from kudu_core._ext.base.arrow_array cimport ArrowArray
+from kudu_core._ext.ordered.packed cimport FoundRow
 from kudu_core._ext.ordered.row_source cimport Source
 from kudu_core._ext.row.cells cimport Span
 from kudu_core._ext.row.column cimport PointColumn
 from kudu_core._ext.row.file cimport PointFile
 from kudu_core._ext.row.shape cimport RowShape
 from kudu_core._ext.search.cells cimport Cells
-
-
-cdef struct FoundRow:
-    int64_t key                 # of the batch: where the row comes to stand
-    int64_t row                 # in its source
-    int32_t source
-    bint laid_over              # something of it was changed
 
 
 cdef class RowsOfKeys:

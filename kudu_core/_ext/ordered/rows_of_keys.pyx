@@ -27,20 +27,13 @@ from kudu_core._ext.ordered.row_batch cimport (
     memory_string,
     put_null,
 )
+from kudu_core._ext.ordered.packed cimport fetch_ahead, packed_cells
 from kudu_core._ext.ordered.row_source cimport Source
 from kudu_core._ext.ordered.sampled cimport read_sampled
 from kudu_core._ext.pages.cell cimport Strings
 from kudu_core._ext.pages.head cimport Page
 from kudu_core._ext.pages.holder cimport PageHolder
-from kudu_core._ext.row.cells cimport (
-    AHEAD,
-    Span,
-    fetch_cell,
-    fetch_place,
-    page_of,
-    read_fixed,
-    read_string,
-)
+from kudu_core._ext.row.cells cimport Span, page_of, read_fixed, read_string
 from kudu_core._ext.row.column cimport PointColumn
 from kudu_core._ext.row.file cimport PointFile
 from kudu_core._ext.row.overlay cimport Overlay
@@ -248,20 +241,22 @@ cdef class RowsOfKeys:
             const Page* page = NULL
             FoundRow* found
             int64_t number = -1, index = -1, at = 0
-            Py_ssize_t k
+            Py_ssize_t k = first, last
             int status, width = column.c.width
             bint sampled = end - first <= SAMPLED_ROWS
         holder._busy += 1       # a page that the cache does not keep stays while it is counted
         try:
-            for k in range(first, end):
-                if k + 2 * AHEAD < end:
-                    fetch_place(&column.c, self._found[k + 2 * AHEAD].row)
-                if k + AHEAD < end:
-                    fetch_cell(&column.c, self._found[k + AHEAD].row)
+            while k < end:
+                fetch_ahead(&column.c, self._found, k, end)
                 found = &self._found[k]
                 if page_of(&column.c, found.row) != number:
                     number = page_of(&column.c, found.row)
                     page = column.page(file, number)
+                last = packed_cells(&column.c, page, self._found, k, end, values)
+                if last > k:
+                    k = last
+                    continue
+                k += 1
                 if sampled:
                     status = read_sampled(
                         column, page, found.row, &self._cells, &index, values + found.key * width, &at
@@ -379,10 +374,7 @@ cdef class RowsOfKeys:
             Py_ssize_t k
             int status
         for k in range(first, end):
-            if k + 2 * AHEAD < end:
-                fetch_place(&column.c, self._found[k + 2 * AHEAD].row)
-            if k + AHEAD < end:
-                fetch_cell(&column.c, self._found[k + AHEAD].row)
+            fetch_ahead(&column.c, self._found, k, end)
             found = &self._found[k]
             span = &spans[found.key]
             if page_of(&column.c, found.row) != number:
