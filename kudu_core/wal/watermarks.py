@@ -53,6 +53,8 @@ class Watermarks:
         self._durable_lsn = 0
         self._applied_ts = 0
         self._committed = Committed(0, 0, 0, epoch)
+        self.visible_ts = 0
+        """V: what a read in this process may see.  An attribute: every read of a row asks for it."""
         # Timestamps appended and not yet applied, in the order of the log, and whose they are.
         self.in_flight: dict[int, int] = {}
         self.failure: BaseException | None = None
@@ -83,11 +85,6 @@ class Watermarks:
     def committed_ts(self) -> int:
         """W, as the other processes can read it."""
         return self._committed.ts
-
-    @property
-    def visible_ts(self) -> int:
-        """V: what a read in this process may see."""
-        return self._committed.ts if self._sync else self._applied_ts
 
     def cut(self) -> int:
         """The timestamp of the last record.  Under a tablet's mutex: every record <= the cut that
@@ -121,6 +118,8 @@ class Watermarks:
         applied = next(iter(self.in_flight)) - 1 if self.in_flight else self._last_ts
         if applied > self._applied_ts:
             self._applied_ts = applied
+            if not self._sync:
+                self.visible_ts = applied
         watermark = self._applied_ts if self._applied_ts < self._durable_ts else self._durable_ts
         if watermark > self._committed.ts or self._durable_lsn > self._committed.lsn:
             self._publish(watermark)
@@ -137,6 +136,8 @@ class Watermarks:
             self.poison(error)
             self._refuse()
         self._committed = slot
+        if self._sync:
+            self.visible_ts = watermark
 
     def _open_committed(self, counter: int) -> None:
         """COMMITTED exists with both slots' bytes, and says where the log begins."""
@@ -150,6 +151,8 @@ class Watermarks:
                 file.pwrite(bytes(2 * COMMITTED_STRIDE), 0)
             self._committed = Committed(counter, 0, 0, self._epoch)
             self._publish(self._durable_ts)
+            if not self._sync:
+                self.visible_ts = self._applied_ts
         except BaseException:
             file.close()
             raise

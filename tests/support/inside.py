@@ -151,7 +151,7 @@ def is_left_to_caller(handle: Handle) -> bool:
 
 def is_closed(table: kc.Table) -> bool:
     """Whether every call is refused: from the moment at which a close begins."""
-    return engine_of(table)._closed is not None
+    return engine_of(table).refusal is not None
 
 
 def is_ended(table: kc.Table) -> bool:

@@ -13,23 +13,15 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_Copy, PyDict_SetItem
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.string cimport memset
 
 from kudu_core._ext.base.loads cimport kc_fetch
-from kudu_core._ext.pages.cell cimport Strings
 from kudu_core._ext.pages.head cimport BLOCK_BITS, BLOCK_ROWS
-from kudu_core._ext.row.cells cimport (
-    Need,
-    Span,
-    fetch_cell,
-    fetch_place,
-    open_string,
-    page_of,
-    row_in_page,
-)
+from kudu_core._ext.row.ahead cimport NULL_CELL, UNUSUAL, Ahead, look_ahead
+from kudu_core._ext.row.cells cimport Need, page_of
 from kudu_core._ext.row.column cimport PointColumn
 from kudu_core._ext.row.find cimport (
     MOST_KEY_COLUMNS,
+    fetch_block,
     fetch_bloom_block,
     find_in_block,
     find_some,
@@ -40,13 +32,12 @@ from kudu_core._ext.row.shape cimport RowShape, value_of
 from kudu_core._ext.search.cells cimport Cells
 from kudu_core._ext.search.outcomes cimport ABSENT, NEED_PAGE, NEEDS_GENERAL_PATH
 from kudu_core._ext.search.sorted_strings cimport count_below, sorted_strings
-from kudu_core._ext.search.strings cimport plain_cell
 from kudu_core._ext.base.status cimport raise_needs_general_path, raise_status
 
 import numpy as np
 
 cdef enum:
-    TOGETHER = 16               # cells of a row whose memory is fetched together
+    TOGETHER = 16               # cells of a row that are looked for side by side
 
 
 @cython.final
@@ -124,20 +115,30 @@ cdef class PointFile(PageHolder):
 
         Raises ``NeedsGeneralPath`` or ``PageError``: ask the general path.
         """
-        return self.find_row(<const uint8_t*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), hash)
+        return self.find_row(<const uint8_t*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), hash, None)
 
-    cdef int64_t find_row(self, const uint8_t* key, int64_t size, uint64_t hash) except -2:
+    cdef int64_t find_row(
+        self, const uint8_t* key, int64_t size, uint64_t hash, RowShape shape
+    ) except -2:
+        """As ``find``.  ``shape``: of the row that will be asked for then; None: of none."""
         cdef:
             Cells cells
             Need need
             int64_t at = 0, found, block
         if self.closed or not self.can_find:
             raise_needs_general_path()
+        # The bloom's answer, the mini-block and what a row of it needs come from memory side by side.
+        self.fetch_bloom(hash)
+        block = count_below(&self.f.index, key, size, True) - 1
+        if block < 0:
+            return ABSENT
+        fetch_block(&self.f, block, True)
         if self.f.bloom != NULL and not kc_in_bloom(self.f.bloom, self.f.bloom_blocks, hash):
             return ABSENT
+        if shape is not None:
+            self._begin(self.columns_of(shape), block)
         need.column = 0
         need.page = 0
-        block = count_below(&self.f.index, key, size, True) - 1
         found = find_in_block(&self.f, block, key, size, &cells, &need, &at)
         if found >= ABSENT:
             return found
@@ -223,8 +224,9 @@ cdef class PointFile(PageHolder):
             Py_ssize_t i
             bint asked = False
             list columns
-            Span spans[TOGETHER]
-            Span* span
+            Ahead ahead[TOGETHER]
+            Ahead* cell
+            PointColumn column
         if row < 0 or row >= self.f.rows:
             raise IndexError(f"no row {row} of {self.f.rows}")
         if self.closed:
@@ -235,62 +237,55 @@ cdef class PointFile(PageHolder):
         try:
             for i in range(shape.count):
                 if i % TOGETHER == 0:
-                    self._fetch(columns, i, row, spans)
-                span, column = &spans[i % TOGETHER], columns[i]
-                if column is None:
+                    self._look_ahead(columns, i, row, ahead)
+                cell = &ahead[i % TOGETHER]
+                if columns[i] is None:
                     value = shape.defaults[i]
-                elif span.start != NULL:
-                    value = value_of(shape.tags[i], span.start, span.size, shape.decoders[i])
+                elif cell.state != UNUSUAL:
+                    column = <PointColumn>columns[i]
+                    column.c.touched[page_of(&column.c, row)] = 1
+                    if cell.state == NULL_CELL:
+                        value = None
+                    elif column.c.words.count:
+                        value = column._word(cell.at, shape.tags[i], shape.decoders[i])
+                    else:
+                        value = value_of(shape.tags[i], cell.at, cell.size, shape.decoders[i])
                 else:
-                    if not asked and (<PointColumn>column).lacks(row):
+                    if not asked and (<PointColumn>columns[i]).lacks(row):
                         asked = True
                         self._ask(columns, i, row)
-                    value = (<PointColumn>column).value(self, row, shape.tags[i], shape.decoders[i])
+                    value = (<PointColumn>columns[i]).value(self, row, shape.tags[i], shape.decoders[i])
                 PyDict_SetItem(out, shape.names[i], value)
         finally:
             self.idle()
         return out
 
-    cdef int _fetch(self, list columns, Py_ssize_t first, int64_t row, Span* spans) noexcept:
-        """Ask for the memory of some cells of a row, from column ``first`` on: one after the other they would
-        wait for it as often.  ``spans``: where strings lie that can be read as they are, else NULL."""
+    cdef void _begin(self, list columns, int64_t block) noexcept:
+        """Ask for what says where cells of a mini-block lie, of as many columns as are looked for at once."""
+        cdef:
+            Py_ssize_t i
+            PointColumn column
+        for i in range(min(<Py_ssize_t>len(columns), <Py_ssize_t>TOGETHER)):
+            if columns[i] is not None:
+                column = <PointColumn>columns[i]
+                if column.c.width:
+                    kc_fetch(&column.c.opened[block])
+                    kc_fetch(<const uint8_t*>&column.c.opened[block] + 64)
+                kc_fetch(&column.c.pages[page_of(&column.c, block << BLOCK_BITS)])
+
+    cdef int _look_ahead(self, list columns, Py_ssize_t first, int64_t row, Ahead* ahead) noexcept:
+        """Find some cells of a row side by side, from column ``first`` on, but for columns of other files:
+        these hold their pages themselves."""
         cdef:
             Py_ssize_t i, count = min(<Py_ssize_t>len(columns) - first, <Py_ssize_t>TOGETHER)
-            int64_t number, index, place = 0, at = 0
             PointColumn column
-            Strings part
-            Span* span
-            int k
-        for k in range(3):
-            for i in range(count):
-                if columns[first + i] is None:
-                    continue
-                column = <PointColumn>columns[first + i]
-                if k == 0:
-                    kc_fetch(&column.c.pages[page_of(&column.c, row)])
-                elif k == 1:
-                    fetch_place(&column.c, row)
-                else:
-                    fetch_cell(&column.c, row)
         for i in range(count):
-            span = &spans[i]
-            span.start = NULL
-            if columns[first + i] is None:
-                continue
-            column = <PointColumn>columns[first + i]
-            number = page_of(&column.c, row)
-            if column.c.width or column._holder is not None or column.c.pages[number].data == NULL:
-                continue
-            index = -1
-            memset(&part, 0, sizeof(part))
-            # Otherwise it is null, or it is read again and says what is wrong.
-            if (
-                open_string(&column.c.pages[number], row_in_page(&column.c, row), &index, &part, &place, &at)
-                == 0 and plain_cell(&part, place, &span.start, &span.size, &at) == 0
-            ):
-                column.c.touched[number] = 1
-                kc_fetch(span.start)
-                kc_fetch(span.start + 64)
+            ahead[i].column = NULL
+            if columns[first + i] is not None:
+                column = <PointColumn>columns[first + i]
+                if column._holder is None:
+                    ahead[i].column = &column.c
+        look_ahead(ahead, count, row)
         return 0
 
     cdef int _ask(self, list columns, Py_ssize_t i, int64_t row) except -1:

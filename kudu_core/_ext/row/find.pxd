@@ -201,6 +201,7 @@ cdef inline void fetch_block(const Finder* finder, int64_t block, bint places) n
         if places:
             kc_fetch(opened)
             kc_fetch(<const uint8_t*>opened + 64)
+            kc_fetch(page.directory + 4 * index)
         elif kc_is_known(&opened.known):
             kc_fetch(opened.layout.packed)
             kc_fetch(opened.layout.packed + 64)

@@ -219,7 +219,7 @@ cdef class RowsetPoints:
         if self.insert_ts > snapshot:
             return _absent
         file = self.file()
-        row = file.find_row(key, size, hash)
+        row = file.find_row(key, size, hash, shape)
         if row < 0:
             return _absent
         overlay = self.overlaid(file, row, snapshot, shape)
@@ -351,7 +351,7 @@ cdef class PointView:
                 for i in range(count):
                     (<RowsetPoints>self.rowsets[found[i]]).file().fetch_bloom(hash)
             for i in range(count):
-                row = (<RowsetPoints>self.rowsets[found[i]]).file().find_row(at, size, hash)
+                row = (<RowsetPoints>self.rowsets[found[i]]).file().find_row(at, size, hash, None)
                 if row >= 0:
                     out.append((len(self.memories) + found[i], row))
         return out

@@ -96,22 +96,26 @@ cdef inline int open_cells(
     return status if status < 0 else order_cells(page, width, flip, cells, at)
 
 
-cdef inline uint64_t step_value(const Cells* cells, int64_t i) noexcept nogil:
+cdef inline uint64_t step_of(const Block* block, const Layout* layout, int64_t i) noexcept nogil:
     """Value i of a DELTA block whose deltas are all equal but for the exceptions."""
     cdef:
-        uint64_t word = cells.block.base, raw
+        uint64_t word = block.base, raw
         int64_t k, position, listed = 0
-        int width = cells.layout.width
-    for k in range(cells.block.exceptions):
-        position = load16(cells.layout.positions + 2 * k)
+        int width = layout.width
+    for k in range(block.exceptions):
+        position = load16(layout.positions + 2 * k)
         if position > i:
             break
         if position:                        # the delta of the first value means nothing
             raw = 0
-            memcpy(&raw, cells.layout.raws + k * width, <size_t>width)
+            memcpy(&raw, layout.raws + k * width, <size_t>width)
             word += raw
             listed += 1
-    return word + cells.layout.least * <uint64_t>(i - listed)
+    return word + layout.least * <uint64_t>(i - listed)
+
+
+cdef inline uint64_t step_value(const Cells* cells, int64_t i) noexcept nogil:
+    return step_of(&cells.block, &cells.layout, i)
 
 
 cdef inline int cell_number(const Cells* cells, int64_t i, uint64_t* word) noexcept nogil:

@@ -34,4 +34,7 @@ cdef object sorted_strings(SortedStrings* out, data, offsets):
             out.common += 1
     for i in range(out.count):
         heads[i] = kc_first_bytes(first + ends[i] + out.common, ends[i + 1] - ends[i] - out.common)
+    out.per = 0
+    if out.count and heads[out.count - 1] > heads[0]:
+        out.per = out.count / <double>(heads[out.count - 1] - heads[0])
     return data, kept_ends, kept_heads

@@ -116,6 +116,7 @@ class Engine:
         """Tablets no longer the table's, whose files somebody may be reading.  Under ``altering``."""
 
         self._log = None if writing is None else writing.log
+        self.end: Log | ReadEnd = self.log if read_end is None else read_end  # how far a read may see
         self.lease = None if writing is None else writing.lease
         self.writers = Writers(fs, path, table_file, self._log, clock, options.token_retention_s, self.tell)
         self.tablet_context = self._context()
@@ -128,7 +129,7 @@ class Engine:
         self.memory.flush_lane = self.maintenance
 
         self.plans: KeptPlans[Any] = KeptPlans(self.schema)  # the first scan of another schema replaces it
-        self._closed: str | None = None
+        self.refusal: str | None = None
         """Why every call is refused: set when a close begins."""
         self.closing = Closing()
 
@@ -222,12 +223,12 @@ class Engine:
         return self._log
 
     def check_open(self) -> None:
-        if self._closed is not None:
-            raise Closed(self._closed)
+        if self.refusal is not None:
+            raise Closed(self.refusal)
 
     def check_writable(self) -> None:
-        if self._closed is not None:
-            raise Closed(self._closed)
+        if self.refusal is not None:
+            raise Closed(self.refusal)
         if not self.writer:
             raise ReadOnly(f'{self.path} is open for reading; open it with mode="rw" to write')
         if self.log.failure is not None:
@@ -249,7 +250,7 @@ class Engine:
     @property
     def visible_ts(self) -> int:
         """V: the newest snapshot that a read of this handle may use."""
-        return self.log.visible_ts if self.read_end is None else self.read_end.visible_ts
+        return self.end.visible_ts
 
     @property
     def committed_ts(self) -> int:
@@ -308,8 +309,8 @@ class Engine:
         return self.compactions is not None and self.compactions.is_at_work()
 
     def _close(self) -> None:
-        if self._closed is None:
-            self._closed = f"{self.path} was closed"
+        if self.refusal is None:
+            self.refusal = f"{self.path} was closed"
         if self.compactions is not None:
             self.compactions.close()
         if self.maintenance is not None:
@@ -360,12 +361,12 @@ class Engine:
 
     def retire(self) -> None:
         """A reader's engine after ``refresh``: scans that hold its files read on, nothing else does."""
-        self._closed = f"{self.path} was refreshed"
+        self.refusal = f"{self.path} was refreshed"
         self.closing.ended = True
 
     def discard(self) -> None:
         """After an open that failed: close what it has opened, write nothing."""
-        self._closed = f"{self.path} could not be opened"
+        self.refusal = f"{self.path} could not be opened"
         if self.compactions is not None:
             self.compactions.close()
         if self.maintenance is not None:
@@ -383,7 +384,7 @@ class Engine:
         What is in memory, such as the schema, still answers.  Data files close with the objects that read
         them: the cache of pages has a lock, which a thread of the parent may have held.
         """
-        self._closed = (
+        self.refusal = (
             f"{self.path} was opened before a fork; open it again in the child process, "
             "or send a ScanToken instead of the table"
         )

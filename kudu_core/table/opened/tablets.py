@@ -26,6 +26,8 @@ class Tablets(tuple["Tablet", ...]):
 
     partitions: PartitionSchema
     """Those that these tablets are of."""
+    only: Tablet | None
+    """That of every key, where no column of the key is asked for it."""
     _by_ordinal: dict[int, Tablet]
     """The newest tablet of each partition."""
     _since: int
@@ -38,6 +40,7 @@ class Tablets(tuple["Tablet", ...]):
     def __new__(cls, tablets: Iterable[Tablet], partitions: PartitionSchema) -> Tablets:
         made = super().__new__(cls, sorted(tablets, key=lambda tablet: tablet.id))
         made.partitions = partitions
+        made.only = made[0] if len(made) == 1 and not partitions.range_ids else None
         made._by_ordinal = {tablet.partition.ordinal: tablet for tablet in made}
         made._since = max((t.dropped_ts or t.created_ts for t in made), default=0)
         made._partitions_at = {}

@@ -60,6 +60,28 @@ def test_points_ranges_and_batches(seed: int, long: bool) -> None:
     assert one_by_one > 10
 
 
+@pytest.mark.parametrize("laid", ["evenly", "in clusters", "rising", "doubled", "two"])
+def test_many_bounds_are_found_wherever_they_lie(seed: int, laid: str) -> None:
+    """They are looked for near where they would lie if all were as far apart, and else by halves."""
+    rng = np.random.default_rng(seed)
+    for count in (63, 64, 65, 66, 80, 300, 2000):
+        numbers = {
+            "evenly": np.arange(count) * 7,
+            "in clusters": np.sort(rng.integers(0, 5, count) << 40) + np.arange(count),
+            "rising": np.unique(2.0 ** np.linspace(0, 62, count)).astype(np.int64),
+            "doubled": np.sort(rng.integers(0, count // 3, count)),
+            "two": np.repeat([5, 2**62], [count // 2, count - count // 2]),
+        }[laid]
+        keys = [int(n).to_bytes(8, "big") for n in numbers]
+        bounds = [(key, key) for key in keys]
+        tree = tree_of(bounds)
+        near = {n + d for n in rng.choice(numbers, 40).tolist() for d in (-1, 0, 1)} | {0, 2**63, 2**64 - 1}
+        for number in near | set(numbers[[0, 1, -2, -1]].tolist()):
+            key = max(0, number).to_bytes(8, "big")
+            for probe in (key, key + b"\0", key[:5]):
+                assert tree.point(probe).tolist() == oracle.point(bounds, probe), (count, probe)
+
+
 def test_wrong_arguments_are_refused() -> None:
     none = EncodedKeys.from_list([])
     with pytest.raises(ValueError, match="order"):

@@ -43,6 +43,38 @@ def test_plain_keys_take_the_row_path(tmp_path: Path, monkeypatch: pytest.Monkey
             assert table.get(absent) is None
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_newest_row_of_a_table_of_one_tablet_is_found_in_few_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str
+) -> None:
+    """``points.get`` answers by itself; what it does not, ``_get`` does, with the same answers."""
+    asked: list[Any] = []
+    usual = points._get
+
+    def counted(engine: Any, key: Any, *more: Any) -> Any:
+        asked.append(key)
+        return usual(engine, key, *more)
+
+    monkeypatch.setattr(points, "_get", counted)
+    with make(tmp_path / "t", ("string", "int64"), ManualClock(), layout) as table:
+        keys = [k for i in range(60) if has_tablet(table, k := (f"host-{i % 7}", i % 41))]
+        table.insert([{"k0": k[0], "k1": k[1], "need": i} for i, k in enumerate(keys)])
+        for _ in "memory", "flushed":
+            rows = [table.get(key) for key in keys]
+            assert bool(asked) == (layout != "one")
+            asked.clear()
+            assert rows == [table.get(key, at=table.timestamp) for key in keys]
+            assert [row and row["need"] for row in rows] == list(range(len(keys)))
+            assert len(asked) == len(keys)
+            asked.clear()
+            table.flush()
+        before = table.timestamp
+        table.update([{"k0": keys[0][0], "k1": keys[0][1], "need": -1}])
+        assert table.get(keys[0]) == table.get(keys[0], at=before) | {"need": -1}  # type: ignore[operator]
+    with pytest.raises(kc.Closed):
+        table.get(keys[0])
+
+
 def test_pages_leave_with_the_cache(tmp_path: Path) -> None:
     """What point reads hold is what the cache holds, whoever looked last."""
     with make(tmp_path / "t", ("int64",), ManualClock(), page_cache_bytes=1 << 20) as table:
