@@ -252,6 +252,14 @@ class DeltaFile(OpenFile):
             ts = self._ts.read(lower, upper).values.view("<u8")[picked]
         return rowids[picked], ts, found, values.read(first, last)
 
+    def values(self, column_id: int) -> ColumnBuffers:
+        """All values that the file gives a column, in the order of its entries.
+
+        KeyError for a column that the file does not change.
+        """
+        values = self._values[column_id]
+        return values.read(0, values.rows)
+
     def updates_of_entries(self, column_id: int, entries: I64) -> tuple[I64, ColumnBuffers]:
         """Which of some entries, ordinals that ascend strictly, have a value in a column, and the values.
 

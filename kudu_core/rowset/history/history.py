@@ -18,6 +18,7 @@ from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.rowset.disk.diskrowset import DiskRowsAt, DiskRowSet
 from kudu_core.rowset.history.image import cells_of, distinct, image_of
+from kudu_core.rowset.history.straight import StraightHistory, straight_order
 from kudu_core.rowset.history.window import Events, changes_in, events_of
 from kudu_core.rowset.memory.memrowset import MemRowsAt, MemRowSet
 from kudu_core.rowset.rows.rows_at import RowsAt, encoded_keys_of
@@ -86,6 +87,19 @@ class RowSetHistory:
     def events(self) -> Events:
         """All events of the window, by row and time."""
         return events_of(*self._inserts(), self._changes)
+
+    def straight(self) -> list[StraightHistory] | None:
+        """The same changes as their stores have them, one window after the other; None where it takes all of
+        them together."""
+        order = straight_order(self._changes)
+        if isinstance(order, int):
+            earlier = RowSetHistory(self._schema, self._store, self._since, order).straight()
+            later = RowSetHistory(self._schema, self._store, order, self._until).straight()
+            return None if earlier is None or later is None else [*earlier, *later]
+        if order is None:
+            return None
+        changes, undo = order
+        return [StraightHistory(*self._inserts(), changes, self._forward, self._end, undo=undo)]
 
     # ---- images ----
 

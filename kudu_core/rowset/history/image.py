@@ -142,19 +142,27 @@ def cells_of(
     lower, upper = int(rows[0]), int(rows[-1]) + 1
     if len(rows) == upper - lower:
         return _taken(state.columns(columns, lower, upper), place)
-    single = columns
-    if len(rows) * _DENSE_FACTOR >= upper - lower:
-        single = [c for c in columns if not c.type.width and state.stored_bytes(c.id) > _LARGE_BYTES]
+    single, ranges = apart(state, columns, len(rows), upper - lower)
     found = _taken(state.cells_of(single, rows), place) if single else {}
-    if len(single) < len(columns):
-        ranges = [column for column in columns if column.id not in found]
+    if ranges:
         inside = rows - lower if place is None else (rows - lower)[place]
         found |= _taken(state.columns(ranges, lower, upper), inside)
     return found
+
+
+def apart(
+    state: RowsAt, columns: Sequence[StoredColumn], wanted: int, span: int
+) -> tuple[Sequence[StoredColumn], Sequence[StoredColumn]]:
+    """Of which columns single cells are to be read, and of which the whole range of ``span`` rows, where
+    ``wanted`` of them are."""
+    if wanted * _DENSE_FACTOR < span:
+        return columns, ()
+    single = [c for c in columns if not c.type.width and state.stored_bytes(c.id) > _LARGE_BYTES]
+    return single, [c for c in columns if c not in single] if single else columns
 
 
 def _taken(cells: dict[int, ColumnBuffers], place: np.ndarray | None) -> dict[int, ColumnBuffers]:
     return cells if place is None else {i: values.take(place) for i, values in cells.items()}
 
 
-__all__ = ["cells_of", "distinct", "image_of"]
+__all__ = ["apart", "cells_of", "distinct", "image_of"]

@@ -83,6 +83,10 @@ class WindowChanges(Protocol):
         """(positions in the entries, values) of a column; of these rows at least, half-open, None: all."""
         ...
 
+    def whole(self, column_id: int) -> ColumnBuffers | None:
+        """The values of a column that every change in the window sets; None: they do not, or who knows."""
+        ...
+
 
 class _MemoryChanges:
     undo = False
@@ -110,6 +114,12 @@ class _MemoryChanges:
             inside = np.flatnonzero((rowids >= rows[0]) & (rowids < rows[1]))
             at, values = at[inside], values.take(inside)
         return at, values
+
+    def whole(self, column_id: int) -> ColumnBuffers | None:
+        if self._log.column_log(column_id) is None:
+            return None
+        numbers, _, values = self._log.column_changes(column_id, self._lower, self._upper)
+        return values if len(numbers) == self._upper - self._lower else None
 
 
 class _FileChanges:
@@ -150,6 +160,13 @@ class _FileChanges:
         which, values = file.updates_of_entries(column_id, picked)
         return lower + which, values
 
+    def whole(self, column_id: int) -> ColumnBuffers | None:
+        if self._store.ref.updates.get(column_id) != self._store.ref.entries:
+            return None
+        if self._picked is None:
+            return self._store.open().values(column_id)
+        return self._store.open().updates_of_entries(column_id, self._picked)[1]
+
 
 class _OfSchema:
     """The changes of a store but for updates of nothing that the schema has: of dropped columns."""
@@ -175,6 +192,10 @@ class _OfSchema:
     ) -> tuple[np.ndarray, ColumnBuffers] | None:
         found = self._changes.values(column_id, rows)
         return None if found is None else (self._place[found[0]], found[1])
+
+    def whole(self, column_id: int) -> ColumnBuffers | None:
+        found = self.values(column_id)
+        return found[1] if found is not None and len(found[0]) == len(self._entries[0]) else None
 
 
 def concerned(store: MemRowSet | DiskRowSet, since: int, until: int) -> bool:
@@ -229,7 +250,7 @@ def events_of(inserted: np.ndarray, times: np.ndarray, changes: Sequence[WindowC
         part_rows, part_times, part_ops = part.entries()
         rows.append(part_rows.astype(np.int64))
         timestamps.append(part_times)
-        ops.append(_meaning(part_ops, undo=part.undo))
+        ops.append(meaning(part_ops, undo=part.undo))
     all_rows, all_times = np.concatenate(rows), np.concatenate(timestamps)
     all_ops = np.concatenate(ops)
     if _in_order(all_rows, all_times):
@@ -244,7 +265,8 @@ def events_of(inserted: np.ndarray, times: np.ndarray, changes: Sequence[WindowC
     return Events(all_rows[first], all_times[first], all_ops[first], place)
 
 
-def _meaning(ops: np.ndarray, *, undo: bool) -> np.ndarray:
+def meaning(ops: np.ndarray, *, undo: bool) -> np.ndarray:
+    """What entries of a store of changes did to their rows."""
     out = np.full(len(ops), EVENT_UPDATED, np.uint8)
     if undo:
         out[ops == UNDO_DEAD] = EVENT_INSERTED
@@ -271,4 +293,5 @@ __all__ = [
     "changes_in",
     "concerned",
     "events_of",
+    "meaning",
 ]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from kudu_core.common.run.ordering import stable_order
 from kudu_core.common.schema.schema import OP_COLUMN, Schema, StoredColumn, arrow_schema
 from kudu_core.errors import ChangesLost, ColumnTooLarge, SnapshotTooOld
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
@@ -34,6 +33,7 @@ from kudu_core.table.changes.changes_plan import (
 from kudu_core.table.changes.lineage import sharing_keys
 from kudu_core.table.changes.net import from_nothing, net_changes
 from kudu_core.table.changes.states import dropped_rows, first_rows
+from kudu_core.table.changes.stretch import Teller, in_order
 from kudu_core.table.read.arrow_out import ArrowResult
 from kudu_core.table.read.plan import check_columns
 from kudu_core.tablet.store.tablet import Tablet
@@ -248,51 +248,45 @@ class Changes(ArrowResult):
 
     def _pieces(self, histories: list[RowSetHistory], most: int) -> Iterator[ChangeBlock]:
         """The changes of one stretch of time."""
-        parts = [(history, events) for history in histories if len(events := history.events())]
-        if not parts:
+        tellers = [teller for history in histories if len(teller := Teller(history))]
+        if not tellers:
             return
+        needed = self._plan.needed
         count = (most + 3) // 4
-        if sum(len(events) for _, events in parts) <= 2 * most:
+        if sum(map(len, tellers)) <= 2 * most:
+            gone = self._plan.filter is not None and any(teller.deletes for teller in tellers)
             try:
-                gone = any(bool((events.ops == EVENT_DELETED).any()) for _, events in parts)
-                if len(parts) == 1:  # each cell is put into its place at once
-                    yield self._images(*parts[0], stable_order(parts[0][1].timestamps), gone=gone)
-                else:
-                    yield ChangeBlock.concat([self._images(*part, gone=gone) for part in parts]).by_time()
-                return
+                told = in_order(tellers, needed, needed if self._plan.both or gone else ())
             except ColumnTooLarge:
-                first = parts[0][1].timestamps[0]
-                if any(bool((events.timestamps != first).any()) for _, events in parts):
+                first = tellers[0].spans[0].first
+                if any(span.first < span.last or span.first != first for t in tellers for span in t.spans):
                     raise
-                count = max(len(events) for _, events in parts) // 2
+                count = max(map(len, tellers)) // 2
+            else:
+                yield from told
+                return
         # One timestamp with very many changes, or large ones: their order is nobody's.
-        for history, events in parts:
+        for history, events in (teller.events() for teller in tellers):
             for lower, upper in events.cuts(max(1, count)):
                 yield from self._images_of(history, events.part(lower, upper))
 
     def _images_of(self, history: RowSetHistory, events: Events) -> Iterator[ChangeBlock]:
         """Changes of one timestamp; in pieces where a column is too large."""
+        needed = self._plan.needed
+        before = needed if self._plan.both or self._plan.filter is not None else ()
         try:
-            yield self._images(history, events, gone=True)
+            yield ChangeBlock(
+                events.timestamps,
+                events.ops,
+                history.after(events, needed),
+                history.before(events, before),
+            )
             return
         except ColumnTooLarge:
             if len(events) < 2:
                 raise
         for lower, upper in events.cuts(len(events) // 2):
             yield from self._images_of(history, events.part(lower, upper))
-
-    def _images(
-        self, history: RowSetHistory, events: Events, order: np.ndarray | None = None, *, gone: bool
-    ) -> ChangeBlock:
-        """``gone``: some row may have been deleted.  ``order``: that of the answer; None: as they are."""
-        needed = self._plan.needed
-        before = needed if self._plan.both or (gone and self._plan.filter is not None) else ()
-        return ChangeBlock(
-            events.timestamps if order is None else events.timestamps[order],
-            events.ops if order is None else events.ops[order],
-            history.after(events, needed, order),
-            history.before(events, before, order),
-        )
 
     # ---- net ----
 

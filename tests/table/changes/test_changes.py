@@ -13,6 +13,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.rowset.history.history import RowSetHistory
+from kudu_core.rowset.history.straight import StraightHistory
 from kudu_core.table.changes import changes as module
 from kudu_core.table.changes import net as net_changes
 from tests.support.inside import engine_of, is_opened, oldest_ts_of, rowsets_of, wait_durable
@@ -169,15 +170,17 @@ def test_memory_follows_the_slice(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(module, "STRETCH_EVENTS", 2_000)
     monkeypatch.setattr(net_changes, "RANGE_EVENTS", 2_000)
     sizes: list[int] = []
-    for name in ("after", "before", "at_start", "at_end"):
-        usual = getattr(RowSetHistory, name)
+    named = [(RowSetHistory, name) for name in ("after", "before", "at_start", "at_end")]
+    for owner, name in [*named, (StraightHistory, "images")]:
+        usual = getattr(owner, name)
 
-        def counted(self: Any, *asked: Any, usual: Any = usual) -> Any:
-            columns = usual(self, *asked)
-            sizes.extend(column.length for column in columns.values())
+        def counted(self: Any, *asked: Any, usual: Any = usual, **more: Any) -> Any:
+            columns = usual(self, *asked, **more)
+            for images in columns if isinstance(columns, list) else [columns]:
+                sizes.extend(column.length for column in images.values())
             return columns
 
-        monkeypatch.setattr(RowSetHistory, name, counted)
+        monkeypatch.setattr(owner, name, counted)
     options = {"maintenance": "manual", "durability": "none"}
     with kc.create_table(tmp_path / "t", SCHEMA, "k", options=options) as table:
         table.insert([{"k": k, "a": 0} for k in range(20_000)])

@@ -12,6 +12,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.cfile import DeltaFile
 from kudu_core.rowset.history.history import RowSetHistory
+from kudu_core.rowset.history.straight import StraightHistory
 from kudu_core.table.changes import bounded
 from tests.support.inside import wait_durable
 
@@ -28,8 +29,8 @@ def largest(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     def watch(owner: type, name: str, cells_of: Any) -> None:
         usual = getattr(owner, name)
 
-        def counted(self: Any, *asked: Any) -> Any:
-            found = usual(self, *asked)
+        def counted(self: Any, *asked: Any, **named: Any) -> Any:
+            found = usual(self, *asked, **named)
             most[name] = max(most.get(name, 0), sum(column.nbytes for column in cells_of(found)))
             return found
 
@@ -37,6 +38,7 @@ def largest(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
     for name in ("after", "before", "at_start", "at_end"):
         watch(RowSetHistory, name, dict.values)
+    watch(StraightHistory, "images", lambda found: [values for run in found for values in run.values()])
     watch(DeltaFile, "updates_of_entries", lambda found: [found[1]])
     monkeypatch.setattr(bounded, "_LEAST_BYTES", BUDGET_BYTES)
     monkeypatch.setattr(bounded, "_MOST_BYTES", BUDGET_BYTES)
