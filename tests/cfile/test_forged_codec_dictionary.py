@@ -32,13 +32,13 @@ from kudu_core.cfile.pages.container import SECTION_FRAME, Extent
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import Corruption, KuduError
 from tests.support.cases.cfile import BytesFileSystem, column
-from tests.support.cases.texts import codecs, file_of, spec_of, text
+from tests.support.cases.texts import CODECS, codecs, file_of, spec_of, text
 
 
-@pytest.fixture(scope="module")
-def sound() -> tuple[bytes, Extent, list[str]]:
+@pytest.fixture(scope="module", params=["zstd", "lz4"])
+def sound(request: pytest.FixtureRequest) -> tuple[bytes, Extent, list[str]]:
     values = text(13, 120, 5000)
-    fs = file_of(values)
+    fs = file_of(values, spec_of(request.param))
     with RowsFile(fs, "f") as file:
         extent = file.columns[0].dictionary_extent
         assert extent is not None
@@ -64,14 +64,18 @@ def kept_cells() -> list[str]:
     return [" ".join(words[int(rng.random() * 800)] for _ in range(8 + k % 9)) for k in range(3000)]
 
 
-def test_a_file_that_is_kept_is_read() -> None:
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+def test_a_file_that_is_kept_is_read(compression: str, rewrite: bool) -> None:
     """As it was once written, by ``file_of(kept_cells())``; to be read for ever."""
-    data = (Path(__file__).parent / "golden" / "codec_dictionary.rows").read_bytes()
+    path = Path(__file__).parent / "golden" / f"codec_dictionary_{compression}.rows"
+    if rewrite:
+        path.write_bytes(file_of(kept_cells(), spec_of(compression)).files["f"])
+    data = path.read_bytes()
     assert read_all(data) == kept_cells()
     fs = BytesFileSystem()
     fs.files["f"] = bytearray(data)
     with RowsFile(fs, "f") as file:
-        assert codecs(file, data) == {page.CODEC_ZSTD_DICTIONARY}
+        assert codecs(file, data) == {CODECS[compression]}
 
 
 def test_each_flipped_byte_of_it_is_found(sound: tuple[bytes, Extent, list[str]]) -> None:
@@ -101,14 +105,15 @@ def forged(data: bytes, extent: Extent, head: tuple[int, int, int, int], rest: b
 def test_what_the_head_says_is_not_believed(sound: tuple[bytes, Extent, list[str]]) -> None:
     data, extent, values = sound
     at = extent.offset + SECTION_FRAME.size
-    raw, codec, _, _ = CODEC_DICTIONARY_HEAD.unpack_from(data, at)
+    raw, codec, packs, _ = CODEC_DICTIONARY_HEAD.unpack_from(data, at)
     rest = data[at + CODEC_DICTIONARY_HEAD.size : extent.end]
-    assert read_all(forged(data, extent, (raw, codec, 0, 0), rest)) == values
+    assert read_all(forged(data, extent, (raw, codec, packs, 0), rest)) == values
     limit = CODEC_DICTIONARY_LIMIT_BYTES
     for head in (
-        (0, codec, 0, 0), (raw - 1, codec, 0, 0), (raw + 1, codec, 0, 0), (limit + 1, codec, 0, 0),
-        (2**32 - 1, codec, 0, 0), (raw, 0, 0, 0), (raw, 1, 0, 0), (raw, 9, 0, 0), (raw, codec, 1, 0),
-        (raw, codec, 0, 1),
+        (0, codec, packs, 0), (raw - 1, codec, packs, 0), (raw + 1, codec, packs, 0),
+        (limit + 1, codec, packs, 0), (2**32 - 1, codec, packs, 0), (raw, 0, packs, 0), (raw, 1, packs, 0),
+        (raw, 9, packs, 0), (raw, codec, 0, 0), (raw, codec, 5, 0), (raw, codec, 7 - packs, 0),
+        (raw, codec, packs, 1),
     ):  # fmt: skip
         with pytest.raises(Corruption, match=f"^f at byte {extent.offset}: the codec dictionary of column 0"):
             read_all(forged(data, extent, head, rest))
@@ -160,7 +165,7 @@ def test_another_dictionary_is_no_crash() -> None:
     """Whatever a forged dictionary makes of a page: other bytes of the same number, or an error."""
     cells = "".join(text(14, 1000, 100)).encode()
     codec = DictionaryCodec(cells[:20_000], 1)
-    packed = codec.compress(cells[30_000:38_000])
+    packed = codec.compress([cells[30_000:38_000]])[0]
     assert CodecDictionary(codec.data).decompress(packed, 8000) == cells[30_000:38_000]
     for other in (b"x", cells[:100], cells[1:20_001], cells[20_000:20_500]):
         with contextlib.suppress(ValueError):
@@ -172,7 +177,7 @@ def test_frames_that_lie(seed: int) -> None:
     cells = "".join(text(15, 1000, 100)).encode()
     codec = DictionaryCodec(cells[:20_000], 1)
     dictionary = CodecDictionary(codec.data)
-    packed = codec.compress(cells[30_000:38_000])
+    packed = codec.compress([cells[30_000:38_000]])[0]
     huge = zstandard.ZstdCompressor().compressobj(size=1 << 50).compress(b"") or (
         b"\x28\xb5\x2f\xfd\xe0" + (1 << 50).to_bytes(8, "little") + b"\x01\0\0"
     )
@@ -191,14 +196,15 @@ def test_frames_that_lie(seed: int) -> None:
             assert len(dictionary.decompress(bytes(damaged), 8000)) == 8000
 
 
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
 def test_forged_bytes_break_nothing(
-    sound: tuple[bytes, Extent, list[str]], seed: int, long: bool, monkeypatch: pytest.MonkeyPatch
+    compression: str, seed: int, long: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Checksums of zero everywhere: the decoders are on their own."""
     for module in (container, page):
         monkeypatch.setattr(module, "crc32c", lambda data, value=0: 0)
-    values = sound[2]
-    fs = file_of(values)
+    values = text(13, 120, 5000)
+    fs = file_of(values, spec_of(compression))
     data = bytes(fs.files["f"])
     assert read_all(data) == values
     with RowsFile(fs, "f") as file:

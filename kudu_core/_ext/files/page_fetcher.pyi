@@ -5,10 +5,16 @@ import numpy as np
 import numpy.typing as npt
 
 from kudu_core._ext.base.holding import Descriptor
+from kudu_core._ext.files.cached_pages import Reader
 
 class HasDescriptor(Protocol):
     @property
     def descriptor(self) -> Descriptor | None: ...
+
+class HasText(Protocol):
+    @property
+    def place(self) -> int: ...
+    def text(self) -> bytes: ...
 
 class PageFetcher:
     def __init__(
@@ -25,6 +31,8 @@ class PageFetcher:
         encoding: int,
         decoders: Sequence[Callable[..., Any] | None],
         most_bytes: int,
+        text: HasText | None = None,
+        reader: Reader | None = None,
     ) -> None: ...
     def fetch(self, number: int) -> Any: ...
     def ask(self, number: int, if_cold: bool) -> bool: ...

@@ -6,18 +6,22 @@ one does not, or anything else is unusual, the answer is None and the general pa
 answer or error stands.  So errors are made in one place, and a fetch needs no words for them.
 """
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from kudu_core._ext.base.crc32c cimport crc32c_of
 from kudu_core._ext.base.holding cimport Descriptor
+from kudu_core._ext.files.cached_pages cimport Reader
 from kudu_core._ext.pages.head cimport CLASS_BINARY, CLASS_FIXED
+from kudu_core._ext.codec.lz4 cimport lz4_unpack
 
 cdef enum:
     FRAME = 16                  # crc, payload bytes, raw bytes, encoding, codec, flags
     HEAD = 8                    # rows, class, width, flags, blocks
     NULLS = 1                   # the flag of a payload that some of its rows are null
+    LZ4 = 1                     # codecs that are unpacked here
+    LZ4_WITH_TEXT = 4
 
 
 cdef inline uint32_t _word(const uint8_t* at) noexcept nogil:
@@ -41,13 +45,20 @@ cdef class PageFetcher:
     rows, page_bits, width, encoding : int
         Of the column; a page has ``1 << page_bits`` rows, width 0: strings.
     decoders : [callable or None]
-        By codec: ``decoder(stored, decompressed_size=n, asbytes=True)``; codec 0 stores as it is.
+        By codec: ``decoder(stored, decompressed_size=n, asbytes=True)``; codec 0 stores as it is, and LZ4 is
+        unpacked here.
+    text : has ``place``, in the cache, and ``text()``; or None
+        Of LZ4: what comes before each page that is packed with it.
+    reader : Reader or None
+        By which the text is found in the cache.
     most_bytes : int
         No page decompresses to more.
     """
 
     cdef:
         object _file
+        object _text
+        Reader _reader
         list _decoders
         const int64_t[::1] _offset, _size, _null
         uint32_t _id_crc, _most_bytes
@@ -58,7 +69,8 @@ cdef class PageFetcher:
     def __init__(
         self, file, uint32_t id_crc, uint16_t kind, const int64_t[::1] offsets not None,
         const int64_t[::1] sizes not None, const int64_t[::1] nulls not None, int64_t rows, int page_bits,
-        int width, int encoding, list decoders not None, uint32_t most_bytes,
+        int width, int encoding, list decoders not None, uint32_t most_bytes, text=None,
+        Reader reader=None,
     ):
         cdef int64_t pages = offsets.shape[0]
         if sizes.shape[0] != pages or nulls.shape[0] != pages or not 0 <= page_bits <= 14:
@@ -66,6 +78,7 @@ cdef class PageFetcher:
         if rows < 0 or pages != (rows + (1 << page_bits) - 1) >> page_bits:
             raise ValueError(f"{pages} pages of 1 << {page_bits} of {rows} rows")
         self._file, self._decoders = file, list(decoders)
+        self._text, self._reader = text, reader
         self._offset, self._size, self._null = offsets, sizes, nulls
         self._id_crc, self._kind, self._most_bytes = id_crc, kind, most_bytes
         self._rows, self._page_bits, self._width, self._encoding = rows, page_bits, width, encoding
@@ -135,15 +148,47 @@ cdef class PageFetcher:
             return None
         payload = stored
         if codec:
-            if codec >= len(self._decoders) or self._decoders[codec] is None or raw > self._most_bytes:
+            if raw > self._most_bytes:
                 return None
             try:
-                payload = self._decoders[codec](stored, decompressed_size=raw, asbytes=True)
+                payload = self._unpacked(codec, stored, raw)
             except (OSError, ValueError):
                 return None
         if type(payload) is not bytes or len(payload) != raw:
             return None
         return payload if self._fits(<const uint8_t*>PyBytes_AS_STRING(payload), raw, number) else None
+
+    cdef object _unpacked(self, int codec, bytes stored, uint32_t raw):
+        cdef:
+            bytes text = None, payload
+            const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(stored)
+            const uint8_t* before = NULL
+            uint8_t* out
+            int64_t size = PyBytes_GET_SIZE(stored), text_bytes = 0
+            int status
+        if codec != LZ4 and codec != LZ4_WITH_TEXT:
+            if codec >= len(self._decoders) or self._decoders[codec] is None:
+                return None
+            return self._decoders[codec](stored, decompressed_size=raw, asbytes=True)
+        if codec == LZ4_WITH_TEXT:
+            text = self._text_of_column()
+            if text is None:
+                return None
+            before, text_bytes = <const uint8_t*>PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text)
+        if raw > 255 * size:    # a lie: no memory is taken for it
+            return None
+        payload = PyBytes_FromStringAndSize(NULL, raw)
+        out = <uint8_t*>PyBytes_AS_STRING(payload)
+        with nogil:
+            status = lz4_unpack(at, size, out, raw, before, text_bytes)
+        return None if status else payload
+
+    cdef bytes _text_of_column(self):
+        """From the cache, else by the general path; None where the column has none."""
+        if self._text is None:
+            return None
+        found = None if self._reader is None else self._reader.look(self._text.place)
+        return found if type(found) is bytes else self._text.text()
 
     cdef bint _fits(self, const uint8_t* payload, int64_t size, int64_t number) noexcept:
         """Whether the head of the payload says what the column and its page index say."""

@@ -6,7 +6,9 @@ columns, insert times, encoded keys, rowids and updates of a delta file are all 
 
 from __future__ import annotations
 
+import itertools
 import struct
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +36,7 @@ from kudu_core.cfile.columns.specs import (
 )
 from kudu_core.cfile.columns.zone import Zone
 from kudu_core.cfile.pages import page as pages
-from kudu_core.cfile.pages.codec_dictionary import add_codec_dictionary
+from kudu_core.cfile.pages.codec_dictionary import PageCodec, add_codec_dictionary
 from kudu_core.cfile.pages.container import SECTION_DICTIONARY, SECTION_PAGE_INDEX, Extent, FileWriter
 from kudu_core.cfile.pages.page import BLOCK_ROWS, ENCODING_CODES, ENCODING_VALUES
 from kudu_core.common.rows.rowblock import ColumnBuffers
@@ -61,28 +63,20 @@ def write_column(
             dictionary = _write_dictionary(writer, word_list, spec.compression)
     codec = None if words is not None else codec_with_dictionary(column, spec)
     if codec is not None:
-        dictionary = add_codec_dictionary(writer, codec.data)
+        dictionary = add_codec_dictionary(writer, codec)
     start = writer.offset
     bound_width = zone_width(column.width, words)
     index = bytearray()
     page_zones: list[Zone] = []
     page_bits = choose_page_bits(stored, spec.role, spec.compression, with_dictionary=codec is not None)
-    for lower in range(0, column.length, 1 << page_bits):
-        upper = min(lower + (1 << page_bits), column.length)
-        payload, low, high, null_count, nan_count = _encode_page(
-            stored, lower, upper, kind, spec, allow_delta
-        )
+    for rows, encoded, number, packed in _packed_pages(
+        column, stored, page_bits, kind, spec, allow_delta, codec, words is not None
+    ):
+        payload, low, high, null_count, nan_count = encoded
         offset = writer.offset
-        # Asked for, a codec is tried on whatever it is; by itself only on what is not packed.
-        compressible = codec is not None or spec.compression != "auto" or _has_raw_blocks(payload)
-        number, packed = pages.compress(payload, spec.compression if compressible else "none", codec)
-        if spec.encoding == "auto" and spec.role == "value" and words is None:
-            rival = _repeated(column, lower, upper, kind, spec, len(packed))
-            if rival is not None:
-                payload, number, packed = rival
         size = pages.add_page(writer, len(payload), encoding, number, packed)
         page_zone, flags, low_raw, high_raw = _page_zone(
-            low, high, null_count, nan_count, upper - lower, column.width == 0, word_list
+            low, high, null_count, nan_count, rows, column.width == 0, word_list
         )
         page_zones.append(page_zone)
         index += INDEX_ENTRY.pack(offset, size, null_count, nan_count, flags)
@@ -106,14 +100,55 @@ def write_column(
     )
 
 
+_Encoded = tuple[bytes, bytes | None, bytes | None, int, int]
+"""Payload, lowest and highest value, null count and NaN count of a page's rows."""
+
+_TOGETHER = 64
+"""Pages that a codec with a dictionary packs in one call."""
+
+
+def _packed_pages(
+    column: ColumnBuffers,
+    stored: ColumnBuffers,
+    page_bits: int,
+    kind: int,
+    spec: ColumnSpec,
+    allow_delta: bool,
+    codec: PageCodec | None,
+    has_words: bool,
+) -> Iterator[tuple[int, _Encoded, int, Any]]:
+    """Rows of each page, the page encoded, its codec, what is stored.  ``stored``: codes, or ``column``."""
+    step = 1 << page_bits
+    together = step if codec is None else _TOGETHER * step
+    for begin in range(0, column.length, together):
+        edges = [*range(begin, min(begin + together, column.length), step), column.length]
+        edges[-1] = min(begin + together, column.length)
+        bounds = list(itertools.pairwise(edges))
+        encoded = [_encode_page(stored, *page, kind, spec, allow_delta) for page in bounds]
+        if codec is not None:
+            packed = pages.compress_with(codec, [payload for payload, *_ in encoded])
+            for (lower, upper), page, (number, data) in zip(bounds, encoded, packed, strict=True):
+                yield upper - lower, page, number, data
+            continue
+        (lower, upper), page = bounds[0], encoded[0]
+        # Asked for, a codec is tried on whatever it is; by itself only on what is not packed.
+        compressible = spec.compression != "auto" or _has_raw_blocks(page[0])
+        number, data = pages.compress(page[0], spec.compression if compressible else "none")
+        if spec.encoding == "auto" and spec.role == "value" and not has_words:
+            rival = _repeated(column, lower, upper, kind, spec, len(data))
+            if rival is not None:
+                payload, number, data = rival
+                page = (payload, *page[1:])
+        yield upper - lower, page, number, data
+
+
 _CUT_BYTES = zones.STRING_ZONE_BYTES + 1
 """Of a bound, so that ``cut_bounds`` sees that it is longer."""
 
 
 def _encode_page(
     column: ColumnBuffers, lower: int, upper: int, kind: int, spec: ColumnSpec, allow_delta: bool
-) -> tuple[bytes, bytes | None, bytes | None, int, int]:
-    """Payload, lowest and highest value, null count and NaN count of a page's rows."""
+) -> _Encoded:
     validity = column.validity
     if validity is not None:
         validity = validity[lower // 8 : (upper + 7) // 8]

@@ -1,4 +1,4 @@
-"""Dictionaries of a codec: text of a column, with which zstd packs and unpacks the column's pages.
+"""Dictionaries of a codec: text of a column, with which zstd or LZ4 packs and unpacks the column's pages.
 
 A codec learns from what it has packed, and a page of a few KB is packed by itself: there is little to learn
 from.  So the codec is given up to 64 KiB of the column's own bytes, which it treats as if they came before
@@ -11,17 +11,23 @@ Layout: docs/format.md, "Codec dictionary".
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import pyarrow as pa
 import zstandard
 
+from kudu_core._ext.codec.lz4 import Lz4Packer
 from kudu_core.cfile.pages.container import SECTION_CODEC_DICTIONARY, SECTION_FRAME, Extent
 
 if TYPE_CHECKING:
     from kudu_core.cfile.pages.container import FileReader, FileWriter
 
-# raw bytes, codec (0 none, 2 zstd), reserved
+CODEC_ZSTD_DICTIONARY = 3
+"""In the frame of a page that zstd packed with its column's dictionary."""
+CODEC_LZ4_DICTIONARY = 4
+"""The same of LZ4."""
+
+# raw bytes, codec (0 none, 2 zstd), of the pages that are packed with it (3 or 4), reserved
 CODEC_DICTIONARY_HEAD = struct.Struct("<IBBH")
 assert CODEC_DICTIONARY_HEAD.size == 8
 
@@ -41,8 +47,24 @@ def _content(data: bytes) -> zstandard.ZstdCompressionDict:
     return zstandard.ZstdCompressionDict(data, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
 
 
+class PageCodec(Protocol):
+    """Packs pages with a dictionary."""
+
+    number: int
+    """In the frames of pages."""
+
+    @property
+    def data(self) -> bytes:
+        """The dictionary."""
+        ...
+
+    def compress(self, payloads: list[bytes]) -> list[bytes]: ...
+
+
 class DictionaryCodec:
-    """Packs pages with a dictionary.  Not thread safe."""
+    """zstd with a dictionary.  Not thread safe."""
+
+    number = CODEC_ZSTD_DICTIONARY
 
     def __init__(self, data: bytes, level: int) -> None:
         assert 0 < len(data) <= CODEC_DICTIONARY_LIMIT_BYTES
@@ -53,14 +75,31 @@ class DictionaryCodec:
             level=level, dict_data=made, write_checksum=False, write_dict_id=False
         )
 
-    def compress(self, payload: Any) -> bytes:
-        return self._compressor.compress(payload)
+    def compress(self, payloads: list[bytes]) -> list[bytes]:
+        return [self._compressor.compress(payload) for payload in payloads]
+
+
+class Lz4DictionaryCodec:
+    """LZ4 with a dictionary."""
+
+    number = CODEC_LZ4_DICTIONARY
+
+    def __init__(self, data: bytes) -> None:
+        self._packer = Lz4Packer(data)
+
+    @property
+    def data(self) -> bytes:
+        return self._packer.text
+
+    def compress(self, payloads: list[bytes]) -> list[bytes]:
+        return self._packer.pack(payloads)
 
 
 class CodecDictionary:
-    """Unpacks pages with a dictionary.  Thread safe: each call has a decompressor of its own meanwhile.
+    """Unpacks pages of zstd with a dictionary.
 
-    To make one takes longer than to unpack a page, so that one or two are kept.
+    Thread safe: each call has a decompressor of its own meanwhile.  To make one takes longer than to unpack
+    a page, so that one or two are kept.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -96,15 +135,16 @@ class CodecDictionary:
 class ColumnDictionary:
     """The codec's dictionary of one column of an open file; it is read when first used.
 
-    The file's page cache has it from then on, as long as it is used.  Where there is no cache, or it keeps
-    nothing so large, the file has the one that was used last.  Thread safe.
+    The file's page cache has it from then on, as long as it is used: of LZ4 the bytes, of zstd what unpacks
+    with them.  Where there is no cache, or it keeps nothing so large, the file has the one that was used
+    last.  Thread safe.
     """
 
     def __init__(self, file: FileReader, extent: Extent, column_id: int, *, alone: bool = False) -> None:
         """``alone``: keep it here, past the cache."""
         self._file, self._extent, self._column_id = file, extent, column_id
         # Pages are known to the cache by their offsets, which are positive.
-        self._place = -extent.offset
+        self.place = -extent.offset
         self._own = self.load() if alone else None
 
     def alone(self) -> ColumnDictionary:
@@ -113,28 +153,38 @@ class ColumnDictionary:
 
     def decompress(self, stored: Any, decompressed_size: int, asbytes: bool = True) -> bytes:
         """As a codec of pyarrow, with an exact size; ValueError where it is another."""
-        return (self._own or self._dictionary()).decompress(stored, decompressed_size)
+        found = self._own or self._dictionary()
+        if not isinstance(found, CodecDictionary):
+            self._damaged("is one of LZ4, and a page has zstd")
+        return found.decompress(stored, decompressed_size)
 
-    def _dictionary(self) -> CodecDictionary:
-        file, place = self._file, self._place
-        found: CodecDictionary | None = file.cached_page(place)
+    def text(self) -> bytes:
+        """What comes before each page that LZ4 packs with it."""
+        found = self._own or self._dictionary()
+        if not isinstance(found, bytes):
+            self._damaged("is one of zstd, and a page has LZ4")
+        return found
+
+    def _dictionary(self) -> CodecDictionary | bytes:
+        file, place = self._file, self.place
+        found: CodecDictionary | bytes | None = file.cached_page(place)
         if found is None:
             last = file.last_dictionary
             if last is not None and last[0] == place:
                 found = last[1]
-                assert isinstance(found, CodecDictionary)
+                assert isinstance(found, CodecDictionary | bytes)
                 return found
             found = self.load()
             file.last_dictionary = None if file.remember(place, found) else (place, found)
         return found
 
-    def load(self) -> CodecDictionary:
+    def load(self) -> CodecDictionary | bytes:
         """It, read from the file and checked."""
         payload = self._file.section(self._extent, SECTION_CODEC_DICTIONARY)
         if len(payload) < CODEC_DICTIONARY_HEAD.size:
             self._damaged("has no head")
-        raw_bytes, codec, reserved, reserved_2 = CODEC_DICTIONARY_HEAD.unpack_from(payload)
-        if not 0 < raw_bytes <= CODEC_DICTIONARY_LIMIT_BYTES or reserved or reserved_2:
+        raw_bytes, codec, packs, reserved = CODEC_DICTIONARY_HEAD.unpack_from(payload)
+        if not 0 < raw_bytes <= CODEC_DICTIONARY_LIMIT_BYTES or reserved:
             self._damaged(f"of {raw_bytes} bytes")
         data = bytes(payload[CODEC_DICTIONARY_HEAD.size :])
         if codec == _ZSTD:
@@ -146,28 +196,36 @@ class ColumnDictionary:
             self._damaged(f"has codec {codec}")
         if len(data) != raw_bytes:
             self._damaged(f"has {len(data)} bytes, declared as {raw_bytes}")
+        if packs == CODEC_LZ4_DICTIONARY:
+            return data
+        if packs != CODEC_ZSTD_DICTIONARY:
+            self._damaged(f"is one of codec {packs}")
         return CodecDictionary(data)
 
     def _damaged(self, why: str) -> NoReturn:
         self._file.damaged(self._extent.offset, f"the codec dictionary of column {self._column_id} {why}")
 
 
-def add_codec_dictionary(writer: FileWriter, data: bytes) -> Extent:
+def add_codec_dictionary(writer: FileWriter, used_by: PageCodec) -> Extent:
     """Append the section with a dictionary."""
+    data = used_by.data
     codec, stored = _ZSTD, _PACKS_DICTIONARIES.compress(data, asbytes=True)
     if len(stored) >= len(data):
         codec, stored = _STORED, data
-    return writer.add_section(
-        SECTION_CODEC_DICTIONARY, [CODEC_DICTIONARY_HEAD.pack(len(data), codec, 0, 0), stored]
-    )
+    head = CODEC_DICTIONARY_HEAD.pack(len(data), codec, used_by.number, 0)
+    return writer.add_section(SECTION_CODEC_DICTIONARY, [head, stored])
 
 
 __all__ = [
     "CODEC_DICTIONARY_HEAD",
     "CODEC_DICTIONARY_LIMIT_BYTES",
+    "CODEC_LZ4_DICTIONARY",
+    "CODEC_ZSTD_DICTIONARY",
     "LONGEST_SECTION",
     "CodecDictionary",
     "ColumnDictionary",
     "DictionaryCodec",
+    "Lz4DictionaryCodec",
+    "PageCodec",
     "add_codec_dictionary",
 ]

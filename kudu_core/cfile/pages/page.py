@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kudu_core._ext.base.crc32c import crc32c
+from kudu_core._ext.codec import lz4
 from kudu_core._ext.files.page_fetcher import PageFetcher
+from kudu_core.cfile.pages.codec_dictionary import CODEC_LZ4_DICTIONARY
 from kudu_core.cfile.pages.container import SECTION_PAGE
 from kudu_core.errors import NotSupported
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from kudu_core.cfile.pages.codec_dictionary import ColumnDictionary, DictionaryCodec
+    from kudu_core.cfile.pages.codec_dictionary import ColumnDictionary, PageCodec
     from kudu_core.cfile.pages.container import FileReader, FileWriter
 
 PAGE_BITS = 14
@@ -38,7 +40,7 @@ ENCODING_CODES = 1  # it holds ordinals of the column's sorted dictionary
 CODEC_NONE = 0
 CODEC_LZ4 = 1
 CODEC_ZSTD = 2
-CODEC_ZSTD_DICTIONARY = 3  # zstd with the dictionary of the column
+# and, with the codec dictionary of the column, CODEC_ZSTD_DICTIONARY and CODEC_LZ4_DICTIONARY
 
 # crc, payload bytes, raw bytes, encoding, codec, flags
 PAGE_FRAME = struct.Struct("<IIIBBH")
@@ -57,21 +59,26 @@ _KEPT_BELOW = 0.9  # a codec stays only where it saves 10% (Kudu's min_compressi
 # One-shot codecs without state: both may be used by several threads at once.
 _LZ4 = pa.Codec("lz4_raw")
 _ZSTD = pa.Codec("zstd", compression_level=3)
-_DECODERS = {CODEC_LZ4: _LZ4, CODEC_ZSTD: _ZSTD}
+_KNOWN_CODECS = range(CODEC_LZ4_DICTIONARY + 1)
 
 
-def compress(
-    payload: Any, compression: str, with_dictionary: DictionaryCodec | None = None
-) -> tuple[int, Any]:
-    """Return the codec's number and the bytes to store; codec 0 where compressing does not pay.
+def compress_with(codec: PageCodec, payloads: list[bytes]) -> list[tuple[int, bytes]]:
+    """``compress`` of several payloads, with the codec of a column that has a dictionary for it."""
+    fit = [_WORTH_IT_FROM_BYTES <= len(payload) <= RAW_LIMIT_BYTES for payload in payloads]
+    packed = iter(codec.compress([payload for payload, fits in zip(payloads, fit, strict=True) if fits]))
+    found = []
+    for payload, fits in zip(payloads, fit, strict=True):
+        stored = next(packed) if fits else payload
+        pays = fits and len(stored) <= _KEPT_BELOW * len(payload)
+        found.append((codec.number, stored) if pays else (CODEC_NONE, payload))
+    return found
 
-    ``with_dictionary``, where the column has it, is the codec.
-    """
+
+def compress(payload: Any, compression: str) -> tuple[int, Any]:
+    """Return the codec's number and the bytes to store; codec 0 where compressing does not pay."""
     if compression == "none" or not _WORTH_IT_FROM_BYTES <= len(payload) <= RAW_LIMIT_BYTES:
         return CODEC_NONE, payload
-    if with_dictionary is not None:
-        number, packed = CODEC_ZSTD_DICTIONARY, with_dictionary.compress(payload)
-    elif compression == "zstd":
+    if compression == "zstd":
         number, packed = CODEC_ZSTD, _ZSTD.compress(payload, asbytes=True)
     else:
         number, packed = CODEC_LZ4, _LZ4.compress(payload, asbytes=True)
@@ -93,16 +100,22 @@ def decompress(
         if raw_bytes != len(stored):
             reader.damaged(offset, f"{len(stored)} stored bytes, declared as {raw_bytes}")
         return stored
-    if codec == CODEC_ZSTD_DICTIONARY and dictionary is None:
-        reader.damaged(offset, "packed with a codec dictionary that the column does not have")
-    decoder = dictionary if codec == CODEC_ZSTD_DICTIONARY else _DECODERS.get(codec)
-    if decoder is None:
+    if codec not in _KNOWN_CODECS:
         raise NotSupported(f"{reader.path} at byte {offset}: codec {codec} is not known to this version")
     if raw_bytes > RAW_LIMIT_BYTES:
         reader.damaged(offset, f"{raw_bytes} bytes after decompression exceed {RAW_LIMIT_BYTES}")
     try:
         # Each decoder writes into a buffer of this size and stops there.
-        raw = decoder.decompress(pa.py_buffer(stored), decompressed_size=raw_bytes, asbytes=True)
+        if codec == CODEC_ZSTD:
+            raw = _ZSTD.decompress(pa.py_buffer(stored), decompressed_size=raw_bytes, asbytes=True)
+        elif codec == CODEC_LZ4:
+            raw = lz4.unpack(stored, raw_bytes)
+        elif dictionary is None:
+            reader.damaged(offset, "packed with a codec dictionary that the column does not have")
+        elif codec == CODEC_LZ4_DICTIONARY:
+            raw = lz4.unpack(stored, raw_bytes, dictionary.text())
+        else:
+            raw = dictionary.decompress(stored, raw_bytes)
     except (OSError, ValueError) as error:
         reader.damaged(offset, f"cannot be decompressed: {error}")
     if len(raw) != raw_bytes:
@@ -174,6 +187,7 @@ def page_fetcher(
     file = reader.direct
     if file is None:
         return None
-    decoders = [None, _LZ4.decompress, _ZSTD.decompress, dictionary and dictionary.decompress]
+    decoders = [None, None, _ZSTD.decompress, dictionary and dictionary.decompress]
     column = offsets, sizes, nulls, rows, page_bits, width, encoding
-    return PageFetcher(file, crc32c(reader.file_id, 0), SECTION_PAGE, *column, decoders, RAW_LIMIT_BYTES)
+    unpacks = decoders, RAW_LIMIT_BYTES, dictionary, reader.reader
+    return PageFetcher(file, crc32c(reader.file_id, 0), SECTION_PAGE, *column, *unpacks)

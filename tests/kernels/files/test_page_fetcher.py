@@ -13,15 +13,17 @@ import pytest
 
 from kudu_core._ext.base.crc32c import crc32c
 from kudu_core._ext.files.page_fetcher import PageFetcher
-from kudu_core.cfile import PageCache, RowsFile
+from kudu_core.cfile import PageCache, RowsFile, RowsFileSpec, write_rows_file
 from kudu_core.cfile.columns.reader import ColumnReader
 from kudu_core.cfile.columns.specs import ColumnSpec
+from kudu_core.cfile.pages.codec_dictionary import ColumnDictionary
 from kudu_core.cfile.pages.container import SECTION_PAGE, FileReader
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import Closed, Corruption
 from kudu_core.fs.descriptors import opened as descriptor_of
 from kudu_core.fs.posix import PosixFileSystem
 from tests.support.cases.cfile import Case, column, make_case
+from tests.support.cases.texts import spec_of, text
 
 ROWS = 3000
 
@@ -55,7 +57,7 @@ def place_of(column: ColumnReader, number: int) -> tuple[int, int]:
 def fetcher_of(column: ColumnReader, **other: Any) -> PageFetcher:
     """That of the column, or one that expects something else."""
     index = column.index()
-    decoders = [None, pa.Codec("lz4_raw").decompress, pa.Codec("zstd").decompress]
+    decoders = [None, None, pa.Codec("zstd").decompress]
     said = {
         "file": column.file.direct,
         "id_crc": crc32c(column.file.file_id, 0),
@@ -130,7 +132,7 @@ def test_a_page_of_something_else_is_not_taken(name: str, other: int, tmp_path: 
 
 
 def test_what_a_codec_says_is_not_believed(tmp_path: Path) -> None:
-    path, _ = written(tmp_path)
+    path, _ = written(tmp_path, "zstd")
     with opened(path) as file:
         read = file.columns[3]
         real = read.checked(0, read.file.read_at(*place_of(read, 0)))
@@ -141,16 +143,16 @@ def test_what_a_codec_says_is_not_believed(tmp_path: Path) -> None:
                     raise found
                 return found
 
-            return [None, decode]
+            return [None, None, decode]
 
         assert fetcher_of(read, decoders=decoder(real)).fetch(0) == real
         for wrong in (real + b"x", real[:-1], bytearray(real), b"", OSError(), ValueError()):
             assert fetcher_of(read, decoders=decoder(wrong)).fetch(0) is None
-        for decoders in ([], [None], [None, None]):
+        for decoders in ([], [None, None], [None, None, None]):
             assert fetcher_of(read, decoders=decoders).fetch(0) is None, "a codec of another version"
         assert fetcher_of(read, decoders=decoder(real), most_bytes=len(real) - 1).fetch(0) is None
         with pytest.raises(KeyboardInterrupt):
-            fetcher_of(read, decoders=[None, interrupted]).fetch(0)
+            fetcher_of(read, decoders=[None, None, interrupted]).fetch(0)
 
 
 def interrupted(*_: Any, **__: Any) -> Any:
@@ -171,7 +173,7 @@ def test_a_file_that_is_closed_or_has_no_descriptor(tmp_path: Path) -> None:
         folder.descriptor = None
         assert fetcher_of(other.columns[3], file=folder).fetch(0) is None
         still = SimpleNamespace(descriptor=descriptor)
-        assert fetcher_of(other.columns[3], file=still, decoders=[None, None]).fetch(0) is None
+        assert fetcher_of(other.columns[3], file=still, most_bytes=0).fetch(0) is None
         with pytest.raises(TypeError):
             fetcher_of(other.columns[3], file=SimpleNamespace(descriptor=3)).fetch(0)
 
@@ -199,6 +201,63 @@ def test_the_system_s_error_is_told(tmp_path: Path) -> None:
         folder = SimpleNamespace(descriptor=descriptor_of(str(tmp_path), os.O_RDONLY))
         with pytest.raises(IsADirectoryError):
             fetcher_of(file.columns[3], file=folder).fetch(0)
+
+
+# ---- pages of LZ4 with a dictionary
+
+
+def with_dictionary(folder: Path) -> str:
+    path = str(folder / "dictionary")
+    spec = RowsFileSpec([(spec_of("lz4"), column(text(1, 120), "string"))])
+    write_rows_file(PosixFileSystem(), path, spec)
+    return path
+
+
+@pytest.mark.parametrize("limit", [0, 1 << 20])
+def test_the_text_is_asked_for_where_the_cache_has_it_not(limit: int, tmp_path: Path) -> None:
+    asked: list[int] = []
+    with opened(with_dictionary(tmp_path), limit) as file:
+        read = file.columns[0]
+        dictionary = read.codec_dictionary
+        assert dictionary is not None
+        wanted = [bytes(read.checked(k, read.file.read_at(*place_of(read, k)))) for k in range(4)]
+
+        class Text:
+            """Counts who asks."""
+
+            def __init__(self, dictionary: ColumnDictionary) -> None:
+                self.place, self._dictionary = dictionary.place, dictionary
+
+            def text(self) -> bytes:
+                asked.append(1)
+                return self._dictionary.text()
+
+        counted = Text(dictionary)
+        fetcher = fetcher_of(read, text=counted, reader=read.file.reader)
+        assert [fetcher.fetch(k) for k in range(4)] == wanted
+        assert len(asked) == (0 if limit else 4)
+        asked.clear()
+        assert [fetcher_of(read, text=counted).fetch(k) for k in range(4)] == wanted
+        assert len(asked) == 4
+        assert fetcher_of(read).fetch(0) is None, "the general path says that there is none"
+
+
+def test_a_text_that_is_another(tmp_path: Path) -> None:
+    """Other bytes of the same number, or no answer; never a crash.  What goes wrong in ``text`` is told."""
+    with opened(with_dictionary(tmp_path)) as file:
+        read = file.columns[0]
+        real = read.checked(0, read.file.read_at(*place_of(read, 0)))
+        for other in (b"", b"abc", bytes(1000), bytes(1 << 16)):
+            found = fetcher_of(read, text=SimpleNamespace(place=-1, text=lambda other=other: other)).fetch(0)
+            assert found is None or len(found) == len(real)
+
+        def damaged() -> bytes:
+            raise Corruption("f", 3, "no dictionary")
+
+        with pytest.raises(Corruption, match="no dictionary"):
+            fetcher_of(read, text=SimpleNamespace(place=-1, text=damaged)).fetch(0)
+        with pytest.raises(TypeError):
+            fetcher_of(read, text=SimpleNamespace(place=-1, text=lambda: "text")).fetch(0)
 
 
 # ---- reads are counted

@@ -9,10 +9,17 @@ import numpy as np
 from kudu_core.cfile import RowsFile, RowsFileSpec, write_rows_file
 from kudu_core.cfile.columns.specs import ColumnSpec
 from kudu_core.cfile.pages import page
+from kudu_core.cfile.pages.codec_dictionary import CODEC_LZ4_DICTIONARY, CODEC_ZSTD_DICTIONARY
 from kudu_core.common.types.types import ColumnType
 from tests.support.cases.cfile import BytesFileSystem, column
 
 ROWS = 5000
+CODECS = {
+    "zstd": CODEC_ZSTD_DICTIONARY,
+    "lz4": CODEC_LZ4_DICTIONARY,
+    "auto": CODEC_LZ4_DICTIONARY,
+}
+"""Of pages with a dictionary, by the compression that is asked for."""
 
 
 def text(seed: int, size: int, rows: int = ROWS) -> list[str]:

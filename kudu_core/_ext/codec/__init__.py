@@ -1,0 +1,1 @@
+"""Codecs: blocks of bytes, packed and unpacked."""

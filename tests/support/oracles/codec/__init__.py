@@ -1,0 +1,1 @@
+"""What the kernels of ``_ext.codec`` mean, in plain Python."""
