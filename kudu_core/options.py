@@ -128,7 +128,8 @@ class Options:
     """1 to 1,024: threads of a scan; None = the cores that the process may use."""
 
     file_grace_s: float = 60.0
-    """Seconds, 0 to a year: how long a file that nothing names stays, for readers elsewhere."""
+    """Seconds, 0 to a year: how long a file that nothing names stays while somebody has the table open for
+    reading, in this process or another; without readers such files go at once."""
 
     staging_grace_s: float = 86_400.0
     """Seconds, 0 to a year: how long an abandoned staging directory stays, and it is known of a distributed

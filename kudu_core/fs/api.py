@@ -117,11 +117,28 @@ class Lease(Protocol):
     def holder(self) -> LeaseHolder | None:
         """Who holds the lease now, this process included; None when nobody does.  Changes nothing."""
 
+    def has_readers(self) -> bool:
+        """Whether somebody has a ``ReaderLock`` of this file, in this process or another; True where nobody
+        can say.  Asked while the lease is held."""
+
     def release(self) -> None:
         """Give the lease back.  Idempotent; in the child of a fork the same as ``abandon``."""
 
     def abandon(self) -> None:
         """In the child of a fork: close the inherited descriptor; the parent keeps the lease."""
+
+
+class ReaderLock(Protocol):
+    """A lock of the file of a lease that many may have: they read.  It dies with its owner."""
+
+    def take(self) -> bool:
+        """False where that is impossible; nothing is created or waited for."""
+
+    def release(self) -> None:
+        """Idempotent; in the child of a fork the same as ``abandon``."""
+
+    def abandon(self) -> None:
+        """In the child of a fork: close the inherited descriptor; the parent keeps the lock."""
 
 
 class FileSystem(Protocol):
@@ -185,6 +202,9 @@ class FileSystem(Protocol):
 
     def lease(self, path: str, *, sleep: Sleep | None = None) -> Lease:
         """The lease of the file at ``path``, not yet taken."""
+
+    def reader_lock(self, path: str) -> ReaderLock:
+        """A reader's lock of the file of a lease, not yet taken."""
 
     def rooted(self, path: str) -> FileSystem:
         """The same files, and of them only those in the folder ``path``, at any depth, and itself.

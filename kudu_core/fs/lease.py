@@ -1,9 +1,13 @@
-"""The writer lease: an open-file-description lock on a file that is never deleted.
+"""The writer lease: an open-file-description lock on a file that is never deleted; and readers' locks on it.
 
 An OFD lock (``fcntl(F_OFD_SETLK)``, Linux) belongs to the open file, not to the process: closing some
 other descriptor of the file does not drop it, a second opening in the same process conflicts with it,
 the kernel drops it when the last descriptor goes, however the process dies, and anybody who may read
 the file can ask for it.  The file's text (pid and host) is only a hint for error messages.
+
+The lease is a range of the file that no file reaches, from its beginning; behind it lies one byte, on which
+every reader has a shared lock while it lives.  The holder of the lease asks whether somebody has, before it
+deletes files that no reader to come will want (protocol E4).  No reader waits for another, or for the writer.
 
 A child made by fork shares the open file, so the lock lasts until the child has closed its copy too.
 That is this module's to see to, whatever the owner knows of its lease by then, and without a lock: in the
@@ -23,7 +27,7 @@ from _thread import allocate_lock
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kudu_core.errors import Locked, NotSupported
+from kudu_core.errors import KuduError, Locked, NotSupported
 from kudu_core.fs.api import LeaseHolder
 from kudu_core.fs.base import no_file, of_opening
 from kudu_core.fs.descriptors import Descriptor, opened
@@ -31,7 +35,7 @@ from kudu_core.fs.descriptors import Descriptor, opened
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kudu_core.fs.api import Lease, Sleep
+    from kudu_core.fs.api import Lease, ReaderLock, Sleep
 
 # Linux's numbers, for a Python built against headers without them.
 _OFD_GETLK = getattr(fcntl, "F_OFD_GETLK", 36)
@@ -39,6 +43,10 @@ _OFD_SETLK = getattr(fcntl, "F_OFD_SETLK", 37)
 
 # struct flock, native alignment: l_type, l_whence, l_start, l_len (0: the whole file), l_pid (must be 0).
 _FLOCK = struct.Struct("@hhqqi0q")
+
+_LEASE = 0, 1 << 62
+_READERS = 1 << 62, 1
+"""First byte and length of what is locked."""
 
 _HINT_BYTES = 512
 _FIRST_PAUSE_S = 0.002
@@ -116,6 +124,8 @@ os.register_at_fork(before=_forks.note, after_in_parent=_forks.note, after_in_ch
 
 class PosixLease:
     """See ``api.Lease``.  One owner: calls come from one thread at a time."""
+
+    _range = _LEASE
 
     def __init__(self, path: str, *, sleep: Sleep | None = None) -> None:
         self.path = path
@@ -201,24 +211,61 @@ class PosixLease:
             return None
         return parse_hint(os.pread(descriptor.fd, _HINT_BYTES, 0))
 
+    def has_readers(self) -> bool:
+        if self._descriptor is None:
+            return True
+        try:
+            return _is_locked(self._descriptor.fd, _READERS)
+        except (OSError, NotSupported):
+            return True  # who cannot ask must take it that somebody reads
+
     def release(self) -> None:
         if self._descriptor is None:
             return
         if self._owner_pid == os.getpid():
             # Unlocked by hand: a child that still has the descriptor must not keep the lock alive.
             with suppress(OSError):
-                unlocked = _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0)
-                fcntl.fcntl(self._descriptor.fd, _OFD_SETLK, unlocked)
+                fcntl.fcntl(self._descriptor.fd, _OFD_SETLK, _flock(fcntl.F_UNLCK, self._range))
         self.abandon()
 
     def abandon(self) -> None:
         self._descriptor = None
 
 
-def _lock(fd: int) -> bool:
+class PosixReaderLock(PosixLease):
+    """See ``api.ReaderLock``: a shared lock, of which there may be many."""
+
+    _range = _READERS
+
+    def take(self) -> bool:
+        assert self._descriptor is None, "a lock is taken once"
+        self._owner_pid = os.getpid()
+        _leases.add(self)
+        try:
+            return self._attempt_alone()
+        except (OSError, KuduError):
+            return False  # no file, or no locks there: what it reads may be gone, and then it looks again
+
+    def _attempt(self) -> bool:
+        self._descriptor = self._opened(os.O_RDONLY)
+        try:
+            taken = _lock(self._descriptor.fd, fcntl.F_RDLCK, self._range)
+        except BaseException:
+            self._descriptor = None
+            raise
+        if not taken:
+            self._descriptor = None
+        return taken
+
+
+def _flock(kind: int, span: tuple[int, int]) -> bytes:
+    return _FLOCK.pack(kind, os.SEEK_SET, *span, 0)
+
+
+def _lock(fd: int, kind: int = fcntl.F_WRLCK, span: tuple[int, int] = _LEASE) -> bool:
     """Take the lock; False when another open file has it."""
     try:
-        fcntl.fcntl(fd, _OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        fcntl.fcntl(fd, _OFD_SETLK, _flock(kind, span))
     except OSError as exc:
         if exc.errno in (errno.EAGAIN, errno.EACCES):
             return False
@@ -226,9 +273,10 @@ def _lock(fd: int) -> bool:
     return True
 
 
-def _is_locked(fd: int) -> bool:
+def _is_locked(fd: int, span: tuple[int, int] = _LEASE) -> bool:
+    """Whether another open file has a lock."""
     try:
-        answer = fcntl.fcntl(fd, _OFD_GETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        answer = fcntl.fcntl(fd, _OFD_GETLK, _flock(fcntl.F_WRLCK, span))
     except OSError as exc:
         raise _explained(exc) from exc
     assert isinstance(answer, bytes)
@@ -244,3 +292,4 @@ def _explained(exc: OSError) -> Exception:
 
 if TYPE_CHECKING:
     _checked: Lease = PosixLease("")
+    _checked_too: ReaderLock = PosixReaderLock("")

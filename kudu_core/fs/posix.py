@@ -23,7 +23,7 @@ from kudu_core.errors import Closed, InvalidArgument
 from kudu_core.fs import base
 from kudu_core.fs.api import FileStat
 from kudu_core.fs.descriptors import Descriptor, opened
-from kudu_core.fs.lease import PosixLease
+from kudu_core.fs.lease import PosixLease, PosixReaderLock
 from kudu_core.fs.places import Place, clear, place_beneath
 
 if TYPE_CHECKING:
@@ -299,6 +299,9 @@ class PosixFileSystem:
         if self._root is not None and len(base.names_beneath(self._root, path)) != 1:
             raise InvalidArgument(f"{path} is no lease of {self._root}: that lies directly in it")
         return PosixLease(path, sleep=sleep)
+
+    def reader_lock(self, path: str) -> PosixReaderLock:
+        return PosixReaderLock(path)
 
 
 if TYPE_CHECKING:

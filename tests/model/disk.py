@@ -193,6 +193,8 @@ class Disk:
     files: dict[int, tuple[Any, ...]] = field(default_factory=dict)
     next_file: int = 0  # stands for (epoch, n): never used twice
     locked: bool = False  # whether somebody holds the lease
+    readers: int = 0  # how many hold a shared lock on LOCK (protocol R1)
+    deleted_at_once: set[int] = field(default_factory=set)  # as nobody held one (protocol E4)
 
     def new_id(self) -> int:
         self.next_file += 1
@@ -221,6 +223,7 @@ class Disk:
         for manifest in self.manifests.values():
             manifest.power_cut(rng)
         self.committed = [rng.choice(self.committed[-3:])]
+        self.readers = 0
 
     def copy(self) -> Disk:
         """For trying what an open would say of damage: its segments and manifests may be changed."""

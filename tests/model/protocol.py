@@ -56,6 +56,7 @@ class Writer:
         self.floor = 0
         self.pins: list[int] = []
         self.deletable: list[tuple[int, int, list[int]]] = []  # (tablet, edit number, files)
+        self.unread: list[tuple[int, int, list[int]]] = []  # of these, asked for when no reader was there
         self.resting: list[tuple[int, int]] = []  # segments at or below the last CHECKPOINT
         self.asked: list[int] = []  # reads in (V, now] that wait
         self.answered = 0  # the largest S of those that were answered
@@ -459,16 +460,25 @@ class Writer:
         self.deletable.append((tablet.id, tablet.number, files))
 
     def delete_files(self) -> None:
-        """Protocol E4."""
+        """Protocol E4: at once what no reader can have seen named; of the rest some, as when their time has
+        passed."""
+        unread, self.unread = self.unread, []
         for item in list(self.deletable):
             tablet_id, number, files = item
             manifest = self.manifests.get(tablet_id)
             durable = manifest is None or manifest.edits[manifest.synced - 1].number >= number
-            if durable or not self.rules.deletion_waits_for_edit:
-                self.check_fence(racing=True)
-                self.deletable.remove(item)
-                for file in files:
-                    self.disk.files.pop(file, None)
+            if not durable and self.rules.deletion_waits_for_edit:
+                continue
+            if item not in unread and (self.disk.readers == 0 or number % 2):
+                if self.disk.readers == 0:
+                    self.unread.append(item)  # the answer; a reader may come before the deletion
+                continue
+            self.check_fence(racing=True)
+            self.deletable.remove(item)
+            for file in files:
+                self.disk.files.pop(file, None)
+                if item in unread:
+                    self.disk.deleted_at_once.add(file)
 
     # -- reads ---------------------------------------------------------------------------------------------
 

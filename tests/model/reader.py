@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.model import recovery
-from tests.model.disk import Disk, Header, Record, Segment, TableFile
-from tests.model.rules import Rules
+from tests.model.disk import Disk, Header, ManifestState, Record, Segment, TableFile
+from tests.model.rules import Rules, Violation
 from tests.model.stores import Tablet
 
 if TYPE_CHECKING:
@@ -23,10 +23,14 @@ class Reader:
         self.handles: list[tuple[Header, Segment]] | None = None
         self.before = disk.table
         self.table: TableFile | None = None
+        self.states: dict[int, ManifestState] = {}
         self.tablets: dict[int, Tablet] = {}
+        self.locked = False
         self.outcome = ""  # "accepted" or "again" once it is over
 
     def step(self) -> None:
+        if self.rules.reader_locks_first:
+            self.lock()
         if self.handles is None and self.rules.reader_log_first:
             self.before = self.disk.table
             self.handles = self.open_segments(-1)
@@ -34,12 +38,23 @@ class Reader:
             self.table = self.disk.table
             if self.rules.reader_table_before_log and self.table is not self.before:
                 self.outcome = "again"
-        elif len(self.tablets) < len(self.table.tablets):
+        elif len(self.states) < len(self.table.tablets):
             self.read_manifest(self.table)
+        elif len(self.tablets) < len(self.table.tablets):
+            self.lock()
+            self.open_files(self.table)
         elif self.disk.table is not self.table and self.rules.reader_log_first:
             self.outcome = "again"
         else:
             self.finish(self.table)
+        if self.outcome and self.locked:
+            self.disk.readers = max(0, self.disk.readers - 1)
+
+    def lock(self) -> None:
+        """A shared lock, which goes with the reader."""
+        if not self.locked:
+            self.locked = True
+            self.disk.readers += 1
 
     def open_segments(self, after: int) -> list[tuple[Header, Segment]]:
         """Every segment behind seq ``after`` that the directory lists and whose header is its name's."""
@@ -50,13 +65,20 @@ class Reader:
         return [found[seq] for seq in sorted(found)]
 
     def read_manifest(self, table: TableFile) -> None:
-        tablet_id = self.rng.choice(
-            [tablet_id for tablet_id in table.tablets if tablet_id not in self.tablets]
-        )
+        unread = [tablet_id for tablet_id in table.tablets if tablet_id not in self.states]
+        tablet_id = self.rng.choice(unread)
         if tablet_id not in self.disk.manifests:
             self.outcome = "again"
             return
-        state = self.disk.manifests[tablet_id].state()
+        self.states[tablet_id] = self.disk.manifests[tablet_id].state()
+
+    def open_files(self, table: TableFile) -> None:
+        """Those of a tablet.  What is missing went by an open (protocol O7), or when its time had passed."""
+        tablet_id = next(tablet_id for tablet_id in table.tablets if tablet_id not in self.tablets)
+        state = self.states[tablet_id]
+        gone = state.files() & self.disk.deleted_at_once
+        if gone:
+            raise Violation(f"E4: deleted at once while a reader needs them: {sorted(gone)}")
         try:
             self.tablets[tablet_id] = recovery.load(self.disk, tablet_id, table.tablets[tablet_id], state)
         except recovery.Missing:

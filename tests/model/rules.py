@@ -43,6 +43,7 @@ class Rules:
     reinsert_into_frozen: bool = False  # protocol F1
     flush_in_order: bool = True  # protocol F3
     reader_log_first: bool = True  # protocol R1
+    reader_locks_first: bool = True  # protocol R1, E4: before it looks at TABLE and manifests
     reader_table_before_log: bool = True  # decision 0001
     reader_skips_through: bool = False  # decision 0001
     join_writes_absent: bool = True  # protocol C2
@@ -132,6 +133,11 @@ SHORTCUTS: dict[str, tuple[dict[str, Any], str, bool]] = {
         {"reader_log_first": False},
         "another process reads manifests first, the log later",
         True,
+    ),
+    "reader-locks-late": (
+        {"reader_locks_first": False},
+        "another process takes its lock on LOCK after it has read the manifests",
+        False,
     ),
     "reader-table-late": (
         {"reader_table_before_log": False},

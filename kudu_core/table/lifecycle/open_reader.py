@@ -1,6 +1,7 @@
 """Opening a table for reading, beside a writer (protocol R1 to R3).
 
-A reader takes no lock and writes nothing.  What changes while it looks, it looks at again.
+A reader waits for no lock and writes nothing.  What changes while it looks, it looks at again.  The shared
+lock that it takes tells the writer that somebody reads (protocol E4), and keeps nobody out.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from kudu_core.tablet.store.manifest import TabletState
 from kudu_core.wal import RECORD_KIND_INGEST, LogChanged, LogTail, Record, open_log
 
 if TYPE_CHECKING:
-    from kudu_core.fs.api import FileSystem
+    from kudu_core.fs.api import FileSystem, ReaderLock
 
 READ_TRIES = 20
 READ_PAUSE_S = 0.05
@@ -46,27 +47,43 @@ def open_for_reading(
     listener: EventListener | None,
 ) -> tuple[Engine, TableOpened]:
     """A consistent picture of the table as it is durable now, and what its listener is to be told of that,
-    under no lock.  Creates and changes nothing."""
+    while writers go on.  Creates and changes nothing."""
     started = clock.monotonic_s()
     table_state(fs, path)
+    lock = fs.reader_lock(f"{path}/LOCK")
+    lock.take()  # protocol R1: before anything is read that names files
+    try:
+        engine, replayed = _read(fs, path, options, clock, listener, lock)
+    except BaseException:
+        lock.release()
+        raise
+    return engine, TableOpened(
+        elapsed_s=clock.monotonic_s() - started,
+        path=path,
+        mode="r",
+        tablets=len(engine.tablets),
+        records_replayed=replayed,
+        orphans_deleted=0,
+    )
+
+
+def _read(
+    fs: FileSystem,
+    path: str,
+    options: Options | Mapping[str, Any] | None,
+    clock: Clock,
+    listener: EventListener | None,
+    lock: ReaderLock,
+) -> tuple[Engine, int]:
     problem: BaseException | None = None
     for _ in range(READ_TRIES):
         try:
-            engine, replayed = _read_once(fs, path, options, clock, listener)
+            return _read_once(fs, path, options, clock, listener, lock)
         except (LogChanged, _Moved, FileMissing, FileNotFoundError) as exc:
             if isinstance(exc, TableNotFound):
                 raise
             problem = exc  # the writer was faster: look again
             clock.sleep(READ_PAUSE_S)
-            continue
-        return engine, TableOpened(
-            elapsed_s=clock.monotonic_s() - started,
-            path=path,
-            mode="r",
-            tablets=len(engine.tablets),
-            records_replayed=replayed,
-            orphans_deleted=0,
-        )
     if isinstance(problem, FileMissing):
         raise problem
     if isinstance(problem, FileNotFoundError):
@@ -92,6 +109,7 @@ def _read_once(
     options: Options | Mapping[str, Any] | None,
     clock: Clock,
     listener: EventListener | None,
+    lock: ReaderLock,
 ) -> tuple[Engine, int]:
     # Protocol R1: the log's segments first, then TABLE, then manifests; so nothing can fall between.
     alive = fs.lease(f"{path}/LOCK").holder() is not None
@@ -125,7 +143,7 @@ def _read_once(
         states |= tablet_states(fs, path, state, known=states)
         if not alive:
             tail.check_mark(max((s.mark for s in states.values()), default=0))
-        end = ReadEnd(tail.committed_ts, settled=not alive)
+        end = ReadEnd(tail.committed_ts, settled=not alive, lock=lock)
         if unreplayed is not None:
             end.stop_at(unreplayed)
         engine = Engine(

@@ -117,9 +117,11 @@ class Engine:
 
         self._log = None if writing is None else writing.log
         self.end: Log | ReadEnd = self.log if read_end is None else read_end  # how far a read may see
-        self.lease = None if writing is None else writing.lease
+        self.lease = writing.lease if writing is not None else None if read_end is None else read_end.lock
         self.writers = Writers(fs, path, table_file, self._log, clock, options.token_retention_s, self.tell)
         self.tablet_context = self._context()
+        if writing is not None:
+            self.tablet_context.has_readers = writing.lease.has_readers
         self.tablets = self._tablets(state, contents, {} if writing is None else writing.manifests)
         """Those that are there, and those that have ended until they are purged."""
         work = self.tablet_context.work

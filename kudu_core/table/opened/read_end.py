@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kudu_core.fs.api import ReaderLock
     from kudu_core.tablet.replay.bootstrap import Unreplayed
 
 
@@ -19,6 +20,8 @@ class ReadEnd:
     """Nobody held the table for writing when the end of the log was read, and the picture holds all of it."""
     unreplayed: Unreplayed | None = None
     """The record of the log before which it ends, as it cannot be replayed."""
+    lock: ReaderLock | None = None
+    """By which the writer knows that somebody reads (protocol R1), as long as this lives."""
 
     def stop_before(self, ts: int) -> None:
         """End before the record of ``ts``: what it says is not there yet."""

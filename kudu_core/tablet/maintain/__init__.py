@@ -9,7 +9,8 @@ alone for some seconds after an operation of it failed.  Both ask ``operations``
 
 After five seconds without a record the log gives back the room that it keeps for more: spare segments, and
 the segment that takes records once all of it is in files.  Retired files are deleted when the edit that
-dropped them is durable, ``file_grace_s`` has passed, and no view of this process holds them.
+dropped them is durable, no view of this process holds them, and either ``file_grace_s`` has passed or nobody
+has the table open for reading.
 
 Each operation is reported to the listener.  ``table/opened/journal.py`` keeps the last thousand and sums of
 all of them, as long as the handle lives.

@@ -41,20 +41,26 @@ class Garbage:
                 self._retired.append(_Retired(names, tuple(map(weakref.ref, holders)), ready_s, number))
 
     def collect(
-        self, now_s: float, durable_number: int, check: Callable[[], None]
+        self,
+        now_s: float,
+        durable_number: int,
+        has_readers: Callable[[], bool],
+        check: Callable[[], None],
     ) -> tuple[list[str], int, int]:
         """Delete what nobody can read any more: (names that are gone, files, bytes).
 
-        A file that cannot be deleted is tried again.  ``check`` raises where nothing may be deleted any more.
+        A file that cannot be deleted is tried again.  ``has_readers`` is asked for those whose time has not
+        come: without readers it need not.  ``check`` raises where nothing may be deleted any more.
         """
         with self._mutex:
             ready = [
                 r
                 for r in self._retired
-                if r.ready_s <= now_s
-                and r.number <= durable_number
-                and all(holder() is None for holder in r.holders)
+                if r.number <= durable_number and all(holder() is None for holder in r.holders)
             ]
+            # After the look at the edits: a reader that comes later reads manifests that do not name these.
+            if any(r.ready_s > now_s for r in ready) and has_readers():
+                ready = [r for r in ready if r.ready_s <= now_s]
             if not ready:
                 return [], 0, 0
             check()

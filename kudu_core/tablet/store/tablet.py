@@ -66,6 +66,8 @@ class TabletContext:
     """Asserts the invariants of docs/protocol.md after each install (the debug switch)."""
     fence: Callable[[], None] = lambda: None
     """Raises ``Fenced`` when another writer has the table (protocol P2)."""
+    has_readers: Callable[[], bool] = lambda: True
+    """Whether somebody else may have the table open for reading."""
     work: WorkingMemory = field(default_factory=WorkingMemory)
     """What flushes and merges hold while they run."""
     building: Slots = field(default_factory=lambda: Slots(1))
@@ -200,7 +202,9 @@ class Tablet:
             self.context.fence()
 
         now_s = self.context.clock.monotonic_s()
-        gone, files, freed = self.garbage.collect(now_s, manifest.durable_number, check)
+        gone, files, freed = self.garbage.collect(
+            now_s, manifest.durable_number, self.context.has_readers, check
+        )
         if gone:
             self.forget(gone)
         return files, freed

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         FileStat,
         FileSystem,
         Identity,
+        ReaderLock,
         Sleep,
     )
 from tests.support.fs.faulty_files import FaultyLease, FaultyReadFile, FaultyWriteFile, drop_unsynced
@@ -288,6 +289,9 @@ class FaultyFileSystem:
 
     def lease(self, path: str, *, sleep: Sleep | None = None) -> FaultyLease:
         return FaultyLease(self, self.inner.lease(path, sleep=sleep))
+
+    def reader_lock(self, path: str) -> ReaderLock:
+        return self.inner.reader_lock(path)
 
     def rooted(self, path: str) -> FaultyFileSystem:
         return _Rooted(self, self.inner.rooted(path))

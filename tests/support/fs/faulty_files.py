@@ -151,6 +151,9 @@ class FaultyLease:
         self._fs._call("holder", self.path)
         return self._inner.holder()
 
+    def has_readers(self) -> bool:
+        return self._inner.has_readers()
+
     def release(self) -> None:
         self._inner.release()
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from kudu_core.fs.api import Data, FileSystem, Identity, Lease, Sleep
     from tests.support.fs.powercut import Keep, Node
-from tests.support.fs.memory_files import MemoryLease, MemoryReadFile, MemoryWriteFile
+from tests.support.fs.memory_files import MemoryLease, MemoryReaderLock, MemoryReadFile, MemoryWriteFile
 
 _DEVICE = 1
 _MAX_LINKS = 40
@@ -254,6 +254,9 @@ class MemoryFileSystem:
     def lease(self, path: str, *, sleep: Sleep | None = None) -> MemoryLease:
         return MemoryLease(self, path, sleep)
 
+    def reader_lock(self, path: str) -> MemoryReaderLock:
+        return MemoryReaderLock(self, path)
+
     # Accidents ---------------------------------------------------------------------------------
 
     def sync_all(self) -> None:
@@ -277,6 +280,7 @@ class MemoryFileSystem:
             for node in walk(self._root, {}).values():
                 if isinstance(node, File):
                     node.lock_owner = None
+                    node.readers.clear()
 
     def crash_clone(self, rng: random.Random | int | None = None, keep: Keep = "random") -> MemoryFileSystem:
         """What a power cut at this moment may leave, as a file system of its own without leases.

@@ -147,6 +147,10 @@ class MemoryLease:
                 return None
             return LeaseHolder(os.getpid(), "memory")
 
+    def has_readers(self) -> bool:
+        with self._fs._lock:
+            return self._node is None or bool(self._node.readers)
+
     def release(self) -> None:
         with self._fs._lock:
             node, self._node = self._node, None
@@ -155,4 +159,30 @@ class MemoryLease:
 
     def abandon(self) -> None:
         """A forked child has its own copy of the whole file system, with nobody else in it."""
+        self._node = None
+
+
+class MemoryReaderLock:
+    """See ``api.ReaderLock``."""
+
+    def __init__(self, fs: MemoryFileSystem, path: str) -> None:
+        self._fs = fs
+        self._path = path
+        self._node: File | None = None
+
+    def take(self) -> bool:
+        with self._fs._lock:
+            if not self._fs.exists(self._path):
+                return False
+            self._node = self._fs._file(self._path)
+            self._node.readers.add(self)
+            return True
+
+    def release(self) -> None:
+        with self._fs._lock:
+            node, self._node = self._node, None
+            if node is not None:
+                node.readers.discard(self)
+
+    def abandon(self) -> None:
         self._node = None

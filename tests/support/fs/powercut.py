@@ -28,6 +28,8 @@ class File:
     durable: bytearray = field(default_factory=bytearray)
     pending: list[tuple[int, bytes | None]] = field(default_factory=list)
     lock_owner: object | None = None
+    readers: set[object] = field(default_factory=set)
+    """Who has a reader's lock of it."""
 
     def change(self, offset: int, data: bytes | None) -> None:
         apply_change(self.data, offset, data)

@@ -195,7 +195,7 @@ def test_files_stay_until_the_edit_that_drops_them_is_durable(
 
 
 def test_retired_files_stay_for_file_grace_s() -> None:
-    """Readers of other processes, of which this one knows nothing, may have them open soon."""
+    """Where somebody reads: another process may have them open soon."""
     from tests.support.clock import ManualClock
     from tests.support.fs.memory import MemoryFileSystem
 
@@ -208,13 +208,14 @@ def test_retired_files_stay_for_file_grace_s() -> None:
         table.flush()
         [tablet] = tablets_of(table)
         [old] = [redo.file.name for meta in tablet.rowset_metas for redo in meta.redo]
-        table.compact(full=True)
-        clock.advance(59)
-        table.gc()
-        assert old in fs.listdir("/t/tablets/00000001")
-        clock.advance(2)
-        table.gc()
-        assert old not in fs.listdir("/t/tablets/00000001")
+        with kc.open_table("/t", _fs=fs, _clock=clock):
+            table.compact(full=True)
+            clock.advance(59)
+            table.gc()
+            assert old in fs.listdir("/t/tablets/00000001")
+            clock.advance(2)
+            table.gc()
+            assert old not in fs.listdir("/t/tablets/00000001")
 
 
 @pytest.mark.parametrize("files", [1, 2])
