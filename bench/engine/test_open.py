@@ -27,9 +27,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     usual = opening._log_options
     with pytest.MonkeyPatch.context() as patch:
         small = {"segment_bytes": 4096, "first_fill_bytes": 4096, "fill_bytes": 4096}
-        patch.setattr(
-            opening, "_log_options", lambda options: dataclasses.replace(usual(options), **small)
-        )
+        patch.setattr(opening, "_log_options", lambda options: dataclasses.replace(usual(options), **small))
         with kc.create_table(where, schema, "k", options=options) as table:
             hosts = pa.array([f"host-{n}" for n in range(500)])
             table.insert(

@@ -152,6 +152,21 @@ def test_who_holds_a_page_is_asked() -> None:
     assert not holder.held, "not used since"
 
 
+def test_what_is_made_anew_replaces_what_was_there() -> None:
+    cache, reader = filled(4)
+    for at in range(3):
+        assert not read(cache, reader, at) and cache.put(reader.token, at, PAGE) is True
+    other = bytes(700)
+    assert not cache.put(reader.token, 1, other)
+    assert cache.replace(reader.token, 1, other) and cache.replace(reader.token, 9, other)
+    assert look(cache, reader.token, (0, 1, 2, 9)) == [PAGE, other, PAGE, other]
+    assert cache.statistics().bytes == 4 * 256 + 2 * 744 + 2 * 700
+    assert not cache.replace(reader.token, 1, bytes(4000)), "too large, and what was there is old"
+    assert look(cache, reader.token, (0, 1, 2, 9)) == [PAGE, None, PAGE, other]
+    cache.detach(reader)
+    assert not cache.replace(reader.token, 1, other) and cache.statistics().bytes == 0
+
+
 def test_limits_change() -> None:
     cache, reader = filled(100)
     for offset in range(100):

@@ -171,8 +171,8 @@ def test_an_interval_is_spelled_as_its_parts() -> None:
 
     assert of(1, 2, 3) == of(1, 2, 3)
     assert len({of(1, 2, 3), of(2, 2, 3), of(1, 3, 3), of(1, 2, 4)}) == 4
-    text = '''["literal","month_day_nano_interval",[1,2,3]]'''
-    whole = f'''{{"set":null,"where":["call","equal",[["field","t"],{text}],null]}}'''
+    text = """["literal","month_day_nano_interval",[1,2,3]]"""
+    whole = f"""{{"set":null,"where":["call","equal",[["field","t"],{text}],null]}}"""
     assert of(1, 2, 3) == Fingerprint(*oracle.text_fingerprint(whole))
 
 

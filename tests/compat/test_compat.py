@@ -85,9 +85,7 @@ def test_every_change_is_told(kept: Kept) -> None:
     """Laid over the state of the step before, the changes of a step give the state after it."""
     states = kept.contents.states()
     with kc.open_table(kept.table) as table:
-        for first, last, before, after in zip(
-            kept.times, kept.times[1:], states, states[1:], strict=False
-        ):
+        for first, last, before, after in zip(kept.times, kept.times[1:], states, states[1:], strict=False):
             rows = dict(before)
             for change in table.changes(first, last).to_pylist():
                 operation, time = change.pop("_op"), change.pop("_timestamp")

@@ -103,9 +103,7 @@ def bring_back(fs: Any, clock: ManualClock, begin: Callable[[], None] = lambda: 
         drop(table)
 
 
-def play(
-    scene: Scene, act: Act, rule: Rule | None
-) -> tuple[FaultyFileSystem, Exception | None]:
+def play(scene: Scene, act: Act, rule: Rule | None) -> tuple[FaultyFileSystem, Exception | None]:
     """On a copy of the disk; the rule counts from where the act begins."""
     fs = FaultyFileSystem(scene.disk.crash_clone(0, keep="all"), seed=1)
 

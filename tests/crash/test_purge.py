@@ -43,9 +43,7 @@ def test_the_flush_lane_drops_the_log_at_any_moment_of_a_purge(
     fs, clock = MemoryFileSystem(), ManualClock()
     ranges = kc.RangePartition("k", bounds=[(0, 100), (100, 10**6)])
     with segments_of(TINY):
-        table = kc.create_table(
-            ROOT, SCHEMA, "k", partition_by=ranges, options=OPTIONS, _fs=fs, _clock=clock
-        )
+        table = kc.create_table(ROOT, SCHEMA, "k", partition_by=ranges, options=OPTIONS, _fs=fs, _clock=clock)
         table.insert({"k": [1, 2, 3], "v": [1, 1, 1]})
         before = table.timestamp
         table.alter(drop_range=(0, 100))

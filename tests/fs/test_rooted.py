@@ -104,9 +104,7 @@ CALLS: dict[str, Callable[[FileSystem, str], object]] = {
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_a_folder_that_is_a_link_is_refused(
-    world: World, call: Callable[[FileSystem, str], object]
-) -> None:
+def test_a_folder_that_is_a_link_is_refused(world: World, call: Callable[[FileSystem, str], object]) -> None:
     before = world.picture(world.out)
     for way, lead in (
         ("/a/b/c", f"{world.out}/a/b/c"),

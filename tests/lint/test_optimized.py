@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-SCRIPT = '''
+SCRIPT = """
 import numpy as np
 import pyarrow as pa
 import kudu_core as kc
@@ -86,7 +86,7 @@ if tablet.state.number != number:
 table.insert({"k": [3], "v": [3]})
 table.close()
 print("sound")
-'''
+"""
 
 
 def test_rules_that_guard_data_hold_without_assertions() -> None:

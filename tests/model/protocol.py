@@ -391,9 +391,7 @@ class Writer:
         if not candidates:
             return
         tablet, rowset = self.rng.choice(candidates)
-        if self.rules.merge_stops_flushes and any(
-            job.rounds and rowset in job.inputs for job in tablet.jobs
-        ):
+        if self.rules.merge_stops_flushes and any(job.rounds and rowset in job.inputs for job in tablet.jobs):
             return
         store = rowset.in_memory()[0]
         if store.frozen_at is None:

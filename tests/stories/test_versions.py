@@ -132,9 +132,7 @@ class Run:
 
         if ids:
             picked = rng.sample(ids, rng.randint(1, min(4, len(ids))))
-            merge_rowsets(
-                tablet, picked, horizon=lambda drop: engine.horizon(drop=drop), at_step=at_step
-            )
+            merge_rowsets(tablet, picked, horizon=lambda drop: engine.horizon(drop=drop), at_step=at_step)
 
     def collect(self) -> None:
         if self.rng.random() < 0.3:

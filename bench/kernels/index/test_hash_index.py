@@ -54,9 +54,11 @@ def test_lookup_random(
             for at in range(0, KEYS, batch)
         ]
 
-    found = np.concatenate(benchmark.pedantic(  # type: ignore[no-untyped-call]
-        look_up, rounds=5, warmup_rounds=1
-    ))
+    found = np.concatenate(
+        benchmark.pedantic(  # type: ignore[no-untyped-call]
+            look_up, rounds=5, warmup_rounds=1
+        )
+    )
     np.testing.assert_array_equal(found, order if present else np.full(KEYS, -1))
 
 

@@ -138,15 +138,6 @@ cdef int64_t _below(const uint32_t[::1] rowids, int64_t row) noexcept nogil:
 cdef class Updates:
     """Changes of one column: ``width`` bytes each, in the order in which they apply.  Never changes."""
 
-    cdef:
-        const uint32_t[::1] rowids
-        const uint8_t[::1] values
-        const uint8_t[::1] bits
-        ChangePositions positions
-        bint ascending
-        readonly int width
-        readonly Py_ssize_t count
-
     def __init__(
         self,
         const uint32_t[::1] rowids not None,
@@ -195,32 +186,33 @@ cdef class Updates:
         """Memory that it refers to, in bytes, as the page cache counts."""
         return (4 + self.width) * self.count + (0 if self.bits is None else self.bits.shape[0])
 
-    cdef void cut(self, int64_t first, int64_t rows, kc_changes* changes) noexcept:
-        """The changes of rows first .. first + rows - 1, and perhaps others; there is at least one row."""
-        cdef int64_t bucket, buckets
-        changes.lower = 0
-        changes.upper = self.count
-        if self.count == 0:
-            return
-        changes.rowids = &self.rowids[0]
-        changes.values = &self.values[0]
-        changes.bits = NULL
-        if self.bits is not None:
-            changes.bits = &self.bits[0]
-        changes.order = NULL
-        if self.ascending:
-            changes.lower = _below(self.rowids, first)
-            changes.upper = _below(self.rowids, first + rows)
-        elif self.positions is not None:
-            changes.starts = &self.positions.starts[0]
-            changes.low = &self.positions.low[0]
-            changes.order = &self.positions.order[0]
-            changes.base = <uint32_t>self.positions.base
-            buckets = self.positions.starts.shape[0] - 2
-            bucket = (first >> SHIFT) - self.positions.base
-            changes.lower = 0 if bucket < 0 else buckets if bucket > buckets else bucket
-            bucket = ((first + rows - 1) >> SHIFT) - self.positions.base + 1
-            changes.upper = 0 if bucket < 0 else buckets if bucket > buckets else bucket
+
+cdef void _cut_one(Updates updates, int64_t first, int64_t rows, kc_changes* changes) noexcept:
+    """The changes of rows first .. first + rows - 1, and perhaps others; there is at least one row."""
+    cdef int64_t bucket, buckets
+    changes.lower = 0
+    changes.upper = updates.count
+    if updates.count == 0:
+        return
+    changes.rowids = &updates.rowids[0]
+    changes.values = &updates.values[0]
+    changes.bits = NULL
+    if updates.bits is not None:
+        changes.bits = &updates.bits[0]
+    changes.order = NULL
+    if updates.ascending:
+        changes.lower = _below(updates.rowids, first)
+        changes.upper = _below(updates.rowids, first + rows)
+    elif updates.positions is not None:
+        changes.starts = &updates.positions.starts[0]
+        changes.low = &updates.positions.low[0]
+        changes.order = &updates.positions.order[0]
+        changes.base = <uint32_t>updates.positions.base
+        buckets = updates.positions.starts.shape[0] - 2
+        bucket = (first >> SHIFT) - updates.positions.base
+        changes.lower = 0 if bucket < 0 else buckets if bucket > buckets else bucket
+        bucket = ((first + rows - 1) >> SHIFT) - updates.positions.base + 1
+        changes.upper = 0 if bucket < 0 else buckets if bucket > buckets else bucket
 
 
 cdef void _replay(
@@ -252,7 +244,7 @@ cdef kc_changes* _cut(list updates, int width, int64_t first, int64_t rows, bint
         raise MemoryError
     for k in range(n):
         one = updates[k]
-        one.cut(first, rows, &changes[k])
+        _cut_one(one, first, rows, &changes[k])
     return changes
 
 

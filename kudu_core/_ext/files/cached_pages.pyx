@@ -187,6 +187,16 @@ cdef class CachedPages:
         _check_place(place)
         return self.keep(<CachedFile>self._files.get(token), place, page)
 
+    def replace(self, token, place, page):
+        """``put``, in the place of what is there: of what is made of pages, and made anew."""
+        cdef CachedFile file
+        old = self.get(token, place)        # goes when this returns
+        if old is not None:
+            file = <CachedFile>self._files[token]
+            self._leave(<CachedPage>file.pages[place])
+            PyDict_DelItem(file.pages, place)
+        return self.put(token, place, page)
+
     cdef object look(self, CachedFile file, object place):
         cdef PyObject* found = NULL
         if file is not None and file.pages is not None:

@@ -23,6 +23,7 @@ from kudu_core._ext.pages.rows cimport fits_fast_floats, kc_unpack_part, values_
 from kudu_core._ext.base.decimals cimport kc_to_floats
 from kudu_core._ext.base.integers cimport kc_sign_extend
 from kudu_core._ext.base.nulls cimport kc_spread
+from kudu_core._ext.changes.patch cimport kc_lay
 from kudu_core._ext.scan.output cimport FORM_BITS, FORM_CELLS, Output, OutputScratch
 from kudu_core._ext.scan.pieces cimport ALL, Piece
 from kudu_core._ext.base.status cimport BAD_VALUE
@@ -169,16 +170,53 @@ cdef inline int read_cells(
     return 0
 
 
-cdef inline int read_fixed(
-    const Output* o, const Piece* piece, const uint16_t* picked, OutputScratch* s, int64_t* at
+cdef inline int _read_patched(
+    const Output* o, const Piece* piece, int64_t begin, const uint16_t* picked, OutputScratch* s, int64_t* at
 ) noexcept nogil:
-    """Write the chosen cells of a piece in the form of the column."""
-    cdef int status
+    """Most of the cells of a piece, none of them null: changes are laid over all of them before some go."""
+    cdef:
+        uint8_t* out = o.values + piece.out * o.width
+        uint8_t* all_cells = out
+        Piece whole = piece[0]
+        int status
+    whole.state = ALL
+    whole.chosen = whole.rows
+    if piece.state != ALL:
+        all_cells = s.out
+    status = read_cells(&o.pages[piece.page], &whole, NULL, o.width, all_cells, s, at)
+    if status == 0:
+        kc_lay(&o.patch, all_cells, begin + piece.first, NULL, piece.rows, NULL, 0, o.width)
+        if piece.state != ALL:
+            kc_pick(out, all_cells, picked, piece.first, piece.chosen, o.width)
+    return status
+
+
+cdef inline int read_fixed(
+    const Output* o, const Piece* piece, int64_t begin, const uint16_t* picked, OutputScratch* s, int64_t* at
+) noexcept nogil:
+    """Write the chosen cells of a piece in the form of the column, its changes laid over.
+
+    ``begin``: the row of the file at which the mini-block of the piece begins.
+    """
+    cdef:
+        uint8_t* out = o.values
+        int status
+    if o.patch.rows != NULL and o.form == FORM_CELLS and o.bits == NULL and 2 * piece.chosen > piece.rows > 0:
+        return _read_patched(o, piece, begin, picked, s, at)
     if o.form == FORM_CELLS:
-        return read_cells(&o.pages[piece.page], piece, picked, o.width, o.values + piece.out * o.width, s, at)
-    status = read_cells(&o.pages[piece.page], piece, picked, o.width, s.out, s, at)
+        out += piece.out * o.width
+    else:
+        out = s.out
+    status = read_cells(&o.pages[piece.page], piece, picked, o.width, out, s, at)
     if status < 0:
         return status
+    if o.patch.rows != NULL:
+        if piece.state == ALL:
+            kc_lay(&o.patch, out, begin + piece.first, NULL, piece.rows, o.bits, piece.out, o.width)
+        else:
+            kc_lay(&o.patch, out, begin, picked, piece.chosen, o.bits, piece.out, o.width)
+    if o.form == FORM_CELLS:
+        return 0
     if o.form == FORM_BITS:
         kc_pack_bools(o.values, piece.out, s.out, piece.chosen)
         return 0

@@ -2,6 +2,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
 from kudu_core._ext.base.bitmap cimport kc_bit, kc_bits_copy
+from kudu_core._ext.changes.patch cimport kc_patch_view
 from kudu_core._ext.pages.head cimport BLOCK_ROWS, Page
 from kudu_core._ext.pages.rows cimport WORK_BYTES
 from kudu_core._ext.scan.column cimport Words
@@ -27,11 +28,12 @@ cdef struct Output:
     int width                   # as stored
     int form
     int status                  # below 0: ask the general path
-    bint nullable               # some page of it has nulls
+    bint nullable               # some page of it has nulls, or its patch
     const Words* words
     int page_bits
     const PageMap* map
     Page* pages                 # of the map
+    kc_patch_view patch         # .rows is NULL where nothing is laid over
     uint8_t* values
     int32_t* offsets
     uint8_t* bits

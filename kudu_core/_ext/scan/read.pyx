@@ -16,7 +16,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
 from libc.string cimport memset
 
 from kudu_core._ext.base.bitmap cimport kc_bits_count
-from kudu_core._ext.pages.head cimport PAGE_BITS, Page
+from kudu_core._ext.changes.patch cimport Patch
+from kudu_core._ext.pages.head cimport BLOCK_ROWS, PAGE_BITS, Page
 from kudu_core._ext.scan.column cimport ScanColumn
 from kudu_core._ext.scan.fixed cimport read_fixed
 from kudu_core._ext.scan.output cimport (
@@ -72,7 +73,7 @@ cdef void _first_pass(
             if o.nullable:
                 write_validity(&o.pages[part.page], &part, own, o.bits)
             if not is_variable(o):
-                status = read_fixed(o, &part, own, s, &at)
+                status = read_fixed(o, &part, <int64_t>pieces[k].block * BLOCK_ROWS, own, s, &at)
             else:
                 if o.width:
                     total = measure_words(o, &part, own, total, s, &at)
@@ -202,7 +203,7 @@ cdef class _Reading:
                 )
         return 0
 
-    cdef int take(self, Py_ssize_t k, ScanColumn column, int form) except -1:
+    cdef int take(self, Py_ssize_t k, ScanColumn column, int form, Patch patch) except -1:
         """Set column ``k`` up: pin its pages and make room for what is known of its size."""
         cdef:
             Output* o = &self.outputs[k]
@@ -217,6 +218,12 @@ cdef class _Reading:
             o.form == FORM_CODES and not o.words.count
         ):
             raise ValueError(f"form {o.form} of cells of {o.width} bytes")
+        if patch is not None:
+            if patch.rows != column.rows or patch.width != o.width or o.words.count:
+                raise ValueError(f"a patch of {patch.rows} cells of {patch.width} bytes")
+            self.held.append(patch)
+            o.patch = patch.view
+            o.nullable = patch.view.valid != NULL
         self.buffers.append([])
         self.want(o.page_bits)
         o.map = self.selection.map_of(o.page_bits)
@@ -302,12 +309,14 @@ def read(
     const uint8_t[::1] forms not None,
     allocate not None,
     Py_ssize_t most_bytes=0x7FFFFFFF,
+    list patches=None,
 ):
     """Read columns (``ScanColumn``s of the selection's file) of the chosen rows.
 
     ``forms``, one a column: 0 cells as stored, strings and words of a dictionary as offsets and bytes; 1
     bools as bits; 2 codes of the dictionary as int32.  ``allocate(size)`` gives writable buffers; what
-    they hold past ``size`` is not looked at.
+    they hold past ``size`` is not looked at.  ``patches``: of each column what is laid over its cells, or
+    None; not of strings.
 
     Returns a list of (values, offsets or None, validity or None, null count), in the buffers that
     ``allocate`` gave; offsets are int32 from 0 on; validity is a bitmap, None where no cell is null.  An
@@ -319,14 +328,14 @@ def read(
     cdef:
         Py_ssize_t k, count = len(columns)
         _Reading reading
-    if forms.shape[0] != count or most_bytes < 0:
+    if forms.shape[0] != count or most_bytes < 0 or (patches is not None and len(patches) != count):
         raise ValueError(f"{forms.shape[0]} forms of {count} columns")
     selection.settle()
     if selection.chosen_rows <= 1 or most_bytes > MAX_DATA_BYTES:
         most_bytes = MAX_DATA_BYTES
     reading = _Reading.__new__(_Reading, selection, count, allocate)
     for k in range(count):
-        reading.take(k, columns[k], forms[k])
+        reading.take(k, columns[k], forms[k], None if patches is None else patches[k])
     reading.run(False, most_bytes)
     if reading.make_room_for_strings():
         reading.run(True, most_bytes)

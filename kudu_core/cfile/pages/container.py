@@ -136,9 +136,8 @@ class FileWriter:
         length = sum(len(part) for part in payload)
         rest = SECTION_FRAME.pack(0, kind, 0, length)[4:]
         crc = crc32c(rest, self.place_crc(kind))
-        for part in payload:
-            if len(part):
-                crc = crc32c(part, crc)
+        for part in filter(len, payload):
+            crc = crc32c(part, crc)
         self.append(crc.to_bytes(4, "little") + rest)
         for part in payload:
             self.append(part)
@@ -299,6 +298,10 @@ class FileReader:
         """Put a checked page into the cache; whether that has it."""
         return self.cache is not None and self.cache.put(self._cache_token, offset, payload)
 
+    def replace(self, place: int, made: Any) -> bool:
+        """``remember`` in the place of what is there: of what is made of pages, and kept among them."""
+        return self.cache is not None and self.cache.replace(self._cache_token, place, made)
+
     @property
     def reader(self) -> Reader | None:
         """By which compiled code finds the file's pages in the cache; None where nothing may be kept."""
@@ -328,8 +331,7 @@ class FileReader:
         self._file.close()
 
     def let_go(self) -> None:
-        """Drop the file's pages from the cache, which holds the file no longer: the descriptor closes with
-        the last reader.  Idempotent."""
+        """Drop the file's pages from the cache; the descriptor closes with the last reader.  Idempotent."""
         self._cache_token = -1
         if self.cache is not None and self._attached is not None:
             self.cache.detach(self._attached)
@@ -345,8 +347,7 @@ class FileReader:
         magic, version, found_kind, _, incompatible, file_id, crc = HEADER.unpack(head)
         if magic != MAGIC:
             self.damaged(0, f"magic {magic!r} is not that of a kudu_core data file")
-        # The header's own layout is the same in every version, so its CRC can be checked first:
-        # a damaged version number is damage, not a file from the future.
+        # The header's layout is the same in every version: a damaged version number is damage.
         if crc32c(head[:-4], 0) != crc:
             self.damaged(0, "the header does not match its CRC")
         if version > FORMAT_VERSION or version == 0:

@@ -31,7 +31,7 @@ closing, and the next call goes on.  Lack of memory is an exception like these, 
 The order of the locks is in docs/ARCHITECTURE.md, section 7.  Under these none of that list is taken:
 
 * held while something is opened, read or synced: ``LazyFile._opening``, ``ColumnPages._mutex``,
-  ``KeyReader._mutex``, ``OpenRuns._lock``, ``Manifest._replacing``;
+  ``KeyReader._mutex``, ``OpenRuns._lock``, ``Manifest._replacing``, ``Patches._mutex``;
 * held for a moment: ``Pins._mutex``, ``Pool._lock``, ``Slots._mutex``,
   ``Tablet._numbers``, ``MemoryUse._mutex``, ``Throttle._mutex``, ``Journal._mutex``, ``Closing._mutex``,
   ``Lane._failed_mutex``, ``CompactionLane._beginning``, ``Handle._exchange_mutex``;

@@ -88,6 +88,11 @@ class FileDeltas:
         self._undo = undo
         self._whole = whole
 
+    @property
+    def name(self) -> tuple[str, int | None]:
+        """What it takes, by the file's name: equal for equal changes of one rowset."""
+        return self.store.ref.file.name, None if self._whole else int(self._snapshot)
+
     def _open(self) -> DeltaFile:
         return self.store.open() if self._file is None else self._file
 

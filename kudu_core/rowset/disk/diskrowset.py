@@ -25,6 +25,7 @@ from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import InternalError
 from kudu_core.rowset.disk.base_file import ColumnBounds
 from kudu_core.rowset.disk.deltastore import DeltaStore
+from kudu_core.rowset.disk.patches import Patches
 from kudu_core.rowset.disk.versions import RowSetStores
 from kudu_core.rowset.memory.changelog import Change, ChangeLog
 from kudu_core.rowset.rows.delta_view import DeltaView
@@ -246,6 +247,8 @@ class DiskRowsAt(RowsAt):
         self.file = rowset.base.open()
         self._all_inserted = rowset.meta.max_insert_ts <= snapshot
         self._snapshot = snapshot
+        redo = tuple(store for store in rowset.redo if isinstance(store, DeltaStore))
+        self.patches = Patches(self.file, self.rows, views, redo)
 
     @property
     def all_live(self) -> bool:

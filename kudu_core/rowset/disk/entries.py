@@ -228,9 +228,7 @@ def changes_between(
     return entries if len(entries) else None
 
 
-def _of_log(
-    log: ChangeLog, since: int, until: int, wanted: Collection[int] | None
-) -> DeltaEntries | None:
+def _of_log(log: ChangeLog, since: int, until: int, wanted: Collection[int] | None) -> DeltaEntries | None:
     first, last = log.limit(since), log.limit(until)
     if first >= last:
         return None

@@ -120,9 +120,7 @@ class ChangeLog(LoggedChanges):
             self.first_ts = ts
         self.last_ts = ts
 
-    def reserve_few(
-        self, ids: tuple[int | None, ...], widths: Sequence[int], rows: list[list[Cell]]
-    ) -> None:
+    def reserve_few(self, ids: tuple[int | None, ...], widths: Sequence[int], rows: list[list[Cell]]) -> None:
         """``reserve`` for ``append_few``; ``OverflowError``: a column is more than half full."""
         while (new := few_rows.reserve_changes(self.points, ids, rows)) >= 0:
             column_id = ids[new]

@@ -39,7 +39,8 @@ class RowsAt(ABC):
     def __init__(self, rows: int, views: tuple[DeltaView, ...]) -> None:
         self.rows = rows
         self.views = views
-        self._recent: tuple[tuple[tuple[int, int], list[Updates] | None], ...] = ()
+        self._recent: tuple[tuple[tuple[int, int, int], list[Updates] | None], ...] = ()
+        self._touched: dict[int, bool] = {}
 
     @abstractmethod
     def base(self, column_id: int, lower: int, upper: int) -> tuple[ColumnBuffers | None, bool]:
@@ -84,26 +85,37 @@ class RowsAt(ABC):
 
     def touches(self, column_id: int) -> bool:
         """False only if no change that this snapshot sees sets the column."""
-        return any(view.touches(column_id) for view in self.views)
+        found = self._touched.get(column_id)
+        if found is None:
+            found = self._touched[column_id] = any(view.touches(column_id) for view in self.views)
+        return found
 
-    def parts(self, column_id: int, lower: int, upper: int) -> list[Updates] | None:
-        """What all views change of a column in rows ``[lower, upper)``; None: ask them one by one.
+    def parts(
+        self, column_id: int, lower: int, upper: int, views: tuple[DeltaView, ...] | None = None
+    ) -> list[Updates] | None:
+        """What all views (``views``: the last ones) change of a column in rows ``[lower, upper)``; None: ask
+        them one by one.
 
         Neighbouring ranges share what was found for a block of rows that holds them.
         """
         block = lower >> _BLOCK_BITS
+        views = self.views if views is None else views
         if upper - lower < _FEW_ROWS or (upper - 1) >> _BLOCK_BITS != block:
-            return self._find_parts(column_id, lower, upper)
+            return self._find_parts(column_id, lower, upper, views)
         for key, parts in self._recent:
-            if key == (column_id, block):
+            if key == (column_id, block, len(views)):
                 return parts
-        parts = self._find_parts(column_id, block << _BLOCK_BITS, min((block + 1) << _BLOCK_BITS, self.rows))
-        self._recent = (((column_id, block), parts), *self._recent[: _BLOCKS - 1])
+        first, end = block << _BLOCK_BITS, min((block + 1) << _BLOCK_BITS, self.rows)
+        parts = self._find_parts(column_id, first, end, views)
+        self._recent = (((column_id, block, len(views)), parts), *self._recent[: _BLOCKS - 1])
         return parts
 
-    def _find_parts(self, column_id: int, lower: int, upper: int) -> list[Updates] | None:
+    @staticmethod
+    def _find_parts(
+        column_id: int, lower: int, upper: int, views: tuple[DeltaView, ...]
+    ) -> list[Updates] | None:
         found: list[Updates] = []
-        for view in self.views:
+        for view in views:
             if column_id == _LIVENESS:
                 if view.changes_liveness():
                     found += view.liveness_parts(lower, upper)

@@ -11,9 +11,11 @@
 4. ``filescan`` tests the conditions of the predicate, sets of values of one column, on what is stored: zone
    maps, heads of mini-blocks, dictionary codes, packed integers.  pyarrow evaluates the rest of the predicate
    on the rows that are left, and one kernel call decodes all columns of those that pass.
-5. Fixed-width columns with visible changes are then patched in place: each change is written directly to its
-   row's position.  Changes from delta files are decoded in pieces of 16,384 and cached; changes in memory
-   are read from the log's runs.  Only the part that covers the scanned rows is read.
+5. Changes of fixed-width columns are laid over meanwhile.  A scan of an eighth of a rowset or more takes
+   what all delta files say of a column as one patch (``disk/patches.py``), kept in the page cache and laid
+   over each mini-block when it is decoded.  Otherwise, and for changes in memory, each change is written to
+   its row's position afterwards: changes from delta files are decoded in pieces of 16,384 and cached, those
+   in memory are read from the log's runs, and only the part that covers the scanned rows is read.
 
 A scan in the order of keys begins otherwise: ``first_rows`` finds some hundred rows one by one, by a heap of
 places in the rowsets (``_ext.ordered.in_order``), and gathers their cells.  ``ordered`` goes on behind them

@@ -29,8 +29,10 @@ from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.rows.delta_view import lay_over
 
 if TYPE_CHECKING:
+    from kudu_core._ext.changes.patch import Patch
     from kudu_core._ext.scan.cell_set import CellSet
     from kudu_core.rowset.disk.diskrowset import DiskRowsAt
+    from kudu_core.rowset.rows.delta_view import DeltaView
 
 CELLS_FACTOR = 64
 """Single cells are read instead of pages when at most one row in so many was selected."""
@@ -108,25 +110,33 @@ class Chosen:
         if self.rows > 1 and any(self._scan.stored_bytes(c.id, self.rows) > MOST_BYTES for c in direct):
             raise TooLarge  # before a page is read, which would be read again for fewer rows
         readers = self._scan.source.file.scans
+        patches = [self._scan.patch(column) for column in direct]
         found = read(
             self._selection,
             [readers.column(column.id) for column in direct],
             bytes([form(column) for column in direct]),
             room,
             MOST_BYTES,
+            patches,
         )
         result = {}
-        for column, buffers in zip(direct, found, strict=True):
+        for column, buffers, patch in zip(direct, found, patches, strict=True):
             if buffers is not None and self._scan.source.touches(column.id):
-                buffers = self._changed(column, buffers, room)
+                views = self._scan.source.views if patch is None else self._scan.source.patches.rest
+                if any(view.touches(column.id) for view in views):
+                    buffers = self._changed(column, buffers, room, views)
             if buffers is not None:
                 result[column.id] = buffers
         return result
 
     def _changed(
-        self, column: StoredColumn, read: tuple[Any, Any, Any, int], room: Callable[[int], Any]
+        self,
+        column: StoredColumn,
+        read: tuple[Any, Any, Any, int],
+        room: Callable[[int], Any],
+        views: tuple[DeltaView, ...],
     ) -> tuple[Any, Any, Any, int] | None:
-        """What the kernel read of a column of fixed width, with the changes that the snapshot sees."""
+        """What the kernel read of a column of fixed width, with what the views change."""
         first: int | np.ndarray = int(self._ranges[0, 0])
         lower, upper = int(self._ranges[0, 0]), int(self._ranges[-1, 1])
         if upper - lower != self.rows:
@@ -134,7 +144,7 @@ class Chosen:
             lower, upper = int(first[0]), int(first[-1]) + 1
             if self.rows * CELLS_FACTOR <= upper - lower:
                 return None  # single rows are looked for
-        parts = self._scan.source.parts(column.id, lower, upper)
+        parts = self._scan.source.parts(column.id, lower, upper, views)
         if not parts:
             return read if parts is not None else None
         values, offsets, validity, _ = read
@@ -186,8 +196,10 @@ class Chosen:
 class FileScan:
     """A scan of one rowset on disk at one snapshot, set up once; units of work may run at the same time."""
 
-    def __init__(self, source: DiskRowsAt, schema: Schema, where: Filter | None) -> None:
+    def __init__(self, source: DiskRowsAt, schema: Schema, where: Filter | None, wanted_rows: int) -> None:
+        """``wanted_rows``: how many are about to be read, or 0 where that is not known."""
         self.source = source
+        self._wanted_rows = wanted_rows
         self._schema = schema
         self._where = where
         self._tests: list[tuple[int, CellSet, np.ndarray]] = []
@@ -212,10 +224,20 @@ class FileScan:
         return self.source.has(column_id) and not self.source.touches(column_id)
 
     def is_readable(self, column: StoredColumn) -> bool:
-        """Whether the kernel reads a column: what is of fixed width is changed afterwards."""
+        """Whether the kernel reads a column: numbers are changed meanwhile or afterwards, bools meanwhile."""
         if column.type.width and column.type.kind != TYPE_BOOL:
             return self.source.has(column.id)
-        return self.is_direct(column.id)
+        if self.is_direct(column.id):
+            return True
+        patch = self.patch(column)
+        return patch is not None and not any(view.touches(column.id) for view in self.source.patches.rest)
+
+    def patch(self, column: StoredColumn) -> Patch | None:
+        """What is laid over a column while it is read; None: nothing, or it is laid over afterwards."""
+        source = self.source
+        if not column.type.width or not source.has(column.id) or not source.touches(column.id):
+            return None
+        return source.patches.of(column.id, self._wanted_rows)
 
     def words(self, column: StoredColumn) -> pa.Array:
         return self.source.file.scans.words(column.id)

@@ -219,9 +219,7 @@ def _listed(
         row, size = end, min(2 * size, ROWS_ONE_BY_ONE)
 
 
-def listed_in_memory(
-    store: MemRowSet, rows: int, lower: bytes | None, upper: bytes | None
-) -> Iterator[List]:
+def listed_in_memory(store: MemRowSet, rows: int, lower: bytes | None, upper: bytes | None) -> Iterator[List]:
     """The first ``rows`` of a MemRowSet between bounds, in the order of keys, and their keys."""
     size = FIRST_ROWS
     while True:

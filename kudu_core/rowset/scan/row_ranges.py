@@ -184,9 +184,7 @@ def intersection(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 def _covers(one: np.ndarray, other: np.ndarray) -> bool:
     """Whether a single range has all of the others in it: then there is nothing to join."""
-    return len(one) == 1 and bool(
-        not len(other) or (one[0, 0] <= other[0, 0] and other[-1, 1] <= one[0, 1])
-    )
+    return len(one) == 1 and bool(not len(other) or (one[0, 0] <= other[0, 0] and other[-1, 1] <= one[0, 1]))
 
 
 def pages_of(ranges: np.ndarray) -> int:

@@ -115,7 +115,7 @@ def scan_rowset(source: RowsAt, spec: ScanSpec, counts: ScanCounts) -> Iterator[
         yield from _scan_ordinals(source, spec, counts)
         return
     found = row_ranges(source, spec, counts)
-    select = selector(source, spec, found.where)
+    select = selector(source, spec, found)
     for ranges in units(found.ranges, spec.batch_rows, spec.first_rows):
         counts.rows_read += rows_of(ranges)
         for selected in select(ranges):
@@ -129,14 +129,14 @@ def by_ordinal(source: RowsAt, spec: ScanSpec) -> bool:
     return isinstance(source, MemRowsAt) and (spec.ordered or bounded)
 
 
-def selector(source: RowsAt, spec: ScanSpec, where: Filter | None) -> Select:
-    """What evaluates ``where`` over units of work and fetches what it selected."""
-    most = _most_rows(source, spec, where)
+def selector(source: RowsAt, spec: ScanSpec, found: Candidates) -> Select:
+    """What tests units of work of the rows that were found, and fetches what it selected."""
+    most = _most_rows(source, spec, found.where)
     if not isinstance(source, DiskRowsAt):
         return lambda ranges: [
             selected for some in smaller(ranges, most) for selected in _select_in_memory(source, spec, some)
         ]
-    scan = FileScan(source, spec.schema, where)
+    scan = _file_scan(source, spec, found)
 
     def use(chosen: Chosen) -> Selected:
         if spec.arrow is not None and spec.columns:
@@ -146,6 +146,11 @@ def selector(source: RowsAt, spec: ScanSpec, where: Filter | None) -> Select:
         return _finish(spec, chosen.columns(_wanted(spec)), chosen.rows, rowids)
 
     return lambda ranges: [made for some in smaller(ranges, most) for made in scan.pieces(some, use)]
+
+
+def _file_scan(source: DiskRowsAt, spec: ScanSpec, found: Candidates) -> FileScan:
+    wanted_rows = rows_of(found.ranges) if spec.first_rows is None else 0
+    return FileScan(source, spec.schema, found.where, wanted_rows)
 
 
 def _most_rows(source: RowsAt, spec: ScanSpec, where: Filter | None) -> int:
@@ -165,8 +170,9 @@ def smaller(ranges: np.ndarray, most: int) -> Iterator[np.ndarray]:
         yield from smaller(half, most)
 
 
-def counter(source: RowsAt, spec: ScanSpec, where: Filter | None) -> Callable[[np.ndarray], int]:
+def counter(source: RowsAt, spec: ScanSpec, found: Candidates) -> Callable[[np.ndarray], int]:
     """What counts the rows of a unit of work that pass, reading nothing but what the predicate needs."""
+    where = found.where
     most = _most_rows(source, spec, where)
     if not isinstance(source, DiskRowsAt):
         return lambda ranges: sum(
@@ -176,7 +182,7 @@ def counter(source: RowsAt, spec: ScanSpec, where: Filter | None) -> Callable[[n
         )
     if where is None and source.all_live:
         return rows_of
-    scan = FileScan(source, spec.schema, where)
+    scan = _file_scan(source, spec, found)
     if where is None:
         return scan.count_live
     return lambda ranges: sum(

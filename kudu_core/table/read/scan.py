@@ -17,11 +17,11 @@ from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types import values
 from kudu_core.common.types.types import TYPE_DECIMAL, ColumnType
-from kudu_core.common.where.predicates import Filter
 from kudu_core.errors import InvalidArgument
 from kudu_core.rowset.disk.diskrowset import DiskRowsAt
 from kudu_core.rowset.rows.rows_at import RowsAt
 from kudu_core.rowset.scan.ordered import scan_in_order
+from kudu_core.rowset.scan.row_ranges import Candidates
 from kudu_core.rowset.scan.scan import (
     ScanCounts,
     ScanSpec,
@@ -296,7 +296,7 @@ class Scan(ArrowResult):
         sources: list[RowsAt],
         spec: ScanSpec,
         counts: ScanCounts,
-        worker: Callable[[RowsAt, ScanSpec, Filter | None], Callable[[np.ndarray], T]],
+        worker: Callable[[RowsAt, ScanSpec, Candidates], Callable[[np.ndarray], T]],
     ) -> Iterator[T]:
         """Units of work on the pool's threads, a bounded number ahead, in a fixed order."""
         pool = self._handle.engine.pool
@@ -305,7 +305,7 @@ class Scan(ArrowResult):
             for source in sources:
                 if not by_ordinal(source, spec):
                     found = row_ranges(source, spec, counts)
-                    act = worker(source, spec, found.where)
+                    act = worker(source, spec, found)
                     for unit in units(found.ranges, spec.batch_rows, spec.first_rows):
                         yield act, unit
 

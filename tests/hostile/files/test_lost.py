@@ -196,9 +196,7 @@ def empty_checkpoint(world: World) -> None:
     world.fs.rmtree(f"{ROOT}/wal")
     world.fs.mkdir(f"{ROOT}/wal")
     last_ts = state.applied_ts
-    Log.create(
-        world.fs, f"{ROOT}/wal", state.uuid, state.epoch, clock=world.clock, last_ts=last_ts
-    ).close()
+    Log.create(world.fs, f"{ROOT}/wal", state.uuid, state.epoch, clock=world.clock, last_ts=last_ts).close()
 
 
 def test_folders_of_tablets(world: World) -> None:

@@ -139,7 +139,9 @@ def test_the_table_says_which_record_and_reads_what_was_before(
         found = reader.unreplayed
         assert found is not None
         assert (found.path, found.offset, found.timestamp) == (
-            str(made.segment()), offset, made.times[number]
+            str(made.segment()),
+            offset,
+            made.times[number],
         )
         assert reason in found.reason
         assert rows_of(reader) == made.states[number - 1]

@@ -58,6 +58,7 @@ def test_broken_buffers_in_a_form(tmp_path: Path, form: str, long: bool) -> None
             refused(table, lambda t, data, _: t.upsert(data(NEW)), case, FORMS[form], tmp_path)
     written_and_opened_again(table, 1).close()
 
+
 ORDERED = [case for case in HOSTILE if case.column not in ("bool", "float32", "float64")]
 
 
@@ -135,6 +136,7 @@ def _put(field: str, value: int) -> Callable[[Any, Any], None]:
 
 def _no_values(whole: Any, column: Any) -> None:
     column.buffers[1] = None
+
 
 EDITS: dict[str, Callable[[Any, Any], None]] = {
     "a column shorter than its batch": _put("length", 2),

@@ -47,7 +47,9 @@ def test_replay_agrees_with_oracle(long: bool) -> None:
         offsets, data = random_var(rng, rows)
         new_offsets, new_data = random_var(rng, len(rowids))
         expected = oracle.replay(
-            cells_of.cells_of_var(offsets, data), *log, cells_of.cells_of_var(new_offsets, new_data),
+            cells_of.cells_of_var(offsets, data),
+            *log,
+            cells_of.cells_of_var(new_offsets, new_data),
             positions,
         )
         got = delta.overlay_var(offsets, data, first_row, rowids, new_offsets, new_data, order)
@@ -140,7 +142,7 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
 
 
 def test_an_overlay_past_2_gib_is_refused_before_it_is_allocated() -> None:
-    data = np.zeros(2**31 - 1, np.uint8)        # never touched, so never in memory
+    data = np.zeros(2**31 - 1, np.uint8)  # never touched, so never in memory
     offsets = np.array([0, 2**31 - 1, 2**31 - 1], np.int32)
     one = np.array([0, 1], np.int32)
     with pytest.raises(OverflowError):

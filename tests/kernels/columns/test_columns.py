@@ -60,11 +60,9 @@ def test_interleave_agrees_with_oracle(long: bool) -> None:
         n = int(rng.integers(0, 100)) if counts.any() else 0
         choices = np.flatnonzero(counts) if counts.any() else np.zeros(1, np.int64)
         source = rng.choice(choices, n).astype(np.int32)
-        position = (
-            (rng.random(n) * counts[source]).astype(np.int64) if n else np.zeros(0, np.int64)
-        )
+        position = (rng.random(n) * counts[source]).astype(np.int64) if n else np.zeros(0, np.int64)
         position[rng.random(n) < 0.1] = -1
-        source[(position == -1) & (rng.random(n) < 0.5)] = -2      # then it is not looked at
+        source[(position == -1) & (rng.random(n) < 0.5)] = -2  # then it is not looked at
         where = source.tolist(), position.tolist()
         for width in WIDTHS:
             parts = [random_fixed(rng, int(count), width) for count in counts]

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kudu_core._ext.changes.patch import Patch
+from kudu_core._ext.changes.replay import Updates
 from kudu_core._ext.scan.read import TooLarge, read
 from kudu_core._ext.scan.selection import Selection
 from tests.kernels.scan.test_selection import damaged
@@ -124,6 +126,61 @@ def test_bools_become_bits() -> None:
             present = cases.flags_of(None if validity is None else validity[: (n + 7) // 8], n)
             assert present.tolist() == valid[wanted].tolist()
             assert flags[present].tolist() == (values[wanted][present] != 0).tolist()
+
+
+def patch_of(rng: np.random.Generator, width: int, rows: int, share: float) -> tuple[Patch, dict[int, Any]]:
+    """Changes of some rows, some of them to null, and by row what is there afterwards."""
+    changed = np.flatnonzero(rng.random(rows) < share).astype(np.uint32)
+    n = len(changed)
+    values = rng.integers(0, 2 if width == 1 else 256, n * width).astype(np.uint8)
+    bits = None if rng.random() < 0.5 else rng.integers(0, 256, n // 8 + 1, np.uint8)
+    flags = cases.flags_of(bits, n)
+    cells = [values[k * width : (k + 1) * width].tobytes() if flags[k] else None for k in range(n)]
+    made = Patch([Updates(changed, values, width, bits, ascending=True)], width, rows)
+    return made, dict(zip(changed.tolist(), cells, strict=True))
+
+
+@pytest.mark.parametrize("rows", [1, 700, 2048, PAGE + 1100])
+def test_patches_are_laid_over_what_is_read(rows: int) -> None:
+    rng = cases.generator(70 + rows)
+    bools = scan_cases.fixed(
+        "bool", scan_cases.NUMBER, rng.integers(0, 2, rows, np.uint8), rng.random(rows) < 0.9
+    )
+    for stored in [*scan_cases.numbers(rng, rows), bools]:
+        for share in (0.0, 0.01, 0.3, 1.0):
+            patch, new = patch_of(rng, stored.width, rows, share)
+            selection, wanted = choose(rng, stored)
+            for form in (CELLS, BITS) if stored is bools else (CELLS,):
+                pool = Pool()
+                (found,) = read(selection, [stored.column()], bytes([form]), pool, patches=[patch])
+                pool.check()
+                assert found is not None
+                n = len(wanted)
+                flags = cases.flags_of(None if found[2] is None else found[2][: (n + 7) // 8], n)
+                expected = [new[row] if row in new else stored.cells[row] for row in wanted]
+                assert flags.tolist() == [cell is not None for cell in expected], stored.name
+                cells = list(cases.cells_of(found[0][: n * stored.width], stored.width))
+                if form == BITS:
+                    cells = [bytes([int(bit)]) for bit in cases.flags_of(found[0][: (n + 7) // 8], n)]
+                assert [c for c in expected if c is not None] == [
+                    cell for cell, ok in zip(cells, flags.tolist(), strict=True) if ok
+                ], (stored.name, share)
+
+
+def test_patches_of_something_else_are_refused() -> None:
+    rng = cases.generator(3)
+    number = scan_cases.fixed("f", 2, rng.normal(0, 1, 100), np.ones(100, bool))
+    words = scan_cases.worded("h", [b"a", b"b"] * 50, np.ones(100, bool))
+    selection = Selection(np.array([[0, 100]]), 100)
+    for stored, patch in (
+        (number, Patch([], 8, 99)),
+        (number, Patch([], 4, 100)),
+        (words, Patch([], 1, 100)),
+    ):
+        with pytest.raises(ValueError, match="a patch of"):
+            read(selection, [stored.column()], bytes([CELLS]), Pool(), patches=[patch])
+    with pytest.raises(ValueError, match="forms of 1"):
+        read(selection, [number.column()], bytes([CELLS]), Pool(), patches=[])
 
 
 def test_all_columns_of_many_small_ranges_at_once() -> None:

@@ -32,9 +32,7 @@ def forget_last_commit(checkpoint: Path) -> int:
 
 
 def run(df: DataFrame, checkpoint: Path, start: Callable[[Any], Any]) -> Any:
-    query = start(
-        df.writeStream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
-    )
+    query = start(df.writeStream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True))
     query.awaitTermination()
     return query
 

@@ -35,9 +35,7 @@ AFTER = BEFORE | dict.fromkeys(range(40, 140), "job")
 def make(path: str) -> None:
     """Four tablets with rows on disk, in memory and deleted."""
     options = {"ingest_threshold_rows": 1, "maintenance": "manual"}
-    with kc.create_table(
-        path, SCHEMA, "k", partition_by=kc.HashPartition("k", 4), options=options
-    ) as table:
+    with kc.create_table(path, SCHEMA, "k", partition_by=kc.HashPartition("k", 4), options=options) as table:
         table.upsert({"k": list(range(50)), "v": ["before"] * 50})
         set_options(table, ingest_threshold_rows=1 << 20)
         table.upsert({"k": list(range(50, 70)), "v": ["before"] * 20})

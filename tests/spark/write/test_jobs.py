@@ -238,9 +238,7 @@ def test_runs_of_new_keys_are_taken_in_as_they_are(tmp_path: Path, early: bool) 
     assert waiting(path) == []
 
 
-def test_what_tasks_resolved_is_not_resolved_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_tasks_resolved_is_not_resolved_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(tmp_path / "files")
     make(path)
     with kc.open_table(path, "rw") as table:

@@ -119,7 +119,6 @@ def test_a_few_rows_are_resolved_by_the_driver(
     assert len(begun) == jobs + 1
 
 
-
 @ROUTES
 @pytest.mark.parametrize("operation", CASES)
 def test_every_operation_does_what_it_does_on_a_table(

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tests.support.fs.memory import MemoryFileSystem
 
 
-
-
 class _Handle:
     """What is open: a file's node stays readable here after its last name is gone."""
 

@@ -37,9 +37,7 @@ def history(tmp_path: Path, seed: int) -> tuple[str, History]:
     history = History()
     path = str(tmp_path / "t")
     options = {"maintenance": "manual", "ingest_threshold_rows": 40}
-    with kc.create_table(
-        path, SCHEMA, "k", partition_by=kc.HashPartition("k", 2), options=options
-    ) as table:
+    with kc.create_table(path, SCHEMA, "k", partition_by=kc.HashPartition("k", 2), options=options) as table:
         for step in range(40):
             history.write(table, random_batch(rng, history.model, range(60), rng.choice((1, 4, 50))))
             if step % 9 == 4:
@@ -157,9 +155,10 @@ def test_tokens_survive_a_rename_and_refuse_a_drop(tmp_path: Path) -> None:
 
 def test_wrong_tokens_say_what_is_wrong(tmp_path: Path) -> None:
     schema = pa.schema([("k", pa.int64())])
-    with kc.create_table(tmp_path / "t", schema, "k") as table, kc.create_table(
-        tmp_path / "u", schema, "k"
-    ) as other:
+    with (
+        kc.create_table(tmp_path / "t", schema, "k") as table,
+        kc.create_table(tmp_path / "u", schema, "k") as other,
+    ):
         since = table.insert({"k": [1]}).timestamp
         table.insert({"k": [2]})
         tokens = table.change_tokens(since)

@@ -87,9 +87,7 @@ def test_names_can_be_swapped(table: kc.Table, flushed: bool) -> None:
         ({"add": [N], "drop_range": 7}, "drop_range"),
     ],
 )
-def test_what_breaks_a_rule_changes_nothing(
-    table: kc.Table, change: dict[str, Any], named: str
-) -> None:
+def test_what_breaks_a_rule_changes_nothing(table: kc.Table, change: dict[str, Any], named: str) -> None:
     before = table.timestamp
     with pytest.raises(kc.InvalidArgument, match=named):
         table.alter(**change)

@@ -51,9 +51,7 @@ class Case:
         self.clock = ManualClock()
         self.told: list[Any] = []
         self.lane = Lane(self.tablet, rest)
-        self.memory = StoreMemory(
-            options, self.clock, self.cache, self.work, [self.tablet], self.told.append
-        )
+        self.memory = StoreMemory(options, self.clock, self.cache, self.work, [self.tablet], self.told.append)
         given: Any = self.lane if lane else None
         self.memory.flush_lane = given
 

@@ -245,9 +245,7 @@ def test_rows_of_which_a_predicate_gives_the_key_are_looked_for(make: Make, both
     assert both.answered == 5
 
 
-def test_very_many_keys_are_the_general_ways(
-    make: Make, both: Both, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_very_many_keys_are_the_general_ways(make: Make, both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
     table = make(NUMBERS)
     table.insert(pa.table({"k": range(5000), "v": range(5000)}, NUMBERS))
     table.flush()

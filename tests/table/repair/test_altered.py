@@ -168,9 +168,7 @@ def test_a_sound_table_gives_an_equal_one(lived: tuple[Subject, Timeline, State]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_damaged_file(
-    lived: tuple[Subject, Timeline, State], kind: str, seed: int, long: bool
-) -> None:
+def test_one_damaged_file(lived: tuple[Subject, Timeline, State], kind: str, seed: int, long: bool) -> None:
     table, _, newest = lived
     rng = random.Random(seed * 1_000 + KINDS.index(kind))
     paths = [path for path in table.files if kind_of(path) == kind]

@@ -35,6 +35,7 @@ def recorded(table: kc.Table, into: list[tuple[int, bytes]]) -> None:
 
     log.append = append  # type: ignore[method-assign, assignment]
 
+
 OPERATIONS = (
     "insert",
     "insert_ignore",

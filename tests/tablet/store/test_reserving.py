@@ -227,9 +227,7 @@ def test_rows_are_written_one_by_one_past_every_first_buffer(make: Make) -> None
     assert table.count() == 1100
 
 
-def test_a_call_too_large_for_a_store_goes_to_files(
-    make: Make, limit_columns: Callable[[int], None]
-) -> None:
+def test_a_call_too_large_for_a_store_goes_to_files(make: Make, limit_columns: Callable[[int], None]) -> None:
     limit_columns(LIMIT)
     table = make(SCHEMA)
     table.insert([{"k": k, "s": "a" * 1000} for k in range(40)])

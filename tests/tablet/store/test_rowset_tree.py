@@ -194,7 +194,4 @@ def test_opening_reads_manifests_only(make: Make, path: Path) -> None:
             assert len(manifests) <= 4
             fs.log.clear()
             assert again.get(77) is not None
-            assert {call.path for call in fs.log if call.op == "open_read"} == {
-                view_of(again)[7].base.path
-            }
-
+            assert {call.path for call in fs.log if call.op == "open_read"} == {view_of(again)[7].base.path}

@@ -24,9 +24,7 @@ def belongs(cell: bytes | None, kind: int, intervals: Intervals, nulls: bool) ->
     return any(low <= place(cell, kind) <= high for low, high in intervals)
 
 
-def string_belongs(
-    cell: bytes | None, intervals: Sequence[tuple[bytes, bytes | None]], nulls: bool
-) -> bool:
+def string_belongs(cell: bytes | None, intervals: Sequence[tuple[bytes, bytes | None]], nulls: bool) -> bool:
     if cell is None:
         return nulls
     return any(low <= cell and (high is None or cell < high) for low, high in intervals)

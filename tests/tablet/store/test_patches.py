@@ -1,0 +1,134 @@
+"""Changes in files as one patch of each column: made once, grown, kept for the past, not for few rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import kudu_core as kc
+from kudu_core._ext.changes.patch import Patch
+from kudu_core.rowset.disk import patches
+
+ROWS = 40_000
+SCHEMA = pa.schema([("id", pa.int64()), ("a", pa.float64()), ("b", pa.float64()), ("flag", pa.bool_())])
+OPTIONS = {"maintenance": "manual", "durability": "none", "scan_threads": 1}
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[list[type]]:
+    """Of each patch that is made, of what."""
+    found: list[list[type]] = []
+
+    def counted(parts: list[Any], *rest: Any) -> Patch:
+        found.append([type(part) for part in parts])
+        return Patch(parts, *rest)
+
+    monkeypatch.setattr(patches, "Patch", counted)
+    return found
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Iterator[kc.Table]:
+    with kc.create_table(tmp_path / "t", SCHEMA, ["id"], options=OPTIONS) as table:
+        keys = np.arange(ROWS)
+        table.insert({"id": keys, "a": keys * 0.5, "b": keys * 0.25, "flag": keys % 2 == 0})
+        table.flush()
+        yield table
+
+
+def update(table: kc.Table, column: str, step: int, value: Any) -> int:
+    """Every so many rows, in a file of their own; when."""
+    keys = np.arange(0, ROWS, step)
+    ts = table.update({"id": keys, column: np.full(len(keys), value)}).timestamp
+    table.flush()
+    assert ts is not None
+    return ts
+
+
+def column(table: kc.Table, name: str, **options: Any) -> list[Any]:
+    return table.scan([name], **options).to_table()[name].to_pylist()
+
+
+def test_a_patch_is_made_once_and_grows(table: kc.Table, made: list[list[type]]) -> None:
+    update(table, "a", 3, -1.0)
+    update(table, "b", 2, -2.0)
+    wanted = [-1.0 if k % 3 == 0 else k * 0.5 for k in range(ROWS)]
+    assert column(table, "a") == column(table, "a") == wanted
+    assert len(made) == 1 and Patch not in made[0]
+    update(table, "a", 7, -3.0)
+    wanted = [-3.0 if k % 7 == 0 else value for k, value in enumerate(wanted)]
+    assert column(table, "a") == column(table, "a") == wanted
+    assert len(made) == 2 and made[1][0] is Patch
+    assert column(table, "b") == [-2.0 if k % 2 == 0 else k * 0.25 for k in range(ROWS)]
+    update(table, "a", 5000, -4.0)
+    assert len(made) == 3
+    # Changes in memory come after it, and it stays.
+    assert column(table, "a")[5000] == -4.0
+    table.update({"id": [1], "a": [9.0]})
+    assert column(table, "a")[:3] == [-4.0, 9.0, 1.0]
+    assert len(made) == 4
+
+
+def test_the_past_has_a_patch_of_its_own(table: kc.Table, made: list[list[type]]) -> None:
+    first = update(table, "a", 3, -1.0)
+    update(table, "a", 7, -3.0)
+    then = [-1.0 if k % 3 == 0 else k * 0.5 for k in range(ROWS)]
+    now = [-3.0 if k % 7 == 0 else value for k, value in enumerate(then)]
+    for _ in range(3):
+        assert column(table, "a", at=first) == then
+        assert column(table, "a") == now
+    assert len(made) == 2
+    assert table.compact(full=True) is None
+    for _ in range(3):
+        assert column(table, "a", at=first) == then  # what the compaction replaced, taken back
+        assert column(table, "a") == now
+    assert len(made) == 3
+
+
+def test_a_scan_of_few_rows_makes_none_and_takes_one(table: kc.Table, made: list[list[type]]) -> None:
+    update(table, "a", 3, -1.0)
+    few = pc.field("id") < 300
+    assert column(table, "a", where=few)[:2] == [-1.0, 0.5]
+    assert column(table, "a", limit=2) == [-1.0, 0.5]
+    assert not made
+    column(table, "a")
+    assert column(table, "a", where=few)[:2] == [-1.0, 0.5]
+    assert len(made) == 1
+
+
+def test_bools_and_nulls(table: kc.Table, made: list[list[type]]) -> None:
+    update(table, "flag", 3, True)
+    keys = np.arange(0, ROWS, 5)
+    table.update(pa.table({"id": keys, "flag": pa.nulls(len(keys), pa.bool_())}))
+    table.flush()
+    wanted = [None if k % 5 == 0 else k % 3 == 0 or k % 2 == 0 for k in range(ROWS)]
+    assert column(table, "flag") == wanted
+    assert len(made) == 1
+    table.update({"id": [1], "flag": [True]})  # in memory: bits are changed the general way
+    assert column(table, "flag") == [True if k == 1 else value for k, value in enumerate(wanted)]
+
+
+def test_what_the_cache_would_not_keep_is_not_made(tmp_path: Path, made: list[list[type]]) -> None:
+    options = OPTIONS | {"page_cache_bytes": 64 << 10}
+    with kc.create_table(tmp_path / "small", SCHEMA, ["id"], options=options) as table:
+        keys = np.arange(ROWS)
+        table.insert({"id": keys, "a": keys * 0.5, "b": keys * 0.25, "flag": keys % 2 == 0})
+        table.flush()
+        update(table, "a", 2, -1.0)
+        assert column(table, "a")[:2] == [-1.0, 0.5]
+    assert not made
+
+
+def test_a_patch_is_counted_as_memory_of_the_cache(table: kc.Table) -> None:
+    update(table, "a", 2, -1.0)
+    table.scan(["b"]).to_table()
+    table.scan(["a"], pc.field("id") < 10).to_table()
+    before = table.metrics()["page_cache_bytes"]
+    table.scan(["a"]).to_table()
+    assert table.metrics()["page_cache_bytes"] - before > 8 * ROWS // 2
