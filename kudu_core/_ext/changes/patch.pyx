@@ -9,6 +9,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 cimport cython
 
+from kudu_core._ext.base.bitpack cimport kc_mask    # its C text comes first: KC_CLONES  # no-cython-lint
 from kudu_core._ext.changes.replay cimport Updates
 
 import numpy as np
@@ -21,7 +22,8 @@ cdef extern from *:
         for (int64_t i = 0; i < n; i++)
             if (rowids[i] < most) rows[rowids[i] >> 6] |= (uint64_t)1 << (rowids[i] & 63);
     }
-    static int64_t kc_count_before(uint32_t *restrict before, const uint64_t *restrict rows, int64_t words) {
+    KC_CLONES static int64_t kc_count_before(uint32_t *restrict before, const uint64_t *restrict rows,
+        int64_t words) {
         int64_t total = 0;
         for (int64_t w = 0; w < words; w++) {
             before[w] = (uint32_t)total;
@@ -47,15 +49,22 @@ cdef extern from *:
         }
     }
     static inline __attribute__((always_inline)) void kc_copy_w(const uint64_t *rows, const uint32_t *before,
-        int64_t words, uint8_t *values, uint8_t *valid, const kc_patch_view *old, size_t width) {
-        for (int64_t w = 0; w < words; w++) {
+        int64_t words, uint8_t *values, uint8_t *valid, const kc_patch_view *old, int is_first,
+        size_t width) {
+        for (int64_t w = 0; is_first && !valid && w < words; w++) {
+            /* What is written where the old patch has nothing is written again by what comes after it. */
+            const uint64_t word = old->rows[w];
+            const uint8_t *from = old->values + old->before[w] * (int64_t)width;
+            uint8_t *to = values + before[w] * (int64_t)width;
+            if (!word) continue;
+            for (uint64_t left = rows[w]; left; left &= left - 1, to += width) {
+                memcpy(to, from, width);
+                from += word >> __builtin_ctzll(left) & 1 ? width : 0;
+            }
+        }
+        for (int64_t w = 0; !(is_first && !valid) && w < words; w++) {
             uint64_t word = old->rows[w];
             int64_t from = old->before[w], at = before[w];
-            if (word == rows[w] && !valid) {        /* none between them: as they lie */
-                const int64_t n = __builtin_popcountll(word);
-                memcpy(values + at * (int64_t)width, old->values + from * (int64_t)width, n * width);
-                continue;
-            }
             for (; word; word &= word - 1, from++) {
                 at = before[w] + __builtin_popcountll(rows[w] & ((word & -word) - 1));
                 memcpy(values + at * (int64_t)width, old->values + from * (int64_t)width, width);
@@ -71,14 +80,14 @@ cdef extern from *:
             case 8: name(__VA_ARGS__, 8); break; \\
             default: name(__VA_ARGS__, 16); \\
         }
-    static void kc_put(const uint64_t *rows, const uint32_t *before, int64_t most, uint8_t *values,
+    KC_CLONES static void kc_put(const uint64_t *rows, const uint32_t *before, int64_t most, uint8_t *values,
         uint8_t *valid, const uint32_t *rowids, const uint8_t *cells, const uint8_t *bits, int64_t n,
         int width) {
         KC_BY_WIDTH(kc_put_w, rows, before, most, values, valid, rowids, cells, bits, n)
     }
-    static void kc_copy(const uint64_t *rows, const uint32_t *before, int64_t words, uint8_t *values,
-        uint8_t *valid, const kc_patch_view *old, int width) {
-        KC_BY_WIDTH(kc_copy_w, rows, before, words, values, valid, old)
+    KC_CLONES static void kc_copy(const uint64_t *rows, const uint32_t *before, int64_t words,
+        uint8_t *values, uint8_t *valid, const kc_patch_view *old, int is_first, int width) {
+        KC_BY_WIDTH(kc_copy_w, rows, before, words, values, valid, old, is_first)
     }
     #undef KC_BY_WIDTH
     """
@@ -90,7 +99,7 @@ cdef extern from *:
     ) noexcept nogil
     void kc_copy(
         const uint64_t* rows, const uint32_t* before, int64_t words, uint8_t* values, uint8_t* valid,
-        const kc_patch_view* old, int width
+        const kc_patch_view* old, int is_first, int width
     ) noexcept nogil
 
 
@@ -133,7 +142,7 @@ cdef class Patch:
             uint8_t[::1] values, valid
             uint8_t* valid_at = NULL
             const uint8_t* flags
-            bint nullable = False
+            bint nullable = False, first
         if width not in (1, 2, 4, 8, 16) or not 0 <= rows <= MAX_ROWS:
             raise ValueError(f"a patch of {rows} cells of {width} bytes")
         for part in parts:
@@ -153,16 +162,17 @@ cdef class Patch:
         before = np.empty(bits.shape[0], np.uint32)
         with nogil:
             self.count = kc_count_before(&before[0], &bits[0], bits.shape[0])
-        values = np.empty(self.count * width + 1, np.uint8)
+        values = np.empty(self.count * width + width, np.uint8)     # one more: it is looked at, and not used
         if nullable:
             valid = np.zeros((self.count >> 3) + 1, np.uint8)
             valid_at = &valid[0]
         for part in parts if self.count else ():
             if isinstance(part, Patch):
                 patch = part
+                first = part is parts[0]
                 with nogil:
                     kc_copy(
-                        &bits[0], &before[0], bits.shape[0], &values[0], valid_at, &patch.view, width
+                        &bits[0], &before[0], bits.shape[0], &values[0], valid_at, &patch.view, first, width
                     )
             else:
                 updates = part

@@ -48,11 +48,6 @@ class DeltaStore(LazyFile[DeltaFile]):
             raise Corruption(self._path, 0, "its entries are not those that its manifest counts")
         return file
 
-    @property
-    def opened(self) -> DeltaFile | None:
-        """The file, if somebody has opened it."""
-        return self._file
-
     def points(self, *, undo: bool) -> ChangeFile:
         """The file for reads of one row; it is opened when one of them needs it."""
         ref = self.ref

@@ -25,7 +25,7 @@ from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import InternalError
 from kudu_core.rowset.disk.base_file import ColumnBounds
 from kudu_core.rowset.disk.deltastore import DeltaStore
-from kudu_core.rowset.disk.patches import Patches
+from kudu_core.rowset.disk.patches import GOOD_PART, Patches
 from kudu_core.rowset.disk.versions import RowSetStores
 from kudu_core.rowset.memory.changelog import Change, ChangeLog
 from kudu_core.rowset.rows.delta_view import DeltaView
@@ -249,6 +249,10 @@ class DiskRowsAt(RowsAt):
         self._snapshot = snapshot
         redo = tuple(store for store in rowset.redo if isinstance(store, DeltaStore))
         self.patches = Patches(self.file, self.rows, views, redo)
+
+    def is_good_part(self, rows: int) -> bool:
+        """Whether so many rows are enough to make something of all changes of the rowset."""
+        return rows * GOOD_PART >= self.rows
 
     @property
     def all_live(self) -> bool:

@@ -31,6 +31,11 @@ class LazyFile(ABC, Generic[F]):
                     self._file = file
         return file
 
+    @property
+    def opened(self) -> F | None:
+        """The file, if somebody has opened it."""
+        return self._file
+
     @abstractmethod
     def _opened(self) -> F:
         """Open it, and check that it is what a manifest says."""

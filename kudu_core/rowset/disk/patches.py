@@ -29,6 +29,11 @@ _PLACES = -(1 << 49)
 """Places in the cache below which those of patches lie; no page and nothing else of a file is there."""
 
 
+def may_be_kept(changes: int, width: int, rows: int, limit_bytes: int) -> bool:
+    """Whether a page cache of this limit keeps a patch of so many changes of cells of ``width`` bytes."""
+    return bool(width) and (changes * width + rows // 4) * LARGE_PART <= limit_bytes
+
+
 class Patches:
     """Those of one rowset at one snapshot, each made when it is first asked for.  Thread safe."""
 
@@ -61,6 +66,10 @@ class Patches:
                     self._made[column_id] = self._found(column_id, wanted_rows)
         return self._made[column_id]
 
+    def is_known(self, column_id: int) -> bool:
+        """Whether the cache has a patch of the newest state, or of one before."""
+        return self._file.file.cached_page(_PLACES - 2 * column_id) is not None
+
     def _found(self, column_id: int, wanted_rows: int) -> Patch | None:
         file = self._file.file
         views = [view for view in self._files if view.touches(column_id)]
@@ -74,8 +83,9 @@ class Patches:
             return known
         width = self._file.columns[column_id].width
         changes = sum(view.store.ref.updates[column_id] for view in views)
-        size = changes * width + self._rows // 4
-        if wanted_rows * GOOD_PART < self._rows or size * LARGE_PART > file.cache.limit_bytes:
+        if wanted_rows * GOOD_PART < self._rows:
+            return None
+        if not may_be_kept(changes, width, self._rows, file.cache.limit_bytes):
             return None
         parts: list[Updates | Patch] = []
         if known is not None and known.source == source[: len(known.source)]:
@@ -88,4 +98,4 @@ class Patches:
         return made
 
 
-__all__ = ["Patches"]
+__all__ = ["GOOD_PART", "Patches", "may_be_kept"]

@@ -13,6 +13,7 @@ from kudu_core._ext.row.view import RowsetPoints
 from kudu_core.errors import InternalError
 from kudu_core.rowset.disk.base_file import Base
 from kudu_core.rowset.disk.deltastore import DeltaStore
+from kudu_core.rowset.disk.heat import Heat
 from kudu_core.rowset.disk.newest import Newest
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, RowSetMeta
@@ -33,6 +34,8 @@ class RowSetStores:
     undo: tuple[DeltaStore, ...]
     """Newest first."""
     newest: Newest
+    heat: Heat
+    """Shared by all versions."""
     _points: list[RowsetPoints] = dataclasses.field(init=False, default_factory=list, repr=False)
     """What ``points`` has made; never that of another version."""
 
@@ -44,6 +47,7 @@ class RowSetStores:
             tuple(DeltaStore(fs, directory, ref, cache) for ref in meta.redo),
             tuple(DeltaStore(fs, directory, ref, cache) for ref in meta.undo),
             Newest(),
+            Heat(),
         )
 
     @property
@@ -135,6 +139,7 @@ class RowSetStores:
         base, meta = self.base, self.meta
         if columns is not None:
             rewritten = set(columns.column_ids)
+            self.heat.forget(rewritten)
             kept = [
                 dataclasses.replace(old, column_ids=left)
                 for old in meta.replaced

@@ -150,6 +150,10 @@ def selector(source: RowsAt, spec: ScanSpec, found: Candidates) -> Select:
 
 def _file_scan(source: DiskRowsAt, spec: ScanSpec, found: Candidates) -> FileScan:
     wanted_rows = rows_of(found.ranges) if spec.first_rows is None else 0
+    if source.is_good_part(wanted_rows):
+        tested = () if found.where is None else [spec.schema.by_name[name] for name in found.where.columns]
+        ids = {column.id for column in (*_wanted(spec), *tested)}
+        source.rowset.heat.note(filter(source.touches, ids))
     return FileScan(source, spec.schema, found.where, wanted_rows)
 
 

@@ -29,6 +29,7 @@ from kudu_core.common.idempotence.writers import Txn
 from kudu_core.common.run.locks import HeldLocks
 from kudu_core.errors import Fenced, Poisoned, RowErrors
 from kudu_core.events import IngestEnd
+from kudu_core.rowset.disk.warming import warm
 from kudu_core.rowset.memory.growing import StoreFull
 from kudu_core.table.calls.call import Call, fitted, starts_of
 from kudu_core.table.calls.result import WriteResult
@@ -227,6 +228,9 @@ def _tablets(engine: Engine, rows: SortedRows) -> list[Tablet]:
 def _told(engine: Engine, done: _Built, started: float) -> WriteResult:
     """The result, after the listener was told; nothing is held any more."""
     if done.committed:
+        for part in done.parts:
+            for rowset_id in part.deltas:
+                warm(part.view.rowset(rowset_id), part.tablet.view.rowset(rowset_id))
         engine.tell(
             IngestEnd(
                 elapsed_s=engine.clock.monotonic_s() - started,

@@ -25,6 +25,7 @@ from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.disk.entries import DeltaEntries, entries_of_file, replaced_values, write_deltas
+from kudu_core.rowset.disk.warming import warm
 from kudu_core.rowset.disk.writing import column_spec, discard
 from kudu_core.rowset.rows.delta_view import patch
 from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, FileRef
@@ -161,7 +162,7 @@ def _fold(
     """Write the chosen columns with all updates applied; the UNDO entries that take them back."""
     context = tablet.context
     rows = rowset.meta.rows
-    base = rowset.base.open()
+    base = rowset.base.open().uncached()  # what the cache has of the columns is what scans had
     columns = []
     old_values: dict[int, tuple[np.ndarray, ColumnBuffers]] = {}
     for column_id in chosen:
@@ -216,13 +217,14 @@ def _install(
             discard(tablet.context.fs, written)
             return
         before = {file.name for file in rowset.meta.files}
-        old_base = rowset.base
+        old, old_base = rowset, rowset.base
         rowset = rowset.with_compacted(inputs, redo, undo, columns)
         tablet.install(tablet.view.with_rowset(rowset), Edit(add=(rowset.meta,)))
         gone = before - {file.name for file in rowset.meta.files}
         tablet.retire(gone, [*inputs, old_base] if columns is not None else inputs)
     assert tablet.manifest is not None
     tablet.manifest.sync()
+    warm(old, rowset)
 
 
 __all__ = ["Compacted", "claimed", "compact_major", "compact_minor", "redo_files"]

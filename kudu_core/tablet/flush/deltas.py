@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from kudu_core.cfile.files.delta_format import REDO
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.disk.entries import entries_of, write_deltas
+from kudu_core.rowset.disk.warming import warm
 from kudu_core.rowset.disk.writing import discard
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.rows.meta import DeltaRef
@@ -101,6 +102,8 @@ def _flush(tablet: Tablet, frozen: Sequence[tuple[int, ChangeLog]]) -> None:
             flushed.append(rowset.with_flushed(store, ref, _cut(store)))
         if flushed:
             tablet.install(tablet.view.with_changed(flushed), Edit(add=tuple(r.meta for r in flushed)))
+    for rowset in flushed:
+        warm(rowset, rowset)
 
 
 def _cut(frozen: ChangeLog) -> int:

@@ -27,7 +27,7 @@ from kudu_core.tablet.maintain.full_policy import full_merges
 from kudu_core.tablet.maintain.lane import Lane
 from kudu_core.tablet.maintain.looks import Looks
 from kudu_core.tablet.maintain.merge_policy import DEAD, MAX_INPUTS
-from kudu_core.tablet.maintain.operations import Merges, compaction_operations, live_refs
+from kudu_core.tablet.maintain.operations import Merges, column_uses, compaction_operations, live_refs
 from kudu_core.tablet.maintain.scoring import HISTORY_GC, MAJOR, MERGE, MINOR, Operation, Pressure
 from kudu_core.tablet.maintain.together import for_each_tablet
 from kudu_core.tablet.store.tablet import Tablet
@@ -275,7 +275,9 @@ class CompactionLane(Lane):
         if rowset is None:
             return None
         if column_ids is None:
-            column_ids = major_columns(rowset.meta, live_refs(tablet, rowset))
+            refs = live_refs(tablet, rowset)
+            # None: whoever asks though no column is worth it wants all.
+            column_ids = major_columns(rowset.meta, refs, column_uses(tablet, rowset, refs)) or None
         return compact_major(tablet, rowset_id, column_ids)
 
     def merge(

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 from kudu_core.common.run.clock import micros_of
 from kudu_core.common.run.locks import mutex
 from kudu_core.common.schema.schema import Schema
+from kudu_core.rowset.disk.patches import may_be_kept
 from kudu_core.rowset.disk.writing import DECODED_FACTOR
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
 from kudu_core.tablet.compact import history_gc
 from kudu_core.tablet.compact.delta_compaction import redo_files
-from kudu_core.tablet.maintain.delta_policy import delta_choice, major_columns
+from kudu_core.tablet.maintain.delta_policy import ColumnUse, delta_choice, major_columns
 from kudu_core.tablet.maintain.merge_policy import MergeChoice, RowSetStats, choose_merge
 from kudu_core.tablet.maintain.scoring import DELTA_FLUSH, FLUSH, HISTORY_GC, MAJOR, MERGE, Operation
 from kudu_core.tablet.store.tablet import Tablet
@@ -214,7 +215,8 @@ def compaction_operations(
         if not rowset.meta.redo or rowset.id in busy:
             continue
         refs = live_refs(tablet, rowset)
-        kind = delta_choice(rowset.meta, refs)
+        uses = column_uses(tablet, rowset, refs)
+        kind = delta_choice(rowset.meta, refs, uses)
         if kind is None:
             continue
         changed = sum(ref.entries for ref in refs)
@@ -222,7 +224,7 @@ def compaction_operations(
         gain = sizes[rowset.id] / total * (min(1.0, changed / rowset.meta.rows) + FILE_COST * len(refs))
         cost = 2 * deltas
         if kind == MAJOR:
-            cost += 2 * sum(map(rowset.meta.column_bytes, major_columns(rowset.meta, refs)))
+            cost += 2 * sum(map(rowset.meta.column_bytes, major_columns(rowset.meta, refs, uses)))
         yield Operation(kind, tablet.id, (rowset.id,), gain=gain, cost_bytes=cost)
     if tablet.dropped_ts is None:
         choice = merges.choice(tablet, options, horizon, now_s, left_alone)
@@ -237,6 +239,22 @@ def compaction_operations(
             )
 
 
+def column_uses(tablet: Tablet, rowset: DiskRowSet, refs: Sequence[DeltaRef]) -> dict[int, ColumnUse]:
+    """What reads make of the columns that REDO files of a rowset change."""
+    columns, cache = tablet.context.schema().by_id, tablet.context.cache
+    changes: dict[int, int] = {}
+    for ref in refs:
+        for column_id, count in ref.updates.items():
+            changes[column_id] = changes.get(column_id, 0) + count
+    limit_bytes = 0 if cache is None else cache.limit_bytes
+    return {
+        i: ColumnUse(
+            rowset.heat.scans(i), may_be_kept(count, columns[i].type.width, rowset.meta.rows, limit_bytes)
+        )
+        for i, count in changes.items()
+    }
+
+
 def live_refs(tablet: Tablet, rowset: DiskRowSet) -> tuple[DeltaRef, ...]:
     """A rowset's first REDO files, but for what they say of dropped columns: no scan pays for that."""
     known = tablet.context.schema().by_id
@@ -246,4 +264,11 @@ def live_refs(tablet: Tablet, rowset: DiskRowSet) -> tuple[DeltaRef, ...]:
     )
 
 
-__all__ = ["Merges", "compaction_operations", "flush_operations", "live_refs", "rowset_stats"]
+__all__ = [
+    "Merges",
+    "column_uses",
+    "compaction_operations",
+    "flush_operations",
+    "live_refs",
+    "rowset_stats",
+]

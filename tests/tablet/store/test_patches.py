@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,10 @@ import pytest
 
 import kudu_core as kc
 from kudu_core._ext.changes.patch import Patch
+from kudu_core.cfile.pages.container import FileReader
 from kudu_core.rowset.disk import patches
+from kudu_core.tablet.compact.delta_compaction import compact_major
+from tests.support.inside import schema_of, tablet_of
 
 ROWS = 40_000
 SCHEMA = pa.schema([("id", pa.int64()), ("a", pa.float64()), ("b", pa.float64()), ("flag", pa.bool_())])
@@ -62,12 +65,14 @@ def test_a_patch_is_made_once_and_grows(table: kc.Table, made: list[list[type]])
     assert column(table, "a") == column(table, "a") == wanted
     assert len(made) == 1 and Patch not in made[0]
     update(table, "a", 7, -3.0)
+    # Who writes the file makes it larger.
+    assert len(made) == 2 and made[1][0] is Patch
     wanted = [-3.0 if k % 7 == 0 else value for k, value in enumerate(wanted)]
     assert column(table, "a") == column(table, "a") == wanted
-    assert len(made) == 2 and made[1][0] is Patch
+    assert len(made) == 2
     assert column(table, "b") == [-2.0 if k % 2 == 0 else k * 0.25 for k in range(ROWS)]
     update(table, "a", 5000, -4.0)
-    assert len(made) == 3
+    assert len(made) == 4
     # Changes in memory come after it, and it stays.
     assert column(table, "a")[5000] == -4.0
     table.update({"id": [1], "a": [9.0]})
@@ -132,3 +137,74 @@ def test_a_patch_is_counted_as_memory_of_the_cache(table: kc.Table) -> None:
     before = table.metrics()["page_cache_bytes"]
     table.scan(["a"]).to_table()
     assert table.metrics()["page_cache_bytes"] - before > 8 * ROWS // 2
+
+
+# ---- what a write leaves for the next scan ----
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Files that are opened and pieces that are read, by path."""
+    found: list[str] = []
+    opened, read, read_some = FileReader.__init__, FileReader.read_at, FileReader.read_adjacent
+
+    def open_counted(self: FileReader, fs: Any, path: str, *rest: Any, **options: Any) -> None:
+        found.append(f"open {path}")
+        opened(self, fs, path, *rest, **options)
+
+    def read_counted(self: FileReader, offset: int, length: int) -> bytes:
+        found.append(f"read {self.path}")
+        return read(self, offset, length)
+
+    def some_counted(self: FileReader, sizes: Any, offset: int) -> list[bytes]:
+        found.append(f"read {self.path}")
+        return read_some(self, sizes, offset)
+
+    monkeypatch.setattr(FileReader, "__init__", open_counted)
+    monkeypatch.setattr(FileReader, "read_adjacent", some_counted)
+    monkeypatch.setattr(FileReader, "read_at", read_counted)
+    monkeypatch.setattr(FileReader, "direct", property(lambda self: None))
+    return found
+
+
+def by_ingest(table: kc.Table, keys: np.ndarray) -> None:
+    table.upsert({"id": keys, "a": keys * -1.0, "b": keys * -2.0, "flag": keys % 3 == 0})
+
+
+def by_flush(table: kc.Table, keys: np.ndarray) -> None:
+    table.update({"id": keys[:5000], "a": keys[:5000] * -1.0})
+    table.flush()
+
+
+def by_major(table: kc.Table, keys: np.ndarray) -> None:
+    by_flush(table, keys)
+    for rowset in tablet_of(table).view.rowsets:
+        assert compact_major(tablet_of(table), rowset.id, [schema_of(table).by_name["a"].id])
+
+
+@pytest.mark.parametrize("write", [by_ingest, by_flush, by_major])
+@pytest.mark.parametrize("scanned", [True, False])
+def test_the_first_scan_after_a_write_reads_nothing_that_was_cached(
+    write: Callable[[kc.Table, np.ndarray], None], scanned: bool, tmp_path: Path, reads: list[str]
+) -> None:
+    options = OPTIONS | {"memory_limit_bytes": 16 << 20, "page_cache_bytes": 8 << 20}
+    with kc.create_table(tmp_path / "warm", SCHEMA, ["id"], options=options) as table:
+        keys = np.arange(200_000)
+        table.insert({"id": keys, "a": keys * 0.5, "b": keys * 0.25, "flag": keys % 2 == 0})
+        table.flush()
+        table.update({"id": keys[::7], "a": keys[::7] * 3.0})
+        table.flush()
+        wanted = np.where(keys % 7 == 0, keys * 3.0, keys * 0.5)
+        if scanned:
+            assert (table.scan(["a"]).to_table()["a"].to_numpy() == wanted).all()
+        write(table, keys[::2])
+        wanted[keys[::2] if write is by_ingest else keys[:10_000:2]] = (
+            keys[::2] if write is by_ingest else keys[:10_000:2]
+        ) * -1.0
+        reads.clear()
+        assert (table.scan(["a"]).to_table()["a"].to_numpy() == wanted).all()
+        assert bool(reads) == (not scanned), reads
+        # What nobody asked for was not read either.
+        reads.clear()
+        assert len(table.scan(["b"]).to_table()) == len(keys)
+        assert reads
