@@ -67,14 +67,20 @@ cdef extern from *:
         }
     }
 
+    /* How many bits are set; without an instruction for that a compiler calls a function. */
+    static inline int64_t kc_bits_set(uint64_t word) {
+        word -= (word >> 1) & 0x5555555555555555ULL;
+        word = (word & 0x3333333333333333ULL) + ((word >> 2) & 0x3333333333333333ULL);
+        return (int64_t)((((word + (word >> 4)) & 0x0F0F0F0F0F0F0F0FULL) * 0x0101010101010101ULL) >> 56);
+    }
     static inline int64_t kc_bits_count(const uint8_t *bits, int64_t offset, int64_t n) {
         int64_t total = 0;
         while (n >= 64) {
-            total += __builtin_popcountll(kc_bits_load(bits, offset, 64));
+            total += kc_bits_set(kc_bits_load(bits, offset, 64));
             offset += 64;
             n -= 64;
         }
-        if (n > 0) total += __builtin_popcountll(kc_bits_load(bits, offset, (int)n));
+        if (n > 0) total += kc_bits_set(kc_bits_load(bits, offset, (int)n));
         return total;
     }
     #endif

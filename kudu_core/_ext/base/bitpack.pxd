@@ -152,9 +152,31 @@ cdef extern from *:
         return v & kc_mask(bits);
     }
 
-    #define KC_UNPACK_SEQUENCE(T) \\
-        for (int64_t i = 0; i < n; i++) \\
-            ((kc_##T *)out)[i] = (kc_##T)(kc_packed_at((const kc_u64 *)in, i, bits) + base);
+    /* Eight values take whole bytes, so that the places of each eight are those of the first.  The last ones
+       are read alone: a load of 8 bytes may not reach behind the end. */
+    #define KC_SEQUENCES(T) \\
+    KC_CLONES static void kc_unpack_sequence_##T(kc_##T *restrict out, const uint8_t *restrict in, \\
+        int64_t n, int bits, uint64_t base) { \\
+        const uint64_t mask = kc_mask(bits); \\
+        const int64_t safe = bits ? n - 8 - (64 + bits - 1) / bits : 0; \\
+        const uint8_t *p = in; \\
+        int64_t i = 0; \\
+        if (bits <= 57) \\
+            for (; i < safe; i += 8, p += bits) { \\
+                uint64_t words[8], shifts[8]; \\
+                for (int k = 0; k < 8; k++) { \\
+                    words[k] = *(const kc_u64 *)(p + (k * bits >> 3)); \\
+                    shifts[k] = (uint64_t)(k * bits & 7); \\
+                } \\
+                for (int k = 0; k < 8; k++) out[i + k] = (kc_##T)(((words[k] >> shifts[k]) & mask) + base); \\
+            } \\
+        for (; i < n; i++) out[i] = (kc_##T)(kc_packed_at((const kc_u64 *)in, i, bits) + base); \\
+    }
+    KC_SEQUENCES(u8)
+    KC_SEQUENCES(u16)
+    KC_SEQUENCES(u32)
+    KC_SEQUENCES(u64)
+    #undef KC_SEQUENCES
 
     /* Write n values of `width` bytes: base + packed, modulo the width. */
     static void kc_unpack(uint8_t *out, const uint8_t *in, int64_t n, int width, int bits, uint64_t base) {
@@ -168,13 +190,12 @@ cdef extern from *:
             return;
         }
         switch (width) {
-            case 1: KC_UNPACK_SEQUENCE(u8) break;
-            case 2: KC_UNPACK_SEQUENCE(u16) break;
-            case 4: KC_UNPACK_SEQUENCE(u32) break;
-            default: KC_UNPACK_SEQUENCE(u64) break;
+            case 1: kc_unpack_sequence_u8(out, in, n, bits, base); break;
+            case 2: kc_unpack_sequence_u16((kc_u16 *)out, in, n, bits, base); break;
+            case 4: kc_unpack_sequence_u32((kc_u32 *)out, in, n, bits, base); break;
+            default: kc_unpack_sequence_u64((kc_u64 *)out, in, n, bits, base); break;
         }
     }
-    #undef KC_UNPACK_SEQUENCE
 
     /* Fill kc_packed_bytes(n, bits) bytes of `out`. */
     static void kc_pack(uint8_t *out, const int64_t *in, int64_t n, int width, int bits, uint64_t base) {

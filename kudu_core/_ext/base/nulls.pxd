@@ -37,6 +37,21 @@ cdef extern from *:
                 in += 64 * width;
                 continue;
             }
+            uint64_t gaps = ~word & kc_mask(span), more = gaps;
+            for (int k = 0; k < 4; k++) more &= more - 1;
+            if (more == 0) {            /* few: what lies between two of them is copied at once */
+                int from = 0;
+                for (; gaps; gaps &= gaps - 1) {
+                    const int gap = __builtin_ctzll(gaps);
+                    memcpy(out + (i + from) * width, in, (size_t)(gap - from) * width);
+                    memset(out + (i + gap) * width, 0, width);
+                    in += (size_t)(gap - from) * width;
+                    from = gap + 1;
+                }
+                memcpy(out + (i + from) * width, in, (size_t)(span - from) * width);
+                in += (size_t)(span - from) * width;
+                continue;
+            }
             memset(out + i * width, 0, span * width);
             while (word) {
                 memcpy(out + (i + __builtin_ctzll(word)) * width, in, width);

@@ -57,6 +57,9 @@ cdef struct Set:
     bint open_end               # the last one has no upper end
     uint64_t* filter            # of many single values: no value whose bit is not set is in the set; or NULL
     int filter_shift
+    uint64_t* table             # these numbers, each at its place in 2^(64 - table_shift) or behind that
+    int table_shift
+    uint64_t filler             # of places where none is: a number that is not in the set
 
 cdef class CellSet:
     cdef:
@@ -66,3 +69,4 @@ cdef class CellSet:
     cdef void _narrow(self, int64_t i)
     cdef int _make_filter(self, int64_t values) except -1
     cdef void _filter_numbers(self)
+    cdef int _make_table(self, int64_t values) except -1

@@ -6,7 +6,7 @@
 # What is read is hostile: every function that reads a page returns a status where the bytes break their
 # format, with ``at`` set to the place in the payload.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memchr, memcpy, memset
 
 from kudu_core._ext.base.bitmap cimport kc_bit
 from kudu_core._ext.pages.cell cimport Layout, Strings, fixed_layout, strings_open
@@ -35,6 +35,7 @@ from kudu_core._ext.pages.rows cimport (
 )
 from kudu_core._ext.base.bitpack cimport kc_mask
 from kudu_core._ext.base.decimals cimport kc_to_floats
+from kudu_core._ext.base.nulls cimport kc_spread
 from kudu_core._ext.scan.cell_set cimport (
     CODE,
     FLOAT,
@@ -223,7 +224,7 @@ cdef inline int _test_values(
     line.width = layout.width
     line.mask = kc_mask(8 * layout.width) if layout.width < 16 else 0
     line.lows, line.highs, line.n, line.flip = test.lows, test.highs, test.n, test.flip
-    line.filter, line.filter_shift = test.filter, test.filter_shift
+    line.filtered = test if test.filter != NULL else NULL
     if test.width == 16:
         if layout.width == 16:
             status = values_part(block, layout, 16, lower, n, s.cells, s.work, at)
@@ -254,8 +255,9 @@ cdef inline int _spread(
     const Page* page, int64_t row, int64_t n, int state, bint nulls, TestScratch* s
 ) noexcept nogil:
     """From values, which NULLs have none of, to rows: state of them, in ``s.rows`` where it is SOME."""
-    cdef:
-        int64_t i, v = 0, values = page_values(page, row, n)
+    cdef int64_t i, values = page_values(page, row, n)
+    if state == SOME and memchr(s.passed, 1, <size_t>values) == NULL:
+        state = NONE
     if values == n:
         if state == SOME:
             memcpy(s.rows, s.passed, <size_t>n)
@@ -266,12 +268,10 @@ cdef inline int _spread(
         return state
     if state != SOME:
         memset(s.passed, state == ALL, <size_t>values)
-    for i in range(n):
-        if kc_bit(page.bits, row + i):
-            s.rows[i] = s.passed[v]
-            v += 1
-        else:
-            s.rows[i] = nulls
+    kc_spread(s.rows, s.passed, page.bits, row, n, 1)
+    if nulls:
+        for i in range(n):
+            s.rows[i] |= not kc_bit(page.bits, row + i)
     return SOME
 
 

@@ -3,8 +3,9 @@
 # Of a few chosen rows the cells are read one by one; of more of them they are picked from the unpacked block.
 # What is read is hostile: functions return a status where the bytes break their format.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
+from kudu_core._ext.base.bitmap cimport kc_bit
 from kudu_core._ext.base.bitpack cimport kc_mask    # its C text comes first: types, KC_CLONES
 from kudu_core._ext.pages.cell cimport Layout, fixed_cell, fixed_layout
 from kudu_core._ext.pages.head cimport (
@@ -139,6 +140,28 @@ cdef inline int _some_dense(
     return status
 
 
+cdef inline int _some_of_few(
+    const Page* page, const Block* block, const Layout* layout, int width, int64_t begin,
+    const uint16_t* picked, int64_t n, uint8_t* out
+) noexcept nogil:
+    """A few picked rows of a mini-block with nulls, which begins at row ``begin`` of the page."""
+    cdef:
+        int64_t i, row = 0, value = 0
+        uint16_t place
+        int status
+    for i in range(n):
+        value += page_values(page, begin + row, picked[i] - row)
+        row = picked[i]
+        if kc_bit(page.bits, begin + row):
+            place = <uint16_t>value
+            status = _one_by_one(block, layout, width, &place, 1, out + i * width)
+            if status < 0:
+                return status
+        else:
+            memset(out + i * width, 0, <size_t>width)
+    return 0
+
+
 cdef inline int read_cells(
     const Page* page, const Piece* piece, const uint16_t* picked, int width, uint8_t* out, OutputScratch* s,
     int64_t* at,
@@ -157,6 +180,8 @@ cdef inline int read_cells(
         if piece.state == ALL:
             return values_part(&block, &layout, width, piece.first, piece.rows, out, s.work, at)
         return _some_dense(&block, &layout, width, picked, piece.chosen, out, s, at)
+    if piece.state != ALL and piece.chosen <= FEW and _gives_cells(&block):
+        return _some_of_few(page, &block, &layout, width, begin, picked, piece.chosen, out)
     lower = page_values(page, begin, piece.first)
     values = page_values(page, row, piece.rows)
     status = values_part(&block, &layout, width, lower, values, s.cells, s.work, at)

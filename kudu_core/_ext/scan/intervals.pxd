@@ -6,6 +6,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from kudu_core._ext.base.bitpack cimport kc_mask    # its C text comes first: types, KC_CLONES
+from kudu_core._ext.base.loads cimport load64
 from kudu_core._ext.pages.rows cimport load_cell
 from kudu_core._ext.scan.cell_set cimport (
     FLOAT,
@@ -13,7 +14,6 @@ from kudu_core._ext.scan.cell_set cimport (
     TOP_BIT,
     Set,
     kc_filter_bit,
-    kc_filter_has,
     kc_wide_below,
 )
 from kudu_core._ext.scan.pieces cimport ALL, NONE, SOME
@@ -42,6 +42,23 @@ cdef extern from *:
             default: kc_within_u64(out, (const kc_u64 *)v, n, low, span, more); break;
         }
     }
+
+    /* out[i]: whether the filter has v[i] ^ flip. */
+    #define KC_FILTER(T) { \\
+            const kc_##T *v = (const kc_##T *)in; \\
+            for (int64_t i = 0; i < n; i++) \\
+                out[i] = (uint8_t)kc_filter_has(filter, kc_filter_bit(v[i] ^ flip, shift)); \\
+            break; }
+    static void kc_filtered(uint8_t *restrict out, const uint8_t *restrict in, int64_t n, int width,
+        uint64_t flip, const uint64_t *restrict filter, int shift) {
+        switch (width) {
+            case 1: KC_FILTER(u8)
+            case 2: KC_FILTER(u16)
+            case 4: KC_FILTER(u32)
+            default: KC_FILTER(u64)
+        }
+    }
+    #undef KC_FILTER
 
     /* Bits of floats to unsigned numbers in their order: -NaN, -inf .. -0, 0 .. inf, NaN. */
     KC_INLINE uint64_t kc_float_key(uint64_t bits, int width) {
@@ -75,6 +92,10 @@ cdef extern from *:
     void kc_within(
         uint8_t* out, const uint8_t* values, int64_t n, int width, uint64_t low, uint64_t span, int more
     ) noexcept nogil
+    void kc_filtered(
+        uint8_t* out, const uint8_t* values, int64_t n, int width, uint64_t flip, const uint64_t* filter,
+        int shift,
+    ) noexcept nogil
     uint64_t kc_float_key(uint64_t bits, int width) noexcept nogil
     void kc_float_keys(uint8_t* values, int64_t n, int width) noexcept nogil
     uint64_t kc_largest(const uint8_t* values, int64_t n, int width) noexcept nogil
@@ -92,8 +113,7 @@ cdef struct Line:
     uint64_t mask
     uint64_t flip
     int kind
-    const uint64_t* filter      # as in the set; NULL: none
-    int filter_shift
+    const Set* filtered         # the set, where it has a filter of these values; NULL: none
 
 
 cdef inline int64_t first_reaching(const Line* line, uint64_t key) noexcept nogil:
@@ -128,6 +148,28 @@ cdef inline bint belongs(const Line* line, uint64_t raw) noexcept nogil:
     return decide(line, key, key) == ALL
 
 
+cdef inline void _test_single(const Set* test, const Line* line, const uint8_t* values, int64_t n,
+                              uint8_t* out) noexcept nogil:
+    """Test decoded values with the filter, and those that it lets pass with the table."""
+    cdef:
+        int64_t i = 0, end
+        uint64_t key, place, last = ~<uint64_t>0 >> test.table_shift
+    kc_filtered(out, values, n, line.width, line.flip, test.filter, test.filter_shift)
+    while i < n:
+        if i + 8 <= n and load64(out + i) == 0:
+            i += 8
+            continue
+        end = min(i + 8, n)
+        while i < end:
+            if out[i]:
+                key = load_cell(values + i * line.width, line.width) ^ line.flip
+                place = kc_filter_bit(key, test.table_shift)
+                while test.table[place] != key and test.table[place] != test.filler:
+                    place = (place + 1) & last
+                out[i] = test.table[place] == key and key != test.filler
+            i += 1
+
+
 cdef inline void test_numbers(const Line* line, uint8_t* values, int64_t n, uint8_t* out) noexcept nogil:
     """Test decoded values; they are overwritten."""
     cdef:
@@ -145,12 +187,8 @@ cdef inline void test_numbers(const Line* line, uint8_t* values, int64_t n, uint
         if line.n == 0:
             memset(out, 0, <size_t>n)
         return
-    if line.filter != NULL:
-        for i in range(n):
-            low = load_cell(values + i * width, width) ^ line.flip
-            out[i] = kc_filter_has(line.filter, kc_filter_bit(low, line.filter_shift))
-            if out[i]:
-                out[i] = decide(line, low, low) == ALL
+    if line.filtered != NULL:
+        _test_single(line.filtered, line, values, n, out)
         return
     for i in range(n):
         low = load_cell(values + i * width, width) ^ line.flip

@@ -223,6 +223,25 @@ def test_lists_of_many_values(rows: int, long: bool) -> None:
     assert filtered > 10
 
 
+@pytest.mark.parametrize("dtype", ["u1", "u2", "u4", "u8"])
+def test_lists_that_reach_the_ends_of_the_line(dtype: str) -> None:
+    """The hash table of a list is filled up with a number that is not in it, wherever that lies."""
+    most = int(np.iinfo(dtype).max)
+    for values in (
+        range(9),
+        range(most - 8, most + 1),
+        [*range(5), *range(most - 4, most + 1)],
+        [*range(0, 40, 2), most],
+        [n << 64 - 8 >> 64 - 8 * np.dtype(dtype).itemsize for n in range(1, 255, 3)],
+    ):
+        cells = np.array([0, 1, 2, most, most - 1, *values, *(v ^ 1 for v in values)], dtype)
+        stored = scan_cases.fixed("n", scan_cases.NUMBER, np.resize(cells, 900), np.arange(900) % 9 != 4)
+        selection = Selection(np.array([[0, 900]]), 900)
+        selection.test(stored.column(), number_test(stored, [(v, v) for v in values], False))
+        wanted = {v.to_bytes(stored.width, "little") for v in values}
+        assert selection.rowids().tolist() == [r for r, c in enumerate(stored.cells) if c in wanted]
+
+
 # ---- what is read at all
 
 
