@@ -49,7 +49,7 @@ cdef enum:
     FAR = 65535                 # the furthest match
     LAST_LITERALS = 5           # at the end of every block, as the format has it
     TAIL = 20                   # no match begins in so many bytes at the end of a block or of the text
-    TEXT_BITS = 15              # of the buckets of a text
+    TEXT_BITS = 16              # of the buckets of a text
     RECENT_BITS = 12            # of the positions of a block that are remembered
     SIDE_BY_SIDE = 2
     MOST_TEXT = FAR

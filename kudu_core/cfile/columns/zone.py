@@ -7,9 +7,7 @@ the upper one a prefix whose last byte was raised, so both still enclose the val
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.types import values
@@ -113,20 +111,22 @@ def merge(type_: ColumnType, zones: list[Zone]) -> Zone:
     """One zone that covers all of them."""
     low: Zone | None = None
     high: Zone | None = None
-    order_key: Callable[[bytes], Any] = partial(
-        values.unpack, type_
-    )  # physical values compare as the cells do
+    least: Any = None  # as physical values, which compare as the cells do
+    most: Any = None
     unbounded = False
     for zone in zones:
         if zone.empty:
             continue
         assert zone.minimum is not None
-        if low is None or order_key(zone.minimum) < order_key(low.minimum or b""):
-            low = zone
+        found = values.unpack(type_, zone.minimum)
+        if low is None or found < least:
+            low, least = zone, found
         if zone.maximum is None:
             unbounded = True
-        elif high is None or order_key(zone.maximum) > order_key(high.maximum or b""):
-            high = zone
+            continue
+        found = values.unpack(type_, zone.maximum)
+        if high is None or found > most:
+            high, most = zone, found
     return Zone(
         None if low is None else low.minimum,
         None if high is None or unbounded else high.maximum,
