@@ -15,7 +15,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import DataFrame, SparkSession
 
-from kudu_core.engines.spark import write
+from kudu_core.engines.spark import few, write
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,9 +54,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(autouse=True)
-def tasks_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks resolve what is staged, as they do for many rows: the driver would, of so few."""
+def tasks_do_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks read, stage and resolve, as they do for many rows: the driver would do it, of so few.  What it
+    does then is tested by the routes of ``write/test_write.py`` and by ``read/test_few.py``."""
     monkeypatch.setattr(write, "DRIVER_BYTES", -1)
+    monkeypatch.setattr(few, "WRITTEN_BYTES", -1)
+    monkeypatch.setattr(few, "READ_ROWS", -1)
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pyspark.errors import PySparkException
+
 from kudu_core import errors
 from kudu_core.errors import KuduError
 
@@ -56,6 +58,18 @@ def coded() -> Iterator[None]:
     except KuduError as exc:
         text = " ".join([str(exc), *getattr(exc, "__notes__", ())])
         raise SparkTaskError(f"[{code_of(exc)}] {text}") from exc
+
+
+@contextmanager
+def uncoded() -> Iterator[None]:
+    """Around an action of Spark's on the driver: an error of ours in a task is raised as itself."""
+    try:
+        yield
+    except PySparkException as exc:
+        cause = original(exc)
+        if cause is None:
+            raise
+        raise cause from exc
 
 
 def original(error: BaseException) -> KuduError | None:

@@ -12,14 +12,19 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
 from kudu_core.engines.spark.cache import handle_for
-from kudu_core.engines.spark.codes import coded, original
+from kudu_core.engines.spark.codes import coded, uncoded
+from kudu_core.engines.spark.few import few_scanned
 from kudu_core.engines.spark.handles import PathOrTable, reading
 from kudu_core.engines.spark.schema import arrow_schema, spark_schema, to_spark
 from kudu_core.errors import InvalidArgument
+from kudu_core.table.opened.handle import Handle
 from kudu_core.table.read.moment import snapshot_timestamp
 from kudu_core.table.read.plan import ScanRequest, check_limit
 from kudu_core.table.read.shares import known_rows
 from kudu_core.table.read.tokens import DEFAULT_TARGET_ROWS, ScanToken, scan_of, scan_tokens
+
+LEAST_ROWS = 250_000
+"""Of a share that is cut out of a tablet only because a core is free: it takes the time of a task's begin."""
 
 
 class Counted(Protocol):
@@ -64,7 +69,8 @@ def scan(
         Any so many of the rows; one task reads them and stops.
     target_rows_per_task
         Large tablets are cut and small ones put together so that a task reads about so many rows: a
-        task costs some 50 ms by itself.  There are as many tasks as cores where tablets allow it.
+        task costs some 50 ms by itself.  There are as many tasks as cores, unless they would have less than
+        250,000 rows each.  Few rows, of a small table, are read here and now, and by no task.
 
     Raises
     ------
@@ -76,11 +82,28 @@ def scan(
         if not schema.fields:
             raise InvalidArgument("columns=[] gives no DataFrame; kudu_core.spark.count() counts rows")
         check_limit(limit)
-        request = ScanRequest(columns, where, batch_rows=batch_rows)
-        tokens = scan_tokens(handle, request, at, target_rows_per_task)
+        request, cores = ScanRequest(columns, where, batch_rows=batch_rows), parallelism(spark)
+        tokens = tokens_for(handle, request, at, target_rows_per_task, cores if limit is None else 1)
+        few = few_scanned(handle, tokens, arrow_schema(schema), target_rows_per_task, limit)
+    if few is not None:
+        return spark.createDataFrame(pa.Table.from_batches(few, arrow_schema(schema)), schema)
     if limit is not None:
         return frame_of(spark, alone(tokens, limit), schema, partial(read_tokens, limit=limit))
-    return frame_of(spark, shared_out(tokens, target_rows_per_task, parallelism(spark)), schema, read_tokens)
+    return frame_of(spark, shared_out(tokens, target_rows_per_task, cores), schema, read_tokens)
+
+
+def tokens_for(
+    handle: Handle, request: ScanRequest, at: Any, target_rows: int, cores: int
+) -> list[ScanToken]:
+    """Shares of about ``target_rows``, or of fewer where cores would be left without any."""
+    tokens = scan_tokens(handle, request, at, target_rows)
+    rows = sum(token.rows for token in tokens)
+    if len(tokens) >= cores or rows < 2 * LEAST_ROWS:
+        return tokens
+    finer = max(LEAST_ROWS, -(-rows // cores))
+    if finer >= target_rows:
+        return tokens
+    return scan_tokens(handle, request, tokens[0].timestamp, finer)
 
 
 def count(
@@ -147,15 +170,20 @@ def frame_of(
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, schema)
 
 
+def one_each(spark: SparkSession, tasks: Sequence[bytes]) -> DataFrame:
+    """A frame with as many partitions as there are tasks, and one row in each: what the task is to do.
+
+    ``repartition`` would give some tasks several of them, and others none.
+    """
+    columns = {"place": pa.array(range(len(tasks)), pa.int32()), "task": pa.array(tasks, pa.binary())}
+    placed = spark.createDataFrame(pa.table(columns)).repartitionById(len(tasks), "place")
+    return placed.select("task")
+
+
 def collected(frame: DataFrame) -> list[Row]:
     """The rows of a DataFrame; an error of ours in a task is raised as itself."""
-    try:
+    with uncoded():
         return frame.collect()
-    except PySparkException as exc:
-        cause = original(exc)
-        if cause is None:
-            raise
-        raise cause from exc
 
 
 def shared_out(tokens: Sequence[S], target_rows: int, at_least: int) -> list[tuple[S, ...]]:

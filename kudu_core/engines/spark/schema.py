@@ -10,6 +10,7 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import PySparkException
@@ -143,7 +144,7 @@ def _check_type(field: StructField, type_: ColumnType) -> None:
     if type_.arrow == pa.uint64() and pa.types.is_decimal(source) and source.scale == 0:
         return
     try:
-        cast(pa.array([], source), type_, field.name)
+        cast(pa.nulls(0, source), type_, field.name)  # pa.array would import pandas
     except SchemaMismatch:
         raise SchemaMismatch(
             f"column {field.name!r} is {type_} ({spark_type(type_).simpleString()} in Spark), "
@@ -169,6 +170,15 @@ def to_table(batch: pa.RecordBatch, columns: Sequence[tuple[str, str]]) -> pa.Re
         for array, (name, _) in zip(arrays, columns, strict=True):
             check_layout(array, name)
         raise SchemaMismatch(f"the columns make no rows: {exc}") from None
+
+
+def binary_cells(cells: Sequence[bytes]) -> pa.Array:
+    """(n,) binary.  ``pa.array`` would import pandas, which takes a new process longer than all it does."""
+    offsets = np.zeros(len(cells) + 1, np.int32)
+    np.cumsum([len(cell) for cell in cells], out=offsets[1:])
+    return pa.Array.from_buffers(
+        pa.binary(), len(cells), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(cells))]
+    )
 
 
 def staged_schema(columns: Sequence[tuple[str, str]]) -> pa.Schema:

@@ -27,38 +27,39 @@ from kudu_core.engines.spark.changes import (
     read_changes,
 )
 from kudu_core.engines.spark.codes import coded
+from kudu_core.engines.spark.few import few_scanned
 from kudu_core.engines.spark.options import LATEST, ReadOptions, WriteOptions
-from kudu_core.engines.spark.scan import alone, read_tokens, shared_out
+from kudu_core.engines.spark.scan import alone, read_tokens, shared_out, tokens_for
 from kudu_core.engines.spark.schema import arrow_schema, spark_schema, staged_columns
-from kudu_core.engines.spark.staging import stage
+from kudu_core.engines.spark.staging import Attempted, commit_attempts, packed, stage, unpacked
 from kudu_core.errors import InvalidArgument
 from kudu_core.table.changes.changes_plan import ChangesRequest
 from kudu_core.table.jobs import commit as jobs
 from kudu_core.table.jobs.job import Job
+from kudu_core.table.jobs.job_table import JobTable
 from kudu_core.table.lifecycle.handles import open_handle
 from kudu_core.table.opened.handle import Handle
 from kudu_core.table.read.plan import ScanRequest
-from kudu_core.table.read.tokens import ScanToken, scan_tokens
-from kudu_core.table.runs.staged import StagedRun
+from kudu_core.table.read.tokens import ScanToken
 
 
 def schema(options: Mapping[str, str]) -> StructType:
     """The columns that a read with these options has."""
     with coded():
         parsed = ReadOptions.parse(options)
-        with open_handle(parsed.path) as handle:
-            stored = handle.engine.schema
-            if parsed.changes:
-                return changes_schema(stored, parsed.names(stored), parsed.images)
-            return spark_schema(stored, parsed.names(stored))
+        stored = JobTable.at(parsed.path).schema
+        if parsed.changes:
+            return changes_schema(stored, parsed.names(stored), parsed.images)
+        return spark_schema(stored, parsed.names(stored))
 
 
 class KuduPartition(InputPartition):
-    """The shares of one task."""
+    """The shares of one task, or few rows that were read when it was planned."""
 
-    def __init__(self, shares: tuple[Share, ...]) -> None:
+    def __init__(self, shares: tuple[Share, ...], rows: bytes | None = None) -> None:
         super().__init__(shares)
         self.shares = shares
+        self.rows = rows
 
 
 class KuduReader(DataSourceReader):
@@ -79,40 +80,53 @@ class KuduReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
-        with coded(), open_handle(options.path) as handle:
-            shares = self._shares(handle)
-        if options.limit is not None:
-            return [KuduPartition(task) for task in alone(shares, options.limit)]
         # No session here to ask for the cluster's cores; the driver's own are the least there are.
-        tasks = shared_out(shares, options.target_rows, available_cores())
-        return [KuduPartition(task) for task in tasks]
+        cores = available_cores()
+        with coded(), open_handle(options.path) as handle:
+            if options.changes:
+                shares = self._changes(handle)
+            else:
+                tokens = self._tokens(handle, cores if options.limit is None else 1)
+                wanted = arrow_schema(self._schema)
+                few = few_scanned(handle, tokens, wanted, options.target_rows, options.limit)
+                if few is not None:
+                    return [KuduPartition((), packed(few))] if few else []
+                if options.limit is not None:
+                    return [KuduPartition(task) for task in alone(tokens, options.limit)]
+                shares = [*tokens]
+        return [KuduPartition(task) for task in shared_out(shares, options.target_rows, cores)]
 
-    def _shares(self, handle: Handle) -> list[Share]:
+    def _changes(self, handle: Handle) -> list[Share]:
         options, stored = self._options, handle.engine.schema
-        where, target = options.filter(stored), options.target_rows
-        if options.changes:
-            columns = changed_columns(stored, self._schema, options.images)
-            request = ChangesRequest(columns, where, options.images, options.net)
-            return plan_changes(handle, request, options.since, options.until, target)
-        names = options.names(stored, self._schema)
-        return list(scan_tokens(handle, ScanRequest(names, where), options.at, target))
+        columns = changed_columns(stored, self._schema, options.images)
+        request = ChangesRequest(columns, options.filter(stored), options.images, options.net)
+        return plan_changes(handle, request, options.since, options.until, options.target_rows)
+
+    def _tokens(self, handle: Handle, cores: int) -> list[ScanToken]:
+        options, stored = self._options, handle.engine.schema
+        request = ScanRequest(options.names(stored, self._schema), options.filter(stored))
+        return tokens_for(handle, request, options.at, options.target_rows, cores)
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         # Spark asks for one partition, None, when there are none.
-        if isinstance(partition, KuduPartition):
-            wanted = arrow_schema(self._schema)
-            if self._options.changes:
-                yield from read_changes(partition.shares, wanted)
-            else:
-                tokens = [share for share in partition.shares if isinstance(share, ScanToken)]
-                yield from read_tokens(tokens, wanted, self._options.limit)
+        if not isinstance(partition, KuduPartition):
+            return
+        if partition.rows is not None:
+            yield from unpacked([partition.rows])
+            return
+        wanted = arrow_schema(self._schema)
+        if self._options.changes:
+            yield from read_changes(partition.shares, wanted)
+        else:
+            tokens = [share for share in partition.shares if isinstance(share, ScanToken)]
+            yield from read_tokens(tokens, wanted, self._options.limit)
 
 
 @dataclass
 class Staged(WriterCommitMessage):
     """What a task tells the commit."""
 
-    runs: list[StagedRun]
+    told: Attempted
 
 
 class KuduWriter(DataSourceArrowWriter):
@@ -121,39 +135,38 @@ class KuduWriter(DataSourceArrowWriter):
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         with coded():
             parsed = WriteOptions.parse(options, overwrite=overwrite)
-            with open_handle(parsed.path) as handle:
-                columns = staged_columns(
-                    schema, handle.engine.schema, parsed.operation, parsed.sequence_by
-                )
-                self._job: Job | None = None
-                """None: the token was applied before, so there is nothing to do."""
-                if jobs.applied(handle, parsed.txn) is None:
-                    self._job = jobs.begin(
-                        handle,
-                        parsed.operation,
-                        columns,
-                        txn=parsed.txn,
-                        on_duplicate=parsed.on_duplicate,
-                        sequence_by=parsed.sequence_by,
-                        ignore_null=parsed.ignore_null,
-                        lock_timeout_s=parsed.lock_timeout_s,
-                        overwrite=overwrite,
-                    )
+            table = JobTable.at(parsed.path)
+            columns = staged_columns(schema, table.schema, parsed.operation, parsed.sequence_by)
+            self._job: Job | None = None
+            """None: the token was applied before, so there is nothing to do."""
+            if parsed.txn is not None:
+                with open_handle(parsed.path) as handle:
+                    if jobs.applied(handle, parsed.txn) is not None:
+                        return
+            self._job = jobs.begin(
+                table,
+                parsed.operation,
+                columns,
+                txn=parsed.txn,
+                on_duplicate=parsed.on_duplicate,
+                sequence_by=parsed.sequence_by,
+                ignore_null=parsed.ignore_null,
+                lock_timeout_s=parsed.lock_timeout_s,
+                overwrite=overwrite,
+            )
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         with coded():
             if self._job is None:
                 for _ in iterator:
                     pass
-                return Staged([])
+                return Staged(Attempted([]))
             return Staged(stage(self._job, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        if self._job is None:
-            return
-        runs = [run for m in messages if isinstance(m, Staged) for run in m.runs]
-        with coded():
-            jobs.commit_job(self._job, runs)
+        if self._job is not None:
+            with coded():
+                commit_attempts(self._job, [m.told for m in messages if isinstance(m, Staged)])
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         # Messages of late and failed tasks are None here, hence the whole directory.

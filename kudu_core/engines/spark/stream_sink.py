@@ -21,13 +21,12 @@ from kudu_core.engines.spark.codes import coded
 from kudu_core.engines.spark.handles import PathOrTable
 from kudu_core.engines.spark.options import WriteOptions
 from kudu_core.engines.spark.schema import staged_columns
-from kudu_core.engines.spark.staging import stage
+from kudu_core.engines.spark.staging import Attempted, commit_attempts, stage
 from kudu_core.engines.spark.write import write
 from kudu_core.errors import InvalidArgument, NotSupported
 from kudu_core.table.jobs import commit as jobs
 from kudu_core.table.jobs.job import Job
-from kudu_core.table.lifecycle.handles import open_handle
-from kudu_core.table.runs.staged import StagedRun
+from kudu_core.table.jobs.job_table import JobTable
 
 STREAM_OPTIONS = ("checkpointlocation",)
 """What Spark hands over of a query's own options, in lower case."""
@@ -38,7 +37,7 @@ class StagedBatch(WriterCommitMessage):
     """What a task tells the commit, which Spark does not tell whose query it is."""
 
     job: Job
-    runs: list[StagedRun]
+    told: Attempted
 
 
 class KuduStreamWriter(DataSourceStreamArrowWriter):
@@ -67,13 +66,12 @@ class KuduStreamWriter(DataSourceStreamArrowWriter):
         # Only the writer of the tasks is pickled.  All copies share one job, which a commit does not begin.
         if self._job is None:
             options = self._options
-            with coded(), open_handle(options.path) as handle:
+            with coded():
+                table = JobTable.at(options.path)
                 self._job = jobs.begin(
-                    handle,
+                    table,
                     options.operation,
-                    staged_columns(
-                        self._schema, handle.engine.schema, options.operation, options.sequence_by
-                    ),
+                    staged_columns(self._schema, table.schema, options.operation, options.sequence_by),
                     on_duplicate=options.on_duplicate,
                     sequence_by=options.sequence_by,
                     ignore_null=options.ignore_null,
@@ -99,7 +97,7 @@ class KuduStreamWriter(DataSourceStreamArrowWriter):
             return
         job = staged[0].job
         with coded():
-            jobs.commit_job(job, [run for m in staged for run in m.runs])
+            commit_attempts(job, [m.told for m in staged])
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         # Where no task has told of the job its files go after ``staging_grace_s``.

@@ -9,7 +9,6 @@ from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -18,16 +17,25 @@ from kudu_core.common.partition.declared import DEFAULT_SEED
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.run.cycles import cycles_left
 from kudu_core.common.schema.schema import Schema
-from kudu_core.engines.spark.codes import coded, original
+from kudu_core.engines.spark.codes import coded
+from kudu_core.engines.spark.few import few_rows
 from kudu_core.engines.spark.handles import Path, PathOrTable, folder_of, given_handle, reading
-from kudu_core.engines.spark.scan import parallelism
-from kudu_core.engines.spark.schema import spark_type, staged_columns, table_schema
-from kudu_core.engines.spark.staging import resolved, stage
+from kudu_core.engines.spark.scan import collected, one_each, parallelism
+from kudu_core.engines.spark.schema import (
+    binary_cells,
+    spark_type,
+    staged_columns,
+    table_schema,
+    to_table,
+)
+from kudu_core.engines.spark.staging import resolved, stage, unpacked
 from kudu_core.errors import InvalidArgument
 from kudu_core.options import Options
 from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.jobs import commit as jobs
+from kudu_core.table.jobs.held import commit_held, stage_held
 from kudu_core.table.jobs.job import Job
+from kudu_core.table.jobs.job_table import JobTable
 from kudu_core.table.lifecycle.handles import create_handle
 from kudu_core.table.runs.resolution import Resolution
 from kudu_core.table.runs.staged import StagedRun
@@ -40,7 +48,7 @@ DRIVER_ROWS, DRIVER_BYTES = 250_000, 128 << 20
 """So many rows and staged bytes the driver resolves itself: tasks begin to after about 0.3 s."""
 ENTRY_BYTES = 300
 """Of a file in a task's answer, about."""
-_ANSWER = "told binary"
+_ANSWER = "told binary, held binary"
 
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """What ``mapInArrow`` takes."""
@@ -122,21 +130,27 @@ def write(
     given = given_handle(table)
     if given is not None:
         given.for_writing()
-    with reading(table) as handle:
-        engine = handle.engine
-        columns = staged_columns(df.schema, engine.schema, operation, sequence_by)
-        known = jobs.applied(handle, token)
+    found = JobTable.at(folder_of(table)) if given is None else JobTable.of(given.opened())
+    columns = staged_columns(df.schema, found.schema, operation, sequence_by)
+    few = few_rows(df)
+    if few is None and token is not None:
+        with reading(table) as handle:
+            known = jobs.applied(handle, token)
         if known is not None:
             return known
-        schema, partitions = engine.schema, engine.partitions
-        job = jobs.begin(
-            handle, operation, columns, txn=token, on_duplicate=on_duplicate, sequence_by=sequence_by,
-            ignore_null=ignore_null, lock_timeout_s=lock_timeout_s, overwrite=overwrite,
-        )  # fmt: skip
+    job = jobs.begin(
+        found, operation, columns, txn=token, on_duplicate=on_duplicate, sequence_by=sequence_by,
+        ignore_null=ignore_null, lock_timeout_s=lock_timeout_s, overwrite=overwrite,
+    )  # fmt: skip
     try:
-        if repartition == "tablet" and len(partitions.partitions) > 1:
-            df = routed(df, schema, partitions)
-        runs = _stage(df, job)
+        if few is not None:
+            return commit_held(job, (to_table(batch, columns) for batch in few), handle=given)
+        if repartition == "tablet" and len(found.partitions.partitions) > 1:
+            df = routed(df, found.schema, found.partitions)
+        runs, held = _stage(df, job)
+        if held and not runs:
+            return commit_held(job, unpacked(held), handle=given)
+        runs += stage_held(job, unpacked(held))
         resolutions = _resolve(df, job, runs)
         return jobs.commit_job(job, runs, given, resolutions)
     except BaseException:
@@ -172,9 +186,10 @@ def create(
     ).close()
 
 
-def _stage(df: DataFrame, job: Job) -> list[StagedRun]:
-    """Run the tasks that stage; the runs of the attempts that won."""
-    return runs_of(_answers(df, staging_function(job)))
+def _stage(df: DataFrame, job: Job) -> tuple[list[StagedRun], list[bytes]]:
+    """Run the tasks that stage; of the attempts that won, the runs, and the rows of those that had few."""
+    told, held = _answers(df, staging_function(job))
+    return runs_of(told), held
 
 
 def _resolve(df: DataFrame, job: Job, runs: Sequence[StagedRun]) -> list[Resolution]:
@@ -184,9 +199,8 @@ def _resolve(df: DataFrame, job: Job, runs: Sequence[StagedRun]) -> list[Resolut
     tasks = tasks_of(runs, TASKS_PER_CORE * parallelism(df.sparkSession))
     if not tasks:
         return []
-    rows = [(task,) for task in tasks]
-    work = df.sparkSession.createDataFrame(rows, "runs binary").repartition(len(rows))
-    return resolutions_of(_answers(work, resolving_function(job)))
+    work = one_each(df.sparkSession, tasks)
+    return resolutions_of(_answers(work, resolving_function(job))[0])
 
 
 def _is_for_driver(runs: Sequence[StagedRun]) -> bool:
@@ -229,25 +243,26 @@ def _tasks_of(runs: Sequence[StagedRun], at_most: int) -> list[bytes]:
     return [json.dumps([run.to_json() for run in share]).encode() for share in shares]
 
 
-def _answers(df: DataFrame, function: Task) -> list[bytes]:
-    try:
-        rows = df.mapInArrow(function, _ANSWER).collect()
-    except PySparkException as exc:
-        cause = original(exc)
-        if cause is None:
-            raise
-        raise cause from exc
-    return [bytes(row.told) for row in rows]
+def _answers(df: DataFrame, function: Task) -> tuple[list[bytes], list[bytes]]:
+    """What tasks have told, and the rows that they have handed back."""
+    rows = collected(df.mapInArrow(function, _ANSWER))
+    return (
+        [bytes(row.told) for row in rows if row.told is not None],
+        [bytes(row.held) for row in rows if row.held is not None],
+    )
 
 
 def staging_function(job: Job) -> Task:
-    """For ``mapInArrow``: takes rows, stages them, gives back a row for each run."""
+    """For ``mapInArrow``: takes rows, stages them, gives back a row for each run, or the rows where they are
+    few."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with coded():
-            runs = stage(job, batches)
-        if runs:
-            yield _told([json.dumps(run.to_json()).encode() for run in runs])
+            told = stage(job, batches)
+        if told.runs:
+            yield _told([json.dumps(run.to_json()).encode() for run in told.runs])
+        elif told.held is not None:
+            yield _told([], told.held)
 
     return run
 
@@ -270,8 +285,11 @@ def resolving_function(job: Job) -> Task:
     return run
 
 
-def _told(answers: list[bytes]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"told": pa.array(answers, pa.binary())})
+def _told(answers: Sequence[bytes], held: bytes | None = None) -> pa.RecordBatch:
+    arrays = [binary_cells(answers), pa.nulls(len(answers), pa.binary())]
+    if held is not None:
+        arrays = [pa.nulls(1, pa.binary()), binary_cells([held])]
+    return pa.RecordBatch.from_arrays(arrays, ["told", "held"])
 
 
 # ---- which tablet ----

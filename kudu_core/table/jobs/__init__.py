@@ -10,7 +10,8 @@ The commit (``commit``) takes the lease and the flush lanes of the tablets.  A r
 (1) the rowsets that it changes still exist, (2) no store has received one of its keys since P, and (3) the
 history since P has not been collected.  A tablet whose resolution does not hold is built anew by the lease
 holder, and so are all tablets when nobody resolved (``df.write.format``).  A job below the thresholds of a
-bulk ingest goes through the log, as any call of its size.
+bulk ingest goes through the log, as any call of its size; one whose rows are with the driver anyway is not
+staged at all (``held``).
 
 The record has the job's id.  Before the log may drop the record a mark in ``staging/`` says the same
 (``table/lifecycle/staging_folders.py``).  So a commit that is repeated, by whatever process, learns when the

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from kudu_core.common.run.cycles import cycles_left
 from kudu_core.common.run.locks import Claim
 from kudu_core.common.types.types import TYPE_BOOL, TYPE_FLOAT, ColumnType
 from kudu_core.errors import Closed, Corruption, InvalidArgument, Locked, RowErrors, SchemaMismatch
+from kudu_core.events import Event, TableOpened
 from kudu_core.fs.base import NoFolder
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table.calls.refused import ON_ERROR_HINT
@@ -34,10 +35,12 @@ from kudu_core.table.ingest.ingest import ingest_sorted
 from kudu_core.table.ingest.overwrite import overwrite_sorted
 from kudu_core.table.jobs.check_staged import check_columns, check_files, named
 from kudu_core.table.jobs.job import JOB_OPERATIONS, Job, check_job, form_of, sealed, unsealed
+from kudu_core.table.jobs.job_table import JobTable
 from kudu_core.table.jobs.resolve import sorted_rows
 from kudu_core.table.jobs.small import calls_of, is_small
 from kudu_core.table.jobs.stager import APPLY, JobStager
 from kudu_core.table.lifecycle.handles import open_handle
+from kudu_core.table.lifecycle.maintain import settle
 from kudu_core.table.lifecycle.staging_folders import SEALED, conclude, remove
 from kudu_core.table.opened.job_marks import job_directory, read_mark
 from kudu_core.table.opened.record import already_applied, once
@@ -84,7 +87,7 @@ def _repeated(known: AppliedWrite) -> WriteResult:
 
 
 def begin(
-    handle: Handle,
+    table: Handle | JobTable,
     operation: str,
     columns: Sequence[tuple[str, str]],
     *,
@@ -95,12 +98,13 @@ def begin(
     lock_timeout_s: float | None = None,
     overwrite: bool = False,
 ) -> Job:
-    """Make the directory that a job's attempts stage into.  The table may be open for reading.
+    """Make the directory that a job's attempts stage into.  The table may be open for reading, or be known by
+    its TABLE alone.
 
     ``columns``: name and canonical type of what attempts are given; with ``sequence_by`` that column too.
     """
     token = check_job(operation, txn, on_duplicate, sequence_by, ignore_null, overwrite=overwrite)
-    engine = handle.opened()
+    known = table if isinstance(table, JobTable) else JobTable.of(table.opened())
     sequence = None
     if sequence_by is not None:
         sequence = next(((name, type_) for name, type_ in columns if name == sequence_by), None)
@@ -109,28 +113,28 @@ def begin(
         if ColumnType.parse(sequence[1]).kind in (TYPE_FLOAT, TYPE_BOOL):
             raise SchemaMismatch(f"column {sequence_by!r} is {sequence[1]}, which says no order of rows")
     form = {
-        "schema": engine.schema.to_json(),
-        "partitions": engine.partitions.to_json(),
-        "options": engine.asked_options.to_json(),
+        "schema": known.schema.to_json(),
+        "partitions": known.partitions.to_json(),
+        "options": known.options.to_json(),
         "operation": operation,
         "sequence": sequence,
         "ignore_null": ignore_null,
     }
     job = Job(
         id=f"job-{uuid.uuid4().hex}",
-        table_path=engine.path,
-        table_uuid=engine.uuid.hex(),
+        table_path=known.path,
+        table_uuid=known.uuid.hex(),
         form=json.dumps(form),
         operation=operation,
         columns=tuple(columns),
         txn=token,
         on_duplicate=on_duplicate,
-        lock_timeout_s=engine.options.lock_timeout_s if lock_timeout_s is None else lock_timeout_s,
+        lock_timeout_s=known.options.lock_timeout_s if lock_timeout_s is None else lock_timeout_s,
         overwrite=overwrite,
     )
-    engine.fs.mkdir(f"{engine.path}/staging", exist_ok=True)
-    engine.fs.mkdir(job.directory)
-    engine.fs.sync_dir(f"{engine.path}/staging")
+    known.fs.mkdir(f"{known.path}/staging", exist_ok=True)
+    known.fs.mkdir(job.directory)
+    known.fs.sync_dir(f"{known.path}/staging")
     return job
 
 
@@ -170,19 +174,48 @@ def commit_job(
         The write may have been applied or not.  After these and ``Locked`` the runs are kept: ``resume``
         commits them, unless they are committed already, until they are older than ``staging_grace_s``.
     """
+    if handle is None:
+        fs = _files_of(job.table_path)
+        known = read_mark(fs, job.table_path, job.id)
+        if known is not None:
+            remove(fs, job.directory)
+            return _repeated(known)
+    is_sealed = handle is None and seal(job, runs)
+    with opened_for(job, handle) as engine:
+        mine = replace(job, table_path=engine.path)
+
+        def apply() -> WriteResult:
+            return apply_runs(engine, mine, runs, resolutions, is_sealed=is_sealed)
+
+        return committed(engine, mine, apply)
+
+
+def seal(job: Job, runs: Sequence[StagedRun], fs: FileSystem | None = None) -> bool:
+    """Note what is to be committed; False where nothing is left of the job's folder."""
+    try:
+        (fs or _files_of(job.table_path)).replace_file(f"{job.directory}/{SEALED}", sealed(job, runs))
+    except (FileNotFoundError, NoFolder):
+        return False
+    return True
+
+
+@contextmanager
+def opened_for(job: Job, handle: Handle | None) -> Iterator[Engine]:
+    """The job's table, open for writing: that of ``handle``, or opened for as long as this is entered."""
     if handle is not None:
         engine = handle.for_writing()
         if engine.uuid.hex() != job.table_uuid:
             raise another_table(engine.path)
-        return _commit(engine, replace(job, table_path=engine.path), runs, resolutions, is_sealed=False)
-    fs = _files_of(job.table_path)
-    known = read_mark(fs, job.table_path, job.id)
-    if known is not None:
-        remove(fs, job.directory)
-        return _repeated(known)
-    is_sealed = _seal(fs, job, runs)
+        yield engine
+        return
+    replayed: list[int] = []
+
+    def note(event: Event) -> None:
+        if isinstance(event, TableOpened):
+            replayed.append(event.records_replayed)
+
     try:
-        opened = open_handle(job.table_path, "rw", timeout_s=job.lock_timeout_s)
+        opened = open_handle(job.table_path, "rw", timeout_s=job.lock_timeout_s, listener=note)
     except Locked as exc:
         exc.add_note(
             f"The staged rows are kept: kudu_core.spark.commit({job.table_path!r}, {job.id!r}) writes them "
@@ -190,23 +223,13 @@ def commit_job(
         )
         raise
     with opened:
-        return _commit(opened.engine, job, runs, resolutions, is_sealed=is_sealed)
+        yield opened.engine
+        settle(opened.engine, sum(replayed))
 
 
-def _seal(fs: FileSystem, job: Job, runs: Sequence[StagedRun]) -> bool:
-    """Note what is to be committed; False where nothing is left of the job's folder."""
-    try:
-        fs.replace_file(f"{job.directory}/{SEALED}", sealed(job, runs))
-    except (FileNotFoundError, NoFolder):
-        return False
-    return True
-
-
-def _commit(
-    engine: Engine, job: Job, runs: Sequence[StagedRun], resolutions: Sequence[Resolution], *, is_sealed: bool
-) -> WriteResult:
-    """Apply all rows of the runs as one record, or none, unless that was done; then leave the job's mark
-    (protocol J2)."""
+def committed(engine: Engine, job: Job, apply: Callable[[], WriteResult]) -> WriteResult:
+    """Apply all rows of a job by ``apply``, as one record, or none, unless that was done; then leave the
+    job's mark (protocol J2).  What is refused is removed."""
     with engine.writers.job_lock(job.id):
         known = engine.writers.applied_jobs.get(job.id) or read_mark(engine.fs, engine.path, job.id)
         if known is not None:
@@ -215,7 +238,7 @@ def _commit(
                 remove(engine.fs, job.directory)
             return _repeated(known)
         with Claim(engine.writers.committing, job.id):
-            result = _apply_or_remove(engine, job, runs, resolutions, is_sealed)
+            result = _applied_or_removed(engine, job, apply)
             if result.refused:  # of a repetition: rows of one key that were dropped; a job is refused whole
                 result = replace(result, refused=0)
             engine.log.wait_durable(engine.log.cut())
@@ -227,13 +250,9 @@ def _commit(
     return result
 
 
-def _apply_or_remove(
-    engine: Engine, job: Job, runs: Sequence[StagedRun], resolutions: Sequence[Resolution], is_sealed: bool
-) -> WriteResult:
-    """``_apply``; what is refused is removed."""
+def _applied_or_removed(engine: Engine, job: Job, apply: Callable[[], WriteResult]) -> WriteResult:
     try:
-        with cycles_left(len(runs)):
-            return _apply(engine, job, runs, resolutions, is_sealed)
+        return apply()
     except (InvalidArgument, RowErrors, Corruption) as exc:
         if job.id not in engine.writers.applied_jobs:
             remove(engine.fs, job.directory)
@@ -256,20 +275,26 @@ def unknown_job(path: str, job_id: str) -> InvalidArgument:
     )
 
 
-def _apply(
-    engine: Engine, job: Job, runs: Sequence[StagedRun], resolutions: Sequence[Resolution], is_sealed: bool
+def apply_runs(
+    engine: Engine,
+    job: Job,
+    runs: Sequence[StagedRun],
+    resolutions: Sequence[Resolution] = (),
+    *,
+    is_sealed: bool = False,
 ) -> WriteResult:
+    """Apply staged runs as one record, for ``committed``."""
     txn = named(job, runs)
     repeated = None if txn is None else already_applied(engine, txn)
     if repeated is not None:
         return repeated
     if engine.uuid.hex() != job.table_uuid:
         raise another_table(engine.path)
-    if not is_sealed and not _seal(engine.fs, job, runs):
+    if not is_sealed and not seal(job, runs, engine.fs):
         raise unknown_job(engine.path, job.id)
     form = form_of(job)
     check_columns(engine, form, runs)
-    with closing(OpenRuns(engine.fs)) as files:
+    with cycles_left(len(runs)), closing(OpenRuns(engine.fs)) as files:
         rows = sorted_rows(job, form, runs, files)
         if engine.schema.version == form.schema.version and engine.partitions == form.partitions:
             rows = replace(rows, schema=engine.schema, partitions=engine.partitions)
@@ -359,12 +384,17 @@ __all__ = [
     "JOB_OPERATIONS",
     "Job",
     "abandon",
+    "another_table",
     "applied",
+    "apply_runs",
     "begin",
     "check_job",
     "commit_job",
+    "committed",
     "form_of",
     "is_small",
+    "opened_for",
     "resume",
+    "seal",
     "stager",
 ]

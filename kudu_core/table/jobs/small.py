@@ -1,4 +1,5 @@
-"""Jobs of few rows: their runs are read back, and go through the log as a call of their size does."""
+"""Jobs of few rows go through the log, as a call of their size does: what was staged is read back, what was
+not is taken as it was given."""
 
 from __future__ import annotations
 
@@ -15,8 +16,11 @@ from kudu_core.table.calls.repeats import last_rows
 from kudu_core.table.runs.staged import StagedRows, StagedRun
 
 if TYPE_CHECKING:
+    from kudu_core.common.schema.schema import Schema
+    from kudu_core.common.types.types import ColumnType
     from kudu_core.options import Options
     from kudu_core.table.ingest.build import SortedRows
+    from kudu_core.table.jobs.stager import Form
 
 
 def is_small(options: Options, runs: Sequence[StagedRun]) -> bool:
@@ -36,8 +40,25 @@ def calls_of(rows: SortedRows) -> Iterator[Call]:
     [call] = joined(calls)
     column_id, type_ = rows.rules.sequence
     parts = [run.column(column_id, 0, run.run.rows) for run in rows.runs if isinstance(run, StagedRows)]
-    kept = last_rows(encode_keys(rows.schema, call.block), ColumnBuffers.concat(parts), type_)
-    yield call if kept is None else call.take(kept)
+    yield _last_of(rows.schema, call, ColumnBuffers.concat(parts), type_)
+
+
+def held_call(form: Form, call: Call, sequence: ColumnBuffers | None, *, unique: bool) -> Call:
+    """The rows that an attempt was given, as a call.
+
+    ``sequence``: cells of a column beside the table's.  ``unique``: rows that repeat a key are refused.
+    """
+    call = replace(call, unique=unique, ignore_null=form.rules.ignore_null)
+    if form.rules.sequence is None:
+        return call
+    column_id, type_ = form.rules.sequence
+    return _last_of(form.schema, call, call.block.columns[column_id] if sequence is None else sequence, type_)
+
+
+def _last_of(schema: Schema, call: Call, sequence: ColumnBuffers, type_: ColumnType) -> Call:
+    """Of each key the rows whose cell of ``sequence`` is the largest."""
+    kept = last_rows(encode_keys(schema, call.block), sequence, type_)
+    return call if kept is None else call.take(kept)
 
 
 def _each_call(rows: SortedRows) -> Iterator[Call]:
@@ -50,4 +71,4 @@ def _each_call(rows: SortedRows) -> Iterator[Call]:
         yield Call(ops, block, run.status(0, count), unique=run.unique, continues=number > 0)
 
 
-__all__ = ["calls_of", "is_small"]
+__all__ = ["calls_of", "held_call", "is_small"]

@@ -17,7 +17,7 @@ from kudu_core._ext.rules import decide as rules
 from kudu_core.cfile import ColumnSpec
 from kudu_core.cfile.files.rows_format import RowsMeta
 from kudu_core.cfile.files.rows_writer import RowsFileSpec, write_rows_file
-from kudu_core.common.idempotence.fingerprint import of_hashes
+from kudu_core.common.idempotence.fingerprint import Fingerprint, of_hashes
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.rows.keys import EncodedKeys, encode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
@@ -144,6 +144,32 @@ class JobStager:
             # attempt, which nobody waits for, ends here.
             self._fs.replace_file(f"{self._directory}/{HEARTBEAT}", b"")
 
+    @property
+    def is_small(self) -> bool:
+        """Nothing was written yet, and so little was given that the log takes it, as of any call."""
+        options = self._form.options
+        rows = sum(call.rows for call in self._waiting)
+        return not self._runs and (
+            rows < options.ingest_threshold_rows and self._nbytes < options.ingest_threshold_bytes
+        )
+
+    def held(self) -> tuple[Call, ColumnBuffers | None, Fingerprint | None] | None:
+        """What was given and is not written: the rows, the column beside them by which the last one of a key
+        is known, and their fingerprint; None: no rows.  It is kept, so that it can still be written."""
+        if not self._waiting:
+            return None
+        [call] = joined(self._waiting)
+        self._waiting = [call]
+        sequence = ColumnBuffers.concat(self._sequences) if self._sequences else None
+        hashes = self._hashes(call, sequence)
+        return call, sequence, None if hashes is None else of_hashes(hashes)
+
+    def _hashes(self, call: Call, sequence: ColumnBuffers | None) -> np.ndarray | None:
+        if self._added is None:
+            return None
+        call.ignore_null = self._form.ignore_null
+        return call_hashes(call, self._added, None if sequence is None else (SEQUENCE_ID, sequence))
+
     def finish(self) -> list[StagedRun]:
         """Make what was staged durable; a run for each file."""
         self._write()
@@ -159,12 +185,7 @@ class JobStager:
         self._waiting, self._sequences, self._nbytes = [], [], 0
         form = self._form
         keys = encode_keys(form.schema, call.block)
-        hashes = None
-        if self._added is not None:
-            call.ignore_null = form.ignore_null
-            hashes = call_hashes(
-                call, self._added, None if sequence is None else (SEQUENCE_ID, sequence)
-            )
+        hashes = self._hashes(call, sequence)
         order, spans = tablet_spans(keys, form.partitions.route(call.block))
         ordered = keys if order is None else keys.take(order)
         for ordinal, span in sorted(spans.items()):

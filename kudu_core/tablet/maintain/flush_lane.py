@@ -162,7 +162,7 @@ class FlushLane(Lane):
         quiet_us = self._clock.now_us() - micros_of(self._log.segments[-1].last_ts)
         return quiet_us >= REST_S * 1e6
 
-    def _is_idle(self, newest: Segment, through: int) -> bool:
+    def _is_idle(self, newest: Segment, through: int, least_bytes: int = REST_BYTES) -> bool:
         """Whether the segment that takes records could go too, and is worth it.
 
         The one that took its place is as large as the zeros that were written for its CHECKPOINT: it stays
@@ -170,7 +170,7 @@ class FlushLane(Lane):
         """
         if (newest.seq, newest.last_ts) == self._rested:
             return False
-        return newest.last_ts <= through and newest.size >= REST_BYTES
+        return newest.last_ts <= through and newest.size >= least_bytes
 
     def _droppable(self, tablets: Sequence[Tablet]) -> int:
         """Records at or below it are in files (protocol T1)."""
@@ -239,8 +239,9 @@ class FlushLane(Lane):
             )
         return True
 
-    def flush_all(self) -> None:
-        """Flush every memory store of every tablet, of small ones several at once, then shorten the log.
+    def flush_all(self, *, to_the_end: bool = False) -> None:
+        """Flush every memory store of every tablet, of small ones several at once, then shorten the log; with
+        ``to_the_end`` also of the segment that takes records, as at rest, so that an open replays nothing.
 
         A tablet that cannot be flushed holds up no other: it is told, and raised when the others are done.
         """
@@ -260,7 +261,7 @@ class FlushLane(Lane):
             )
         finally:
             tell()
-        self.truncate_log()
+        self.truncate_log(to_the_end=to_the_end)
         self.note_edits()
 
     def _flush_whole(self, tablet: Tablet, tell: Callable[[Event], None]) -> None:
@@ -313,12 +314,12 @@ class FlushLane(Lane):
             self.truncate_log()
         return done
 
-    def truncate_log(self) -> None:
+    def truncate_log(self, *, to_the_end: bool = False) -> None:
         """Drop log segments that nothing needs (protocol T1, T2)."""
-        for event in self._truncate_log():
+        for event in self._truncate_log(to_the_end):
             self._tell(event)  # without the lock: the listener may close the table
 
-    def _truncate_log(self) -> list[Event]:
+    def _truncate_log(self, to_the_end: bool) -> list[Event]:
         with self._truncating:
             if not self.may_truncate:
                 return []
@@ -328,9 +329,9 @@ class FlushLane(Lane):
             through = min(committed, self._droppable(tablets))
             spare_bytes = 0
             rolled = False
-            if self._is_at_rest():
+            if to_the_end or self._is_at_rest():
                 spare_bytes = self._log.drop_spares()
-                if self._is_idle(self._log.segments[-1], through):
+                if self._is_idle(self._log.segments[-1], through, 0 if to_the_end else REST_BYTES):
                     self._log.roll()
                     rolled = True
             sealed = [s for s in self._log.segments[:-1] if s.last_ts <= through]

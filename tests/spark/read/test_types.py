@@ -20,6 +20,7 @@ from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.rows.conform import conform
 from kudu_core.common.schema.declare import declare
 from kudu_core.common.types.types import ColumnType
+from kudu_core.engines.spark import few
 from kudu_core.engines.spark.schema import arrow_schema, spark_schema, to_spark
 from kudu_core.engines.spark.write import routed, tablet_ordinal
 
@@ -98,13 +99,18 @@ def to_frame(spark: SparkSession, data: pa.Table) -> DataFrame:
     return spark.createDataFrame(pa.Table.from_batches(batches), struct)
 
 
-@pytest.mark.parametrize("route", ["function", "format"])
-def test_every_type_goes_through_spark_and_back(spark: SparkSession, path: str, route: str) -> None:
+@pytest.mark.parametrize("route", ["function", "driver", "format"])
+def test_every_type_goes_through_spark_and_back(
+    spark: SparkSession, path: str, monkeypatch: pytest.MonkeyPatch, route: str
+) -> None:
     data = table_of_all_types()
     keys = [name for name in data.column_names if name.startswith("k ")]
     kc.create_table(path, data.schema, keys).close()
     df = to_frame(spark, data)
-    if route == "function":
+    if route == "driver":
+        monkeypatch.setattr(few, "WRITTEN_BYTES", 1 << 20)
+        monkeypatch.setattr(few, "READ_ROWS", 100)
+    if route != "format":
         ks.write(df, path, "insert")
         back = ks.scan(spark, path)
     else:

@@ -122,3 +122,28 @@ def test_a_sink_refuses_what_it_cannot_do(spark: SparkSession, path: str) -> Non
         ks.foreach_batch(path, "a", "merge")
     with pytest.raises(kc.InvalidArgument, match="on_repeat"):
         ks.foreach_batch(path, "a", on_repeat="ask")
+
+
+def test_a_copy_takes_the_last_change_of_each_key(spark: SparkSession, path: str, tmp_path: Path) -> None:
+    """As docs/spark.md has it: several changes of a key in one batch, also of keys that came and went."""
+    copy = str(tmp_path / "copy")
+    kc.create_table(copy, SCHEMA, "k").close()
+    last = F.when(F.col("_op") == "delete", "delete_ignore").otherwise("upsert")
+    stream = spark.readStream.format("kudu_core").option("readChanges", "true").load(path)
+
+    def start(writer: Any) -> Any:
+        options = {"operation": "apply", "onDuplicate": "last", "sequenceBy": "_timestamp"}
+        return writer.format("kudu_core").options(**options).start(copy)
+
+    for _ in range(2):
+        run(stream.withColumn("_op", last), tmp_path / "checkpoint", start)
+        assert state(copy) == state(path)
+        with kc.open_table(path, "rw") as table:
+            table.upsert({"k": [8000, 8001, 1], "v": [1, 1, 1]})
+            table.delete([8000])
+            table.delete([8001])
+            table.upsert({"k": [8001, 1], "v": [2, 2]})
+            table.delete([2])
+            table.insert({"k": [2], "v": [3]})
+    run(stream.withColumn("_op", last), tmp_path / "checkpoint", start)
+    assert state(copy) == state(path)

@@ -20,6 +20,9 @@ from kudu_core.engines.spark.source import KuduWriter, Staged
 from pyspark_kudu_core import DefaultSource
 from tests.spark.write.test_write import BEFORE, make, rows_of, staging
 
+THRESHOLDS = pytest.mark.parametrize("threshold", [1, 100_000], ids=["staged", "held"])
+"""Tasks stage their rows, or hand them back because they are few."""
+
 
 def failing_after(inner: Any, marker: str, *, attempts: int) -> Any:
     """A staging function whose first attempts in one partition fail after they have staged."""
@@ -35,10 +38,11 @@ def failing_after(inner: Any, marker: str, *, attempts: int) -> Any:
     return run
 
 
+@THRESHOLDS
 def test_an_attempt_that_fails_after_it_staged_leaves_no_row_twice(
-    spark: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threshold: int
 ) -> None:
-    make(path)
+    make(path, options={"ingest_threshold_rows": threshold})
     marker = tmp_path / "failed"
     marker.mkdir()
     inner = write_module.staging_function
@@ -52,10 +56,11 @@ def test_an_attempt_that_fails_after_it_staged_leaves_no_row_twice(
     assert staging(path) == []
 
 
+@THRESHOLDS
 def test_a_job_that_fails_changes_nothing(
-    spark: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threshold: int
 ) -> None:
-    make(path, BEFORE)
+    make(path, BEFORE, options={"ingest_threshold_rows": threshold})
     marker = tmp_path / "failed"
     marker.mkdir()
     inner = write_module.staging_function
@@ -70,8 +75,9 @@ def test_a_job_that_fails_changes_nothing(
     assert staging(path) == []
 
 
+@THRESHOLDS
 def test_by_format_a_retried_attempt_counts_once_and_a_failed_job_not_at_all(
-    spark: SparkSession, path: str
+    spark: SparkSession, path: str, threshold: int
 ) -> None:
     class Writer(KuduWriter):
         attempts = 0
@@ -94,7 +100,7 @@ def test_by_format_a_retried_attempt_counts_once_and_a_failed_job_not_at_all(
             writer.attempts = attempts
             return writer
 
-    make(path, BEFORE)
+    make(path, BEFORE, options={"ingest_threshold_rows": threshold})
     spark.dataSource.register(Flaky)
     df = spark.range(100, 500, 1, 2).selectExpr("id as k", "cast(id as int) as v")
 

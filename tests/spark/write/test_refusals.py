@@ -15,6 +15,7 @@ from tests.spark.write.test_write import (
     SCHEMA,
     Frame,
     Write,
+    by_driver,
     by_format,
     by_function,
     columns,
@@ -57,11 +58,12 @@ def test_by_format_a_frame_that_does_not_fit_says_so_too(spark: SparkSession, pa
     assert staging(path) == []
 
 
-def test_a_value_that_does_not_fit_fails_the_job(spark: SparkSession, path: str) -> None:
+@pytest.mark.parametrize("write", [by_function, by_driver])
+def test_a_value_that_does_not_fit_fails_the_job(spark: SparkSession, path: str, write: Write) -> None:
     make(path)
     df = spark.range(1 << 33, (1 << 33) + 2).selectExpr("id as k", "id as v")
     with pytest.raises(kc.SchemaMismatch, match=r"column 'v', row .*: int64 does not fit int32"):
-        ks.write(df, path)
+        write(df, path, "upsert")
     with pytest.raises(PySparkException, match=r"\[KUDU_SCHEMA_MISMATCH\] column 'v'"):
         by_format(df, path, "upsert")
     assert rows_of(path) == {}
@@ -88,7 +90,9 @@ def test_arguments_are_checked_before_anything_runs(spark: SparkSession, path: s
 
 
 @pytest.mark.parametrize(
-    ("write", "threshold"), [(by_function, 1), (by_format, 10_000)], ids=["function", "format"]
+    ("write", "threshold"),
+    [(by_function, 1), (by_driver, 10_000), (by_format, 10_000)],
+    ids=["function", "driver", "format"],
 )
 def test_overwrite_is_one_change(
     frame: Frame, path: str, spark: SparkSession, write: Write, threshold: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,8 +15,10 @@ from pyspark.sql import functions as F
 
 import kudu_core as kc
 from kudu_core import spark as ks
+from kudu_core.engines.spark import few
 from kudu_core.engines.spark import write as write_module
 from kudu_core.errors import TokenMismatch
+from kudu_core.table.jobs.job_table import JobTable
 from tests.support.staged import waiting
 
 Frame = Callable[..., DataFrame]
@@ -42,7 +45,38 @@ def by_format(df: DataFrame, path: str, operation: str, **options: Any) -> None:
     writer.save(path)
 
 
-ROUTES = pytest.mark.parametrize("write", [by_function, by_format], ids=["function", "format"])
+def by_driver(df: DataFrame, path: str, operation: str, **options: Any) -> Any:
+    """As ``by_function``, of a frame so small that it comes to the driver; no task may stage anything."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(few, "WRITTEN_BYTES", 1 << 20)
+        patch.setattr(write_module, "staging_function", None)
+        return ks.write(df, path, operation, **options)
+
+
+def by_files(df: DataFrame, path: str, operation: str, **options: Any) -> Any:
+    """As ``by_function``, whose tasks hand back what is as little as here; they stage all of it."""
+
+    def at(path: Any) -> JobTable:
+        found = known(path)
+        return replace(found, options=found.options.overridden({"ingest_threshold_rows": 1}))
+
+    known = JobTable.at
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JobTable, "at", at)
+        patch.setattr(write_module, "unpacked", refuse_rows)
+        return ks.write(df, path, operation, **options)
+
+
+def refuse_rows(held: list[bytes]) -> list[Any]:
+    assert held == [], "a task has handed its rows back"
+    return []
+
+
+ROUTES = pytest.mark.parametrize(
+    "write",
+    [by_function, by_driver, by_files, by_format],
+    ids=["function", "driver", "files", "format"],
+)
 
 
 def make(path: str, rows: dict[int, tuple[int | None, str | None]] | None = None, **options: Any) -> None:
@@ -220,13 +254,14 @@ def test_a_token_that_was_applied_while_the_tasks_ran_is_not_applied_again(
     assert staging(path) == []
 
 
-def test_an_empty_frame_writes_nothing_but_keeps_its_token(frame: Frame, path: str) -> None:
+@pytest.mark.parametrize("write", [by_function, by_driver])
+def test_an_empty_frame_writes_nothing_but_keeps_its_token(frame: Frame, path: str, write: Write) -> None:
     make(path, BEFORE)
     none = frame(columns(BEFORE)).where("k > 100")
-    assert ks.write(none, path).counts == (0, 0, 0, 0)
+    assert write(none, path, "upsert").counts == (0, 0, 0, 0)
     by_format(none, path, "upsert")
-    assert not ks.write(none, path, txn=("a", 1)).deduplicated
-    assert ks.write(none, path, txn=("a", 1)).deduplicated
+    assert not write(none, path, "upsert", txn=("a", 1)).deduplicated
+    assert write(none, path, "upsert", txn=("a", 1)).deduplicated
     assert rows_of(path) == BEFORE
 
 
@@ -246,22 +281,26 @@ def test_a_large_write_goes_through_files_and_a_small_one_through_the_log(
         assert table.stats("rowset").num_rows == {"tablet": 4, "none": 12}[repartition]
 
 
-def test_a_table_of_this_process_is_written_through(frame: Frame, path: str) -> None:
+@pytest.mark.parametrize("write", [by_function, by_driver])
+def test_a_table_of_this_process_is_written_through(frame: Frame, path: str, write: Write) -> None:
     make(path)
     with kc.open_table(path, "rw") as table:
-        result = ks.write(frame(columns({1: (1, "x")})), table)
+        result = write(frame(columns({1: (1, "x")})), table, "upsert")
         assert table.get(1) == {"k": 1, "v": 1, "s": "x"}
         assert table.timestamp >= result.timestamp
     with kc.open_table(path) as reader, pytest.raises(kc.ReadOnly):
-        ks.write(frame(columns({1: (1, "x")})), reader)
+        write(frame(columns({1: (1, "x")})), reader, "upsert")
 
 
-def test_a_locked_table_keeps_the_staged_rows_for_a_later_commit(frame: Frame, path: str) -> None:
+@pytest.mark.parametrize("write", [by_function, by_driver])
+def test_a_locked_table_keeps_the_staged_rows_for_a_later_commit(
+    frame: Frame, path: str, write: Write
+) -> None:
     make(path)
     df = frame(columns({1: (1, "x"), 2: (2, "y")}))
     with kc.open_table(path, "rw"):
         with pytest.raises(kc.Locked) as caught:
-            ks.write(df, path, "insert", lock_timeout_s=0.1)
+            write(df, path, "insert", lock_timeout_s=0.1)
         with pytest.raises(PySparkException, match=r"\[KUDU_LOCKED\] .*kudu_core.spark.commit") as coded:
             df.write.format("kudu_core").mode("append").option("lockTimeoutS", 0.1).save(path)
         assert str(os.getpid()) in str(coded.value)
@@ -273,3 +312,22 @@ def test_a_locked_table_keeps_the_staged_rows_for_a_later_commit(frame: Frame, p
     assert rows_of(path) == {1: (1, "x"), 2: (2, "y")}
     again = ks.commit(path, job)
     assert again.deduplicated and again.inserted == 2
+
+
+def test_a_frame_that_is_not_few_rows_goes_to_tasks(
+    frame: Frame, spark: SparkSession, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More rows than its plan's bytes have promised, and a plan that promises nothing: both are written."""
+    make(path)
+    df = frame(columns({k: (k, "x") for k in range(50)}))
+    monkeypatch.setattr(few, "WRITTEN_BYTES", 1 << 20)
+    found = few.few_rows(df)
+    assert found is not None and sum(batch.num_rows for batch in found) == 50
+    monkeypatch.setattr(few, "WRITTEN_ROWS", 49)
+    assert few.few_rows(df) is None
+    assert ks.write(df, path, "insert").inserted == 50
+    unknown = spark.createDataFrame(df.collect(), df.schema)
+    monkeypatch.setattr(few, "WRITTEN_ROWS", 50)
+    assert few.few_rows(unknown) is None
+    assert ks.write(unknown, path, "upsert").updated == 50
+    assert staging(path) == []
