@@ -7,8 +7,8 @@ or vanished file raises instead of killing the process.
 What is deeper than directly in the folder of a rooted file system is reached folder by folder, each opened
 in the one before it and without following links (``places``): a look at the path first would leave a moment
 for an exchange.  That costs two system calls for each folder on the way, of which there are at most three,
-in calls that name a path (compiled: ``_ext/base/holding.pyx``); reads and writes of open files cost nothing.
-A file that has other names too is copied before it is written to.
+in calls that name a path (compiled: ``_ext/base/descriptors.pyx``); reads and writes of open files cost
+nothing.  A file that has other names too is copied before it is written to.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from kudu_core._ext.base.descriptors import PlainFile
 from kudu_core.errors import Closed, InvalidArgument
 from kudu_core.fs import base
 from kudu_core.fs.api import FileStat
@@ -38,15 +39,18 @@ _IOV_MAX = os.sysconf("SC_IOV_MAX")
 _SMALL_PIECE_BYTES = 8 << 10
 
 
-class _OpenFile:
-    """An open file: its path, its descriptor, its size."""
+class _OpenFile(PlainFile):
+    """An open file: its path, its descriptor, its size.
 
-    __slots__ = ("descriptor", "path")
+    Compiled code reads with the descriptor (``_ext/files/page_fetcher.pyx``), and writes records with it
+    where the file's bytes have been written before (``_ext/few/log_state.pyx``).
+    """
+
+    __slots__ = ("path",)
 
     def __init__(self, path: str, descriptor: Descriptor) -> None:
         self.path = path
-        self.descriptor: Descriptor | None = descriptor
-        """None once it is closed.  Compiled code reads with it (``_ext/files/page_fetcher.pyx``)."""
+        self.descriptor = descriptor
 
     def _open(self) -> Descriptor:
         descriptor = self.descriptor

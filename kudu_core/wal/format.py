@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from kudu_core._ext.base.crc32c import crc32c, sealed
+from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.common.format.members import LIMIT
 from kudu_core.errors import NotSupported
 
@@ -182,20 +182,6 @@ def record_header(
     plain = RECORD_HEADER.pack(length, 0, lsn, ts, synced_lsn, schema_version, kind)
     crc = crc32c(salt + plain, body_crc)
     return plain[:4] + crc.to_bytes(4, "little") + plain[8:]
-
-
-def whole_record(
-    salt: bytes,
-    body: bytes,
-    length: int,
-    lsn: int,
-    ts: int,
-    synced_lsn: int,
-    schema_version: int,
-    kind: int,
-) -> bytes:
-    """A record in one piece: its header, the payload ``body``, and the padding."""
-    return sealed(salt, RECORD_HEADER.pack(length, 0, lsn, ts, synced_lsn, schema_version, kind), 4, body)
 
 
 def record_is_sound(salt: bytes, record: memoryview) -> bool:

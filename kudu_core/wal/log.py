@@ -40,7 +40,6 @@ from kudu_core.wal.format import (
     payload_crc,
     record_header,
     total_size,
-    whole_record,
 )
 from kudu_core.wal.log_options import LogClock, LogOptions
 from kudu_core.wal.segments import ActiveSegment, SegmentFiles
@@ -50,17 +49,13 @@ if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
     from kudu_core.wal.tail import LogTail
 
-SMALL_RECORD = 16 << 10
-"""Bytes of a payload that is copied together with its header."""
-
-
 class Log(SyncedLog):
     """The log of a table that this process holds for writing.  Safe for any number of threads.
 
-    Two locks.  ``_mutex``, the log mutex, guards everything that changes: positions, timestamps in
+    Two locks.  ``mutex``, the log mutex, guards everything that changes: positions, timestamps in
     flight, watermarks; it is held over write(2) and never over an fsync, but for the last one
     of a segment.  ``_sync_lock`` serialises fsyncs, new segments and their removal, so that no two
-    threads can share out one error report of the file; it is taken before ``_mutex``, never after.
+    threads can share out one error report of the file; it is taken before ``mutex``, never after.
 
     Signals may interrupt any method in the main thread.  What the methods rely on: CPython
     runs a handler between bytecodes, never between a failing call and the first plain store, or the first
@@ -81,16 +76,12 @@ class Log(SyncedLog):
     ) -> None:
         """Use ``create`` or ``resume``."""
         options = options or LogOptions()
-        super().__init__(fs, directory, table_uuid, epoch, options, fence_check)
-        self._clock = clock
+        super().__init__(fs, directory, table_uuid, epoch, clock, options, fence_check)
         self._files = SegmentFiles(
             fs, directory, table_uuid, epoch, clock, options.segment_bytes, options.file_grace_s, self.poison
         )
         self._through = 0
         """Of the last CHECKPOINT."""
-
-        self.records = 0
-        self.bytes_appended = 0
 
     # Beginning and end --------------------------------------------------------------------------
 
@@ -111,12 +102,12 @@ class Log(SyncedLog):
         the caller's to sync.  ``options`` as for the constructor.
         """
         log = cls(fs, directory, table_uuid, epoch, **options)
-        log._last_ts = log._last_record_ts = log._durable_ts = log._applied_ts = last_ts
-        log._active = log._files.make(1, last_ts, 0, 0)
+        log.last_ts = log.last_record_ts = log.durable_ts = log.applied_ts = last_ts
+        log.active = log._files.make(1, last_ts, 0, 0)
         try:
-            log._files.begin(log._active)
+            log._files.begin(log.active)
         except BaseException:
-            log._active.file.close()
+            log.active.file.close()
             raise
         log._open_committed_or_close(0)
         return log
@@ -143,10 +134,10 @@ class Log(SyncedLog):
         if tail.epoch >= epoch:
             raise InternalError(f"epoch {epoch} of a log that has seen {tail.epoch}: an epoch is used once")
         log = cls(fs, directory, table_uuid, epoch, **options)
-        log._last_ts = log._last_record_ts = log._durable_ts = log._applied_ts = tail.last_ts
-        log._last_lsn = log._durable_lsn = tail.last_lsn
+        log.last_ts = log.last_record_ts = log.durable_ts = log.applied_ts = tail.last_ts
+        log.last_lsn = log.durable_lsn = tail.last_lsn
         log._through = tail.through
-        log._active = log._files.take_over(tail, keep_segment)
+        log.active = log._files.take_over(tail, keep_segment)
         log._open_committed_or_close(tail.committed.counter)
         return log
 
@@ -159,27 +150,27 @@ class Log(SyncedLog):
         """
         self._stop.set()
         self._work.set()
-        with self._mutex:
+        with self.mutex:
             thread = self._thread  # none is started any more
         if thread is not None:
             thread.join()
         with self._sync_lock:
             try:
-                if not self._closed and self.failure is None and self._last_lsn > self._durable_lsn:
+                if not self.closed and self.failure is None and self.last_lsn > self.durable_lsn:
                     self._sync_now()
             except KuduError:
-                self._closed = True
+                self.closed = True
                 self._close_files()
                 raise
             # Not before: a call after one that was interrupted must not take the log for durable.
-            self._closed = True
+            self.closed = True
             self._close_files()
-            return self._last_lsn if self.failure is None else None
+            return self.last_lsn if self.failure is None else None
 
     def abandon(self) -> None:
         """After a fork, in the child: close this process's copies of the files, write nothing."""
         # The locks may be held by threads that do not exist here.
-        self._closed = True
+        self.closed = True
         self._thread = None
         self._close_files()
 
@@ -195,34 +186,14 @@ class Log(SyncedLog):
         cut back (in both cases nothing happened), ``Poisoned``, ``Fenced`` or ``Closed``.
         Any other exception (an interrupt) leaves the log poisoned if the record is in it.
         """
-        buffers: bytes | list[Buffer]
-        body_crc = 0
-        if len(parts) == 1 and type(parts[0]) is bytes and len(parts[0]) <= SMALL_RECORD:
-            # A few rows: a copy of the bare payload costs less than a list of buffers and their CRC.
-            buffers = parts[0]
-            length = RECORD_HEADER.size + len(buffers)
-        else:
-            buffers = as_bytes(parts)
-            length = RECORD_HEADER.size + total_size(buffers)
-            if length > MAX_RECORD:
-                raise InvalidArgument(f"a log record holds at most {MAX_RECORD} bytes, not {length}")
-            padding = PADDING[padded(length) - length]
-            if padding:
-                buffers.append(padding)
-            body_crc = payload_crc(buffers)
-
         ts = 0
         try:
-            with self._mutex:
-                if self.failure is not None or self._closed:
-                    self._refuse()
-                if self._active.fits(padded(length)):
-                    ts = self._append(kind, schema_version, length, body_crc, buffers)
+            if len(parts) == 1 and type(parts[0]) is bytes:
+                ts = self.append_plain(kind, schema_version, parts[0])
             if not ts:
-                ts = self._append_to_next_segment(kind, schema_version, length, body_crc, buffers)
-                self._syncing.open()
-            if self._group:
-                self._ask_log_thread()
+                ts = self._append_any(kind, schema_version, parts)
+            if self.groups:
+                self.ask_log_thread()
         except (OSError, Poisoned, Fenced, Closed):
             raise
         except BaseException as interrupt:
@@ -230,45 +201,60 @@ class Log(SyncedLog):
             raise
         return ts
 
+    def _append_any(self, kind: int, schema_version: int, parts: Sequence[Buffer]) -> int:
+        """The long way of ``append``: for every record, and in every state of the log."""
+        buffers = as_bytes(parts)
+        length = RECORD_HEADER.size + total_size(buffers)
+        if length > MAX_RECORD:
+            raise InvalidArgument(f"a log record holds at most {MAX_RECORD} bytes, not {length}")
+        padding = PADDING[padded(length) - length]
+        if padding:
+            buffers.append(padding)
+        body_crc = payload_crc(buffers)
+        with self.mutex:
+            if self.failure is not None or self.closed:
+                self._refuse()
+            if self.active.fits(padded(length)):
+                return self._append(kind, schema_version, length, body_crc, buffers)
+        ts = self._append_to_next_segment(kind, schema_version, length, body_crc, buffers)
+        self._syncing.open()
+        return ts
+
     def _append(
-        self, kind: int, schema_version: int, length: int, body_crc: int, buffers: bytes | list[Buffer]
+        self, kind: int, schema_version: int, length: int, body_crc: int, buffers: list[Buffer]
     ) -> int:
         """Under the mutex, in a segment where it fits: assign timestamp and lsn, and write."""
         options = self._options
-        active = self._active
-        segment = active.segment
-        ts = max(self._last_ts + 1, self._clock.now_hybrid())
+        active = self.active
+        ts: int = max(self.last_ts + 1, self.clock.now_hybrid())
         if ts >= LIMIT:
             raise NotSupported(
                 f"the clock says {time_of(ts)}, and timestamps end before {time_of(LIMIT)}: nothing was "
                 "written; set the clock right"
             )
-        lsn = self._last_lsn + 1
-        stamp = length, lsn, ts, self._durable_lsn, schema_version, kind
-        if type(buffers) is bytes:
-            buffers = whole_record(active.salt, buffers, *stamp)
-        else:
-            buffers = [record_header(active.salt, body_crc, *stamp), *buffers]
-        end = segment.end + ((length + 7) & ~7)
+        lsn = self.last_lsn + 1
+        stamp = length, lsn, ts, self.durable_lsn, schema_version, kind
+        record = [record_header(active.salt, body_crc, *stamp), *buffers]
+        end = active.end + ((length + 7) & ~7)
         self.in_flight[ts] = threading.get_ident()
         try:
             if end > active.filled and length <= options.fill_record_bytes:
                 active.fill_ahead(end, options.first_fill_bytes, options.fill_bytes)
-            active.file.pwrite(buffers, segment.end)
+            active.file.pwrite(record, active.end)
         except BaseException as error:
-            self._cut_back(active, ts, error)
+            self.cut_back(active, ts, error)
             raise
         # From here to the return only plain stores: a signal cannot come between them.
-        segment.end = end
-        segment.last_ts = self._last_ts = self._last_record_ts = ts
-        segment.last_lsn = self._last_lsn = lsn
+        active.end = end
+        active.last_ts = self.last_ts = self.last_record_ts = ts
+        active.last_lsn = self.last_lsn = lsn
         if end > active.filled:
-            active.filled = segment.size = end
+            active.filled = end
         self.records += 1
         self.bytes_appended += length
         return ts
 
-    def _cut_back(self, active: ActiveSegment, ts: int, error: BaseException) -> None:
+    def cut_back(self, active: ActiveSegment, ts: int, error: BaseException) -> None:
         """Make a write that failed never have been: its bytes are no record and are not counted."""
         try:
             self.in_flight.pop(ts, None)
@@ -278,16 +264,16 @@ class Log(SyncedLog):
             raise
 
     def _append_to_next_segment(
-        self, kind: int, schema_version: int, length: int, body_crc: int, buffers: bytes | list[Buffer]
+        self, kind: int, schema_version: int, length: int, body_crc: int, buffers: list[Buffer]
     ) -> int:
         size = padded(length)
         with self._sync_lock:
-            if not self._active.fits(size) and self._last_lsn > self._durable_lsn:
+            if not self.active.fits(size) and self.last_lsn > self.durable_lsn:
                 self._sync_now()  # the most of it, while others still append
-            with self._mutex:
-                if self.failure is not None or self._closed:
+            with self.mutex:
+                if self.failure is not None or self.closed:
                     self._refuse()
-                if not self._active.fits(size):
+                if not self.active.fits(size):
                     self._roll(size)
                 return self._append(kind, schema_version, length, body_crc, buffers)
 
@@ -302,8 +288,8 @@ class Log(SyncedLog):
         is durable, segments that end at or below ``through`` are dropped, or kept to be recycled.
         An ``OSError`` while dropping leaves them for the next checkpoint.
         """
-        if through > self._committed.ts:
-            raise InternalError(f"a checkpoint at {through}, beyond the committed {self._committed.ts}")
+        if through > self.committed_ts:
+            raise InternalError(f"a checkpoint at {through}, beyond the committed {self.committed_ts}")
         through = max(through, self._through)
         parts = [Checkpoint(through, edits, marks or {}).pack()]
         with InFlight(self, RECORD_KIND_CHECKPOINT, 0, parts) as ts:
@@ -334,12 +320,12 @@ class Log(SyncedLog):
         An ``OSError`` that does not poison leaves the records as they were.
         """
         with self._sync_lock:
-            if self._last_lsn > self._durable_lsn:
+            if self.last_lsn > self.durable_lsn:
                 self._sync_now()  # the most of it, while others still append
-            with self._mutex:
-                if self.failure is not None or self._closed:
+            with self.mutex:
+                if self.failure is not None or self.closed:
                     self._refuse()
-                if self._active.segment.end > SEGMENT_HEADER.size:
+                if self.active.end > SEGMENT_HEADER.size:
                     self._roll(0)
 
     def _roll(self, size: int) -> None:
@@ -348,19 +334,19 @@ class Log(SyncedLog):
         The next append goes on with one that was interrupted: once ``following`` is set, before there can be
         a header, the current segment takes nothing.
         """
-        old = self._active
+        old = self.active
         self._sync_all()
         try:
             if old.following is None:
-                seq = old.segment.seq + 1
-                old.following = self._files.make(seq, self._last_record_ts, self._last_lsn, size)
+                seq = old.seq + 1
+                old.following = self._files.make(seq, self.last_record_ts, self.last_lsn, size)
             self._files.begin(old.following)
         except OSError:
             if self.failure is not None:
                 self._refuse()
             raise
         self._files.sealed = [*self._files.sealed, old.segment]
-        self._active = old.following
+        self.active = old.following
         with suppress(OSError):
             old.file.close()
 
@@ -368,8 +354,8 @@ class Log(SyncedLog):
         try:
             self._open_committed(counter)
         except BaseException:
-            self._closed = True
-            self._active.file.close()
+            self.closed = True
+            self.active.file.close()
             raise
 
     @property
@@ -387,8 +373,8 @@ class Log(SyncedLog):
     @property
     def segments(self) -> list[Segment]:
         """The segments that hold the log, oldest first; the last one takes the records."""
-        with self._mutex:
-            return [*self._files.sealed, self._active.segment]
+        with self.mutex:
+            return [*self._files.sealed, self.active.segment]
 
     @property
     def bytes_retained(self) -> int:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kudu_core._ext.few.log_state import SegmentRoom
 from kudu_core.wal.format import (
     PADDING,
     RECORD_HEADER,
@@ -43,24 +44,32 @@ class SegmentClock(Protocol):
     def monotonic_s(self) -> float: ...
 
 
-@dataclass(slots=True)
-class ActiveSegment:
+class ActiveSegment(SegmentRoom):
     """The segment that takes records.  Below ``filled`` the file's bytes have been written."""
 
-    segment: Segment
     file: WriteFile
-    salt: bytes
-    capacity: int
-    filled: int
-    following: ActiveSegment | None = None
+    following: ActiveSegment | None
     """The next segment, from the moment when its file may hold its header.  That says where this one ends, so
     no record comes here any more, also where the beginning of the next was interrupted (protocol L2)."""
+
+    def __init__(self, segment: Segment, file: WriteFile, salt: bytes, capacity: int) -> None:
+        self.path, self.epoch, self.seq = segment.path, segment.epoch, segment.seq
+        self.end, self.filled, self.capacity = segment.end, segment.size, capacity
+        self.last_ts, self.last_lsn = segment.last_ts, segment.last_lsn
+        self.file, self.salt, self.following = file, salt, None
+
+    @property
+    def segment(self) -> Segment:
+        """As it is now."""
+        return Segment(
+            self.path, self.epoch, self.seq, self.end, self.filled, self.last_ts, self.last_lsn
+        )
 
     def fits(self, size: int) -> bool:
         """Whether ``size`` bytes fit; a segment without records takes a record of any size."""
         if self.following is not None:
             return False
-        end = self.segment.end
+        end = self.end
         if end == SEGMENT_HEADER.size:
             self.capacity = max(self.capacity, end + size)
         return end + size <= self.capacity
@@ -72,18 +81,18 @@ class ActiveSegment:
         Piece by piece: what is written by one call may become one large folio of the page cache, and then
         each record that is written into it costs the kernel a walk over all blocks of the folio.
         """
-        step = min(max(self.segment.end, at_least), at_most)
+        step = min(max(self.end, at_least), at_most)
         target = min(max(end, self.filled + step), self.capacity)
         # A disk too full for zeros may still have room for the record.
         with suppress(OSError):
             while self.filled < target:
                 piece_end = min((self.filled // len(_ZEROS) + 1) * len(_ZEROS), target)
                 self.file.pwrite(_ZEROS[: piece_end - self.filled], self.filled)
-                self.filled = self.segment.size = piece_end
+                self.filled = piece_end
 
     def cut_back(self) -> None:
         """Undo a write that failed: no byte after the last record can read as one."""
-        end = self.segment.end
+        end = self.end
         if self.file.size() > self.filled:
             self.file.truncate(self.filled)
         if end < self.filled:
@@ -147,7 +156,7 @@ class SegmentFiles:
             filled = end
         salt = self._header(seq, prev_ts, prev_lsn).salt()
         segment = Segment(path, self._epoch, seq, end, filled, prev_ts, prev_lsn)
-        return ActiveSegment(segment, file, salt, max(capacity, filled), filled)
+        return ActiveSegment(segment, file, salt, max(capacity, filled))
 
     def begin(self, made: ActiveSegment) -> None:
         """Give a segment that was made its header, durably under its name (protocol L2).
@@ -155,8 +164,7 @@ class SegmentFiles:
         After a failure or an interrupt it is to be called again, with the same: a reader of another process
         may have the file open by then.
         """
-        segment = made.segment
-        header = self._header(segment.seq, segment.last_ts, segment.last_lsn)
+        header = self._header(made.seq, made.last_ts, made.last_lsn)
         made.file.pwrite(header.pack(), 0)
         self._sync(made.file)
         self._sync_directory()
@@ -248,7 +256,7 @@ class SegmentFiles:
         self._remove_leftovers(path)
         segment = Segment(path, self._epoch, last.seq, end, end, tail.last_ts, tail.last_lsn)
         capacity = max(self._segment_bytes, end)
-        return ActiveSegment(segment, self._fs.open_write(path), header.salt(), capacity, end)
+        return ActiveSegment(segment, self._fs.open_write(path), header.salt(), capacity)
 
     def _copy_records(self, tail: LogTail, header: SegmentHeader, file: WriteFile) -> int:
         salt = header.salt()

@@ -17,7 +17,7 @@ from kudu_core.common.run.gates import Flag
 from kudu_core.common.run.locks import mutex
 from kudu_core.common.run.workers import Worker
 from kudu_core.errors import Closed, Fenced, KuduError, Poisoned
-from kudu_core.wal.log_options import LogOptions
+from kudu_core.wal.log_options import LogClock, LogOptions
 from kudu_core.wal.segments import ActiveSegment
 from kudu_core.wal.watermarks import Watermarks
 
@@ -43,13 +43,14 @@ class SyncedLog(Watermarks):
         directory: str,
         table_uuid: bytes,
         epoch: int,
+        clock: LogClock,
         options: LogOptions,
         fence_check: Callable[[], None],
     ) -> None:
-        super().__init__(fs, directory, table_uuid, epoch, options)
+        super().__init__(fs, directory, table_uuid, epoch, clock, options)
         self._fence_check = fence_check
         self._sync_lock = mutex()
-        self._active: ActiveSegment
+        self.active: ActiveSegment
 
         self._thread: Worker | None = None
         self._work = Flag()
@@ -65,53 +66,53 @@ class SyncedLog(Watermarks):
         if self.visible_ts >= ts:
             return
         self.raise_if_poisoned()
-        ts = min(ts, self._last_record_ts)
-        if self._sync:
+        ts = min(ts, self.last_record_ts)
+        if self.syncs:
             self.wait_durable(ts)
         self._wait_while(lambda: self.visible_ts < ts)
 
     def wait_committed(self, ts: int) -> None:
         """Return when W covers every record <= ``ts``, for other processes to read them: what is durable
         is so a moment before W says it."""
-        if self._committed.ts >= ts:
+        if self.committed_ts >= ts:
             return
         self.raise_if_poisoned()
-        ts = min(ts, self._last_record_ts)
+        ts = min(ts, self.last_record_ts)
         self.wait_durable(ts)
-        self._wait_while(lambda: self._committed.ts < ts)
+        self._wait_while(lambda: self.committed_ts < ts)
 
     def _wait_while(self, behind: Callable[[], bool]) -> None:
         while behind():
-            if self.failure is not None or self._closed:
+            if self.failure is not None or self.closed:
                 self._refuse()
-            self._advancing.wait(lambda: behind() and self.failure is None)
+            self.advancing.wait(lambda: behind() and self.failure is None)
             if behind():  # whoever was to advance the watermarks may have been interrupted
-                with self._mutex:
-                    self._advance()
+                with self.mutex:
+                    self.advance()
 
     def wait_durable(self, ts: int) -> None:
         """Return when an fsync covers every record <= ``ts``, and run it if nobody else does.
 
         The fsync asked for by one waiter covers all that was appended when it began.
         """
-        if self._durable_ts >= ts:
+        if self.durable_ts >= ts:
             return
         self.raise_if_poisoned()
         try:
-            self._wait_or_sync(min(ts, self._last_record_ts))
+            self._wait_or_sync(min(ts, self.last_record_ts))
         except (Poisoned, Fenced, Closed):
             raise
         except BaseException:
-            self._ask_log_thread()
+            self.ask_log_thread()
             raise
 
     def _wait_or_sync(self, ts: int) -> None:
-        while self._durable_ts < ts:
+        while self.durable_ts < ts:
             if self._sync_lock.locked():
-                self._syncing.wait(lambda: self._sync_lock.locked() and self._durable_ts < ts)
+                self._syncing.wait(lambda: self._sync_lock.locked() and self.durable_ts < ts)
                 continue
             with self._sync_lock:
-                if self._durable_ts < ts:
+                if self.durable_ts < ts:
                     self._sync_now()
             self._syncing.open()
 
@@ -120,22 +121,22 @@ class SyncedLog(Watermarks):
     def _sync_now(self) -> None:
         """Under the sync lock, not the mutex: one fsync of all that is appended, then the
         watermarks.  A failure is final: the kernel may have dropped what it could not write."""
-        with self._mutex:
-            if self.failure is not None or self._closed:
+        with self.mutex:
+            if self.failure is not None or self.closed:
                 self._refuse()
-            file = self._active.file
-            ts, lsn = self._last_record_ts, self._last_lsn
+            file = self.active.file
+            ts, lsn = self.last_record_ts, self.last_lsn
         self._sync_file(file)
-        with self._mutex:
+        with self.mutex:
             self._durable(ts, lsn)
 
     def _sync_all(self) -> None:
         """Under both locks: make durable what is appended, and nothing can be meanwhile."""
-        if self._last_lsn > self._durable_lsn:
-            self._sync_file(self._active.file)
+        if self.last_lsn > self.durable_lsn:
+            self._sync_file(self.active.file)
         else:
             self._check_fence()
-        self._durable(self._last_record_ts, self._last_lsn)
+        self._durable(self.last_record_ts, self.last_lsn)
 
     def _sync_file(self, file: WriteFile) -> None:
         try:
@@ -158,15 +159,15 @@ class SyncedLog(Watermarks):
         """Under the mutex: every record <= ``lsn`` is on disk, and this writer is not fenced."""
         if self.failure is not None:
             self._refuse()
-        self._durable_ts = max(self._durable_ts, ts)
-        self._durable_lsn = max(self._durable_lsn, lsn)
-        self._advance()
+        self.durable_ts = max(self.durable_ts, ts)
+        self.durable_lsn = max(self.durable_lsn, lsn)
+        self.advance()
 
     # The log thread -----------------------------------------------------------------------------
 
-    def _ask_log_thread(self) -> None:
+    def ask_log_thread(self) -> None:
         """See that what is appended becomes durable although nobody waits for it."""
-        if self.failure is not None or self._closed:
+        if self.failure is not None or self.closed:
             return
         if not self._work.is_set():
             self._work.set()
@@ -174,14 +175,14 @@ class SyncedLog(Watermarks):
             self._start_thread()
 
     def _start_thread(self) -> None:
-        with self._mutex:
+        with self.mutex:
             if self._stop.is_set() or (self._thread is not None and self._thread.is_alive):
                 return
             self._thread = Worker(self._run, "kudu-log")
             self._thread.start()  # one whose start was interrupted is alive, or another will be made
 
     def _run(self) -> None:
-        pause = self._options.group_interval_s if self._group else 0.0
+        pause = self._options.group_interval_s if self.groups else 0.0
         while True:
             self._work.wait()
             if self._stop.wait(pause):
@@ -189,7 +190,7 @@ class SyncedLog(Watermarks):
             self._work.clear()
             try:
                 with self._sync_lock:
-                    if self._last_lsn > self._durable_lsn:
+                    if self.last_lsn > self.durable_lsn:
                         self._sync_now()
                 self._syncing.open()
             except (Poisoned, Fenced, Closed):
@@ -199,7 +200,7 @@ class SyncedLog(Watermarks):
                 self._stop.wait(RETRY_S)
 
     def _close_files(self) -> None:
-        for file in (self._active.file, self._committed_file):
+        for file in (self.active.file, self._committed_file):
             with suppress(OSError):
                 file.close()
 

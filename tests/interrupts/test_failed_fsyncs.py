@@ -140,15 +140,16 @@ def test_w6_an_application_that_fails_poisons_whatever_interrupts_its_handler(
         monkeypatch.undo()
         fail_with_signal_pending()
 
-    monkeypatch.setattr(MemRowSet, "insert_one", fails)
+    row(table)
+    monkeypatch.setattr(MemRowSet, "change_one", fails)
     with pytest.raises(KeyboardInterrupt):
-        row(table)
+        table.delete([{"k": 150}])
     assert isinstance(poison_of(table), OSError)
     later = Thread(lambda: table.insert([{"k": 151, "a": 1, "s": "x"}]))
     later.join(10)
     assert isinstance(later.answer[0], kc.Poisoned)
     table.close()
-    assert reopen(disk).get(150) is not None
+    assert reopen(disk).get(150) is None
 
 
 def test_the_first_failure_is_kept(disk: Disk) -> None:

@@ -394,7 +394,7 @@ def test_places_after_a_lock_was_taken_are_found(tmp_path: Path) -> None:
     with kc.create_table(tmp_path / "t", SCHEMA, "k", options={"maintenance": "manual"}) as table:
         engine = engine_of(table)
         locks = locks_of(engine)
-        assert engine.altering in locks and engine.log._mutex in locks
+        assert engine.altering in locks and engine.log.mutex in locks
         assert all(t.mutex in locks and t.flush_lane in locks for t in engine.tablets)
         places, turns = places_of(lambda: table.upsert({"k": [1], "v": [1], "s": ["a"]}), locks)
         assert 5 < len(turns) < places

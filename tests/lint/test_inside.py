@@ -20,7 +20,7 @@ LOOKED_INTO = {
     "CompactionLane": ("_check_going_on", "_merges", "_operations", "_settled"),
     "DeltaFile and RowsFile": ("_keys", "_values"),
     "Laying": ("_allocated", "_tablet"),
-    "Log": ("_fence_check", "_mutex", "_open_committed", "_publish"),
+    "Log": ("_fence_check", "_open_committed"),
     "Manifest": ("_checkpoint_size",),
     "MemRowSet": ("_tree",),
     "Pool": ("_workers",),

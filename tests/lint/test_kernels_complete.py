@@ -14,6 +14,7 @@ KERNELS = sorted(".".join(path.relative_to(EXT).with_suffix("").parts) for path 
 # Kernel -> what says what it means, where that is no module of tests/support/oracles.
 OTHER_ORACLE = {
     "base.crc32c": "the polynomial, bit by bit, in its test",
+    "base.descriptors": "the system's calls",
     "base.holding": "no arithmetic: locks, compiled because a signal handler cannot cut compiled code in two",
     "base.status": "raises what it is given",
     "columns.bitmaps": "oracles/columns/columns.py",
@@ -25,7 +26,11 @@ OTHER_ORACLE = {
     "columns.flags": "a numpy array, in its test",
     "few.arrow_rows": "row.row_writer, of the same rows as dicts",
     "few.call_rows": "tests/table/write/test_few_rows.py: the general path",
+    "few.few_writes": "tests/table/write/test_few_rows.py: the general path",
     "few.few_rows": "tests/table/write/test_few_rows.py: the general path",
+    "few.log_state": "kudu_core/wal/log.py, behind a file that is not plain",
+    "few.memory_counts": "sums, in its test",
+    "few.row_writes": "tests/table/write/test_row_path.py: the general path",
     "few.payload": "kudu_core/tablet/store/records.py",
     "keys.move": "oracles/keys/keys.py",
     "keys.order": "oracles/keys/keys.py",
@@ -57,6 +62,7 @@ OTHER_ORACLE = {
 NO_BENCH = {"base.status": "runs only when something is wrong"}
 # Kernel -> the kernel through which it is tested and measured.
 PART_OF = {
+    "base.descriptors": "files.page_fetcher",
     "ordered.rows_of_keys": "ordered.looked_up",
     "ordered.row_batch": "ordered.few_in_order",
     "index.nodes": "index.btree",

@@ -226,14 +226,14 @@ def test_tokens_made_while_the_watermark_is_written_have_every_row(
         table.insert({"k": [1, 2], "a": [1, 2]})
         table.flush()
         log = log_of(table)
-        publish, entered, go = log._publish, threading.Event(), threading.Event()
+        publish, entered, go = log.publish, threading.Event(), threading.Event()
 
         def slowly(watermark: int) -> None:
             entered.set()
             assert go.wait(60)
             publish(watermark)
 
-        monkeypatch.setattr(log, "_publish", slowly)
+        monkeypatch.setattr(log, "publish", slowly)
         found: list[int] = []
 
         def shares() -> None:

@@ -153,7 +153,7 @@ def test_zeros_are_written_ahead_in_small_pieces(tmp_path: Path, monkeypatch: py
     assert pieces == list(pairwise(borders))
     segment = log.segments[-1]
     assert os.stat(segment.path).st_size == segment.size == borders[-1]
-    while segment.end <= borders[-1]:
+    while log.segments[-1].end <= borders[-1]:
         write(log, b"x" * 1000)
     pieces = [(offset, offset + size) for offset, size in written if size > 2000]
     assert len(pieces) > 4 and all(end - begin <= 1 << 16 for begin, end in pieces)

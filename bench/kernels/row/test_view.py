@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kudu_core._ext.columns.flags import AppendFlags
 from kudu_core._ext.columns.growing import AppendColumn
 from kudu_core._ext.index.hash_index import KeyTable
 from kudu_core._ext.index.rowid_map import RowidMap
@@ -38,7 +39,8 @@ def test_get_from_memory(benchmark, changed):
         for ts, row in enumerate(probes.tolist(), 2):
             changes.append_one(ts, 1, row, (0, 1), [MISSING, bytes(8)])
     nothing = (np.empty(0, np.uint8), np.zeros(1, np.int64))
-    view = PointView([MemoryPoints(keys, inserted, columns, changes)], [], BoundsTree(nothing, nothing))
+    memory = MemoryPoints(keys, inserted, columns, changes, AppendFlags(), 1)
+    view = PointView([memory], [], BoundsTree(nothing, nothing))
     wanted = [int(row).to_bytes(8, "big") for row in probes]
 
     found = benchmark(lambda: [view.get(key, 1 << 40, SHAPE) for key in wanted])

@@ -5,9 +5,7 @@ throughput of one; their results are joined by multiplying with x^(8n) modulo th
 Elsewhere eight tables of 256 entries.  Chosen at run time.  Source: RFC 3720 for the polynomial.
 """
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t
-from libc.string cimport memcpy, memset
 
 cdef extern from *:
     """
@@ -160,28 +158,3 @@ def crc32c(data not None, value=0):
         crc = crc32c_of(crc, first, size)
     PyBuffer_Release(&buffer)
     return crc
-
-
-def sealed(bytes salt not None, bytes head not None, Py_ssize_t crc_at, bytes body not None):
-    """``head`` and ``body`` with zeros up to a multiple of 8, in one piece with their checksum in it.
-
-    That is the CRC-32C of the body with its zeros, of ``salt``, and of the head, in whose four bytes at
-    ``crc_at`` it then lies; they are 0 before.
-    """
-    cdef:
-        Py_ssize_t size = PyBytes_GET_SIZE(head), length = PyBytes_GET_SIZE(body)
-        Py_ssize_t total = (size + length + 7) & ~7
-        uint8_t* at
-        uint32_t crc
-    if not 0 <= crc_at <= size - 4:
-        raise ValueError(f"no room for a CRC at {crc_at} of {size} bytes")
-    out = PyBytes_FromStringAndSize(NULL, total)
-    at = <uint8_t*>PyBytes_AS_STRING(out)
-    memcpy(at, PyBytes_AS_STRING(head), <size_t>size)
-    memcpy(at + size, PyBytes_AS_STRING(body), <size_t>length)
-    memset(at + size + length, 0, <size_t>(total - size - length))
-    crc = crc32c_of(0, at + size, <size_t>(total - size))
-    crc = crc32c_of(crc, <const uint8_t*>PyBytes_AS_STRING(salt), <size_t>PyBytes_GET_SIZE(salt))
-    crc = crc32c_of(crc, at, <size_t>size)
-    memcpy(at + crc_at, &crc, 4)
-    return out

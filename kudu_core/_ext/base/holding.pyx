@@ -1,5 +1,5 @@
-"""Locks, claims, turns, descriptors and records that an interrupt cannot leave half taken, and failures that
-none can make unknown.
+"""Locks, claims, turns and records that an interrupt cannot leave half taken, and failures that none can make
+unknown.
 
 CPython runs signal handlers between the bytecodes of the main thread, and in a C function that waits, before
 it has what it waits for.  A method here is one C function, without bytecodes: whatever it takes is recorded
@@ -10,31 +10,9 @@ This is no arithmetic: it is compiled because only compiled code cannot be inter
 """
 cimport cython
 
-import os
 from _thread import allocate_lock
 
-from cpython.exc cimport PyErr_CheckSignals
 from cpython.pythread cimport PyThread_get_thread_ident
-from libc.errno cimport EAGAIN, EINTR, EOPNOTSUPP, errno
-
-cdef extern from "unistd.h" nogil:
-    int close(int fd)
-
-cdef extern from "sys/uio.h" nogil:
-    ctypedef struct ReadPiece "struct iovec":
-        void* iov_base
-        size_t iov_len
-    Py_ssize_t preadv(int fd, const ReadPiece* into, int pieces, long long offset)
-    Py_ssize_t preadv2(int fd, const ReadPiece* into, int pieces, long long offset, int flags)
-    int RWF_NOWAIT
-
-cdef extern from "fcntl.h" nogil:
-    int openat(int folder, const char* name, int flags, ...)
-    int AT_FDCWD
-    int posix_fadvise(int fd, long long offset, long long size, int advice)
-    int POSIX_FADV_WILLNEED
-
-cdef int FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @cython.final
@@ -199,112 +177,6 @@ cdef class InFlight:
         # Asked of the log, since ``append`` or ``applied`` may have done its work and not have returned.
         self._log.poison_if_owed(error)
         self._ts = None
-
-
-@cython.final
-cdef class Descriptor:
-    """The file descriptor that ``opened(...)`` returns, closed when the last user drops this object.
-
-    A call holds the object while it is in the system, so ``close`` in another thread cannot give the number
-    to another file under its feet.  What closing says is not told: what had to be durable was synced before.
-    """
-    def __cinit__(self, opened, *args, **keywords):
-        self.fd = -1
-        self.fd = opened(*args, **keywords)
-
-    def __dealloc__(self):
-        if self.fd >= 0:
-            with nogil:
-                close(self.fd)
-
-    cdef Py_ssize_t read(
-        self, char* head, Py_ssize_t head_bytes, char* rest, Py_ssize_t rest_bytes, long long offset
-    ) except -1:
-        """Bytes from ``offset`` of the file into two places, one after the other; fewer where it ends.
-
-        As ``os.pread`` it goes on after a signal whose handler raises nothing, and after a short read.
-        """
-        cdef:
-            Py_ssize_t got, have = 0
-            int failed, pieces
-            ReadPiece into[2]
-        while have < head_bytes + rest_bytes:
-            pieces = 0
-            if have < head_bytes:
-                into[0].iov_base, into[0].iov_len = head + have, <size_t>(head_bytes - have)
-                pieces = 1
-            got = max(have - head_bytes, 0)
-            into[pieces].iov_base, into[pieces].iov_len = rest + got, <size_t>(rest_bytes - got)
-            with nogil:
-                got = preadv(self.fd, into, pieces + 1, offset + have)
-                failed = errno if got < 0 else 0
-            if got == 0:
-                break
-            if got > 0:
-                have += got
-            elif failed == EINTR:
-                PyErr_CheckSignals()
-            else:
-                raise OSError(failed, os.strerror(failed))
-        return have
-
-    cdef bint waits(self, long long offset) noexcept:
-        """Whether a read there would wait for the disk, or the file system cannot tell."""
-        cdef:
-            char byte
-            int failed
-            Py_ssize_t got
-            ReadPiece into
-        into.iov_base, into.iov_len = &byte, 1
-        with nogil:
-            got = preadv2(self.fd, &into, 1, offset, RWF_NOWAIT)
-            failed = errno
-        return got < 0 and failed in (EAGAIN, EOPNOTSUPP)
-
-    cdef void ask(self, long long offset, long long size) noexcept:
-        """Have the system begin to read these bytes; nobody waits for it, and it need not succeed."""
-        with nogil:
-            posix_fadvise(self.fd, offset, size, POSIX_FADV_WILLNEED)
-
-
-def folder_beneath(str path not None, list names not None):
-    """The folder to which ``names`` lead from ``path``, open (O_PATH): the number of its descriptor.
-
-    Each is opened in the one before it, and none is followed where it is a link, nor is the last name of
-    ``path``.  ``OSError`` names the folder that could not be opened.
-    """
-    cdef:
-        int fd = AT_FDCWD
-        int below
-        int failed
-        const char* name
-    cdef list encoded = [os.fsencode(path)]
-    for given in names:
-        encoded.append(os.fsencode(given))
-    for index, piece in enumerate(encoded):
-        if b"\0" in piece:
-            if fd != AT_FDCWD:
-                close(fd)
-            raise ValueError(f"a name with a zero byte: {piece!r}")
-        name = piece
-        while True:
-            with nogil:
-                below = openat(fd, name, FOLDER)
-                failed = errno if below < 0 else 0
-            if failed != EINTR:
-                break
-            try:
-                PyErr_CheckSignals()
-            except BaseException:
-                if fd != AT_FDCWD:
-                    close(fd)
-                raise
-        if fd != AT_FDCWD:
-            close(fd)
-        if failed:
-            raise OSError(failed, os.strerror(failed), "/".join([path, *names[:index]]))
-        fd = below
-    return fd
 
 
 @cython.final

@@ -13,11 +13,6 @@ cdef enum:
 @cython.auto_pickle(False)
 cdef class AppendFlags:
     """One byte for each row, 0 or 1.  Readers beside the writer do not use it."""
-    cdef:
-        object _flags
-        uint8_t* _at
-        int64_t _room
-        int64_t _count
 
     def __init__(self):
         self._count = 0
@@ -45,14 +40,14 @@ cdef class AppendFlags:
         """All of them: a view, which may be written."""
         return self._flags[:self._count]
 
-    def reserve(self, int64_t count):
+    cpdef reserve(self, int64_t count):
         """Make room, so that appending so many allocates nothing."""
         if count < 0:
             raise ValueError(f"room for {count} flags")
         if self._count + count > self._room:
             self._replace(max(self._count + count, 2 * self._room))
 
-    def append(self, int64_t count, bint flag):
+    cpdef append(self, int64_t count, bint flag):
         """The same flag, so many times."""
         self.reserve(count)
         memset(self._at + self._count, flag, <size_t>count)

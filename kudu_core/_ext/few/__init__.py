@@ -1,5 +1,6 @@
-"""Writes of a few rows on the row path: the loops over the rows and cells of one call.
+"""Writes of one row, and of a few, on the row path.
 
-``few_rows`` finds where the keys live and lays the rows into stores in memory, and ``payload`` makes the
-record.  The rows come as cells from ``row.row_writer``.
+``row_writes`` is the whole walk of one row, and ``few_writes`` of a few.  ``few_rows`` finds where their keys
+live and lays the rows into stores in memory, and ``payload`` makes the record.  The rows come as cells from
+``row.row_writer``.  ``log_state`` appends small records, ``memory_counts`` counts what memory takes in.
 """

@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from typing import Any
 
 from kudu_core._ext.row.shape import Cell
@@ -34,6 +33,5 @@ class FewRows:
         widths: tuple[int, ...],
         inserts: bool,
         changes: bool,
-        home_of: Callable[[Any, int], Any],
     ) -> None: ...
     def put(self, ts: int, op: int, ids: tuple[int | None, ...]) -> None: ...

@@ -1,8 +1,8 @@
 """The rows of one write call, by the tablets to which they belong: found, made room for, and laid.
 
 What ``table/write/few_rows.py`` would else do tablet by tablet in Python.  Knows of a tablet what is asked
-here: its ``view`` with ``points``, ``stores`` and ``active``, and ``newest_applied``; of a store the
-functions that take a few rows.  All of it runs under the mutexes of the tablets.
+here: its ``view`` with ``points``, ``stores`` and ``active``, its ``home_of`` and ``newest_applied``; of a
+store the functions that take a few rows.  All of it runs under the mutexes of the tablets.
 """
 cimport cython
 
@@ -86,10 +86,10 @@ cdef class FewRows:
                 made.append((op, picked(self.cells, rows), picked(numbers, rows)))
         return payload_of_rows(ids, widths, tuple([tablet.id for tablet in self.tablets]), made)
 
-    def reserve(self, int op, tuple ids not None, tuple widths not None, bint inserts, bint changes, home_of):
+    def reserve(self, int op, tuple ids not None, tuple widths not None, bint inserts, bint changes):
         """Make room for ``put``: of new rows if ``inserts``, of changes by ``op`` if ``changes``.
 
-        ``home_of(tablet, place)``: the store that takes changes of rows of a store.  Raises as the stores.
+        Raises as the stores.
         """
         cdef Py_ssize_t i
         self._new, self._changed = [], []
@@ -103,7 +103,7 @@ cdef class FewRows:
             if not changes:
                 continue
             for index, places in (<dict>self._present[i]).items():
-                home = home_of(tablet, index)
+                home = tablet.home_of(index)
                 cells = picked(self.cells, places)
                 home.reserve_change_few(op, ids, widths, cells)
                 self._changed.append((home, picked(self._rowids, places), cells))

@@ -4,7 +4,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from kudu_core._ext.base.holding import Descriptor
+from kudu_core._ext.base.descriptors import Descriptor
 from kudu_core._ext.files.cached_pages import Reader
 
 class HasDescriptor(Protocol):

@@ -30,4 +30,8 @@ cdef class RowWriter:
         object _room
         RowColumn* _columns
     cpdef complete(self, list cells)
-    cdef Py_ssize_t _measure(self, list cells, Py_ssize_t* given) except -1
+    cpdef tuple prepare(self, dict row, int operation, Py_ssize_t room)
+    cdef Py_ssize_t measure(self, list cells, Py_ssize_t* given) except -1
+    cdef void write_payload(
+        self, uint8_t* head, int op, uint32_t tablet_id, list cells, Py_ssize_t given
+    ) noexcept

@@ -68,7 +68,7 @@ cdef class RowWriter:
             [columns[i][3] for i in self.keys],
         )
 
-    def prepare(self, dict row not None, int operation, Py_ssize_t room):
+    cpdef tuple prepare(self, dict row, int operation, Py_ssize_t room):
         """One row for one operation, a ``CALL_``: (encoded key, cells), None for the general path.
 
         Cells of ``CALL_INSERT`` are complete, others as the row gives them.  So rows go to the general path
@@ -175,16 +175,19 @@ cdef class RowWriter:
 
         ``cells``: as of ``cells``; columns that are ``MISSING`` are left out.
         """
+        cdef Py_ssize_t given = 0
+        out = PyBytes_FromStringAndSize(NULL, self.measure(cells, &given))
+        self.write_payload(<uint8_t*>PyBytes_AS_STRING(out), op, tablet_id, cells, given)
+        return out
+
+    cdef void write_payload(
+        self, uint8_t* head, int op, uint32_t tablet_id, list cells, Py_ssize_t given
+    ) noexcept:
+        """``payload`` into room of the size that ``measure`` has said, with what it has found given."""
         cdef:
-            Py_ssize_t i, given = 0, total
-            uint8_t* head
+            Py_ssize_t i
             uint8_t* body
-        if len(cells) != self.count:
-            raise ValueError(f"{len(cells)} cells for {self.count} columns")
-        total = self._measure(cells, &given)
-        out = PyBytes_FromStringAndSize(NULL, total)
-        head = <uint8_t*>PyBytes_AS_STRING(out)
-        memset(head, 0, <size_t>total)
+        memset(head, 0, HEAD_BYTES + SECTION_BYTES + COLUMN_HEAD_BYTES * <size_t>given)
         _write_heads(head, op, tablet_id, given)
         head += HEAD_BYTES + SECTION_BYTES
         body = head + COLUMN_HEAD_BYTES * given
@@ -193,13 +196,14 @@ cdef class RowWriter:
             if cell is not MISSING:
                 body = _write_cell(&self._columns[i], cell, head, body)
                 head += COLUMN_HEAD_BYTES
-        return out
 
-    cdef Py_ssize_t _measure(self, list cells, Py_ssize_t* given) except -1:
+    cdef Py_ssize_t measure(self, list cells, Py_ssize_t* given) except -1:
         """Check the cells; return the bytes of the payload, and in ``given`` how many columns it has."""
         cdef:
             Py_ssize_t i, size, total = HEAD_BYTES + SECTION_BYTES
             int width
+        if len(cells) != self.count:
+            raise ValueError(f"{len(cells)} cells for {self.count} columns")
         for i in range(self.count):
             cell = cells[i]
             if cell is MISSING:
@@ -231,21 +235,30 @@ cdef void _write_heads(uint8_t* head, int op, uint32_t tablet_id, Py_ssize_t giv
 
 
 cdef uint8_t* _write_cell(const RowColumn* column, object cell, uint8_t* head, uint8_t* body) noexcept:
-    """The head of a column and its buffers, of one row; return where those of the next column begin."""
+    """The head of a column and its buffers, of one row; return where those of the next column begin.
+
+    The head is zeros before; what lies where the buffers come is not.
+    """
     cdef:
         uint64_t size = column.width if cell is None else PyBytes_GET_SIZE(cell)
-        uint64_t ends = 8
+        uint64_t whole = (size + 7) & ~<uint64_t>7, ends = 8
         uint32_t end = <uint32_t>size
     memcpy(head, &column.id, 4)
     head[4] = <uint8_t>column.width
     head[5] = cell is None
     memcpy(head + 8, &size, 8)
     if cell is None:
-        body += 8                       # the bitmap: one bit, 0
+        memset(body, 0, 8)              # the bitmap: one bit, 0
+        body += 8
     if column.width == 0:
         memcpy(head + 16, &ends, 8)
+        memset(body, 0, 4)
         memcpy(body + 4, &end, 4)
         body += 8
-    if cell is not None:
-        memcpy(body, PyBytes_AS_STRING(cell), <size_t>size)
-    return body + ((size + 7) & ~<uint64_t>7)
+    if whole:
+        memset(body + whole - 8, 0, 8)
+        if cell is not None:
+            memcpy(body, PyBytes_AS_STRING(cell), <size_t>size)
+        elif whole > 8:
+            memset(body, 0, <size_t>whole)
+    return body + whole

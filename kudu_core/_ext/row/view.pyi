@@ -1,6 +1,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kudu_core._ext.columns.flags import AppendFlags
 from kudu_core._ext.columns.growing import AppendColumn
 from kudu_core._ext.index.hash_index import KeyTable
 from kudu_core._ext.index.rowset_tree import BoundsTree
@@ -12,12 +13,21 @@ from kudu_core._ext.row.shape import Cell, RowShape
 class MemoryPoints:
     @property
     def changes(self) -> ChangePoints: ...
+    @property
+    def live(self) -> AppendFlags: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def last_insert_ts(self) -> int: ...
+    def begin_insert(self, ts: int) -> None: ...
     def __init__(
         self,
         keys: KeyTable,
         inserted: AppendColumn,
         columns: dict[int, AppendColumn],
         changes: ChangePoints,
+        live: AppendFlags,
+        version: int,
     ) -> None: ...
     def continue_in(self, changes: ChangePoints) -> None: ...
     def reserve_one(self, key: bytes, cells: list[Cell]) -> None: ...

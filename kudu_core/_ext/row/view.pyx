@@ -12,6 +12,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_Copy, PyDict_SetItem
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
+from kudu_core._ext.columns.flags cimport AppendFlags
 from kudu_core._ext.columns.growing cimport AppendColumn
 from kudu_core._ext.index.hash_index cimport KeyTable
 from kudu_core._ext.base.hashes cimport murmur3_bytes
@@ -41,12 +42,12 @@ cdef class MemoryPoints:
     """A MemRowSet, one key at a time.
 
     ``keys``: encoded keys by ordinal; ``inserted``: their insert times, ascending; ``columns``: {id:
-    AppendColumn}; ``changes``: of its rows.
+    AppendColumn}; ``changes``: of its rows; ``live``: which of them live; ``version``: of the schema.
     """
 
     def __init__(
         self, KeyTable keys not None, AppendColumn inserted not None, dict columns not None,
-        ChangePoints changes not None,
+        ChangePoints changes not None, AppendFlags live not None, int version,
     ):
         cdef AppendColumn column
         if inserted.width != 8:
@@ -56,6 +57,7 @@ cdef class MemoryPoints:
                 raise TypeError("a column is missing")
         self.keys, self.inserted, self.columns, self.changes = keys, inserted, columns, changes
         self._all = list(columns.values())
+        self.live, self.version = live, version
 
     def continue_in(self, ChangePoints changes not None):
         """Changes to come go there; what says which of them came first stays."""
@@ -63,7 +65,7 @@ cdef class MemoryPoints:
         self._older = older     # first: a reader between the two meets a log twice, and never misses one
         self.changes = changes
 
-    def reserve_one(self, bytes key not None, list cells not None):
+    cpdef reserve_one(self, bytes key, list cells):
         """Make room for ``insert_one`` of this row, which then allocates nothing.
 
         OverflowError: a column is more than half full.
@@ -73,19 +75,26 @@ cdef class MemoryPoints:
             Py_ssize_t i
         if len(cells) != len(self._all):
             raise ValueError(f"{len(cells)} cells of {len(self._all)} columns")
+        self.live.reserve(1)
         self.keys.reserve_key(len(key))
         for i in range(len(cells)):
             column = self._all[i]
             column.reserve_cell(cells[i])
         self.inserted.reserve_rows(1)
 
-    def insert_one(self, uint64_t ts, bytes key not None, uint64_t hash, list cells not None):
+    cpdef begin_insert(self, uint64_t ts):
+        """Rows of that time come now: whoever sees one of them sees this too."""
+        self.last_insert_ts = ts
+
+    cpdef insert_one(self, uint64_t ts, bytes key, uint64_t hash, list cells):
         """Append a row whose key is in no entry yet; ``cells``: bytes or None, by column."""
         cdef:
             AppendColumn column
             Py_ssize_t i
         if len(cells) != len(self._all):
             raise ValueError(f"{len(cells)} cells of {len(self._all)} columns")
+        self.last_insert_ts = ts            # first: see ``begin_insert``
+        self.live.append(1, True)
         self.keys.put_key(key, hash)
         for i in range(len(cells)):
             column = self._all[i]
@@ -326,7 +335,7 @@ cdef class PointView:
         place[0] = i
         return count
 
-    def find(self, bytes key not None, uint64_t hash):
+    cpdef list find(self, bytes key, uint64_t hash):
         """Where a key has an entry, live or dead: [(store, row)], stores in memory first.
 
         Raises as ``get``.

@@ -25,20 +25,21 @@ class Gates:
     ``wait`` returns after the next ``open``, or soon without one: the caller looks and comes again.
     """
 
-    __slots__ = ("_closed",)
+    __slots__ = ("closed",)
 
     def __init__(self) -> None:
-        self._closed: deque[LockType] = deque()
+        self.closed: deque[LockType] = deque()
+        """Empty: nobody waits.  Compiled code looks here before it opens them."""
 
     def wait(self, still_needed: Callable[[], bool], timeout_s: float = LOOK_S) -> None:
         gate = allocate_lock()
         gate.acquire()
-        self._closed.append(gate)
+        self.closed.append(gate)
         # Whoever opens after this line sees the gate.
         if still_needed() and gate.acquire(timeout=timeout_s):
             return
         with suppress(ValueError, IndexError):  # opened at this moment, by another thread
-            self._closed.remove(gate)
+            self.closed.remove(gate)
 
     def wait_while(self, behind: Callable[[], bool]) -> None:
         """Return when it no longer is."""
@@ -47,10 +48,10 @@ class Gates:
 
     def open(self) -> None:
         # A gate that comes after this look belongs to one who looks again before waiting.
-        if self._closed:
+        if self.closed:
             with suppress(IndexError):
                 while True:
-                    self._closed.popleft().release()
+                    self.closed.popleft().release()
 
 
 class Flag:

@@ -49,7 +49,6 @@ class MemRowSet:
         self._inserted = GrowingNumbers(np.uint64)
         self._live = AppendFlags()
         self._tree = BTree()
-        self._last_insert_ts = 0
         self.logs: tuple[ChangeLog, ...] = (ChangeLog(),)
         """Changes of its rows, oldest first.  It begins with one; another one follows when that is full and
         the MemRowSet is frozen, and holds changes after the cut alone."""
@@ -58,6 +57,8 @@ class MemRowSet:
             self._inserted.kernel,
             {column_id: column.kernel for column_id, column in self._columns.items()},
             self.changes.points,
+            self._live,
+            schema.version,
         )
         """The same rows, for reads of one key."""
         self.frozen_at: int | None = None
@@ -150,7 +151,7 @@ class MemRowSet:
         if self.frozen_at is not None:
             raise InternalError("a frozen MemRowSet takes no inserts")
         count = block.rows
-        self._last_insert_ts = ts  # first: see ``rows_at``
+        self.points.begin_insert(ts)  # first: see ``rows_at``
         self._keys.append(keys.data, keys.offsets, hashes)
         for column_id, column in self._columns.items():
             column.append(block.columns[column_id])
@@ -166,24 +167,11 @@ class MemRowSet:
         if change.op in (REDO_DELETE, REDO_REINSERT):
             self._live.flags[change.rowids] = change.op == REDO_REINSERT
 
-    def reserve_insert_one(self, key: bytes, cells: list[Cell]) -> None:
-        """``reserve`` for ``insert_one``; ``OverflowError``: a column is more than half full."""
-        self._live.reserve(1)
-        self.points.reserve_one(key, cells)
-
     def reserve_change_one(
-        self, ids: tuple[int | None, ...], widths: Sequence[int], cells: list[Cell]
+        self, op: int, ids: tuple[int | None, ...], widths: Sequence[int], cells: list[Cell]
     ) -> None:
         """``reserve`` for ``change_one``; see ``ChangeLog.reserve_one``."""
         self.changes.reserve_one(ids, widths, cells)
-
-    def insert_one(self, ts: int, key: bytes, key_hash: int, cells: list[Cell]) -> None:
-        """``insert`` of one row; ``cells`` in the order of the schema's columns."""
-        if self.frozen_at is not None:
-            raise InternalError("a frozen MemRowSet takes no inserts")
-        self._last_insert_ts = ts
-        self._live.append(1, True)
-        self.points.insert_one(ts, key, key_hash, cells)
 
     def change_one(
         self, ts: int, op: int, rowid: int, ids: tuple[int | None, ...], cells: list[Cell]
@@ -209,7 +197,7 @@ class MemRowSet:
         """``insert`` of a few rows, each with its cells in the order of the schema's columns."""
         if self.frozen_at is not None:
             raise InternalError("a frozen MemRowSet takes no inserts")
-        self._last_insert_ts = ts
+        self.points.begin_insert(ts)
         self._live.append(len(keys), True)
         few_rows.put_inserts(self._keys, self._inserted.kernel, self._kernels, ts, keys, rows)
 
@@ -240,7 +228,7 @@ class MemRowSet:
     def rows_at(self, snapshot: int) -> int:
         # In this order: whoever sees a row of a later insert sees that insert's timestamp too.
         rows = len(self._inserted)
-        if self._last_insert_ts <= snapshot:
+        if self.points.last_insert_ts <= snapshot:
             return rows
         return int(np.searchsorted(self._inserted.view(), np.uint64(snapshot), side="right"))
 

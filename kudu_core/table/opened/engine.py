@@ -37,6 +37,7 @@ from kudu_core.tablet.maintain.flush_lane import FlushLane
 from kudu_core.tablet.store.tablet import Tablet, TabletContext
 
 if TYPE_CHECKING:
+    from kudu_core._ext.few.few_writes import FewWrites
     from kudu_core.fs.api import FileSystem, Lease
     from kudu_core.table.opened.read_end import ReadEnd
     from kudu_core.table.opened.table_file import TableFile
@@ -64,6 +65,8 @@ class Writing:
 
 class Engine:
     """One table, opened once.  Safe for any number of threads."""
+
+    row_writes: FewWrites | None = None  # made by the first write of one row, or a few
 
     def __init__(
         self,
@@ -104,12 +107,10 @@ class Engine:
         """What maintenance has done."""
         turns = Turns(TURN_S, clock.monotonic_s)
         self.short_writes = mutex() if options.durability == "sync" else turns
-        """Held by a short write from encoding to the release of its mutexes.  Its kernels are too short to
-        share the GIL and the mutexes with another writer's: handing these over costs more than the work.
-        Waiting for the fsync comes after, so that writers share it: there the next one begins at once."""
+        """Held by a short write from encoding to the release of its mutexes: to hand these and the GIL over
+        costs more than its work.  It waits for the fsync after, so that writers share that."""
         self.altering = mutex()
-        """One change of columns, ranges or the list of tablets at a time; taken before every other lock but a
-        job's and a write token's."""
+        """One change of columns, ranges or the list of tablets at a time; taken before nearly every lock."""
         self.pins = Pins(max([state.horizon, *(content.horizon for content in contents.values())]))
         self.schema_pins = SchemaPins()
         self.purged: list[Purged] = []
@@ -299,10 +300,9 @@ class Engine:
     def close(self) -> None:
         """Stop the threads, make the log durable, let go of files and lease.  Idempotent.
 
-        A clean close writes the end of the log into TABLE; when that fails the handle is closed all
-        the same and the error passes through: the next open recovers from the log.  One that is interrupted,
-        or has no memory, leaves the table closing, refused to every call and with its lease: another
-        call goes on with it.  Other threads wait for the one that closes; not those for which it waits.
+        A clean close writes the end of the log into TABLE; when that fails the handle is closed all the
+        same and the error passes through.  One that is interrupted, or has no memory, leaves the table
+        closing, with its lease: another call goes on.  Others wait for it; not those for which it waits.
         """
         self.closing.run(self._close, self._is_awaited)
 

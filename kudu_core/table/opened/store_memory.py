@@ -43,7 +43,7 @@ class StoreMemory(MemoryUse):
         """None in a table that is open for reading."""
         self.throttle = Throttle(clock)
         self._clock = clock
-        self._slow_bytes = self.store_limit_bytes * MEMORY_FRACTION
+        self.slow_bytes = int(self.store_limit_bytes * MEMORY_FRACTION)
         self._slows_down = options.maintenance == "background"
         self._tell = tell
 
@@ -52,7 +52,7 @@ class StoreMemory(MemoryUse):
     def admit(self) -> None:
         """Before a write: slower the fuller memory stores are, so that flushes keep up; near the limit, wait
         for a flush, doing it if nobody else does."""
-        if self.estimate() <= self._slow_bytes:
+        if self.estimate() <= self.slow_bytes:
             return
         limit = self.store_limit_bytes
         used = self.measure() if self.is_stale() else self.estimate()

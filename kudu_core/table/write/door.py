@@ -70,8 +70,9 @@ def write_rows(
             data = of_pandas(data, engine.schema)
             few = _few(data)
     if few is not None:
-        check_on_error(on_error)
-        check_txn(None, on_repeat)
+        if on_error != "raise" or on_repeat != CHECK:
+            check_on_error(on_error)
+            check_txn(None, on_repeat)
         if type(few) is list and len(few) == 1:
             done = write_row(engine, operation, few[0])
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kudu_core.common.run.locks import mutex
+from kudu_core._ext.few.memory_counts import MemoryCounts
 from kudu_core.tablet.flush.memory import work_bytes
 from kudu_core.tablet.maintain.scoring import Pressure
 
@@ -30,8 +30,9 @@ STALE_DIVISOR = 32
 """The stores are measured again when the limit of the stores divided by this was written since."""
 
 
-class MemoryUse:
-    """Counts, and gives the page cache what is left.  Thread safe; under its mutex no other lock is taken."""
+class MemoryUse(MemoryCounts):
+    """Counts, and gives the page cache what is left.  Thread safe, without a lock: each step of the counting
+    is compiled, and whole."""
 
     def __init__(
         self, options: Options, cache: PageCache, work: WorkingMemory, tablets: Sequence[Tablet]
@@ -47,58 +48,31 @@ class MemoryUse:
         self._cache = cache
         self._most_cache_bytes = options.cache_bytes
         self._work = work
-        self._step_bytes = min(options.flush_threshold_bytes // 4, self.store_limit_bytes // 16)
-        """So much has to be added before the flush lane is woken."""
-        self._mutex = mutex()
-        """Guards the four counters."""
-        self._known = 0
-        """Bytes, at the last measurement."""
-        self._added = 0
-        """Bytes since then."""
-        self._unseen = 0
-        """Bytes since the flush lane was last woken."""
-        self._unpaid = 0
-        """Bytes of batches for which no writer was slowed yet."""
+        self.step_bytes = min(options.flush_threshold_bytes // 4, self.store_limit_bytes // 16)
 
     def add(self, nbytes: int, batch_bytes: int) -> bool:
         """Count what the stores take in, of a batch; whether that is so much by now that flushes should
         look."""
-        with self._mutex:
-            self._unpaid += batch_bytes
-            self._added += nbytes
-            self._unseen += nbytes
-            # Not at every write from there on: each call costs a switch to the flush lane.
-            if self._unseen < self._step_bytes:
-                return False
-            self._unseen = 0
-        self._make_room_in_cache(self.estimate())
+        if not self.count_bytes(nbytes, batch_bytes):
+            return False
+        self.grown()
         return True
 
-    def take_unpaid(self) -> int:
-        """Bytes of batches since this was last asked."""
-        with self._mutex:
-            unpaid, self._unpaid = self._unpaid, 0
-        return unpaid
-
-    def estimate(self) -> int:
-        """Bytes at the last measurement, and those that were written since."""
-        # Without the lock, for a writer of every row: it is an estimate at any time.
-        return self._known + self._added
+    def grown(self) -> None:
+        """So much was counted that flushes should look."""
+        self._make_room_in_cache(self.estimate())
 
     def is_stale(self) -> bool:
         """Whether so much was written since the last measurement that another one is worth its cost."""
-        with self._mutex:
-            return self._added > self.store_limit_bytes // STALE_DIVISOR
+        return self.added > self.store_limit_bytes // STALE_DIVISOR
 
     def measure(self) -> int:
         """Bytes of all memory stores, and of what flushes and merges hold while they run."""
-        with self._mutex:
-            self._added = 0
+        self.added = 0
         used = sum(tablet.memory_bytes for tablet in self.tablets)
         # Not all: were it more, writers would flush every batch for itself and gain nothing.
         used += min(self._work.held_bytes, self.store_limit_bytes // WORK_DIVISOR)
-        with self._mutex:
-            self._known = used
+        self.known = used
         self._make_room_in_cache(used)
         return used
 

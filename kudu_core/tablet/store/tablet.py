@@ -126,6 +126,14 @@ class Tablet:
         """Whether it was one of the table's at that time."""
         return self.created_ts <= snapshot and (self.dropped_ts is None or snapshot < self.dropped_ts)
 
+    def home_of(self, place: int) -> MemRowSet | DiskRowSet:
+        """Under the mutex: the store that takes changes of rows of the view's store there."""
+        home = self.view.stores[place]
+        if isinstance(home, DiskRowSet) and home.active is None:
+            home = home.with_active()
+            self.view = self.view.with_rowset(home)
+        return home
+
     # ---- numbers ----
 
     def new_file(self, kind: str) -> str:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from kudu_core._ext.base import crc32c as kernel
-from kudu_core._ext.base.crc32c import crc32c, sealed
+from kudu_core._ext.base.crc32c import crc32c
 from tests.support.oracles.base import crc32c as oracle
 
 FIRST_SEED = int(os.environ.get("KUDU_CORE_SEED", "0"))
@@ -112,21 +112,3 @@ def test_runs_beside_itself() -> None:
     for thread in threads:
         thread.join()
     assert results == [crc32c(data)] * 4
-
-
-@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 5000])
-def test_sealed(size: int) -> None:
-    salt, head, body = bytes(range(32)), bytes(range(40, 52)) + bytes(4) + b"rest", bytes(size)[:-1] + b"!"
-    body = body[:size]
-    whole = sealed(salt, head, 12, body)
-    padded = body + bytes(-(len(head) + size) % 8)
-    crc = crc32c(salt + head, crc32c(padded, 0))
-    assert whole == head[:12] + crc.to_bytes(4, "little") + head[16:] + padded
-
-
-@pytest.mark.parametrize("place", [-1, 5])
-def test_sealed_without_room_for_a_crc(place: int) -> None:
-    with pytest.raises(ValueError, match=f"no room for a CRC at {place} of 8 bytes"):
-        sealed(b"", bytes(8), place, b"")
-    with pytest.raises(TypeError):
-        sealed(b"", bytes(8), 4, None)  # type: ignore[arg-type]

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from kudu_core._ext.base.holding import Claim, Descriptor, HeldLocks, folder_beneath
+from kudu_core._ext.base.descriptors import Descriptor, folder_beneath
+from kudu_core._ext.base.holding import Claim, HeldLocks
 
 
 class Lock:

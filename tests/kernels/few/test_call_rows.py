@@ -50,12 +50,7 @@ class Points:
 
 def tablet(number: int, *stores: Store) -> Any:
     view = SimpleNamespace(active=stores[0], stores=stores, points=Points(stores))
-    return SimpleNamespace(id=number, view=view, newest_applied=0)
-
-
-def home_of(some: Any, index: int) -> Store:
-    store: Store = some.view.stores[index]
-    return store
+    return SimpleNamespace(id=number, view=view, newest_applied=0, home_of=stores.__getitem__)
 
 
 def test_one_tablet() -> None:
@@ -68,7 +63,7 @@ def test_one_tablet() -> None:
     changed = [CELLS[i] for i in (0, 1, 3)]
     sections = [(UPDATE, changed, [0, 0, 0]), (INSERT, [CELLS[2]], [0])]
     assert payload == payload_of_rows(IDS, WIDTHS, (5,), sections)
-    rows.reserve(UPDATE, IDS, WIDTHS, True, True, home_of)
+    rows.reserve(UPDATE, IDS, WIDTHS, True, True)
     assert rows.stores == [active, older, active]
     rows.put(90, UPDATE, IDS)
     assert some.newest_applied == 90
@@ -92,7 +87,7 @@ def test_several_tablets() -> None:
     payload = rows.payload(IDS, WIDTHS, [(UPDATE, []), (INSERT, rows.absent)])
     sections = [(INSERT, [CELLS[1], CELLS[2]], [0, 1])]
     assert payload == payload_of_rows(IDS, WIDTHS, (3, 4), sections)
-    rows.reserve(UPDATE, IDS, WIDTHS, True, False, home_of)
+    rows.reserve(UPDATE, IDS, WIDTHS, True, False)
     rows.put(9, UPDATE, IDS)
     assert rows.stores == [first.view.active, second.view.active]
     assert first.view.active.calls[1:] == [("new", 9, [b"b"], [CELLS[1]])]
@@ -104,7 +99,7 @@ def test_without_inserts_nothing_is_new() -> None:
     some = tablet(3, Store([b"d"]))
     rows = FewRows(KEYS, CELLS, [some], None)
     assert rows.locate(7)
-    rows.reserve(UPDATE, IDS, WIDTHS, False, True, home_of)
+    rows.reserve(UPDATE, IDS, WIDTHS, False, True)
     rows.put(9, UPDATE, IDS)
     assert [call[0] for call in some.view.active.calls] == ["reserve", "change"]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kudu_core._ext.columns.flags import AppendFlags
 from kudu_core._ext.columns.growing import AppendColumn
 from kudu_core._ext.index.hash_index import KeyTable
 from kudu_core._ext.keys import hashing
@@ -30,7 +31,7 @@ def test_rows_in_memory_by_key(seed: int) -> None:
     keys, inserted = KeyTable(r.getrandbits(60)), AppendColumn(8)
     columns = {id_: AppendColumn(width) for id_, width in zip(IDS[:2], WIDTHS[:2], strict=True)}
     changes = change_points()
-    memory = MemoryPoints(keys, inserted, columns, changes)
+    memory = MemoryPoints(keys, inserted, columns, changes, AppendFlags(), 1)
     view = PointView([memory], [], tree_of([]))
     rows: list[tuple[int, bytes, list[Any]]] = []
     for n in range(300):

@@ -18,6 +18,7 @@ from tests.lint.test_floors import module_of, modules_imported, sources
 SAME_CLASS: dict[str, str] = {}
 SAME_MODULE = {
     "column": "one stored column: as look-ups of rows hold it, as scans hold it",
+    "few_rows": "the way of a few rows, and in `_ext/few` the loops of it",
     "fixed": "in each package of `_ext`, what it does with columns of fixed width",
     "options": "settings, and in `engines/spark` the same as Spark hands them over",
     "salvage": "in each room, what can still be read of its damaged files",

@@ -148,17 +148,17 @@ def test_rooms() -> None:
     ("name", "text"),
     [
         ("import.py", "from kudu_core.wal.log import _private\n"),
-        ("attribute.py", "def f(tablet):\n    return tablet.log._cut_back\n"),
-        ("assigned.py", "def f(log):\n    log._cut_back = 1\n"),
-        ("by_name.py", "def f(log):\n    return getattr(log, '_cut_back')\n"),
+        ("attribute.py", "def f(tablet):\n    return tablet.log._append_any\n"),
+        ("assigned.py", "def f(log):\n    log._append_any = 1\n"),
+        ("by_name.py", "def f(log):\n    return getattr(log, '_append_any')\n"),
         ("kernel.pyx", "from kudu_core.wal.log cimport _private\n"),
-        ("asked.pyx", "def f(log):\n    return log._cut_back\n"),
+        ("asked.pyx", "def f(log):\n    return log._append_any\n"),
     ],
 )
 def test_the_rule_finds_what_it_is_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str
 ) -> None:
-    assert "_cut_back" in names_of()["kudu_core.wal.log"]
+    assert "_append_any" in names_of()["kudu_core.wal.log"]
     room = tmp_path / "kudu_core" / "fs"
     room.mkdir(parents=True)
     path = room / name
@@ -171,5 +171,5 @@ def test_the_rule_finds_what_it_is_for(
 
 def test_what_is_ones_own_is_free() -> None:
     """Of the same class, of a class of the same file, of one of the same room that the file imports."""
-    assert "_durable_ts" in names_of()["kudu_core.wal.watermarks"] - names_of()["kudu_core.wal.log"]
+    assert "_committed" in names_of()["kudu_core.wal.watermarks"] - names_of()["kudu_core.wal.log"]
     assert not list(strange(PACKAGE / "wal" / "log.py"))

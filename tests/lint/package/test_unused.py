@@ -24,6 +24,7 @@ STAYS = {
     "check_records": "an invariant of docs/protocol.md; tests see log and manifests together",
     "check_pins": "an invariant of docs/protocol.md; tests ask for it at every step",
     "limit_data": "lets tests fill a column without 2 GiB",
+    "murmur3_one": "the hash of one key, by which tests ask kernels for it",
     "append_cell": "a kernel in one cell, by which the tests of columns in memory fill them",
 }
 

@@ -18,7 +18,8 @@ from kudu_core.table.ingest import commit_parts as committing
 from kudu_core.table.ingest import ingest
 from kudu_core.table.ingest import overwrite as walk
 from kudu_core.table.jobs import commit as jobs
-from kudu_core.table.write import found_walk, log_walk, one_row
+from kudu_core.table.opened.store_memory import StoreMemory
+from kudu_core.table.write import found_walk, log_walk
 from kudu_core.tablet.compact.merge import merge_rowsets
 from kudu_core.wal import Log
 from tests.support.faults import checking, drop
@@ -58,7 +59,7 @@ def when_first(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, do: Calla
 
 MANY = dict.fromkeys(range(100, 140), "many")
 WRITES: dict[str, tuple[Any, str, Callable[[kc.Table], Any], dict[int, str]]] = {
-    "row": (one_row, "tablet_of_key", lambda t: t.upsert([{"k": 4, "v": "w"}]), NEW | {4: "w"}),
+    "row": (StoreMemory, "admit", lambda t: t.upsert([{"k": 4, "v": "w"}]), NEW | {4: "w"}),
     "rows": (
         log_walk,
         "_touched",
@@ -80,6 +81,7 @@ def test_a_write_that_an_overwrite_overtakes_is_of_the_new_rows(
 ) -> None:
     """It was routed to tablets that have ended by the time it has their mutexes."""
     owner, function, act, wanted = WRITES[name]
+    engine_of(table).memory.slow_bytes = -1  # so that a write of one row asks whether it is admitted
     over: list[int] = []
     when_first(monkeypatch, owner, function, lambda: over.append(overwrite(table, data(NEW)).timestamp))
     assert act(table).timestamp > over[0]

@@ -14,7 +14,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.table.write import door, found_walk, log_walk
 from kudu_core.wal import RECORD_KIND_INGEST, RECORD_KIND_WRITE
-from tests.support.inside import log_of
+from tests.support.cases.logged import Logged
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 INGEST_ROWS = 100
@@ -69,18 +69,9 @@ def taken(table: kc.Table, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-def records(table: kc.Table, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The kinds of the records that were appended."""
-    kinds: list[int] = []
-    log = log_of(table)
-    append = log.append
-
-    def noted(kind: int, *arguments: Any) -> int:
-        kinds.append(kind)
-        return append(kind, *arguments)
-
-    monkeypatch.setattr(log, "append", noted)
-    return kinds
+def logged(table: kc.Table) -> Logged:
+    """The records that are appended."""
+    return Logged(table)
 
 
 @pytest.mark.parametrize(
@@ -108,22 +99,22 @@ def records(table: kc.Table, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_each_write_takes_its_way_and_makes_one_record(
     table: kc.Table,
     taken: list[str],
-    records: list[int],
+    logged: Logged,
     write: Callable[[kc.Table], Any],
     ways: list[str],
     kind: int,
 ) -> None:
     write(table)
-    assert (taken, records) == (ways, [kind])
+    assert (taken, [record.kind for record in logged.new()]) == (ways, [kind])
     table.verify()
 
 
 def test_a_call_that_memory_does_not_hold_is_spilled(
-    table: kc.Table, taken: list[str], records: list[int], monkeypatch: pytest.MonkeyPatch
+    table: kc.Table, taken: list[str], logged: Logged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(door, "KEPT_DIVISOR", MEMORY_BYTES)
     assert table.upsert(batches(30)).updated == 30
-    assert (taken, records) == (["spilled"], [RECORD_KIND_INGEST])
+    assert (taken, [record.kind for record in logged.new()]) == (["spilled"], [RECORD_KIND_INGEST])
 
 
 def test_a_batch_goes_through_the_door(table: kc.Table, taken: list[str]) -> None:

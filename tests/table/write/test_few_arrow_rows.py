@@ -12,9 +12,10 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.table.write import door, few_rows
+from tests.support.cases.logged import Logged
 from tests.support.cases.row_tables import KEYS, LAYOUTS, TYPES, make, random_keys, write
 from tests.support.clock import ManualClock
-from tests.table.write.test_few_rows import OPERATIONS, recorded
+from tests.table.write.test_few_rows import OPERATIONS
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), nullable=False), ("v", pa.int64()), ("s", pa.string())])
 OTHER_TYPES = {pa.string(): pa.large_string(), pa.int64(): pa.int32(), pa.binary(): pa.large_binary()}
@@ -82,7 +83,7 @@ def test_few_rows_of_arrow_are_written_alike(
         make(tmp_path / "fast", key_types, ManualClock(), layout) as fast,
         make(tmp_path / "slow", key_types, ManualClock(), layout) as slow,
     ):
-        fast_log, slow_log = recorded(fast), recorded(slow)
+        fast_log, slow_log = Logged(fast), Logged(slow)
         for step in range(2000 if long else 40):
             operation = r.choice(OPERATIONS)
             batch = random_batch(r, fast.schema, keys, operation)
@@ -90,11 +91,11 @@ def test_few_rows_of_arrow_are_written_alike(
             # A list of batches means the same, and is not looked at by the row path.
             answers = write(fast, operation, given), write(slow, operation, [batch])
             assert answers[0] == answers[1], (step, operation, batch.to_pydict())
-            assert fast_log[-1:] == slow_log[-1:], (step, operation, batch.to_pydict())
+            assert fast_log.new() == slow_log.new(), (step, operation, batch.to_pydict())
             if r.random() < 0.15:  # after which no deleted row is left in the MemRowSet
                 fast.flush()
                 slow.flush()
-        assert fast_log == slow_log
+        assert fast_log.records
         assert fast.scan(order="key").to_table().equals(slow.scan(order="key").to_table())
         assert sum(taken) > len(taken) // 10 or "decimal128(9,2)" in key_types or layout == "range"
 

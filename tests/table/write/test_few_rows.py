@@ -11,9 +11,10 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.table.write import door, few_rows
+from tests.support.cases.logged import Logged
 from tests.support.cases.row_tables import KEYS, LAYOUTS, ODD, TYPES, make, random_keys, random_row, write
 from tests.support.clock import ManualClock
-from tests.support.inside import engine_of, log_of
+from tests.support.inside import engine_of
 
 STRICT = ("insert", "upsert", "update", "delete")
 OPERATIONS = STRICT + 3 * ("insert_ignore", "upsert", "update_ignore", "delete_ignore")
@@ -33,21 +34,6 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     monkeypatch.setattr(door, "write_few", write_few)
     return out
-
-
-def recorded(table: kc.Table) -> list[tuple[int, bytes]]:
-    """The payload of every record that the table logs from now on."""
-    into: list[tuple[int, bytes]] = []
-    log = log_of(table)
-    usual = log.append
-
-    def append(kind: int, version: int, parts: Any) -> int:
-        ts = usual(kind, version, parts)
-        into.append((ts, b"".join(bytes(part) for part in parts)))
-        return ts
-
-    log.append = append  # type: ignore[method-assign, assignment]
-    return into
 
 
 def random_rows(r: random.Random, keys: list[dict[str, Any]], operation: str) -> list[dict[str, Any]]:
@@ -94,18 +80,18 @@ def test_few_rows_are_written_alike(
         make(tmp_path / "fast", key_types, ManualClock(), layout) as fast,
         make(tmp_path / "slow", key_types, ManualClock(), layout) as slow,
     ):
-        fast_log, slow_log = recorded(fast), recorded(slow)
+        fast_log, slow_log = Logged(fast), Logged(slow)
         for step in range(2000 if long else 40):
             operation = r.choice(OPERATIONS)
             rows = random_rows(r, keys, operation)
             # A tuple of dicts means the same, and is not looked at by the row path.
             answers = write(fast, operation, rows), write(slow, operation, tuple(rows))
             assert answers[0] == answers[1], (step, operation, rows)
-            assert fast_log[-1:] == slow_log[-1:], (step, operation, rows)
+            assert fast_log.new() == slow_log.new(), (step, operation, rows)
             if r.random() < 0.15:  # after which no deleted row is left in the MemRowSet
                 fast.flush()
                 slow.flush()
-        assert fast_log == slow_log
+        assert fast_log.records
         assert fast.scan(order="key").to_table().equals(slow.scan(order="key").to_table())
         # Decimal keys, and keys that no range takes, are the general path's.
         assert sum(taken) > len(taken) // 10 or "decimal128(9,2)" in key_types or layout == "range"
@@ -132,23 +118,23 @@ def given(count: int, v: int) -> list[dict[str, Any]]:
 
 
 def test_one_record_for_all_tablets(table: kc.Table, taken: list[bool]) -> None:
-    log = recorded(table)
+    log = Logged(table)
     assert table.insert(given(10, 1)).inserted == 10
     result = table.upsert(given(20, 2))
     assert (result.inserted, result.updated) == (10, 10)
-    assert taken == [True, True] and len(log) == 2
+    assert taken == [True, True] and len(log.new()) == 2
     assert {tablet.newest_applied for tablet in engine_of(table).tablets} == {result.timestamp}
     assert rows_of(table) == [tuple(row.values()) for row in given(20, 2)]
 
 
 def test_nothing_of_a_refused_call_is_written(table: kc.Table, taken: list[bool]) -> None:
     table.insert(given(3, 1))
-    log = recorded(table)
+    log = Logged(table)
     with pytest.raises(kc.RowErrors):
         table.insert(given(6, 2))
     with pytest.raises(kc.RowErrors):
         table.delete([{"k": 2}, {"k": 3}])
-    assert not log and taken == [True, False, False]
+    assert not log.new() and taken == [True, False, False]
     assert rows_of(table) == [tuple(row.values()) for row in given(3, 1)]
     ignored = table.insert(given(6, 2), on_conflict="ignore")
     assert (ignored.inserted, ignored.ignored) == (3, 3) and taken[-1]

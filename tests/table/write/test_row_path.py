@@ -12,28 +12,16 @@ import pytest
 import kudu_core as kc
 from kudu_core.table.read import points
 from kudu_core.table.write import door, one_row
+from tests.support.cases.logged import Logged
 from tests.support.cases.row_tables import KEYS, LAYOUTS, ODD, UTC, make, random_keys, random_row, write
 from tests.support.clock import ManualClock
-from tests.support.inside import engine_of, log_of
+from tests.support.inside import engine_of
 
 
 @pytest.fixture(params=range(len(KEYS)), ids=["+".join(k) for k in KEYS])
 def key_types(request: pytest.FixtureRequest) -> tuple[str, ...]:
     types: tuple[str, ...] = KEYS[request.param]
     return types
-
-
-def recorded(table: kc.Table, into: list[tuple[int, bytes]]) -> None:
-    """Note the payload of every record that the table logs."""
-    log = log_of(table)
-    usual = log.append
-
-    def append(kind: int, version: int, parts: Any) -> int:
-        ts = usual(kind, version, parts)
-        into.append((ts, b"".join(bytes(part) for part in parts)))
-        return ts
-
-    log.append = append  # type: ignore[method-assign, assignment]
 
 
 OPERATIONS = (
@@ -72,10 +60,7 @@ def test_rows_are_written_alike(
         make(tmp_path / "fast", key_types, ManualClock(), layout),
         make(tmp_path / "slow", key_types, ManualClock(), layout),
     )
-    fast_log: list[tuple[int, bytes]] = []
-    slow_log: list[tuple[int, bytes]] = []
-    recorded(fast, fast_log)
-    recorded(slow, slow_log)
+    fast_log, slow_log = Logged(fast), Logged(slow)
     keys = random_keys(r, key_types, 6)
     with fast, slow:
         for step in range(5000 if long else 100 if layout == "one" else 50):
@@ -95,11 +80,11 @@ def test_rows_are_written_alike(
             # A tuple of dicts means the same, and is not looked at by the row path.
             answers = write(fast, operation, [row]), write(slow, operation, (row,))
             assert answers[0] == answers[1], (step, operation, row)
-            assert fast_log[-1:] == slow_log[-1:], (step, operation, row)
+            assert fast_log.new() == slow_log.new(), (step, operation, row)
             if r.random() < 0.05:
                 fast.flush()
                 slow.flush()
-        assert fast_log == slow_log
+        assert fast_log.records
         assert fast.scan(order="key").to_table().equals(slow.scan(order="key").to_table())
         # Decimal keys, and keys that no range takes, are the general path's.
         assert sum(taken) > len(taken) // 10 or "decimal128(9,2)" in key_types or layout == "range"

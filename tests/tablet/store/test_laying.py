@@ -29,7 +29,6 @@ pytestmark = pytest.mark.usefixtures("checked")
 
 BREAKING: list[tuple[type, str]] = [
     (MemRowSet, "reserve"),
-    (MemRowSet, "reserve_insert_one"),
     (MemRowSet, "reserve_change_one"),
     (ChangeLog, "reserve"),
     (ChangeLog, "reserve_one"),

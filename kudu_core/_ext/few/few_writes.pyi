@@ -1,0 +1,6 @@
+from typing import Any
+
+from kudu_core._ext.few.row_writes import RowWrites
+
+class FewWrites(RowWrites):
+    def write_few(self, call: int, ignores: bool, given: Any) -> Any: ...
