@@ -109,6 +109,10 @@ class TableReads(HandleOwner):
         while the dataset lives, like one of ``snapshot()``.  What was read stays valid and a scan that
         has begun ends well, also after ``close()``; a new one then raises ``Closed``.
 
+        The keys of a join are not handed down: an engine reads all rows of its columns.  Where they are few,
+        join them with what ``get_many``, or a scan with ``isin``, has found (1,000 keys of 500,000 rows: 4 ms
+        of processor time for 29).
+
         >>> stock.to_dataset().to_table(filter=pc.field("price") > 2).num_rows
         2
 

@@ -205,6 +205,11 @@ class Disk:
         self.files[name] = content
         return name
 
+    def delete(self, files: list[int], at_once: bool) -> None:
+        for file in files:
+            self.files.pop(file, None)
+        self.deleted_at_once.update(files if at_once else ())
+
     def unlink_segment(self, name: tuple[int, int]) -> Segment:
         self.unlinked[name] = segment = self.segments.pop(name)
         return segment

@@ -408,8 +408,8 @@ class Writer:
 
     def write_table(self) -> None:
         """TABLE takes the tokens of the records through W."""
-        applied = self.committed_ts if self.rules.table_at_most_w else self.applied_ts
-        applied = min(applied, self.record_ts)
+        newest = self.committed_ts if self.rules.table_at_most_w else self.applied_ts
+        applied = min(newest, self.record_ts)
         tokens = dict(self.table.tokens)
         for record in self.retained:
             if record.token and self.table.applied_ts < record.ts <= applied:
@@ -424,8 +424,8 @@ class Writer:
         if self.rules.truncation_waits_for_edits and not self.edits_durable():
             return
         waiting = [t.holder.ts - 1 for t in self.tablets.values() if t.holder]
+        waiting += [tablet.first_ts - 1 for tablet in self.tablets.values()]
         x = min([self.committed_ts, self.record_ts, *waiting])
-        x = min([x, *(tablet.first_ts - 1 for tablet in self.tablets.values())])
         if self.rules.table_before_truncation and self.table.applied_ts < x:
             self.write_table()
             x = min(x, self.table.applied_ts)
@@ -458,25 +458,19 @@ class Writer:
         self.deletable.append((tablet.id, tablet.number, files))
 
     def delete_files(self) -> None:
-        """Protocol E4: at once what no reader can have seen named; of the rest some, as when their time has
-        passed."""
+        """Protocol E4: at once what no reader saw named; of the rest some, as when their time has come."""
         unread, self.unread = self.unread, []
         for item in list(self.deletable):
-            tablet_id, number, files = item
-            manifest = self.manifests.get(tablet_id)
-            durable = manifest is None or manifest.edits[manifest.synced - 1].number >= number
+            manifest = self.manifests.get(item[0])
+            durable = manifest is None or manifest.edits[manifest.synced - 1].number >= item[1]
             if not durable and self.rules.deletion_waits_for_edit:
                 continue
-            if item not in unread and (self.disk.readers == 0 or number % 2):
-                if self.disk.readers == 0:
-                    self.unread.append(item)  # the answer; a reader may come before the deletion
-                continue
-            self.check_fence(racing=True)
-            self.deletable.remove(item)
-            for file in files:
-                self.disk.files.pop(file, None)
-                if item in unread:
-                    self.disk.deleted_at_once.add(file)
+            if item not in unread and self.disk.readers == 0:
+                self.unread.append(item)  # the answer; a reader may come before the deletion
+            elif item in unread or item[1] % 2 == 0:
+                self.check_fence(racing=True)
+                self.deletable.remove(item)
+                self.disk.delete(item[2], at_once=item in unread)
 
     # -- reads ---------------------------------------------------------------------------------------------
 

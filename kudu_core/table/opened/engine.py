@@ -120,9 +120,7 @@ class Engine:
         self.end: Log | ReadEnd = self.log if read_end is None else read_end  # how far a read may see
         self.lease = writing.lease if writing is not None else None if read_end is None else read_end.lock
         self.writers = Writers(fs, path, table_file, self._log, clock, options.token_retention_s, self.tell)
-        self.tablet_context = self._context()
-        if writing is not None:
-            self.tablet_context.has_readers = writing.lease.has_readers
+        self.tablet_context = self._context(writing)
         self.tablets = self._tablets(state, contents, {} if writing is None else writing.manifests)
         """Those that are there, and those that have ended until they are purged."""
         work = self.tablet_context.work
@@ -138,7 +136,7 @@ class Engine:
 
     # ---- putting together ----
 
-    def _context(self) -> TabletContext:
+    def _context(self, writing: Writing | None) -> TabletContext:
         return TabletContext(
             fs=self.fs,
             options=self.options,
@@ -152,6 +150,7 @@ class Engine:
             pool=self.pool,
             check=debug.install_check(),
             fence=self.table_file.fence,
+            has_readers=writing.lease.has_readers if writing is not None else lambda: True,
             building=Slots(self.options.maintenance_threads),
         )
 
