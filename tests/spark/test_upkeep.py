@@ -140,7 +140,7 @@ def test_a_backup_that_fails_leaves_nothing(spark: SparkSession, path: str, tmp_
 
 def test_maintenance_as_a_job(spark: SparkSession, path: str) -> None:
     with kc.open_table(path, "rw", options={"maintenance": "manual", "ingest_threshold_rows": 10}) as table:
-        for first in range(8):
+        for first in range(16):
             table.upsert({"k": range(first, 5000, 8), "v": [first] * len(range(first, 5000, 8))})
             table.flush()
         files = table.stats().to_pylist()

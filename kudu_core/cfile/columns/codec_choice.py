@@ -33,7 +33,7 @@ LZ4_DICTIONARY_BYTES = 56 << 10
 """The most for LZ4, whose matches reach 64 KiB: so each byte of a page of 8 KiB reaches all of it."""
 SAMPLE_BYTES = 512 << 10
 LARGE_SAMPLE_BYTES = 2 << 20
-SAMPLE_SHARE = 24
+SAMPLE_DIVISOR = 24
 """The sample of what the dictionary is chosen from: of a large column one byte in so many."""
 SEGMENT_BYTES = 128
 """Of such a dictionary."""
@@ -71,7 +71,7 @@ def codec_with_dictionary(column: ColumnBuffers, spec: ColumnSpec) -> PageCodec 
     if not _pays(quick, cells, PAGE_BYTES, "lz4", 1.0):
         return None
     size = min(total // SHARE, LZ4_DICTIONARY_BYTES) // SEGMENT_BYTES * SEGMENT_BYTES
-    large = min(total // SAMPLE_SHARE, LARGE_SAMPLE_BYTES)
+    large = min(total // SAMPLE_DIVISOR, LARGE_SAMPLE_BYTES)
     sample = _pieces(cells, min(total // 2, max(SAMPLE_BYTES, large)), 2 * PIECE_BYTES)
     return Lz4DictionaryCodec(choose_text(sample, size, SEGMENT_BYTES))
 

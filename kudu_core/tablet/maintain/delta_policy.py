@@ -25,17 +25,14 @@ MINOR_FILES = 12
 MOST_FILES = 24
 """From here on they are, whatever is written again."""
 
-NEWER_FRACTION = 1.0
-"""Of the entries of the oldest file: so many the newer ones have, or they are not merged into it yet."""
-
 PATCHED_FRACTION = 0.6
 """Of a column's rows changed in files: from there on a scanned column is written anew."""
 
 REPLAYED_FRACTION = 0.1
 """The same where each scan replays the changes."""
 
-COLD_FRACTION = 2.0
-"""The same where nobody scans."""
+COLD_FACTOR = 2
+"""So many times a column's rows changed in files, where nobody scans: a row may change often."""
 
 SCANS = 4
 """Since the last time that the column was folded: fewer say nothing of the next ones."""
@@ -54,7 +51,7 @@ class ColumnUse:
     def fraction(self) -> float:
         """Of the rows changed: from there on writing the column anew pays."""
         if self.scans < SCANS:
-            return COLD_FRACTION
+            return COLD_FACTOR
         return PATCHED_FRACTION if self.patched else REPLAYED_FRACTION
 
 
@@ -70,7 +67,7 @@ def delta_choice(
     if major_columns(meta, files, uses):
         return MAJOR
     newer = sum(ref.entries for ref in files[1:])
-    enough = newer >= NEWER_FRACTION * files[0].entries or len(files) >= MOST_FILES
+    enough = newer >= files[0].entries or len(files) >= MOST_FILES
     return MINOR if len(files) >= MINOR_FILES and enough else None
 
 
