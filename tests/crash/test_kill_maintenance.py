@@ -20,7 +20,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.tablet.compact import history_gc
-from kudu_core.tablet.maintain import compaction_lane, flush_lane, lane, operations
+from kudu_core.tablet.maintain import compaction_lane, delta_policy, flush_lane, lane, operations
 from kudu_core.tablet.store.garbage import Garbage
 from tests.crash.test_kill import OPTIONS, Acknowledged, Doom, account, batch_of, one_life
 from tests.support.faults import checking
@@ -61,6 +61,8 @@ def write_beside_maintenance(path: str, seed: int, model: TableModel, durability
     _tell_walks(pipe)
     lane.POLL_S = 0.01
     operations.LOOK_AGAIN_S = 0.1
+    delta_policy.MINOR_FILES, delta_policy.MOST_FILES = 3, 6
+    delta_policy.COLD_FACTOR = 0.04  # nobody scans here
     rng = random.Random(seed)
     options = {
         "durability": durability,
