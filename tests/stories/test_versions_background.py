@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import kudu_core as kc
-from kudu_core.tablet.maintain import lane, operations
+from kudu_core.tablet.maintain import delta_policy, lane, operations
 from tests.support.faults import SMALL, checking, segments_of
 from tests.support.inside import log_of, oldest_ts_of
 from tests.support.models.changes import check_changes
@@ -244,6 +244,8 @@ def test_every_settled_time_is_as_it_was(
 ) -> None:
     monkeypatch.setattr(lane, "POLL_S", 0.02)
     monkeypatch.setattr(operations, "LOOK_AGAIN_S", 0.1)
+    for name, files in {"MINOR_FILES": 4, "MOST_FILES": 8}.items():
+        monkeypatch.setattr(delta_policy, name, files)
     for number in range(20 if long else 1):
         rng = random.Random(f"{seed} {number}")
         options = {**OPTIONS, "history_retention_s": retention_s, "durability": rng.choice(("sync", "none"))}
