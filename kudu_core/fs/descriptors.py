@@ -13,7 +13,7 @@ import resource
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kudu_core._ext.base.descriptors import Descriptor, folder_beneath
+from kudu_core._ext.files.descriptors import Descriptor, folder_beneath
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ or vanished file raises instead of killing the process.
 What is deeper than directly in the folder of a rooted file system is reached folder by folder, each opened
 in the one before it and without following links (``places``): a look at the path first would leave a moment
 for an exchange.  That costs two system calls for each folder on the way, of which there are at most three,
-in calls that name a path (compiled: ``_ext/base/descriptors.pyx``); reads and writes of open files cost
+in calls that name a path (compiled: ``_ext/files/descriptors.pyx``); reads and writes of open files cost
 nothing.  A file that has other names too is copied before it is written to.
 """
 
@@ -19,7 +19,7 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kudu_core._ext.base.descriptors import PlainFile
+from kudu_core._ext.files.descriptors import PlainFile
 from kudu_core.errors import Closed, InvalidArgument
 from kudu_core.fs import base
 from kudu_core.fs.api import FileStat

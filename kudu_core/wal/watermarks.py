@@ -39,7 +39,8 @@ class Watermarks(LogState):
         clock: LogClock,
         options: LogOptions,
     ) -> None:
-        super().__init__(mutex(), clock, Gates(), options.durability)
+        self.mutex = mutex()
+        super().__init__(self.mutex, clock, Gates(), options.durability)
         self._fs = fs
         self._directory = directory
         self._uuid = table_uuid

@@ -14,7 +14,7 @@ KERNELS = sorted(".".join(path.relative_to(EXT).with_suffix("").parts) for path 
 # Kernel -> what says what it means, where that is no module of tests/support/oracles.
 OTHER_ORACLE = {
     "base.crc32c": "the polynomial, bit by bit, in its test",
-    "base.descriptors": "the system's calls",
+    "files.descriptors": "the system's calls",
     "base.holding": "no arithmetic: locks, compiled because a signal handler cannot cut compiled code in two",
     "base.status": "raises what it is given",
     "columns.bitmaps": "oracles/columns/columns.py",
@@ -62,7 +62,7 @@ OTHER_ORACLE = {
 NO_BENCH = {"base.status": "runs only when something is wrong"}
 # Kernel -> the kernel through which it is tested and measured.
 PART_OF = {
-    "base.descriptors": "files.page_fetcher",
+    "files.descriptors": "files.page_fetcher",
     "ordered.rows_of_keys": "ordered.looked_up",
     "ordered.row_batch": "ordered.few_in_order",
     "index.nodes": "index.btree",

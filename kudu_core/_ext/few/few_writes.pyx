@@ -10,7 +10,7 @@ from cpython.object cimport PyObject_GenericSetAttr
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from kudu_core._ext.base.descriptors cimport Descriptor
+from kudu_core._ext.files.descriptors cimport Descriptor
 from kudu_core._ext.few.log_state cimport LogState
 from kudu_core._ext.few.row_writes cimport (
     DELETE,

@@ -1,7 +1,7 @@
 # What a log's watermarks are, and its append of a small record.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from kudu_core._ext.base.descriptors cimport Descriptor
+from kudu_core._ext.files.descriptors cimport Descriptor
 
 cdef enum:
     RECORD_HEAD_BYTES = 40      # docs/format-log.md, "Log"

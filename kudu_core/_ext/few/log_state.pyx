@@ -15,7 +15,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from kudu_core._ext.base.crc32c cimport crc32c_of
-from kudu_core._ext.base.descriptors cimport Descriptor, PlainFile
+from kudu_core._ext.files.descriptors cimport Descriptor, PlainFile
 
 from kudu_core._ext.base.holding import poison_if_owed
 

@@ -12,7 +12,7 @@ from cpython.object cimport PyObject_GenericSetAttr
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from kudu_core._ext.base.hashes cimport murmur3_bytes
-from kudu_core._ext.base.descriptors cimport Descriptor
+from kudu_core._ext.files.descriptors cimport Descriptor
 from kudu_core._ext.few.log_state cimport LogState
 from kudu_core._ext.few.memory_counts cimport MemoryCounts
 from kudu_core._ext.row.row_writer cimport RowWriter

@@ -4,8 +4,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from kudu_core._ext.base.descriptors import Descriptor
 from kudu_core._ext.files.cached_pages import Reader
+from kudu_core._ext.files.descriptors import Descriptor
 
 class HasDescriptor(Protocol):
     @property

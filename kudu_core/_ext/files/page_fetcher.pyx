@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from kudu_core._ext.base.crc32c cimport crc32c_of
-from kudu_core._ext.base.descriptors cimport Descriptor
+from kudu_core._ext.files.descriptors cimport Descriptor
 from kudu_core._ext.files.cached_pages cimport Reader
 from kudu_core._ext.pages.head cimport CLASS_BINARY, CLASS_FIXED
 from kudu_core._ext.codec.lz4 cimport lz4_unpack

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from kudu_core._ext.base.descriptors import Descriptor, folder_beneath
 from kudu_core._ext.base.holding import Claim, HeldLocks
+from kudu_core._ext.files.descriptors import Descriptor, folder_beneath
 
 
 class Lock:
