@@ -81,11 +81,13 @@ def test_the_same_name_twice(world: World) -> None:
 def test_what_an_edit_let_go_of_is_deleted_at_once(world: World) -> None:
     """A merge's inputs whose grace was not over when the table was closed: no copies of them are kept."""
     with world.create(file_grace_s=3600) as table:
+        reader = world.open("r")
         for part in range(3):
             table.insert({"k": [part], "v": [0]})
             table.flush()
         table.compact(full=True)
         kept = len(world.data_files())
+    reader.close()
     assert kept == 4
     with world.open() as table:
         assert len(world.data_files()) == 1 and world.lost == []
@@ -101,7 +103,7 @@ def test_what_is_retired_survives_a_checkpoint_of_the_manifest(
     from kudu_core.tablet.store import manifest
 
     monkeypatch.setattr(manifest, "REWRITE_BYTES", 0)
-    with world.create(file_grace_s=3600) as table:
+    with world.create(file_grace_s=3600) as table, world.open("r"):
         for part in range(3):
             table.insert({"k": [part], "v": [0]})
             table.flush()

@@ -172,7 +172,7 @@ def provoke(table: kc.Table) -> None:
     table.upsert(reader(iter([rows(0, 60, 1)])))
     table.upsert(reader(iter([rows(0, 10, 2)])))
     table.flush()
-    for value in range(3):
+    for value in range(13):  # so many files are worth one
         table.update({"k": [1, 2], "v": [value, value]})
         table.flush()
     table.compact()
