@@ -40,13 +40,9 @@ def forged() -> Any:
     def nothing(data: Any, value: int = 0) -> int:
         return 0
 
-    def unsealed(salt: bytes, head: bytes, crc_at: int, body: bytes) -> bytes:
-        return head + body + bytes(-len(head + body) % 8)
-
     with pytest.MonkeyPatch.context() as patch:
         for module in (container, page, manifest_format, rows_writer, envelope, statistics, wal_format):
             patch.setattr(module, "crc32c", nothing)
-        patch.setattr(wal_format, "sealed", unsealed)
         yield
 
 
