@@ -172,6 +172,12 @@ def to_table(batch: pa.RecordBatch, columns: Sequence[tuple[str, str]]) -> pa.Re
         raise SchemaMismatch(f"the columns make no rows: {exc}") from None
 
 
+def check_rows(batch: pa.RecordBatch) -> None:
+    """Refuse a batch that is not sound in every buffer and cell, before anything copies its rows."""
+    for array, name in zip(batch.columns, batch.schema.names, strict=True):
+        check_layout(array, name)
+
+
 def binary_cells(cells: Sequence[bytes]) -> pa.Array:
     """(n,) binary.  ``pa.array`` would import pandas, which takes a new process longer than all it does."""
     offsets = np.zeros(len(cells) + 1, np.int32)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from kudu_core.engines.spark.cache import newest_handle
-from kudu_core.engines.spark.schema import to_table
+from kudu_core.engines.spark.schema import check_rows, to_table
 from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.jobs import commit
 from kudu_core.table.jobs.held import commit_held
@@ -49,6 +49,7 @@ def stage(job: Job, batches: Iterable[pa.RecordBatch]) -> Attempted:
             continue
         batch = to_table(batch, job.columns)
         if stager is None:
+            check_rows(batch)  # they are handed back as they are
             waiting.append(batch)
             rows += batch.num_rows
             nbytes += batch.nbytes
