@@ -52,8 +52,8 @@ class ColumnSpec:
     ``role``: "key" and "value" are columns of the schema; "keys" (whole encoded keys),
     "insert_time", "rowid", "timestamp", "op" and "entry" belong to the file itself.
     ``encoding``: "auto", "plain", or for strings "dictionary" / "prefix".
-    ``compression``: "auto" (LZ4 where it pays), "lz4", "zstd" (for strings with a dictionary of the column,
-    where that pays) or "none".
+    ``compression``: "auto" (LZ4 where it pays), "lz4", "zstd" (both for text with a dictionary of the
+    column, where that pays) or "none".
     """
 
     id: int

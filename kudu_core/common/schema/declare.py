@@ -46,9 +46,9 @@ class Column:
         of a key only the last column), "bitshuffle" (4 or 8 bytes); of bools "plain", "rle"; of strings
         "plain", "dictionary", "prefix".  What is asked for gives way to plain bytes where these are smaller.
     compression : "auto" (LZ4, of pages that are not packed), "none", "lz4", "zstd"; a codec stays where it
-        saves a tenth.  "zstd" makes half of what LZ4 makes of text: it packs pages of a few KB with a
-        dictionary of the column's own text, where a file has 256 KiB of it.  A load takes twice the time,
-        and what is not in the page cache takes as long to read cell by cell, and longer together
+        saves a tenth.  Both codecs pack text in pages of about 8 KiB with a dictionary of the column's own
+        text, where a file has 256 KiB of it and that pays.  "zstd" makes about 0.85 of what LZ4 makes of
+        text; a load takes up to twice the time, and a page takes thrice as long to unpack
     comment : up to 256 characters
 
     A table has up to 10,000 columns, up to 64 of them in its key; a name has up to 256 bytes of UTF-8, a
