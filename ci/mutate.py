@@ -306,9 +306,7 @@ def sample(found: list[Mutation], count: int, seed: int) -> list[Mutation]:
 
 def copy_of_tree(target: Path) -> None:
     """With the built kernels."""
-    left_out = shutil.ignore_patterns(
-        ".git", ".venv*", "build", "dist", "__pycache__", ".*_cache", "*.c"
-    )
+    left_out = shutil.ignore_patterns(".git", ".venv*", "build", "dist", "__pycache__", ".*_cache", "*.c")
     shutil.copytree(ROOT, target, ignore=left_out, dirs_exist_ok=True)
 
 

@@ -107,9 +107,7 @@ def open_table(
         In mode "r", of such a record: the table is read as it was before it (``Table.unreplayed``).
     """
     return Table(
-        open_handle(
-            path, mode, options=options, timeout_s=timeout_s, listener=listener, fs=_fs, clock=_clock
-        )
+        open_handle(path, mode, options=options, timeout_s=timeout_s, listener=listener, fs=_fs, clock=_clock)
     )
 
 

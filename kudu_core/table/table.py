@@ -261,9 +261,7 @@ class Table(TableReads):
             It may or may not have happened, wholly or not at all.
         """
         engine = self._handle.for_writing()
-        return alter(
-            engine, add=add, drop=drop, rename=rename, add_range=add_range, drop_range=drop_range
-        )
+        return alter(engine, add=add, drop=drop, rename=rename, add_range=add_range, drop_range=drop_range)
 
     # ---- looking after it ----
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
     from kudu_core.wal.tail import LogTail
 
+
 class Log(SyncedLog):
     """The log of a table that this process holds for writing.  Safe for any number of threads.
 

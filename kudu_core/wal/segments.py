@@ -61,9 +61,7 @@ class ActiveSegment(SegmentRoom):
     @property
     def segment(self) -> Segment:
         """As it is now."""
-        return Segment(
-            self.path, self.epoch, self.seq, self.end, self.filled, self.last_ts, self.last_lsn
-        )
+        return Segment(self.path, self.epoch, self.seq, self.end, self.filled, self.last_ts, self.last_lsn)
 
     def fits(self, size: int) -> bool:
         """Whether ``size`` bytes fit; a segment without records takes a record of any size."""
@@ -228,9 +226,7 @@ class SegmentFiles:
             freed += spare.size
         return freed
 
-    def take_over(
-        self, tail: LogTail, keep_segment: Callable[[str], None] | None = None
-    ) -> ActiveSegment:
+    def take_over(self, tail: LogTail, keep_segment: Callable[[str], None] | None = None) -> ActiveSegment:
         """Copy the records of the last segment to one of this epoch, then remove the old one (protocol O3).
 
         The copy gets its name when it is complete and synced: whoever finds both takes the copy.

@@ -7,6 +7,7 @@ _Bytes: TypeAlias = bytes | bytearray | memoryview | npt.NDArray[np.uint8]  # co
 
 def data_limit() -> int: ...
 def limit_data(limit_bytes: int) -> int: ...
+
 @final
 class AppendColumn:
     @property

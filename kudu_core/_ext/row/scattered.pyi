@@ -7,7 +7,6 @@ from kudu_core._ext.row.file import PointFile
 
 U8 = npt.NDArray[np.uint8]
 
-
 def gather(
     files: list[PointFile | None],
     sources: npt.NDArray[np.int32],  # const int32_t[::1]

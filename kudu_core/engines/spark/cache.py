@@ -28,9 +28,7 @@ _refreshed_s: dict[str, float] = {}
 """When each was opened, or refreshed for ``table``."""
 
 
-def table(
-    path: str | os.PathLike[str], *, at: int | None = None, refresh_s: float | None = None
-) -> Table:
+def table(path: str | os.PathLike[str], *, at: int | None = None, refresh_s: float | None = None) -> Table:
     """The table at a path, open for reading, for functions that run in Spark's workers: the same one for
     every call in a process, so that it is opened once and its cache stays warm.
 

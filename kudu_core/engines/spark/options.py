@@ -138,7 +138,12 @@ class WriteOptions:
             path=_path(given),
             operation=operation,
             txn=check_job(
-                operation, txn, on_duplicate, sequence_by, ignore_null, overwrite=overwrite,
+                operation,
+                txn,
+                on_duplicate,
+                sequence_by,
+                ignore_null,
+                overwrite=overwrite,
                 on_repeat=_get(given, "onRepeat") or CHECK,
             ),
             on_duplicate=on_duplicate,

@@ -54,9 +54,7 @@ Fill = Callable[["FileSystem", str, Chain, Clock], None]
 """Writes the rows of a chain into the table at a path, which has none yet, as one change, and closes it."""
 
 
-def restore(
-    fs: FileSystem, folder: str, path: str, at: Any, clock: Clock, fill: Fill | None = None
-) -> None:
+def restore(fs: FileSystem, folder: str, path: str, at: Any, clock: Clock, fill: Fill | None = None) -> None:
     """Make the table; the walk behind ``kudu_core.restore``.  ``fill``: somebody else writes the rows."""
     check_empty(fs.rooted(path.rsplit("/", 1)[0] or "/"), path)
     backups = fs.rooted(folder)

@@ -139,9 +139,7 @@ def _ops(names: pa.Array, op_column: str, first_row: int) -> np.ndarray:
     """Codes of operation names."""
     if not len(names):
         return np.empty(0, np.uint8)
-    checked = ColumnBuffers.from_arrow(
-        cast(names, _TEXT, op_column, first_row), _TEXT, op_column, first_row
-    )
+    checked = ColumnBuffers.from_arrow(cast(names, _TEXT, op_column, first_row), _TEXT, op_column, first_row)
     encoded = checked.to_arrow(_TEXT).dictionary_encode()
     codes = []
     for name in encoded.dictionary.to_pylist():

@@ -48,9 +48,7 @@ class Decided:
     def counts(self) -> Counts:
         return self.inserted, self.updated, self.deleted, self.ignored
 
-    def refused(
-        self, prepared: Prepared, numbers: Callable[[], np.ndarray] | None = None
-    ) -> Refused | None:
+    def refused(self, prepared: Prepared, numbers: Callable[[], np.ndarray] | None = None) -> Refused | None:
         """The rows that were refused; None: none was.
 
         ``numbers``: gives the number of each row, (rows,) int64, where these are not all rows of all calls.

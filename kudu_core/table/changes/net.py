@@ -89,9 +89,7 @@ def from_nothing(
         yield piece
 
 
-def _unchanged(
-    schema: Schema, store: Store, since: int, until: int, budget: int
-) -> Iterator[ChangeBlock]:
+def _unchanged(schema: Schema, store: Store, since: int, until: int, budget: int) -> Iterator[ChangeBlock]:
     """Rows that live at ``since`` and of which nothing is told after it."""
     changed: np.ndarray | None = None
     if concerned(store, since, until):

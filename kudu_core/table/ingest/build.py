@@ -148,9 +148,7 @@ def build_parts(
     return errors
 
 
-def _in_pieces(
-    schema: Schema, range_: KeyRange, target: int, act: Callable[[KeyRange], Done]
-) -> list[Done]:
+def _in_pieces(schema: Schema, range_: KeyRange, target: int, act: Callable[[KeyRange], Done]) -> list[Done]:
     """A range; as several where it is large, which samples of so many rows do not tell of large rows, or
     where one column of it is too large."""
     done: list[Done] = []

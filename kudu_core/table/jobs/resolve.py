@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from contextlib import closing
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -73,6 +74,34 @@ def resolve(handle: Handle, job: Job, form: Form, runs: Sequence[StagedRun]) -> 
     return found
 
 
+def contested(handle: Handle, form: Form, runs: Sequence[StagedRun], *, overwrite: bool) -> list[StagedRun]:
+    """The runs whose rows must be compared with others: not those that can become rowsets as they are, of
+    keys that lie neither between those of another run nor of anything that the tablet holds."""
+    engine = handle.opened()
+    if engine.partitions != form.partitions:
+        return list(runs)
+    by_ordinal: dict[int, list[StagedRun]] = {}
+    for run in runs:
+        by_ordinal.setdefault(run.ordinal, []).append(run)
+    found: list[StagedRun] = []
+    for ordinal, of in by_ordinal.items():
+        there = ordinal < 0 or (not overwrite and _holds_keys(engine, ordinal, of))
+        found += of if there or _overlap(of) else [run for run in of if run.rowset is None]
+    return found
+
+
+def _holds_keys(engine: Engine, ordinal: int, runs: Sequence[StagedRun]) -> bool:
+    view = engine.tablets.of_ordinal(ordinal).view
+    if any(len(memory) for memory in (view.active, *view.frozen)):
+        return True
+    return any(len(view.tree.between(run.min_key, run.max_key + b"\0")) for run in runs)
+
+
+def _overlap(runs: Sequence[StagedRun]) -> bool:
+    ordered = sorted(runs, key=lambda run: run.min_key)
+    return any(after.min_key <= before.max_key for before, after in pairwise(ordered))
+
+
 def _part(
     engine: Engine,
     job: Job,
@@ -132,4 +161,4 @@ def _write_by_key(
     return path, *write_checked(fs, f"{directory}/{path}", views)
 
 
-__all__ = ["ERRORS_KEPT", "resolve", "sorted_rows"]
+__all__ = ["ERRORS_KEPT", "contested", "resolve", "sorted_rows"]

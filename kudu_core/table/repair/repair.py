@@ -66,9 +66,7 @@ def repair(
     fs, root = _fs or PosixFileSystem(), folder_path(path)
     place = f"{root}.repaired" if target is None else folder_path(target)
     if f"{place}/".startswith(f"{root}/"):
-        raise InvalidArgument(
-            f"{place} lies in the damaged table's own folder; it belongs elsewhere"
-        )
+        raise InvalidArgument(f"{place} lies in the damaged table's own folder; it belongs elsewhere")
     # Here: few repair a table, and with what it needs it is an eighth of the cost of importing the package.
     from kudu_core.table.repair import walk
     from kudu_core.table.repair.guessing import Given

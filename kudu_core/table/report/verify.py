@@ -152,9 +152,7 @@ def verify_log(engine: Engine) -> tuple[int, dict[int, list[FileRef]]]:
     alive = is_written(engine)
     tablets = {} if alive else {tablet.id: tablet for tablet in engine.tablets}  # a writer has installed it
     clean_end = 0 if alive else engine.table_file.state.clean_end
-    tail = open_log(
-        engine.fs, f"{engine.path}/wal", engine.uuid, writer_alive=alive, clean_end=clean_end
-    )
+    tail = open_log(engine.fs, f"{engine.path}/wal", engine.uuid, writer_alive=alive, clean_end=clean_end)
     count = 0
     waiting: dict[int, list[FileRef]] = {}
     try:
@@ -183,9 +181,7 @@ def _verify_ingested(tablet: Tablet, extra: Mapping[str, Any], ts: int, where: s
         rowset = tablet.view.rowset(rowset_id)
         assert rowset is not None, "or it could not be parsed"
         stamped = replace(ref, min_ts=ts, max_ts=ts, record_ts=ts)
-        _verify_delta(
-            tablet.context.fs, tablet.directory, replace(rowset.meta, durable=ts), stamped, "redo"
-        )
+        _verify_delta(tablet.context.fs, tablet.directory, replace(rowset.meta, durable=ts), stamped, "redo")
         yield ref.file
 
 
@@ -245,9 +241,7 @@ def _verify_rowset(tablet: Tablet, meta: RowSetMeta) -> None:
         _verify_delta(fs, directory, meta, ref, "redo" if ref in meta.redo else "undo")
 
 
-def _verify_rows(
-    fs: FileSystem, directory: str, ref: FileRef, statistics: FileStatistics | None
-) -> RowsMeta:
+def _verify_rows(fs: FileSystem, directory: str, ref: FileRef, statistics: FileStatistics | None) -> RowsMeta:
     path = f"{directory}/{ref.name}"
     with RowsFile(fs, path, size=ref.size, footer_crc=ref.footer_crc) as file:
         file.verify()
@@ -278,8 +272,9 @@ def _verify_delta(fs: FileSystem, directory: str, meta: RowSetMeta, ref: DeltaRe
     with DeltaFile(fs, path, size=ref.file.size, footer_crc=ref.file.footer_crc) as file:
         file.verify()
         found = file.meta
-    stamps = ref.record_ts if found.min_ts is None else found.min_ts, (
-        ref.record_ts if found.max_ts is None else found.max_ts
+    stamps = (
+        ref.record_ts if found.min_ts is None else found.min_ts,
+        (ref.record_ts if found.max_ts is None else found.max_ts),
     )
     liveness = found.delete_count + found.reinsert_count
     told = kind, ref.entries, ref.liveness, dict(ref.updates), (ref.min_ts, ref.max_ts)

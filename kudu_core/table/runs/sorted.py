@@ -297,9 +297,7 @@ def range_bytes(range_: KeyRange) -> int:
 def halved(schema: Schema, range_: KeyRange) -> tuple[KeyRange, KeyRange] | None:
     """A range cut at the middle of its rows; None where they all have one key."""
     keys = [
-        encode_keys(
-            schema, RowBlock({i: run.column(i, lower, upper) for i in schema.key_ids}, upper - lower)
-        )
+        encode_keys(schema, RowBlock({i: run.column(i, lower, upper) for i in schema.key_ids}, upper - lower))
         for run, lower, upper in range_.spans
     ]
     every = EncodedKeys.concat(keys)

@@ -254,9 +254,8 @@ def _runs(layout: RowSetLayout, budget_bytes: int, target_bytes: int) -> Iterato
 
 
 def _is_dying(rowset: RowSetStats) -> bool:
-    return (
-        rowset.droppable_rows >= max(1, DEAD_FRACTION * rowset.rows)
-        or rowset.stale_bytes >= max(1, STALE_FRACTION * rowset.size_bytes)
+    return rowset.droppable_rows >= max(1, DEAD_FRACTION * rowset.rows) or rowset.stale_bytes >= max(
+        1, STALE_FRACTION * rowset.size_bytes
     )
 
 

@@ -146,9 +146,7 @@ class _Sum:
 _MARK = _NUMBERS.index("mark")
 
 
-def taken_apart(
-    values: Iterable[Mapping[str, Any]], path: str, offset: int
-) -> tuple[bool, Edit, list[str]]:
+def taken_apart(values: Iterable[Mapping[str, Any]], path: str, offset: int) -> tuple[bool, Edit, list[str]]:
     """(is a checkpoint, the edit, files retired before it) of the lines of one."""
     numbers: Mapping[str, Any] = {}
     remove: list[int] = []

@@ -77,7 +77,7 @@ class Header:
     tablet_id: int
 
     def pack(self) -> bytes:
-        head = HEADER.pack(MAGIC, VERSION, 0, self.tablet_id, self.table_uuid, 0)[: _HEADER_CRC_AT]
+        head = HEADER.pack(MAGIC, VERSION, 0, self.tablet_id, self.table_uuid, 0)[:_HEADER_CRC_AT]
         return head + struct.pack("<I4x", crc32c(head))
 
     def place(self, offset: int) -> int:

@@ -153,6 +153,40 @@ def test_a_few_rows_are_resolved_by_the_driver(
     assert len(begun) == jobs + 1
 
 
+def test_rows_that_lie_alone_are_resolved_by_the_driver(
+    frame: Frame, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many they are: their files are taken in as they are.  Where the table holds something between
+    their keys, in files or in memory, or another run does, tasks look at them."""
+    make(path, {}, partition_by=PARTITIONS, options={"ingest_threshold_rows": 1})
+    begun = []
+    usual = write_module.resolving_function
+
+    def resolving(job: Any) -> Any:
+        begun.append(job)
+        return usual(job)
+
+    monkeypatch.setattr(write_module, "resolving_function", resolving)
+    monkeypatch.setattr(write_module, "DRIVER_BYTES", 0)
+    lower, upper = {k: (k, "a") for k in range(100, 120)}, {k: (k, "b") for k in range(200, 220)}
+    for new in (lower, upper):
+        assert ks.write(frame(columns(new)), path, "insert").inserted == 20
+    assert not begun
+    assert ks.write(frame(columns(lower)), path, "upsert", mode="overwrite").inserted == 20
+    assert not begun
+    assert ks.write(frame(columns(lower | upper)), path, "upsert").updated == 20
+    assert len(begun) == 1
+    with kc.open_table(path, "rw", options={"ingest_threshold_rows": 2}) as table:  # into memory
+        table.insert([{"k": 310, "v": 1, "s": None}])
+        assert ks.write(frame(columns({k: (k, "c") for k in range(300, 310)})), table).inserted == 10
+        assert len(begun) == 2
+    assert ks.write(frame(columns(upper)), path, "update").updated == 20
+    assert len(begun) == 3
+    mixed = frame(columns({k: (k, "d") for k in range(400, 440)}))  # two runs of each tablet
+    assert ks.write(mixed, path, "upsert", repartition="none").inserted == 40
+    assert len(begun) == 4
+
+
 @ROUTES
 @pytest.mark.parametrize("operation", CASES)
 def test_every_operation_does_what_it_does_on_a_table(

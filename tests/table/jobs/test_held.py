@@ -32,9 +32,7 @@ BEFORE: dict[int, Any] = {k: ("before", k) for k in range(20)}
 
 
 def make(path: str, **options: Any) -> None:
-    with kc.create_table(
-        path, SCHEMA, "k", partition_by=kc.HashPartition("k", 3), options=options
-    ) as table:
+    with kc.create_table(path, SCHEMA, "k", partition_by=kc.HashPartition("k", 3), options=options) as table:
         table.insert([{"k": k, "v": v, "n": n} for k, (v, n) in BEFORE.items()])
 
 
