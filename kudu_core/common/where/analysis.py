@@ -195,9 +195,9 @@ def _comparison(column: StoredColumn, op: str, constant: Constant) -> Term | Non
     if constant.exact is not None:
         return Term(column.id, op, constant.exact[0], column.type)
     # ``a > 2.5`` on integers is ``a >= 3``.
-    if not _t.is_integer(column.type.arrow) or not _t.is_float64(constant.literal.type):
+    if not _t.is_integer(column.type.arrow) or not _t.is_float64(constant.literal.scalar.type):
         return None
-    number = constant.literal.as_py()
+    number = constant.literal.scalar.as_py()
     if not isfinite(number) or abs(number) >= EXACT_IN_DOUBLE or op == "eq":
         return None
     whole, op = (floor(number), "le") if op in ("lt", "le") else (ceil(number), "ge")
@@ -234,7 +234,13 @@ class _Truth:
 
     column: StoredColumn
     true: ValueSet
-    false: ValueSet
+    known_false: ValueSet | None
+    """None: every other value but NULL, which is made when it is asked for."""
+
+    @property
+    def false(self) -> ValueSet:
+        found = self.known_false
+        return line(self.column.type).without(self.true) if found is None else found
 
 
 def _truth(tested: Tested) -> _Truth | None:
@@ -273,14 +279,13 @@ def _where_valid(combined: Combined) -> _Truth | None:
 
 def _truth_of_test(test: ColumnTest) -> _Truth | None:
     column, type_ = test.column, test.column.type
-    every, comparing = line(type_), numbers(type_)
     if test.op == "not_null":
-        return _Truth(column, every, NULL)
+        return _Truth(column, line(type_), NULL)
     if test.op == "is_null":
-        valid = comparing if test.with_nan else every
-        return _Truth(column, NULL | every.without(valid), valid)
+        valid = numbers(type_) if test.with_nan else line(type_)
+        return _Truth(column, NULL | line(type_).without(valid), valid)
     if test.op == "is_nan":
-        return _split(column, every.without(comparing))
+        return _split(column, line(type_).without(numbers(type_)))
     if test.op == "is_true":
         return _split(column, compared(type_, "eq", True))
     if test.op == "prefix":
@@ -292,11 +297,11 @@ def _truth_of_test(test: ColumnTest) -> _Truth | None:
             return None  # NaN and the two zeros are found by rules of their own
         few = listed(type_, (one.physical for one in test.constants))
         true = (few if test.many is None else test.many.passing) | (NULL if test.with_null else NOTHING)
-        return _Truth(column, true, (every | NULL).without(true))
+        return _Truth(column, true, (line(type_) | NULL).without(true))
     truth = _split(column, compared(type_, "eq" if test.op == "ne" else test.op, test.constants[0].physical))
     return _Truth(column, truth.false, truth.true) if test.op == "ne" else truth
 
 
 def _split(column: StoredColumn, true: ValueSet) -> _Truth:
     """True of these values, false of all others, NULL of NULL."""
-    return _Truth(column, true, line(column.type).without(true))
+    return _Truth(column, true, None)

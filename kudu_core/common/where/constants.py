@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from kudu_core.common.types import values
 from kudu_core.common.types.types import TYPE_BINARY, TYPE_BOOL, TYPE_DECIMAL, TYPE_FLOAT, ColumnType
 from kudu_core.common.types.values import Physical
+from kudu_core.common.where.expressions import Literal
 from kudu_core.errors import InvalidArgument
 
 _t = pa.types
@@ -27,7 +28,7 @@ class Constant:
     """A literal that is not NULL, compared with a column."""
 
     type: ColumnType
-    literal: pa.Scalar
+    literal: Literal
     exact: tuple[Any] | None
     """It as an exact value of the column's type.  None where Arrow would not compare it with such a value by
     value: the types differ in more than width, or the literal is not exact in the column's type."""
@@ -37,9 +38,12 @@ class Constant:
     double.  Nor must the types or the literal be such that it compares them with no cell at all."""
 
     @staticmethod
-    def of(type_: ColumnType, literal: pa.Scalar) -> Constant:
-        exact = _exact(type_, literal)
-        steady = exact is not None and is_steady(type_, literal.type) and _is_taken(type_, literal)
+    def of(type_: ColumnType, literal: Literal) -> Constant:
+        if literal.type is type_:
+            return Constant(type_, literal, (literal.exact,), True)
+        scalar = literal.scalar
+        exact = _exact(type_, scalar)
+        steady = exact is not None and is_steady(type_, scalar.type) and _is_taken(type_, scalar)
         return Constant(type_, literal, exact, steady)
 
     @property
@@ -47,7 +51,7 @@ class Constant:
         """Of one that is steady."""
         assert self.is_steady and self.exact is not None
         if self.type.is_timestamp or self.type.is_date:
-            return int(self.literal.value)
+            return int(self.literal.scalar.value)
         return values.physical(self.type, self.exact[0])
 
 

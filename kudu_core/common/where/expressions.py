@@ -11,13 +11,15 @@ Whoever reads a tree must take ``None`` (not understood) for an answer.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import InvalidArgument
 
 
@@ -28,9 +30,31 @@ class Ref:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
 class Literal:
-    scalar: pa.Scalar
+    """A constant.  Immutable."""
+
+    __slots__ = ("_scalar", "exact", "type")
+
+    def __init__(self, scalar: pa.Scalar) -> None:
+        self.type: ColumnType | None = None
+        """Of the column with which it is compared, where it is known to be a value of that type."""
+        self.exact: Any = None
+        """Then the exact Python value."""
+        self._scalar = scalar
+
+    @staticmethod
+    def plain(type_: ColumnType, exact: Any) -> Literal:
+        """An exact value of the type of the column that it is compared with, and no NaN."""
+        made = Literal(None)
+        made.type, made.exact = type_, exact
+        return made
+
+    @property
+    def scalar(self) -> pa.Scalar:
+        if self._scalar is None:
+            assert self.type is not None
+            self._scalar = pa.scalar(self.exact, self.type.arrow)
+        return self._scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +68,17 @@ class FunctionCall:
 
 Node = Ref | Literal | FunctionCall
 
+_JOINED: dict[str, Callable[..., pc.Expression]] = {
+    "and_kleene": operator.and_,
+    "or_kleene": operator.or_,
+    "invert": operator.invert,
+    "equal": operator.eq,
+    "not_equal": operator.ne,
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+}
 # SetLookupOptions: NULL equals NULL.  A uint32 0, made of bytes: of a Python value pyarrow would make it with
 # the help of pandas, and import that with this module.
 _MATCH = pa.Array.from_buffers(pa.uint32(), 1, [None, pa.py_buffer(bytes(4))])[0]
@@ -55,7 +90,12 @@ def parse(expression: pc.Expression) -> Node | None:
     ``InvalidArgument`` when the expression names a column by position or reaches into one: there
     is no such column; and when a literal or a list in it is broken.
     """
-    batch = _literals(expression)
+    return parse_serialised(serialised(expression))
+
+
+def parse_serialised(raw: pa.Buffer) -> Node | None:
+    """The same of what ``serialised`` has made of an expression."""
+    batch = _literals(raw)
     try:
         words = iter(_metadata(batch.schema))
         key, value = next(words)
@@ -75,15 +115,13 @@ def serialised(expression: pc.Expression) -> pa.Buffer:
         raise InvalidArgument(f"{expression}: columns are named, not numbered") from None
 
 
-def _literals(expression: pc.Expression) -> pa.RecordBatch:
+def _literals(raw: pa.Buffer) -> pa.RecordBatch:
     """The values in an expression, checked, in a batch whose metadata spells its tree.
 
     Nobody can look at them before pyarrow has written them out."""
     try:
-        batch = pa.ipc.open_file(serialised(expression)).get_batch(0)
+        batch = pa.ipc.open_file(raw).get_batch(0)
         batch.validate(full=True)
-    except InvalidArgument:
-        raise
     except (pa.ArrowException, ValueError) as error:
         raise InvalidArgument(f"a value in a predicate is broken Arrow data: {error}") from None
     return batch
@@ -123,6 +161,18 @@ def _rebuilt(batch: pa.RecordBatch, words: list[tuple[str, str]]) -> pc.Expressi
     with pa.ipc.new_file(sink, part.schema) as writer:
         writer.write_batch(part)
     return pc.Expression._deserialize(sink.getvalue())
+
+
+def spelled(node: Node) -> pc.Expression:
+    """The expression of a tree of comparisons, lists of values and what joins them."""
+    if isinstance(node, Ref):
+        return pc.field(node.name)
+    if isinstance(node, Literal):
+        return pc.scalar(node.scalar)
+    if node.function == "is_in":
+        assert node.options is not None
+        return spelled(node.arguments[0]).isin(node.options["value_set"].values)
+    return _JOINED[node.function](*map(spelled, node.arguments))
 
 
 def parts(node: Node) -> list[Node]:

@@ -25,44 +25,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kudu_core.common.schema.schema import Schema
-from kudu_core.common.types.casts import cast
-from kudu_core.common.types.foreign import check_chunks, check_layout, check_text
-from kudu_core.common.types.types import TYPE_FLOAT, ColumnType
+from kudu_core.common.types.types import TYPE_FLOAT
 from kudu_core.common.where import expressions
 from kudu_core.common.where.analysis import Condition, Term, analyse, merged
+from kudu_core.common.where.filter_lists import read_lists
+from kudu_core.common.where.given import Given
 from kudu_core.common.where.listed import Listed
-from kudu_core.errors import InvalidArgument, SchemaMismatch
+from kudu_core.errors import InvalidArgument
 
-_OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in")
 _RESULT = "passes"
 _OF_TYPES = ("Cannot compare timestamp", "Precision is not great enough")
 """Parts of what Arrow says of types not when it binds, but when there is a row: where only one of two times
 has a zone, and where the integers of a column do not fit the decimals of a list."""
 _OWN_TYPE = "a constant of the column's own type, as pyarrow.scalar(value, type) makes it, compares with it"
-_COMPARE: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
-    "=": ("equal", operator.eq),
-    "==": ("equal", operator.eq),
-    "!=": ("not_equal", operator.ne),
-    "<": ("less", operator.lt),
-    ">": ("greater", operator.gt),
-    "<=": ("less_equal", operator.le),
-    ">=": ("greater_equal", operator.ge),
-}
-# Column type -> Python types whose values Arrow takes for it as they are.
-_NATIVE: dict[str, tuple[type, ...]] = {
-    **{f"{sign}int{bits}": (int,) for sign in ("", "u") for bits in (8, 16, 32, 64)},
-    "float64": (float,),
-    "string": (str,),
-    "binary": (bytes,),
-    "bool": (bool,),
-}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Filter:
     """A checked predicate over the columns of one schema.  Pickles."""
 
-    expression: pc.Expression
+    given: Given
     columns: frozenset[str]
     """What ``mask`` must be given; at least one column."""
     terms: tuple[Term, ...]
@@ -73,6 +55,10 @@ class Filter:
     """What the conditions leave to pyarrow; None: nothing.  It has neither terms nor conditions itself."""
     guard: pc.Expression | None = None
     """Conditions and terms as an expression that fails on no row; None: there are none."""
+
+    @property
+    def expression(self) -> pc.Expression:
+        return self.given.expression
 
     def fixes(self, column_ids: Sequence[int]) -> bool:
         """Whether it says that the first of these columns have one value each, and no more than that."""
@@ -150,34 +136,34 @@ def compile_where(where: Any, schema: Schema) -> Filter | None:
     if where is None:
         return None
     if isinstance(where, Filter):
-        where = where.expression
+        return compile_given(where.given, schema)
     if isinstance(where, pc.Expression):
-        node = expressions.parse(where)
-    else:
-        listed = _from_lists(where, schema)
-        if listed is None:
-            return None
-        where, node = listed
+        return compile_given(Given(where), schema)
+    node = read_lists(where, schema)
+    return None if node is None else compile_given(Given.listed(node), schema)
+
+
+def compile_given(given: Given, schema: Schema) -> Filter | None:
+    """The same of a predicate that was given before."""
+    node = given.tree()
     # Not understood, it may refer to any column.
     names = set(schema.names) if node is None else expressions.references(node)
     for name in sorted(names):
         schema.column(name)
     if not names:
         names = {schema.key_columns[0].name}  # for the number of rows
-        if _constant(where):
+        if _constant(given):
             return None
     if node is None:
-        result = Filter(where, frozenset(names), ())
+        result = Filter(given, frozenset(names), ())
     else:
-        result = _taken_apart(where, node, frozenset(names), schema)
+        result = _taken_apart(given, node, frozenset(names), schema)
     if node is None or result.rest is not None:
         _try_out(result, schema)
     return result
 
 
-def _taken_apart(
-    where: pc.Expression, node: expressions.Node, names: frozenset[str], schema: Schema
-) -> Filter:
+def _taken_apart(given: Given, node: expressions.Node, names: frozenset[str], schema: Schema) -> Filter:
     """A predicate with its terms, what of it is evaluated on stored values, the rest, and the guards."""
     nodes = expressions.parts(node)
     known = [analyse(part, schema) for part in nodes]
@@ -185,18 +171,18 @@ def _taken_apart(
     left = [place for place, conjunct in enumerate(known) if conjunct.condition is None]
     conditions = merged(conjunct.condition for conjunct in known if conjunct.condition is not None)
     if not left:
-        return Filter(where, names, terms, conditions)
-    parts = expressions.conjuncts(where)
+        return Filter(given, names, terms, conditions)
+    parts = expressions.conjuncts(given.expression)
     if len(parts) != len(nodes):
         guard = _all(_guards(terms, schema))
-        return Filter(where, names, terms, (), Filter(where, names, (), guard=guard), guard)
+        return Filter(given, names, terms, (), Filter(given, names, (), guard=guard), guard)
     guards = _guards((term for place in left for term in known[place].terms), schema)
     tested = [part for place, part in enumerate(parts) if place not in left]
     left_names = frozenset(
         set().union(*(expressions.references(nodes[place]) for place in left)) or schema.key_names[:1]
     )
-    rest = Filter(_all([parts[place] for place in left]), left_names, (), guard=_all(guards))
-    return Filter(where, names, terms, conditions, rest, _all([*tested, *guards]))
+    rest = Filter(Given(_all([parts[place] for place in left])), left_names, (), guard=_all(guards))
+    return Filter(given, names, terms, conditions, rest, _all([*tested, *guards]))
 
 
 def _all(parts: Sequence[pc.Expression]) -> pc.Expression | None:
@@ -231,10 +217,10 @@ def _in_list(term: Term, field: pc.Expression) -> pc.Expression:
     return found
 
 
-def _constant(expression: pc.Expression) -> bool:
+def _constant(given: Given) -> bool:
     """The value of an expression over no columns."""
     one_row = pa.record_batch({"row": pa.array([0])})
-    return bool(Filter(expression, frozenset(("row",)), ()).mask(one_row)[0])
+    return bool(Filter(given, frozenset(("row",)), ()).mask(one_row)[0])
 
 
 def _try_out(predicate: Filter, schema: Schema) -> None:
@@ -257,118 +243,3 @@ def _try_out(predicate: Filter, schema: Schema) -> None:
         except InvalidArgument as unbound:
             raise InvalidArgument(f"{unbound}; {_OWN_TYPE}") from None
         predicate.mask(row)
-
-
-# ---------------------------------------------------------------------------------- filter lists
-
-
-_Part = tuple[pc.Expression, expressions.Node]
-"""An expression, and the tree that ``expressions.parse`` would read it as."""
-
-
-def _from_lists(where: Any, schema: Schema) -> _Part | None:
-    """``[(column, op, value), ...]`` all of which hold, or a list of such lists, one of which does."""
-    if isinstance(where, str | bytes) or not isinstance(where, Sequence):
-        raise InvalidArgument(f"where is a pyarrow.compute expression or a list of filters, not {where!r}")
-    if not where:
-        return None
-    # One tuple alone, one list of tuples, or a list of lists.
-    groups: Sequence[Any] = where if isinstance(where[0], list) else [list(where)]
-    if isinstance(where, tuple) and isinstance(where[0], str):
-        groups = [[where]]
-    result: _Part | None = None
-    for group in groups:
-        every = _all_of(group, schema)
-        result = every if result is None else _joined("or_kleene", operator.or_, result, every)
-    return result
-
-
-def _all_of(group: Any, schema: Schema) -> _Part:
-    if isinstance(group, tuple) and group and isinstance(group[0], str):
-        group = [group]
-    if isinstance(group, str) or not isinstance(group, Sequence) or not group:
-        raise InvalidArgument(f"a filter is a list of (column, op, value), not {group!r}")
-    result: _Part | None = None
-    for item in group:
-        if isinstance(item, str) or not isinstance(item, Sequence) or len(item) != 3:
-            raise InvalidArgument(f"a filter is (column, op, value), not {item!r}")
-        name, op, value = item
-        one = _comparison(name, op, value, schema)
-        result = one if result is None else _joined("and_kleene", operator.and_, result, one)
-    assert result is not None
-    return result
-
-
-def _joined(function: str, join: Callable[[Any, Any], Any], one: _Part, other: _Part) -> _Part:
-    return join(one[0], other[0]), expressions.FunctionCall(function, (one[1], other[1]), None)
-
-
-def _comparison(name: Any, op: Any, value: Any, schema: Schema) -> _Part:
-    """One triple, with pyarrow's meanings; values take the column's type where they are exact in it."""
-    column = schema.column(name)
-    if op not in _OPERATORS:
-        raise InvalidArgument(f"filter on {name!r}: no operator {op!r}; there are {', '.join(_OPERATORS)}")
-    reference, ref = pc.field(name), expressions.Ref(name)
-    if op in ("in", "not in"):
-        if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
-            raise InvalidArgument(f"filter on {name!r}: {op!r} takes a list, not {value!r}")
-        listed = _typed(_listed(value, column.type, name), column.type, name)
-        found = reference.isin(listed)
-        node = expressions.is_in(ref, listed)
-        if op == "not in":
-            return ~found, expressions.FunctionCall("invert", (node,), None)
-        return found, node
-    check_text(value, f"filter on {name!r}")
-    literal = _literal(value, column.type)
-    if literal is None:
-        one = pa.repeat(expressions.as_scalar(value), 1)
-        check_layout(one, name)
-        literal = _typed(one, column.type, name)[0]
-    function, compare = _COMPARE[op]
-    arguments = (ref, expressions.Literal(literal))
-    return compare(reference, literal), expressions.FunctionCall(function, arguments, None)
-
-
-def _listed(value: Any, type_: ColumnType, name: str) -> pa.Array:
-    if isinstance(value, pa.Array | pa.ChunkedArray):
-        check_chunks(value, name)
-        return value if isinstance(value, pa.Array) else value.combine_chunks()
-    cells = list(value)
-    for cell in cells:
-        check_text(cell, f"filter on {name!r}")
-    try:
-        try:
-            return pa.array(cells)
-        except OverflowError:  # Arrow takes integers for int64 unless it is told otherwise
-            return pa.array(cells, type_.arrow)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-        raise InvalidArgument(f"filter on {name!r}: {error}") from None
-
-
-def _literal(value: Any, type_: ColumnType) -> pa.Scalar | None:
-    """A scalar of exactly the column's type; None for values that are not plainly of it."""
-    if type_.kind == TYPE_FLOAT and type(value) is int:
-        return _float(value, type_)
-    if type(value) not in _NATIVE.get(type_.name, ()):
-        return None
-    try:
-        return pa.scalar(value, type_.arrow)
-    except (pa.ArrowInvalid, OverflowError):
-        return None
-
-
-def _float(value: int, type_: ColumnType) -> pa.Scalar | None:
-    """An integer of any size, if it is exact as a float.  Arrow's own cast takes none that is large."""
-    try:
-        scalar = pa.scalar(float(value), type_.arrow)
-    except OverflowError:
-        return None
-    return scalar if scalar.as_py() == value else None
-
-
-def _typed(array: pa.Array, type_: Any, name: str) -> pa.Array:
-    """In the column's type, so that Arrow compares without casting; as it is where that is not exact."""
-    try:
-        return cast(array, type_, name)
-    except SchemaMismatch:
-        return array

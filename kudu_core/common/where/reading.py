@@ -84,10 +84,12 @@ def _read_comparison(node: FunctionCall, schema: Schema) -> ColumnTest | None:
     left, right = node.arguments
     if isinstance(left, Literal):
         left, right, op = right, left, _FLIPPED[op]
-    if not isinstance(left, Ref) or not isinstance(right, Literal) or not right.scalar.is_valid:
+    if not isinstance(left, Ref) or not isinstance(right, Literal):
         return None
     column = schema.by_name.get(left.name)
-    return None if column is None else ColumnTest(column, op, (Constant.of(column.type, right.scalar),))
+    if column is None or not (right.type is column.type or right.scalar.is_valid):
+        return None
+    return ColumnTest(column, op, (Constant.of(column.type, right),))
 
 
 def _read_of_column(column: StoredColumn, function: str, options: dict[str, pa.Scalar]) -> ColumnTest | None:
@@ -117,7 +119,7 @@ def _read_list(column: StoredColumn, options: dict[str, pa.Scalar]) -> ColumnTes
         return None  # no value tells whether Arrow compares the types
     with_null = len(valid) < len(given) and matching.as_py() == _MATCHES_NULL
     if not isinstance(valid, pa.Array) or len(valid) <= FEW_VALUES:
-        constants = tuple(Constant.of(column.type, scalar) for scalar in valid)
+        constants = tuple(Constant.of(column.type, Literal(scalar)) for scalar in valid)
         return ColumnTest(column, "in", constants, with_null=with_null)
     many = Listed.of(column.type, valid)
     if many is None:

@@ -1,8 +1,18 @@
-"""Plans of reads that are asked for again and again, as long as the table has the columns that they name."""
+"""Plans of reads, and predicates, that are asked for again and again.
+
+They are kept as long as the table has the columns that they name.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import pyarrow.compute as pc
+
+from kudu_core.common.where import expressions
+from kudu_core.common.where.given import Given
+from kudu_core.common.where.identity import identity_of, size_of
+from kudu_core.common.where.predicates import Filter, compile_given, compile_where
 
 if TYPE_CHECKING:
     from kudu_core.common.schema.schema import Schema
@@ -11,10 +21,36 @@ P = TypeVar("P")
 
 _MOST = 64
 """When one more comes, those that are there go: whoever asks so many different things plans each anew."""
+_MOST_PREDICATES = 128
+_MOST_BYTES = 1 << 19
+"""Of what predicates are known by.  What is made of a predicate may take ten times as much."""
+_LARGEST = _MOST_BYTES // 4
+"""A predicate that is known by more bytes is not kept."""
+_MOST_OF_ONE = 8
+"""Plans with one predicate."""
+
+
+class KeptPredicate(Generic[P]):
+    """A predicate as it is compiled, and plans that have it, by what else they are asked for."""
+
+    __slots__ = ("filter", "plans")
+
+    def __init__(self, compiled: Filter | None) -> None:
+        self.filter = compiled
+        """None: every row passes."""
+        self.plans: dict[tuple[Any, ...], P] = {}
+
+    def get(self, asked: tuple[Any, ...]) -> P | None:
+        return self.plans.get(asked)
+
+    def put(self, asked: tuple[Any, ...], plan: P) -> None:
+        plans = self.plans if len(self.plans) < _MOST_OF_ONE else {}
+        plans[asked] = plan
+        self.plans = plans
 
 
 class KeptPlans(Generic[P]):
-    """Plans of one schema by what was asked for.
+    """Plans of one schema by what was asked for, and the predicates of reads and writes.
 
     Threads may make a plan twice; either is right.
     """
@@ -22,6 +58,9 @@ class KeptPlans(Generic[P]):
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self._plans: dict[tuple[Any, ...], P] = {}
+        self._predicates: dict[tuple[Any, ...] | bytes, KeptPredicate[P]] = {}
+        self._bytes = 0
+        """Of what the predicates are known by; threads may miscount by one predicate each."""
 
     def get(self, asked: tuple[Any, ...]) -> P | None:
         return self._plans.get(asked)
@@ -31,8 +70,42 @@ class KeptPlans(Generic[P]):
         plans[asked] = plan
         self._plans = plans
 
+    def predicate(self, where: Any) -> KeptPredicate[P]:
+        """A predicate, an expression or filter lists, checked and compiled (``compile_where``).
+
+        An expression is known by its serialised bytes, and what is kept is made of these: what the caller
+        gave may refer to memory that changes.
+        """
+        if isinstance(where, pc.Expression):
+            raw = expressions.serialised(where)
+            if raw.size > _LARGEST:
+                return KeptPredicate(compile_where(where, self.schema))
+            known: tuple[Any, ...] | bytes = raw.to_pybytes()
+            found = self._predicates.get(known)
+            if found is None:
+                found = KeptPredicate(compile_given(Given.serialised(raw), self.schema))
+                self._keep(known, raw.size, found)
+            return found
+        identity = identity_of(where)
+        found = None if identity is None else self._predicates.get(identity)
+        if found is None:
+            found = KeptPredicate(compile_where(where, self.schema))
+            if identity is not None:
+                self._keep(identity, size_of(identity), found)
+        return found
+
+    def _keep(self, known: tuple[Any, ...] | bytes, size: int, predicate: KeptPredicate[P]) -> None:
+        if size > _LARGEST:
+            return
+        kept = self._predicates
+        if len(kept) >= _MOST_PREDICATES or self._bytes + size > _MOST_BYTES:
+            self._predicates = kept = {}
+            self._bytes = 0
+        kept[known] = predicate
+        self._bytes += size
+
     def __len__(self) -> int:
         return len(self._plans)
 
 
-__all__ = ["KeptPlans"]
+__all__ = ["KeptPlans", "KeptPredicate"]

@@ -65,15 +65,18 @@ class ScanRequest:
 
         ``plans``: where those of the schema are kept.
         """
-        if plans is None or self.where is not None:
-            return self._planned(schema)
+        if plans is None:
+            return self._planned(schema, compile_where(self.where, schema))
+        predicate = None if self.where is None else plans.predicate(self.where)
+        compiled = None if predicate is None else predicate.filter
         asked = self._asked()
-        if asked is None:
-            return self._planned(schema)
-        plan = plans.get(asked)
+        if asked is None or (predicate is not None and self.key_range is not None):
+            return self._planned(schema, compiled)
+        those = plans if predicate is None else predicate
+        plan = those.get(asked)
         if plan is None:
-            plan = replace(self, key_range=None)._planned(schema)
-            plans.put(asked, plan)
+            plan = replace(self, key_range=None)._planned(schema, compiled)
+            those.put(asked, plan)
         if self.key_range is None:
             return plan
         return plan.between(*_key_range(schema, self.key_range))
@@ -94,11 +97,10 @@ class ScanRequest:
             return None
         return asked
 
-    def _planned(self, schema: Schema) -> ScanPlan:
+    def _planned(self, schema: Schema, compiled: Filter | None) -> ScanPlan:
         if self.order not in ("any", "key"):
             raise InvalidArgument(f'order is "any" or "key", not {self.order!r}')
         check_limit(self.limit)
-        compiled = compile_where(self.where, schema)
         within = _key_range(schema, self.key_range)
         known = _known_bounds(schema, compiled)
         lower, upper = within if compiled is None else keybounds.intersect(within, known)

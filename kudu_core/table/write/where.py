@@ -19,11 +19,11 @@ from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema, StoredColumn, arrow_schema
 from kudu_core.common.where import keybounds
 from kudu_core.common.where.expressions import parse, references
-from kudu_core.common.where.predicates import Filter, compile_where
+from kudu_core.common.where.predicates import Filter
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 from kudu_core.rowset.scan.scan import ScanCounts, ScanSpec, scan_rowset, to_batch
 from kudu_core.table.opened.tablets import NEWEST
-from kudu_core.table.read.plan import prune_tablets
+from kudu_core.table.read.plan import kept_filters, prune_tablets
 from kudu_core.table.write.found_walk import FoundRows
 
 if TYPE_CHECKING:
@@ -43,9 +43,10 @@ def where_rows(
     ``set_`` None: delete the rows.  Arguments are checked here, before anything is locked.
     """
     first = engine.schema
+    where = kept_filters(where)  # it may be read for two schemas
 
     def compiled(schema: Schema) -> tuple[Filter | None, NewValues]:
-        predicate = compile_where(where, schema)
+        predicate = engine.plans_of(schema).predicate(where).filter
         if predicate is None and not isinstance(where, pc.Expression):
             raise InvalidArgument("where selects every row; say so with pyarrow.compute.scalar(True)")
         return predicate, NewValues.checked(schema, {} if set_ is None else set_)

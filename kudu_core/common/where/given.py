@@ -1,0 +1,59 @@
+"""A predicate as it was given: as an expression, as the bytes of one, or as the tree of filter lists.
+
+The expression itself is seldom needed, where conditions say all of it: it is made when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kudu_core.common.where import expressions
+from kudu_core.common.where.expressions import Node
+
+
+class Given:
+    """Immutable; pickles as its expression."""
+
+    __slots__ = ("_expression", "_node", "_raw")
+
+    def __init__(
+        self, expression: pc.Expression | None, node: Node | None = None, raw: pa.Buffer | None = None
+    ) -> None:
+        self._expression, self._node, self._raw = expression, node, raw
+
+    @staticmethod
+    def listed(node: Node) -> Given:
+        """Of filter lists."""
+        return Given(None, node)
+
+    @staticmethod
+    def serialised(raw: pa.Buffer) -> Given:
+        """What ``expressions.serialised`` has made of an expression: it shares no memory with that."""
+        return Given(None, None, raw)
+
+    @property
+    def expression(self) -> pc.Expression:
+        if self._expression is None:
+            if self._raw is not None:
+                self._expression = pc.Expression._deserialize(self._raw)
+            else:
+                assert self._node is not None
+                self._expression = expressions.spelled(self._node)
+        return self._expression
+
+    def tree(self) -> Node | None:
+        """As ``expressions.parse`` has it; None: not understood."""
+        if self._node is not None:
+            return self._node
+        if self._raw is None:
+            return expressions.parse(self._expression)
+        return expressions.parse_serialised(self._raw)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Given, (self.expression,)
+
+
+__all__ = ["Given"]
