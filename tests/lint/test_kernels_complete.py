@@ -20,6 +20,7 @@ OTHER_ORACLE = {
     "columns.bitmaps": "oracles/columns/columns.py",
     "files.page_loader": "no arithmetic: whom it asks, which its test says",
     "files.cached_pages": "no arithmetic: which pages stay, which tests/cfile/test_page_cache.py says",
+    "files.string_pages": "the general path of kudu_core/cfile/columns/writer.py",
     "files.page_fetcher": "open_page of kudu_core/cfile/pages/page.py",
     "index.nodes": "no arithmetic: memory that grows",
     "keys.hashing": "mmh3 and xxhash",

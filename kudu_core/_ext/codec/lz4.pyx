@@ -51,7 +51,6 @@ cdef enum:
     TAIL = 20                   # no match begins in so many bytes at the end of a block or of the text
     TEXT_BITS = 16              # of the buckets of a text
     RECENT_BITS = 12            # of the positions of a block that are remembered
-    SIDE_BY_SIDE = 2
     MOST_TEXT = FAR
 
 cdef uint64_t PRIME_OF_5 = <uint64_t>889523592379
@@ -171,19 +170,6 @@ def unpack(const uint8_t[::1] stored not None, int64_t raw_bytes, bytes text not
 
 
 # ------------------------------------------------------------------------------------ packing
-
-
-cdef struct Packing:
-    # A block that is being packed.
-    const uint8_t* page
-    uint8_t* out
-    uint16_t* recent            # positions of the block by their hash, as far as they fit
-    int64_t size
-    int64_t at
-    int64_t anchor              # literals begin here
-    int64_t near                # places that may match, by their distance: in the block from ``at``,
-    int64_t one                 # and two from the end of the text
-    int64_t other
 
 
 cdef inline uint32_t _hash_of_5(uint64_t word, int bits) noexcept nogil:
@@ -319,10 +305,6 @@ cdef void _pack_blocks(
 cdef class Lz4Packer:
     """Packs blocks that ``text``, of 20 bytes to 64 KiB - 1, comes before.  Thread safe."""
 
-    cdef:
-        readonly bytes text
-        uint16_t* _table        # of each bucket two positions, by their distance from the end of the text
-
     def __cinit__(self, bytes text not None):
         cdef:
             int64_t size = len(text), at
@@ -330,7 +312,7 @@ cdef class Lz4Packer:
             uint16_t* bucket
         if not TAIL <= size <= MOST_TEXT:
             raise ValueError(f"a text of {size} bytes")
-        self.text = text
+        self.text, self._first, self._size = text, first, size
         self._table = <uint16_t*>PyMem_Malloc(sizeof(uint16_t) << (TEXT_BITS + 1))
         if self._table == NULL:
             raise MemoryError
@@ -345,14 +327,23 @@ cdef class Lz4Packer:
     def __dealloc__(self):
         PyMem_Free(self._table)
 
+    cdef void pack_blocks(self, Packing* blocks, int count) noexcept nogil:
+        """Pack up to ``SIDE_BY_SIDE`` blocks, of which ``page``, ``size`` and ``out`` are set.
+
+        ``out`` has room for ``packed_bound(size)``, and is behind the last byte in the end.
+        """
+        cdef:
+            uint16_t recent[SIDE_BY_SIDE << RECENT_BITS]
+            int k
+        for k in range(count):
+            blocks[k].recent = recent + (k << RECENT_BITS)
+        _pack_blocks(blocks, count, self._first, self._size, self._table)
+
     def pack(self, list payloads not None):
         """The blocks of ``payloads``, each a ``bytes``."""
         cdef:
-            uint16_t recent[SIDE_BY_SIDE << RECENT_BITS]
             Packing blocks[SIDE_BY_SIDE]
             Py_ssize_t begin, k, count, total = len(payloads)
-            const uint8_t* text = <const uint8_t*>PyBytes_AS_STRING(self.text)
-            int64_t text_bytes = PyBytes_GET_SIZE(self.text), size
             list packed = [], now
             bytes payload, room
         payloads = payloads.copy()
@@ -362,15 +353,14 @@ cdef class Lz4Packer:
                 payload = payloads[begin + k]
                 if payload is None:
                     raise TypeError("no payload")
-                size = PyBytes_GET_SIZE(payload)
-                room = PyBytes_FromStringAndSize(NULL, size + size // 255 + 32)
+                room = PyBytes_FromStringAndSize(NULL, packed_bound(PyBytes_GET_SIZE(payload)))
                 now.append(room)
-                blocks[k].page, blocks[k].size = <const uint8_t*>PyBytes_AS_STRING(payload), size
+                blocks[k].page = <const uint8_t*>PyBytes_AS_STRING(payload)
+                blocks[k].size = PyBytes_GET_SIZE(payload)
                 blocks[k].out = <uint8_t*>PyBytes_AS_STRING(room)
-                blocks[k].recent = recent + (k << RECENT_BITS)
             count = len(now)
             with nogil:
-                _pack_blocks(blocks, <int>count, text, text_bytes, self._table)
+                self.pack_blocks(blocks, <int>count)
             for k in range(count):
                 room = now[k]
                 packed.append(room[: blocks[k].out - <uint8_t*>PyBytes_AS_STRING(room)])

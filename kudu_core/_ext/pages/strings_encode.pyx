@@ -129,16 +129,23 @@ cdef uint8_t* _write_prefix(uint8_t* out, const PresentCells* cells) noexcept no
     return _pad(out, body)
 
 
-cdef int64_t _encode(
+cdef int64_t strings_bound(int64_t rows, int64_t cell_bytes, bint nulls) noexcept nogil:
+    """Ends or restarts and lengths, never more than 14 bytes a cell; head and padding of a block."""
+    return (
+        page_head_bytes(rows, nulls) + cell_bytes + 14 * rows + 48 * ((rows + BLOCK_ROWS - 1) / BLOCK_ROWS)
+    )
+
+
+cdef int64_t encode_strings(
     uint8_t* out,
-    const int32_t[::1] offsets,
+    const int32_t* offsets,
+    int64_t rows,
     const uint8_t* data,
     const uint8_t* bits,
     bint prefix,
 ) noexcept nogil:
-    """Write a whole payload; return its size."""
     cdef:
-        int64_t rows = offsets.shape[0] - 1, row = 0, stop, index = 0, end, i
+        int64_t row = 0, stop, index = 0, end, i
         uint8_t* to = out + page_head_bytes(rows, bits != NULL)
         uint8_t* directory = directory_of(out, rows, bits != NULL)
         uint32_t entry
@@ -169,8 +176,7 @@ cdef int64_t _encode(
     return to - out
 
 
-cdef int64_t _bad_offset(const int32_t[::1] offsets, int64_t size) noexcept nogil:
-    """The first row whose offsets descend or leave the data, or -1."""
+cdef int64_t bad_offset(const int32_t[::1] offsets, int64_t size) noexcept nogil:
     cdef int64_t i, last = offsets[0]
     if last < 0:
         return 0
@@ -211,7 +217,7 @@ def encode_binary(
     if validity is not None and validity.shape[0] < (rows + 7) >> 3:
         raise ValueError(f"a bitmap of {validity.shape[0]} bytes has no {rows} bits")
     with nogil:
-        bad = _bad_offset(offsets, data.shape[0])
+        bad = bad_offset(offsets, data.shape[0])
     if bad >= 0:
         raise ValueError(f"offsets of row {bad} descend or lie outside the data")
     if data.shape[0]:
@@ -220,19 +226,13 @@ def encode_binary(
         page.bits = &validity[0]
         if page_values(&page, 0, rows) < rows:
             bits = page.bits
-    # Ends or restarts and lengths, never more than 14 bytes a cell; head and padding of a block.
-    bound = (
-        page_head_bytes(rows, bits != NULL)
-        + (offsets[rows] - offsets[0])
-        + 14 * rows
-        + 48 * ((rows + BLOCK_ROWS - 1) // BLOCK_ROWS)
-    )
+    bound = strings_bound(rows, offsets[rows] - offsets[0], bits != NULL)
     # Written where it stays: a copy of large cells costs as much as all else.
     made = PyBytes_FromStringAndSize(NULL, bound)
     try:
         out = <uint8_t*>PyBytes_AS_STRING(made)
         with nogil:
-            size = _encode(out, offsets, first, bits, prefix)
+            size = encode_strings(out, &offsets[0], rows, first, bits, prefix)
         assert size <= bound
         _PyBytes_Resize(&made, size)
         return <object>made

@@ -112,25 +112,25 @@ def zone_fixed(
     )
 
 
-cdef inline int _order(const uint8_t* a, int64_t a_size, const uint8_t* b, int64_t b_size) noexcept nogil:
+cdef int string_order(const uint8_t* a, int64_t a_size, const uint8_t* b, int64_t b_size) noexcept nogil:
     cdef int order = memcmp(a, b, <size_t>(a_size if a_size < b_size else b_size))
     if order:
         return order
     return (a_size > b_size) - (a_size < b_size)
 
 
-cdef int64_t _zone_binary(
-    const int32_t[::1] offsets,
+cdef int64_t zone_of_strings(
+    const int32_t* offsets,
+    int64_t rows,
     const uint8_t* data,
     int64_t data_bytes,
     const uint8_t* bits,
     int64_t* least,
     int64_t* greatest,
 ) noexcept nogil:
-    """Set the rows of the bounds; return how many cells are null, or -1 for bad offsets."""
     cdef:
         int64_t i, nulls = 0, begin, end, low = -1, high = -1
-    for i in range(offsets.shape[0] - 1):
+    for i in range(rows):
         begin = offsets[i]
         end = offsets[i + 1]
         if begin < 0 or end < begin or end > data_bytes:
@@ -139,9 +139,13 @@ cdef int64_t _zone_binary(
             nulls += 1
         elif low < 0:
             low = high = i
-        elif _order(data + begin, end - begin, data + offsets[low], offsets[low + 1] - offsets[low]) < 0:
+        elif string_order(
+            data + begin, end - begin, data + offsets[low], offsets[low + 1] - offsets[low]
+        ) < 0:
             low = i
-        elif _order(data + begin, end - begin, data + offsets[high], offsets[high + 1] - offsets[high]) > 0:
+        elif string_order(
+            data + begin, end - begin, data + offsets[high], offsets[high + 1] - offsets[high]
+        ) > 0:
             high = i
     least[0] = low
     greatest[0] = high
@@ -176,7 +180,7 @@ def zone_binary(
     if data.shape[0]:
         first = &data[0]
     with nogil:
-        nulls = _zone_binary(offsets, first, data.shape[0], bits, &least, &greatest)
+        nulls = zone_of_strings(&offsets[0], rows, first, data.shape[0], bits, &least, &greatest)
     if nulls < 0:
         raise ValueError("offsets descend or lie outside the data")
     if least < 0:
@@ -203,11 +207,11 @@ cdef void _strings_meet(
     for i in range(out.shape[0]):
         bound = high + i * width
         size = bound[0] if bound[0] < width else width - 1
-        out[i] = open_ended[i] != 0 or _order(bound + 1, size, first, first_size) >= 0
+        out[i] = open_ended[i] != 0 or string_order(bound + 1, size, first, first_size) >= 0
         if out[i] and beyond != NULL:
             bound = low + i * width
             size = bound[0] if bound[0] < width else width - 1
-            out[i] = _order(bound + 1, size, beyond, beyond_size) < 0
+            out[i] = string_order(bound + 1, size, beyond, beyond_size) < 0
 
 
 def strings_meet(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -34,12 +34,14 @@ from kudu_core.cfile.columns.specs import (
     word,
     zone_width,
 )
+from kudu_core.cfile.columns.text_pages import write_text_pages
 from kudu_core.cfile.columns.zone import Zone
 from kudu_core.cfile.pages import page as pages
-from kudu_core.cfile.pages.codec_dictionary import PageCodec, add_codec_dictionary
+from kudu_core.cfile.pages.codec_dictionary import Lz4DictionaryCodec, PageCodec, add_codec_dictionary
 from kudu_core.cfile.pages.container import SECTION_DICTIONARY, SECTION_PAGE_INDEX, Extent, FileWriter
 from kudu_core.cfile.pages.page import BLOCK_ROWS, ENCODING_CODES, ENCODING_VALUES
 from kudu_core.common.rows.rowblock import ColumnBuffers
+from kudu_core.common.types.types import ColumnType
 
 
 def write_column(
@@ -66,25 +68,15 @@ def write_column(
         dictionary = add_codec_dictionary(writer, codec)
     start = writer.offset
     bound_width = zone_width(column.width, words)
-    index = bytearray()
-    page_zones: list[Zone] = []
     page_bits = choose_page_bits(stored, spec.role, spec.compression, with_dictionary=codec is not None)
-    for rows, encoded, number, packed in _packed_pages(
-        column, stored, page_bits, kind, spec, allow_delta, codec, words is not None
-    ):
-        payload, low, high, null_count, nan_count = encoded
-        offset = writer.offset
-        size = pages.add_page(writer, len(payload), encoding, number, packed)
-        page_zone, flags, low_raw, high_raw = _page_zone(
-            low, high, null_count, nan_count, rows, column.width == 0, word_list
-        )
-        page_zones.append(page_zone)
-        index += INDEX_ENTRY.pack(offset, size, null_count, nan_count, flags)
-        index += low_raw.ljust(bound_width, b"\0") + high_raw.ljust(bound_width, b"\0")
+    if isinstance(codec, Lz4DictionaryCodec):
+        index, zone = write_text_pages(writer, spec, column, page_bits, codec)
+    else:
+        pages_of = _packed_pages(column, stored, page_bits, kind, spec, allow_delta, codec, words is not None)
+        index, zone = _write_pages(writer, spec.type, pages_of, encoding, bound_width, word_list)
     end = writer.offset
-    extent = writer.add_section(
-        SECTION_PAGE_INDEX, [INDEX_HEAD.pack(len(page_zones), bound_width, page_bits), bytes(index)]
-    )
+    count = len(index) // (INDEX_ENTRY.size + 2 * bound_width)
+    extent = writer.add_section(SECTION_PAGE_INDEX, [INDEX_HEAD.pack(count, bound_width, page_bits), index])
     return ColumnEntry(
         spec.id,
         spec.role,
@@ -96,12 +88,39 @@ def write_column(
         extent,
         dictionary,
         words,
-        zones.merge(spec.type, page_zones),
+        zone,
     )
 
 
 _Encoded = tuple[bytes, bytes | None, bytes | None, int, int]
 """Payload, lowest and highest value, null count and NaN count of a page's rows."""
+
+_Page = tuple[int, _Encoded, int, Any]
+"""Rows of a page, the page encoded, its codec, what is stored."""
+
+
+def _write_pages(
+    writer: FileWriter,
+    type_: ColumnType,
+    packed_pages: Iterable[_Page],
+    encoding: int,
+    bound_width: int,
+    words: ColumnBuffers | None,
+) -> tuple[bytes, Zone]:
+    """Append pages; return their entries of the page index, and the zone of the column."""
+    index = bytearray()
+    page_zones: list[Zone] = []
+    for rows, (payload, low, high, null_count, nan_count), number, packed in packed_pages:
+        offset = writer.offset
+        size = pages.add_page(writer, len(payload), encoding, number, packed)
+        page_zone, flags, low_raw, high_raw = _page_zone(
+            low, high, null_count, nan_count, rows, type_.width == 0, words
+        )
+        page_zones.append(page_zone)
+        index += INDEX_ENTRY.pack(offset, size, null_count, nan_count, flags)
+        index += low_raw.ljust(bound_width, b"\0") + high_raw.ljust(bound_width, b"\0")
+    return bytes(index), zones.merge(type_, page_zones)
+
 
 _TOGETHER = 64
 """Pages that a codec with a dictionary packs in one call."""
@@ -116,8 +135,8 @@ def _packed_pages(
     allow_delta: bool,
     codec: PageCodec | None,
     has_words: bool,
-) -> Iterator[tuple[int, _Encoded, int, Any]]:
-    """Rows of each page, the page encoded, its codec, what is stored.  ``stored``: codes, or ``column``."""
+) -> Iterator[_Page]:
+    """The pages of a column.  ``stored``: codes, or ``column``."""
     step = 1 << page_bits
     together = step if codec is None else _TOGETHER * step
     for begin in range(0, column.length, together):

@@ -85,14 +85,14 @@ class Lz4DictionaryCodec:
     number = CODEC_LZ4_DICTIONARY
 
     def __init__(self, data: bytes) -> None:
-        self._packer = Lz4Packer(data)
+        self.packer = Lz4Packer(data)
 
     @property
     def data(self) -> bytes:
-        return self._packer.text
+        return self.packer.text
 
     def compress(self, payloads: list[bytes]) -> list[bytes]:
-        return self._packer.pack(payloads)
+        return self.packer.pack(payloads)
 
 
 class CodecDictionary:

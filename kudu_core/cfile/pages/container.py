@@ -104,7 +104,7 @@ class FileWriter:
         self.file_id = os.urandom(16) if file_id is None else file_id
         assert len(self.file_id) == 16
         self._fs = fs
-        self._id_crc: int = crc32c(self.file_id, 0)
+        self.id_crc: int = crc32c(self.file_id, 0)
         self._file: WriteFile | None = fs.create(path)
         self._pending: list[Any] = []
         self._pending_bytes = 0
@@ -117,7 +117,7 @@ class FileWriter:
 
     def place_crc(self, kind: int) -> int:
         """The CRC of file id, current offset and ``kind``: the start value of a frame's CRC."""
-        return crc32c(CRC_PLACE.pack(self.offset, kind), self._id_crc)
+        return crc32c(CRC_PLACE.pack(self.offset, kind), self.id_crc)
 
     def append(self, data: Any) -> None:
         """Add bytes at the current offset; the caller must not change ``data`` afterwards."""

@@ -55,6 +55,8 @@ quarter of it, and lie in pages of their own, or nearly so."""
 
 _WORTH_IT_FROM_BYTES = 64
 _KEPT_BELOW = 0.9  # a codec stays only where it saves 10% (Kudu's min_compression_ratio)
+TRIED = (_WORTH_IT_FROM_BYTES, RAW_LIMIT_BYTES, _KEPT_BELOW)
+"""Least and most bytes of a payload that is packed, and which part of it the packed one may be to stay."""
 
 # One-shot codecs without state: both may be used by several threads at once.
 _LZ4 = pa.Codec("lz4_raw")

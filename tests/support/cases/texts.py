@@ -44,6 +44,17 @@ def file_of(values: list[Any], spec: ColumnSpec | None = None) -> Any:
     return fs
 
 
+def without_checksums(fs: Any) -> bytes:
+    """The file of ``file_of`` with 0 for the CRC of each page, where nothing else computes one."""
+    data = bytearray(fs.files["f"])
+    with RowsFile(fs, "f") as file:
+        read = file.columns[0]
+        for number in range(read.page_count):
+            at = read.page_offset(number)
+            data[at : at + 4] = bytes(4)
+    return bytes(data)
+
+
 def codecs(file: RowsFile, data: bytes | bytearray) -> set[int]:
     """Those of the pages of the one column."""
     read = file.columns[0]
