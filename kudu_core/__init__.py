@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from kudu_core.table.repair.report import RepairReport
     from kudu_core.table.table import Table
     from kudu_core.table.write.batch import Batch
+    from kudu_core.table.write.ticket import WriteTicket
 
 __version__ = "0.1.0"
 
@@ -85,6 +86,7 @@ __all__ = [
     "TokenMismatch",
     "UnreplayedWarning",
     "WriteResult",
+    "WriteTicket",
     "create_table",
     "open_table",
     "repair",
@@ -104,6 +106,7 @@ _HOMES = {
     "Snapshot": "table.read.snapshot",
     "Table": "table.table",
     "WriteResult": "table.calls.result",
+    "WriteTicket": "table.write.ticket",
     "create_table": "table.entry",
     "open_table": "table.entry",
     "repair": "table.repair.repair",

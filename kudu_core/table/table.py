@@ -1,6 +1,7 @@
 """``Table``: what users hold.  Each method checks its arguments and hands over to a walk.
 
-Its reading methods are in ``table_reads.py``; ``entry.py`` makes and opens tables.
+Its reading methods are in ``table_reads.py``, its writes in ``table_writes.py``; ``entry.py`` makes and opens
+tables.
 """
 
 from __future__ import annotations
@@ -10,13 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.table.backup.backup import backup
-from kudu_core.table.calls.conform import with_policy
 from kudu_core.table.lifecycle.alter import alter
 from kudu_core.table.lifecycle.handles import folder_path
 from kudu_core.table.lifecycle.maintain import collect_now, compact_now, flush_now, maintain_now
 from kudu_core.table.table_reads import TableReads
-from kudu_core.table.write import door
-from kudu_core.table.write.batch import Batch
+from kudu_core.table.table_writes import TableWrites
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,12 +24,10 @@ if TYPE_CHECKING:
     from kudu_core.common.schema.declare import Column
     from kudu_core.options import Options
     from kudu_core.table.backup.backup_manifest import BackupResult
-    from kudu_core.table.calls.result import WriteResult
-    from kudu_core.table.write.door import TxnLike
     from kudu_core.tablet.replay.bootstrap import Unreplayed
 
 
-class Table(TableReads):
+class Table(TableWrites, TableReads):
     """A table, open for reading or writing.  A context manager; safe for any number of threads.
 
     Does not travel: it refuses to be pickled, and in the child of a fork what reads or writes rows raises
@@ -90,132 +87,6 @@ class Table(TableReads):
             f"kudu_core.open_table({self.path!r}), in a function for Spark "
             f"kudu_core.spark.table({self.path!r}), or send table.scan_tokens(...)"
         )
-
-    # ---- writes ----
-
-    def insert(
-        self,
-        data: Any,
-        *,
-        on_conflict: str = "error",
-        on_error: str = "raise",
-        txn: TxnLike | None = None,
-        on_repeat: str = "check",
-    ) -> WriteResult:
-        """Add rows with new keys.
-
-        Columns that are missing take their default.  A row whose key is there is refused
-        (``on_conflict="error"``) or skipped (``"ignore"``).
-
-        ``txn``, of every write: ``(app_id, version)``, or with the id of what the rows come from as a third
-        member, names the write, so that it is applied once however often it is repeated.  An application's
-        versions ascend.  A repetition, known by the fingerprint of its rows, does nothing; its answer is
-        ``deduplicated`` and has, of the last version, the timestamp and counts of the first time, and in
-        ``refused`` how many rows were refused then, but not which (``WriteResult``).  A version that was
-        applied with other rows, or by another source, or that lies too far back to tell, is refused.
-        ``on_repeat="skip"`` takes every version up to the last one for done, whatever its rows: for sources
-        whose rows differ from run to run.  What is new among them is then not written.
-
-        >>> stock.insert([{"id": 4, "name": "cap", "price": 0.5}], txn=("till", 1)).inserted
-        1
-
-        Raises
-        ------
-        RowErrors
-            Rows were refused and ``on_error`` is "raise": nothing of the call was applied.
-        SchemaMismatch
-            A column is unknown or does not fit; nothing was applied.
-        TokenMismatch
-            ``txn`` names a write that was applied, and this is another one; nothing was applied.
-        Poisoned, Fenced, OSError
-            The call may or may not have been applied, wholly or not at all.
-        """
-        operation = with_policy("on_conflict", on_conflict, "insert")
-        return door.write_rows(self._handle.engine, operation, data, on_error, txn, on_repeat)
-
-    def upsert(
-        self,
-        data: Any,
-        *,
-        on_error: str = "raise",
-        txn: TxnLike | None = None,
-        on_repeat: str = "check",
-    ) -> WriteResult:
-        """Add rows, or change the given columns of those whose keys are there.
-
-        >>> stock.upsert([{"id": 1, "price": 2.0}, {"id": 4, "price": 0.5}]).counts
-        (1, 1, 0, 0)
-        """
-        return door.write_rows(self._handle.engine, "upsert", data, on_error, txn, on_repeat)
-
-    def update(
-        self,
-        data: Any = None,
-        *,
-        where: Any = None,
-        set: Mapping[str, Any] | None = None,
-        on_missing: str = "error",
-        on_error: str = "raise",
-        txn: TxnLike | None = None,
-        on_repeat: str = "check",
-    ) -> WriteResult:
-        """Change the given columns of rows by key, or of all rows that match ``where``.
-
-        ``set`` maps column names to literals or pyarrow expressions over the old row.
-
-        >>> stock.update(where=pc.field("price") > 2, set={"price": pc.field("price") * 2}).updated
-        2
-        """
-        return door.update(self._handle.engine, data, where, set, on_missing, on_error, txn, on_repeat)
-
-    def delete(
-        self,
-        keys: Any = None,
-        *,
-        where: Any = None,
-        on_missing: str = "error",
-        on_error: str = "raise",
-        txn: TxnLike | None = None,
-        on_repeat: str = "check",
-    ) -> WriteResult:
-        """Remove rows by key, or all rows that match ``where``.
-
-        >>> stock.delete([{"id": 1}]).deleted, stock.delete([2, 3]).deleted  # keys of one column, bare
-        (1, 2)
-        """
-        return door.delete(self._handle.engine, keys, where, on_missing, on_error, txn, on_repeat)
-
-    def apply(
-        self,
-        data: Any,
-        op_column: str = "_op",
-        *,
-        on_error: str = "raise",
-        txn: TxnLike | None = None,
-        on_repeat: str = "check",
-    ) -> WriteResult:
-        """Mixed operations, in order: the column ``op_column`` names the operation of each row.
-
-        Operations: insert, insert_ignore, upsert, update, update_ignore, delete, delete_ignore.
-
-        >>> stock.apply({"_op": ["update", "delete"], "id": [1, 2], "price": [2.0, None]}).counts
-        (0, 1, 1, 0)
-        """
-        return door.write_mixed(self._handle.engine, data, op_column, on_error, txn, on_repeat)
-
-    def batch(
-        self, *, on_error: str = "raise", txn: TxnLike | None = None, on_repeat: str = "check"
-    ) -> Batch:
-        """Many calls as one: ``with table.batch() as b: b.insert(...); b.delete(...)``.
-
-        Decided and applied at exit, all or nothing, at one timestamp; each call sees those before it.
-        An exception inside the block applies nothing.  ``b.result`` has the sums.
-
-        >>> with stock.batch() as b:
-        ...     b.delete([{"id": 1}])
-        ...     b.insert([{"id": 4}])
-        """
-        return Batch(self._handle, on_error, txn, on_repeat)
 
     # ---- changing it ----
 

@@ -2,7 +2,8 @@
 
 Whoever waits first runs the fsync itself, for all others too: handing it to another thread would cost two
 switches on a path that is as short as the disk allows.  The log thread does what has no waiter: the
-intervals of ``group``, and records whose waiter was interrupted.
+intervals of ``group``, records whose waiter was interrupted, and those of calls that do not wait (protocol
+W9).
 
 Not known here: how records get into the segment that is synced, and what follows it (``wal.log``).
 """
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kudu_core.common.run.gates import Flag
+from kudu_core.common.run.gates import LOOK_S, Flag
 from kudu_core.common.run.locks import mutex
 from kudu_core.common.run.workers import Worker
 from kudu_core.errors import Closed, Fenced, KuduError, Poisoned
@@ -24,6 +25,9 @@ from kudu_core.wal.watermarks import Watermarks
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem, WriteFile
 
+GATHER_S = 0.003
+"""So long the log thread lets records gather for which nobody waits.  Without it a caller that does not wait
+would have an fsync a call on a fast disk, and two switches of threads with each."""
 RETRY_S = 0.25
 """After so long the log thread tries again when there was no memory."""
 
@@ -71,6 +75,22 @@ class SyncedLog(Watermarks):
             self.wait_durable(ts)
         self._wait_while(lambda: self.visible_ts < ts)
 
+    def is_visible_within(self, ts: int, timeout_s: float) -> bool:
+        """As ``wait_visible``, but for so long at most; whether V covers the records.
+
+        The fsync is the log thread's: one that has begun cannot be given up.
+        """
+        end_s = self.clock.monotonic_s() + timeout_s
+        while self.visible_ts < ts:
+            if self.failure is not None or self.closed:
+                self._refuse()
+            left_s = end_s - self.clock.monotonic_s()
+            if left_s <= 0:
+                return False
+            self.ask_log_thread()
+            self.advancing.wait(lambda: self.visible_ts < ts and self.failure is None, min(left_s, LOOK_S))
+        return True
+
     def wait_committed(self, ts: int) -> None:
         """Return when W covers every record <= ``ts``, for other processes to read them: what is durable
         is so a moment before W says it."""
@@ -108,6 +128,8 @@ class SyncedLog(Watermarks):
 
     def _wait_or_sync(self, ts: int) -> None:
         while self.durable_ts < ts:
+            if self.closed and self.durable_ts < ts:  # in the child of a fork nobody gives the lock back
+                self._refuse()
             if self._sync_lock.locked():
                 self._syncing.wait(lambda: self._sync_lock.locked() and self.durable_ts < ts)
                 continue
@@ -182,7 +204,7 @@ class SyncedLog(Watermarks):
             self._thread.start()  # one whose start was interrupted is alive, or another will be made
 
     def _run(self) -> None:
-        pause = self._options.group_interval_s if self.groups else 0.0
+        pause = self._options.group_interval_s if self.groups else GATHER_S
         while True:
             self._work.wait()
             if self._stop.wait(pause):

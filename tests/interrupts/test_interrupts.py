@@ -135,8 +135,7 @@ def _apply(w: World) -> object:
 
 
 def _bulk(w: World) -> object:
-    number = w.next()
-    return w.table.upsert(w.rows(number, 2 * INGEST_ROWS))
+    return w.table.upsert(w.rows(w.next(), 2 * INGEST_ROWS))
 
 
 def _spilled(w: World) -> object:
@@ -212,6 +211,7 @@ def _refresh(w: World) -> object:
 CALLS: dict[str, Call] = {
     "upsert": _insert,
     "row": _row,
+    "ticket": lambda w: w.table.upsert(w.rows(w.next()), wait=False).result(HANG_S),
     "few rows": _few_rows,
     "batch": _batch,
     "apply": _apply,

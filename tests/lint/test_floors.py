@@ -150,7 +150,7 @@ INSIDE: dict[str, list[set[str]]] = {
         {"report", "changes", "ingest"},
         {"write"},
         {"backup"},
-        {"table_reads"},
+        {"table_reads", "table_writes"},
         {"table"},
         {"entry"},
         {"jobs", "repair"},

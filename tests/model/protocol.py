@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from tests.model import history
+from tests.model import answers, history
 from tests.model.disk import Disk, Edit, Entry, Header, IngestPart, Manifest, Record, Segment, TabletEntry
 from tests.model.rules import APPS, Environment, Fenced, Rules, Violation
 from tests.model.stores import (
@@ -38,7 +38,6 @@ class Writer:
     ) -> None:
         self.disk, self.rules, self.environment, self.rng, self.oracle = disk, rules, environment, rng, oracle
         self.table = disk.table  # the inode that this writer installed
-        self.epoch = 0
         self.tablets: dict[int, Tablet] = {}
         self.manifests = dict(disk.manifests)  # the inodes that this writer has open
         self.segment: Segment | None = None
@@ -52,16 +51,15 @@ class Writer:
         self.retained: list[Record] = []
         self.in_flight: dict[int, set[int]] = {}  # ts -> tablets that have not applied it
         self.tokens: dict[int, tuple[int, int]] = {}
-        self.through = 0
-        self.floor = 0
+        self.through = self.floor = self.epoch = 0
         self.pins: list[int] = []
         self.deletable: list[tuple[int, int, list[int]]] = []  # (tablet, edit number, files)
         self.unread: list[tuple[int, int, list[int]]] = []  # of these, asked for when no reader was there
         self.resting: list[tuple[int, int]] = []  # segments at or below the last CHECKPOINT
         self.asked: list[int] = []  # reads in (V, now] that wait
         self.answered = 0  # the largest S of those that were answered
-        self.replaying = False
-        self.stale = False
+        self.tickets: list[int] = []  # calls without an answer yet: the times of what they rest on
+        self.replaying = self.stale = False
         self.stale_lsn = 0  # the other writer has read what lies below it
         self.unchecked = 0  # actions whose check of TABLE came before another writer took over
         self.trace: list[tuple[Any, ...]] = []
@@ -244,24 +242,26 @@ class Writer:
 
     def write(self) -> None:
         """Protocol W1 to W7.  Sometimes another step comes between the record and its application."""
-        keys = self.rng.sample(
-            range(self.environment.keys), min(self.environment.keys, self.rng.choice((1, 1, 2, 3)))
-        )
+        count = min(self.environment.keys, self.rng.choice((1, 1, 2, 3)))
+        keys = self.rng.sample(range(self.environment.keys), count)
         homes = {key: self.tablet_of(key) for key in keys}
         if any(tablet.holder for tablet in homes.values()):
             return
         token = self.choose_token()
         if token and self.tokens.get(token[0], (0, 0))[0] >= token[1]:
-            return  # applied already: the stored result is the answer
+            answers.rest(self, self.tokens[token[0]][1])  # applied already: the stored result
+            return
         parts: dict[int, dict[int, tuple[str, Any]]] = {}
         for key, tablet in homes.items():
             change = self.decide(tablet, key)
             if change is not None:
                 parts.setdefault(tablet.id, {})[key] = change
         if not parts:
+            answers.refuse(self, homes.values())
             return
         record = self.append("WRITE", parts=parts, token=token)
         self.note("write", record.ts, parts)
+        self.tickets.append(record.ts)
         self.in_flight[record.ts] = set(parts)
         for tablet_id in parts:
             self.tablets[tablet_id].holder = record

@@ -60,6 +60,8 @@ class Rules:
     deletion_waits_for_edit: bool = True  # protocol E4
     table_at_most_w: bool = True  # TABLE names nothing that the log may lose
     fencing: bool = True  # protocol P2
+    ticket_done: str = "visible"  # protocol W9 | applied
+    refusal_waits: bool = True  # protocol W4
     fence_before_committed: bool = True  # decision 0001: protocol P2's check precedes COMMITTED
     fence_before_segment: bool = True  # decision 0001: and a new segment
     read_ahead_raises: bool = True  # protocol H1: a read in (V, now]
@@ -207,6 +209,16 @@ SHORTCUTS: dict[str, tuple[dict[str, Any], str, bool]] = {
     "segment-unfenced": (
         {"fence_before_segment": False},
         "a stale writer creates a segment",
+        False,
+    ),
+    "ticket-applied": (
+        {"ticket_done": "applied"},
+        "a ticket is done when its record is applied, not when that is durable",
+        False,
+    ),
+    "refusal-at-once": (
+        {"refusal_waits": False},
+        "what changes nothing is answered before the record that it rests on is durable",
         False,
     ),
     "read-ahead": ({"read_ahead_raises": False}, "a read in (V, now] does not raise last_ts", False),

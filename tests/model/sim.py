@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from tests.model import compaction, ingest
+from tests.model import answers, compaction, ingest
 from tests.model.disk import Disk, Edit, Manifest, TableFile, TabletEntry, read_log
 from tests.model.oracle import Oracle
 from tests.model.protocol import Writer
@@ -80,6 +80,7 @@ class Simulation:
         for _ in range(self.environment.steps):
             name = self.rng.choices(NAMES, self.weights)[0]
             self.take(name)
+            answers.ask(self.writer)
             self.oracle.check(self.writer)
         self.crash()
         self.oracle.check(self.writer)
@@ -139,6 +140,9 @@ class Simulation:
         self.writer.sync_log()
         for tablet in self.writer.manifests:
             self.writer.sync_manifest(tablet)
+        answers.ask(self.writer)
+        if any(ts <= self.writer.applied_ts for ts in self.writer.tickets):
+            raise Violation("W9: a ticket is without an answer after a clean close")
         self.writer.replace_table(clean_end=self.writer.next_lsn)
 
     def open(self) -> Writer:

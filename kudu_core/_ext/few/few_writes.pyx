@@ -34,7 +34,7 @@ from kudu_core._ext.few.few_rows import grouped, picked
 cdef class FewWrites(RowWrites):
     """Writes of single rows, and of a few, into an open table."""
 
-    def write_few(self, int call, bint ignores, given):
+    def write_few(self, int call, bint ignores, given, bint wait=True):
         """Apply one operation to a few rows, dicts or a record batch, all or nothing; None as ``write``."""
         cdef:
             object engine = self.engine, schema = engine.schema, tablets = engine.tablets, rows, result
@@ -68,7 +68,8 @@ cdef class FewWrites(RowWrites):
             result = self._decided_few(rows, writer, known[3], call, ignores, &ts)
         finally:
             mutex.__exit__(None, None, None)
-        self.wait(ts)
+        if wait:
+            self.wait(ts)
         return result
 
     cdef _decided_few(self, rows, RowWriter writer, int version, int call, bint ignores, uint64_t* ts):

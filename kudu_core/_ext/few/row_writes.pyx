@@ -44,10 +44,11 @@ cdef class RowWrites:
         self.result, self.checks = result, checks
         self.no_memory = no_memory
 
-    def write(self, int call, bint ignores, dict row not None):
+    def write(self, int call, bint ignores, dict row not None, bint wait=True):
         """Apply one operation, a ``CALL_``, to one row; None: nothing was done, take the general path.
 
-        ``ignores``: a row that the operation refuses is passed over.
+        ``ignores``: a row that the operation refuses is passed over.  ``wait``: until the answer's timestamp
+        is visible.
         """
         cdef:
             object engine = self.engine, schema = engine.schema, tablets = engine.tablets
@@ -83,7 +84,8 @@ cdef class RowWrites:
             result = self._decided(tablet, writer, version, call, ignores, key, cells, &ts)
         finally:
             mutex.release()
-        self.wait(ts)
+        if wait:
+            self.wait(ts)
         return result
 
     cdef wait(self, uint64_t ts):

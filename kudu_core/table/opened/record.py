@@ -85,6 +85,8 @@ def once(
     txn: Txn | None,
     write: Callable[[], WriteResult],
     rows: Callable[[], Fingerprint] | None = None,
+    *,
+    wait: bool = True,
 ) -> WriteResult:
     """Make a write unless it was made before: the answer of ``write``, or what is kept of that time's.
 
@@ -96,6 +98,8 @@ def once(
     rows
         For a write whose rows come while it is made: reads them all and gives their fingerprint.  Called
         only where the rows decide whether the write is a repetition; ``write`` is not called then.
+    wait
+        Of a repetition, until what it answers is visible; else that is the caller's to see to (protocol W9).
 
     Raises
     ------
@@ -107,12 +111,12 @@ def once(
     if txn is None:
         return write()
     with engine.writers.lock_of(txn.app_id):
-        repeated = already_applied(engine, txn, rows)
+        repeated = already_applied(engine, txn, rows, wait=wait)
         return write() if repeated is None else repeated
 
 
 def already_applied(
-    engine: Engine, txn: Txn, rows: Callable[[], Fingerprint] | None = None
+    engine: Engine, txn: Txn, rows: Callable[[], Fingerprint] | None = None, *, wait: bool = True
 ) -> WriteResult | None:
     """The answer to a write that was applied before; None: it was not.
 
@@ -122,16 +126,16 @@ def already_applied(
     if known is None:
         engine.writers.make_room()
         return None
-    repeated = _compared(engine, txn, known)  # what rows cannot mend is refused before they are read
+    repeated = _compared(engine, txn, known, wait)  # what rows cannot mend is refused before they are read
     if rows is None or txn.rows is not None or txn.on_repeat != CHECK or txn.version > known.version:
         return repeated
     # With what was known before the rows were read: a token may be dropped meanwhile, for its age.
-    repeated = _compared(engine, txn.of(rows()), known)
+    repeated = _compared(engine, txn.of(rows()), known, wait)
     assert repeated is not None, "the rows of a version that is known are the same, or refused"
     return repeated
 
 
-def _compared(engine: Engine, txn: Txn, known: AppliedWrite) -> WriteResult | None:
+def _compared(engine: Engine, txn: Txn, known: AppliedWrite, wait: bool) -> WriteResult | None:
     try:
         counts = txn.repeats(known, engine.path)
     except TokenMismatch:
@@ -139,7 +143,8 @@ def _compared(engine: Engine, txn: Txn, known: AppliedWrite) -> WriteResult | No
         raise
     if counts is None:
         return None
-    engine.wait_visible(known.ts)
+    if wait:
+        engine.wait_visible(known.ts)
     return WriteResult(known.ts, *counts, deduplicated=True, refused=txn.refused(known))
 
 

@@ -12,6 +12,7 @@ from kudu_core.table.calls.conform import apply_calls, conform_calls, with_polic
 from kudu_core.table.calls.refused import check_on_error
 from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.write.door import write_calls
+from kudu_core.table.write.ticket import WriteTicket, ticket_of
 
 if TYPE_CHECKING:
     from kudu_core.table.calls.call import Call
@@ -28,15 +29,20 @@ class Batch:
     1
     """
 
-    def __init__(self, handle: Handle, on_error: str, txn: TxnLike | None, on_repeat: str) -> None:
+    def __init__(
+        self, handle: Handle, on_error: str, txn: TxnLike | None, on_repeat: str, wait: bool
+    ) -> None:
         check_on_error(on_error)
         self._handle = handle
         self._on_error = on_error
         self._txn = check_txn(txn, on_repeat)
         self._calls: list[Call] = []
         self._done = False
+        self._wait = wait
         self.result: WriteResult | None = None
-        """Sums over all calls, set at exit."""
+        """Sums over all calls, set at exit; with ``wait=False`` None: ask the ticket."""
+        self.ticket: WriteTicket | None = None
+        """With ``wait=False``, set at exit."""
 
     def insert(self, data: Any, *, on_conflict: str = "error") -> None:
         self._add(with_policy("on_conflict", on_conflict, "insert"), data)
@@ -79,7 +85,11 @@ class Batch:
         if kind is not None:
             return
         engine = self._handle.for_writing()
-        self.result = write_calls(engine, self._calls, on_error=self._on_error, txn=self._txn)
+        done = write_calls(engine, self._calls, on_error=self._on_error, txn=self._txn, wait=self._wait)
+        if self._wait:
+            self.result = done
+        else:
+            self.ticket = ticket_of(engine, done)
 
 
 def _kept(call: Call) -> Call:

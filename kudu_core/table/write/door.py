@@ -59,7 +59,13 @@ KEPT_DIVISOR = 4
 
 
 def write_rows(
-    engine: Engine, operation: str, data: Any, on_error: str, txn: Any = None, on_repeat: str = CHECK
+    engine: Engine,
+    operation: str,
+    data: Any,
+    on_error: str,
+    txn: Any = None,
+    on_repeat: str = CHECK,
+    wait: bool = True,
 ) -> WriteResult:
     """Rows, or keys, with one operation."""
     few = None
@@ -74,16 +80,16 @@ def write_rows(
             check_on_error(on_error)
             check_txn(None, on_repeat)
         if type(few) is list and len(few) == 1:
-            done = write_row(engine, operation, few[0])
+            done = write_row(engine, operation, few[0], wait)
         else:
-            done = write_few(engine, operation, few)
+            done = write_few(engine, operation, few, wait)
         if done is not None and on_error == "return":
             done = replace(done, errors=none_refused(engine.schema, on_error))
         if done is not None:
             return done
     token = _checked(engine, on_error, txn, on_repeat)
     parts = conform_calls(engine.schema, operation, data)
-    return write_parts(engine, parts, given=data, on_error=on_error, txn=token)
+    return write_parts(engine, parts, given=data, on_error=on_error, txn=token, wait=wait)
 
 
 def _few(data: Any) -> Given | None:
@@ -100,12 +106,18 @@ def _few(data: Any) -> Given | None:
 
 
 def write_mixed(
-    engine: Engine, data: Any, op_column: str, on_error: str, txn: Any = None, on_repeat: str = CHECK
+    engine: Engine,
+    data: Any,
+    op_column: str,
+    on_error: str,
+    txn: Any = None,
+    on_repeat: str = CHECK,
+    wait: bool = True,
 ) -> WriteResult:
     """Rows whose operations the column ``op_column`` names."""
     token = _checked(engine, on_error, txn, on_repeat)
     parts = apply_calls(engine.schema, data, op_column)
-    return write_parts(engine, parts, given=data, on_error=on_error, txn=token)
+    return write_parts(engine, parts, given=data, on_error=on_error, txn=token, wait=wait)
 
 
 def write_where(
@@ -115,6 +127,7 @@ def write_where(
     on_error: str,
     txn: Any = None,
     on_repeat: str = CHECK,
+    wait: bool = True,
 ) -> WriteResult:
     """An update by ``set_``, or without it a deletion, of the rows that a predicate selects."""
     token = _checked(engine, on_error, txn, on_repeat)
@@ -124,7 +137,7 @@ def write_where(
 
     def write() -> WriteResult:
         engine.memory.admit()
-        done = found_walk.write_found(engine, op, collect, on_error=on_error, txn=named_token)
+        done = found_walk.write_found(engine, op, collect, on_error=on_error, txn=named_token, wait=wait)
         if done is not None:
             return done
 
@@ -133,7 +146,7 @@ def write_where(
 
         return ingest_collected(engine, calls, on_error=on_error, txn=named_token)
 
-    return once(engine, named_token, write)
+    return once(engine, named_token, write, wait=wait)
 
 
 def update(
@@ -145,16 +158,17 @@ def update(
     on_error: str,
     txn: TxnLike | None,
     on_repeat: str,
+    wait: bool,
 ) -> WriteResult:
     """Either rows with their keys, or what a predicate selects with ``set_``."""
     operation = with_policy("on_missing", on_missing, "update")
     if data is None:
         if where is None or not set_:
             raise InvalidArgument("update takes rows with keys, or where= together with set={...}")
-        return write_where(engine, where, dict(set_), on_error, txn, on_repeat)
+        return write_where(engine, where, dict(set_), on_error, txn, on_repeat, wait)
     if where is not None or set_ is not None:
         raise InvalidArgument("update takes either rows with keys, or where= and set=, not both")
-    return write_rows(engine, operation, data, on_error, txn, on_repeat)
+    return write_rows(engine, operation, data, on_error, txn, on_repeat, wait)
 
 
 def delete(
@@ -165,14 +179,15 @@ def delete(
     on_error: str,
     txn: TxnLike | None,
     on_repeat: str,
+    wait: bool,
 ) -> WriteResult:
     """Either keys, or what a predicate selects."""
     operation = with_policy("on_missing", on_missing, "delete")
     if (keys is None) == (where is None):
         raise InvalidArgument("delete takes either rows with the key columns, or where=")
     if where is not None:
-        return write_where(engine, where, None, on_error, txn, on_repeat)
-    return write_rows(engine, operation, keys, on_error, txn, on_repeat)
+        return write_where(engine, where, None, on_error, txn, on_repeat, wait)
+    return write_rows(engine, operation, keys, on_error, txn, on_repeat, wait)
 
 
 def _checked(engine: Engine, on_error: str, txn: Any, on_repeat: str) -> Txn | None:
@@ -193,10 +208,12 @@ def write_parts(
     on_error: str = "raise",
     txn: Txn | None = None,
     job: str | None = None,
+    wait: bool = True,
 ) -> WriteResult:
     """Apply the rows of one call, given batch by batch, as one record, all or nothing.
 
     ``given``: what the caller gave, of which the parts are made; a call that ``is_resident`` is not spilled.
+    ``wait``: until the answer is visible; what goes to files is in any case, and so is a refusal.
     An exception out of ``parts`` passes through, and nothing was applied.
     """
     limit = engine.options.memory_bytes // KEPT_DIVISOR
@@ -208,7 +225,7 @@ def write_parts(
             whole = chain(_drained(kept), (part,), parts)
             return ingest_spilled(engine, whole, on_error=on_error, txn=txn, job=job)
         kept.append(part)
-    return write_calls(engine, kept, on_error=on_error, txn=txn, job=job)
+    return write_calls(engine, kept, on_error=on_error, txn=txn, job=job, wait=wait)
 
 
 def write_calls(
@@ -218,10 +235,11 @@ def write_calls(
     on_error: str = "raise",
     txn: Txn | None = None,
     job: str | None = None,
+    wait: bool = True,
 ) -> WriteResult:
     """Apply calls that are in memory, in order, as one record, all or nothing.
 
-    ``job``: the id of the distributed write that they are.
+    ``job``: the id of the distributed write that they are.  ``wait``: as of ``write_parts``.
     """
     if not calls and txn is None:
         return WriteResult(engine.visible_ts, errors=none_refused(engine.schema, on_error))
@@ -230,10 +248,10 @@ def write_calls(
     def write() -> WriteResult:
         engine.memory.admit()
         if log_walk.fits(engine, calls):
-            return log_walk.write_calls(engine, calls, on_error=on_error, txn=token, job=job)
+            return log_walk.write_calls(engine, calls, on_error=on_error, txn=token, job=job, wait=wait)
         return ingest_calls(engine, calls, on_error=on_error, txn=token, job=job)
 
-    return once(engine, token, write)
+    return once(engine, token, write, wait=wait)
 
 
 def is_resident(schema: Schema, data: Any) -> bool:

@@ -33,13 +33,13 @@ interpreter's lock would be held for long."""
 Given: TypeAlias = list[dict[Any, Any]] | pa.RecordBatch
 
 
-def write_few(engine: Engine, operation: str, given: Given) -> WriteResult | None:
+def write_few(engine: Engine, operation: str, given: Given, wait: bool = True) -> WriteResult | None:
     """Apply one operation to a few rows, all or nothing; None: nothing was done, take the general path."""
     writes = writes_of(engine)
     if writes is None:
         return None  # refused
     call, ignores = IGNORING[operation]
-    done: WriteResult | None = writes.write_few(call, ignores, given)
+    done: WriteResult | None = writes.write_few(call, ignores, given, wait)
     return done
 
 

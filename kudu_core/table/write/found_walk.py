@@ -49,12 +49,19 @@ class FoundRows:
 
 
 def write_found(
-    engine: Engine, op: int, collect: Callable[[], Sequence[FoundRows]], *, on_error: str, txn: Txn | None
+    engine: Engine,
+    op: int,
+    collect: Callable[[], Sequence[FoundRows]],
+    *,
+    on_error: str,
+    txn: Txn | None,
+    wait: bool = True,
 ) -> WriteResult | None:
     """Apply ``op``, an update or a delete of a record, to the rows that ``collect`` finds in the newest state
     under the mutexes of every tablet.
 
-    None: they do not fit into the log, and nothing happened.  The token's lock is the caller's.
+    None: they do not fit into the log, and nothing happened.  The token's lock is the caller's.  ``wait``:
+    until the answer's timestamp is visible.
     """
     while True:
         tablets = engine.tablets
@@ -72,7 +79,8 @@ def write_found(
             except Moved:
                 engine.memory.wake_flushes()  # once more: the rows have other homes
                 continue
-        engine.wait_visible(ts)
+        if wait:
+            engine.wait_visible(ts)
         if on_error == "raise":
             return result
         return replace(result, errors=none_refused(engine.schema, on_error))

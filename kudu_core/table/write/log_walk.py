@@ -78,11 +78,18 @@ def fits_log(engine: Engine, rows: int, nbytes: int) -> bool:
 
 
 def write_calls(
-    engine: Engine, calls: Sequence[Call], *, on_error: str, txn: Txn | None, job: str | None
+    engine: Engine,
+    calls: Sequence[Call],
+    *,
+    on_error: str,
+    txn: Txn | None,
+    job: str | None,
+    wait: bool = True,
 ) -> WriteResult:
     """Apply calls that fit, in order, as one record, all or nothing.  The token's lock is the caller's.
 
-    ``job``: the id of the distributed write that they are.
+    ``job``: the id of the distributed write that they are.  ``wait``: until the answer's timestamp is
+    visible; a refusal is waited for in any case.
     """
     calls = joined(calls)
     short = sum(call.block.rows for call in calls) <= SHORT_ROWS
@@ -103,7 +110,8 @@ def write_calls(
             # Protocol W4: a refusal, too, may rest on records that are not durable yet.
             engine.wait_visible(newest_of(tablets))
             raise
-        engine.wait_visible(ts)
+        if wait:
+            engine.wait_visible(ts)
         return result
 
 

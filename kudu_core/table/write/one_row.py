@@ -34,13 +34,13 @@ IGNORING = {
 """What is asked of a row, and whether a row that is refused is passed over."""
 
 
-def write_row(engine: Engine, operation: str, row: dict[Any, Any]) -> WriteResult | None:
+def write_row(engine: Engine, operation: str, row: dict[Any, Any], wait: bool = True) -> WriteResult | None:
     """Apply one operation to one row; None: nothing was done, take the general path."""
     writes = engine.row_writes or writes_of(engine)
     if writes is None:
         return None  # refused
     call, ignores = IGNORING[operation]
-    done: WriteResult | None = writes.write(call, ignores, row)
+    done: WriteResult | None = writes.write(call, ignores, row, wait)
     return done
 
 

@@ -26,8 +26,8 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each call of a few rows of Arrow was answered without the general path."""
     out: list[bool] = []
 
-    def write_few(engine: Any, operation: str, rows: Any) -> Any:
-        done = few_rows.write_few(engine, operation, rows)
+    def write_few(engine: Any, operation: str, rows: Any, wait: bool = True) -> Any:
+        done = few_rows.write_few(engine, operation, rows, wait)
         out.append(done is not None)
         return done
 

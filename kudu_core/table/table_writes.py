@@ -1,0 +1,287 @@
+"""How a ``Table`` is written: rows by key, rows that a predicate selects, and many calls as one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from kudu_core.table.calls.conform import with_policy
+from kudu_core.table.opened.handle import HandleOwner
+from kudu_core.table.write import door
+from kudu_core.table.write.batch import Batch
+from kudu_core.table.write.ticket import WriteTicket, ticket_of
+
+if TYPE_CHECKING:
+    from kudu_core.table.calls.result import WriteResult
+    from kudu_core.table.write.door import TxnLike
+
+
+class TableWrites(HandleOwner):
+    """The writing half of ``Table``: every method of it is one of ``Table``'s."""
+
+    @overload
+    def insert(
+        self,
+        data: Any,
+        *,
+        on_conflict: str = ...,
+        on_error: str = ...,
+        txn: TxnLike | None = ...,
+        on_repeat: str = ...,
+        wait: Literal[True] = ...,
+    ) -> WriteResult: ...
+    @overload
+    def insert(
+        self,
+        data: Any,
+        *,
+        on_conflict: str = ...,
+        on_error: str = ...,
+        txn: TxnLike | None = ...,
+        on_repeat: str = ...,
+        wait: Literal[False],
+    ) -> WriteTicket: ...
+    def insert(
+        self,
+        data: Any,
+        *,
+        on_conflict: str = "error",
+        on_error: str = "raise",
+        txn: TxnLike | None = None,
+        on_repeat: str = "check",
+        wait: bool = True,
+    ) -> WriteResult | WriteTicket:
+        """Add rows with new keys.
+
+        Columns that are missing take their default.  A row whose key is there is refused
+        (``on_conflict="error"``) or skipped (``"ignore"``).
+
+        ``txn``, of every write: ``(app_id, version)``, or with the id of what the rows come from as a third
+        member, names the write, so that it is applied once however often it is repeated.  An application's
+        versions ascend.  A repetition, known by the fingerprint of its rows, does nothing; its answer is
+        ``deduplicated`` and has, of the last version, the timestamp and counts of the first time, and in
+        ``refused`` how many rows were refused then, but not which (``WriteResult``).  A version that was
+        applied with other rows, or by another source, or that lies too far back to tell, is refused.
+        ``on_repeat="skip"`` takes every version up to the last one for done, whatever its rows: for sources
+        whose rows differ from run to run.  What is new among them is then not written.
+
+        ``wait=False``, of every write: do not wait for the disk.  The call is decided, logged, applied, and
+        returns a ``WriteTicket`` (``.result()``, ``.done()``, ``await``), done when the call would have
+        returned.  So one caller's calls share an fsync with those after them.  What is refused is raised by
+        the call itself, and so is what fails before the log has taken it.
+
+        >>> stock.insert([{"id": 4, "name": "cap", "price": 0.5}], txn=("till", 1)).inserted
+        1
+
+        Raises
+        ------
+        RowErrors
+            Rows were refused and ``on_error`` is "raise": nothing of the call was applied.
+        SchemaMismatch
+            A column is unknown or does not fit; nothing was applied.
+        TokenMismatch
+            ``txn`` names a write that was applied, and this is another one; nothing was applied.
+        Poisoned, Fenced, OSError
+            The call may or may not have been applied, wholly or not at all.
+        """
+        operation = with_policy("on_conflict", on_conflict, "insert")
+        engine = self._handle.engine
+        done = door.write_rows(engine, operation, data, on_error, txn, on_repeat, wait)
+        return done if wait else ticket_of(engine, done)
+
+    @overload
+    def upsert(
+        self,
+        data: Any,
+        *,
+        on_error: str = ...,
+        txn: TxnLike | None = ...,
+        on_repeat: str = ...,
+        wait: Literal[True] = ...,
+    ) -> WriteResult: ...
+    @overload
+    def upsert(
+        self,
+        data: Any,
+        *,
+        on_error: str = ...,
+        txn: TxnLike | None = ...,
+        on_repeat: str = ...,
+        wait: Literal[False],
+    ) -> WriteTicket: ...
+    def upsert(
+        self,
+        data: Any,
+        *,
+        on_error: str = "raise",
+        txn: TxnLike | None = None,
+        on_repeat: str = "check",
+        wait: bool = True,
+    ) -> WriteResult | WriteTicket:
+        """Add rows, or change the given columns of those whose keys are there.
+
+        >>> stock.upsert([{"id": 1, "price": 2.0}, {"id": 4, "price": 0.5}]).counts
+        (1, 1, 0, 0)
+        """
+        engine = self._handle.engine
+        done = door.write_rows(engine, "upsert", data, on_error, txn, on_repeat, wait)
+        return done if wait else ticket_of(engine, done)
+
+    @overload
+    def update(
+        self,
+        data: Any = ...,
+        *,
+        where: Any = ...,
+        set: Mapping[str, Any] | None = ...,
+        on_missing: str = ...,
+        on_error: str = ...,
+        txn: TxnLike | None = ...,
+        on_repeat: str = ...,
+        wait: Literal[True] = ...,
+    ) -> WriteResult: ...
+    @overload
+    def update(
+        self,
+        data: Any = ...,
+        *,
+        where: Any = ...,
+        set: Mapping[str, Any] | None = ...,
+        on_missing: str = ...,
+        on_error: str = ...,
+        txn: TxnLike | None = ...,
+        on_repeat: str = ...,
+        wait: Literal[False],
+    ) -> WriteTicket: ...
+    def update(
+        self,
+        data: Any = None,
+        *,
+        where: Any = None,
+        set: Mapping[str, Any] | None = None,
+        on_missing: str = "error",
+        on_error: str = "raise",
+        txn: TxnLike | None = None,
+        on_repeat: str = "check",
+        wait: bool = True,
+    ) -> WriteResult | WriteTicket:
+        """Change the given columns of rows by key, or of all rows that match ``where``.
+
+        ``set`` maps column names to literals or pyarrow expressions over the old row.
+
+        >>> stock.update(where=pc.field("price") > 2, set={"price": pc.field("price") * 2}).updated
+        2
+        """
+        engine = self._handle.engine
+        done = door.update(engine, data, where, set, on_missing, on_error, txn, on_repeat, wait)
+        return done if wait else ticket_of(engine, done)
+
+    @overload
+    def delete(
+        self,
+        keys: Any = ...,
+        *,
+        where: Any = ...,
+        on_missing: str = ...,
+        on_error: str = ...,
+        txn: TxnLike | None = ...,
+        on_repeat: str = ...,
+        wait: Literal[True] = ...,
+    ) -> WriteResult: ...
+    @overload
+    def delete(
+        self,
+        keys: Any = ...,
+        *,
+        where: Any = ...,
+        on_missing: str = ...,
+        on_error: str = ...,
+        txn: TxnLike | None = ...,
+        on_repeat: str = ...,
+        wait: Literal[False],
+    ) -> WriteTicket: ...
+    def delete(
+        self,
+        keys: Any = None,
+        *,
+        where: Any = None,
+        on_missing: str = "error",
+        on_error: str = "raise",
+        txn: TxnLike | None = None,
+        on_repeat: str = "check",
+        wait: bool = True,
+    ) -> WriteResult | WriteTicket:
+        """Remove rows by key, or all rows that match ``where``.
+
+        >>> stock.delete([{"id": 1}]).deleted, stock.delete([2, 3]).deleted  # keys of one column, bare
+        (1, 2)
+        """
+        engine = self._handle.engine
+        done = door.delete(engine, keys, where, on_missing, on_error, txn, on_repeat, wait)
+        return done if wait else ticket_of(engine, done)
+
+    @overload
+    def apply(
+        self,
+        data: Any,
+        op_column: str = ...,
+        *,
+        on_error: str = ...,
+        txn: TxnLike | None = ...,
+        on_repeat: str = ...,
+        wait: Literal[True] = ...,
+    ) -> WriteResult: ...
+    @overload
+    def apply(
+        self,
+        data: Any,
+        op_column: str = ...,
+        *,
+        on_error: str = ...,
+        txn: TxnLike | None = ...,
+        on_repeat: str = ...,
+        wait: Literal[False],
+    ) -> WriteTicket: ...
+    def apply(
+        self,
+        data: Any,
+        op_column: str = "_op",
+        *,
+        on_error: str = "raise",
+        txn: TxnLike | None = None,
+        on_repeat: str = "check",
+        wait: bool = True,
+    ) -> WriteResult | WriteTicket:
+        """Mixed operations, in order: the column ``op_column`` names the operation of each row.
+
+        Operations: insert, insert_ignore, upsert, update, update_ignore, delete, delete_ignore.
+
+        >>> stock.apply({"_op": ["update", "delete"], "id": [1, 2], "price": [2.0, None]}).counts
+        (0, 1, 1, 0)
+        """
+        engine = self._handle.engine
+        done = door.write_mixed(engine, data, op_column, on_error, txn, on_repeat, wait)
+        return done if wait else ticket_of(engine, done)
+
+    def batch(
+        self,
+        *,
+        on_error: str = "raise",
+        txn: TxnLike | None = None,
+        on_repeat: str = "check",
+        wait: bool = True,
+    ) -> Batch:
+        """Many calls as one: ``with table.batch() as b: b.insert(...); b.delete(...)``.
+
+        Decided and applied at exit, all or nothing, at one timestamp; each call sees those before it.
+        An exception inside the block applies nothing.  ``b.result`` has the sums, or with ``wait=False``
+        ``b.ticket.result()``.
+
+        >>> with stock.batch() as b:
+        ...     b.delete([{"id": 1}])
+        ...     b.insert([{"id": 4}])
+        """
+        return Batch(self._handle, on_error, txn, on_repeat, wait)
+
+
+__all__ = ["TableWrites"]
