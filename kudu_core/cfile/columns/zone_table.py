@@ -42,6 +42,8 @@ class ZoneTable:
         self._some: Mask = (index["flags"] & ZONE_PRESENT) != 0
         low, high = np.ascontiguousarray(index["low"]), np.ascontiguousarray(index["high"])
         self._strings: tuple[Any, Any, Any] | None = None
+        self._asked: tuple[ValueSet, Mask] | None = None
+        """The last answer of ``may_hold``."""
         if words is not None:
             self._low, self._high = low.view("<u4").reshape(-1), high.view("<u4").reshape(-1)
         elif type_.width:
@@ -50,7 +52,13 @@ class ZoneTable:
             self._strings = low, high, (index["flags"] & ZONE_HIGH_OPEN).astype(np.uint8)
 
     def may_hold(self, wanted: ValueSet) -> Mask:
-        """Which pages may have a cell in the set, NULL aside, (n,) bool."""
+        """Which pages may have a cell in the set, NULL aside, (n,) bool; not to be changed."""
+        asked = self._asked  # other threads ask too
+        if asked is None or asked[0] is not wanted:
+            self._asked = asked = wanted, self._may_hold(wanted)
+        return asked[1]
+
+    def _may_hold(self, wanted: ValueSet) -> Mask:
         if self._strings is not None:
             found: Mask = np.zeros(len(self._some), np.bool_)
             if len(wanted.intervals) > len(found):  # fewer steps: one for each page

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     U64 = npt.NDArray[np.uint64]
 
 _STRING_COST = 32
+_FEW_INTERVALS = 8
+"""Of a set of values that is kept as it was compiled, beside the pages of an open file."""
+_MOST_COMPILED = 8
+"""Columns of a file for which one is kept."""
 _NUMBER, _SIGNED, _FLOAT, _CODE = range(4)
 _KINDS = {
     TYPE_UNSIGNED: _NUMBER,
@@ -54,6 +58,8 @@ class ScanReader:
         self._files: dict[FileReader, tuple[PageHolder, bool]] = {}
         self._made: dict[int, ScanColumn] = {}
         self._words: dict[int, pa.Array] = {}
+        self._compiled: dict[int, tuple[ValueSet, CellSet, U8]] = {}
+        """By column, of the last set with few intervals that it was tested with."""
 
     @property
     def pages(self) -> int:
@@ -123,7 +129,21 @@ class ScanReader:
     # ------------------------------------------------------------------ conditions
 
     def compile(self, column_id: int, passing: ValueSet) -> tuple[CellSet, U8]:
-        """The set as stored values of the column, and what the zone maps say of each page, (pages,) uint8."""
+        """The set as stored values of the column, and what the zone maps say of each page, (pages,) uint8.
+
+        Neither is to be changed: whoever asks again with the same set gets them again.
+        """
+        known = self._compiled.get(column_id)
+        if known is not None and known[0] is passing:
+            return known[1], known[2]
+        test, states = self._compile(column_id, passing)
+        if len(passing.intervals) <= _FEW_INTERVALS:
+            if len(self._compiled) >= _MOST_COMPILED:
+                self._compiled = {}
+            self._compiled[column_id] = passing, test, states
+        return test, states
+
+    def _compile(self, column_id: int, passing: ValueSet) -> tuple[CellSet, U8]:
         column = self._columns[column_id]
         type_ = column.spec.type
         if column.words is not None:

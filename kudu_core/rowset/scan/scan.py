@@ -312,6 +312,8 @@ def row_ranges(source: RowsAt, spec: ScanSpec, counts: ScanCounts) -> Candidates
 
 def rows_of(ranges: np.ndarray) -> int:
     """How many rows lie in ranges, (m, 2)."""
+    if len(ranges) == 1:  # as most often: in a third of the time
+        return int(ranges[0, 1]) - int(ranges[0, 0])
     return int((ranges[:, 1] - ranges[:, 0]).sum())
 
 
@@ -322,6 +324,11 @@ def units(ranges: np.ndarray, batch_rows: int, first_rows: int | None = None) ->
     ``first_rows``: the first one has so many rows, and each one after it twice as many.
     """
     most, batch_rows = batch_rows, min(batch_rows, first_rows or batch_rows)
+    if len(ranges) == 1:
+        [[first, last]] = ranges.tolist()
+        if last - first <= batch_rows and last <= (first // PAGE_ROWS + UNIT_PAGES) * PAGE_ROWS:
+            yield ranges
+            return
     ends = np.cumsum(ranges[:, 1] - ranges[:, 0])
     at = 0
     lower = int(ranges[0, 0]) if len(ranges) else 0

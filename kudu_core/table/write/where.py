@@ -19,7 +19,6 @@ from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema, StoredColumn, arrow_schema
 from kudu_core.common.where import keybounds
 from kudu_core.common.where.expressions import parse, references
-from kudu_core.common.where.predicates import Filter
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 from kudu_core.rowset.scan.scan import ScanCounts, ScanSpec, scan_rowset, to_batch
 from kudu_core.table.opened.tablets import NEWEST
@@ -28,6 +27,7 @@ from kudu_core.table.write.found_walk import FoundRows
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
+    from kudu_core.table.opened.kept_plans import KeptPredicate
 
 BATCH_ROWS = 65_536
 BATCH_BYTES = 16 << 20
@@ -45,9 +45,9 @@ def where_rows(
     first = engine.schema
     where = kept_filters(where)  # it may be read for two schemas
 
-    def compiled(schema: Schema) -> tuple[Filter | None, NewValues]:
-        predicate = engine.plans_of(schema).predicate(where).filter
-        if predicate is None and not isinstance(where, pc.Expression):
+    def compiled(schema: Schema) -> tuple[KeptPredicate[Any], NewValues]:
+        predicate = engine.plans_of(schema).predicate(where)
+        if predicate.filter is None and not isinstance(where, pc.Expression):
             raise InvalidArgument("where selects every row; say so with pyarrow.compute.scalar(True)")
         return predicate, NewValues.checked(schema, {} if set_ is None else set_)
 
@@ -56,13 +56,9 @@ def where_rows(
     def collect() -> Sequence[FoundRows]:
         schema = engine.schema
         predicate, new_values = checked if schema is first else compiled(schema)
-        lower, upper = keybounds.key_bounds(schema, () if predicate is None else predicate.terms)
-        spec = ScanSpec(
-            schema, new_values.read, predicate, lower, upper, False, new_values.batch_rows,
-            implied=(True, True), rowids=True,
-        )  # fmt: skip
+        spec = _spec_of(schema, predicate, new_values)
         found = []
-        for tablet in prune_tablets(engine, predicate, lower, upper, NEWEST):
+        for tablet in prune_tablets(engine, spec.filter, spec.lower, spec.upper, NEWEST):
             for place, source in tablet.view.places_at(NEWEST):
                 for selected in scan_rowset(source, spec, ScanCounts()):
                     assert selected.rowids is not None
@@ -73,9 +69,24 @@ def where_rows(
     def says() -> Fingerprint:
         predicate, new_values = checked
         expressions = None if set_ is None else new_values.said()
-        return of_predicate(where if predicate is None else predicate.expression, expressions)
+        return of_predicate(where if predicate.filter is None else predicate.filter.expression, expressions)
 
     return collect, says
+
+
+def _spec_of(schema: Schema, predicate: KeptPredicate[Any], new_values: NewValues) -> ScanSpec:
+    """What each rowset is asked for, which is kept with the predicate."""
+    asked = "found", new_values.batch_rows, *(column.id for column in new_values.read)
+    spec = predicate.get(asked)
+    if spec is None:
+        where = predicate.filter
+        lower, upper = keybounds.key_bounds(schema, () if where is None else where.terms)
+        spec = ScanSpec(
+            schema, new_values.read, where, lower, upper, False, new_values.batch_rows,
+            implied=(True, True), rowids=True,
+        )  # fmt: skip
+        predicate.put(asked, spec)
+    return spec
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,15 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
+from kudu_core.cfile.readers.scan_reader import ScanReader
 from kudu_core.common.schema.declare import declare
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.where.predicates import Filter, compile_where
+from kudu_core.rowset.scan.scan import ScanSpec
 from kudu_core.table.opened import kept_plans
 from kudu_core.table.opened.handle import handle_of
 from kudu_core.table.opened.kept_plans import KeptPlans
+from kudu_core.table.write import where as where_writes
 from tests.support.tables import Make
 
 NUMBERS = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("f", pa.float64()), ("b", pa.bool_())])
@@ -81,6 +84,58 @@ def test_scans_updates_and_deletes_compile_a_predicate_once(
     assert table.count(where()) == 0 and compiled.count == 1
     table.alter(rename={"f": "g"})
     assert table.count(where()) == 0 and compiled.count == 2
+
+
+def test_a_kept_predicate_is_compiled_once_for_each_column_of_a_file(
+    table: kc.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.flush()
+    asked: list[int] = []
+    usual = ScanReader._compile
+
+    def counted(reader: ScanReader, column_id: int, passing: Any) -> Any:
+        asked.append(column_id)
+        return usual(reader, column_id, passing)
+
+    monkeypatch.setattr(ScanReader, "_compile", counted)
+    monkeypatch.setattr(where_writes, "ScanSpec", lambda *a, **k: asked.append(-1) or ScanSpec(*a, **k))
+    for value in range(3):
+        for least in (3, 5, 3):  # the file keeps the last set of a column
+            rows = [k for k in range(ROWS) if least <= k < 9]
+            where = (F("v") >= least) & (F("v") < 9)
+            assert table.update(where=where, set={"f": value / 2}).updated == len(rows)
+            assert keys(table.scan(where=where).to_table()) == rows
+            assert (
+                keys(table.scan(where=[("v", ">=", least), ("v", "<", 9), ("f", "=", value / 2)]).to_table())
+                == rows
+            )
+    assert asked.count(-1) == 2
+    (column,) = {id_ for id_ in asked if id_ >= 0}
+    before = asked.count(column)
+    for _ in range(5):
+        assert table.count(F("v") < 9) == 9
+    assert asked.count(column) == before + 1
+    many = list(range(0, 40, 2))  # as many intervals
+    for _ in range(2):
+        assert table.count([("v", "in", many)]) == 20
+    assert asked.count(column) == before + 3
+    assert table.count(F("v") < 9) == 9 and asked.count(column) == before + 3
+
+
+def test_other_predicates_in_turns_find_other_pages(make: Make) -> None:
+    table = make(NUMBERS)
+    rows = 40_000
+    every = {"k": range(rows), "v": range(rows), "f": [0.0] * rows, "b": [True] * rows}
+    table.insert(every)
+    table.flush()
+    for _ in range(3):
+        for least, end in ((0, 5), (39_990, 40_000), (20_000, 20_100)):
+            found = table.scan(where=[("v", ">=", least), ("v", "<", end)])
+            assert keys(found.to_table()) == list(range(least, end))
+            assert found.explain().pages_pruned > 0
+            assert (
+                table.update(where=(F("v") >= least) & (F("v") < end), set={"f": 1.5}).updated == end - least
+            )
 
 
 def test_what_is_kept_goes_with_the_schema(table: kc.Table) -> None:
