@@ -208,6 +208,22 @@ ROOMS = {
             *_tests("rowset", "first_rows"),
         ),
     ),
+    "patches": Room(
+        (
+            *_of("rowset/disk", "patches", "warming", "heat"),
+            "kudu_core/tablet/maintain/delta_policy.py",
+        ),
+        (
+            *_tests("tablet/store", "patches"),
+            *_tests("rowset", "scan_over_changes"),
+            *_tests("tablet/maintain", "delta_policy"),
+            *_tests("stories", "versions"),
+        ),
+    ),
+    "told": Room(
+        ("kudu_core/rowset/history/straight.py", "kudu_core/table/changes/stretch.py"),
+        _tests("table/changes", "straight", "changes", "large_images"),
+    ),
     "opened": Room(
         (
             *_of("table/opened", "store_memory", "tablets", "writers"),

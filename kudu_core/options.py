@@ -77,8 +77,10 @@ class Options:
     """Seconds, 0.001 to 60: how often the log is fsynced with "group"."""
 
     maintenance: str = "background"
-    """"background": flushes, compactions, merges and collection of what nobody needs run on their own.
-    "manual": only when called (``flush``, ``compact``, ``gc``, ``maintain``)."""
+    """"background": flushes, compactions, merges and collection of what nobody needs run on their own; a
+    merge once looks into several rowsets have cost as much as it will, sixteen lie over each other, or
+    nothing was written for five seconds.  "manual": only when called (``flush``, ``compact``, ``gc``,
+    ``maintain``)."""
 
     maintenance_threads: int = 1
     """1 to 64: compaction threads, beside the one for flushes."""

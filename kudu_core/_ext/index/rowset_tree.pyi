@@ -5,6 +5,7 @@ U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]
 
 class BoundsTree:
+    overlap_ns: int
     @property
     def count(self) -> int: ...
     def __init__(self, first: tuple[U8, I64], last: tuple[U8, I64]) -> None: ...

@@ -71,6 +71,9 @@ cdef int64_t _passed(
 cdef class BoundsTree:
     """The bounds of n rowsets.
 
+    ``overlap_ns`` counts what looks into more than one rowset have taken, about, so that merges can be
+    weighed by it.  It is counted without a lock: that a look gets lost does not matter.
+
     Parameters
     ----------
     first, last : (data, offsets)
@@ -239,7 +242,7 @@ cdef class BoundsTree:
         cdef:
             const int64_t[::1] of = rowsets
             int64_t[::1] lower, upper, kept
-            int64_t i, n, start = 0, count = 0
+            int64_t i, n, start = 0, count = 0, looks = 0
         chosen, low, high = (np.empty(len(rowsets), np.int64) for _ in range(3))
         lower, upper, kept = low, high, chosen
         with nogil:
@@ -256,5 +259,7 @@ cdef class BoundsTree:
                     self._lasts.ends[n + 1] - self._lasts.ends[n], True,
                 )
                 kept[count] = of[i]
+                looks += upper[count] - start
                 count += upper[count] > start
+        self.note_looks(looks, keys.count)
         return chosen[:count], low[:count], high[:count]

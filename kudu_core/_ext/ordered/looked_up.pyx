@@ -130,7 +130,7 @@ cdef class LookedUp(RowsOfKeys):
         """Look for the keys from ``start`` to ``end``."""
         cdef:
             BoundsTree bounds = view.bounds
-            int64_t place, size = 0, lower = start, upper = end
+            int64_t place, size = 0, lower = start, upper = end, looks = 0
             const uint8_t* bound
             bint ordered
         for memory in view.memories:
@@ -146,7 +146,9 @@ cdef class LookedUp(RowsOfKeys):
                 bound = bounds.last(place, &size)
                 upper = passed(&self._wanted, lower, end, bound, size, True)
             if lower < upper:
+                looks += upper - lower
                 self._in_rowset(view.rowsets[place], lower, upper)
+        bounds.note_looks(looks, end - start)
         return 0
 
     cdef int _in_memory(self, MemoryPoints memory, int64_t start, int64_t end) except -1:
@@ -173,15 +175,17 @@ cdef class LookedUp(RowsOfKeys):
     cdef int _key_by_key(self, PointView view, int64_t start, int64_t end) except -1:
         """Look for each key in the rowsets that have it within their bounds."""
         cdef:
-            int64_t i, begun, ended, place, size = 0
+            int64_t i, begun, ended, place, size = 0, looks = 0
             const uint8_t* key
         for i in range(start, end):
             key = key_of(&self._wanted, i, &size)
             begun, ended = view.bounds.begun(key, size), view.bounds.ended(key, size)
             place = view.bounds.next(0, begun, ended)
             while place >= 0:
+                looks += 1
                 self._in_rowset(view.rowsets[place], i, i + 1)
                 place = view.bounds.next(place + 1, begun, ended)
+        view.bounds.note_looks(looks, end - start)
         return 0
 
     cdef int _in_rowset(self, RowsetPoints rowset, int64_t lower, int64_t upper) except -1:

@@ -28,7 +28,7 @@ from kudu_core._ext.row.overlay cimport (
     visible_rows,
 )
 from kudu_core._ext.row.shape cimport UNSIGNED, RowShape
-from kudu_core._ext.index.rowset_tree cimport BoundsTree
+from kudu_core._ext.index.rowset_tree cimport POINT_NS, BoundsTree
 
 cdef enum:
     CANDIDATES = 16             # rowsets whose blooms are fetched together
@@ -313,6 +313,7 @@ cdef class PointView:
         while place >= 0:
             count = self._candidates(&place, begun, ended, found)
             if count > 1:
+                self.bounds.overlap_ns += POINT_NS * (count - 1)
                 for i in range(count):
                     (<RowsetPoints>self.rowsets[found[i]]).file().fetch_bloom(hash)
             for i in range(count):
@@ -357,6 +358,7 @@ cdef class PointView:
         while place >= 0:
             count = self._candidates(&place, begun, ended, found)
             if count > 1:
+                self.bounds.overlap_ns += POINT_NS * (count - 1)
                 for i in range(count):
                     (<RowsetPoints>self.rowsets[found[i]]).file().fetch_bloom(hash)
             for i in range(count):

@@ -199,6 +199,7 @@ class Engine:
             self.tell,
             lambda drop: self.horizon(drop=drop),
             self.options.maintenance_threads,
+            newest=lambda: self.visible_ts,
             purge=lambda: writing.purge(self),
             delete_purged=lambda: writing.delete_gone(self),
         )

@@ -256,7 +256,10 @@ class Scan(ArrowResult):
                     seen += 1
                     sources.append(memory.at(snapshot))
             seen += len(view.rowsets)
-            for place in view.tree.between(plan.lower, plan.upper):
+            places = view.tree.between(plan.lower, plan.upper)
+            if plan.ordered and len(places) > 1:
+                view.note_ordered(places, plan.limit)
+            for place in places:
                 rowset = view.rowsets[place]
                 if pruning.columns and not pruning.rowset_may_match(rowset, snapshot):
                     continue

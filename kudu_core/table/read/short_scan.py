@@ -82,6 +82,10 @@ def few_rows(
     except (NeedsGeneralPath, PageError):
         return None
     counts.rowsets_begun = order.begun
+    if plan.ordered and order.begun > len(views):
+        for view in views:
+            if len(view.rowsets) > 1:
+                view.note_ordered(range(len(view.rowsets)), wanted)
     counts.rows_read = rows.taken
     counts.rows_selected = rows.count
     return [] if batch is None else [pa.RecordBatch._import_from_c(batch.address, columns.arrow)]

@@ -22,12 +22,12 @@ from kudu_core.tablet.compact import history_gc
 from kudu_core.tablet.compact.delta_compaction import Compacted, compact_major, compact_minor, redo_files
 from kudu_core.tablet.compact.merge import MergeBuilder, Merged, merge_rowsets
 from kudu_core.tablet.maintain import scoring
-from kudu_core.tablet.maintain.delta_policy import major_columns
 from kudu_core.tablet.maintain.full_policy import full_merges
 from kudu_core.tablet.maintain.lane import Lane
 from kudu_core.tablet.maintain.looks import Looks
-from kudu_core.tablet.maintain.merge_policy import DEAD, MAX_INPUTS
-from kudu_core.tablet.maintain.operations import Merges, column_uses, compaction_operations, live_refs
+from kudu_core.tablet.maintain.merge_policy import MAX_INPUTS
+from kudu_core.tablet.maintain.merge_timing import is_due
+from kudu_core.tablet.maintain.operations import Merges, compaction_operations, worth_folding
 from kudu_core.tablet.maintain.scoring import HISTORY_GC, MAJOR, MERGE, MINOR, Operation, Pressure
 from kudu_core.tablet.maintain.together import for_each_tablet
 from kudu_core.tablet.store.tablet import Tablet
@@ -55,14 +55,17 @@ class CompactionLane(Lane):
         horizon: Callable[[bool], int],
         threads: int,
         *,
+        newest: Callable[[], int] = lambda: 0,
         purge: Callable[[], bool] = lambda: False,
         delete_purged: Callable[[], int] = lambda: 0,
     ) -> None:
-        """``horizon(drop)``: how far back history may be dropped, see ``Engine.horizon``; ``purge`` and
-        ``delete_purged``: of tablets whose range was dropped, see ``table.lifecycle.purge``."""
+        """``horizon(drop)``: how far back history may be dropped, see ``Engine.horizon``; ``newest``: the
+        timestamp of the table's last write; ``purge`` and ``delete_purged``: of tablets whose range was
+        dropped, see ``table.lifecycle.purge``."""
         names = (f"kudu-core-compact-{number}" for number in range(threads))
         super().__init__(names, "compaction", tablets, clock, tell)
         self._horizon = horizon
+        self._is_due = partial(is_due, clock, newest)
         self._purge = purge
         self._delete_purged = delete_purged
         self._beginning = mutex()
@@ -120,7 +123,7 @@ class CompactionLane(Lane):
         if claim is None:
             return False
         with claim:
-            return self.run_one(looks=looks)
+            return self.run_one(looks=looks, may=self._is_due)
 
     def _check_going_on(self) -> None:
         if self._stop.is_set():
@@ -138,9 +141,9 @@ class CompactionLane(Lane):
     def run_all(self, may_go_on: Callable[[], bool], builder: MergeBuilder | None, threads: int) -> int:
         """All that is worth it, in ``threads`` tablets at a time; how many operations it was.
 
-        A tablet's come one after the other, as they would with one thread.  ``may_go_on`` is asked before
-        each; ``builder``: of ``merge_rowsets``.  After an operation that fails no other is begun; what it
-        raised is raised when those under way have come to their end.
+        A tablet's come one after the other, as with one thread.  ``may_go_on`` is asked before each;
+        ``builder``: of ``merge_rowsets``.  After one that fails no other is begun; what it raised is raised
+        when those under way have come to their end.
         """
         stop = Flag()
 
@@ -175,12 +178,14 @@ class CompactionLane(Lane):
         apart: bool = False,
         looks: Looks | None = None,
         at_once: bool = False,
+        may: Callable[[Operation], bool] = lambda _: True,
     ) -> bool:
         """Do the operation that gains most for its cost; False when nothing is worth it.
 
         ``looks``: what earlier calls of the same work saw.  ``builder``: of ``merge_rowsets``.  ``apart``:
         not in a tablet in which another such call is at work, where something else may be best in a moment.
         ``at_once``: all that is worth it will be done, so what a merge takes is not compacted before.
+        ``may``: of what is worth it, whether it may be done now.
 
         Raises
         ------
@@ -194,8 +199,9 @@ class CompactionLane(Lane):
         busy: set[int] = set()
 
         def pick(found: list[Operation]) -> Operation | None:
-            may = [o for o in found if o.kind in kinds and o.tablet_id not in busy and o not in refused]
-            return scoring.choose(scoring.unless_merged(may) if at_once else may, NO_PRESSURE)
+            free = [o for o in found if o.kind in kinds and o.tablet_id not in busy and o not in refused]
+            allowed = [o for o in free if may(o)]
+            return scoring.choose(scoring.unless_merged(allowed) if at_once else allowed, NO_PRESSURE)
 
         while True:
             with Claim(self._apart) as mine:
@@ -235,7 +241,8 @@ class CompactionLane(Lane):
         merged = self.merge(tablet, op.rowsets, builder=builder)
         if merged is None:
             return False
-        if merged.rowsets_added >= merged.rowsets and not (op.reason == DEAD and merged.rows_dropped):
+        tablet.view.tree.bounds.overlap_ns = 0
+        if merged.rowsets_added >= merged.rowsets and not (op.frees_rows and merged.rows_dropped):
             self._merges.settle(tablet, set(tablet.view.tree.ids) - before)
         return True
 
@@ -248,7 +255,7 @@ class CompactionLane(Lane):
         started = self._clock.monotonic_s()
         with self._operation():
             self._check_going_on()  # after the claim: a close waits for it, or has set the flag
-            done = self._compact(tablet, rowset_id, kind, column_ids)
+            done = _compacted(tablet, rowset_id, kind, column_ids)
         if done is None:
             return False
         self._tell(
@@ -264,21 +271,6 @@ class CompactionLane(Lane):
             )
         )
         return True
-
-    @staticmethod
-    def _compact(
-        tablet: Tablet, rowset_id: int, kind: str, column_ids: Sequence[int] | None
-    ) -> Compacted | None:
-        if kind == MINOR:
-            return compact_minor(tablet, rowset_id)
-        rowset = tablet.view.rowset(rowset_id)
-        if rowset is None:
-            return None
-        if column_ids is None:
-            refs = live_refs(tablet, rowset)
-            # None: whoever asks though no column is worth it wants all.
-            column_ids = major_columns(rowset.meta, refs, column_uses(tablet, rowset, refs)) or None
-        return compact_major(tablet, rowset_id, column_ids)
 
     def merge(
         self,
@@ -389,6 +381,16 @@ class CompactionLane(Lane):
                 total += files
                 self._tell(FilesDeleted(tablet_id=str(tablet.id), files=files, freed_bytes=freed))
         return total
+
+
+def _compacted(
+    tablet: Tablet, rowset_id: int, kind: str, column_ids: Sequence[int] | None
+) -> Compacted | None:
+    if kind == MINOR:
+        return compact_minor(tablet, rowset_id)
+    if column_ids is None:
+        column_ids = worth_folding(tablet, rowset_id) or None  # None: all; whoever asks wants some
+    return compact_major(tablet, rowset_id, column_ids)
 
 
 def _decoded_bytes(tablet: Tablet) -> int:

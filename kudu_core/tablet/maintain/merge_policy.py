@@ -99,6 +99,8 @@ class MergeChoice:
     """By how many rowsets the average height falls, or the share of the data that goes, with
     ``SMALL_VALUE`` for each rowset less."""
     input_bytes: int
+    height: float = 1.0
+    """In how many rowsets a key lies before, averaged over the data."""
     exact: bool = True
     """Whether no other set within the budget gains more, by the same reason."""
 
@@ -152,6 +154,11 @@ class RowSetLayout:
         share = np.maximum.accumulate(below / max(1, int(sizes.sum())))
         return RowSetLayout(ordered, share[first], share[last], sizes)
 
+    @property
+    def height(self) -> float:
+        """In how many rowsets a key lies, averaged over the data."""
+        return float((self.high - self.low).sum())
+
 
 def overlap_choice(layout: RowSetLayout, *, budget_bytes: int, target_bytes: int) -> MergeChoice | None:
     """The set whose merging lowers the average height most."""
@@ -175,7 +182,7 @@ def overlap_choice(layout: RowSetLayout, *, budget_bytes: int, target_bytes: int
         return None
     numbers = np.sort(order[picked])
     ids = tuple(layout.rowsets[n].id for n in numbers.tolist())
-    return MergeChoice(ids, OVERLAP, gain, int(layout.sizes[numbers].sum()), exact)
+    return MergeChoice(ids, OVERLAP, gain, int(layout.sizes[numbers].sum()), layout.height, exact)
 
 
 def _first_of(layout: RowSetLayout, choice: MergeChoice, target_bytes: int) -> MergeChoice | None:
@@ -187,7 +194,12 @@ def _first_of(layout: RowSetLayout, choice: MergeChoice, target_bytes: int) -> M
     if gain <= MIN_GAIN:
         return None
     return MergeChoice(
-        choice.rowsets[:MAX_INPUTS], OVERLAP, gain, int(layout.sizes[numbers].sum()), exact=False
+        choice.rowsets[:MAX_INPUTS],
+        OVERLAP,
+        gain,
+        int(layout.sizes[numbers].sum()),
+        layout.height,
+        exact=False,
     )
 
 

@@ -235,7 +235,8 @@ def compaction_operations(
                 choice.rowsets,
                 gain=choice.gain,
                 cost_bytes=2 * choice.input_bytes,
-                reason=choice.reason,
+                merge=choice,
+                overlap_ns=view.tree.bounds.overlap_ns,
             )
 
 
@@ -255,6 +256,15 @@ def column_uses(tablet: Tablet, rowset: DiskRowSet, refs: Sequence[DeltaRef]) ->
     }
 
 
+def worth_folding(tablet: Tablet, rowset_id: int) -> Sequence[int]:
+    """The columns of which a major compaction of a rowset pays; none of a rowset that is gone."""
+    rowset = tablet.view.rowset(rowset_id)
+    if rowset is None:
+        return ()
+    refs = live_refs(tablet, rowset)
+    return major_columns(rowset.meta, refs, column_uses(tablet, rowset, refs))
+
+
 def live_refs(tablet: Tablet, rowset: DiskRowSet) -> tuple[DeltaRef, ...]:
     """A rowset's first REDO files, but for what they say of dropped columns: no scan pays for that."""
     known = tablet.context.schema().by_id
@@ -271,4 +281,5 @@ __all__ = [
     "flush_operations",
     "live_refs",
     "rowset_stats",
+    "worth_folding",
 ]

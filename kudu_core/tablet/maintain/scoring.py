@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kudu_core.tablet.maintain.merge_policy import DEAD, MergeChoice
+
 FLUSH = "flush"
 DELTA_FLUSH = "delta flush"
 LOG_GC = "log gc"
@@ -45,8 +47,10 @@ class Operation:
     """Work of reads that it saves, in rowsets: 1 is one rowset less over every key."""
     cost_bytes: int = 0
     """That it reads and writes."""
-    reason: str = ""
-    """Of a merge."""
+    merge: MergeChoice | None = None
+    """What the policy has chosen, of a merge."""
+    overlap_ns: int = 0
+    """What looks into more than one rowset of the tablet have taken since its last merge, about."""
 
     @property
     def name(self) -> str:
@@ -54,6 +58,11 @@ class Operation:
         if self.kind in (MINOR, MAJOR):
             return f"{self.kind} delta compaction"
         return f"{self.kind} compaction" if self.kind == MERGE else self.kind
+
+    @property
+    def frees_rows(self) -> bool:
+        """A merge for the sake of rows and cells that nobody can see."""
+        return self.merge is not None and self.merge.reason == DEAD
 
     @property
     def gain_per_byte(self) -> float:

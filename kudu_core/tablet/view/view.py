@@ -20,6 +20,9 @@ from kudu_core.tablet.view.rowset_tree import EMPTY, RowSetTree
 
 ABSENT = -1
 
+BEGIN_NS, ORDERED_ROW_NS = 2000, 60
+"""What a scan in the order of keys takes for each rowset more, and for each row that it puts in order."""
+
 
 @dataclass(frozen=True, eq=False)
 class View:
@@ -52,6 +55,7 @@ class View:
     def with_rowsets(self, rowsets: Iterable[DiskRowSet]) -> View:
         """A view of other rowsets on disk."""
         tree, ordered = RowSetTree.of(rowsets)
+        tree.bounds.overlap_ns = self.tree.bounds.overlap_ns
         return replace(self, rowsets=ordered, tree=tree)
 
     def with_changed(self, new: Sequence[DiskRowSet]) -> View:
@@ -73,6 +77,12 @@ class View:
     def rowset(self, rowset_id: int) -> DiskRowSet | None:
         place = self.tree.places.get(rowset_id)
         return None if place is None else self.rowsets[place]
+
+    def note_ordered(self, places: Sequence[int], limit: int | None) -> None:
+        """Rows of the rowsets at these places will be put in the order of keys: for whoever weighs merges."""
+        rows = sum(self.rowsets[place].meta.rows for place in places)
+        rows = rows if limit is None else min(rows, limit)
+        self.tree.bounds.overlap_ns += BEGIN_NS * (len(places) - 1) + ORDERED_ROW_NS * rows
 
     def at(self, snapshot: int) -> Iterator[RowsAt]:
         """The rowsets that a snapshot sees anything of."""

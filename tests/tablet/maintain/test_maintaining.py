@@ -17,7 +17,7 @@ import pytest
 import kudu_core as kc
 from kudu_core import events
 from kudu_core.fs.machine import memory_bytes
-from kudu_core.tablet.maintain import compaction_lane, lane
+from kudu_core.tablet.maintain import compaction_lane, lane, merge_timing
 from kudu_core.tablet.maintain.merge_policy import RowSetLayout
 from kudu_core.tablet.maintain.operations import fixed_row_bytes, rowset_stats
 from kudu_core.tablet.maintain.scoring import MERGE, Operation
@@ -117,6 +117,7 @@ def test_maintain_is_for_writers(make: Make, path: Path) -> None:
 def test_the_background_merges(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random inserts on two threads, with nobody tending the table."""
     monkeypatch.setattr(lane, "POLL_S", 0.02)
+    monkeypatch.setattr(merge_timing, "IDLE_S", 0.2)
     options = {"durability": "none", "flush_threshold_bytes": 1 << 16, "file_grace_s": 0}
     with kc.create_table(path, SCHEMA, "k", options=options) as table:
         keys = np.random.default_rng(1).permutation(40_000)
@@ -141,6 +142,7 @@ def test_the_background_merges(path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_full_compaction_waits_for_the_background(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the background has claimed is not left out."""
     monkeypatch.setattr(lane, "POLL_S", 0.01)
+    monkeypatch.setattr(merge_timing, "IDLE_S", 0.0)
     began, go_on = threading.Event(), threading.Event()
     usual = compaction_lane.merge_rowsets
 
