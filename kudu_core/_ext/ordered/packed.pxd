@@ -4,7 +4,7 @@
 # packed is looked at once, and of each only the cell is fetched: a tenth of the steps of ``read_fixed``.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
-from kudu_core._ext.base.bitpack cimport kc_packed_lane
+from kudu_core._ext.base.bitpack cimport kc_packed_cell, kc_packed_lane
 from kudu_core._ext.base.decimals cimport kc_to_floats
 from kudu_core._ext.base.loads cimport copy_word
 from kudu_core._ext.pages.head cimport BLOCK_BITS, BLOCK_ROWS, FOR, NO_SCALE, Page
@@ -45,6 +45,29 @@ cdef inline void _lanes(
         )
 
 
+cdef inline Py_ssize_t _of_last_block(
+    const Opened* opened, const FoundRow* found, Py_ssize_t first, Py_ssize_t last, uint8_t* values, int width
+) noexcept nogil:
+    """Of fewer than ``BLOCK_ROWS`` values, which are packed one after the other: return the first row that
+    lies behind them."""
+    cdef:
+        Py_ssize_t k
+        int64_t at
+        uint64_t base = opened.block.base
+    for k in range(first, last):
+        at = found[k].row & (BLOCK_ROWS - 1)
+        if at >= opened.block.count:
+            return k
+        copy_word(
+            values + found[k].key * width,
+            base + kc_packed_cell(
+                opened.layout.packed, opened.block.count, width, opened.block.bits, at
+            ),
+            width,
+        )
+    return last
+
+
 cdef inline Py_ssize_t packed_cells(
     const PagedCells* column, const Page* page, const FoundRow* found, Py_ssize_t first, Py_ssize_t end,
     uint8_t* values,
@@ -59,22 +82,20 @@ cdef inline Py_ssize_t packed_cells(
         int width = column.width
     if page.bits != NULL or not kc_is_known(&opened.known):
         return first
-    if opened.block.kind != FOR or opened.block.exceptions or opened.block.count != BLOCK_ROWS:
-        return first
-    if opened.layout.width != width:
+    if opened.block.kind != FOR or opened.block.exceptions or opened.layout.width != width or width > 8:
         return first
     while last < end and found[last].row >> BLOCK_BITS == block:
         last += 1
-    if width == 8:
+    if opened.block.count != BLOCK_ROWS:
+        last = _of_last_block(opened, found, first, last, values, width)
+    elif width == 8:
         _lanes(opened, found, first, last, values, 8)
     elif width == 4:
         _lanes(opened, found, first, last, values, 4)
     elif width == 2:
         _lanes(opened, found, first, last, values, 2)
-    elif width == 1:
-        _lanes(opened, found, first, last, values, 1)
     else:
-        return first
+        _lanes(opened, found, first, last, values, 1)
     if opened.block.scale != NO_SCALE:
         for k in range(first, last):
             kc_to_floats(values + found[k].key * width, 1, width, opened.block.scale, 0)

@@ -30,6 +30,7 @@ cdef class RowsOfKeys:
     cdef int make_room(self, Py_ssize_t more) except -1
     cdef int32_t add_source(self, Source source) except -1
     cdef bint take(self, int32_t number, int64_t key, int64_t row) except -1
+    cdef int _column(self, Py_ssize_t i, int64_t most_bytes, ArrowArray* out) except -1
     cdef Py_ssize_t _alike(self, Py_ssize_t first) noexcept
     cdef object _given(self, Py_ssize_t at, Py_ssize_t i, bint* given)
     cdef int _fixed(self, Py_ssize_t i, int width, uint8_t* values, ArrowArray* out) except -1

@@ -14,4 +14,9 @@ class RowsOfKeys:
     def __init__(
         self, snapshot: int, shape: RowShape, widths: tuple[int, ...], bits: tuple[bool, ...], keys: int
     ) -> None: ...
-    def batch(self, most_bytes: int) -> ArrowBatch: ...
+    def batch(
+        self,
+        most_bytes: int,
+        places: tuple[int, ...],
+        keys: list[tuple[int, int, bool, npt.NDArray[np.uint8], npt.NDArray[np.int32] | None]],
+    ) -> ArrowBatch: ...

@@ -27,6 +27,7 @@ from kudu_core._ext.ordered.row_batch cimport (
     memory_string,
     put_null,
 )
+from kudu_core._ext.ordered.asked_columns cimport as_bits, asked_column, check_places
 from kudu_core._ext.ordered.packed cimport fetch_ahead, packed_cells
 from kudu_core._ext.ordered.row_source cimport Source
 from kudu_core._ext.ordered.sampled cimport read_sampled
@@ -114,46 +115,54 @@ cdef class RowsOfKeys:
         self.count += 1
         return True
 
-    def batch(self, int64_t most_bytes):
-        """The rows as an ``ArrowBatch``, whose strings take no more than ``most_bytes`` in a column.
+    def batch(self, int64_t most_bytes, tuple places not None, list keys not None):
+        """The rows as an ``ArrowBatch``, whose strings take no more than ``most_bytes`` in a column, with the
+        columns of the keys, and behind all a bool: which keys have a row.
 
-        Raises ``NeedsGeneralPath``, also for longer strings, and ``PageError``.
+        ``places``: of each column in the batch; ``keys``: the others, each (place, width of a cell, 0 for
+        strings; whether Arrow has it as bits; uint8 values; int32 offsets, of strings), one cell a key.
+
+        Raises ``NeedsGeneralPath``, also for longer strings, ``PageError``, and ValueError for columns that
+        are not of so many keys, or that have no place of their own.
         """
         cdef:
             ArrowBatch made = ArrowBatch.__new__(ArrowBatch)
-            ArrowArray* out
-            Py_ssize_t i, k
+            Py_ssize_t i, columns = self._shape.count + len(keys)
+        check_places(self._shape.count, places, keys)
+        made.begin(self._keys, columns + 1)
+        for i in range(self._shape.count):
+            self._column(i, most_bytes, made.column(places[i], 2 if self._widths[i] else 3))
+        for place, width, bits, values, offsets in keys:
+            asked_column(made.column(place, 2 if width else 3), width, bits, values, offsets)
+        as_bits(made.column(columns, 2), &self._marks[0] if self._keys else NULL)
+        return made
+
+    cdef int _column(self, Py_ssize_t i, int64_t most_bytes, ArrowArray* out) except -1:
+        """Write a column."""
+        cdef:
             uint8_t* values
             uint8_t* cells
-            int width
-        made.begin(self._keys, self._shape.count)
-        for i in range(self._shape.count):
-            width = self._widths[i]
-            out = made.column(i, 2 if width else 3)
+            int width = self._widths[i]
+        if self.count < self._keys:
+            self._no_rows(out)
+        if not width:
+            self._strings(i, most_bytes, out)
+        elif not self._bits[i]:
+            out.buffers[1] = values = <uint8_t*>grown(NULL, self._keys * width)
             if self.count < self._keys:
-                self._no_rows(out)
-            if not width:
-                self._strings(i, most_bytes, out)
-            elif not self._bits[i]:
-                out.buffers[1] = values = <uint8_t*>grown(NULL, self._keys * width)
-                if self.count < self._keys:
-                    memset(values, 0, <size_t>(self._keys * width))
-                self._fixed(i, width, values, out)
-            else:
-                out.buffers[1] = values = <uint8_t*>grown(NULL, (self._keys + 7) >> 3)
-                memset(values, 0, <size_t>((self._keys + 7) >> 3))
-                cells = <uint8_t*>PyMem_RawCalloc(1, <size_t>(self._keys + 16))
-                if cells == NULL:
-                    raise MemoryError
-                try:
-                    self._fixed(i, width, cells, out)
-                    for k in range(self._keys):
-                        values[k >> 3] |= <uint8_t>((cells[k] != 0) << (k & 7))
-                finally:
-                    PyMem_RawFree(cells)
-            with nogil:         # for whoever waits
-                pass
-        return made
+                memset(values, 0, <size_t>(self._keys * width))
+            self._fixed(i, width, values, out)
+        else:
+            cells = <uint8_t*>PyMem_RawCalloc(1, <size_t>(self._keys + 16))
+            if cells == NULL:
+                raise MemoryError
+            try:
+                self._fixed(i, width, cells, out)
+                as_bits(out, cells)
+            finally:
+                PyMem_RawFree(cells)
+        with nogil:             # for whoever waits
+            pass
 
     cdef int _no_rows(self, ArrowArray* out) except -1:
         """The cells of keys without a row are null."""

@@ -84,22 +84,25 @@ cdef class KeyEncoder:
         """The encoded key, or None where the general path must say what the key is."""
         cdef:
             uint8_t room[KEY_ROOM]
-            Py_ssize_t i, n, at = 0
+            Py_ssize_t size
+        if type(key) is dict:
+            return self.of_row(key) if len(<dict>key) == self.count else None
+        size = self._written(key, room)
+        return None if size < 0 else PyBytes_FromStringAndSize(<char*>room, size)
+
+    cdef Py_ssize_t _written(self, object key, uint8_t* out) except -2:
+        """Write a key that is no dict, of at most ``KEY_ROOM`` bytes; return how many, -1 for None."""
+        cdef Py_ssize_t i, n, at = 0
         if type(key) is tuple:
             if len(<tuple>key) != self.count:
-                return None
+                return -1
             for i in range(self.count):
-                n = self._cell(i, (<tuple>key)[i], room + at, KEY_ROOM - at)
+                n = self._cell(i, (<tuple>key)[i], out + at, KEY_ROOM - at)
                 if n < 0:
-                    return None
+                    return -1
                 at += n
-        elif type(key) is dict:
-            return self.of_row(key) if len(<dict>key) == self.count else None
-        elif self.count == 1:
-            at = self._cell(0, key, room, KEY_ROOM)
-        else:
-            return None
-        return None if at < 0 else PyBytes_FromStringAndSize(<char*>room, at)
+            return at
+        return self._cell(0, key, out, KEY_ROOM) if self.count == 1 else -1
 
     def encode_many(self, keys):
         """Encoded keys of a list or tuple: (data, (n + 1,) int64 offsets); None where one is not plain.
@@ -110,23 +113,28 @@ cdef class KeyEncoder:
             Py_ssize_t i, size, n = len(keys), at = 0, room = 32 * n + KEY_ROOM
             int64_t[::1] ends
             uint8_t[::1] view
-            bytes key
+            bytes encoded
         offsets = np.empty(n + 1, np.int64)
         data = np.empty(room, np.uint8)
         ends, view = offsets, data
         ends[0] = 0
         for i in range(n):
-            key = self.encode(keys[i])
-            if key is None:
-                return None
-            size = PyBytes_GET_SIZE(key)
-            if at + size > room:
-                room = 2 * (at + size)
+            if room - at < KEY_ROOM:
+                room = 2 * (at + KEY_ROOM)
                 grown = np.empty(room, np.uint8)
                 grown[:at] = data[:at]
                 data = grown
                 view = data
-            memcpy(&view[at], PyBytes_AS_STRING(key), <size_t>size)
+            key = keys[i]
+            if type(key) is dict:
+                encoded = self.encode(key)
+                size = -1 if encoded is None else PyBytes_GET_SIZE(encoded)
+                if size > 0:
+                    memcpy(&view[at], PyBytes_AS_STRING(encoded), <size_t>size)
+            else:
+                size = self._written(key, &view[at])
+            if size < 0:
+                return None
             at += size
             ends[i + 1] = at
         return data[:at], offsets

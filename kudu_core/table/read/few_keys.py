@@ -17,11 +17,16 @@ import pyarrow as pa
 
 from kudu_core._ext.base.status import NeedsGeneralPath, PageError
 from kudu_core._ext.ordered.looked_up import LookedUp
+from kudu_core.common.run.cached import cached_property
+from kudu_core.common.types.types import TYPE_BOOL
+from kudu_core.table.read.scan_columns import ScanColumns
 
 if TYPE_CHECKING:
-    from kudu_core.table.read.scan_columns import ScanColumns
+    from kudu_core.common.rows.rowblock import RowBlock
+    from kudu_core.common.schema.schema import StoredColumn
     from kudu_core.tablet.view.view import KeyBatch, View
 
+FOUND = "_found"
 MOST_KEYS = 1 << 14
 """Of a call: it runs with the interpreter's lock, which the general way gives back in between."""
 STRING_BYTES = 1 << 30
@@ -69,22 +74,56 @@ def are_few(keys: int) -> bool:
     return keys <= MOST_KEYS
 
 
-def looked_up(
-    views: Sequence[View], shares: PartitionKeys, batch: KeyBatch, columns: ScanColumns, snapshot: int
-) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_]] | None:
-    """(a row for each key, which of them are there); None: they must be read in another way.
+class Answer:
+    """What ``get_many`` answers with of some columns: what kernels and Arrow want to know of them.
 
-    ``shares``: which keys of the batch each view may have.
+    Making it takes as long as reading some rows: it is kept.
     """
-    keys, hashes = batch.keys, batch.hashes
+
+    def __init__(self, columns: Sequence[StoredColumn], key_ids: Sequence[int]) -> None:
+        self.read = tuple(column for column in columns if column.id not in key_ids)
+        """Those that are not asked for as keys."""
+        self.columns = ScanColumns(self.read, frozenset())
+        self.places = tuple(at for at, column in enumerate(columns) if column.id not in key_ids)
+        """Of these columns in the answer."""
+        self.keys = [(at, column) for at, column in enumerate(columns) if column.id in key_ids]
+        """The others with their places."""
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        """Of the answer."""
+        every = dict(self.keys) | dict(zip(self.places, self.read, strict=True))
+        fields = [pa.field(every[at].name, every[at].type.arrow, True) for at in sorted(every)]
+        return pa.schema([*fields, pa.field(FOUND, pa.bool_(), False)])
+
+
+def looked_up(
+    views: Sequence[View],
+    shares: PartitionKeys,
+    batch: KeyBatch,
+    block: RowBlock,
+    answer: Answer,
+    snapshot: int,
+) -> pa.Table | None:
+    """A row for each key, NULLs where there is none, and which are there; None: they must be read in another
+    way.
+
+    ``shares``: which keys of the batch each view may have; ``block``: the columns of the keys.
+    """
+    keys, hashes, columns = batch.keys, batch.hashes, answer.columns
     try:
         rows = LookedUp(snapshot, columns.shape, columns.widths, columns.bits, len(batch))
         points = [view.points for view in views]
         rows.look_up(points, keys.data, keys.offsets, hashes, shares.keys, shares.ends)
-        made = rows.batch(STRING_BYTES)
+        asked = []
+        for place, column in answer.keys:
+            cells = block.columns[column.id]
+            values = cells.values if cells.offsets is not None else cells.values[: cells.width * cells.length]
+            asked.append((place, cells.width, column.type.kind == TYPE_BOOL, values, cells.offsets))
+        made = rows.batch(STRING_BYTES, answer.places, asked)
     except (NeedsGeneralPath, PageError):
         return None
-    return pa.RecordBatch._import_from_c(made.address, columns.arrow), rows.found
+    return pa.Table.from_batches([pa.RecordBatch._import_from_c(made.address, answer.arrow)])
 
 
-__all__ = ["PartitionKeys", "are_few", "looked_up"]
+__all__ = ["FOUND", "Answer", "PartitionKeys", "are_few", "looked_up"]

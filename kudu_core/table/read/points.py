@@ -23,10 +23,9 @@ from kudu_core.common.types import values
 from kudu_core.common.types.foreign import names_of
 from kudu_core.errors import Closed, InvalidArgument, SnapshotTooOld
 from kudu_core.table.opened.tablets import NEWEST
-from kudu_core.table.read.few_keys import PartitionKeys, are_few, looked_up
+from kudu_core.table.read.few_keys import Answer, PartitionKeys, are_few, looked_up
 from kudu_core.table.read.moment import snapshot_timestamp
 from kudu_core.table.read.plan import kept
-from kudu_core.table.read.scan_columns import ScanColumns
 from kudu_core.tablet.view.view import KeyBatch, Look, locate_at, looks_at
 
 if TYPE_CHECKING:
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
     from kudu_core.tablet.store.tablet import Tablet
 
 I64 = npt.NDArray[np.int64]
-
-FOUND = "_found"
 
 
 def get(handle: Handle, key: Any, columns: Any, at: Any) -> dict[str, Any] | None:
@@ -161,21 +158,23 @@ def _get_many(engine: Engine, block: RowBlock, encoded: EncodedKeys, columns: An
         try:
             with _pinned(engine, snapshot):
                 tablets = engine.tablets
-                route = tablets.partitions_at(snapshot).route(block)
                 every = batch.order if batch.order is not None else np.arange(len(batch))
-                shares = PartitionKeys.of(route, every)
-                views = [tablets.of_ordinal(ordinal, snapshot).view for ordinal in shares.ordinals]
+                only = tablets.only
+                if only is not None and len(batch) and snapshot >= only.created_ts:  # no key is routed
+                    shares = PartitionKeys([only.partition.ordinal], every, np.array([len(batch)]))
+                    views = [only.view]
+                else:
+                    shares = PartitionKeys.of(tablets.partitions_at(snapshot).route(block), every)
+                    views = [tablets.of_ordinal(ordinal, snapshot).view for ordinal in shares.ordinals]
             break
         except SnapshotTooOld:
             if at is not None or engine.visible_ts <= snapshot:
                 raise
-    key_ids = engine.schema.key_ids
-    read = tuple(c for c in chosen if c.id not in key_ids)
+    answer = _answer(engine, chosen)
     if are_few(len(batch)):
-        columns = _columns_of(engine, read)
-        found = looked_up(views, shares, batch, columns, snapshot)
+        found = looked_up(views, shares, batch, block, answer, snapshot)
         if found is not None:
-            return _answered(_answer_schema(engine, chosen), chosen, key_ids, block, *found)
+            return found
     looks = []
     for (_, rows), view in zip(shares.pairs(), views, strict=True):
         whole = len(rows) == len(batch)
@@ -183,51 +182,19 @@ def _get_many(engine: Engine, block: RowBlock, encoded: EncodedKeys, columns: An
             if not whole:
                 look.places = rows if look.places is None else rows[look.places]
             looks.append(look)
-    pieces = [_look_up(look, read) for look in looks]
-    return _assembled(engine, chosen, block, [piece for piece in pieces if len(piece.places)])
+    pieces = [_look_up(look, answer.read) for look in looks]
+    return _assembled(engine, chosen, answer.arrow, block, [piece for piece in pieces if len(piece.places)])
 
 
-def _columns_of(engine: Engine, columns: tuple[StoredColumn, ...]) -> ScanColumns:
-    """What kernels want to know of columns, which is kept: making it takes as long as reading some rows."""
+def _answer(engine: Engine, columns: Sequence[StoredColumn]) -> Answer:
+    """Of answers with these columns, which is kept."""
     plans = engine.plans_of(engine.schema)
-    asked = "columns", *(column.id for column in columns)
+    asked = "answer", *[column.id for column in columns]
     made = plans.get(asked)
     if made is None:
-        made = ScanColumns(columns, frozenset())
+        made = Answer(columns, engine.schema.key_ids)
         plans.put(asked, made)
     return made
-
-
-def _answer_schema(engine: Engine, columns: Sequence[StoredColumn]) -> pa.Schema:
-    """Of answers with these columns, which is kept likewise."""
-    plans = engine.plans_of(engine.schema)
-    asked = "answer", *(column.id for column in columns)
-    made = plans.get(asked)
-    if made is None:
-        made = _schema_of(columns)
-        plans.put(asked, made)
-    return made
-
-
-def _answered(
-    schema: pa.Schema,
-    columns: Sequence[StoredColumn],
-    key_ids: Sequence[int],
-    block: RowBlock,
-    rows: pa.RecordBatch,
-    there: npt.NDArray[np.bool_],
-) -> pa.Table:
-    """As ``_assembled``, of a batch that has a row for each key; ``there``: which of them are rows."""
-    arrays, read = [], iter(rows.columns)
-    for column in columns:
-        asked = column.id in key_ids
-        arrays.append(block.columns[column.id].to_arrow(column.type) if asked else next(read))
-    return pa.Table.from_arrays([*arrays, pa.array(there)], schema=schema)
-
-
-def _schema_of(columns: Sequence[StoredColumn]) -> pa.Schema:
-    fields = [pa.field(c.name, c.type.arrow, True) for c in columns]
-    return pa.schema([*fields, pa.field(FOUND, pa.bool_(), False)])
 
 
 @dataclass(slots=True)
@@ -251,7 +218,11 @@ def _look_up(look: Look, read: Sequence[StoredColumn]) -> _Piece:
 
 
 def _assembled(
-    engine: Engine, columns: Sequence[StoredColumn], block: RowBlock, pieces: Sequence[_Piece]
+    engine: Engine,
+    columns: Sequence[StoredColumn],
+    schema: pa.Schema,
+    block: RowBlock,
+    pieces: Sequence[_Piece],
 ) -> pa.Table:
     """The rows of the pieces as a table, in the order of the keys; NULLs where there is no row."""
     keys = block.rows
@@ -272,7 +243,7 @@ def _assembled(
                 parts.append(ColumnBuffers.nulls(column.type, 1))
             values_ = ColumnBuffers.interleave(parts, source, position)
         arrays.append(values_.to_arrow(column.type))
-    return pa.Table.from_arrays([*arrays, pa.array(found)], schema=_schema_of(columns))
+    return pa.Table.from_arrays([*arrays, pa.array(found)], schema=schema)
 
 
 def _encoded(schema: Schema, key: Any, row: int) -> bytes:

@@ -140,6 +140,10 @@ def test_what_is_asked_wrongly() -> None:
 # ---- rows that are looked up ----
 
 
+PLACES = (0, 1, 2, 3)
+ANSWER = ARROW.append(pa.field("found", pa.bool_()))
+
+
 def looked_up(keys: int, default: bytes | None = None) -> LookedUp:
     return LookedUp(2**64 - 1, shape_of(default), (4, 0, 2, 1), (False, False, False, True), keys)
 
@@ -160,16 +164,18 @@ def test_keys_are_looked_up_in_one_view_after_the_other() -> None:
     # Those that have a row are not looked for again, and keys need not come in order.
     rows.look_up([view_of(2)], data, offsets, hashes, np.arange(len(asked)), np.array([len(asked)]))
     assert rows.count == 6
-    batch = rows.batch(1 << 20)
-    made = pa.RecordBatch._import_from_c(batch.address, ARROW)
+    batch = rows.batch(1 << 20, PLACES, [])
+    made = pa.RecordBatch._import_from_c(batch.address, ANSWER)
+    assert made["found"].to_pylist() == rows.found.tolist()
+    made = made.drop_columns("found")
     made.validate(full=True)
     assert made.column(0).null_count == 1
     nulls = dict.fromkeys(ARROW.names)
     assert made.to_pylist() == [nulls if key == 3 * ROWS else row_of(key, None) for key in asked]
     nothing = looked_up(len(asked))
     nothing.look_up([view_of(0)], data, offsets, hashes, np.empty(0, np.int64), np.zeros(1, np.int64))
-    batch = nothing.batch(1 << 20)
-    made = pa.RecordBatch._import_from_c(batch.address, ARROW)
+    batch = nothing.batch(1 << 20, PLACES, [])
+    made = pa.RecordBatch._import_from_c(batch.address, ANSWER).drop_columns("found")
     made.validate(full=True)
     assert made.to_pylist() == [nulls] * len(asked)
 
@@ -198,3 +204,52 @@ def test_keys_that_are_asked_for_wrongly() -> None:
     rows = looked_up(2)
     with pytest.raises(NeedsGeneralPath):  # a file that nobody has opened for keys
         rows.look_up([unsearchable()], data, offsets, hashes, one, one + 1)
+
+
+def test_columns_of_the_keys_stand_where_they_were_asked_for() -> None:
+    asked = [5, 3 * ROWS, 4]
+    data, offsets, hashes = batch_of(asked)
+    rows = looked_up(len(asked))
+    rows.look_up([view_of(n) for n in range(3)], data, offsets, hashes, np.arange(9) % 3, np.array([3, 6, 9]))
+    words = np.frombuffer(b"-onefour", np.uint8).copy()
+    ends = np.array([1, 4, 4, 8], np.int32)
+    flags = np.array([1, 0, 3], np.uint8)
+    numbers = np.arange(12, dtype=np.uint8)
+    keys: list[Any] = [(0, 0, False, words, ends), (3, 1, True, flags, None), (6, 4, False, numbers, None)]
+    fields = [pa.field("word", pa.string()), *list(ARROW)[:2], pa.field("yes", pa.bool_()), *list(ARROW)[2:]]
+    schema = pa.schema(
+        [*fields[:6], pa.field("number", pa.uint32()), *fields[6:], pa.field("found", pa.bool_())]
+    )
+    batch = rows.batch(1 << 20, (1, 2, 4, 5), keys)
+    made = pa.RecordBatch._import_from_c(batch.address, schema)
+    words[:], flags[:], numbers[:] = 0, 0, 0
+    made.validate(full=True)
+    assert made["word"].to_pylist() == ["one", "", "four"] and made["yes"].to_pylist() == [True, False, True]
+    assert made["number"].to_numpy().tobytes() == bytes(range(12))
+    assert made["found"].to_pylist() == [True, False, True]
+    own = made.select(ARROW.names).to_pylist()
+    assert own == [row_of(5, None), dict.fromkeys(ARROW.names), row_of(4, None)]
+
+
+def test_columns_of_the_keys_that_are_none() -> None:
+    rows = looked_up(2)
+    four, two, ends = np.zeros(4, np.uint8), np.zeros(2, np.uint8), np.array([0, 1, 2], np.int32)
+    wrong: list[tuple[tuple[int, ...], list[Any], str]] = [
+        ((0, 1, 2), [], "3 places of 4 columns"),
+        ((0, 1, 2, 2), [], "places"),
+        ((0, 1, 2, 4), [], "places"),
+        ((0, 1, 2, 3), [(3, 1, False, two, None)], "places"),
+        ((0, 1, 2, 3), [(5, 1, False, two, None)], "places"),
+        ((0, 1, 2, 3), [(4, 1, False, four, None)], "4 bytes in 2 cells of 1"),
+        ((0, 1, 2, 3), [(4, 2, True, four, None)], "4 bytes in 2 cells of 2"),
+        ((0, 1, 2, 3), [(4, 1, False, two, ends)], "2 bytes in 2 cells of 1"),
+        ((0, 1, 2, 3), [(4, 0, False, two, ends[:2])], "2 offsets of 2 strings in 2 bytes"),
+        ((0, 1, 2, 3), [(4, 0, False, two[:1], ends)], "3 offsets of 2 strings in 1 bytes"),
+        ((0, 1, 2, 3), [(4, 0, False, two, ends - 1)], "3 offsets of 2 strings in 2 bytes"),
+        ((0, 1, 2, 3), [(4, 0, False, two, ends[[0, 2, 1]].copy())], "offsets descend at string 1"),
+    ]
+    for places, keys, said in wrong:
+        with pytest.raises(ValueError, match=said):
+            rows.batch(1 << 20, places, keys)
+    with pytest.raises((TypeError, ValueError)):
+        rows.batch(1 << 20, PLACES, [(4, 0, False, two, None)])
