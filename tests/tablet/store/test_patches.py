@@ -16,6 +16,7 @@ from kudu_core._ext.changes.patch import Patch
 from kudu_core.cfile.pages.container import FileReader
 from kudu_core.rowset.disk import patches
 from kudu_core.tablet.compact.delta_compaction import compact_major
+from kudu_core.tablet.maintain.delta_policy import PATCHED_FRACTION, SCANS
 from tests.support.inside import schema_of, tablet_of
 
 ROWS = 40_000
@@ -208,3 +209,51 @@ def test_the_first_scan_after_a_write_reads_nothing_that_was_cached(
         reads.clear()
         assert len(table.scan(["b"]).to_table()) == len(keys)
         assert reads
+
+
+@pytest.mark.parametrize("scanned", [True, False])
+def test_pages_of_another_size_are_read_back_where_most_of_the_old_were_cached(
+    scanned: bool, tmp_path: Path, reads: list[str]
+) -> None:
+    """Longer strings have fewer rows a page, so that no new page stands for an old one."""
+    options = OPTIONS | {"memory_limit_bytes": 64 << 20}
+    schema = pa.schema([("id", pa.int64()), ("s", pa.string()), ("t", pa.string())])
+    with kc.create_table(tmp_path / "t", schema, ["id"], options=options) as table:
+        keys = np.arange(20_000)
+        short = [f"{k:06d}" for k in keys]
+        long = [f"{k * 2_654_435_761 % 2**61:0100d}" for k in keys]
+        table.insert({"id": keys, "s": short, "t": short})
+        table.flush()
+        table.update({"id": keys, "s": long})
+        table.flush()
+        assert table.scan(["s" if scanned else "t"]).to_table().num_rows == len(keys)
+        [rowset] = tablet_of(table).view.rowsets
+        wanted = schema_of(table).by_name["s"].id
+        bits = rowset.base.open().columns[wanted].page_bits
+        assert compact_major(tablet_of(table), rowset.id, [wanted])
+        [rowset] = tablet_of(table).view.rowsets
+        assert rowset.base.open().columns[wanted].page_bits < bits
+        reads.clear()
+        assert column(table, "s") == long
+        assert bool(reads) == (not scanned), reads
+
+
+# ---- which columns are worth writing anew ----
+
+
+@pytest.mark.parametrize("scans", [0, SCANS - 1, SCANS])
+def test_a_column_is_folded_once_it_was_scanned_often_enough(table: kc.Table, scans: int) -> None:
+    keys = np.arange(0, ROWS)[: int(ROWS * PATCHED_FRACTION)]
+    table.update({"id": keys, "a": keys * -1.0})
+    table.flush()
+    for _ in range(scans):
+        table.scan(["a"]).to_table()
+        table.scan(["b"]).to_table()
+    table.maintain()
+    [rowset] = tablet_of(table).view.rowsets
+    assert bool(rowset.redo) == (scans < SCANS)
+    table.update({"id": keys, "a": keys * -2.0})
+    table.flush()
+    table.maintain()  # the scans of before say nothing of these changes
+    [rowset] = tablet_of(table).view.rowsets
+    assert rowset.redo
