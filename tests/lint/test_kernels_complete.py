@@ -43,6 +43,7 @@ OTHER_ORACLE = {
     "pages.strings": "oracles/pages/blocks.py",
     "pages.strings_encode": "oracles/pages/blocks.py",
     "ordered.row_batch": "tests/table/read/test_short_scan.py: the general path",
+    "ordered.asked_columns": "tests/table/read/test_short_scan.py: the general path",
     "ordered.few_in_order": "tests/table/read/test_short_scan.py: the general path",
     "ordered.file_keys": "oracles/ordered/in_order.py",
     "ordered.rows_of_keys": "tests/table/read/test_short_scan.py: the general path",
@@ -64,6 +65,7 @@ NO_BENCH = {"base.status": "runs only when something is wrong"}
 # Kernel -> the kernel through which it is tested and measured.
 PART_OF = {
     "files.descriptors": "files.page_fetcher",
+    "ordered.asked_columns": "ordered.looked_up",
     "ordered.rows_of_keys": "ordered.looked_up",
     "ordered.row_batch": "ordered.few_in_order",
     "index.nodes": "index.btree",

@@ -122,8 +122,7 @@ cdef class RowsOfKeys:
         ``places``: of each column in the batch; ``keys``: the others, each (place, width of a cell, 0 for
         strings; whether Arrow has it as bits; uint8 values; int32 offsets, of strings), one cell a key.
 
-        Raises ``NeedsGeneralPath``, also for longer strings, ``PageError``, and ValueError for columns that
-        are not of so many keys, or that have no place of their own.
+        Raises ``NeedsGeneralPath``, also for longer strings, ``PageError``; ValueError for wrong columns.
         """
         cdef:
             ArrowBatch made = ArrowBatch.__new__(ArrowBatch)

@@ -14,7 +14,7 @@ from kudu_core.common.where import expressions
 from kudu_core.common.where.expressions import Node
 
 
-class Given:
+class AsGiven:
     """Immutable; pickles as its expression."""
 
     __slots__ = ("_expression", "_node", "_raw")
@@ -25,14 +25,14 @@ class Given:
         self._expression, self._node, self._raw = expression, node, raw
 
     @staticmethod
-    def listed(node: Node) -> Given:
+    def listed(node: Node) -> AsGiven:
         """Of filter lists."""
-        return Given(None, node)
+        return AsGiven(None, node)
 
     @staticmethod
-    def serialised(raw: pa.Buffer) -> Given:
+    def serialised(raw: pa.Buffer) -> AsGiven:
         """What ``expressions.serialised`` has made of an expression: it shares no memory with that."""
-        return Given(None, None, raw)
+        return AsGiven(None, None, raw)
 
     @property
     def expression(self) -> pc.Expression:
@@ -53,7 +53,7 @@ class Given:
         return expressions.parse_serialised(self._raw)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Given, (self.expression,)
+        return AsGiven, (self.expression,)
 
 
-__all__ = ["Given"]
+__all__ = ["AsGiven"]

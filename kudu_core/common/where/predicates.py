@@ -29,7 +29,7 @@ from kudu_core.common.types.types import TYPE_FLOAT
 from kudu_core.common.where import expressions
 from kudu_core.common.where.analysis import Condition, Term, analyse, merged
 from kudu_core.common.where.filter_lists import read_lists
-from kudu_core.common.where.given import Given
+from kudu_core.common.where.given import AsGiven
 from kudu_core.common.where.listed import Listed
 from kudu_core.errors import InvalidArgument
 
@@ -44,7 +44,7 @@ _OWN_TYPE = "a constant of the column's own type, as pyarrow.scalar(value, type)
 class Filter:
     """A checked predicate over the columns of one schema.  Pickles."""
 
-    given: Given
+    given: AsGiven
     columns: frozenset[str]
     """What ``mask`` must be given; at least one column."""
     terms: tuple[Term, ...]
@@ -138,12 +138,12 @@ def compile_where(where: Any, schema: Schema) -> Filter | None:
     if isinstance(where, Filter):
         return compile_given(where.given, schema)
     if isinstance(where, pc.Expression):
-        return compile_given(Given(where), schema)
+        return compile_given(AsGiven(where), schema)
     node = read_lists(where, schema)
-    return None if node is None else compile_given(Given.listed(node), schema)
+    return None if node is None else compile_given(AsGiven.listed(node), schema)
 
 
-def compile_given(given: Given, schema: Schema) -> Filter | None:
+def compile_given(given: AsGiven, schema: Schema) -> Filter | None:
     """The same of a predicate that was given before."""
     node = given.tree()
     # Not understood, it may refer to any column.
@@ -163,7 +163,7 @@ def compile_given(given: Given, schema: Schema) -> Filter | None:
     return result
 
 
-def _taken_apart(given: Given, node: expressions.Node, names: frozenset[str], schema: Schema) -> Filter:
+def _taken_apart(given: AsGiven, node: expressions.Node, names: frozenset[str], schema: Schema) -> Filter:
     """A predicate with its terms, what of it is evaluated on stored values, the rest, and the guards."""
     nodes = expressions.parts(node)
     known = [analyse(part, schema) for part in nodes]
@@ -181,7 +181,7 @@ def _taken_apart(given: Given, node: expressions.Node, names: frozenset[str], sc
     left_names = frozenset(
         set().union(*(expressions.references(nodes[place]) for place in left)) or schema.key_names[:1]
     )
-    rest = Filter(Given(_all([parts[place] for place in left])), left_names, (), guard=_all(guards))
+    rest = Filter(AsGiven(_all([parts[place] for place in left])), left_names, (), guard=_all(guards))
     return Filter(given, names, terms, conditions, rest, _all([*tested, *guards]))
 
 
@@ -217,7 +217,7 @@ def _in_list(term: Term, field: pc.Expression) -> pc.Expression:
     return found
 
 
-def _constant(given: Given) -> bool:
+def _constant(given: AsGiven) -> bool:
     """The value of an expression over no columns."""
     one_row = pa.record_batch({"row": pa.array([0])})
     return bool(Filter(given, frozenset(("row",)), ()).mask(one_row)[0])

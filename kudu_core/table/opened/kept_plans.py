@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import pyarrow.compute as pc
 
 from kudu_core.common.where import expressions
-from kudu_core.common.where.given import Given
+from kudu_core.common.where.given import AsGiven
 from kudu_core.common.where.identity import identity_of, size_of
 from kudu_core.common.where.predicates import Filter, compile_given, compile_where
 
@@ -33,11 +33,13 @@ _MOST_OF_ONE = 8
 class KeptPredicate(Generic[P]):
     """A predicate as it is compiled, and plans that have it, by what else they are asked for."""
 
-    __slots__ = ("filter", "plans")
+    __slots__ = ("filter", "plans", "size")
 
-    def __init__(self, compiled: Filter | None) -> None:
+    def __init__(self, compiled: Filter | None, size: int) -> None:
         self.filter = compiled
         """None: every row passes."""
+        self.size = size
+        """About how many bytes it is known by."""
         self.plans: dict[tuple[Any, ...], P] = {}
 
     def get(self, asked: tuple[Any, ...]) -> P | None:
@@ -59,8 +61,6 @@ class KeptPlans(Generic[P]):
         self.schema = schema
         self._plans: dict[tuple[Any, ...], P] = {}
         self._predicates: dict[tuple[Any, ...] | bytes, KeptPredicate[P]] = {}
-        self._bytes = 0
-        """Of what the predicates are known by; threads may miscount by one predicate each."""
 
     def get(self, asked: tuple[Any, ...]) -> P | None:
         return self._plans.get(asked)
@@ -79,30 +79,34 @@ class KeptPlans(Generic[P]):
         if isinstance(where, pc.Expression):
             raw = expressions.serialised(where)
             if raw.size > _LARGEST:
-                return KeptPredicate(compile_where(where, self.schema))
+                return KeptPredicate(compile_where(where, self.schema), raw.size)
             known: tuple[Any, ...] | bytes = raw.to_pybytes()
             found = self._predicates.get(known)
             if found is None:
-                found = KeptPredicate(compile_given(Given.serialised(raw), self.schema))
-                self._keep(known, raw.size, found)
+                found = KeptPredicate(compile_given(AsGiven.serialised(raw), self.schema), raw.size)
+                self._keep(known, found)
             return found
         identity = identity_of(where)
         found = None if identity is None else self._predicates.get(identity)
         if found is None:
-            found = KeptPredicate(compile_where(where, self.schema))
+            size = 0 if identity is None else size_of(identity)
+            found = KeptPredicate(compile_where(where, self.schema), size)
             if identity is not None:
-                self._keep(identity, size_of(identity), found)
+                self._keep(identity, found)
         return found
 
-    def _keep(self, known: tuple[Any, ...] | bytes, size: int, predicate: KeptPredicate[P]) -> None:
-        if size > _LARGEST:
+    def sizes(self) -> list[int]:
+        """Of the predicates that are kept, about how many bytes each is known by."""
+        return [predicate.size for predicate in list(self._predicates.values())]
+
+    def _keep(self, known: tuple[Any, ...] | bytes, predicate: KeptPredicate[P]) -> None:
+        if predicate.size > _LARGEST:
             return
-        kept = self._predicates
-        if len(kept) >= _MOST_PREDICATES or self._bytes + size > _MOST_BYTES:
-            self._predicates = kept = {}
-            self._bytes = 0
+        kept, sizes = self._predicates, self.sizes()
+        if len(sizes) >= _MOST_PREDICATES or sum(sizes) + predicate.size > _MOST_BYTES:
+            kept = {}
         kept[known] = predicate
-        self._bytes += size
+        self._predicates = kept
 
     def __len__(self) -> int:
         return len(self._plans)

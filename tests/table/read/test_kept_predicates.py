@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.cfile.readers.scan_reader import ScanReader
+from kudu_core._ext.scan.cell_set import CellSet
+from kudu_core.cfile.readers import scan_reader
 from kudu_core.common.schema.declare import declare
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.where.predicates import Filter, compile_where
@@ -90,15 +91,18 @@ def test_a_kept_predicate_is_compiled_once_for_each_column_of_a_file(
     table: kc.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table.flush()
-    asked: list[int] = []
-    usual = ScanReader._compile
+    sets: list[CellSet] = []
+    specs: list[ScanSpec] = []
 
-    def counted(reader: ScanReader, column_id: int, passing: Any) -> Any:
-        asked.append(column_id)
-        return usual(reader, column_id, passing)
+    def counted(made: Any, kept: list[Any]) -> Any:
+        def make(*given: Any, **named: Any) -> Any:
+            kept.append(made(*given, **named))
+            return kept[-1]
 
-    monkeypatch.setattr(ScanReader, "_compile", counted)
-    monkeypatch.setattr(where_writes, "ScanSpec", lambda *a, **k: asked.append(-1) or ScanSpec(*a, **k))
+        return make
+
+    monkeypatch.setattr(scan_reader, "CellSet", counted(CellSet, sets))
+    monkeypatch.setattr(where_writes, "ScanSpec", counted(ScanSpec, specs))
     for value in range(3):
         for least in (3, 5, 3):  # the file keeps the last set of a column
             rows = [k for k in range(ROWS) if least <= k < 9]
@@ -109,17 +113,16 @@ def test_a_kept_predicate_is_compiled_once_for_each_column_of_a_file(
                 keys(table.scan(where=[("v", ">=", least), ("v", "<", 9), ("f", "=", value / 2)]).to_table())
                 == rows
             )
-    assert asked.count(-1) == 2
-    (column,) = {id_ for id_ in asked if id_ >= 0}
-    before = asked.count(column)
+    assert len(specs) == 2
+    before = len(sets)
     for _ in range(5):
         assert table.count(F("v") < 9) == 9
-    assert asked.count(column) == before + 1
+    assert len(sets) == before + 1
     many = list(range(0, 40, 2))  # as many intervals
     for _ in range(2):
         assert table.count([("v", "in", many)]) == 20
-    assert asked.count(column) == before + 3
-    assert table.count(F("v") < 9) == 9 and asked.count(column) == before + 3
+    assert len(sets) == before + 3
+    assert table.count(F("v") < 9) == 9 and len(sets) == before + 3
 
 
 def test_other_predicates_in_turns_find_other_pages(make: Make) -> None:
@@ -212,14 +215,13 @@ def test_how_many_are_kept_and_how_many_bytes() -> None:
     for number in range(3 * kept_plans._MOST_PREDICATES):
         plans.predicate([("k", "=", number)])
         plans.predicate(F("k") == number)
-        assert len(plans._predicates) <= kept_plans._MOST_PREDICATES
+        assert 0 < len(plans.sizes()) <= kept_plans._MOST_PREDICATES
     long = kept_plans._LARGEST // 8 - 200
     for first in range(12):
         for where in ([("k", "in", list(range(first, first + long)))], F("k").isin(list(range(first, long)))):
             once = plans.predicate(where)
             assert plans.predicate(where) is once
-            known = [kept_plans.size_of(identity) for identity in plans._predicates]
-            assert sum(known) == plans._bytes <= kept_plans._MOST_BYTES
+            assert kept_plans._LARGEST // 2 < sum(plans.sizes()) <= kept_plans._MOST_BYTES
     longer = list(range(kept_plans._LARGEST // 8 + 1))
     for where in ([("k", "in", longer)], F("k").isin(longer)):
         assert plans.predicate(where) is not plans.predicate(where)
