@@ -7,6 +7,7 @@ what they give.  Nothing here knows where the stores come from.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -14,6 +15,9 @@ import numpy as np
 from kudu_core._ext.changes import delta
 from kudu_core._ext.changes.replay import Updates, replay, replay_at
 from kudu_core.common.rows.rowblock import ColumnBuffers, check_size, too_large
+
+TOGETHER_BYTES = 64 << 20
+"""Of new values of a variable column that are copied so that the column is copied once."""
 
 
 class DeltaView(Protocol):
@@ -84,6 +88,37 @@ def patch(
         raise too_large(base.length, error) from error
     check_size(base.length, len(data))
     return ColumnBuffers(0, base.length, data, offsets, validity)
+
+
+def patch_all(
+    base: ColumnBuffers,
+    first_row: int,
+    changes: Sequence[tuple[np.ndarray, ColumnBuffers]],
+    *,
+    owned: bool,
+) -> ColumnBuffers:
+    """``patch`` by several stores' updates, the later ones last.
+
+    Each ``patch`` of a variable column copies all of it, so new values of up to ``TOGETHER_BYTES`` are put
+    together before.
+    """
+    waiting: list[tuple[np.ndarray, ColumnBuffers]] = []
+    nbytes = 0
+    for change in changes:
+        size = change[1].nbytes
+        if waiting and (base.width or nbytes + size > TOGETHER_BYTES):
+            base, owned = _patched(base, first_row, waiting, owned=owned), True
+            waiting, nbytes = [], 0
+        waiting.append(change)
+        nbytes += size
+    return _patched(base, first_row, waiting, owned=owned) if waiting else base
+
+
+def _patched(
+    base: ColumnBuffers, first_row: int, changes: list[tuple[np.ndarray, ColumnBuffers]], *, owned: bool
+) -> ColumnBuffers:
+    rowids = changes[0][0] if len(changes) == 1 else np.concatenate([rowids for rowids, _ in changes])
+    return patch(base, first_row, rowids, ColumnBuffers.concat([new for _, new in changes]), owned=owned)
 
 
 def lay_over(

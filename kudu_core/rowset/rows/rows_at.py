@@ -16,7 +16,7 @@ from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.values import raw_bytes
-from kudu_core.rowset.rows.delta_view import DeltaView, lay_over, patch
+from kudu_core.rowset.rows.delta_view import DeltaView, lay_over, patch_all
 
 _BLOCK_BITS = 18
 """Rows of a block for which changes are looked up at once: four units of a scan."""
@@ -137,13 +137,8 @@ class RowsAt(ABC):
         parts = self.parts(column.id, lower, upper) if values.width and upper > lower else None
         if parts is not None:
             return lay_over(values, lower, parts, owned=owned)
-        for view in self.views:
-            if view.touches(column.id):
-                changed = view.updates(column.id, lower, upper)
-                if changed is not None:
-                    rowids, new = changed
-                    values, owned = patch(values, lower, rowids, new, owned=owned), True
-        return values
+        found = (view.updates(column.id, lower, upper) for view in self.views if view.touches(column.id))
+        return patch_all(values, lower, [part for part in found if part is not None], owned=owned)
 
     def columns(self, columns: Sequence[StoredColumn], lower: int, upper: int) -> dict[int, ColumnBuffers]:
         """``column`` of several columns, by id."""
@@ -163,35 +158,24 @@ class RowsAt(ABC):
 
         ``places``: which cells they are, ``(n,)``; None: the first n.
         """
-        for view in self.views:
-            if view.touches(column_id):
-                values = self._patch_cells(view, column_id, rows, values, places)
-        return values
+        found = (view.updates_of(column_id, rows) for view in self.views if view.touches(column_id))
+        changes = [part for part in found if part is not None]
+        if not changes:
+            return values
+        order = np.argsort(rows, kind="stable")
+        ordered = rows[order]
+        here: list[tuple[np.ndarray, ColumnBuffers]] = []
+        for rowids, new in changes:
+            positions, known = _positions(order, ordered, rowids)
+            if not known.all():
+                positions, new = positions[known], new.take(np.flatnonzero(known))
+            if len(positions):
+                here.append(((positions if places is None else places[positions]).astype(np.uint32), new))
+        return patch_all(values, 0, here, owned=True)
 
     def cells_of(self, columns: Sequence[StoredColumn], rows: np.ndarray) -> dict[int, ColumnBuffers]:
         """``cells`` of several columns, by id."""
         return {column.id: self.cells(column, rows) for column in columns}
-
-    @staticmethod
-    def _patch_cells(
-        view: DeltaView,
-        column_id: int,
-        rows: np.ndarray,
-        values: ColumnBuffers,
-        places: np.ndarray | None,
-    ) -> ColumnBuffers:
-        changed = view.updates_of(column_id, rows)
-        if changed is None:
-            return values
-        rowids, new = changed
-        positions, known = _positions(rows, rowids)
-        if not known.all():
-            positions, new = positions[known], new.take(np.flatnonzero(known))
-        if not len(positions):
-            return values
-        if places is not None:
-            positions = places[positions]
-        return patch(values, 0, positions.astype(np.uint32), new, owned=True)
 
     def live(self, lower: int, upper: int) -> np.ndarray | None:
         """(n,) uint8, 1 for rows present at the snapshot; None when all of them are."""
@@ -218,12 +202,16 @@ class RowsAt(ABC):
                 found: np.ndarray = self.live_cells(distinct)[back.reshape(-1)]
                 return found
         live = np.ones(len(rows), np.uint8)
+        order: np.ndarray | None = None
         for view in self.views:
             if view.changes_liveness():
                 changed = view.liveness_of(rows)
                 if changed is not None:
                     rowids, present = changed
-                    positions, known = _positions(rows, rowids)
+                    if order is None:
+                        order = np.argsort(rows, kind="stable")
+                        ordered = rows[order]
+                    positions, known = _positions(order, ordered, rowids)
                     delta.set_live(live, 0, positions[known].astype(np.uint32), present[known])
         later = self.inserted_later_cells(rows)
         if later is not None:
@@ -241,10 +229,9 @@ def _default(column: StoredColumn, rows: int) -> ColumnBuffers:
     return ColumnBuffers.constant(column.type, column.read_default, rows)
 
 
-def _positions(rows: np.ndarray, rowids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where each rowid stands in ``rows``, and which of them do at all."""
-    order = np.argsort(rows, kind="stable")
-    ordered = rows[order]
+def _positions(order: np.ndarray, ordered: np.ndarray, rowids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where each rowid stands among rows, and which of them do at all; ``ordered``: the rows, ascending, and
+    ``order``: where each of them stands."""
     at = np.searchsorted(ordered, rowids)
     at[at == len(ordered)] = 0
     return order[at], ordered[at] == rowids
