@@ -32,6 +32,22 @@ cdef class Lz4Packer:
     cdef void pack_blocks(self, Packing* blocks, int count) noexcept nogil
 
 
+cdef struct Unpacking:
+    # A block that is being unpacked: what is left of it, and what is there.
+    const uint8_t* at
+    const uint8_t* end
+    uint8_t* first
+    uint8_t* out
+    uint8_t* last
+    const uint8_t* text
+    int64_t text_bytes
+
+
+cdef void lz4_begin(
+    Unpacking* u, const uint8_t* at, int64_t size, uint8_t* out, int64_t raw_bytes, const uint8_t* text,
+    int64_t text_bytes
+) noexcept nogil
+cdef int lz4_unpack_to(Unpacking* u, int64_t wanted) noexcept nogil
 cdef int lz4_unpack(
     const uint8_t* at, int64_t size, uint8_t* out, int64_t raw_bytes, const uint8_t* text, int64_t text_bytes
 ) noexcept nogil

@@ -66,14 +66,40 @@ cdef int lz4_unpack(
 
     Any bytes may be given: none is read or written outside of the three pieces of memory.
     """
+    cdef Unpacking u
+    lz4_begin(&u, at, size, out, raw_bytes, text, text_bytes)
+    return 0 if lz4_unpack_to(&u, raw_bytes + 1) == 0 else -1
+
+
+cdef void lz4_begin(
+    Unpacking* u, const uint8_t* at, int64_t size, uint8_t* out, int64_t raw_bytes, const uint8_t* text,
+    int64_t text_bytes
+) noexcept nogil:
+    u.at, u.end = at, at + size
+    u.first, u.out, u.last = out, out, out + raw_bytes
+    u.text, u.text_bytes = text, text_bytes
+
+
+cdef int lz4_unpack_to(Unpacking* u, int64_t wanted) noexcept nogil:
+    """Unpack until ``wanted`` bytes are there: 1; 0 at the end of the block, -1 where it is none.
+
+    The block's last bytes must be the last of those that were declared; of what comes behind ``wanted``
+    nothing is known.  May be called again for more.
+    """
     cdef:
-        const uint8_t* end = at + size
-        const uint8_t* first = out
-        const uint8_t* last = out + raw_bytes
+        const uint8_t* at = u.at
+        const uint8_t* end = u.end
+        const uint8_t* first = u.first
+        const uint8_t* last = u.last
+        const uint8_t* text = u.text
         const uint8_t* source
-        int64_t count, offset, piece
+        uint8_t* out = u.out
+        int64_t text_bytes = u.text_bytes, count, offset, piece
         uint8_t token
     while at < end:
+        if out - first >= wanted:
+            u.at, u.out = at, out
+            return 1
         token = at[0]
         at += 1
         count = token >> 4
@@ -88,6 +114,7 @@ cdef int lz4_unpack(
         out += count
         at += count
         if end - at < 2:        # a block ends with literals
+            u.at, u.out = at, out
             return 0 if at == end and out == last else -1
         offset = load16(at)
         at += 2

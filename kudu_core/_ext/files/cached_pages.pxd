@@ -1,4 +1,6 @@
 # The pages of open files that are in memory, for compiled code that reads through them.
+from cpython.object cimport PyObject
+from cpython.weakref cimport PyWeakref_GetObject
 from libc.stdint cimport int64_t
 
 cdef enum:
@@ -18,12 +20,37 @@ cdef class CachedPage:
     cdef:
         object page             # None of one that went
         object place
-        int64_t size            # with the cache's own bytes
+        int64_t size            # with the cache's own bytes; of a name, how often it was met
         int state
         bint used               # since it came, or since its turn to go last came
         void* file              # the ``CachedFile`` whose ``pages`` has this
         void* before            # in its queue
         void* behind
+
+
+cdef inline void linked(Queue* queue, CachedPage entry) noexcept:
+    """The last of a queue."""
+    entry.before, entry.behind = queue.last, NULL
+    if queue.last == NULL:
+        queue.first = <void*>entry
+    else:
+        (<CachedPage>queue.last).behind = <void*>entry
+    queue.last = <void*>entry
+    queue.count += 1
+
+
+cdef inline void unlinked(Queue* queue, CachedPage entry) noexcept:
+    """Of no queue any more."""
+    if entry.before == NULL:
+        queue.first = entry.behind
+    else:
+        (<CachedPage>entry.before).behind = entry.behind
+    if entry.behind == NULL:
+        queue.last = entry.before
+    else:
+        (<CachedPage>entry.behind).before = entry.before
+    queue.count -= 1
+    entry.before = entry.behind = NULL
 
 
 cdef class CachedFile:
@@ -45,6 +72,7 @@ cdef class Reader:
         readonly tuple holders
     cdef object look(self, object place)
     cdef bint keep(self, object place, object page) except -1
+    cdef bint pass_by(self, object place, int64_t size) except -1
 
 
 cdef class CachedPages:
@@ -58,12 +86,24 @@ cdef class CachedPages:
         int64_t _next_token, _bytes, _kept_bytes, _hits, _misses, _evicted
     cdef object look(self, CachedFile file, object place)
     cdef bint keep(self, CachedFile file, object place, object page) except -1
+    cdef bint pass_by(self, CachedFile file, object place, int64_t size) except -1
     cdef int uncount(self, Reader reader) except -1
     cdef int _drop(self, CachedFile file) except -1
     cdef int _shrink(self) except -1
     cdef bint _was_used(self, CachedPage entry) except -1
     cdef int _evict(self, CachedPage entry) except -1
     cdef int _let_names_go(self) except -1
-    cdef Queue* _queue_of(self, int state) noexcept
     cdef void _leave(self, CachedPage entry) noexcept
     cdef void _enter(self, CachedPage entry, int state) noexcept
+
+
+cdef inline Queue* queue_of(CachedPages cache, int state) noexcept:
+    if state == NEW:
+        return &cache._new
+    return &cache._kept if state == KEPT else &cache._gone
+
+
+cdef inline bint alive(object weak) except -1:
+    """Whether a reader is there, and counted."""
+    cdef PyObject* found = PyWeakref_GetObject(weak)
+    return found != NULL and <object>found is not None and (<Reader>found)._counted

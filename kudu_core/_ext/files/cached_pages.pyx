@@ -23,6 +23,7 @@ from kudu_core._ext.pages.holder cimport PageHolder
 cdef enum:
     ENTRY_BYTES = 256           # roughly what a page costs beyond its bytes
     NEW_PART = 5                # new pages have a fifth of the limit for themselves
+    MEETINGS = 4                # of a page whose cells are read one by one, until it comes in
     LARGE_PART = 4              # a page larger than a quarter of it is not kept
 
 cdef int64_t MOST_BYTES = <int64_t>1 << 60
@@ -63,6 +64,10 @@ cdef class Reader:
         """As ``CachedPages.put``."""
         return self._counted and self._cache.keep(self._file, place, page)
 
+    cdef bint pass_by(self, object place, int64_t size) except -1:
+        """As ``CachedPages.pass_by``."""
+        return self._counted and self._cache.pass_by(self._file, place, size)
+
     def __dealloc__(self):
         if self._counted:
             self._cache.uncount(self)
@@ -102,7 +107,7 @@ cdef class CachedPages:
             found = self._by_id.get(file_id)
             file = fresh if found is None else <CachedFile>found
             before = file.readers
-            after = tuple([other for other in before if _alive(other)]) + (weak,)
+            after = tuple([other for other in before if alive(other)]) + (weak,)
             # Others may have come and gone while memory was taken.
             if self._by_id.get(file_id) is found and file.readers is before:
                 break
@@ -237,6 +242,31 @@ cdef class CachedPages:
             self._shrink()
         return entry.page is page and entry.state != OUT
 
+    cdef bint pass_by(self, CachedFile file, object place, int64_t size) except -1:
+        """Whether a page that is not there, of about ``size`` bytes, is better not put: it would push out
+        another, and was not met ``MEETINGS`` times while its name was there, which it is from now on."""
+        cdef:
+            CachedPage entry
+            PyObject* found
+        if file is None or file.pages is None:
+            return False
+        if self._bytes + size + ENTRY_BYTES <= self.limit_bytes:
+            return False
+        found = PyDict_GetItem(file.pages, place)
+        if found == NULL:
+            entry = CachedPage.__new__(CachedPage)
+            entry.place, entry.size = place, 0
+            PyDict_SetItem(file.pages, place, entry)
+        else:
+            entry = <CachedPage>found
+            if entry.state != GONE or entry.size + 1 >= MEETINGS:
+                return False
+            self._leave(entry)
+        entry.file, entry.size = <void*>file, entry.size + 1
+        self._enter(entry, GONE)
+        self._let_names_go()
+        return True
+
     def set_limit(self, limit_bytes):
         """Another limit from now on."""
         self.limit_bytes = _checked_limit(limit_bytes)
@@ -255,7 +285,7 @@ cdef class CachedPages:
                 (self._bytes - self._kept_bytes) * NEW_PART > self.limit_bytes or not self._kept.count
             ):
                 state = NEW
-            queue = self._queue_of(state)
+            queue = queue_of(self, state)
             entry = <CachedPage>queue.first
             if not self._was_used(entry):
                 if entry.state == state:
@@ -296,7 +326,7 @@ cdef class CachedPages:
         entry.page = None
         self._evicted += 1
         if state == NEW:
-            entry.file = <void*>file
+            entry.file, entry.size = <void*>file, 1
             self._enter(entry, GONE)
         else:
             PyDict_DelItem(file.pages, entry.place)
@@ -314,41 +344,19 @@ cdef class CachedPages:
             PyDict_DelItem(file.pages, entry.place)
         return 0
 
-    cdef Queue* _queue_of(self, int state) noexcept:
-        if state == NEW:
-            return &self._new
-        return &self._kept if state == KEPT else &self._gone
-
     cdef void _leave(self, CachedPage entry) noexcept:
         """Out of its queue, and of the sums."""
-        cdef Queue* queue = self._queue_of(entry.state)
-        if entry.before == NULL:
-            queue.first = entry.behind
-        else:
-            (<CachedPage>entry.before).behind = entry.behind
-        if entry.behind == NULL:
-            queue.last = entry.before
-        else:
-            (<CachedPage>entry.behind).before = entry.before
-        queue.count -= 1
+        unlinked(queue_of(self, entry.state), entry)
         if entry.state != GONE:
             self._bytes -= entry.size
         if entry.state == KEPT:
             self._kept_bytes -= entry.size
-        entry.before = entry.behind = NULL
         entry.state = OUT
 
     cdef void _enter(self, CachedPage entry, int state) noexcept:
         """The last of a queue, and in the sums."""
-        cdef Queue* queue = self._queue_of(state)
         entry.state = state
-        entry.before, entry.behind = queue.last, NULL
-        if queue.last == NULL:
-            queue.first = <void*>entry
-        else:
-            (<CachedPage>queue.last).behind = <void*>entry
-        queue.last = <void*>entry
-        queue.count += 1
+        linked(queue_of(self, state), entry)
         if state != GONE:
             self._bytes += entry.size
         if state == KEPT:
@@ -358,10 +366,8 @@ cdef class CachedPages:
 
     def counts(self):
         """(hits, misses, evicted, pages, bytes, bytes of kept pages, limit)."""
-        return (
-            self._hits, self._misses, self._evicted, self._new.count + self._kept.count, self._bytes,
-            self._kept_bytes, self.limit_bytes,
-        )
+        asked = self._hits, self._misses, self._evicted
+        return *asked, self._new.count + self._kept.count, self._bytes, self._kept_bytes, self.limit_bytes
 
     def contents(self):
         """[(token, place, page, "new", "kept" or "gone", whether it was used)], in no order."""
@@ -383,15 +389,9 @@ cdef class CachedPages:
             dict found = {}
         for file in PyDict_Values(self._files):
             found[file.file_id] = [
-                <object>PyWeakref_GetObject(weak) for weak in file.readers if _alive(weak)
+                <object>PyWeakref_GetObject(weak) for weak in file.readers if alive(weak)
             ]
         return found
-
-
-cdef bint _alive(object weak) except -1:
-    """Whether a reader is there, and counted."""
-    cdef PyObject* found = PyWeakref_GetObject(weak)
-    return found != NULL and <object>found is not None and (<Reader>found)._counted
 
 
 cdef int64_t _checked_limit(limit_bytes) except -1:

@@ -11,6 +11,7 @@ from libc.errno cimport EAGAIN, EINTR, EIO, EOPNOTSUPP, errno
 
 cdef extern from "unistd.h" nogil:
     int close(int fd)
+    Py_ssize_t pread(int fd, void* data, size_t size, long long offset)
     Py_ssize_t pwrite(int fd, const void* data, size_t size, long long offset)
 
 cdef extern from "sys/uio.h" nogil:
@@ -65,7 +66,10 @@ cdef class Descriptor:
             got = max(have - head_bytes, 0)
             into[pieces].iov_base, into[pieces].iov_len = rest + got, <size_t>(rest_bytes - got)
             with nogil:
-                got = preadv(self.fd, into, pieces + 1, offset + have)
+                if pieces:
+                    got = preadv(self.fd, into, pieces + 1, offset + have)
+                else:           # a third of a microsecond less
+                    got = pread(self.fd, into[0].iov_base, into[0].iov_len, offset + have)
                 failed = errno if got < 0 else 0
             if got == 0:
                 break

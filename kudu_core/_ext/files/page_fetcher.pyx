@@ -10,18 +10,56 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from kudu_core._ext.base.bitmap cimport kc_bit
 from kudu_core._ext.base.crc32c cimport crc32c_of
+from kudu_core._ext.codec.lz4 cimport lz4_begin, lz4_unpack, lz4_unpack_to
 from kudu_core._ext.files.descriptors cimport Descriptor
 from kudu_core._ext.files.cached_pages cimport Reader
-from kudu_core._ext.pages.head cimport CLASS_BINARY, CLASS_FIXED
-from kudu_core._ext.codec.lz4 cimport lz4_unpack
+from kudu_core._ext.pages.cell cimport strings_open
+from kudu_core._ext.pages.head cimport (
+    BLOCK_BITS,
+    BLOCK_HEAD_BYTES,
+    CLASS_BINARY,
+    CLASS_FIXED,
+    STRING_PLAIN,
+    Page,
+    page_head_bytes,
+    page_open,
+    page_values,
+)
+from kudu_core._ext.search.strings cimport plain_cell
 
 cdef enum:
-    FRAME = 16                  # crc, payload bytes, raw bytes, encoding, codec, flags
     HEAD = 8                    # rows, class, width, flags, blocks
     NULLS = 1                   # the flag of a payload that some of its rows are null
     LZ4 = 1                     # codecs that are unpacked here
     LZ4_WITH_TEXT = 4
+    LONG = 64 << 10             # of bytes whose CRC is computed while others may run
+
+
+cdef bint _reach(BriefPage* brief, int64_t wanted) noexcept nogil:
+    """Unpack as far as that; whether so much is there."""
+    if wanted > brief.limit:
+        return False
+    if not brief.packed or brief.rest.out - brief.rest.first >= wanted:
+        return True
+    return lz4_unpack_to(&brief.rest, wanted) >= 0 and brief.rest.out - brief.rest.first >= wanted
+
+
+cdef int brief_cell(BriefPage* brief, int64_t row, const uint8_t** start, int64_t* size) noexcept nogil:
+    """Where the cell of a row of the page lies: 0, 1 where it is null, or -1: the general path must say."""
+    cdef:
+        int64_t i = row, at = 0
+        const Page* page = &brief.page
+    if row < 0 or row >= page.rows:
+        return -1
+    if page.bits != NULL:
+        if not kc_bit(page.bits, row):
+            return 1
+        i = page_values(page, 0, row)
+    if plain_cell(&brief.part, i, start, size, &at) < 0:
+        return -1
+    return 0 if _reach(brief, start[0] + size[0] - brief.payload) else -1
 
 
 cdef inline uint32_t _word(const uint8_t* at) noexcept nogil:
@@ -54,17 +92,6 @@ cdef class PageFetcher:
     most_bytes : int
         No page decompresses to more.
     """
-
-    cdef:
-        object _file
-        object _text
-        Reader _reader
-        list _decoders
-        const int64_t[::1] _offset, _size, _null
-        uint32_t _id_crc, _most_bytes
-        uint16_t _kind
-        int64_t _rows
-        int _page_bits, _width, _encoding
 
     def __init__(
         self, file, uint32_t id_crc, uint16_t kind, const int64_t[::1] offsets not None,
@@ -132,19 +159,9 @@ cdef class PageFetcher:
 
     cdef object _opened(self, const uint8_t* frame, bytes stored, int64_t size, int64_t number):
         cdef:
-            const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(stored)
-            uint8_t place[10]
-            uint64_t offset = <uint64_t>self._offset[number]
-            uint32_t crc, raw = _word(frame + 8)
+            uint32_t raw = _word(frame + 8)
             int codec = frame[13]
-        memcpy(place, &offset, 8)
-        memcpy(place + 8, &self._kind, 2)
-        with nogil:
-            crc = crc32c_of(crc32c_of(self._id_crc, place, 10), frame + 4, FRAME - 4)
-            crc = crc32c_of(crc, at, <size_t>size)
-        if crc != _word(frame) or _word(frame + 4) != size:
-            return None
-        if frame[12] != self._encoding or frame[14] or frame[15]:
+        if not self._is_sound(frame, <const uint8_t*>PyBytes_AS_STRING(stored), size, number):
             return None
         payload = stored
         if codec:
@@ -157,6 +174,83 @@ cdef class PageFetcher:
         if type(payload) is not bytes or len(payload) != raw:
             return None
         return payload if self._fits(<const uint8_t*>PyBytes_AS_STRING(payload), raw, number) else None
+
+    cdef bint _is_sound(
+        self, const uint8_t* frame, const uint8_t* stored, int64_t size, int64_t number
+    ) noexcept:
+        """Whether the page matches its CRC, and its frame says what the column says."""
+        cdef:
+            uint8_t place[10]
+            uint64_t offset = <uint64_t>self._offset[number]
+            uint32_t crc
+        memcpy(place, &offset, 8)
+        memcpy(place + 8, &self._kind, 2)
+        if size < LONG:
+            crc = crc32c_of(crc32c_of(self._id_crc, place, 10), frame + 4, FRAME - 4)
+            crc = crc32c_of(crc, stored, <size_t>size)
+        else:
+            with nogil:
+                crc = crc32c_of(crc32c_of(self._id_crc, place, 10), frame + 4, FRAME - 4)
+                crc = crc32c_of(crc, stored, <size_t>size)
+        if crc != _word(frame) or _word(frame + 4) != size:
+            return False
+        return frame[12] == self._encoding and not frame[14] and not frame[15]
+
+    # ---- single cells ----
+
+    cdef bytes brief(self, int64_t number, BriefPage* out):
+        """Read a page of strings for some of its cells (``brief_cell``); None: the general path must say.
+
+        What is returned is to be kept as long as ``out`` is used.  Raises as ``fetch``.
+        """
+        cdef int64_t size
+        if number < 0 or number >= self._offset.shape[0]:
+            raise IndexError(f"no page {number} of {self._offset.shape[0]}")
+        size = self._size[number]
+        descriptor = self._file.descriptor
+        if descriptor is None or size < FRAME or size > <int64_t>sizeof(out.stored):
+            return None
+        if (<Descriptor?>descriptor).read(NULL, 0, <char*>out.stored, size, self._offset[number]) != size:
+            return None
+        return self.open_brief(number, out.stored, out)
+
+    cdef bytes open_brief(self, int64_t number, const uint8_t* data, BriefPage* out):
+        """The same of a page that was read: ``data`` is all of it, and stays where it is."""
+        cdef:
+            int64_t size = self._size[number] - FRAME, raw, rows, at = 0, head
+            bytes text = b""
+            int codec
+        if self._width or self._page_bits > BLOCK_BITS or size < 0:
+            return None
+        raw, codec = _word(data + 8), data[13]
+        if raw > <int64_t>sizeof(out.raw) or not self._is_sound(data, data + FRAME, size, number):
+            return None
+        rows = min(<int64_t>1 << self._page_bits, self._rows - (number << self._page_bits))
+        head = page_head_bytes(rows, self._null[number] > 0) + BLOCK_HEAD_BYTES
+        out.packed = codec != 0
+        out.payload, out.limit = data + FRAME, raw
+        if codec == LZ4 or codec == LZ4_WITH_TEXT:
+            if codec == LZ4_WITH_TEXT:
+                text = self._text_of_column()
+                if text is None:
+                    return None
+            lz4_begin(
+                &out.rest, data + FRAME, size, out.raw, raw, <const uint8_t*>PyBytes_AS_STRING(text),
+                PyBytes_GET_SIZE(text),
+            )
+            out.payload = out.raw
+        elif codec or raw != size:
+            return None
+        # Nothing is looked at before it is there.
+        if raw < head or not _reach(out, head) or not self._fits(out.payload, raw, number):
+            return None
+        if page_open(&out.page, out.payload, raw, CLASS_BINARY, 0, &at) < 0 or out.page.blocks != 1:
+            return None
+        if _word(out.page.directory) != out.page.start or strings_open(&out.page, 0, &out.part, &at) < 0:
+            return None
+        if out.part.kind != STRING_PLAIN or not _reach(out, out.part.offset):
+            return None
+        return text
 
     cdef object _unpacked(self, int codec, bytes stored, uint32_t raw):
         cdef:

@@ -7,6 +7,7 @@ cimport cython
 from libc.stdint cimport int64_t
 
 from kudu_core._ext.files.cached_pages cimport Reader
+from kudu_core._ext.files.page_fetcher cimport PageFetcher
 
 
 @cython.final
@@ -43,14 +44,31 @@ cdef class PageLoader:
     cdef object payload(self, int64_t number, object place):
         """The checked payload of a page; one that is not in the cache is left to ``remember``."""
         found = self._reader.look(place)
-        if found is not None:
-            return found
+        return self.fetched(number) if found is None else found
+
+    cdef object look(self, object place):
+        """The payload of a page that the cache has, else None."""
+        return self._reader.look(place)
+
+    cdef object fetched(self, int64_t number):
+        """The checked payload of a page, from the file."""
         fetcher = self._column.fetcher
         if fetcher is not None:
             found = fetcher.fetch(number)
             if found is not None:
                 return found
         return self._column.fetched(number)
+
+    cdef PageFetcher passing(self, int64_t number, object place):
+        """By whom a page is read for single cells, since the cache shall not have it yet; None: it shall."""
+        cdef PageFetcher fetcher
+        found = self._column.fetcher
+        if type(found) is not PageFetcher:
+            return None
+        fetcher = <PageFetcher>found
+        if number >= fetcher._size.shape[0] or not self._reader.pass_by(place, 2 * fetcher._size[number]):
+            return None
+        return fetcher
 
     cdef object ask(self, int64_t number, bint if_cold):
         """Have the system begin to read a page that ``payload`` would fetch; None: it would fetch none.

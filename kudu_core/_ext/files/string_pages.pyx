@@ -149,7 +149,7 @@ cdef int64_t _encode(
     Written* w, uint8_t* entry, const int32_t* offsets, int64_t rows, const uint8_t* data, int64_t data_bytes,
     const uint8_t* bits, int64_t first_bit, Room* room
 ) noexcept nogil:
-    """Encode a page into ``room.raw``, and write what its entry says of it; the size, or -1 for bad offsets."""
+    """Encode a page, and write what its entry says of its cells; return its size, or -1 for bad offsets."""
     cdef:
         int64_t low = -1, high = -1, nulls
         uint32_t word

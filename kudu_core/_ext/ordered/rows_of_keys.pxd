@@ -2,6 +2,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from kudu_core._ext.base.arrow_array cimport ArrowArray
+from kudu_core._ext.ordered.far_strings cimport FarStrings
 from kudu_core._ext.ordered.packed cimport FoundRow
 from kudu_core._ext.ordered.row_source cimport Source
 from kudu_core._ext.row.cells cimport Span
@@ -39,10 +40,12 @@ cdef class RowsOfKeys:
         ArrowArray* out,
     ) except -1
     cdef int _strings(self, Py_ssize_t i, int64_t most_bytes, ArrowArray* out) except -1
-    cdef int _find_strings(self, Py_ssize_t i, Span* spans, list held, ArrowArray* out) except -1
+    cdef int _find_strings(
+        self, Py_ssize_t i, Span* spans, list held, FarStrings far, ArrowArray* out
+    ) except -1
     cdef int _find_in_memory(self, Py_ssize_t i, Span* spans, ArrowArray* out) except -1
     cdef int _file_strings(
         self, PointFile file, PointColumn column, Py_ssize_t first, Py_ssize_t end, Span* spans,
-        ArrowArray* out,
+        FarStrings far, ArrowArray* out,
     ) except -1
     cdef int _no_rows(self, ArrowArray* out) except -1

@@ -19,6 +19,7 @@ from kudu_core._ext.base.arrow_array cimport ArrowArray
 from kudu_core._ext.base.loads cimport kc_fetch
 from kudu_core._ext.base.status cimport raise_needs_general_path
 from kudu_core._ext.columns.growing cimport AppendColumn
+from kudu_core._ext.ordered.far_strings cimport FarStrings
 from kudu_core._ext.ordered.row_batch cimport (
     ArrowBatch,
     check_columns,
@@ -292,12 +293,13 @@ cdef class RowsOfKeys:
             Py_ssize_t key
             list held = []
             Span* spans
+            FarStrings far = FarStrings.__new__(FarStrings)
         out.buffers[1] = ends
         spans = <Span*>PyMem_RawCalloc(<size_t>(self._keys + 1), sizeof(Span))
         if spans == NULL:
             raise MemoryError
         try:
-            self._find_strings(i, spans, held, out)
+            self._find_strings(i, spans, held, far, out)
             # From here on no Python runs: nobody appends to a column in memory, which would move it.
             self._find_in_memory(i, spans, out)
             ends[0] = 0
@@ -316,9 +318,10 @@ cdef class RowsOfKeys:
                 (<PageHolder>holder).idle()
         return 0
 
-    cdef int _find_strings(self, Py_ssize_t i, Span* spans, list held, ArrowArray* out) except -1:
-        """Where the strings of a column lie but for those in memory; ``held``: who is to be told when they
-        were copied."""
+    cdef int _find_strings(
+        self, Py_ssize_t i, Span* spans, list held, FarStrings far, ArrowArray* out
+    ) except -1:
+        """Where strings that are not in memory lie; ``held``: who is to be told when they were copied."""
         cdef:
             Py_ssize_t at = 0, end
             bint given = False
@@ -342,7 +345,7 @@ cdef class RowsOfKeys:
                 holder = source.file if column._holder is None else column._holder
                 held.append(holder)
                 holder._busy += 1
-                self._file_strings(source.file, column, at, end, spans, out)
+                self._file_strings(source.file, column, at, end, spans, far, out)
             at = end
         return 0
 
@@ -370,31 +373,36 @@ cdef class RowsOfKeys:
 
     cdef int _file_strings(
         self, PointFile file, PointColumn column, Py_ssize_t first, Py_ssize_t end, Span* spans,
-        ArrowArray* out,
+        FarStrings far, ArrowArray* out,
     ) except -1:
         """Where the strings of rows of one file lie, whose pages stay: their holder counts this look-up."""
         cdef:
             const Page* page = NULL
             FoundRow* found
-            Span* span
             Strings part
             int64_t number = -1, index = -1, at = 0
-            Py_ssize_t k
+            Py_ssize_t last
             int status
-        for k in range(first, end):
-            fetch_ahead(&column.c, self._found, k, end)
-            found = &self._found[k]
-            span = &spans[found.key]
+        while first < end:
+            fetch_ahead(&column.c, self._found, first, end)
+            found = &self._found[first]
             if page_of(&column.c, found.row) != number:
                 number, index = page_of(&column.c, found.row), -1
+                if column.lacks(found.row):
+                    last, first = first, far.read(file, column, self._found, first, end, spans, out)
+                    if first > last:
+                        number = -1
+                        continue
                 page = column.page(file, number)
             status = read_string(
-                &column.c, page, found.row, &self._cells, &part, &index, &span.start, &span.size, &at
+                &column.c, page, found.row, &self._cells, &part, &index, &spans[found.key].start,
+                &spans[found.key].size, &at,
             )
-            if status < 0:
+            first += 1
+            if status == 0:
+                kc_fetch(spans[found.key].start)
+            elif status < 0:
                 refuse(status, at)
-            if status:
-                put_null(out, found.key)
             else:
-                kc_fetch(span.start)
+                put_null(out, found.key)
         return 0

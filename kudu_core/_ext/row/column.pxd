@@ -13,6 +13,8 @@ cdef class PointColumn(Held):
         object _room
         object _opened
         object _touched
+        object _met
+        uint8_t* _met_once      # of each page of strings, whether a cell was read and it was not held
         list _payloads
         object _load
         PageLoader _loader      # None: ``_load`` is asked
@@ -25,6 +27,13 @@ cdef class PointColumn(Held):
     cdef bint lacks(self, int64_t row) noexcept
     cdef object ask(self, int64_t row, bint if_cold)
     cdef const Page* _loaded(self, PageHolder holder, int64_t number) except NULL
+    cdef const Page* _hold(
+        self, PageHolder holder, int64_t number, object place, object payload
+    ) except NULL
+    cdef object _string_of(
+        self, PageHolder holder, int64_t number, int64_t row, int tag, object decode
+    )
+    cdef object _brief(self, int64_t number, object place, int64_t row, int tag, object decode)
     cdef int _open(self, object payload, Page* page) except -1
     cdef void _publish(self, int64_t number, const Page* page) noexcept
     cdef object value(self, PageHolder holder, int64_t row, int tag, object decode)

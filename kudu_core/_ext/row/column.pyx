@@ -12,6 +12,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SI
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
+from kudu_core._ext.files.page_fetcher cimport BriefPage, PageFetcher, brief_cell
 from kudu_core._ext.files.page_loader cimport PageLoader
 from kudu_core._ext.pages.cell cimport Strings
 from kudu_core._ext.pages.head cimport BLOCK_BITS, CLASS_BINARY, CLASS_FIXED, PAGE_BITS, Page, page_open
@@ -37,6 +38,8 @@ from kudu_core._ext.search.strings cimport plain_cell
 from kudu_core._ext.base.status cimport BAD_VALUE, raise_needs_general_path, raise_status
 
 import numpy as np
+
+cdef object NOT_BRIEF = object()
 
 cdef enum:
     KEPT_TEXTS = 1 << 16        # dictionaries up to so many words keep theirs as Python values
@@ -81,6 +84,9 @@ cdef class PointColumn(Held):
         self._touched = np.zeros(page_count + 1, np.uint8)
         room = self._touched
         self.c.touched = &room[0]
+        self._met = np.zeros(page_count + 1, np.uint8)
+        room = self._met
+        self._met_once = &room[0]
         self._payloads = [None] * page_count
         self.c.page_count = page_count
         self.c.width = stored_width
@@ -113,12 +119,18 @@ cdef class PointColumn(Held):
 
     cdef const Page* _loaded(self, PageHolder holder, int64_t number) except NULL:
         """The same of a page that is not held."""
-        cdef Page page
         if self._loader is not None:
             place = self._loader.place(number)
             payload = None if place is None else self._loader.payload(number, place)
         else:
             payload, place = self._load(number)
+        return self._hold(holder, number, place, payload)
+
+    cdef const Page* _hold(
+        self, PageHolder holder, int64_t number, object place, object payload
+    ) except NULL:
+        """Hold a page from now on."""
+        cdef Page page
         if place is None:
             raise_needs_general_path()
         self._open(payload, &page)
@@ -184,9 +196,55 @@ cdef class PointColumn(Held):
         # A page that the cache does not keep stays while this is counted, and is read but once.
         holder._busy += 1
         try:
+            if not self.c.width and self._loader is not None:
+                return self._string_of(holder, number, row, tag, decode)
             return self._cell(self.page(holder, number), row, tag, decode)
         finally:
             holder.idle()
+
+    cdef object _string_of(
+        self, PageHolder holder, int64_t number, int64_t row, int tag, object decode
+    ):
+        """The Python value of a string, whose page is not held.
+
+        To hold a page takes longer than to read a cell, and to unpack it is most of what a cell costs that
+        the cache does not have.  So a page is held, and put into the cache, when it is met again.
+        """
+        cdef Page page
+        place = self._loader.place(number)
+        if place is None:
+            raise_needs_general_path()
+        payload = self._loader.look(place)
+        if payload is None:
+            found = self._brief(number, place, row, tag, decode)
+            if found is not NOT_BRIEF:
+                return found
+            payload = self._loader.fetched(number)
+        elif not self._met_once[number]:
+            self._met_once[number] = 1
+            if holder.closed:
+                raise_needs_general_path()
+            self._open(payload, &page)
+            return self._string(&page, row_in_page(&self.c, row), tag, decode)
+        return self._cell(self._hold(holder, number, place, payload), row, tag, decode)
+
+    cdef object _brief(self, int64_t number, object place, int64_t row, int tag, object decode):
+        """The same of a page that is read for this cell alone; ``NOT_BRIEF``: it is to be read as a whole."""
+        cdef:
+            BriefPage brief
+            const uint8_t* start = NULL
+            int64_t size = 0
+            int status
+            PageFetcher fetcher = self._loader.passing(number, place)
+        if fetcher is None:
+            return NOT_BRIEF
+        text = fetcher.brief(number, &brief)        # unpacking needs it until the end
+        if text is None:
+            return NOT_BRIEF
+        status = brief_cell(&brief, row_in_page(&self.c, row), &start, &size)
+        if status < 0:
+            return NOT_BRIEF
+        return None if status else value_of(tag, start, size, decode)
 
     cdef object _cell(self, const Page* page, int64_t row, int tag, object decode):
         """The Python value of one row's cell, in its page."""
@@ -250,6 +308,7 @@ cdef class PointColumn(Held):
 
     cdef int let_go(self, Py_ssize_t number) except -1:
         cdef Py_ssize_t i
+        self._met_once[number] = 0
         self.c.pages[number].data = NULL
         if self.c.opened != NULL:
             for i in range(number << (self.c.page_bits - BLOCK_BITS),

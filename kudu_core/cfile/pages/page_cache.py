@@ -8,6 +8,10 @@ used twice.  Of kept pages the one goes that came first and was not used since. 
 soon after it went is kept at once: of those that went lately, names are remembered, no more than there are
 pages.  (The scheme of S3-FIFO; Yang et al., SOSP 2023.)
 
+Where pages of text are read for single cells (``_ext.row.column``), one that would push out another is not
+put before it was asked for four times while its name was remembered: to read one cell of it takes half of
+the time, and most pages of a table that is larger than the cache would go before they are asked for again.
+
 A page larger than a quarter of the limit is not kept at all.  New pages have a fifth of the limit for
 themselves when kept pages would fill it.
 """
