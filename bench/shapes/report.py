@@ -21,7 +21,7 @@ ORDER = (
     "get_many beyond the cache", "rows in key order", "scan", "predicates", "update where",
     "rows a call, not synced", "bulk load", "bytes on disk", "open, and the first row", "flush and compact",
     "changes of one column", "peak memory, cells of 1 MB", "fixed cost of a scan", "Spark: scan",
-    "Spark: write",
+    "Spark: write", "what others cost",
 )  # fmt: skip
 """Lines as the table of goals has them."""
 
