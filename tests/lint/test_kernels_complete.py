@@ -43,6 +43,7 @@ OTHER_ORACLE = {
     "pages.strings": "oracles/pages/blocks.py",
     "pages.strings_encode": "oracles/pages/blocks.py",
     "ordered.row_batch": "tests/table/read/test_short_scan.py: the general path",
+    "ordered.arrow_batch": "no arithmetic: who frees a batch, which the tests of row_batch say",
     "ordered.asked_columns": "tests/table/read/test_short_scan.py: the general path",
     "ordered.few_in_order": "tests/table/read/test_short_scan.py: the general path",
     "ordered.file_keys": "oracles/ordered/in_order.py",
@@ -66,6 +67,7 @@ NO_BENCH = {"base.status": "runs only when something is wrong"}
 # Kernel -> the kernel through which it is tested and measured.
 PART_OF = {
     "files.descriptors": "files.page_fetcher",
+    "ordered.arrow_batch": "ordered.few_in_order",
     "ordered.asked_columns": "ordered.looked_up",
     "ordered.rows_of_keys": "ordered.looked_up",
     "ordered.far_strings": "ordered.looked_up",

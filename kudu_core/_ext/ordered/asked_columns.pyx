@@ -6,7 +6,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 from kudu_core._ext.base.arrow_array cimport ArrowArray
-from kudu_core._ext.ordered.row_batch cimport grown
+from kudu_core._ext.ordered.arrow_batch cimport grown
 
 
 cdef int as_bits(ArrowArray* out, const uint8_t* cells) except -1:

@@ -14,7 +14,7 @@ from kudu_core._ext.base.arrow_array cimport ArrowArray
 from kudu_core._ext.files.descriptors cimport Descriptor
 from kudu_core._ext.files.page_fetcher cimport PageFetcher, brief_cell
 from kudu_core._ext.ordered.packed cimport FoundRow
-from kudu_core._ext.ordered.row_batch cimport put_null
+from kudu_core._ext.ordered.arrow_batch cimport put_null
 from kudu_core._ext.pages.cell cimport Strings
 from kudu_core._ext.pages.head cimport Page
 from kudu_core._ext.pages.holder cimport PageHolder

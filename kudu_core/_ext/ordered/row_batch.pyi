@@ -1,8 +1,5 @@
+from kudu_core._ext.ordered.arrow_batch import ArrowBatch
 from kudu_core._ext.row.shape import RowShape
-
-class ArrowBatch:
-    @property
-    def address(self) -> int: ...
 
 class RowBatch:
     @property

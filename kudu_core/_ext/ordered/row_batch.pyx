@@ -11,21 +11,24 @@ must answer.  Everything here runs with the GIL.  What is read is hostile.
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawRealloc
-from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
+from cpython.mem cimport PyMem_RawFree
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
-from kudu_core._ext.base.arrow_array cimport ArrowArray, kc_release_batch, kc_release_column
+from kudu_core._ext.base.arrow_array cimport ArrowArray
 from kudu_core._ext.base.bitmap cimport kc_bit
+from kudu_core._ext.base.loads cimport kc_fetch
 from kudu_core._ext.base.status cimport raise_needs_general_path
 from kudu_core._ext.columns.growing cimport AppendColumn
 from kudu_core._ext.pages.cell cimport Strings
 from kudu_core._ext.pages.head cimport Page
 from kudu_core._ext.pages.holder cimport PageHolder
-from kudu_core._ext.row.cells cimport page_of, read_string
+from kudu_core._ext.row.cells cimport fetch_cell, fetch_place, page_of, read_string
 from kudu_core._ext.row.column cimport PointColumn
 from kudu_core._ext.row.file cimport PointFile
 from kudu_core._ext.row.overlay cimport Overlay
+from kudu_core._ext.ordered.arrow_batch cimport ArrowBatch, grown, padded, put_null
+from kudu_core._ext.ordered.packed cimport FoundRow, packed_cells
 from kudu_core._ext.ordered.sampled cimport read_sampled
 from kudu_core._ext.row.scattered cimport refuse
 from kudu_core._ext.row.shape cimport RowShape
@@ -34,56 +37,8 @@ from kudu_core._ext.search.cells cimport Cells
 
 cdef enum:
     FIRST_ROWS = 16
-
-
-@cython.final
-@cython.auto_pickle(False)
-cdef class ArrowBatch:
-    """An Arrow array of structs, until somebody takes it over from ``address``."""
-
-    def __dealloc__(self):
-        if self._array.release != NULL:
-            self._array.release(&self._array)
-
-    @property
-    def address(self):
-        """Of the ``ArrowArray``, which goes with this object unless it is taken over before."""
-        return <uintptr_t>&self._array
-
-    cdef int begin(self, int64_t rows, Py_ssize_t columns) except -1:
-        """Have room for so many columns, none of which is there yet."""
-        cdef:
-            ArrowArray* top = &self._array
-            ArrowArray* children
-            Py_ssize_t i
-            char* room = <char*>PyMem_RawCalloc(
-                1,
-                <size_t>(
-                    columns * <Py_ssize_t>(sizeof(ArrowArray) + sizeof(void*)) + <Py_ssize_t>sizeof(void*)
-                ),
-            )
-        if room == NULL:
-            raise MemoryError
-        children = <ArrowArray*>room
-        top.private_data = room
-        top.children = <ArrowArray**>(room + columns * <Py_ssize_t>sizeof(ArrowArray))
-        top.buffers = <const void**>(top.children + columns)
-        top.length, top.n_buffers, top.n_children = rows, 1, columns
-        for i in range(columns):
-            top.children[i] = &children[i]
-        top.release = kc_release_batch
-        return 0
-
-    cdef ArrowArray* column(self, Py_ssize_t i, int buffers) except NULL:
-        """Column i, which has so many buffers; they are to be filled."""
-        cdef ArrowArray* child = self._array.children[i]
-        child.length = self._array.length
-        child.buffers = <const void**>PyMem_RawCalloc(3, sizeof(void*))
-        if child.buffers == NULL:
-            raise MemoryError
-        child.release = kc_release_column
-        child.n_buffers = buffers
-        return child
+    SMALL = 1 << 20             # bytes of buffers that lie in one piece
+    COLUMNS_AHEAD = 2           # between the steps in which the memory of a column's cells is asked for
 
 
 cdef int check_columns(RowShape shape, tuple widths, tuple bits) except -1:
@@ -94,14 +49,6 @@ cdef int check_columns(RowShape shape, tuple widths, tuple bits) except -1:
         if width not in (0, 1, 2, 4, 8, 16):
             raise ValueError(f"cells of {width} bytes")
     return 0
-
-
-cdef void* grown(void* room, int64_t size) except NULL:
-    """Memory of that size, or what there was with as much; and room behind it."""
-    cdef void* larger = PyMem_RawRealloc(room, <size_t>(size + ROOM))
-    if larger == NULL:
-        raise MemoryError
-    return larger
 
 
 cdef class _CellPlace:
@@ -155,6 +102,7 @@ cdef class RowBatch:
 
     def __dealloc__(self):
         PyMem_RawFree(self._rows)
+        PyMem_RawFree(self._found)
 
     cdef int make_room(self, Py_ssize_t more) except -1:
         """Have room for so many rows more."""
@@ -162,6 +110,30 @@ cdef class RowBatch:
             self._room = max(<Py_ssize_t>FIRST_ROWS, 2 * (self.count + more))
             self._rows = <int64_t*>grown(self._rows, self._room * <Py_ssize_t>sizeof(int64_t))
         return 0
+
+    cdef int _find_runs(self) except -1:
+        """Which rows are read like those before them: of the same file, with nothing laid over.  ``source``
+        of each is where the run that it begins or belongs to ends."""
+        cdef:
+            Py_ssize_t row, first
+            FoundRow* found
+        PyMem_RawFree(self._found)
+        self._found = NULL
+        self._found = found = <FoundRow*>grown(NULL, (self.count + 1) * <Py_ssize_t>sizeof(FoundRow))
+        first = self.count
+        for row in range(self.count - 1, -1, -1):
+            found[row].key, found[row].row, found[row].laid_over = row, self._rows[row], False
+            if (
+                row + 1 == self.count or self._overlays[row] is not None
+                or self._overlays[row + 1] is not None or self._sources[row] is not self._sources[row + 1]
+            ):
+                first = row + 1
+            found[row].source = <int32_t>first
+        return 0
+
+    cdef int64_t _size(self, Py_ssize_t i) except -1:
+        """Of the values of a column; of strings 0."""
+        return (self.count + 7) >> 3 if self._bits[i] else self.count * <int64_t>self._widths[i]
 
     cdef bint look(self, Source source, int64_t row) except -1:
         """Take a row in, for which there is room, if it lives."""
@@ -197,12 +169,17 @@ cdef class RowBatch:
             Py_ssize_t i, n = self._shape.count
             _CellPlace place = _CellPlace.__new__(_CellPlace)
             int width
-        made.begin(self.count, n)
+            int64_t small = 0
+        self._find_runs()
+        for i in range(n):
+            small += padded(self._size(i))
+        made.begin(self.count, n, min(small, <int64_t>SMALL))
         try:
             for i in range(n):
+                _fetch_columns(self, i)
                 width = self._widths[i]
                 if width:
-                    _fixed(self, place, i, width, self._bits[i], made.column(i, 2))
+                    _fixed(self, place, i, width, self._bits[i], made, made.column(i, 2))
                 else:
                     _strings(self, place, i, most_bytes, made.column(i, 3))
         finally:
@@ -210,15 +187,24 @@ cdef class RowBatch:
         return made
 
 
-cdef int put_null(ArrowArray* out, int64_t row) except -1:
-    """A cell is null."""
-    cdef uint8_t* bits = <uint8_t*>out.buffers[0]
-    if bits == NULL:
-        bits = <uint8_t*>grown(NULL, (out.length + 7) >> 3)
-        memset(bits, 255, <size_t>((out.length + 7) >> 3))
-        out.buffers[0] = bits
-    bits[row >> 3] &= <uint8_t>~(1 << (row & 7))
-    out.null_count += 1
+cdef int _fetch_columns(RowBatch all_rows, Py_ssize_t i) except -1:
+    """Ask for the memory of the first rows' cells in columns that come behind column i: of each column they
+    lie somewhere else."""
+    cdef:
+        Py_ssize_t n = all_rows._shape.count, last
+        list columns
+    if not all_rows.count or (<Source>all_rows._sources[0]).memory is not None:
+        return 0
+    columns = all_rows._columns[0]
+    last = all_rows._found[0].source - 1
+    if i + 3 * COLUMNS_AHEAD < n and columns[i + 3 * COLUMNS_AHEAD] is not None:
+        kc_fetch(<const uint8_t*><void*>columns[i + 3 * COLUMNS_AHEAD])
+        kc_fetch(<const uint8_t*><void*>columns[i + 3 * COLUMNS_AHEAD] + 64)
+    if i + 2 * COLUMNS_AHEAD < n and columns[i + 2 * COLUMNS_AHEAD] is not None:
+        fetch_place(&(<PointColumn>columns[i + 2 * COLUMNS_AHEAD]).c, all_rows._rows[0])
+    if i + COLUMNS_AHEAD < n and columns[i + COLUMNS_AHEAD] is not None:
+        fetch_cell(&(<PointColumn>columns[i + COLUMNS_AHEAD]).c, all_rows._rows[0])
+        fetch_cell(&(<PointColumn>columns[i + COLUMNS_AHEAD]).c, all_rows._rows[last])
     return 0
 
 
@@ -236,15 +222,15 @@ cdef object _given(RowBatch all_rows, Py_ssize_t row, Py_ssize_t i, bint* given)
 
 
 cdef int _fixed(
-    RowBatch all_rows, _CellPlace place, Py_ssize_t i, int width, bint bits, ArrowArray* out
+    RowBatch all_rows, _CellPlace place, Py_ssize_t i, int width, bint bits, ArrowBatch made, ArrowArray* out
 ) except -1:
     """Write a column of fixed width."""
     cdef:
-        int64_t size = (all_rows.count + 7) >> 3 if bits else all_rows.count * width
-        uint8_t* values = <uint8_t*>grown(NULL, size)
+        int64_t size = all_rows._size(i)
+        uint8_t* values = made.buffer(size)
         uint8_t cell[16]
         uint8_t* to
-        Py_ssize_t row
+        Py_ssize_t row = 0, end
         bint given = False
         Source source
         int status
@@ -252,7 +238,7 @@ cdef int _fixed(
     out.buffers[1] = values
     if bits:
         memset(values, 0, <size_t>size)
-    for row in range(all_rows.count):
+    while row < all_rows.count:
         to = &cell[0] if bits else values + row * width
         found = _given(all_rows, row, i, &given)
         source = <Source>all_rows._sources[row]
@@ -269,6 +255,14 @@ cdef int _fixed(
             place.go(source.file, <PointColumn>(<list>all_rows._columns[row])[i], all_rows._rows[row])
             if place.column.c.width != width or place.column.c.words.count:
                 raise_needs_general_path()
+            end = row
+            if not bits:
+                end = packed_cells(
+                    &place.column.c, place.page, all_rows._found, row, all_rows._found[row].source, values
+                )
+            if end > row:
+                row = end
+                continue
             status = read_sampled(
                 place.column, place.page, all_rows._rows[row], &place.cells, &place.index, to, &at
             )
@@ -279,6 +273,7 @@ cdef int _fixed(
             put_null(out, row)
         if bits and to[0]:
             values[row >> 3] |= <uint8_t>(1 << (row & 7))
+        row += 1
     return 0
 
 

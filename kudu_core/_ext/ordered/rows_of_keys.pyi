@@ -1,7 +1,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from kudu_core._ext.ordered.row_batch import ArrowBatch
+from kudu_core._ext.ordered.arrow_batch import ArrowBatch
 from kudu_core._ext.row.shape import RowShape
 
 class RowsOfKeys:

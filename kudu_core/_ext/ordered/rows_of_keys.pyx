@@ -6,8 +6,7 @@ rows as they were found, rowset by rowset: every cell is written where its key s
 in order or together afterwards.  Cells of keys that have no row are null.
 
 It is the fast path beside ``table.read.points``: ``NeedsGeneralPath`` and ``PageError`` mean that the general
-path must answer.  Everything here runs with the GIL, which others may have between two columns.  What is read
-is hostile.
+path must answer.  Everything runs with the GIL, others may have it between columns.  What is read is hostile.
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -19,15 +18,9 @@ from kudu_core._ext.base.arrow_array cimport ArrowArray
 from kudu_core._ext.base.loads cimport kc_fetch
 from kudu_core._ext.base.status cimport raise_needs_general_path
 from kudu_core._ext.columns.growing cimport AppendColumn
+from kudu_core._ext.ordered.arrow_batch cimport ArrowBatch, grown, put_null
+from kudu_core._ext.ordered.row_batch cimport check_columns, memory_fixed, memory_string
 from kudu_core._ext.ordered.far_strings cimport FarStrings
-from kudu_core._ext.ordered.row_batch cimport (
-    ArrowBatch,
-    check_columns,
-    grown,
-    memory_fixed,
-    memory_string,
-    put_null,
-)
 from kudu_core._ext.ordered.asked_columns cimport as_bits, asked_column, check_places
 from kudu_core._ext.ordered.packed cimport fetch_ahead, packed_cells
 from kudu_core._ext.ordered.row_source cimport Source
@@ -74,9 +67,7 @@ cdef class RowsOfKeys:
     cdef int make_room(self, Py_ssize_t more) except -1:
         """Have room for so many rows more."""
         if self.count + more > self._room:
-            self._found = <FoundRow*>grown(
-                self._found, 2 * (self.count + more) * <int64_t>sizeof(FoundRow)
-            )
+            self._found = <FoundRow*>grown(self._found, 2 * (self.count + more) * <int64_t>sizeof(FoundRow))
             self._room = 2 * (self.count + more)
         return 0
 

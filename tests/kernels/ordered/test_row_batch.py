@@ -5,6 +5,7 @@ That the rows are right in every state of a table: ``tests/table/read/test_short
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,48 @@ def test_batches_are_freed_by_whoever_has_them(default: int | None) -> None:
     assert made.to_pylist() == [row_of(key, default) for key in range(3070, 3170)]
     del rows, batch, made
     assert column.to_pylist() == [row_of(key, None)["s"] for key in range(3070, 3170)]
+
+
+class CArray(ctypes.Structure):
+    """Of Arrow's C data interface."""
+
+
+CArray._fields_ = [
+    *((name, ctypes.c_int64) for name in ("length", "null_count", "offset", "n_buffers", "n_children")),
+    ("buffers", ctypes.POINTER(ctypes.c_void_p)),
+    ("children", ctypes.POINTER(ctypes.POINTER(CArray))),
+    *((name, ctypes.c_void_p) for name in ("dictionary", "release", "private_data")),
+]
+
+
+def release(array: CArray) -> None:
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(array.release)(ctypes.addressof(array))
+    assert array.release is None
+
+
+def test_columns_that_are_moved_away_outlive_their_batch() -> None:
+    """As the interface has it: whoever moves a child marks the place where it was as released."""
+    keys = range(3070, 3170)
+    for _ in range(20):
+        rows = few(order_of((3070).to_bytes(4, "big")))
+        rows.take(100, 1000)
+        batch = rows.batch(1 << 20)
+        top = CArray.from_address(batch.address)
+        moved = [CArray(), CArray()]
+        for at, child in enumerate(moved):
+            ctypes.memmove(ctypes.addressof(child), top.children[at], ctypes.sizeof(CArray))
+            top.children[at].contents.release = None
+        release(top)
+        del rows, batch, top
+        others = [bytearray(b"x" * size) for size in range(64, 16384, 64)]  # what is free is written to
+        numbers = np.frombuffer(ctypes.string_at(moved[0].buffers[1], 400), np.uint32)
+        assert numbers.tolist() == list(keys)
+        release(moved[0])
+        ends = np.frombuffer(ctypes.string_at(moved[1].buffers[1], 404), np.int32)
+        texts = ctypes.string_at(moved[1].buffers[2], int(ends[-1]))
+        assert texts == b"".join(row_of(key, None)["s"] or b"" for key in keys)
+        release(moved[1])
+        del others
 
 
 def test_rows_end_and_are_not_looked_for_without_end() -> None:

@@ -1,0 +1,3 @@
+class ArrowBatch:
+    @property
+    def address(self) -> int: ...
