@@ -19,6 +19,7 @@ from kudu_core.rowset.rows.rows_at import RowsAt
 from kudu_core.tablet.view.rowset_tree import EMPTY, RowSetTree
 
 ABSENT = -1
+_ALL_ROWS = 1 << 62
 
 BEGIN_NS, ORDERED_ROW_NS = 2000, 60
 """What a scan in the order of keys takes for each rowset more, and for each row that it puts in order."""
@@ -80,8 +81,13 @@ class View:
 
     def note_ordered(self, places: Sequence[int], limit: int | None) -> None:
         """Rows of the rowsets at these places will be put in the order of keys: for whoever weighs merges."""
-        rows = sum(self.rowsets[place].meta.rows for place in places)
-        rows = rows if limit is None else min(rows, limit)
+        rows, most = 0, _ALL_ROWS if limit is None else limit
+        if len(places) >= most:  # each has a row: two hundred are not asked for the sake of ten rows
+            rows = most
+        for place in places:
+            if rows >= most:
+                break
+            rows = min(most, rows + self.rowsets[place].meta.rows)
         self.tree.bounds.overlap_ns += BEGIN_NS * (len(places) - 1) + ORDERED_ROW_NS * rows
 
     def at(self, snapshot: int) -> Iterator[RowsAt]:

@@ -3,6 +3,7 @@ nobody writes."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import kudu_core as kc
 from kudu_core.tablet.maintain import lane, merge_timing
 from kudu_core.tablet.maintain.merge_policy import DEAD, OVERLAP, SMALL, MergeChoice
 from kudu_core.tablet.maintain.merge_timing import HIGH, IDLE_S, MERGE_NS_PER_BYTE, pays_now
+from kudu_core.tablet.view.view import BEGIN_NS, ORDERED_ROW_NS
 from tests.support.inside import compaction_lane_of, metas_of, tablet_of
 from tests.support.tables import Make
 from tests.tablet.maintain.test_maintaining import random_rows
@@ -94,6 +96,28 @@ def test_looks_into_several_rowsets_are_counted(make: Make) -> None:
         list(table.scan())
         table.get(50_000)
         assert overlap_ns(table) == seen[-1]
+
+
+def test_rows_in_order_are_counted_up_to_the_limit(make: Make) -> None:
+    """And no rowset is asked how many it has, where each needs to have but one."""
+    with make(SCHEMA, "k") as table:
+        for first, rows in enumerate((5, 7, 9)):
+            keys = np.arange(rows) * 3 + first
+            table.insert({"k": keys, "v": keys})
+            table.flush()
+        view = tablet_of(table).view
+        assert sorted(r.meta.rows for r in view.rowsets) == [5, 7, 9]
+        for places in ([0], [0, 2], [0, 1, 2]):
+            rows = sum(view.rowsets[place].meta.rows for place in places)
+            for limit in (None, 0, 1, 2, 3, 4, 6, 12, 20, 21, 22, 100):
+                before = overlap_ns(table)
+                view.note_ordered(places, limit)
+                ordered = rows if limit is None else min(rows, limit)
+                assert overlap_ns(table) - before == BEGIN_NS * (len(places) - 1) + ORDERED_ROW_NS * ordered
+        empty = replace(view, rowsets=())
+        empty.note_ordered(range(3), 3)
+        with pytest.raises(IndexError):
+            empty.note_ordered(range(3), 4)
 
 
 def test_they_are_kept_over_flushes_and_forgotten_by_merges(make: Make) -> None:
