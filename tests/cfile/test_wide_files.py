@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
+from kudu_core._ext.columns.growing import AppendColumn
 from kudu_core._ext.row import column as point_column
 from kudu_core.cfile import DeltaFile, PageCache, RowsFile
 from kudu_core.cfile.columns.column_list import ColumnEntry, ColumnList, pack_entries
@@ -17,6 +18,8 @@ from kudu_core.cfile.columns.zone import Zone
 from kudu_core.cfile.pages.container import Extent
 from kudu_core.cfile.readers import point_reader
 from kudu_core.fs.posix import PosixFileSystem
+from kudu_core.rowset.memory import memrowset
+from kudu_core.rowset.memory.growing import GrowingColumn
 
 COLUMNS = 300
 ROWS = 40
@@ -154,3 +157,19 @@ def test_reads_of_columns_that_nobody_asked_for_before(tmp_path: Path) -> None:
     with kc.open_table(tmp_path / "t", options=MANUAL) as t:
         assert t.get_many([3, 7], columns=["w"])["w"].to_pylist() == [3, 7]
         assert t.get_many([3, 7])["v"].to_pylist() == [-3, -7]
+
+
+def test_an_open_wraps_no_column_in_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In which nothing lies, nor ever will: of a table that is open for reading."""
+    made: list[int] = []
+
+    def counted(width: int, cells: AppendColumn | None = None) -> GrowingColumn:
+        made.append(width)
+        return GrowingColumn(width, cells)
+
+    monkeypatch.setattr(memrowset, "GrowingColumn", counted)
+    with kc.open_table(path) as table:
+        assert table.get(3)["v5"] == -5
+        assert table.scan(["v5"], limit=1).to_table().num_rows == 1
+        assert table.get_many([3, 4])["v7"].to_pylist() == [-7, 28]
+        assert not made

@@ -33,9 +33,10 @@ class GrowingColumn:
 
     __slots__ = ("_column", "width")
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, cells: AppendColumn | None = None) -> None:
+        """``cells``: what holds them, where that is there already."""
         self.width = width
-        self._column = AppendColumn(width)
+        self._column = AppendColumn(width) if cells is None else cells
 
     def __len__(self) -> int:
         return len(self._column)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kudu_core._ext.columns.flags import AppendFlags
-from kudu_core._ext.columns.growing import data_limit
+from kudu_core._ext.columns.growing import AppendColumn, data_limit
 from kudu_core._ext.few import few_rows
 from kudu_core._ext.index.btree import BTree
 from kudu_core._ext.index.hash_index import KeyTable
@@ -25,6 +25,7 @@ from kudu_core._ext.row.view import MemoryPoints
 from kudu_core.cfile.files.delta_codes import REDO_DELETE, REDO_REINSERT
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.run.cached import cached_property
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import InternalError
 from kudu_core.rowset.memory import growing
@@ -43,9 +44,8 @@ class MemRowSet:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self._keys = KeyTable(int.from_bytes(os.urandom(8), "little") >> 1)
-        self._columns = {c.id: GrowingColumn(c.type.width) for c in schema.columns}
-        self._kernels = [column.kernel for column in self._columns.values()]
-        """What holds the cells, in the order of the schema."""
+        self._cells = {c.id: AppendColumn(c.type.width) for c in schema.columns}
+        """What holds the cells, by column id, in the order of the schema."""
         self._inserted = GrowingNumbers(np.uint64)
         self._live = AppendFlags()
         self._tree = BTree()
@@ -55,7 +55,7 @@ class MemRowSet:
         self.points = MemoryPoints(
             self._keys,
             self._inserted.kernel,
-            {column_id: column.kernel for column_id, column in self._columns.items()},
+            self._cells,
             self.changes.points,
             self._live,
             schema.version,
@@ -66,6 +66,17 @@ class MemRowSet:
 
     def __len__(self) -> int:
         return len(self._inserted)
+
+    @cached_property
+    def _columns(self) -> dict[int, GrowingColumn]:
+        """The columns by their ids, made when they are first asked for: a reader of a wide table has a
+        MemRowSet in which nothing ever lies."""
+        return {column_id: GrowingColumn(cells.width, cells) for column_id, cells in self._cells.items()}
+
+    @cached_property
+    def _kernels(self) -> list[AppendColumn]:
+        """What holds the cells, in the order of the schema."""
+        return list(self._cells.values())
 
     @property
     def changes(self) -> ChangeLog:
