@@ -215,6 +215,11 @@ def look_for_work(lane: CompactionLane) -> None:
     lane._operations()
 
 
+def run_one_due(lane: CompactionLane) -> bool:
+    """As a thread of the lane does while others may be at work: an operation, if one is due."""
+    return lane.run_one(may=lane._is_due)
+
+
 def tablets_apart_of(lane: CompactionLane) -> set[int]:
     """The tablets in which one of several threads is at work, by number."""
     return lane._apart

@@ -255,7 +255,7 @@ class CompactionLane(Lane):
         started = self._clock.monotonic_s()
         with self._operation():
             self._check_going_on()  # after the claim: a close waits for it, or has set the flag
-            done = _compacted(tablet, rowset_id, kind, column_ids)
+            done = _fold(tablet, rowset_id, kind, column_ids)
         if done is None:
             return False
         self._tell(
@@ -383,9 +383,7 @@ class CompactionLane(Lane):
         return total
 
 
-def _compacted(
-    tablet: Tablet, rowset_id: int, kind: str, column_ids: Sequence[int] | None
-) -> Compacted | None:
+def _fold(tablet: Tablet, rowset_id: int, kind: str, column_ids: Sequence[int] | None) -> Compacted | None:
     if kind == MINOR:
         return compact_minor(tablet, rowset_id)
     if column_ids is None:

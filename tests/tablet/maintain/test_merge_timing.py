@@ -16,7 +16,7 @@ from kudu_core.tablet.maintain import lane, merge_timing
 from kudu_core.tablet.maintain.merge_policy import DEAD, OVERLAP, SMALL, MergeChoice
 from kudu_core.tablet.maintain.merge_timing import HIGH, IDLE_S, MERGE_NS_PER_BYTE, pays_now
 from kudu_core.tablet.view.view import BEGIN_NS, ORDERED_ROW_NS
-from tests.support.inside import compaction_lane_of, metas_of, tablet_of
+from tests.support.inside import compaction_lane_of, metas_of, run_one_due, tablet_of
 from tests.support.tables import Make
 from tests.tablet.maintain.test_maintaining import random_rows
 from tests.tablet.maintain.test_maintenance import eventually
@@ -147,8 +147,7 @@ def test_the_background_merges_for_readers_alone_while_somebody_writes(
     options = {"maintenance": "background", "rowset_target_bytes": 1 << 20}
     with kc.create_table(path, SCHEMA, "k", options=options) as table:
         random_rows(table, 6000, 3)
-        looked = compaction_lane_of(table)
-        assert not looked.run_one(may=looked._is_due)
+        assert not run_one_due(compaction_lane_of(table))
         assert len(metas_of(table)) == 3
         tablet_of(table).view.tree.bounds.overlap_ns = 1 << 62
         assert eventually(lambda: len(metas_of(table)) == 1, 30)
