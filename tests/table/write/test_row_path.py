@@ -41,8 +41,8 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each one-row write took the row path."""
     out: list[bool] = []
 
-    def write_row(engine: Any, operation: str, row: dict[str, Any]) -> Any:
-        done = one_row.write_row(engine, operation, row)
+    def write_row(engine: Any, operation: str, row: dict[str, Any], wait: bool) -> Any:
+        done = one_row.write_row(engine, operation, row, wait)
         out.append(done is not None)
         return done
 
