@@ -226,13 +226,21 @@ class RowsFile(OpenFile):
         """The values of rows [lower, upper) of a column."""
         return self.columns[column_id].read(lower, upper)
 
-    def read_columns(self, column_ids: Sequence[int], lower: int, upper: int) -> list[ColumnBuffers]:
-        """``read`` of several columns: of thousands in few steps."""
-        found = self.scans.read(self.rows, column_ids, lower, upper)
-        return [
-            self.read(column_id, lower, upper) if made is None else made
-            for column_id, made in zip(column_ids, found, strict=True)
-        ]
+    def read_columns(
+        self, column_ids: Sequence[int], lower: int, upper: int, wanted: U8 | None = None
+    ) -> list[ColumnBuffers]:
+        """``read`` of several columns: of thousands in few steps.
+
+        ``wanted``: (upper - lower,) uint8, 1 for the rows that are read; None: all.
+        """
+        found = self.scans.read(self.rows, column_ids, lower, upper, wanted)
+        result = []
+        for column_id, made in zip(column_ids, found, strict=True):
+            if made is None:
+                made = self.read(column_id, lower, upper)
+                made = made if wanted is None else made.take(np.flatnonzero(wanted))
+            result.append(made)
+        return result
 
     def dictionary(self, column_id: int) -> ColumnBuffers | None:
         """The sorted words of a column, or None."""

@@ -97,16 +97,20 @@ class ScanReader:
         return found
 
     def read(
-        self, rows: int, column_ids: Sequence[int], lower: int, upper: int
+        self, rows: int, column_ids: Sequence[int], lower: int, upper: int, wanted: U8 | None = None
     ) -> list[ColumnBuffers | None]:
-        """Rows [lower, upper), of ``rows``, of some columns in one step; None: ask for that column alone."""
-        selection = Selection(np.array([[lower, upper]], np.int64), rows, None)
+        """Rows [lower, upper), of ``rows``, of some columns in one step; None: ask for that column alone.
+
+        ``wanted``: (upper - lower,) uint8, 1 for those of them that are read; None: all.
+        """
+        selection = Selection(np.array([[lower, upper]], np.int64), rows, wanted)
+        chosen = selection.chosen
         try:
             found = read(selection, [self.column(i) for i in column_ids], bytes(len(column_ids)), allocate)
         except TooLarge:
             return [None] * len(column_ids)
         return [
-            None if made is None else as_column(self._columns[i].spec.type.width, upper - lower, *made[:3])
+            None if made is None else as_column(self._columns[i].spec.type.width, chosen, *made[:3])
             for i, made in zip(column_ids, found, strict=True)
         ]
 

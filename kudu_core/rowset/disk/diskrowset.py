@@ -284,6 +284,16 @@ class DiskRowsAt(RowsAt):
                 found[column.id] = self.column(column, lower, upper)
         return found
 
+    def columns_of(self, columns: Sequence[StoredColumn], rows: np.ndarray) -> dict[int, ColumnBuffers]:
+        lower, upper = int(rows[0]), int(rows[-1]) + 1
+        wanted = np.zeros(upper - lower, np.uint8)
+        wanted[rows - lower] = 1
+        stored = self._unchanged(columns)
+        read = self.file.read_columns(stored, lower, upper, wanted) if stored else []
+        found = dict(zip(stored, read, strict=True))
+        others = [column for column in columns if column.id not in found]
+        return found | (super().columns_of(others, rows) if others else {})
+
     def _unchanged(self, columns: Sequence[StoredColumn]) -> list[int]:
         """Ids of those that the file has, and no visible change touches."""
         return [column.id for column in columns if self.file.has(column.id) and not self.touches(column.id)]

@@ -145,8 +145,9 @@ def cells_of(
     single, ranges = apart(state, columns, len(rows), upper - lower)
     found = _taken(state.cells_of(single, rows), place) if single else {}
     if ranges:
-        inside = rows - lower if place is None else (rows - lower)[place]
-        found |= _taken(state.columns(ranges, lower, upper), inside)
+        if place is None:
+            return found | state.columns_of(ranges, rows)
+        found |= _taken(state.columns(ranges, lower, upper), (rows - lower)[place])
     return found
 
 

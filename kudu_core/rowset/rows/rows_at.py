@@ -144,6 +144,12 @@ class RowsAt(ABC):
         """``column`` of several columns, by id."""
         return {column.id: self.column(column, lower, upper) for column in columns}
 
+    def columns_of(self, columns: Sequence[StoredColumn], rows: np.ndarray) -> dict[int, ColumnBuffers]:
+        """Values of rows that ascend strictly and lie close together, (n,) int64, at least one; by id."""
+        lower = int(rows[0])
+        found = self.columns(columns, lower, int(rows[-1]) + 1)
+        return {column_id: values.take(rows - lower) for column_id, values in found.items()}
+
     def cells(self, column: StoredColumn, rows: np.ndarray) -> ColumnBuffers:
         """Values of single rows, (n,) int64 in any order without repeats."""
         values = self.base_cells(column.id, rows)
