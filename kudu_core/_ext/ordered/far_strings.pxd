@@ -15,7 +15,7 @@ cdef class FarStrings:
         PointColumn _column
         bytes _run              # adjacent pages that were read together, from ``_begin`` of the file on
         int64_t _begin
-        BriefPage _brief
+        BriefPage* _brief       # NULL until one is read
     cdef Py_ssize_t read(
         self, PageHolder file, PointColumn column, const FoundRow* found, Py_ssize_t k, Py_ssize_t end,
         Span* spans, ArrowArray* out,

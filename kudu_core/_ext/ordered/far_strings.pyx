@@ -7,12 +7,13 @@ for; pages that lie close together come by one read.
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 from kudu_core._ext.base.arrow_array cimport ArrowArray
 from kudu_core._ext.files.descriptors cimport Descriptor
-from kudu_core._ext.files.page_fetcher cimport PageFetcher, brief_cell
+from kudu_core._ext.files.page_fetcher cimport BriefPage, PageFetcher, brief_cell
 from kudu_core._ext.ordered.packed cimport FoundRow
 from kudu_core._ext.ordered.arrow_batch cimport put_null
 from kudu_core._ext.pages.cell cimport Strings
@@ -35,6 +36,9 @@ cdef class FarStrings:
 
     def __cinit__(self):
         self.kept = []
+
+    def __dealloc__(self):
+        PyMem_RawFree(self._brief)
 
     cdef Py_ssize_t read(
         self, PageHolder file, PointColumn column, const FoundRow* found, Py_ssize_t k, Py_ssize_t end,
@@ -117,7 +121,7 @@ cdef class FarStrings:
         for row in range(k, last):
             span = &spans[found[row].key]
             status = brief_cell(
-                &self._brief, row_in_page(&self._column.c, found[row].row), &span.start, &span.size
+                self._brief, row_in_page(&self._column.c, found[row].row), &span.start, &span.size
             )
             if status < 0:
                 return False
@@ -145,10 +149,14 @@ cdef class FarStrings:
             int64_t begin = fetcher._offset[number], stop = begin + fetcher._size[number]
             int64_t before = number, page
             const uint8_t* data
+        if self._brief == NULL:
+            self._brief = <BriefPage*>PyMem_RawMalloc(sizeof(BriefPage))
+            if self._brief == NULL:
+                raise MemoryError
         if self._run is not None:
             if self._begin <= begin and stop <= self._begin + PyBytes_GET_SIZE(self._run):
                 data = <const uint8_t*>PyBytes_AS_STRING(self._run) + (begin - self._begin)
-                return fetcher.open_brief(number, data, &self._brief)
+                return fetcher.open_brief(number, data, self._brief)
         # Of the pages that come next, those that lie close behind this one.
         while last < end:
             page = page_of(&self._column.c, found[last].row)
@@ -164,7 +172,7 @@ cdef class FarStrings:
             before, stop = page, fetcher._offset[page] + fetcher._size[page]
         descriptor = fetcher._file.descriptor
         if before == number or descriptor is None:
-            return fetcher.brief(number, &self._brief)
+            return fetcher.brief(number, self._brief)
         self._run = PyBytes_FromStringAndSize(NULL, stop - begin)
         self._begin = begin
         if (<Descriptor?>descriptor).read(
@@ -172,7 +180,7 @@ cdef class FarStrings:
         ) != stop - begin:
             self._run = None
             return None
-        return fetcher.open_brief(number, <const uint8_t*>PyBytes_AS_STRING(self._run), &self._brief)
+        return fetcher.open_brief(number, <const uint8_t*>PyBytes_AS_STRING(self._run), self._brief)
 
 
 cdef int _put_nulls(
