@@ -132,7 +132,7 @@ def forge(path: str, number: int, stored: bytes, raw: int, codec: int, flags: in
     with RowsFile(PosixFileSystem(), path) as file:
         read = file.columns[0]
         read.index()
-        offset, size = read.page_offset(number), read._sizes[number]
+        offset, size = read.page_offset(number), int(read.index()["size"][number])
         if len(stored) != size - PAGE_FRAME.size:
             return False
         rest = PAGE_FRAME.pack(0, len(stored), raw, 0, codec, flags)[4:]
@@ -153,7 +153,7 @@ def test_forged_pages(packed: bool, seed: int, long: bool, tmp_path: Path) -> No
     with RowsFile(PosixFileSystem(), path) as file:
         read = file.columns[0]
         read.index()
-        offset, size, rows = read.page_offset(1), read._sizes[1], 1 << read.page_bits
+        offset, size, rows = read.page_offset(1), int(read.index()["size"][1]), 1 << read.page_bits
         _, _, raw, _, codec, _ = PAGE_FRAME.unpack_from(whole, offset)
         stored = whole[offset + PAGE_FRAME.size : offset + size]
     outcomes = {"right": 0, "error": 0, "other": 0}
@@ -187,7 +187,7 @@ def test_a_flipped_byte_is_found_before_it_is_unpacked(tmp_path: Path) -> None:
     whole = Path(path).read_bytes()
     file, _ = full_of_other_pages(path)
     with file:
-        offset, size = file.columns[0].page_offset(2), file.columns[0]._sizes[2]
+        offset, size = file.columns[0].page_offset(2), int(file.columns[0].index()["size"][2])
         row = (2 << file.columns[0].page_bits) + 1
         for at in range(offset, offset + size, 7):
             Path(path).write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])

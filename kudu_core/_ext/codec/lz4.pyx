@@ -143,13 +143,19 @@ cdef int lz4_unpack_to(Unpacking* u, int64_t wanted) noexcept nogil:
             # What is left of it is at the begin of the block.
             source = first
             offset = out - first
-        if offset >= 16 and count <= 32 and last - out >= 32:
-            memcpy(out, source, 16)
-            memcpy(out + 16, source + 16, 16)
-            out += count
-            continue
-        out = _repeated(out, source, count)
+        out = _copied(out, source, count, offset, last)
     return -1
+
+
+cdef inline uint8_t* _copied(
+    uint8_t* out, const uint8_t* source, int64_t count, int64_t offset, const uint8_t* last
+) noexcept nogil:
+    """Copy ``count`` bytes from ``offset`` before."""
+    if offset < 16 or count > 32 or last - out < 32:
+        return _repeated(out, source, count)
+    memcpy(out, source, 16)
+    memcpy(out + 16, source + 16, 16)
+    return out + count
 
 
 cdef inline uint8_t* _repeated(uint8_t* out, const uint8_t* source, int64_t count) noexcept nogil:

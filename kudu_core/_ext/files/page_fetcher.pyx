@@ -15,7 +15,7 @@ from kudu_core._ext.base.crc32c cimport crc32c_of
 from kudu_core._ext.codec.lz4 cimport lz4_begin, lz4_unpack, lz4_unpack_to
 from kudu_core._ext.files.descriptors cimport Descriptor
 from kudu_core._ext.files.cached_pages cimport Reader
-from kudu_core._ext.pages.cell cimport strings_open
+from kudu_core._ext.pages.cell cimport plain_cell, strings_open
 from kudu_core._ext.pages.head cimport (
     BLOCK_BITS,
     BLOCK_HEAD_BYTES,
@@ -27,7 +27,6 @@ from kudu_core._ext.pages.head cimport (
     page_open,
     page_values,
 )
-from kudu_core._ext.search.strings cimport plain_cell
 
 cdef enum:
     HEAD = 8                    # rows, class, width, flags, blocks

@@ -7,6 +7,7 @@ from kudu_core._ext.ordered.packed cimport FoundRow
 from kudu_core._ext.pages.holder cimport PageHolder
 from kudu_core._ext.row.cells cimport Span
 from kudu_core._ext.row.column cimport PointColumn
+from kudu_core._ext.search.cells cimport Cells
 
 
 cdef class FarStrings:
@@ -16,6 +17,10 @@ cdef class FarStrings:
         bytes _run              # adjacent pages that were read together, from ``_begin`` of the file on
         int64_t _begin
         BriefPage* _brief       # NULL until one is read
+    cdef int find(
+        self, PageHolder file, PointColumn column, const FoundRow* found, Py_ssize_t first, Py_ssize_t end,
+        Span* spans, Cells* cells, ArrowArray* out,
+    ) except -1
     cdef Py_ssize_t read(
         self, PageHolder file, PointColumn column, const FoundRow* found, Py_ssize_t k, Py_ssize_t end,
         Span* spans, ArrowArray* out,

@@ -1,4 +1,4 @@
-"""Strings of many rows, of pages that nobody holds: each is read once, and unpacked as far as it is needed.
+"""Strings of many rows: a page that nobody holds is read once, and unpacked as far as it is needed.
 
 To hold a page and to put it into the cache takes as long as to read a cell of it, and most pages of a table
 that is larger than the cache are not asked for again before they would go.  So a page is held when it is met
@@ -12,16 +12,18 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 from kudu_core._ext.base.arrow_array cimport ArrowArray
+from kudu_core._ext.base.loads cimport kc_fetch
 from kudu_core._ext.files.descriptors cimport Descriptor
 from kudu_core._ext.files.page_fetcher cimport BriefPage, PageFetcher, brief_cell
-from kudu_core._ext.ordered.packed cimport FoundRow
 from kudu_core._ext.ordered.arrow_batch cimport put_null
-from kudu_core._ext.pages.cell cimport Strings
+from kudu_core._ext.ordered.packed cimport FoundRow, fetch_ahead
+from kudu_core._ext.pages.cell cimport Strings, plain_cell
 from kudu_core._ext.pages.head cimport Page
 from kudu_core._ext.pages.holder cimport PageHolder
-from kudu_core._ext.row.cells cimport Span, open_string, page_of, row_in_page
+from kudu_core._ext.row.cells cimport Span, open_string, page_of, read_string, row_in_page
 from kudu_core._ext.row.column cimport PointColumn
-from kudu_core._ext.search.strings cimport plain_cell
+from kudu_core._ext.row.scattered cimport refuse
+from kudu_core._ext.search.cells cimport Cells
 
 cdef enum:
     NULL_CELL = -1              # the size of one, until it is known of all cells of the page
@@ -39,6 +41,41 @@ cdef class FarStrings:
 
     def __dealloc__(self):
         PyMem_RawFree(self._brief)
+
+    cdef int find(
+        self, PageHolder file, PointColumn column, const FoundRow* found, Py_ssize_t first, Py_ssize_t end,
+        Span* spans, Cells* cells, ArrowArray* out,
+    ) except -1:
+        """Where the strings of rows of one file lie, whose pages stay: their holder counts this look-up."""
+        cdef:
+            const Page* page = NULL
+            Span* span
+            Strings part
+            int64_t number = -1, index = -1, at = 0
+            Py_ssize_t last
+            int status
+        while first < end:
+            fetch_ahead(&column.c, found, first, end)
+            if page_of(&column.c, found[first].row) != number:
+                number, index = page_of(&column.c, found[first].row), -1
+                if column.lacks(found[first].row):
+                    last, first = first, self.read(file, column, found, first, end, spans, out)
+                    if first > last:
+                        number = -1
+                        continue
+                page = column.page(file, number)
+            span = &spans[found[first].key]
+            status = read_string(
+                &column.c, page, found[first].row, cells, &part, &index, &span.start, &span.size, &at
+            )
+            if status < 0:
+                refuse(status, at)
+            if status:
+                put_null(out, found[first].key)
+            else:
+                kc_fetch(span.start)
+            first += 1
+        return 0
 
     cdef Py_ssize_t read(
         self, PageHolder file, PointColumn column, const FoundRow* found, Py_ssize_t k, Py_ssize_t end,

@@ -15,7 +15,14 @@ from libc.string cimport memcpy
 from kudu_core._ext.base.bitpack cimport kc_mask
 from kudu_core._ext.base.keybytes cimport kc_compare
 from kudu_core._ext.base.status cimport BAD_VALUE, raise_status
-from kudu_core._ext.pages.cell cimport RESTART, Strings, strings_entry, strings_group, strings_open
+from kudu_core._ext.pages.cell cimport (
+    RESTART,
+    Strings,
+    plain_cell,
+    strings_entry,
+    strings_group,
+    strings_open,
+)
 from kudu_core._ext.pages.head cimport BLOCK_ROWS, STRING_PREFIX, Page
 from kudu_core._ext.row.cells cimport PagedCells, open_known, page_of, row_in_page
 from kudu_core._ext.row.column cimport PointColumn
@@ -25,7 +32,6 @@ from kudu_core._ext.ordered.sampled cimport is_sampled, read_sampled, sampled_bo
 from kudu_core._ext.row.scattered cimport refuse
 from kudu_core._ext.search.cells cimport Cells, cells_bound, order_cells
 from kudu_core._ext.search.sorted_strings cimport compare_bytes, count_below
-from kudu_core._ext.search.strings cimport plain_cell
 
 
 cdef bint _cut_cell(

@@ -44,8 +44,4 @@ cdef class RowsOfKeys:
         self, Py_ssize_t i, Span* spans, list held, FarStrings far, ArrowArray* out
     ) except -1
     cdef int _find_in_memory(self, Py_ssize_t i, Span* spans, ArrowArray* out) except -1
-    cdef int _file_strings(
-        self, PointFile file, PointColumn column, Py_ssize_t first, Py_ssize_t end, Span* spans,
-        FarStrings far, ArrowArray* out,
-    ) except -1
     cdef int _no_rows(self, ArrowArray* out) except -1

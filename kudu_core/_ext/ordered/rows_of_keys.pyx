@@ -15,7 +15,6 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from kudu_core._ext.base.arrow_array cimport ArrowArray
-from kudu_core._ext.base.loads cimport kc_fetch
 from kudu_core._ext.base.status cimport raise_needs_general_path
 from kudu_core._ext.columns.growing cimport AppendColumn
 from kudu_core._ext.ordered.arrow_batch cimport ArrowBatch, grown, put_null
@@ -25,10 +24,9 @@ from kudu_core._ext.ordered.asked_columns cimport as_bits, asked_column, check_p
 from kudu_core._ext.ordered.packed cimport fetch_ahead, packed_cells
 from kudu_core._ext.ordered.row_source cimport Source
 from kudu_core._ext.ordered.sampled cimport read_sampled
-from kudu_core._ext.pages.cell cimport Strings
 from kudu_core._ext.pages.head cimport Page
 from kudu_core._ext.pages.holder cimport PageHolder
-from kudu_core._ext.row.cells cimport Span, page_of, read_fixed, read_string
+from kudu_core._ext.row.cells cimport Span, page_of, read_fixed
 from kudu_core._ext.row.column cimport PointColumn
 from kudu_core._ext.row.file cimport PointFile
 from kudu_core._ext.row.overlay cimport Overlay
@@ -336,7 +334,7 @@ cdef class RowsOfKeys:
                 holder = source.file if column._holder is None else column._holder
                 held.append(holder)
                 holder._busy += 1
-                self._file_strings(source.file, column, at, end, spans, far, out)
+                far.find(source.file, column, self._found, at, end, spans, &self._cells, out)
             at = end
         return 0
 
@@ -360,40 +358,4 @@ cdef class RowsOfKeys:
                     &spans[found.key].size,
                 ):
                     put_null(out, found.key)
-        return 0
-
-    cdef int _file_strings(
-        self, PointFile file, PointColumn column, Py_ssize_t first, Py_ssize_t end, Span* spans,
-        FarStrings far, ArrowArray* out,
-    ) except -1:
-        """Where the strings of rows of one file lie, whose pages stay: their holder counts this look-up."""
-        cdef:
-            const Page* page = NULL
-            FoundRow* found
-            Strings part
-            int64_t number = -1, index = -1, at = 0
-            Py_ssize_t last
-            int status
-        while first < end:
-            fetch_ahead(&column.c, self._found, first, end)
-            found = &self._found[first]
-            if page_of(&column.c, found.row) != number:
-                number, index = page_of(&column.c, found.row), -1
-                if column.lacks(found.row):
-                    last, first = first, far.read(file, column, self._found, first, end, spans, out)
-                    if first > last:
-                        number = -1
-                        continue
-                page = column.page(file, number)
-            status = read_string(
-                &column.c, page, found.row, &self._cells, &part, &index, &spans[found.key].start,
-                &spans[found.key].size, &at,
-            )
-            first += 1
-            if status == 0:
-                kc_fetch(spans[found.key].start)
-            elif status < 0:
-                refuse(status, at)
-            else:
-                put_null(out, found.key)
         return 0

@@ -278,3 +278,23 @@ cdef inline int strings_group(const Strings* part, int64_t i, int64_t* pos, int6
     pos[0] = load32(part.ends + 4 * (i / RESTART))
     at[0] = part.ends - part.data + part.offset + 4 * (i / RESTART)
     return BAD_VALUE if pos[0] > part.size else 0
+
+
+cdef inline int plain_cell(
+    const Strings* part, int64_t i, const uint8_t** start, int64_t* size, int64_t* at
+) noexcept nogil:
+    """Where cell i < count of a STRING_PLAIN block lies."""
+    cdef int64_t begin = 0, end
+    if part.bits:
+        end = <int64_t>kc_packed_cell(part.ends, part.count, END_WIDTH, part.bits, i)
+        if i:
+            begin = <int64_t>kc_packed_cell(part.ends, part.count, END_WIDTH, part.bits, i - 1)
+        at[0] = part.offset
+        if begin > end or end > part.size:
+            return BAD_VALUE
+    else:
+        begin = i * part.length
+        end = begin + part.length
+    start[0] = part.data + begin
+    size[0] = end - begin
+    return 0

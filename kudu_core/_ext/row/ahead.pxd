@@ -10,7 +10,7 @@ from libc.string cimport memset
 from kudu_core._ext.base.bitmap cimport kc_bit
 from kudu_core._ext.base.bitpack cimport fetch_packed
 from kudu_core._ext.base.loads cimport copy_word, kc_fetch
-from kudu_core._ext.pages.cell cimport Strings, fixed_cell, strings_open
+from kudu_core._ext.pages.cell cimport Strings, fixed_cell, plain_cell, strings_open
 from kudu_core._ext.pages.head cimport (
     BLOCK_BITS,
     BLOCK_ROWS,
@@ -24,7 +24,6 @@ from kudu_core._ext.pages.head cimport (
 )
 from kudu_core._ext.row.cells cimport Opened, PagedCells, kc_is_known, open_known, page_of, row_in_page
 from kudu_core._ext.search.cells cimport Cells, step_of
-from kudu_core._ext.search.strings cimport plain_cell
 
 cdef enum:
     UNUSUAL = 0                 # not found here

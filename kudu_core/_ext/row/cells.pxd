@@ -9,7 +9,7 @@ from libc.string cimport memcpy, memset
 from kudu_core._ext.base.bitmap cimport kc_bit
 from kudu_core._ext.base.bitpack cimport fetch_packed
 from kudu_core._ext.base.loads cimport kc_fetch
-from kudu_core._ext.pages.cell cimport Layout, Strings, fixed_cell, strings_open
+from kudu_core._ext.pages.cell cimport Layout, Strings, fixed_cell, plain_cell, strings_open
 from kudu_core._ext.pages.head cimport (
     BLOCK_BITS,
     BLOCK_ROWS,
@@ -26,7 +26,6 @@ from kudu_core._ext.pages.rows cimport stored_part
 from kudu_core._ext.search.cells cimport Cells, open_block, step_value
 from kudu_core._ext.search.outcomes cimport NEED_PAGE, NEEDS_GENERAL_PATH
 from kudu_core._ext.search.sorted_strings cimport SortedStrings
-from kudu_core._ext.search.strings cimport plain_cell
 from kudu_core._ext.base.status cimport BAD_VALUE
 
 cdef extern from *:

@@ -14,7 +14,7 @@ from libc.string cimport memcpy, memset
 
 from kudu_core._ext.files.page_fetcher cimport BriefPage, PageFetcher, brief_cell
 from kudu_core._ext.files.page_loader cimport PageLoader
-from kudu_core._ext.pages.cell cimport Strings
+from kudu_core._ext.pages.cell cimport Strings, plain_cell
 from kudu_core._ext.pages.head cimport BLOCK_BITS, CLASS_BINARY, CLASS_FIXED, PAGE_BITS, Page, page_open
 from kudu_core._ext.row.cells cimport (
     Need,
@@ -34,7 +34,6 @@ from kudu_core._ext.row.shape cimport RAW, value_of
 from kudu_core._ext.search.cells cimport Cells
 from kudu_core._ext.search.outcomes cimport NEED_PAGE, NEEDS_GENERAL_PATH
 from kudu_core._ext.search.sorted_strings cimport sorted_strings
-from kudu_core._ext.search.strings cimport plain_cell
 from kudu_core._ext.base.status cimport BAD_VALUE, raise_needs_general_path, raise_status
 
 import numpy as np

@@ -11,14 +11,13 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
 from kudu_core._ext.base.status cimport BAD_VALUE, raise_needs_general_path, raise_status
-from kudu_core._ext.pages.cell cimport Strings
+from kudu_core._ext.pages.cell cimport Strings, plain_cell
 from kudu_core._ext.pages.head cimport Page
 from kudu_core._ext.row.cells cimport open_string, page_of, read_fixed, row_in_page
 from kudu_core._ext.row.column cimport PointColumn
 from kudu_core._ext.row.file cimport PointFile
 from kudu_core._ext.search.cells cimport Cells
 from kudu_core._ext.search.outcomes cimport NEEDS_GENERAL_PATH
-from kudu_core._ext.search.strings cimport plain_cell
 
 import numpy as np
 

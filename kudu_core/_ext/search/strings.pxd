@@ -5,32 +5,18 @@
 # in the payload.
 from libc.stdint cimport int64_t, uint8_t
 
-from kudu_core._ext.base.bitpack cimport kc_packed_cell
-from kudu_core._ext.pages.cell cimport RESTART, Strings, strings_entry, strings_group, strings_open
+from kudu_core._ext.pages.cell cimport (
+    RESTART,
+    Strings,
+    plain_cell,
+    strings_entry,
+    strings_group,
+    strings_open,
+)
 from kudu_core._ext.pages.head cimport STRING_PREFIX, Page
 from kudu_core._ext.search.outcomes cimport ABSENT
 from kudu_core._ext.search.sorted_strings cimport compare_bytes
 from kudu_core._ext.base.status cimport BAD_VALUE
-
-
-cdef inline int plain_cell(
-    const Strings* part, int64_t i, const uint8_t** start, int64_t* size, int64_t* at
-) noexcept nogil:
-    """Where cell i < count of a STRING_PLAIN block lies."""
-    cdef int64_t begin = 0, end
-    if part.bits:
-        end = <int64_t>kc_packed_cell(part.ends, part.count, 4, part.bits, i)
-        if i:
-            begin = <int64_t>kc_packed_cell(part.ends, part.count, 4, part.bits, i - 1)
-        at[0] = part.offset
-        if begin > end or end > part.size:
-            return BAD_VALUE
-    else:
-        begin = i * part.length
-        end = begin + part.length
-    start[0] = part.data + begin
-    size[0] = end - begin
-    return 0
 
 
 cdef inline int64_t find_prefixed(

@@ -48,7 +48,7 @@ def written(
     file.append(bytes(before))
     spec = ColumnSpec(3, ColumnType.parse("binary"), True, encoding="plain")
     entry = writer.write_column(file, spec, column)
-    file._flush()
+    file.finish({}, b"", sync=False)
     return bytes(fs.files["f"]), entry
 
 
