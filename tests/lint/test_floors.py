@@ -131,6 +131,7 @@ INSIDE: dict[str, list[set[str]]] = {
         {"index", "scan"},
         {"row"},
         {"few", "ordered"},
+        {"batch"},
     ],
     "common": [
         {"types", "format", "run"},

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from weakref import finalize
 
     import kudu_core as kc
+    from kudu_core._ext.columns.growing import AppendColumn
+    from kudu_core._ext.index.hash_index import KeyTable
     from kudu_core.cfile.pages.page_cache import PageCache
     from kudu_core.common.idempotence.writers import AppliedWrite
     from kudu_core.common.run.gates import Flag
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from kudu_core.common.schema.schema import Schema
     from kudu_core.rowset.disk.diskrowset import DiskRowSet
     from kudu_core.rowset.disk.lazy_file import LazyFile
+    from kudu_core.rowset.memory.memrowset import MemRowSet
     from kudu_core.rowset.rows.meta import RowSetMeta
     from kudu_core.table.opened.engine import Engine
     from kudu_core.table.opened.handle import Handle
@@ -241,6 +244,11 @@ def work_under_way(engine: Engine) -> dict[str, Any]:
     if (lane := engine.compactions) is not None:
         stated |= {"working": set(lane._working), "paused": set(lane._paused), "apart": set(lane._apart)}
     return stated
+
+
+def kernels_of(store: MemRowSet) -> tuple[KeyTable, AppendColumn, list[AppendColumn]]:
+    """Its keys, the times of its inserts, and its columns, as compiled writes have them."""
+    return store._keys, store._inserted.kernel, store._kernels
 
 
 def changes_within(table: kc.Table, since: int, until: int, rows: int) -> int:

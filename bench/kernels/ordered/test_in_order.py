@@ -100,7 +100,7 @@ def test_looked_up(benchmark, files):
     def looked_up():
         rows = LookedUp(2**64 - 1, shape, (8, 8), (False, False), FILES)
         rows.look_up(views, keys.data, keys.offsets, hashes, np.arange(FILES), np.arange(1, FILES + 1))
-        return rows.batch(1 << 20), rows.count
+        return rows.batch(1 << 20, (0, 1), []), rows.count
 
     made, count = benchmark(looked_up)
     assert made.address and count == FILES

@@ -29,7 +29,6 @@ from kudu_core._ext.few.call_rows import FewRows
 from kudu_core._ext.few.few_rows import grouped, picked
 
 
-@cython.final
 @cython.auto_pickle(False)
 cdef class FewWrites(RowWrites):
     """Writes of single rows, and of a few, into an open table."""

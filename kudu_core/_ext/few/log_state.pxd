@@ -6,6 +6,7 @@ from kudu_core._ext.files.descriptors cimport Descriptor
 cdef enum:
     RECORD_HEAD_BYTES = 40      # docs/format-log.md, "Log"
     SMALL_RECORD_BYTES = 16 << 10
+    LARGE_RECORD_BYTES = 256 << 10
 
 
 cdef class SegmentRoom:
@@ -55,7 +56,9 @@ cdef class LogState:
         object _waiting
         public SegmentRoom active
         uint8_t* _room          # of one record; under the mutex
+        Py_ssize_t _room_bytes  # of its payload
     cdef Descriptor plain(self, Py_ssize_t size)
+    cdef bint _more_room(self, Py_ssize_t size)
     cdef uint64_t next_ts(self) except? 0
     cdef uint8_t* payload_room(self) noexcept
     cdef int write(

@@ -9,7 +9,7 @@ It is compiled for its speed: a small record is 0.9 us in place of 2.5, of which
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.pythread cimport PyThread_get_thread_ident
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -39,6 +39,7 @@ cdef class LogState:
         self._room = <uint8_t*>PyMem_Malloc(RECORD_HEAD_BYTES + SMALL_RECORD_BYTES + 8)
         if self._room == NULL:
             raise MemoryError
+        self._room_bytes = SMALL_RECORD_BYTES
         self.in_flight = {}
 
     def __init__(self, mutex, clock, advancing, str durability not None):
@@ -61,11 +62,23 @@ cdef class LogState:
         cdef Py_ssize_t whole = (RECORD_HEAD_BYTES + size + 7) & ~<Py_ssize_t>7
         if self.failure is not None or self.closed or active is None or active.following is not None:
             return None
-        if size > SMALL_RECORD_BYTES or active.end + <uint64_t>whole > min(active.filled, active.capacity):
+        if size > LARGE_RECORD_BYTES or active.end + <uint64_t>whole > min(active.filled, active.capacity):
             return None
         if not isinstance(active.file, PlainFile):
             return None
+        if size > self._room_bytes and not self._more_room(size):
+            return None
         return (<PlainFile>active.file).descriptor
+
+    cdef bint _more_room(self, Py_ssize_t size):
+        """Under the mutex: for a payload of that size.  The room stays: whoever writes one writes more."""
+        cdef uint8_t* room
+        size = max(size, min(2 * self._room_bytes, <Py_ssize_t>LARGE_RECORD_BYTES))
+        room = <uint8_t*>PyMem_Realloc(self._room, <size_t>(RECORD_HEAD_BYTES + size + 8))
+        if room == NULL:
+            return False
+        self._room, self._room_bytes = room, size
+        return True
 
     cdef uint64_t next_ts(self) except? 0:
         """Under the mutex: the timestamp of the next record; 0: the long way says why there is none."""

@@ -1,5 +1,7 @@
 from collections.abc import Sequence
 
+import numpy as np
+
 class KeyRouter:
     def __init__(
         self,
@@ -10,4 +12,5 @@ class KeyRouter:
         owners: Sequence[int],
     ) -> None: ...
     def route(self, key: bytes) -> int: ...
+    def route_keys(self, data: np.ndarray, offsets: np.ndarray) -> np.ndarray: ...
     def route_many(self, keys: list[bytes]) -> list[int]: ...

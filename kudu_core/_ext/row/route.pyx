@@ -10,6 +10,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from kudu_core._ext.base.hashes cimport xxh64_big, xxh64_bytes, xxh64_int, xxh64_long
+from kudu_core._ext.base.keybytes cimport key_bytes, key_count
 
 import numpy as np
 
@@ -195,18 +196,31 @@ cdef class KeyRouter:
 
         ValueError for bytes that are no key.
         """
+        return self._ordinal(<const uint8_t*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
+
+    def route_keys(self, const uint8_t[::1] data not None, const int64_t[::1] offsets not None):
+        """``route`` of each of n encoded keys, (n,) int32.  ValueError also for offsets outside ``data``."""
+        cdef:
+            Py_ssize_t i, n = key_count(data, offsets)
+            const uint8_t* first = key_bytes(data)
+            int32_t[::1] out
+        result = np.empty(n, np.int32)
+        out = result
+        for i in range(n):
+            out[i] = <int32_t>self._ordinal(first + offsets[i], offsets[i + 1] - offsets[i])
+        return result
+
+    cdef int64_t _ordinal(self, const uint8_t* key, int64_t size) except -2:
         cdef:
             RouteCell cells[MOST_COLUMNS]
             uint8_t room[KEY_ROOM]
-            int64_t size = PyBytes_GET_SIZE(key), ordinal = 0, rest
+            int64_t ordinal = 0, rest
             uint64_t seed
             int k, i
             const Hashed* hashed
         if self._dimensions == 0 and self._ranges == 0:
             return 0
-        if size > KEY_ROOM or _cut(
-            self._columns, self._count, <const uint8_t*>PyBytes_AS_STRING(key), size, cells, room
-        ) < 0:
+        if size > KEY_ROOM or _cut(self._columns, self._count, key, size, cells, room) < 0:
             raise ValueError(f"{size} bytes are no key")
         for k in range(self._dimensions):
             hashed = &self._hashes[k]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from kudu_core._ext.batch.given_batch import batch_of
 from kudu_core._ext.few.arrow_rows import cells_of_batch, format_of
 from kudu_core._ext.row.key_encoder import KeyEncoder
 from kudu_core._ext.row.row_writer import RowWriter
@@ -26,6 +27,7 @@ from kudu_core.common.types.types import (
 )
 
 if TYPE_CHECKING:
+    from kudu_core._ext.batch.given_batch import GivenBatch
     from kudu_core._ext.row.shape import Cell
 
 _SHAPES_KEPT = 64
@@ -89,6 +91,20 @@ class RowCodec:
         except (pa.ArrowException, ValueError):
             return None
         return cells_of_batch(self.writer, self._formats, schema, array, operation, room)
+
+    @cached_property
+    def _kinds(self) -> tuple[tuple[int, int, int], ...]:
+        """(place among the columns, kind, width) of the key columns."""
+        return tuple((self._columns.index(c), c.type.kind, c.type.width) for c in self._keys)
+
+    def batch(self, batch: pa.RecordBatch, operation: int, room: int) -> GivenBatch | None:
+        """A record batch as columns of C (``given_batch.batch_of``); None: the general path takes it."""
+        try:
+            batch.validate()  # as in ``prepare_batch``
+            schema, array = batch.__arrow_c_array__()
+        except (pa.ArrowException, ValueError):
+            return None
+        return batch_of(self.writer, self._formats, self._kinds, schema, array, operation, room)
 
     @cached_property
     def writer(self) -> RowWriter:

@@ -32,6 +32,7 @@ from kudu_core.rowset.rows.delta_view import DeltaView
 from kudu_core.rowset.rows.rows_at import RowsAt
 
 if TYPE_CHECKING:
+    from kudu_core._ext.batch.given_batch import GivenBatch
     from kudu_core._ext.row.shape import Cell
 
 
@@ -154,6 +155,38 @@ class DiskRowSet(RowSetStores):
         active.append_few(ts, op, rowids, ids, rows)
         if op == REDO_DELETE:
             self.newest.set(self.meta.rows, np.array(rowids, np.int64), True)
+
+    def reserve_change_batch(
+        self,
+        op: int,
+        ids: tuple[int | None, ...],
+        widths: Sequence[int],
+        batch: GivenBatch,
+        rows: np.ndarray | None,
+    ) -> None:
+        """``reserve`` for ``change_batch``; see ``ChangeLog.reserve_batch``."""
+        active = self.active
+        assert active is not None
+        active.reserve_batch(ids, widths, batch, rows)
+        if op == REDO_DELETE:
+            self._reserve_deletion()
+
+    def change_batch(
+        self,
+        ts: int,
+        op: int,
+        rowids: np.ndarray,
+        ids: tuple[int | None, ...],
+        batch: GivenBatch,
+        rows: np.ndarray | None,
+    ) -> None:
+        """``change`` by rows of a batch; see ``ChangeLog.append_batch``."""
+        active = self._taking(ts)
+        if op == REDO_DELETE:
+            self.load_newest()
+        active.append_batch(ts, op, rowids, ids, batch, rows)
+        if op == REDO_DELETE:
+            self.newest.set(self.meta.rows, rowids, True)
 
     def _taking(self, ts: int) -> ChangeLog:
         """The active DeltaMemStore, which is there and may take changes at ``ts``."""

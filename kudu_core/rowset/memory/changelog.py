@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kudu_core._ext.batch import batch_stores
 from kudu_core._ext.few import few_rows
 from kudu_core.cfile.files.delta_codes import REDO_DELETE
 from kudu_core.common.rows.rowblock import ColumnBuffers
@@ -30,6 +31,7 @@ from kudu_core.rowset.memory.logged import LoggedChanges
 from kudu_core.rowset.memory.memory_deltas import MemoryDeltas
 
 if TYPE_CHECKING:
+    from kudu_core._ext.batch.given_batch import GivenBatch
     from kudu_core._ext.row.shape import Cell
 
 
@@ -133,6 +135,32 @@ class ChangeLog(LoggedChanges):
         """``append_one`` of a few changes, which were reserved, and of which all set the same columns."""
         self._begin(ts)
         few_rows.put_changes(self.points, ts, op, rowids, ids, rows)
+        if self.first_ts is None:
+            self.first_ts = ts
+        self.last_ts = ts
+
+    def reserve_batch(
+        self, ids: tuple[int | None, ...], widths: Sequence[int], batch: GivenBatch, rows: np.ndarray | None
+    ) -> None:
+        """``reserve`` for ``append_batch``; ``OverflowError``: a column is more than half full."""
+        while (new := batch_stores.reserve_change_batch(self.points, ids, batch, rows)) >= 0:
+            column_id = ids[new]
+            assert column_id is not None
+            self._new_column(column_id, widths[new])
+
+    def append_batch(
+        self,
+        ts: int,
+        op: int,
+        rowids: np.ndarray,
+        ids: tuple[int | None, ...],
+        batch: GivenBatch,
+        rows: np.ndarray | None,
+    ) -> None:
+        """``append`` of changes that were reserved: of ``rowids``, (n,) uint32, to what ``rows`` of a batch
+        give, (n,) int64, None: all."""
+        self._begin(ts)
+        batch_stores.put_change_batch(self.points, ts, op, rowids, ids, batch, rows)
         if self.first_ts is None:
             self.first_ts = ts
         self.last_ts = ts

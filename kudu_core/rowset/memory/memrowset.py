@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kudu_core._ext.batch import batch_stores
 from kudu_core._ext.columns.flags import AppendFlags
 from kudu_core._ext.columns.growing import AppendColumn, data_limit
 from kudu_core._ext.few import few_rows
@@ -35,6 +36,7 @@ from kudu_core.rowset.rows.delta_view import DeltaView
 from kudu_core.rowset.rows.rows_at import RowsAt
 
 if TYPE_CHECKING:
+    from kudu_core._ext.batch.given_batch import GivenBatch
     from kudu_core._ext.row.shape import Cell
 
 
@@ -220,6 +222,45 @@ class MemRowSet:
         self.changes.append_few(ts, op, rowids, ids, rows)
         if op == REDO_DELETE:
             self._live.clear(rowids)
+
+    def reserve_insert_batch(self, batch: GivenBatch, rows: np.ndarray | None) -> None:
+        """``reserve`` for ``insert_batch``; ``OverflowError``: a column is more than half full."""
+        self._live.reserve(batch.rows if rows is None else len(rows))
+        batch_stores.reserve_insert_batch(self._keys, self._inserted.kernel, self._kernels, batch, rows)
+
+    def reserve_change_batch(
+        self,
+        op: int,
+        ids: tuple[int | None, ...],
+        widths: Sequence[int],
+        batch: GivenBatch,
+        rows: np.ndarray | None,
+    ) -> None:
+        """``reserve`` for ``change_batch``; see ``ChangeLog.reserve_batch``."""
+        self.changes.reserve_batch(ids, widths, batch, rows)
+
+    def insert_batch(self, ts: int, batch: GivenBatch, rows: np.ndarray | None) -> None:
+        """``insert`` of rows of a batch, (n,) int64, None: all of them."""
+        if self.frozen_at is not None:
+            raise InternalError("a frozen MemRowSet takes no inserts")
+        self.points.begin_insert(ts)
+        self._live.append(batch.rows if rows is None else len(rows), True)
+        batch_stores.put_insert_batch(self._keys, self._inserted.kernel, self._kernels, ts, batch, rows)
+
+    def change_batch(
+        self,
+        ts: int,
+        op: int,
+        rowids: np.ndarray,
+        ids: tuple[int | None, ...],
+        batch: GivenBatch,
+        rows: np.ndarray | None,
+    ) -> None:
+        """``change`` by rows of a batch: UPDATE or DELETE; see ``ChangeLog.append_batch``."""
+        assert op != REDO_REINSERT
+        self.changes.append_batch(ts, op, rowids, ids, batch, rows)
+        if op == REDO_DELETE:
+            self._live.flags[rowids] = 0
 
     def lives(self, ordinal: int) -> bool:
         """``is_live`` of one row."""

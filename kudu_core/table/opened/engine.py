@@ -37,7 +37,7 @@ from kudu_core.tablet.maintain.flush_lane import FlushLane
 from kudu_core.tablet.store.tablet import Tablet, TabletContext
 
 if TYPE_CHECKING:
-    from kudu_core._ext.few.few_writes import FewWrites
+    from kudu_core._ext.batch.batch_writes import BatchWrites
     from kudu_core.fs.api import FileSystem, Lease
     from kudu_core.table.opened.read_end import ReadEnd
     from kudu_core.table.opened.table_file import TableFile
@@ -66,7 +66,7 @@ class Writing:
 class Engine:
     """One table, opened once.  Safe for any number of threads."""
 
-    row_writes: FewWrites | None = None  # made by the first write of one row, or a few
+    row_writes: BatchWrites | None = None  # made by the first write of one row, or a few
 
     def __init__(
         self,

@@ -41,7 +41,14 @@ from kudu_core.table.ingest.spill import ingest_spilled
 from kudu_core.table.opened.record import once
 from kudu_core.table.runs import sorted as sorted_runs
 from kudu_core.table.write import found_walk, log_walk
-from kudu_core.table.write.few_rows import FEW_ROWS, Given, write_few
+from kudu_core.table.write.few_rows import (
+    BATCH_ROWS,
+    FEW_OF_A_BATCH,
+    FEW_ROWS,
+    Given,
+    write_batch,
+    write_few,
+)
 from kudu_core.table.write.one_row import write_row
 from kudu_core.table.write.where import where_rows
 from kudu_core.tablet.store.records import RECORD_DELETE, RECORD_UPDATE
@@ -79,10 +86,7 @@ def write_rows(
         if on_error != "raise" or on_repeat != CHECK:
             check_on_error(on_error)
             check_txn(None, on_repeat)
-        if type(few) is list and len(few) == 1:
-            done = write_row(engine, operation, few[0], wait)
-        else:
-            done = write_few(engine, operation, few, wait)
+        done = _written(engine, operation, few, wait)
         if done is not None and on_error == "return":
             done = replace(done, errors=none_refused(engine.schema, on_error))
         if done is not None:
@@ -92,17 +96,28 @@ def write_rows(
     return write_parts(engine, parts, given=data, on_error=on_error, txn=token, wait=wait)
 
 
+def _written(engine: Engine, operation: str, few: Given, wait: bool) -> WriteResult | None:
+    """By the compiled path that is the faster of those that can answer; None: none can."""
+    if type(few) is list:
+        if len(few) == 1:
+            return write_row(engine, operation, few[0], wait)
+        return write_few(engine, operation, few, wait)
+    assert isinstance(few, pa.RecordBatch)
+    done = write_batch(engine, operation, few, wait) if len(few) > FEW_OF_A_BATCH else None
+    return write_few(engine, operation, few, wait) if done is None and len(few) <= FEW_ROWS else done
+
+
 def _few(data: Any) -> Given | None:
     """Rows in a form, and so few of them, that the row path may take them; None: the general path does."""
     kind = type(data)
     if kind is list:
         return data if 0 < len(data) <= FEW_ROWS and type(data[0]) is dict else None
     if kind is pa.Table:
-        if 0 < data.num_rows <= FEW_ROWS:
+        if 0 < data.num_rows <= BATCH_ROWS:
             batches = data.to_batches()
             return batches[0] if len(batches) == 1 else None
         return None
-    return data if kind is pa.RecordBatch and 0 < data.num_rows <= FEW_ROWS else None
+    return data if kind is pa.RecordBatch and 0 < data.num_rows <= BATCH_ROWS else None
 
 
 def write_mixed(

@@ -14,12 +14,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kudu_core._ext.few.few_writes import FewWrites
+import numpy as np
+
+from kudu_core._ext.batch.batch_writes import BatchWrites
 from kudu_core._ext.rules.decide import CALL_DELETE, CALL_INSERT, CALL_UPDATE, CALL_UPSERT
+from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.opened.store_memory import no_memory
+from kudu_core.tablet.view.view import KeyBatch, View, locate_newest
 
 if TYPE_CHECKING:
+    from kudu_core._ext.batch.given_batch import GivenBatch
     from kudu_core.table.opened.engine import Engine
 
 IGNORING = {
@@ -44,11 +49,20 @@ def write_row(engine: Engine, operation: str, row: dict[Any, Any], wait: bool = 
     return done
 
 
-def writes_of(engine: Engine) -> FewWrites | None:
+def _located(
+    view: View, batch: GivenBatch, rows: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where the keys of some rows of a batch live, in a view with rowsets on disk."""
+    keys = KeyBatch(EncodedKeys(batch.data, batch.offsets), batch.hashes)
+    homes = locate_newest(view, keys if rows is None else keys.take(rows))
+    return homes.store, homes.row, homes.ghost
+
+
+def writes_of(engine: Engine) -> BatchWrites | None:
     """What writes rows into the table for as long as it is open; None: it is open for reading."""
     if engine.row_writes is None and engine.writer:
         options = engine.options
-        engine.row_writes = FewWrites(
+        engine.row_writes = BatchWrites(
             engine,
             engine.log,
             engine.memory,
@@ -57,6 +71,7 @@ def writes_of(engine: Engine) -> FewWrites | None:
             limit_bytes=engine.memory.limit_bytes,
             result=WriteResult,
             no_memory=no_memory,
+            locate=_located,
             checks=engine.tablet_context.check is not None,
         )
     return engine.row_writes

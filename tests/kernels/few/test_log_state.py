@@ -20,7 +20,7 @@ from kudu_core.wal import RECORD_KIND_WRITE, Log, LogOptions
 from tests.support.cases.wal import NONE, SMALL, Tapped, commit, create, read, write
 from tests.support.clock import ManualClock
 
-SMALL_BYTES = 16 << 10
+SMALL_BYTES, LARGE_BYTES = 16 << 10, 256 << 10
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_both_ways_make_the_same_log(tmp_path: Path, seed: int, durability: Any)
         assert (tmp_path / "fast" / name).read_bytes() == (tmp_path / "slow" / name).read_bytes(), name
 
 
-@pytest.mark.parametrize("size", [0, 1, 8, 1000, SMALL_BYTES])
+@pytest.mark.parametrize("size", [0, 1, 8, 1000, SMALL_BYTES, SMALL_BYTES + 1, 200_000])
 def test_a_small_record_lies_where_zeros_do(log: Log, size: int) -> None:
     end = log.active.end
     ts = plainly(log, b"x" * size)
@@ -85,7 +85,7 @@ def test_a_small_record_lies_where_zeros_do(log: Log, size: int) -> None:
 def test_what_is_not_plain_goes_the_long_way(log: Log) -> None:
     before = state_of(log)
     active, end = log.active, log.active.end
-    assert log.append_plain(RECORD_KIND_WRITE, 1, bytes(SMALL_BYTES + 1)) == 0
+    assert log.append_plain(RECORD_KIND_WRITE, 1, bytes(LARGE_BYTES + 1)) == 0
     active.filled, filled = end + 40, active.filled
     assert log.append_plain(RECORD_KIND_WRITE, 1, b"x") == 0, "no zeros lie there"
     active.filled, active.capacity, capacity = filled, end + 40, active.capacity

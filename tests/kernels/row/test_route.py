@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kudu_core._ext.row.route import KeyRouter
+from kudu_core.common.rows.keys import EncodedKeys
 from tests.support.oracles.keys import hashing
 from tests.support.oracles.row import route as oracle
 
@@ -50,10 +51,15 @@ def test_agrees_with_oracle(seed: int, long: bool) -> None:
         r = random.Random(f"{seed} {round_}")
         columns, hashes, ranged, cuts, owners = made(r)
         router = KeyRouter(columns, hashes, ranged, cuts, owners)
+        keys, routes = [], []
         for _ in range(30):
             cells = [cell_of(r, *c) for c in columns]
             expected = oracle.route(columns, hashes, ranged, cuts, owners, cells)
             assert router.route(oracle.encode(columns, cells)) == expected, (columns, cells)
+            keys.append(oracle.encode(columns, cells))
+            routes.append(expected)
+        encoded = EncodedKeys.from_list(keys)
+        assert router.route_keys(encoded.data, encoded.offsets).tolist() == routes == router.route_many(keys)
 
 
 def test_any_bytes_are_routed_or_refused(seed: int) -> None:
