@@ -114,6 +114,53 @@ def test_a_cache_with_room_takes_a_page_at_once(tmp_path: Path) -> None:
         assert file.points.pages == 1
 
 
+def test_while_there_is_room_a_page_comes_when_it_is_met_again(tmp_path: Path) -> None:
+    """Of files that will not all fit, taken for twice their bytes; where they fit it comes at once."""
+    values = cells("text")
+    path = written(tmp_path, values)
+    size = Path(path).stat().st_size
+    cache = PageCache(2 * size - 1)
+    with RowsFile(PosixFileSystem(), path, cache) as file:
+        step, pages = 1 << file.columns[0].page_bits, file.columns[0].page_count
+        for row in range(0, ROWS, step):
+            assert cell(file, row) == values[row]
+        assert file.points.pages == 0
+        names = [state for *_, state, _ in cache.contents()].count("gone")
+        assert pages * 3 // 4 < names <= pages, "names of pages that would find room"
+        for row in range(ROWS - 5 * step, ROWS, step):
+            assert cell(file, row) == values[row]
+        assert file.points.pages == 5
+        with RowsFile(PosixFileSystem(), path, cache) as again:
+            assert cell(again, ROWS - 9 * step) == values[ROWS - 9 * step]
+            assert again.points.pages == 1, "one file, however many read it"
+    (tmp_path / "other").mkdir()
+    with RowsFile(PosixFileSystem(), written(tmp_path / "other", values[:3000]), cache) as file:
+        assert cell(file, 9) == values[9]
+        assert file.points.pages == 1, "what nobody reads any more does not count"
+
+
+def test_names_are_no_more_than_pages_that_find_room(tmp_path: Path) -> None:
+    values = cells("text")
+    cache = PageCache(SMALL)
+    with RowsFile(PosixFileSystem(), written(tmp_path, values), cache) as file:
+        read, most = file.columns[0], 0
+        for number in range(read.page_count):
+            assert cell(file, number << read.page_bits) == values[number << read.page_bits]
+            most = max(most, [state for *_, state, _ in cache.contents()].count("gone"))
+        size = 2 * int(np.median(read.index()["size"])) + 256
+        assert 4 < most <= SMALL // size + 2 < read.page_count // 2
+
+
+def test_a_page_of_one_cell_comes_while_there_is_room(tmp_path: Path) -> None:
+    values = text(1, 10_000, 60)
+    path = written(tmp_path, values)
+    cache = PageCache(Path(path).stat().st_size)
+    with RowsFile(PosixFileSystem(), path, cache) as file:
+        assert file.columns[0].page_bits == 0
+        assert cell(file, 9) == values[9]
+        assert file.points.pages == 1
+
+
 def test_a_cached_page_is_held_when_it_is_met_again(tmp_path: Path) -> None:
     values = cells("text")
     file, cache = full(written(tmp_path, values), 1 << 20)

@@ -56,6 +56,7 @@ cdef inline void unlinked(Queue* queue, CachedPage entry) noexcept:
 cdef class CachedFile:
     cdef:
         bytes file_id
+        int64_t size            # of the file itself
         object token
         dict pages              # place: CachedPage; None once nobody reads the file
         tuple readers           # weak references, some of readers that have left
@@ -72,7 +73,7 @@ cdef class Reader:
         readonly tuple holders
     cdef object look(self, object place)
     cdef bint keep(self, object place, object page) except -1
-    cdef bint pass_by(self, object place, int64_t size) except -1
+    cdef bint pass_by(self, object place, int64_t size, bint at_once) except -1
 
 
 cdef class CachedPages:
@@ -83,16 +84,16 @@ cdef class CachedPages:
         Queue _new
         Queue _kept
         Queue _gone
-        int64_t _next_token, _bytes, _kept_bytes, _hits, _misses, _evicted
+        int64_t _next_token, _bytes, _kept_bytes, _file_bytes, _hits, _misses, _evicted
     cdef object look(self, CachedFile file, object place)
     cdef bint keep(self, CachedFile file, object place, object page) except -1
-    cdef bint pass_by(self, CachedFile file, object place, int64_t size) except -1
+    cdef bint pass_by(self, CachedFile file, object place, int64_t size, bint at_once) except -1
     cdef int uncount(self, Reader reader) except -1
     cdef int _drop(self, CachedFile file) except -1
     cdef int _shrink(self) except -1
     cdef bint _was_used(self, CachedPage entry) except -1
     cdef int _evict(self, CachedPage entry) except -1
-    cdef int _let_names_go(self) except -1
+    cdef int _let_names_go(self, int64_t more) except -1
     cdef void _leave(self, CachedPage entry) noexcept
     cdef void _enter(self, CachedPage entry, int state) noexcept
 
@@ -107,3 +108,9 @@ cdef inline bint alive(object weak) except -1:
     """Whether a reader is there, and counted."""
     cdef PyObject* found = PyWeakref_GetObject(weak)
     return found != NULL and <object>found is not None and (<Reader>found)._counted
+
+
+cdef inline int64_t checked_limit(limit_bytes) except -1:
+    if not 0 <= limit_bytes <= <int64_t>1 << 60:
+        raise ValueError(f"a limit of {limit_bytes} bytes")
+    return limit_bytes

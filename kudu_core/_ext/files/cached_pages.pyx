@@ -24,9 +24,8 @@ cdef enum:
     ENTRY_BYTES = 256           # roughly what a page costs beyond its bytes
     NEW_PART = 5                # new pages have a fifth of the limit for themselves
     MEETINGS = 4                # of a page whose cells are read one by one, until it comes in
+    WITH_ROOM = 2               # the same while the cache is not full
     LARGE_PART = 4              # a page larger than a quarter of it is not kept
-
-cdef int64_t MOST_BYTES = <int64_t>1 << 60
 
 STATES = ("out", "new", "kept", "gone")
 
@@ -64,9 +63,9 @@ cdef class Reader:
         """As ``CachedPages.put``."""
         return self._counted and self._cache.keep(self._file, place, page)
 
-    cdef bint pass_by(self, object place, int64_t size) except -1:
+    cdef bint pass_by(self, object place, int64_t size, bint at_once) except -1:
         """As ``CachedPages.pass_by``."""
-        return self._counted and self._cache.pass_by(self._file, place, size)
+        return self._counted and self._cache.pass_by(self._file, place, size, at_once)
 
     def __dealloc__(self):
         if self._counted:
@@ -89,17 +88,18 @@ cdef class CachedPages:
         self._files, self._by_id = {}, {}
 
     def __init__(self, limit_bytes):
-        self.limit_bytes = _checked_limit(limit_bytes)
+        self.limit_bytes = checked_limit(limit_bytes)
 
     # ------------------------------------------------------------------ readers
 
-    def attach(self, bytes file_id not None):
-        """Register a reader of the file."""
+    def attach(self, bytes file_id not None, int64_t size=0):
+        """Register a reader of the file, which has so many bytes."""
         cdef:
             Reader reader = Reader.__new__(Reader)
             CachedFile file, fresh = CachedFile.__new__(CachedFile)
             tuple before, after
-        fresh.file_id, fresh.token, fresh.pages, fresh.readers = file_id, self._next_token, {}, ()
+        fresh.file_id, fresh.size, fresh.token = file_id, size, self._next_token
+        fresh.pages, fresh.readers = {}, ()
         self._next_token += 1
         reader._cache, reader.holders = self, ()
         weak = PyWeakref_NewRef(reader, None)
@@ -118,6 +118,7 @@ cdef class CachedPages:
             except MemoryError:
                 PyDict_DelItem(self._by_id, file_id)
                 raise
+            self._file_bytes += size
         file.readers = after
         file.count += 1
         reader._file, reader.token, reader._counted = file, file.token, True
@@ -148,6 +149,7 @@ cdef class CachedPages:
             dict pages = file.pages
             CachedPage entry
         file.pages = None
+        self._file_bytes -= file.size
         for entry in pages.values():
             self._leave(entry)
         PyDict_DelItem(self._files, file.token)
@@ -177,7 +179,7 @@ cdef class CachedPages:
 
     def get_many(self, token, places):
         """The pages at ``places``, None where missing."""
-        cdef list found = []
+        found = []
         _check_place(token)
         for place in places:
             _check_place(place)
@@ -242,16 +244,22 @@ cdef class CachedPages:
             self._shrink()
         return entry.page is page and entry.state != OUT
 
-    cdef bint pass_by(self, CachedFile file, object place, int64_t size) except -1:
-        """Whether a page that is not there, of about ``size`` bytes, is better not put: it would push out
-        another, and was not met ``MEETINGS`` times while its name was there, which it is from now on."""
+    cdef bint pass_by(self, CachedFile file, object place, int64_t size, bint at_once) except -1:
+        """Whether a page that is not there, of about ``size`` bytes, is better not put: it was not met often
+        enough while its name was there, which it is from now on.
+
+        While there is room it comes ``at_once``, or where all files fit, taken for twice their bytes as those of
+        text have in memory; else when it is met again."""
         cdef:
             CachedPage entry
             PyObject* found
+            int64_t room = self.limit_bytes - self._bytes, meetings = MEETINGS
         if file is None or file.pages is None:
             return False
-        if self._bytes + size + ENTRY_BYTES <= self.limit_bytes:
-            return False
+        if size + ENTRY_BYTES <= room:
+            if at_once or 2 * self._file_bytes <= self.limit_bytes:
+                return False
+            meetings = WITH_ROOM
         found = PyDict_GetItem(file.pages, place)
         if found == NULL:
             entry = CachedPage.__new__(CachedPage)
@@ -259,17 +267,17 @@ cdef class CachedPages:
             PyDict_SetItem(file.pages, place, entry)
         else:
             entry = <CachedPage>found
-            if entry.state != GONE or entry.size + 1 >= MEETINGS:
+            if entry.state != GONE or entry.size + 1 >= meetings:
                 return False
             self._leave(entry)
         entry.file, entry.size = <void*>file, entry.size + 1
         self._enter(entry, GONE)
-        self._let_names_go()
+        self._let_names_go(max(room, 0) // (size + ENTRY_BYTES))
         return True
 
     def set_limit(self, limit_bytes):
         """Another limit from now on."""
-        self.limit_bytes = _checked_limit(limit_bytes)
+        self.limit_bytes = checked_limit(limit_bytes)
         self._shrink()
 
     # ------------------------------------------------------------------ what goes
@@ -330,14 +338,14 @@ cdef class CachedPages:
             self._enter(entry, GONE)
         else:
             PyDict_DelItem(file.pages, entry.place)
-        return self._let_names_go()
+        return self._let_names_go(0)
 
-    cdef int _let_names_go(self) except -1:
-        """Names of no more pages than there are."""
+    cdef int _let_names_go(self, int64_t more) except -1:
+        """Names of no more pages than there are, and of ``more`` that would find room."""
         cdef:
             CachedPage entry
             CachedFile file
-        while self._gone.count > self._new.count + self._kept.count:
+        while self._gone.count > self._new.count + self._kept.count + more:
             entry = <CachedPage>self._gone.first
             file = <CachedFile>entry.file
             self._leave(entry)
@@ -388,13 +396,5 @@ cdef class CachedPages:
             CachedFile file
             dict found = {}
         for file in PyDict_Values(self._files):
-            found[file.file_id] = [
-                <object>PyWeakref_GetObject(weak) for weak in file.readers if alive(weak)
-            ]
+            found[file.file_id] = [<object>PyWeakref_GetObject(weak) for weak in file.readers if alive(weak)]
         return found
-
-
-cdef int64_t _checked_limit(limit_bytes) except -1:
-    if not 0 <= limit_bytes <= MOST_BYTES:
-        raise ValueError(f"a limit of {limit_bytes} bytes")
-    return limit_bytes

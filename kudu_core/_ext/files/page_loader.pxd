@@ -15,6 +15,6 @@ cdef class PageLoader:
     cdef object payload(self, int64_t number, object place)
     cdef object look(self, object place)
     cdef object fetched(self, int64_t number)
-    cdef PageFetcher passing(self, int64_t number, object place)
+    cdef PageFetcher passing(self, int64_t number, object place, bint many)
     cdef object ask(self, int64_t number, bint if_cold)
     cdef bint remember(self, object place, object payload) except -1

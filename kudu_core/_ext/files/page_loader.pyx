@@ -59,14 +59,19 @@ cdef class PageLoader:
                 return found
         return self._column.fetched(number)
 
-    cdef PageFetcher passing(self, int64_t number, object place):
-        """By whom a page is read for single cells, since the cache shall not have it yet; None: it shall."""
+    cdef PageFetcher passing(self, int64_t number, object place, bint many):
+        """By whom a page is read for single cells, since the cache shall not have it yet; None: it shall.
+
+        ``many``: cells of other rows are asked for in the same call.
+        """
         cdef PageFetcher fetcher
         found = self._column.fetcher
         if type(found) is not PageFetcher:
             return None
         fetcher = <PageFetcher>found
-        if number >= fetcher._size.shape[0] or not self._reader.pass_by(place, 2 * fetcher._size[number]):
+        if number >= fetcher._size.shape[0]:
+            return None
+        if not self._reader.pass_by(place, 2 * fetcher._size[number], many or fetcher._page_bits == 0):
             return None
         return fetcher
 

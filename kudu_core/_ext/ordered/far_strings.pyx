@@ -101,7 +101,7 @@ cdef class FarStrings:
             return k
         payload = column._loader.look(place)
         if payload is None:
-            fetcher = column._loader.passing(number, place)
+            fetcher = column._loader.passing(number, place, True)
             if fetcher is not None and self._of_file(fetcher, number, found, k, last, end, spans, out):
                 return last
             payload = column._loader.fetched(number)

@@ -234,7 +234,7 @@ cdef class PointColumn(Held):
             const uint8_t* start = NULL
             int64_t size = 0
             int status
-            PageFetcher fetcher = self._loader.passing(number, place)
+            PageFetcher fetcher = self._loader.passing(number, place, False)
         if fetcher is None:
             return NOT_BRIEF
         text = fetcher.brief(number, &brief)        # unpacking needs it until the end

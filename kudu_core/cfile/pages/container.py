@@ -234,7 +234,7 @@ class FileReader:
             self._file.close()
             raise
         if cache is not None:
-            self._attached = cache.attach(self.file_id)
+            self._attached = cache.attach(self.file_id, self.size)
             self._cache_token = self._attached.token
 
     def damaged(self, offset: int, reason: str) -> NoReturn:

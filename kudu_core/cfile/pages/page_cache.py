@@ -11,6 +11,8 @@ pages.  (The scheme of S3-FIFO; Yang et al., SOSP 2023.)
 Where pages of text are read for single cells (``_ext.row.column``), one that would push out another is not
 put before it was asked for four times while its name was remembered: to read one cell of it takes half of
 the time, and most pages of a table that is larger than the cache would go before they are asked for again.
+While the cache has room it is put when it is asked for twice; and at once where all files fit, where it is a
+single cell, or where many rows are asked for in one call.
 
 A page larger than a quarter of the limit is not kept at all.  New pages have a fifth of the limit for
 themselves when kept pages would fill it.
