@@ -133,6 +133,7 @@ class TableReads(HandleOwner):
         where: Any = None,
         images: str = "after",
         net: bool = False,
+        key: Any = None,
     ) -> Changes:
         """What changed in ``(since, until]``; lazy and re-iterable.
 
@@ -158,13 +159,22 @@ class TableReads(HandleOwner):
             One row per key whose state differs between the two times, in order of the keys within
             each tablet; ``_timestamp`` is that of its last change.  With ``since=None``, the rows at
             ``until`` as inserts, in no order.
+        key
+            One key, as ``get`` takes it, or several in a list, an Arrow array or anything with columns: what
+            became of these rows alone.  They are looked up as ``get`` does, so the cost follows their
+            changes and the number of rowsets, not the changes of others.
+
+            >>> stock.changes(key=2, columns=["name"]).to_table()["_op"].to_pylist()
+            ['insert']
 
         Raises
         ------
         ChangesLost
             History no longer reaches back to ``since``.
+        InvalidArgument
+            A key that does not fit names its column.
         """
-        return open_changes(self._handle, ChangesRequest(columns, where, images, net), since, until)
+        return open_changes(self._handle, ChangesRequest(columns, where, images, net, key), since, until)
 
     def scan_tokens(
         self,

@@ -77,6 +77,16 @@ def test_delta_entries_come_back_by_rows(kind: str, timed: bool, entries: int, s
                 assert same(got_values.to_arrow(spec.type), values.take(chosen).to_arrow(spec.type))
                 if got_values.width and upper <= rows:
                     _same_replayed(file.parts(id_, lower, upper), lower, upper, got_rowids, got_values)
+            some = np.unique(rng.integers(0, rows, rng.choice((1, 9, rows))))
+            ordinals, *got = file.entries_of(some)
+            inside = np.isin(rowids, some)
+            assert (ordinals == np.flatnonzero(inside)).all()
+            _same_arrays(tuple(got), (rowids[inside], None if ts is None else ts[inside], ops[inside]))
+            for id_, (spec, positions, values) in delta["columns"].items():
+                which, got_values = file.updates_of_entries(id_, ordinals)
+                assert (which == np.flatnonzero(np.isin(ordinals, positions))).all()
+                chosen = np.flatnonzero(inside[positions])
+                assert same(got_values.to_arrow(spec.type), values.take(chosen).to_arrow(spec.type))
             if upper <= rows:
                 live = ColumnBuffers(1, dead.sum(), (ops[dead] == 3).view(np.uint8), None, None)
                 _same_replayed(file.liveness_parts(lower, upper), lower, upper, rowids[dead], live)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from kudu_core.cfile.columns.reader import ColumnReader
 
 if TYPE_CHECKING:
+    I64 = npt.NDArray[np.int64]
     U32 = npt.NDArray[np.uint32]
 
 
@@ -36,6 +37,41 @@ def page_bounds(column: ColumnReader) -> tuple[list[int], list[int]]:
     if bool((lows > highs).any()) or bool((lows[1:] < highs[:-1]).any()):
         column.file.damaged(column.index_extent.offset, "the bounds of pages do not ascend")
     return lows.tolist(), highs.tolist()
+
+
+def some(column: ColumnReader, wanted: I64) -> tuple[I64, U32]:
+    """Of an ascending uint32 column: the cells with one of these values, which ascend strictly, and the
+    values.  Only pages that may have one are read."""
+    if not len(wanted):
+        return np.empty(0, np.int64), np.empty(0, np.uint32)
+    if len(wanted) == 1:
+        lower, upper, equal = span(column, int(wanted[0]), int(wanted[0]) + 1)
+        return np.arange(lower, upper), equal
+    if column.page_count == 1:
+        first, end = np.zeros(1, np.int64), np.ones(1, np.int64)
+    else:
+        index = column.index()
+        lows = np.ascontiguousarray(index["low"]).view("<u4").ravel()
+        highs = np.ascontiguousarray(index["high"]).view("<u4").ravel()
+        first, end = np.searchsorted(highs, wanted), np.searchsorted(lows, wanted, side="right")
+        there = first < end
+        first, end = first[there], end[there]
+        if not len(first):
+            return np.empty(0, np.int64), np.empty(0, np.uint32)
+    begins = np.ones(len(first), bool)  # of runs of pages: both ends never descend
+    begins[1:] = first[1:] > end[:-1]
+    lasts = np.append(begins[1:], True)
+    bits = column.page_bits
+    ranges = [
+        (lower << bits, min(upper << bits, column.rows))
+        for lower, upper in zip(first[begins].tolist(), end[lasts].tolist(), strict=True)
+    ]
+    values: Any = column.read_ranges(ranges).values.view("<u4")
+    cells = np.concatenate([np.arange(lower, upper) for lower, upper in ranges])
+    at = np.searchsorted(wanted, values)
+    known = at < len(wanted)
+    known[known] = wanted[at[known]] == values[known]
+    return cells[known], values[known]
 
 
 def span(column: ColumnReader, lower: int, upper: int) -> tuple[int, int, U32]:

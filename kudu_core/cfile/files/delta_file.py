@@ -27,7 +27,7 @@ from kudu_core.cfile.columns.pages import need
 from kudu_core.cfile.columns.reader import ColumnReader, uncached
 from kudu_core.cfile.columns.specs import MAX_ROWS, ColumnSpec
 from kudu_core.cfile.columns.zone import Zone
-from kudu_core.cfile.files.ascending import limits, span
+from kudu_core.cfile.files.ascending import limits, some, span
 from kudu_core.cfile.files.delta_codes import REDO_DELETE, REDO_UPDATE, UNDO_ALIVE
 from kudu_core.cfile.files.delta_format import OP_ID, REDO, ROWID_ID, TIMESTAMP_ID, UNDO, DeltaMeta, in_order
 from kudu_core.cfile.files.delta_pieces import DeltaPieces
@@ -226,6 +226,13 @@ class DeltaFile(OpenFile):
         ts = None if self._ts is None else self._ts.read(lower, upper).values.view("<u8")
         return rowids, ts, self._ops.read(lower, upper).values
 
+    def entries_of(self, rows: I64) -> tuple[I64, U32, U64 | None, U8]:
+        """``(ordinals, rowids, timestamps or None, ops)`` of the entries of single rows, which ascend
+        strictly, in file order."""
+        ordinals, rowids = some(self._rowids, rows)
+        ts = None if self._ts is None else _of_places(self._ts, ordinals).values.view("<u8")
+        return ordinals, rowids, ts, _of_places(self._ops, ordinals).values
+
     def updates(
         self, column_id: int, row_lower: int = 0, row_upper: int = 1 << 32
     ) -> tuple[U32, U64 | None, ColumnBuffers]:
@@ -268,6 +275,9 @@ class DeltaFile(OpenFile):
         column = self._positions[column_id]
         lower = upper = 0
         found = np.empty(0, np.uint32)
+        if len(entries) < column.page_count:
+            places, found = some(column, entries)
+            return np.searchsorted(entries, found), _of_places(self._values[column_id], places)
         if len(entries):
             lower, upper, found = span(column, int(entries[0]), int(entries[-1]) + 1)
         at = np.searchsorted(found, entries)

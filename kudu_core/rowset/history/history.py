@@ -30,7 +30,15 @@ class RowSetHistory:
     Both states, at ``since`` and at ``until``, must be readable (protocol H2).
     """
 
-    def __init__(self, schema: Schema, store: MemRowSet | DiskRowSet, since: int, until: int) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        store: MemRowSet | DiskRowSet,
+        since: int,
+        until: int,
+        rows: np.ndarray | None = None,
+    ) -> None:
+        """``rows``: those of which it tells, (n,) int64 that ascend strictly; None: all."""
         self._schema = schema
         self._since = since
         self._until = until
@@ -52,14 +60,16 @@ class RowSetHistory:
             redo = [r.redo_at(since) if isinstance(r, DeltaStore) else r.at(since) for r in store.redo]
             self._forward = DiskRowsAt(store, since, tuple(view for view in redo if view is not None))
         self._store = store
-        self._changes = changes_in(schema, store, since, until)
+        self._rows = rows
+        self._changes = changes_in(schema, store, since, until, rows)
 
     # ---- events ----
 
     def timestamps(self) -> Iterator[tuple[np.ndarray, int]]:
         """The times of all events, in any order: (distinct or not, how many events each stands for)."""
         store = self._store
-        if isinstance(store, DiskRowSet) and store.meta.insert_ts is not None:
+        whole = self._rows is None
+        if whole and isinstance(store, DiskRowSet) and store.meta.insert_ts is not None:
             if self._since < store.meta.insert_ts <= self._until:
                 yield np.array([store.meta.insert_ts], np.uint64), store.meta.rows
         else:
@@ -69,6 +79,8 @@ class RowSetHistory:
 
     def _inserts(self) -> tuple[np.ndarray, np.ndarray]:
         """(rows, insert times) of the rows inserted in the window."""
+        if self._rows is not None:
+            return self._some_inserts(self._rows)
         store = self._store
         if isinstance(store, MemRowSet):
             first, last = store.rows_at(self._since), self._end.rows
@@ -84,6 +96,22 @@ class RowSetHistory:
             return rows, times[rows]
         return np.empty(0, np.int64), np.empty(0, np.uint64)
 
+    def _some_inserts(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        store = self._store
+        if isinstance(store, MemRowSet):
+            rows = rows[rows < self._end.rows]
+            times = store.inserted(0, self._end.rows)[rows]
+        elif store.meta.insert_ts is not None:
+            times = np.full(len(rows), store.meta.insert_ts, np.uint64)
+        elif store.meta.max_insert_ts > self._since and len(rows):
+            stored = store.base.open().insert_times_of(rows)
+            assert stored is not None
+            times = stored
+        else:
+            return np.empty(0, np.int64), np.empty(0, np.uint64)
+        inside = (times > np.uint64(self._since)) & (times <= np.uint64(self._until))
+        return rows[inside], times[inside]
+
     def events(self) -> Events:
         """All events of the window, by row and time."""
         return events_of(*self._inserts(), self._changes)
@@ -93,13 +121,16 @@ class RowSetHistory:
         them together."""
         order = straight_order(self._changes)
         if isinstance(order, int):
-            earlier = RowSetHistory(self._schema, self._store, self._since, order).straight()
-            later = RowSetHistory(self._schema, self._store, order, self._until).straight()
+            earlier = self._between(self._since, order).straight()
+            later = self._between(order, self._until).straight()
             return None if earlier is None or later is None else [*earlier, *later]
         if order is None:
             return None
         changes, undo = order
         return [StraightHistory(*self._inserts(), changes, self._forward, self._end, undo=undo)]
+
+    def _between(self, since: int, until: int) -> RowSetHistory:
+        return RowSetHistory(self._schema, self._store, since, until, self._rows)
 
     # ---- images ----
 

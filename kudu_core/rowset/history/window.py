@@ -122,19 +122,56 @@ class _MemoryChanges:
         return values if len(numbers) == self._upper - self._lower else None
 
 
+class _MemoryRows(_MemoryChanges):
+    """Of some rows alone, (n,) int64 that ascend strictly."""
+
+    def __init__(self, log: ChangeLog, since: int, until: int, rows: np.ndarray) -> None:
+        super().__init__(log, since, until)
+        self._numbers = log.of_rows(rows, self._lower, self._upper)
+
+    def entries(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        timestamps, rowids, ops = self._log.changes(0, self._upper)
+        return rowids[self._numbers], timestamps[self._numbers], ops[self._numbers]
+
+    def values(
+        self, column_id: int, rows: tuple[int, int] | None = None
+    ) -> tuple[np.ndarray, ColumnBuffers] | None:
+        if not len(self._numbers) or self._log.column_log(column_id) is None:
+            return None
+        numbers, _, values = self._log.column_changes(column_id, self._lower, self._upper)
+        at = np.searchsorted(numbers, self._numbers)
+        known = at < len(numbers)
+        known[known] = numbers[at[known]] == self._numbers[known]
+        if rows is not None:
+            rowids = self.entries()[0]
+            known &= (rowids >= rows[0]) & (rowids < rows[1])
+        return np.flatnonzero(known), values.take(at[known])
+
+    def whole(self, column_id: int) -> ColumnBuffers | None:
+        found = self.values(column_id)
+        return found[1] if found is not None and len(found[0]) == len(self._numbers) else None
+
+
 class _FileChanges:
-    def __init__(self, store: DeltaStore, since: int, until: int, *, undo: bool) -> None:
+    def __init__(
+        self, store: DeltaStore, since: int, until: int, rows: np.ndarray | None, *, undo: bool
+    ) -> None:
+        """``rows``: those of which it tells, (n,) int64 that ascend strictly; None: all."""
         self.undo = undo
         self._store = store
         file = store.open()
-        rowids, timestamps, ops = file.entries()
+        self._picked: np.ndarray | None = None
+        if rows is None:
+            rowids, timestamps, ops = file.entries()
+        else:
+            self._picked, rowids, timestamps, ops = file.entries_of(rows)
         if timestamps is None:
             assert store.ref.record_ts is not None
             timestamps = np.full(len(rowids), store.ref.record_ts, np.uint64)
-        self._picked: np.ndarray | None = None
         if store.ref.min_ts <= since or store.ref.max_ts > until:
-            self._picked = np.flatnonzero((timestamps > np.uint64(since)) & (timestamps <= np.uint64(until)))
-            rowids, timestamps, ops = rowids[self._picked], timestamps[self._picked], ops[self._picked]
+            inside = np.flatnonzero((timestamps > np.uint64(since)) & (timestamps <= np.uint64(until)))
+            rowids, timestamps, ops = rowids[inside], timestamps[inside], ops[inside]
+            self._picked = inside if self._picked is None else self._picked[inside]
         self._entries = rowids, timestamps, ops
 
     @property
@@ -222,20 +259,31 @@ def _overlaps(first: int, last: int, since: int, until: int) -> bool:
     return first <= until and last > since
 
 
-def changes_in(schema: Schema, store: MemRowSet | DiskRowSet, since: int, until: int) -> list[WindowChanges]:
-    """The changes of each store of a rowset that fall into ``(since, until]``."""
+def changes_in(
+    schema: Schema, store: MemRowSet | DiskRowSet, since: int, until: int, rows: np.ndarray | None = None
+) -> list[WindowChanges]:
+    """The changes of each store of a rowset that fall into ``(since, until]``.
+
+    ``rows``: of these alone, (n,) int64 that ascend strictly; None: of all.
+    """
+
+    def logged(log: ChangeLog) -> WindowChanges:
+        if rows is None:
+            return _MemoryChanges(log, since, until)
+        return _MemoryRows(log, since, until, rows)
+
     found: list[WindowChanges] = []
     if isinstance(store, MemRowSet):
-        found += [_MemoryChanges(log, since, until) for log in store.logs]
+        found += [logged(log) for log in store.logs]
     else:
         for undo in store.undo:
             if _overlaps(undo.ref.min_ts, undo.ref.max_ts, since, until):
-                found.append(_FileChanges(undo, since, until, undo=True))
+                found.append(_FileChanges(undo, since, until, rows, undo=True))
         for part in store.redo:
             if isinstance(part, ChangeLog):
-                found.append(_MemoryChanges(part, since, until))
+                found.append(logged(part))
             elif _overlaps(part.ref.min_ts, part.ref.max_ts, since, until):
-                found.append(_FileChanges(part, since, until, undo=False))
+                found.append(_FileChanges(part, since, until, rows, undo=False))
     return [
         part if all(i in schema.by_id for i in part.column_ids) else _OfSchema(part, schema) for part in found
     ]

@@ -11,7 +11,7 @@ import numpy as np
 from kudu_core._ext.changes.positions import ChangePositions
 from kudu_core._ext.changes.replay import Updates
 from kudu_core._ext.index.btree_u64 import BTreeU64
-from kudu_core._ext.index.rowid_map import RowidMap
+from kudu_core._ext.index.rowid_map import NONE, RowidMap
 from kudu_core._ext.row.change_log import ChangePoints
 from kudu_core.cfile.files.delta_codes import REDO_DELETE, REDO_REINSERT
 from kudu_core.common.rows.rowblock import ColumnBuffers
@@ -20,6 +20,9 @@ from kudu_core.rowset.memory.growing import GrowingNumbers
 
 NARROW_CHANGES = 4096
 """With fewer visible changes than this, looking at all of them costs less than the tree."""
+
+WALKED = 64
+"""Changes of one row that are followed one by one; of a row with more, all changes are looked at."""
 
 
 class LoggedChanges:
@@ -142,6 +145,24 @@ class LoggedChanges:
         in which the writer has put a change into the map and not yet into its chain."""
         found: np.ndarray = np.flatnonzero(np.isin(self._rowids.view(0, limit), rows)).astype(np.uint32)
         return found
+
+    def of_rows(self, rows: np.ndarray, lower: int, upper: int) -> np.ndarray:
+        """Numbers in ``[lower, upper)`` of the changes of single rows, (n,) int64 that ascend strictly;
+        ascending, int64."""
+        at = self._last.find(rows.astype(np.uint32))
+        before = self._before.view()
+        found: list[np.ndarray] = []
+        for _ in range(WALKED):
+            at = at[at != NONE]
+            if len(at) and int(at.max()) >= len(before):
+                break  # the writer has put it into the map, and not yet into its chain
+            at = at[at >= lower]
+            if not len(at):
+                return np.sort(np.concatenate(found)).astype(np.int64) if found else np.empty(0, np.int64)
+            found.append(at[at < upper])
+            at = before[at]
+        numbers = self.searched(rows, upper).astype(np.int64)
+        return numbers[numbers >= lower]
 
     def in_rows(self, lower: int, upper: int, limit: int) -> np.ndarray:
         """Numbers below ``limit`` of the changes of rows ``[lower, upper)``, ascending, uint32."""

@@ -7,6 +7,7 @@ tells of the window it is found column by column: what a later UNDO entry says t
 earlier REDO entry says that it became, else its value at the end or the start of the window.  Images are made
 for some stretch of time at once (``stretch``); net changes (``net``) by key over the stores of a tablet, a
 range of keys at a time.
+Where keys are asked for (``keyed``), only their rows in each store have events, and the rest is the same.
 Without ``since`` the rows of the oldest readable state come first, as inserts.
 
 Shares of changes travel as ``ChangeToken`` (``tokens``).  One is of the tablets that one partition has had,

@@ -9,7 +9,9 @@ import numpy as np
 
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.ordering import stable_order
+from kudu_core.common.schema.schema import Schema
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
+from kudu_core.rowset.history.history import RowSetHistory
 from kudu_core.rowset.memory.memrowset import MemRowSet
 
 Store = MemRowSet | DiskRowSet
@@ -60,6 +62,22 @@ class WindowStore:
     store: Store
     dropped_ts: int | None
     """When its tablet ended, if that is in the window."""
+    rows: np.ndarray | None = None
+    """Those that are asked for, (n,) int64 that ascend strictly; None: all."""
+
+    @property
+    def length(self) -> int:
+        """How many rows it has, of those that are asked for."""
+        return self.every if self.rows is None else len(self.rows)
+
+    @property
+    def every(self) -> int:
+        """How many rows it has."""
+        return len(self.store) if isinstance(self.store, MemRowSet) else self.store.meta.rows
+
+    def history(self, schema: Schema, since: int, until: int) -> RowSetHistory:
+        """What happened to its rows in ``(since, until]``."""
+        return RowSetHistory(schema, self.store, since, until, self.rows)
 
 
 __all__ = ["ChangeBlock", "Store", "WindowStore"]

@@ -7,6 +7,7 @@ The cost follows the changes: a rowset whose manifest entry rules the window out
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from kudu_core.table.changes.changes_plan import (
     window,
     windows,
 )
+from kudu_core.table.changes.keyed import candidates, holders, rows_in
 from kudu_core.table.changes.lineage import sharing_keys
 from kudu_core.table.changes.net import from_nothing, net_changes
 from kudu_core.table.changes.states import dropped_rows, first_rows
@@ -37,6 +39,7 @@ from kudu_core.table.changes.stretch import Teller, in_order
 from kudu_core.table.read.arrow_out import ArrowResult
 from kudu_core.table.read.plan import check_columns
 from kudu_core.tablet.store.tablet import Tablet
+from kudu_core.tablet.view.view import KeyBatch, View
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
@@ -134,13 +137,12 @@ class Changes(ArrowResult):
         key that was there before and after an overwrite does.
         """
         stamps: list[tuple[np.ndarray, np.ndarray]] = []
-        for tablet, store in self._stores():
-            drop = self._dropped_ts(tablet)
+        for _, part in self._stores():
+            drop = part.dropped_ts
             if drop is not None:
-                rows = len(store) if isinstance(store, MemRowSet) else store.meta.rows
-                stamps.append((np.array([drop], np.uint64), np.array([rows], np.int64)))
-            if concerned(store, self.since, self.until):
-                history = self._history(store, self.since, self.until)
+                stamps.append((np.array([drop], np.uint64), np.array([part.length], np.int64)))
+            if concerned(part.store, self.since, self.until):
+                history = self._history(part, self.since, self.until)
                 stamps += [counted(*told) for told in history.timestamps()]
         return summed(stamps)
 
@@ -149,9 +151,9 @@ class Changes(ArrowResult):
     def _in_time(self) -> Iterator[ChangeBlock]:
         stores = self._stores()
         if self._first:
-            for _, store in stores:
-                yield from first_rows(store, self.since, self._plan.needed, self._most_rows(store))
-        drops = {ts for tablet, _ in stores if (ts := self._dropped_ts(tablet)) is not None}
+            for _, part in stores:
+                yield from first_rows(part, self.since, self._plan.needed, self._most_rows(part.store))
+        drops = {part.dropped_ts for _, part in stores if part.dropped_ts is not None}
         since = self.since
         for drop in sorted(drops):
             yield from self._of_window(stores, since, drop - 1)
@@ -160,13 +162,14 @@ class Changes(ArrowResult):
         yield from self._of_window(stores, since, self.until)
 
     def _of_window(
-        self, found: Sequence[tuple[Tablet, MemRowSet | DiskRowSet]], since: int, until: int
+        self, found: Sequence[tuple[Tablet, WindowStore]], since: int, until: int
     ) -> Iterator[ChangeBlock]:
         """The changes of a window in which no tablet ended."""
         stores = [
-            store
-            for tablet, store in found
-            if (tablet.dropped_ts is None or tablet.dropped_ts > since) and concerned(store, since, until)
+            part
+            for tablet, part in found
+            if (tablet.dropped_ts is None or tablet.dropped_ts > since)
+            and concerned(part.store, since, until)
         ]
         whole: list[RowSetHistory] = []
         stamps: list[tuple[np.ndarray, np.ndarray]] = []
@@ -178,7 +181,7 @@ class Changes(ArrowResult):
             if sum(counts) > STRETCH_EVENTS:  # of so many, one store's at a time is in memory
                 stamps += [counted(*some) for told in whole for some in told.timestamps()]
                 whole.clear()
-        most = self._most_events(zip(stores, counts, strict=True))
+        most = self._most_events(zip((part.store for part in stores), counts, strict=True))
         if sum(counts) <= most:
             yield from self._of_stretch(stores, since, until, most, whole)
             return
@@ -202,7 +205,7 @@ class Changes(ArrowResult):
 
     def _of_stretch(
         self,
-        stores: Sequence[MemRowSet | DiskRowSet],
+        stores: Sequence[WindowStore],
         since: int,
         until: int,
         most: int,
@@ -211,8 +214,8 @@ class Changes(ArrowResult):
         """The changes of one stretch of time, about ``most`` or of one timestamp; of shorter ones where a
         column is too large."""
         if histories is None:
-            concerns = [store for store in stores if concerned(store, since, until)]
-            histories = [self._history(store, since, until) for store in concerns]
+            concerns = [part for part in stores if concerned(part.store, since, until)]
+            histories = [self._history(part, since, until) for part in concerns]
         try:
             yield from self._pieces(histories, most)
             return
@@ -225,13 +228,13 @@ class Changes(ArrowResult):
         yield from self._of_stretch(stores, since, middle, most)
         yield from self._of_stretch(stores, middle, until, most)
 
-    def _of_end(self, found: Sequence[tuple[Tablet, Store]], drop: int) -> Iterator[ChangeBlock]:
+    def _of_end(self, found: Sequence[tuple[Tablet, WindowStore]], drop: int) -> Iterator[ChangeBlock]:
         """What tablets had that ended at a time, as deleted.  Where the table was overwritten, one change for
         each key of the old rows and the new ones, as of every record."""
         ends: dict[int, list[WindowStore]] = {}
-        for tablet, store in found:
+        for tablet, part in found:
             if drop in (tablet.dropped_ts, tablet.created_ts):
-                part = WindowStore(store, drop if tablet.dropped_ts == drop else None)
+                part = replace(part, dropped_ts=drop if tablet.dropped_ts == drop else None)
                 ends.setdefault(tablet.partition.ordinal, []).append(part)
         schema, needed = self._plan.schema, self._plan.needed
         columns = {c.id: c for c in (*schema.key_columns, *needed)}
@@ -241,10 +244,10 @@ class Changes(ArrowResult):
                 yield from net_changes(read, parts, drop - 1, drop, self._budget_bytes, unchanged=True)
                 continue
             for part in parts:
-                yield from dropped_rows(part.store, drop, needed, self._most_rows(part.store))
+                yield from dropped_rows(part, drop, needed, self._most_rows(part.store))
 
-    def _history(self, store: MemRowSet | DiskRowSet, since: int, until: int) -> RowSetHistory:
-        return RowSetHistory(self._plan.schema, store, since, until)
+    def _history(self, part: WindowStore, since: int, until: int) -> RowSetHistory:
+        return part.history(self._plan.schema, since, until)
 
     def _pieces(self, histories: list[RowSetHistory], most: int) -> Iterator[ChangeBlock]:
         """The changes of one stretch of time."""
@@ -294,8 +297,8 @@ class Changes(ArrowResult):
         """One change per key, tablet by tablet, in order of the keys."""
         stores = self._stores()
         parts: dict[int, list[WindowStore]] = {}
-        for tablet, store in stores:
-            parts.setdefault(tablet.id, []).append(WindowStore(store, self._dropped_ts(tablet)))
+        for tablet, part in stores:
+            parts.setdefault(tablet.id, []).append(part)
         walk = from_nothing if self._first else net_changes
         for group in sharing_keys([tablet for tablet, _ in stores], self.since, self.until):
             mine = [part for tablet in group for part in parts[tablet.id]]
@@ -325,37 +328,49 @@ class Changes(ArrowResult):
     def _needed(self) -> tuple[StoredColumn, ...]:
         return self._plan.schema.columns if self._plan.net else self._plan.needed
 
-    def _stores(self) -> list[tuple[Tablet, MemRowSet | DiskRowSet]]:
+    def _stores(self) -> list[tuple[Tablet, WindowStore]]:
         """The stores that say something of the window, every file of them open (protocol R4)."""
         return self._handle.retrying(self._capture)
 
-    def _capture(self, engine: Engine) -> list[tuple[Tablet, MemRowSet | DiskRowSet]]:
+    def _capture(self, engine: Engine) -> list[tuple[Tablet, WindowStore]]:
         check_window(engine, self.since)  # a reader may have been refreshed since
         check_columns(engine, self._plan.schema, self._needed)
         needed = {column.id for column in self._needed}
-        found: list[tuple[Tablet, MemRowSet | DiskRowSet]] = []
-        chosen = self._plan.tablet_ids
+        found: list[tuple[Tablet, WindowStore]] = []
+        chosen, keys = self._plan.tablet_ids, self._plan.keys
+        ordinals = None if keys is None else holders(engine.partitions, keys)
         for tablet in engine.tablets:
             if tablet.dropped_ts is not None and tablet.dropped_ts <= self.since:
                 continue
             if chosen is not None and tablet.id not in chosen:
                 continue
-            ends = self._dropped_ts(tablet) is not None
-            for store in tablet.view.stores:
-                told = (self._first or ends) and _has_rows(store)
+            if ordinals is not None and tablet.partition.ordinal not in ordinals:
+                continue
+            dropped_ts = self._dropped_ts(tablet)
+            every = self._first or dropped_ts is not None
+            for store, mine in _asked(tablet.view, keys):
+                told = every and _has_rows(store)
                 if told or concerned(store, self.since, self.until):
+                    rows = None if mine is None else rows_in(store, mine, self.until)
+                    if rows is not None and not len(rows):
+                        continue
                     if isinstance(store, DiskRowSet):
                         store.open_for(self.since, needed)
                         store.open_for(self.until, needed)
                         store.open_window(self.since, self.until)
                         store = store.held()
-                    found.append((tablet, store))
+                    found.append((tablet, WindowStore(store, dropped_ts, rows)))
         return found
 
     def _dropped_ts(self, tablet: Tablet) -> int | None:
         """When the tablet ended, if that is in the window."""
         ts = tablet.dropped_ts
         return ts if ts is not None and self.since < ts <= self.until else None
+
+
+def _asked(view: View, keys: KeyBatch | None) -> Iterable[tuple[Store, KeyBatch | None]]:
+    """The stores of a tablet that may have some of the keys, and these; None: all stores."""
+    return ((store, None) for store in view.stores) if keys is None else candidates(view, keys)
 
 
 def _has_rows(store: MemRowSet | DiskRowSet) -> bool:

@@ -12,11 +12,13 @@ from kudu_core.common.run.clock import time_of
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.where.predicates import Filter, compile_where
 from kudu_core.errors import ChangesLost, InvalidArgument, SnapshotTooOld
+from kudu_core.table.changes.keyed import keys_of
 from kudu_core.table.read.moment import snapshot_timestamp
 from kudu_core.table.read.plan import kept, kept_filters
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
+    from kudu_core.tablet.view.view import KeyBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +32,13 @@ class ChangesRequest:
     where: Any = None
     images: str = "after"
     net: bool = False
+    key: Any = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", kept(self.columns))
         object.__setattr__(self, "where", kept_filters(self.where))
+        if isinstance(self.key, Iterator):
+            object.__setattr__(self, "key", list(self.key))
 
     def check(self) -> None:
         """``InvalidArgument`` for what no schema makes right."""
@@ -43,7 +48,8 @@ class ChangesRequest:
     def planned(self, schema: Schema) -> ChangesPlan:
         """What it comes to; ``InvalidArgument`` or ``SchemaMismatch`` names what does not fit."""
         columns, where = schema.project(self.columns), compile_where(self.where, schema)
-        return ChangesPlan(schema, columns, where, self.images == "both", bool(self.net))
+        keys = None if self.key is None else keys_of(schema, self.key)
+        return ChangesPlan(schema, columns, where, self.images == "both", bool(self.net), keys=keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,8 @@ class ChangesPlan:
     net: bool
     tablet_ids: frozenset[int] | None = None
     """Of these tablets alone; None: of all."""
+    keys: KeyBatch | None = None
+    """Of these keys alone; None: of all."""
 
     @property
     def needed(self) -> tuple[StoredColumn, ...]:

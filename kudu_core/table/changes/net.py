@@ -83,25 +83,23 @@ def from_nothing(
     others at ``since``."""
     parts = [part for part in parts if part.dropped_ts is None]
     for part in parts:
-        yield from _unchanged(schema, part.store, since, until, budget)
+        yield from _unchanged(schema, part, since, until, budget)
     for piece in net_changes(schema, parts, since, until, budget, present=True):
         piece.ops = np.full(len(piece), EVENT_INSERTED, np.uint8)
         yield piece
 
 
-def _unchanged(schema: Schema, store: Store, since: int, until: int, budget: int) -> Iterator[ChangeBlock]:
+def _unchanged(
+    schema: Schema, part: WindowStore, since: int, until: int, budget: int
+) -> Iterator[ChangeBlock]:
     """Rows that live at ``since`` and of which nothing is told after it."""
     changed: np.ndarray | None = None
-    if concerned(store, since, until):
-        rows = RowSetHistory(schema, store, since, until).events().rows
-        changed = np.zeros(_length(store), bool)
+    if concerned(part.store, since, until):
+        rows = part.history(schema, since, until).events().rows
+        changed = np.zeros(part.every, bool)
         changed[rows] = True
-    most = most_images([(store, _ROWS)], schema.columns, budget, _ROWS)
-    yield from state_rows(store, since, since, EVENT_INSERTED, schema.columns, most, changed)
-
-
-def _length(store: Store) -> int:
-    return len(store) if isinstance(store, MemRowSet) else store.meta.rows
+    most = most_images([(part.store, _ROWS)], schema.columns, budget, _ROWS)
+    yield from state_rows(part, since, since, EVENT_INSERTED, schema.columns, most, changed)
 
 
 # ---- ranges of keys ----
@@ -110,8 +108,8 @@ def _length(store: Store) -> int:
 def _weight(part: WindowStore, since: int, until: int) -> int:
     """At least the number of rows of a store that something is told of; opens nothing."""
     store = part.store
-    if part.dropped_ts is not None:
-        return _length(store)
+    if part.dropped_ts is not None or part.rows is not None:
+        return part.length
     if isinstance(store, MemRowSet):
         events = store.rows_at(until) - store.rows_at(since)
         return events + store.count_changes(since, until)
@@ -202,7 +200,7 @@ class _Told:
     def of(self, part: WindowStore) -> _OfStore:
         known = self._kept.pop(id(part), None)
         if known is None:
-            history = RowSetHistory(self.schema, part.store, self.since, self.until)
+            history = part.history(self.schema, self.since, self.until)
             events = history.events()
             known = history, events, _last_of_rows(events)
         while self._kept and sum(len(e) for _, e, _ in (known, *self._kept.values())) > RANGE_EVENTS:
@@ -285,9 +283,13 @@ def _gone(
     source = part.store.at(since)
     if source is None or not source.rows:
         return None
-    live = source.live(0, source.rows)
-    rows = np.arange(source.rows) if live is None else np.flatnonzero(live)
-    history = RowSetHistory(told.schema, part.store, since, since)
+    if part.rows is None:
+        live = source.live(0, source.rows)
+        rows = np.arange(source.rows) if live is None else np.flatnonzero(live)
+    else:
+        rows = part.rows[part.rows < source.rows]
+        rows = rows[source.live_cells(rows)]
+    history = part.history(told.schema, since, since)
     rows = rows[_within(history, part.store, rows, bounds)]
     if not len(rows):
         return None

@@ -146,7 +146,7 @@ def get_many(handle: Handle, keys: Any, columns: Any, at: Any) -> pa.Table:
     """Rows in the order of the keys; ``_found`` says which are there, the others are NULL.  ``columns``:
     names; None: all."""
     # The keys may be a stream, which is read once; columns of the key are the same in every state.
-    block, encoded = _key_block(handle.opened().schema, keys)
+    block, encoded = key_block(handle.opened().schema, keys)
     return handle.retrying(_get_many, block, encoded, kept(columns), at)
 
 
@@ -253,7 +253,7 @@ def _encoded(schema: Schema, key: Any, row: int) -> bytes:
         raise type(error)(f"row {row}: {error}") from None
 
 
-def _key_block(schema: Schema, keys: Any) -> tuple[RowBlock, EncodedKeys]:
+def key_block(schema: Schema, keys: Any) -> tuple[RowBlock, EncodedKeys]:
     """Keys as columns and encoded: from anything with columns, or a list of scalars, tuples or dicts."""
     if isinstance(keys, list | tuple) and (not keys or not isinstance(keys[0], pa.RecordBatch)):
         encoder = schema.row_codec.keys
