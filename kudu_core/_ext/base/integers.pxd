@@ -98,6 +98,22 @@ cdef extern from *:
         }
     }
     #undef KC_SUM
+
+    #define KC_TOTAL(T) { \\
+            const kc_##T *v = (const kc_##T *)deltas; \\
+            kc_##T sum = 0; \\
+            for (int64_t i = 0; i < n; i++) sum = (kc_##T)(sum + v[i]); \\
+            return sum; }
+    /* The sum of n of them, wrapped to `width` bytes: unlike sums of all before each it takes no turns. */
+    KC_CLONES static uint64_t kc_total(const uint8_t *deltas, int64_t n, int width) {
+        switch (width) {
+            case 1: KC_TOTAL(u8)
+            case 2: KC_TOTAL(u16)
+            case 4: KC_TOTAL(u32)
+            default: KC_TOTAL(u64)
+        }
+    }
+    #undef KC_TOTAL
     #endif
     """
     void kc_widen(int64_t* out, const uint8_t* data, int64_t n, int width, int is_signed) noexcept nogil
@@ -107,3 +123,4 @@ cdef extern from *:
     int64_t kc_runs(const int64_t* values, int64_t n) noexcept nogil
     void kc_deltas(int64_t* deltas, const int64_t* values, int64_t n, int width) noexcept nogil
     void kc_sum(uint8_t* out, int64_t n, int width, uint64_t first) noexcept nogil
+    uint64_t kc_total(const uint8_t* deltas, int64_t n, int width) noexcept nogil

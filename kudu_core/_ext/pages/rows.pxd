@@ -264,6 +264,19 @@ cdef inline void _steps_part(
             k += 1
 
 
+cdef inline int deltas_of(
+    const Block* block, const Layout* layout, int64_t n, uint8_t* out, int64_t* at
+) noexcept nogil:
+    """Write the deltas of values 0 .. n - 1 of a DELTA block, or of more; the first means nothing."""
+    cdef int width = layout.width
+    if block.bits:
+        n = block.count         # unpacked whole
+        kc_unpack(out, layout.packed, n, width, block.bits, layout.least)
+    else:
+        kc_fill(out, n, width, layout.least)
+    return _patch_part(block, layout, 0, n, out, at) if block.exceptions else 0
+
+
 cdef inline int _deltas_part(
     const Block* block, const Layout* layout, int64_t lower, int64_t n, uint8_t* out, uint8_t* work,
     int64_t* at,
@@ -280,12 +293,7 @@ cdef inline int _deltas_part(
     if upper < block.count:
         to = work               # unpacked whole
         upper = block.count
-    if block.bits:
-        kc_unpack(to, layout.packed, block.count, width, block.bits, layout.least)
-    else:
-        kc_fill(to, upper, width, layout.least)
-    if block.exceptions:
-        status = _patch_part(block, layout, 0, upper, to, at)
+    status = deltas_of(block, layout, upper, to, at)
     kc_sum(to, lower + n, width, block.base)
     if to == work:
         memcpy(out, work + lower * width, <size_t>(n * width))

@@ -8,6 +8,7 @@ from libc.string cimport memcpy, memset
 
 from kudu_core._ext.base.bitmap cimport kc_bit
 from kudu_core._ext.base.bitpack cimport fetch_packed
+from kudu_core._ext.base.integers cimport kc_sum, kc_total
 from kudu_core._ext.base.loads cimport kc_fetch
 from kudu_core._ext.pages.cell cimport Layout, Strings, fixed_cell, plain_cell, strings_open
 from kudu_core._ext.pages.head cimport (
@@ -22,7 +23,7 @@ from kudu_core._ext.pages.head cimport (
     load32,
     page_values,
 )
-from kudu_core._ext.pages.rows cimport stored_part
+from kudu_core._ext.pages.rows cimport deltas_of
 from kudu_core._ext.search.cells cimport Cells, open_block, step_value
 from kudu_core._ext.search.outcomes cimport NEED_PAGE, NEEDS_GENERAL_PATH
 from kudu_core._ext.search.sorted_strings cimport SortedStrings
@@ -93,7 +94,7 @@ cdef inline int open_known(
         cells.block = opened.block
         cells.layout = opened.layout
         cells.steps = opened.steps
-        cells.decoded = False
+        cells.decoded = cells.unpacked = False
         return 0
     status = open_block(page, block_in_page(column, block), column.width, cells, at)
     if status == 0:
@@ -102,6 +103,26 @@ cdef inline int open_known(
         opened.steps = cells.steps
         kc_now_known(&opened.known)
     return status
+
+
+cdef inline int _read_summed(Cells* cells, int64_t i, uint8_t* out, int64_t* at) noexcept nogil:
+    """Write value i of a DELTA block: the first that is asked for by one sum, the next ones from all sums."""
+    cdef:
+        int width = cells.layout.width, status
+        uint64_t word
+    if not cells.decoded and not cells.unpacked:
+        status = deltas_of(&cells.block, &cells.layout, cells.block.count, cells.values, at)
+        if status < 0:
+            return status
+        cells.unpacked = True
+        word = cells.block.base + kc_total(cells.values + width, i, width)
+        memcpy(out, &word, <size_t>width)
+        return 0
+    if not cells.decoded:
+        kc_sum(cells.values, cells.block.count, width, cells.block.base)
+        cells.decoded = True
+    memcpy(out, cells.values + i * width, <size_t>width)
+    return 0
 
 
 cdef inline int read_fixed(
@@ -133,14 +154,9 @@ cdef inline int read_fixed(
         word = step_value(cells, i)
         memcpy(out, &word, <size_t>width)
     elif cells.block.kind == DELTA:
-        if not cells.decoded:
-            status = stored_part(
-                &cells.block, &cells.layout, 0, cells.block.count, cells.values, cells.values, at
-            )
-            if status < 0:
-                return status
-            cells.decoded = True
-        memcpy(out, cells.values + i * cells.layout.width, <size_t>cells.layout.width)
+        status = _read_summed(cells, i, out, at)
+        if status < 0:
+            return status
     else:
         status = fixed_cell(&cells.block, &cells.layout, i, out)
         if status < 0:

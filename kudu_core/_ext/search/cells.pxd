@@ -36,6 +36,7 @@ cdef struct Cells:
     uint64_t flip
     bint steps                  # DELTA with equal deltas but for a few: computed
     bint decoded                # ``values`` holds them all
+    bint unpacked               # DELTA: ``values`` holds the deltas
     uint8_t values[8192]
 
 
@@ -61,7 +62,7 @@ cdef inline int open_block(
     cdef int status = block_open(page, index, &cells.block, at)
     if status == 0:
         status = fixed_layout(&cells.block, width, &cells.layout, at)
-    cells.steps = cells.decoded = False
+    cells.steps = cells.decoded = cells.unpacked = False
     if status == 0 and cells.block.kind == DELTA and width <= 8:
         status = find_steps(cells, at)
     return status
