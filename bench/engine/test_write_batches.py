@@ -1,5 +1,5 @@
-"""Calls of 1,000 rows of Arrow by one caller: not synced, by the compiled walk and by the general path, and
-synced, waited for one by one and with tickets.
+"""Calls of 1,000 rows of Arrow: by one caller, not synced, by the compiled walk and by the general path, and
+synced, waited for one by one and with tickets; by eight threads.
 
 ``pytest bench/engine/test_write_batches.py --benchmark-enable``.  ``--benchmark-timer=time.process_time``
 leaves out what the machine's other work takes; of the synced calls the disk is the limit, so they need the
@@ -8,6 +8,7 @@ wall clock.  ``extra_info`` has the rows of a round, and the fsyncs a call.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from tests.support.inside import log_of
 SCHEMA = pa.schema([("k", pa.int64()), ("a", pa.int64()), ("b", pa.float64()), ("s", pa.string())])
 ROWS, CALLS = 1000, 100
 OUTSTANDING = 64
+WRITERS = 8
 COLUMNS = {"insert": "kabs", "upsert": "kabs", "update": "ka", "delete": "k"}
 
 
@@ -33,9 +35,9 @@ def batches(columns: str, calls: int = CALLS) -> list[pa.RecordBatch]:
     return [whole.slice(first, ROWS) for first in range(0, calls * ROWS, ROWS)]
 
 
-def made(path: Path, **options: Any) -> kc.Table:
+def made(path: Path, partition_by: Any = (), **options: Any) -> kc.Table:
     settings = {"maintenance": "manual", "memory_limit_bytes": 4 << 30, **options}
-    return kc.create_table(path, SCHEMA, "k", options=settings)
+    return kc.create_table(path, SCHEMA, "k", partition_by=partition_by, options=settings)
 
 
 @pytest.mark.benchmark(group="calls of 1,000 rows, not synced")
@@ -100,4 +102,46 @@ def test_durable(benchmark: Any, tmp_path: Path, how: str) -> None:
     benchmark.extra_info["fsyncs a call"] = round(min(fsyncs) / len(given), 3)
     for one in tables:
         assert one.count() == len(given) * ROWS
+        one.close()
+
+
+@pytest.mark.benchmark(group="eight writers, 1,000 rows a call")
+@pytest.mark.parametrize("durability", ["none", "sync"])
+@pytest.mark.parametrize("tablets", [1, 8])
+def test_eight_writers(
+    benchmark: Any, tmp_path: Path, tablets: int, durability: str, timed: bool
+) -> None:
+    calls = CALLS if timed else 3
+    given = batches("kabs", WRITERS * calls)
+    tables: list[kc.Table] = []
+    fsyncs: list[int] = []
+
+    def table() -> tuple[tuple[kc.Table], dict[str, Any]]:
+        partition_by = kc.HashPartition("k", tablets) if tablets > 1 else ()
+        path = tmp_path / f"t{len(tables)}"
+        tables.append(made(path, partition_by, durability=durability))
+        return (tables[-1],), {}
+
+    def write(table: kc.Table, own: list[Any]) -> None:
+        for batch in own:
+            table.insert(batch)
+
+    def run(table: kc.Table) -> None:
+        before = log_of(table).fsyncs
+        threads = [
+            threading.Thread(target=write, args=(table, given[i::WRITERS])) for i in range(WRITERS)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        fsyncs.append(log_of(table).fsyncs - before)
+
+    benchmark.pedantic(run, setup=table, rounds=5 if timed else 1)
+    rows = len(given) * ROWS
+    if timed:
+        benchmark.extra_info["rows a second"] = round(rows / benchmark.stats.stats.median)
+    benchmark.extra_info["fsyncs a call"] = round(min(fsyncs) / len(given), 3)
+    for one in tables:
+        assert one.count() == rows
         one.close()

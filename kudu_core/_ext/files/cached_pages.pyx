@@ -248,8 +248,8 @@ cdef class CachedPages:
         """Whether a page that is not there, of about ``size`` bytes, is better not put: it was not met often
         enough while its name was there, which it is from now on.
 
-        While there is room it comes ``at_once``, or where all files fit, taken for twice their bytes as those of
-        text have in memory; else when it is met again."""
+        While there is room it comes ``at_once``, or where all files fit, taken for twice their bytes as those
+        of text have in memory; else when it is met again."""
         cdef:
             CachedPage entry
             PyObject* found
