@@ -132,11 +132,12 @@ def _rows(record: Record, schema: Schema, tablets: Collection[int]) -> list[tupl
             known = schema.by_id.get(column_id)
             if known is not None and column.width != known.type.width:
                 raise Corruption(where, 0, f"column {column_id} with cells of {column.width} bytes")
+    parts = records.split(payload.sections, len(payload.tablets))
     return [
         (tablet, record.ts, op, block)
-        for position, tablet in enumerate(payload.tablets)
+        for tablet, sections in zip(payload.tablets, parts, strict=True)
         if tablet in tablets
-        for op, block in records.split(payload.sections, position)
+        for op, block in sections
     ]
 
 

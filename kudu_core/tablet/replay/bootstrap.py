@@ -191,9 +191,10 @@ class Replay:
             self._ingest(payload, record, where)
         else:
             # All of it has room before any of it is laid: a record that cannot be replayed leaves nothing.
+            parts = records.split(payload.sections, len(payload.tablets))
             layings = [
-                self._reserved(tablet, record.ts, records.split(payload.sections, position))
-                for position, tablet_id in enumerate(payload.tablets)
+                self._reserved(tablet, record.ts, sections)
+                for tablet_id, sections in zip(payload.tablets, parts, strict=True)
                 if (tablet := self._tablets.get(tablet_id)) is not None
             ]
             self.began = True
@@ -286,7 +287,8 @@ class Replay:
         laying.change(op, homes.store[found], homes.row[found], values)
 
     def _ingest(self, payload: records.Payload, record: Record, where: str) -> None:
-        for position, tablet_id in enumerate(payload.tablets):
+        parts = records.split(payload.sections, len(payload.tablets))
+        for tablet_id, sections in zip(payload.tablets, parts, strict=True):
             tablet = self._tablets.get(tablet_id)
             if tablet is None:
                 continue
@@ -303,6 +305,6 @@ class Replay:
                 written: list[str] = []
                 flushed = part.flush_changed(deltas, tablet, written)
                 part.install(tablet, record.ts, rowsets, deltas, flushed)
-            laying = self._reserved(tablet, record.ts, records.split(payload.sections, position))
+            laying = self._reserved(tablet, record.ts, sections)
             self.began = True
             laying.lay(record.ts)

@@ -11,6 +11,7 @@ import json
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -209,19 +210,22 @@ def _section(cursor: _PayloadReader, tablet_count: int) -> Section:
     return Section(op, RowBlock(columns, rows), tablets)
 
 
-def tablet_rows(section: Section, position: int) -> np.ndarray | None:
-    """Rows of a section that belong to one tablet, (n,) int64; None: all of them."""
-    mine = section.tablets == position
-    return None if mine.all() else np.flatnonzero(mine)
+def split(sections: Sequence[Section], tablets: int) -> list[list[tuple[int, RowBlock]]]:
+    """(operation, rows) of each tablet, by its position in the payload's list.
 
-
-def split(sections: Sequence[Section], position: int) -> list[tuple[int, RowBlock]]:
-    """(operation, rows) of one tablet."""
-    out = []
+    Each section is put in the order of its tablets once, and cut: not looked through for each of them.
+    """
+    out: list[list[tuple[int, RowBlock]]] = [[] for _ in range(tablets)]
     for section in sections:
-        rows = tablet_rows(section, position)
-        if rows is None:
-            out.append((section.op, section.block))
-        elif len(rows):
-            out.append((section.op, section.block.take(rows)))
+        of_rows = section.tablets
+        if not len(of_rows):
+            continue
+        if (of_rows == of_rows[0]).all():
+            out[int(of_rows[0])].append((section.op, section.block))
+            continue
+        block = section.block.take(np.argsort(of_rows, kind="stable"))
+        ends = np.cumsum(np.bincount(of_rows, minlength=tablets)).tolist()
+        for position, (begin, end) in enumerate(pairwise([0, *ends])):
+            if begin < end:
+                out[position].append((section.op, block.slice(begin, end)))
     return out

@@ -340,8 +340,8 @@ def payloads() -> list[bytes]:
 
 def read_payload(data: bytes) -> None:
     payload = records.decode(memoryview(data), "log", 0)
-    for position in range(min(len(payload.tablets), 4)):
-        for _, block in records.split(payload.sections, position):
+    for sections in records.split(payload.sections, len(payload.tablets)):
+        for _, block in sections:
             block.take(np.arange(min(block.rows, 3)))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import Corruption
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.records import COLUMN, PAYLOAD, SECTION, Payload, Section
@@ -97,3 +98,35 @@ def test_a_payload_that_is_cut_anywhere_is_damage() -> None:
         with pytest.raises(Corruption):
             decoded(data[:length])
     assert len(decoded(data[:-3]).sections) == 1
+
+
+@pytest.mark.parametrize("tablets", [1, 2, 5, 40])
+@pytest.mark.parametrize("rows", [0, 1, 9, 100])
+def test_each_tablet_gets_its_rows_in_their_order(tablets: int, rows: int) -> None:
+    rng = np.random.default_rng(tablets * 1000 + rows)
+    offsets = np.concatenate([[0], np.cumsum(rng.integers(0, 4, rows))]).astype(np.int32)
+    text = rng.integers(97, 123, int(offsets[-1])).astype(np.uint8)
+    validity = rng.integers(0, 256, (rows + 7) // 8).astype(np.uint8)
+    numbers = np.arange(rows, dtype=np.int64)
+    block = RowBlock(
+        {
+            5: ColumnBuffers(8, rows, numbers.view(np.uint8), None, None),
+            7: ColumnBuffers(0, rows, text, offsets, validity),
+        },
+        rows,
+    )
+    drawn = rng.integers(0, tablets, rows).astype(np.int32)
+    sections = [
+        Section(records.RECORD_INSERT, block, drawn),
+        Section(records.RECORD_UPDATE, block, np.full(rows, tablets - 1, np.int32)),
+    ]
+    names = {5: ("n", ColumnType.parse("int64")), 7: ("s", ColumnType.parse("string"))}
+    found = records.split(sections, tablets)
+    assert len(found) == tablets
+    for position, parts in enumerate(found):
+        wanted = []
+        for section in sections:
+            mine = np.flatnonzero(section.tablets == position)
+            if len(mine):
+                wanted.append((section.op, section.block.take(mine).to_arrow(names)))
+        assert [(op, part.to_arrow(names)) for op, part in parts] == wanted
