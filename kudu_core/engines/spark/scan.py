@@ -36,6 +36,9 @@ class Counted(Protocol):
 
 S = TypeVar("S", bound=Counted)
 
+CARRIED_TASKS = 256
+"""Whose shares go with each task, some 200 bytes each; of more they are sent to each worker once."""
+
 
 def scan(
     spark: SparkSession,
@@ -159,15 +162,31 @@ def frame_of(
     """What ``reader`` makes of each task's shares, in a worker process."""
     if not tasks:
         return spark.createDataFrame([], schema)
-    wanted = arrow_schema(schema)
+    wanted, shares = arrow_schema(schema), carried(spark, tasks)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for place in batch.column(0).to_pylist():
-                yield from reader(tasks[place], wanted)
+                yield from reader(shares()[place], wanted)
 
     # One number per task: it picks that task's tokens.
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, schema)
+
+
+def carried(spark: SparkSession, tasks: Sequence[tuple[S, ...]]) -> Callable[[], Sequence[tuple[S, ...]]]:
+    """What gives a worker every task's shares.
+
+    What a function refers to goes with each task, so that the bytes sent grow by the square of the tasks:
+    of many, Spark is to send them to each worker once.
+    """
+    if len(tasks) > CARRIED_TASKS:
+        try:
+            sent = spark.sparkContext.broadcast(tasks)
+        except PySparkException:  # Spark Connect has no context here
+            pass
+        else:
+            return lambda: sent.value
+    return lambda: tasks
 
 
 def one_each(spark: SparkSession, tasks: Sequence[bytes]) -> DataFrame:

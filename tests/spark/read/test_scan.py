@@ -13,12 +13,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceReader
 
 import kudu_core as kc
 from kudu_core import spark as ks
+from kudu_core.engines.spark import scan as scan_module
 from kudu_core.engines.spark.scan import read_tokens, shared_out
 from kudu_core.engines.spark.source import KuduReader
 from tests.support.inside import tablets_of
@@ -122,6 +124,20 @@ def test_a_scan_is_cut_into_tasks_by_rows(spark: SparkSession, path: str) -> Non
     assert small.rdd.getNumPartitions() > 3
     same(as_table(small), scanned(path, ["k"]))
     assert read(spark, path, targetRowsPerTask=600).rdd.getNumPartitions() > 3
+
+
+def test_shares_of_many_tasks_are_sent_to_a_worker_once(
+    spark: SparkSession, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = [(os.urandom(100),) for _ in range(300)]
+    assert len(tasks) > scan_module.CARRIED_TASKS
+    assert len(cloudpickle.dumps(scan_module.carried(spark, tasks))) < 10_000, "as many bytes go with each"
+    assert len(cloudpickle.dumps(scan_module.carried(spark, tasks[:200]))) > 20_000
+    monkeypatch.setattr(scan_module, "CARRIED_TASKS", 1)
+    assert scan_module.carried(spark, tasks)() == tasks
+    frame = ks.scan(spark, path, ["k"], target_rows_per_task=400)
+    assert frame.rdd.getNumPartitions() > 2
+    assert sorted(row.k for row in frame.collect()) == list(range(ROWS))
 
 
 @pytest.mark.parametrize("rows", [[0, 0, 0], [5], [1000, 1, 1, 1], [1, 1, 1, 1000], [10] * 40, []], ids=str)
