@@ -8,6 +8,7 @@ which of two tablets is first was never promised, so no rule of docs/protocol.md
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 
 from kudu_core.common.run.pool import Pool
@@ -15,7 +16,9 @@ from kudu_core.errors import Closed, Fenced, Poisoned
 from kudu_core.tablet.store.tablet import Tablet
 
 TABLETS_AT_ONCE = 8
-"""More threads only hand the interpreter's lock to each other: the work beside the waits is one at a time."""
+"""At most, and as many only where the disk is slow: the work beside the waits is one at a time, and what does
+not wait hands the interpreter's lock from core to core.  Of 256 tablets on a disk with fsyncs of 0.3 ms, a
+compaction took 2.6 s with two threads, 3.5 with eight, and as long with two as with one."""
 
 SMALL_BYTES = 1 << 20
 """Of memory that the work on one tablet turns over.  A larger one is worked on alone: it waits for the disk
@@ -56,8 +59,12 @@ def for_each_tablet(
 
     small = [tablet for tablet in tablets if size_bytes(tablet) <= SMALL_BYTES]
     if len(small) > 1:
-        with Pool(min(TABLETS_AT_ONCE, len(small)), "kudu-core-together") as pool:
-            for _ in pool.map(attempt, small):
+        threads, begun = first_alone(attempt, small)
+        if begun:
+            after_each()
+        left = small[begun:]
+        with Pool(min(threads, len(left)), "kudu-core-together") as pool:
+            for _ in pool.map(attempt, left):
                 after_each()
         alone = [tablet for tablet in tablets if tablet not in small]
     else:
@@ -79,4 +86,15 @@ def for_each_tablet(
         del first, others
 
 
-__all__ = ["SMALL_BYTES", "TABLETS_AT_ONCE", "for_each_tablet"]
+def first_alone(work: Callable[[Tablet], None], tablets: Sequence[Tablet]) -> tuple[int, int]:
+    """Do the work of the first tablet; (threads for the others, tablets whose work is done).
+
+    One thread computes, and others for as many times as the first tablet waited longer than it computed.
+    """
+    elapsed, worked = time.perf_counter(), time.thread_time()
+    work(tablets[0])
+    elapsed, worked = time.perf_counter() - elapsed, time.thread_time() - worked
+    return min(TABLETS_AT_ONCE, 1 + max(1, round(elapsed / max(worked, 1e-6)))), 1
+
+
+__all__ = ["SMALL_BYTES", "TABLETS_AT_ONCE", "first_alone", "for_each_tablet"]

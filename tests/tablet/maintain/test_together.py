@@ -47,6 +47,12 @@ def change(table: kc.Table, value: int) -> None:
     table.update({"k": np.arange(ROWS), "a": np.full(ROWS, value)})
 
 
+@pytest.fixture
+def eight_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the first tablet would have said of the disk."""
+    monkeypatch.setattr(together, "first_alone", lambda work, tablets: (TABLETS_AT_ONCE, 0))
+
+
 class Waits:
     """Fsyncs of tablets' files: counted by what is synced, and held back until as many as are expected at one
     time have come, so that each round of them is one wait."""
@@ -78,6 +84,7 @@ class Waits:
 
 
 @pytest.mark.parametrize(("tablets", "at_once"), [(1, 1), (MANY, TABLETS_AT_ONCE)])
+@pytest.mark.usefixtures("eight_at_once")
 def test_fsyncs_of_a_flush_and_their_waits(disk: Disk, tablets: int, at_once: int) -> None:
     table = create(disk, tablets)
     table.insert(rows(0, ROWS))
@@ -127,6 +134,7 @@ def test_a_tablet_without_anything_to_flush_costs_nothing(disk: Disk) -> None:
     assert waits.kinds == {"rows": 1, "folder": 1, "MANIFEST": 1}
 
 
+@pytest.mark.usefixtures("eight_at_once")
 def test_large_tablets_are_flushed_alone(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     table = create(disk, 8)
     table.insert(rows(0, ROWS))
@@ -208,6 +216,29 @@ def test_a_listener_that_closes_the_table_during_a_flush(disk: Disk) -> None:
         assert again.count() == ROWS
 
 
+@pytest.mark.parametrize(
+    ("waited_s", "computed_s", "threads"), [(0, 0.02, 2), (0.02, 0.02, 3), (0.08, 0.02, 6), (0.4, 0.004, 8)]
+)
+def test_threads_are_as_many_as_the_first_tablet_waits_longer_than_it_computes(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, waited_s: float, computed_s: float, threads: int
+) -> None:
+    now, used, begun = [0.0], [0.0], []
+
+    class Clock:
+        perf_counter = staticmethod(lambda: now[0])
+        thread_time = staticmethod(lambda: used[0])
+
+    def work(tablet: Tablet) -> None:
+        begun.append(tablet)
+        now[0] += waited_s + computed_s
+        used[0] += computed_s
+
+    tablets = tablets_of(create(disk, 4))
+    monkeypatch.setattr(together, "time", Clock)
+    assert together.first_alone(work, tablets) == (threads, 1)
+    assert begun == [tablets[0]], "the others are worked on by the threads"
+
+
 # ---- compactions
 
 
@@ -220,6 +251,7 @@ def overlapping(table: kc.Table) -> None:
 
 
 @pytest.mark.parametrize(("tablets", "at_once"), [(1, 1), (MANY, TABLETS_AT_ONCE)])
+@pytest.mark.usefixtures("eight_at_once")
 def test_fsyncs_of_a_full_compaction_and_their_waits(disk: Disk, tablets: int, at_once: int) -> None:
     table = create(disk, tablets)
     overlapping(table)
