@@ -4,10 +4,16 @@ A look-up of one row beyond the cache misses a page of each column, so that what
 system's call is paid for each of them.
 """
 cimport cython
+from cpython.dict cimport PyDict_GetItem
+from cpython.list cimport PyList_GET_SIZE
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
 from kudu_core._ext.files.cached_pages cimport Reader
 from kudu_core._ext.files.page_fetcher cimport PageFetcher
+
+cdef extern from "Python.h":
+    PyObject** PySequence_Fast_ITEMS(object listed)
 
 
 @cython.final
@@ -40,6 +46,16 @@ cdef class PageLoader:
         if number < 0 or number >= len(self._places):
             raise IndexError(f"no page {number} of {len(self._places)}")
         return self._places[number]
+
+    cdef PyObject** known_place(self, int64_t number) noexcept:
+        """Where the place of a page is kept; NULL: it is not known yet."""
+        if self._places is None or number >= PyList_GET_SIZE(self._places) or not self._reader._counted:
+            return NULL
+        return PySequence_Fast_ITEMS(self._places) + number
+
+    cdef PyObject* entry(self, PyObject** place) noexcept:
+        """What the cache has at a known place, a ``CachedPage`` as long as nothing else runs; or NULL."""
+        return PyDict_GetItem(self._reader._file.pages, <object>place[0])
 
     cdef object payload(self, int64_t number, object place):
         """The checked payload of a page; one that is not in the cache is left to ``remember``."""

@@ -14,12 +14,14 @@ from kudu_core._ext.pages.cell cimport Strings, fixed_cell, plain_cell, strings_
 from kudu_core._ext.pages.head cimport (
     BLOCK_BITS,
     BLOCK_ROWS,
+    CLASS_BINARY,
     DELTA,
     FOR,
     PLAIN,
     STRING_PLAIN,
     Page,
     load32,
+    page_open,
     page_values,
 )
 from kudu_core._ext.row.cells cimport Opened, PagedCells, kc_is_known, open_known, page_of, row_in_page
@@ -168,3 +170,32 @@ cdef inline void look_ahead(Ahead* cells, int64_t count, int64_t row) noexcept n
         _open(&cells[i], row, &opened)
     for i in range(count):
         _find_cell(&cells[i], row)
+
+
+cdef inline void fetch_head(const void* payload) noexcept nogil:
+    """Ask for the first bytes of a page, where also strings' ends most often lie."""
+    cdef int64_t i
+    for i in range(0, 256, 64):
+        kc_fetch(<const uint8_t*>payload + i)
+
+
+cdef inline void fetch_string(
+    const PagedCells* column, int64_t row, const uint8_t* payload, int64_t size
+) noexcept nogil:
+    """Ask for the cell of a row in the payload of its page, which is not held."""
+    cdef:
+        Page page
+        Strings part
+        int64_t i = row_in_page(column, row), at = 0, bytes = 0
+        const uint8_t* start = NULL
+    if column.width or page_open(&page, payload, size, CLASS_BINARY, 0, &at) < 0 or i >= page.rows:
+        return
+    if page.bits != NULL and not kc_bit(page.bits, i):
+        return
+    memset(&part, 0, sizeof(part))
+    if strings_open(&page, i >> BLOCK_BITS, &part, &at) < 0 or part.kind != STRING_PLAIN:
+        return
+    i = page_values(&page, i & ~<int64_t>(BLOCK_ROWS - 1), i & (BLOCK_ROWS - 1))
+    if plain_cell(&part, i, &start, &bytes, &at) == 0:
+        kc_fetch(start)
+        kc_fetch(start + bytes)

@@ -1,4 +1,5 @@
 # One stored column as look-ups of single rows hold it.
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t
 
 from kudu_core._ext.files.page_loader cimport PageLoader
@@ -25,6 +26,7 @@ cdef class PointColumn(Held):
         dict samples            # mini-block of a page that is held: values of it (``sampled.pxd``)
     cdef const Page* page(self, PageHolder holder, int64_t number) except NULL
     cdef bint lacks(self, int64_t row) noexcept
+    cdef PyObject** known_place(self, int64_t row) noexcept
     cdef object ask(self, int64_t row, bint if_cold)
     cdef const Page* _loaded(self, PageHolder holder, int64_t number) except NULL
     cdef const Page* _hold(

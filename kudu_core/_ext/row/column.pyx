@@ -9,6 +9,7 @@ What cannot be read cell by cell raises ``NeedsGeneralPath``, stored bytes that 
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
@@ -111,6 +112,10 @@ cdef class PointColumn(Held):
     cdef bint lacks(self, int64_t row) noexcept:
         """Whether the page of a row's cell is not held."""
         return self.c.pages[page_of(&self.c, row)].data == NULL
+
+    cdef PyObject** known_place(self, int64_t row) noexcept:
+        """As ``PageLoader.known_place``, of the page of a row's cell."""
+        return NULL if self._loader is None else self._loader.known_place(page_of(&self.c, row))
 
     cdef object ask(self, int64_t row, bint if_cold):
         """As ``PageLoader.ask``, of the page of a row's cell."""

@@ -25,6 +25,7 @@ cdef class PointFile(PageHolder):
     cdef int _ask(self, list columns, Py_ssize_t i, int64_t row) except -1
     cdef void _begin(self, list columns, int64_t block) noexcept
     cdef int _look_ahead(self, list columns, Py_ssize_t first, int64_t row, Ahead* ahead) noexcept
+    cdef bint _fetch_far(self, list columns, Py_ssize_t first, int64_t row, const Ahead* ahead) noexcept
     cdef dict row_of(self, int64_t row, RowShape shape)
     cdef list columns_of(self, RowShape shape)
     cdef int64_t find_row(

@@ -10,13 +10,15 @@ break their format raise ``PageError``; in both cases the caller asks the genera
 error stands.  It knows no files, frames or codecs.  ``pages.holder`` says how long pages are held.
 """
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_Copy, PyDict_SetItem
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from kudu_core._ext.base.loads cimport kc_fetch
+from kudu_core._ext.files.cached_pages cimport GONE, CachedPage
 from kudu_core._ext.pages.head cimport BLOCK_BITS, BLOCK_ROWS
-from kudu_core._ext.row.ahead cimport NULL_CELL, UNUSUAL, Ahead, look_ahead
+from kudu_core._ext.row.ahead cimport NULL_CELL, UNUSUAL, Ahead, fetch_head, fetch_string, look_ahead
 from kudu_core._ext.row.cells cimport Need, page_of
 from kudu_core._ext.row.column cimport PointColumn
 from kudu_core._ext.row.find cimport (
@@ -222,7 +224,7 @@ cdef class PointFile(PageHolder):
         cdef:
             dict out
             Py_ssize_t i
-            bint asked = False
+            bint asked = False, there = False
             list columns
             Ahead ahead[TOGETHER]
             Ahead* cell
@@ -238,6 +240,7 @@ cdef class PointFile(PageHolder):
             for i in range(shape.count):
                 if i % TOGETHER == 0:
                     self._look_ahead(columns, i, row, ahead)
+                    there = self._fetch_far(columns, i, row, ahead)
                 cell = &ahead[i % TOGETHER]
                 if columns[i] is None:
                     value = shape.defaults[i]
@@ -251,7 +254,7 @@ cdef class PointFile(PageHolder):
                     else:
                         value = value_of(shape.tags[i], cell.at, cell.size, shape.decoders[i])
                 else:
-                    if not asked and (<PointColumn>columns[i]).lacks(row):
+                    if not asked and not there and (<PointColumn>columns[i]).lacks(row):
                         asked = True
                         self._ask(columns, i, row)
                     value = (<PointColumn>columns[i]).value(self, row, shape.tags[i], shape.decoders[i])
@@ -287,6 +290,50 @@ cdef class PointFile(PageHolder):
                     ahead[i].column = &column.c
         look_ahead(ahead, count, row)
         return 0
+
+    cdef bint _fetch_far(self, list columns, Py_ssize_t first, int64_t row, const Ahead* ahead) noexcept:
+        """Ask for cells that were not found, whose pages are in the cache and not held, side by side.
+
+        Return whether the cache has the pages of all cells that were not found.
+        """
+        cdef:
+            Py_ssize_t k, far = 0
+            PyObject* found[TOGETHER]
+            PyObject** places[TOGETHER]
+            PyObject* entries[TOGETHER]
+            PointColumn column
+            CachedPage entry
+            const uint8_t* at
+            bint all_there = True
+        for k in range(min(<Py_ssize_t>len(columns) - first, <Py_ssize_t>TOGETHER)):
+            if ahead[k].state != UNUSUAL or columns[first + k] is None:
+                continue
+            column = <PointColumn>columns[first + k]
+            if column.lacks(row):
+                found[far], places[far] = <PyObject*>column, column.known_place(row)
+                if places[far] == NULL:
+                    return False
+                kc_fetch(places[far])
+                far += 1
+        if far < 2:
+            return False
+        for k in range(far):
+            kc_fetch(places[k][0])
+        for k in range(far):
+            entries[k] = (<PointColumn>found[k])._loader.entry(places[k])
+            kc_fetch(entries[k])
+        for k in range(far):
+            if entries[k] != NULL:
+                fetch_head(<void*>(<CachedPage>entries[k]).page)
+        for k in range(far):
+            all_there = all_there and entries[k] != NULL
+            if entries[k] != NULL:
+                entry = <CachedPage>entries[k]
+                all_there = all_there and entry.state != GONE
+                if PyBytes_CheckExact(entry.page):
+                    at = <const uint8_t*>PyBytes_AS_STRING(entry.page)
+                    fetch_string(&(<PointColumn>found[k]).c, row, at, PyBytes_GET_SIZE(entry.page))
+        return all_there
 
     cdef int _ask(self, list columns, Py_ssize_t i, int64_t row) except -1:
         """Have the system read the pages of a row's cells side by side, from column ``i`` on.
