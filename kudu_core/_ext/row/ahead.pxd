@@ -4,6 +4,7 @@
 # One cell after the other they are as many waits for each column of the row; step by step for all of them
 # they are as many for the whole row.  What is unusual, or breaks its format, is left to ``cells.pxd``, which
 # then says what is wrong.
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memset
 
@@ -179,16 +180,16 @@ cdef inline void fetch_head(const void* payload) noexcept nogil:
         kc_fetch(<const uint8_t*>payload + i)
 
 
-cdef inline void fetch_string(
-    const PagedCells* column, int64_t row, const uint8_t* payload, int64_t size
-) noexcept nogil:
-    """Ask for the cell of a row in the payload of its page, which is not held."""
+cdef inline void fetch_string(const PagedCells* column, int64_t row, object payload) noexcept:
+    """Ask for the cell of a row in the bytes of its page, which is not held."""
     cdef:
+        const uint8_t* data = <const uint8_t*>PyBytes_AS_STRING(payload)
+        int64_t length = PyBytes_GET_SIZE(payload)
         Page page
         Strings part
         int64_t i = row_in_page(column, row), at = 0, bytes = 0
         const uint8_t* start = NULL
-    if column.width or page_open(&page, payload, size, CLASS_BINARY, 0, &at) < 0 or i >= page.rows:
+    if column.width or page_open(&page, data, length, CLASS_BINARY, 0, &at) < 0 or i >= page.rows:
         return
     if page.bits != NULL and not kc_bit(page.bits, i):
         return

@@ -292,10 +292,8 @@ cdef class PointFile(PageHolder):
         return 0
 
     cdef bint _fetch_far(self, list columns, Py_ssize_t first, int64_t row, const Ahead* ahead) noexcept:
-        """Ask for cells that were not found, whose pages are in the cache and not held, side by side.
-
-        Return whether the cache has the pages of all cells that were not found.
-        """
+        """Ask side by side for cells that were not found, whose pages are in the cache and not held; return
+        whether it has the pages of all that were not found."""
         cdef:
             Py_ssize_t k, far = 0
             PyObject* found[TOGETHER]
@@ -303,7 +301,6 @@ cdef class PointFile(PageHolder):
             PyObject* entries[TOGETHER]
             PointColumn column
             CachedPage entry
-            const uint8_t* at
             bint all_there = True
         for k in range(min(<Py_ssize_t>len(columns) - first, <Py_ssize_t>TOGETHER)):
             if ahead[k].state != UNUSUAL or columns[first + k] is None:
@@ -331,8 +328,7 @@ cdef class PointFile(PageHolder):
                 entry = <CachedPage>entries[k]
                 all_there = all_there and entry.state != GONE
                 if PyBytes_CheckExact(entry.page):
-                    at = <const uint8_t*>PyBytes_AS_STRING(entry.page)
-                    fetch_string(&(<PointColumn>found[k]).c, row, at, PyBytes_GET_SIZE(entry.page))
+                    fetch_string(&(<PointColumn>found[k]).c, row, entry.page)
         return all_there
 
     cdef int _ask(self, list columns, Py_ssize_t i, int64_t row) except -1:
