@@ -13,7 +13,12 @@ def take_fixed(
     values: _Bytes, width: int, rows: _Rows, out: npt.NDArray[np.uint8] | None = None
 ) -> npt.NDArray[np.uint8]: ...
 def interleave_fixed(
-    parts: Iterable[_Bytes], width: int, source: _Sources, position: _Rows
+    parts: Iterable[_Bytes],
+    width: int,
+    source: _Sources,
+    position: _Rows,
+    out: npt.NDArray[np.uint8] | None = None,
+    target: _Rows | None = None,
 ) -> npt.NDArray[np.uint8]: ...
 def take_var(
     data: _Bytes, offsets: _Offsets, rows: _Rows

@@ -35,6 +35,20 @@ cdef extern from *:
         return -1;
     }
 
+    KC_INLINE int64_t kc_scatter_w(uint8_t *out, const uintptr_t *parts, const int64_t *counts,
+                                   uint32_t part_count, const int32_t *source, const int64_t *position,
+                                   const int64_t *target, int64_t n, size_t width) {
+        for (int64_t i = 0; i < n; i++) {
+            uint32_t part = (uint32_t)source[i];
+            int64_t row = position[i];
+            if ((uint64_t)target[i] >= (uint64_t)n) return i;
+            if (row == -1) { memset(out + target[i] * width, 0, width); continue; }
+            if (part >= part_count || (uint64_t)row >= (uint64_t)counts[part]) return i;
+            memcpy(out + target[i] * width, (const uint8_t *)parts[part] + row * width, width);
+        }
+        return -1;
+    }
+
     /* Not inlined into what checks arguments: its loops would lose their registers to that. */
     static __attribute__((noinline)) int64_t kc_interleave(
         uint8_t *out, const uintptr_t *parts, const int64_t *counts, uint32_t part_count,
@@ -43,10 +57,21 @@ cdef extern from *:
         KC_BY_WIDTH(KC_CALL)
     #undef KC_CALL
     }
+    static __attribute__((noinline)) int64_t kc_scatter(
+        uint8_t *out, const uintptr_t *parts, const int64_t *counts, uint32_t part_count,
+        const int32_t *source, const int64_t *position, const int64_t *target, int64_t n, int width) {
+    #define KC_CALL(w) kc_scatter_w(out, parts, counts, part_count, source, position, target, n, w)
+        KC_BY_WIDTH(KC_CALL)
+    #undef KC_CALL
+    }
     """
     int64_t kc_interleave(
         uint8_t* out, const uintptr_t* parts, const int64_t* counts, unsigned int part_count,
         const int32_t* source, const int64_t* position, int64_t n, int width
+    ) noexcept nogil
+    int64_t kc_scatter(
+        uint8_t* out, const uintptr_t* parts, const int64_t* counts, unsigned int part_count,
+        const int32_t* source, const int64_t* position, const int64_t* target, int64_t n, int width
     ) noexcept nogil
 
 cdef int64_t MAX_DATA_BYTES = 0x7FFFFFFF    # what an int32 offset can address
@@ -99,12 +124,15 @@ def take_fixed(
 
 
 def interleave_fixed(
-    parts not None, int width, const int32_t[::1] source not None, const int64_t[::1] position not None
+    parts not None, int width, const int32_t[::1] source not None, const int64_t[::1] position not None,
+    out=None, const int64_t[::1] target=None,
 ):
     """Row i of the result is row ``position[i]`` of ``parts[source[i]]``, a fixed column.
 
-    Position -1 gives a cell of zeros, whatever the source.  Raises IndexError for a source or a
-    position that does not exist, ValueError for lengths that do not fit.
+    Position -1 gives a cell of zeros, whatever the source.  ``out``: as of ``take_fixed``.  ``target``: a
+    permutation; it is row ``target[i]`` of the result instead, which is faster where positions ascend and
+    targets in some order of theirs do not.  Raises IndexError for a source, a position or a target that does
+    not exist, ValueError for lengths that do not fit.
     """
     cdef:
         Py_ssize_t n = source.shape[0], k
@@ -112,9 +140,11 @@ def interleave_fixed(
         const uint8_t[::1] part
         uintptr_t[::1] addresses
         int64_t[::1] counts
-        uint8_t[::1] out
+        uint8_t[::1] room
     if position.shape[0] != n:
         raise ValueError(f"{n} sources, {position.shape[0]} positions")
+    if target is not None and target.shape[0] != n:
+        raise ValueError(f"{n} sources, {target.shape[0]} targets")
     held = [memoryview(values) for values in parts]     # pinned while the GIL is released
     addresses = np.zeros(len(held) + 1, np.uintp)
     counts = np.zeros(len(held) + 1, np.int64)
@@ -124,15 +154,25 @@ def interleave_fixed(
         if part.shape[0]:
             addresses[k] = <uintptr_t>&part[0]
     _rows_of(0, width)
-    result = np.empty(n * width, np.uint8)
+    result = np.empty(n * width, np.uint8) if out is None else out
+    room = result
+    if room.shape[0] != n * width:
+        raise ValueError(f"room of {room.shape[0]} bytes for {n} cells of {width}")
     if n == 0:
         return result
-    out = result
     k = len(held)
     with nogil:
-        bad = kc_interleave(
-            &out[0], &addresses[0], &counts[0], <unsigned int>k, &source[0], &position[0], n, width
-        )
+        if target is None:
+            bad = kc_interleave(
+                &room[0], &addresses[0], &counts[0], <unsigned int>k, &source[0], &position[0], n, width
+            )
+        else:
+            bad = kc_scatter(
+                &room[0], &addresses[0], &counts[0], <unsigned int>k, &source[0], &position[0], &target[0],
+                n, width,
+            )
+    if bad >= 0 and target is not None and not 0 <= target[bad] < n:
+        raise IndexError(f"no row {target[bad]} of {n} to be written (position {bad})")
     if bad >= 0:
         raise IndexError(f"no row {position[bad]} in source {source[bad]} (position {bad})")
     return result

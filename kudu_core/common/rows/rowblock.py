@@ -104,9 +104,12 @@ class ColumnBuffers:
         return ColumnBuffers(0, length, values, offsets, validity)
 
     @staticmethod
-    def interleave(parts: Sequence[ColumnBuffers], source: I32Array, position: I64Array) -> ColumnBuffers:
+    def interleave(
+        parts: Sequence[ColumnBuffers], source: I32Array, position: I64Array, target: I64Array | None = None
+    ) -> ColumnBuffers:
         """Row i is row ``position[i]`` of ``parts[source[i]]`` (at least one part, all of one type).
 
+        ``target``: a permutation, only of fixed columns without nulls; it is row ``target[i]``.
         ``ColumnTooLarge`` when a variable column outgrows what int32 offsets can address.
         """
         validity = None
@@ -114,11 +117,14 @@ class ColumnBuffers:
             bits = [(part.validity, part.length) for part in parts]
             validity = bitmaps.interleave_bits(bits, source, position)
         if parts[0].offsets is None:
-            values = kernel.interleave_fixed([p.values for p in parts], parts[0].width, source, position)
-            return ColumnBuffers(parts[0].width, len(source), values, None, validity)
-        cells = [(p.offsets, p.values) for p in parts if p.offsets is not None]
+            width = parts[0].width
+            room = allocate(len(source) * width)
+            cells = [part.values for part in parts]
+            values = kernel.interleave_fixed(cells, width, source, position, room, target)
+            return ColumnBuffers(width, len(source), values, None, validity)
+        texts = [(p.offsets, p.values) for p in parts if p.offsets is not None]
         try:
-            offsets, values = kernel.interleave_var(cells, source, position)
+            offsets, values = kernel.interleave_var(texts, source, position)
         except OverflowError as error:
             raise too_large(len(source), error) from error
         check_size(len(source), len(values))

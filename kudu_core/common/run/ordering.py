@@ -1,4 +1,4 @@
-"""Stable orders of unsigned integers, by one sort of machine words.
+"""Stable orders of unsigned integers: counted where few of them differ, else by one sort of machine words.
 
 numpy's stable sorts of 64-bit integers compare and move twice as much as its plain sort, which is vectorised;
 value and position in one word sort the same way, wherever both fit.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from kudu_core._ext.changes.times import order_of_few
+
 I64 = npt.NDArray[np.int64]
 
 
@@ -17,6 +19,9 @@ def stable_order(values: npt.NDArray[np.uint64]) -> I64 | None:
     count = len(values)
     if count < 2 or bool((values[1:] >= values[:-1]).all()):
         return None
+    few = order_of_few(np.ascontiguousarray(values))
+    if few is not None:
+        return few
     low = values.min()
     bits = int(count - 1).bit_length()
     if int(values.max() - low).bit_length() + bits > 64:

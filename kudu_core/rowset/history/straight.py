@@ -159,11 +159,12 @@ class StraightHistory:
                 found.append(values)
         return found
 
-    def _numbers(self) -> np.ndarray:
-        """Where the value of each change lies among those of all, of columns that each of them sets."""
+    def _numbers(self) -> np.ndarray | None:
+        """Where the value of each change lies among those of all, of columns that each of them sets; None:
+        each at its own number."""
         inserted = sum(len(store) for store in self.stores if store.changes is None)
-        if self.undo:
-            return np.arange(self._count)  # nothing follows the inserts
+        if self.undo or not inserted:
+            return None  # nothing follows the inserts
         numbers = np.arange(-inserted, self._count - inserted)
         numbers[:inserted] = -1
         return numbers
@@ -191,7 +192,7 @@ class StraightHistory:
 
     def _sources(
         self,
-        numbers: np.ndarray,
+        numbers: np.ndarray | None,
         pool: Sequence[ColumnBuffers],
         orders: Sequence[np.ndarray | None],
         missing: Sequence[int],
@@ -200,21 +201,23 @@ class StraightHistory:
     ) -> _Sources:
         if shifted:
             before = self._chained()
-            numbers = np.where(before >= 0, numbers[before], -1)
+            numbers = before if numbers is None else np.where(before >= 0, numbers[before], -1)
+        elif numbers is None:
+            numbers = np.arange(self._count)
         firsts = np.cumsum([0, *(values.length for values in pool)])
-        found = _Sources([], [], [])
+        found = _Sources([], [], [], [orders[number] for number in missing])
         for number in missing:
-            store, order = self.stores[number], orders[number]
-            at = _ordered(numbers[store.first : store.first + len(store)], order)
+            store = self.stores[number]
+            at = numbers[store.first : store.first + len(store)].astype(np.int64)  # a copy
             if len(pool) == 1:
-                part, place = (at < 0).astype(np.int32), at.copy()
+                part, place = (at < 0).astype(np.int32), at
             else:
                 part = (np.searchsorted(firsts, at, side="right") - 1).astype(np.int32)
                 place = at - firsts[part]
                 part[at < 0] = len(pool)
             found.parts.append(part)
             found.places.append(place)
-            found.first_rows.append(_ordered(store.rows, order)[at < 0])
+            found.first_rows.append(store.rows[part == len(pool)])
         return found
 
     def _chained(self) -> np.ndarray:
@@ -238,18 +241,50 @@ class _Sources:
     places: list[np.ndarray]
     first_rows: list[np.ndarray]
     """Of which rows cells of the state are needed."""
+    orders: list[np.ndarray | None]
+    """In which the images come out; None: as they are."""
+    _lacking: list[np.ndarray] | None = None
+    """Which of the images ``first_rows`` are."""
+    _placed: tuple[bool, int] | None = None
+    """As which column's cells of the state they have places: most columns' lie alike."""
+    _targets: list[np.ndarray | None] | None = None
+    """Where each image comes out."""
 
     def values(self, column: StoredColumn, state: RowsAt, pool: list[ColumnBuffers]) -> list[ColumnBuffers]:
-        """Those of a column, store by store."""
+        """Those of a column, store by store.
+
+        A store's changes ascend by row, so its images lie one behind the other.  Where they come out by time
+        they are written to their places; to be read from theirs they would be gone through for each time.
+        """
         if any(len(rows) for rows in self.first_rows):
             start = _LookedUp(state, [column], self.first_rows)
-            for part, place, rows in zip(self.parts, self.places, self.first_rows, strict=True):
-                place[part == len(pool)] = start.place(column.id, rows)
+            if self._lacking is None:
+                self._lacking = [np.flatnonzero(part == len(pool)) for part in self.parts]
+            layout = start.layout(column.id)
+            if layout != self._placed:
+                for lacking, place, rows in zip(self._lacking, self.places, self.first_rows, strict=True):
+                    place[lacking] = start.place(column.id, rows)
+                self._placed = layout
             pool = [*pool, start.values[column.id]]
+        if column.type.width and all(values.validity is None for values in pool):
+            if self._targets is None:
+                self._targets = [_inverse(order) for order in self.orders]
+            return [
+                ColumnBuffers.interleave(pool, part, place, target)
+                for part, place, target in zip(self.parts, self.places, self._targets, strict=True)
+            ]
         return [
-            ColumnBuffers.interleave(pool, part, place)
-            for part, place in zip(self.parts, self.places, strict=True)
+            ColumnBuffers.interleave(pool, _ordered(part, order), _ordered(place, order))
+            for part, place, order in zip(self.parts, self.places, self.orders, strict=True)
         ]
+
+
+def _inverse(order: np.ndarray | None) -> np.ndarray | None:
+    if order is None:
+        return None
+    found = np.empty(len(order), np.int64)
+    found[order] = np.arange(len(order))
+    return found
 
 
 def straight_order(changes: Sequence[WindowChanges]) -> tuple[list[WindowChanges], bool] | int | None:
@@ -289,6 +324,10 @@ class _LookedUp:
             self._single = np.unique(np.concatenate(some)) if some else np.empty(0, np.int64)
             self.values |= cells_of(state, single, self._single)
         self._alone = {column.id for column in single}
+
+    def layout(self, column_id: int) -> tuple[bool, int]:
+        """Equal where the cells of the same rows lie at the same places."""
+        return column_id in self._alone, self._lower
 
     def place(self, column_id: int, rows: np.ndarray) -> np.ndarray:
         """Where the cells of some of the rows lie in a column's values."""

@@ -70,6 +70,10 @@ def test_interleave_agrees_with_oracle(long: bool) -> None:
                 [oracle.cells_of_fixed(p, width) for p in parts], *where, bytes(width)
             )
             assert columns.interleave_fixed(parts, width, source, position).tobytes() == b"".join(expected)
+            target = rng.permutation(n)
+            placed = columns.interleave_fixed(parts, width, source, position, None, target)
+            wanted = [expected[i] for i in np.argsort(target)]
+            assert placed.tobytes() == b"".join(wanted)
         var = [random_var(rng, int(count)) for count in counts]
         expected = oracle.interleave([oracle.cells_of_var(*p) for p in var], *where, b"")
         offsets, data = columns.interleave_var(var, source, position)
@@ -102,6 +106,13 @@ def test_a_source_that_does_not_exist_is_an_index_error(part: int) -> None:
         columns.interleave_var([(np.array([0, 1], np.int32), u8(b"a"))], source, position)
     with pytest.raises(IndexError):
         columns.interleave_fixed([], 8, source, position)
+    for target in (-1, 1):
+        with pytest.raises(IndexError, match=rf"no row {target} of 1 to be written \(position 0\)"):
+            columns.interleave_fixed(
+                [np.zeros(8, np.uint8)], 8, np.zeros(1, np.int32), position, None, np.array([target])
+            )
+    with pytest.raises(IndexError, match=f"source {part}"):
+        columns.interleave_fixed([np.zeros(8, np.uint8)], 8, source, position, None, np.zeros(1, np.int64))
 
 
 @pytest.mark.parametrize("ends", [[0, 4], [-1, 2], [2, 1], [5, 9]])
@@ -136,6 +147,16 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
     for room in (0, 15, 17):
         with pytest.raises(ValueError, match=f"room of {room} bytes for 2 cells of 8"):
             columns.take_fixed(np.zeros(8, np.uint8), 8, np.zeros(2, np.int64), np.zeros(room, np.uint8))
+        with pytest.raises(ValueError, match=f"room of {room} bytes for 2 cells of 8"):
+            columns.interleave_fixed(
+                [np.zeros(8, np.uint8)], 8, np.zeros(2, np.int32), np.zeros(2, np.int64),
+                np.zeros(room, np.uint8),
+            )  # fmt: skip
+    with pytest.raises(ValueError, match="1 sources, 2 targets"):
+        columns.interleave_fixed(
+            [np.zeros(8, np.uint8)], 8, np.zeros(1, np.int32), np.zeros(1, np.int64), None,
+            np.zeros(2, np.int64),
+        )  # fmt: skip
     with pytest.raises(ValueError, match="positions"):
         columns.interleave_fixed([], 8, np.zeros(1, np.int32), nothing)
     with pytest.raises(ValueError, match="at least one entry"):
