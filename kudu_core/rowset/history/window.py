@@ -303,6 +303,9 @@ def events_of(inserted: np.ndarray, times: np.ndarray, changes: Sequence[WindowC
     all_ops = np.concatenate(ops)
     if _in_order(all_rows, all_times):
         return Events(all_rows, all_times, all_ops, np.arange(len(all_rows)))
+    turned = _turned(all_rows, all_times)
+    if turned is not None:
+        return Events(all_rows, all_times[turned], all_ops[turned], turned)
     order = order_of_pairs(all_rows, all_times)
     all_rows, all_times, all_ops = all_rows[order], all_times[order], all_ops[order]
     # One change may be told by several files: a compaction folded some of its columns.
@@ -330,6 +333,17 @@ def _in_order(rows: np.ndarray, timestamps: np.ndarray) -> bool:
         return True
     later = rows[1:] > rows[:-1]
     return bool((later | ((rows[1:] == rows[:-1]) & (timestamps[1:] > timestamps[:-1]))).all())
+
+
+def _turned(rows: np.ndarray, timestamps: np.ndarray) -> np.ndarray | None:
+    """Of rows that ascend, each with its newest change first, as an UNDO file has them: the order in which
+    each row's changes are turned round, which is its own inverse.  None for others."""
+    later = rows[1:] > rows[:-1]
+    if not (later | ((rows[1:] == rows[:-1]) & (timestamps[1:] < timestamps[:-1]))).all():
+        return None
+    begins = np.flatnonzero(np.append(True, later))
+    ends = np.append(begins[1:], len(rows))
+    return np.repeat(begins + ends - 1, ends - begins) - np.arange(len(rows))
 
 
 __all__ = [

@@ -318,7 +318,10 @@ def _joined(schema: Schema, parts: list[_WindowRows], *, present: bool, unchange
     times = np.concatenate([part.last for part in parts])
     was, is_ = (np.concatenate([getattr(part, name) for part in parts]) for name in ("was", "is_"))
     if keys.order() == 2:  # of one store, as a rule
-        old_row, new_row = (np.where(here, np.cumsum(here) - 1, -1) for here in (was, is_))
+        old_row, new_row = (
+            np.arange(len(here)) if here.all() else np.where(here, np.cumsum(here) - 1, -1)
+            for here in (was, is_)
+        )
     else:
         order = keys.sort()
         ordered = keys.take(order)
