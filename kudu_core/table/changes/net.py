@@ -306,9 +306,7 @@ def _gone(
 
 def _last_of_rows(events: Events) -> np.ndarray:
     """The last event of each row."""
-    if not len(events):
-        return np.empty(0, np.int64)
-    return np.flatnonzero(np.append(events.rows[1:] != events.rows[:-1], True))
+    return np.flatnonzero(np.append(events.rows[1:] != events.rows[:-1], True)[: len(events)])
 
 
 def _joined(schema: Schema, parts: list[_WindowRows], *, present: bool, unchanged: bool) -> ChangeBlock:
