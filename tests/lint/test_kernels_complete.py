@@ -18,6 +18,7 @@ OTHER_ORACLE = {
     "base.holding": "no arithmetic: locks, compiled because a signal handler cannot cut compiled code in two",
     "base.status": "raises what it is given",
     "columns.bitmaps": "oracles/columns/columns.py",
+    "changes.times": "numpy's stable argsort",
     "files.page_loader": "no arithmetic: whom it asks, which its test says",
     "files.cached_pages": "no arithmetic: which pages stay, which tests/cfile/test_page_cache.py says",
     "files.string_pages": "the general path of kudu_core/cfile/columns/writer.py",

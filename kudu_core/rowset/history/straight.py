@@ -249,6 +249,8 @@ class _Sources:
     """As which column's cells of the state they have places: most columns' lie alike."""
     _targets: list[np.ndarray | None] | None = None
     """Where each image comes out."""
+    _sorted: list[tuple[np.ndarray, np.ndarray]] | None = None
+    """Parts and places as the images come out."""
 
     def values(self, column: StoredColumn, state: RowsAt, pool: list[ColumnBuffers]) -> list[ColumnBuffers]:
         """Those of a column, store by store.
@@ -264,7 +266,7 @@ class _Sources:
             if layout != self._placed:
                 for lacking, place, rows in zip(self._lacking, self.places, self.first_rows, strict=True):
                     place[lacking] = start.place(column.id, rows)
-                self._placed = layout
+                self._placed, self._sorted = layout, None
             pool = [*pool, start.values[column.id]]
         if column.type.width and all(values.validity is None for values in pool):
             if self._targets is None:
@@ -273,10 +275,10 @@ class _Sources:
                 ColumnBuffers.interleave(pool, part, place, target)
                 for part, place, target in zip(self.parts, self.places, self._targets, strict=True)
             ]
-        return [
-            ColumnBuffers.interleave(pool, _ordered(part, order), _ordered(place, order))
-            for part, place, order in zip(self.parts, self.places, self.orders, strict=True)
-        ]
+        if self._sorted is None:
+            every = zip(self.parts, self.places, self.orders, strict=True)
+            self._sorted = [(_ordered(part, order), _ordered(place, order)) for part, place, order in every]
+        return [ColumnBuffers.interleave(pool, part, place) for part, place in self._sorted]
 
 
 def _inverse(order: np.ndarray | None) -> np.ndarray | None:

@@ -8,9 +8,9 @@ which of two tablets is first was never promised, so no rule of docs/protocol.md
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
+from kudu_core.common.run.clock import timed
 from kudu_core.common.run.pool import Pool
 from kudu_core.errors import Closed, Fenced, Poisoned
 from kudu_core.tablet.store.tablet import Tablet
@@ -91,10 +91,8 @@ def first_alone(work: Callable[[Tablet], None], tablets: Sequence[Tablet]) -> tu
 
     One thread computes, and others for as many times as the first tablet waited longer than it computed.
     """
-    elapsed, worked = time.perf_counter(), time.thread_time()
-    work(tablets[0])
-    elapsed, worked = time.perf_counter() - elapsed, time.thread_time() - worked
-    return min(TABLETS_AT_ONCE, 1 + max(1, round(elapsed / max(worked, 1e-6)))), 1
+    elapsed_s, computed_s = timed(lambda: work(tablets[0]))
+    return min(TABLETS_AT_ONCE, 1 + max(1, round(elapsed_s / max(computed_s, 1e-6)))), 1
 
 
 __all__ = ["SMALL_BYTES", "TABLETS_AT_ONCE", "first_alone", "for_each_tablet"]

@@ -222,20 +222,15 @@ def test_a_listener_that_closes_the_table_during_a_flush(disk: Disk) -> None:
 def test_threads_are_as_many_as_the_first_tablet_waits_longer_than_it_computes(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, waited_s: float, computed_s: float, threads: int
 ) -> None:
-    now, used, begun = [0.0], [0.0], []
+    begun: list[Tablet] = []
 
-    class Clock:
-        perf_counter = staticmethod(lambda: now[0])
-        thread_time = staticmethod(lambda: used[0])
-
-    def work(tablet: Tablet) -> None:
-        begun.append(tablet)
-        now[0] += waited_s + computed_s
-        used[0] += computed_s
+    def timed(call: Callable[[], object]) -> tuple[float, float]:
+        call()
+        return waited_s + computed_s, computed_s
 
     tablets = tablets_of(create(disk, 4))
-    monkeypatch.setattr(together, "time", Clock)
-    assert together.first_alone(work, tablets) == (threads, 1)
+    monkeypatch.setattr(together, "timed", timed)
+    assert together.first_alone(begun.append, tablets) == (threads, 1)
     assert begun == [tablets[0]], "the others are worked on by the threads"
 
 
