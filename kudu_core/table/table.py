@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kudu_core.common.schema.declare import Column
     from kudu_core.options import Options
     from kudu_core.table.backup.backup_manifest import BackupResult
-    from kudu_core.tablet.replay.bootstrap import Unreplayed
+    from kudu_core.tablet.replay.replay_log import Unreplayed
 
 
 class Table(TableWrites, TableReads):

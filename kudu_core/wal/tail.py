@@ -67,6 +67,8 @@ class LogTail:
         self._broken: Broken | None = None
         self._latest_through = 0
         self._taken_lsn = 0
+        self.taken_from = directory, 0
+        """(path of the segment, byte offset) of the record that ``records`` gave last."""
         self.checkpoint = Checkpoint()
         self.committed: Committed = NOTHING_COMMITTED
         self.taken_over = False
@@ -277,6 +279,7 @@ class LogTail:
                 continue
             self._taken_lsn = record.lsn
             if record.ts > self.through and record.kind != RECORD_KIND_CHECKPOINT:
+                self.taken_from = segment.path, offset
                 yield record
         if segment.taken_lsn != segment.last_lsn:
             self._opened.damaged(

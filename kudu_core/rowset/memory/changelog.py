@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,6 +45,8 @@ class Change:
     """(n,) uint32, no rowid twice within one timestamp."""
     columns: Mapping[int, ColumnBuffers]
     """New values by column id, n rows each; empty for a DELETE."""
+    times: np.ndarray | None = None
+    """(n,) uint64, ascending: of changes that a replay lays together, each at the time of its record."""
 
 
 class ChangeLog(LoggedChanges):
@@ -81,11 +84,13 @@ class ChangeLog(LoggedChanges):
         self.points.reserve(count)
 
     def append(self, ts: int, change: Change) -> None:
-        """Add changes at ``ts``, which is not below any before it; of no row twice."""
+        """Add changes at ``ts``, or at times that end with it; not below any before them, of no row twice."""
         count = len(change.rowids)
         if not count:
             return
-        self._begin(ts)
+        first_ts = ts if change.times is None else int(change.times[0])
+        self._begin(first_ts)
+        self._newest_ts = ts
         rowids = np.ascontiguousarray(change.rowids, np.uint32)
         first = len(self._timestamps)
         for column_id, values in change.columns.items():
@@ -96,9 +101,14 @@ class ChangeLog(LoggedChanges):
             log.rowids.append(rowids)
             log.numbers.append_ascending(first, count)
         # Last: a reader finds a change by its timestamp.
-        self.points.append_rows(ts, change.op, rowids)
+        if change.times is None:
+            self.points.append_rows(ts, change.op, rowids)
+        else:
+            begins = np.flatnonzero(np.diff(change.times, prepend=change.times[:1] - np.uint64(1))).tolist()
+            for begin, end in pairwise([*begins, count]):
+                self.points.append_rows(int(change.times[begin]), change.op, rowids[begin:end])
         if self.first_ts is None:
-            self.first_ts = ts
+            self.first_ts = first_ts
         self.last_ts = ts
 
     def reserve_one(self, ids: tuple[int | None, ...], widths: Sequence[int], cells: list[Cell]) -> None:

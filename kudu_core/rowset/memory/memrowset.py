@@ -159,8 +159,18 @@ class MemRowSet:
         self.points.continue_in(log.points)
         self.logs = (*self.logs, log)
 
-    def insert(self, ts: int, block: RowBlock, keys: EncodedKeys, hashes: np.ndarray) -> None:
-        """Append rows whose keys are in no entry yet.  ``block`` has every column of the schema."""
+    def insert(
+        self,
+        ts: int,
+        block: RowBlock,
+        keys: EncodedKeys,
+        hashes: np.ndarray,
+        times: np.ndarray | None = None,
+    ) -> None:
+        """Append rows whose keys are in no entry yet.  ``block`` has every column of the schema.
+
+        ``times``: (n,) uint64, ascending to ``ts``, where the rows are of several records.
+        """
         if self.frozen_at is not None:
             raise InternalError("a frozen MemRowSet takes no inserts")
         count = block.rows
@@ -170,7 +180,10 @@ class MemRowSet:
             column.append(block.columns[column_id])
         self._live.append(count, True)
         # Last: a reader finds rows by their timestamp.
-        self._inserted.append_equal(ts, count)
+        if times is None:
+            self._inserted.append_equal(ts, count)
+        else:
+            self._inserted.append(times)
 
     def change(self, ts: int, change: Change) -> None:
         """Update, delete or revive rows by ordinal."""

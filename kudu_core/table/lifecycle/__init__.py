@@ -9,7 +9,7 @@ that they name is there.  Only then is the first byte written: the new epoch, in
 * if the log was dropped without a word of a tablet, or a file is missing;
 * if, after a clean close, a manifest lacks an ingest of the log.
 
-Replay (``tablet/replay/bootstrap.py``) lays the records after the last CHECKPOINT into memory, by key and
+Replay (``tablet/replay``) lays the records after the last CHECKPOINT into memory, by key and
 timestamp.  It makes room as a write does, and closes stores that are full.  None of a WRITE is laid before
 all of it has room and a place.  For a record that cannot be replayed though its checksum is good, an open for
 writing raises ``Corruption`` with its place, number, time and reason.  It has deleted nothing then, and says

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kudu_core.errors import Corruption, TableNotFound
 from kudu_core.table.stored.alteration import alters, followed
 from kudu_core.table.stored.table_state import TableState, read_state, tablet_directory
-from kudu_core.tablet.replay.bootstrap import Unreplayed
+from kudu_core.tablet.replay.replay_log import Unreplayed
 from kudu_core.tablet.store.manifest import TabletState, read_manifest
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def followed_by(state: TableState, tail: LogTail) -> tuple[TableState, Unreplaye
             try:
                 state = followed(state, [record])
             except Corruption as error:
-                return state, Unreplayed.of(tail, record, error)
+                return state, Unreplayed.of(tail.place_of(record.lsn), record, error)
     return state, None
 
 

@@ -27,7 +27,8 @@ from kudu_core.table.opened.engine import Engine
 from kudu_core.table.opened.read_end import ReadEnd
 from kudu_core.table.opened.table_file import TableFile
 from kudu_core.table.stored.table_state import TableState, tablet_directory
-from kudu_core.tablet.replay.bootstrap import Replay, replay_log
+from kudu_core.tablet.replay.bootstrap import Replay
+from kudu_core.tablet.replay.replay_log import replay_log
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.manifest import TabletState
 from kudu_core.wal import RECORD_KIND_INGEST, LogChanged, LogTail, Record, open_log

@@ -42,7 +42,8 @@ from kudu_core.table.opened.table_file import TableFile
 from kudu_core.table.stored.table_state import MAX_EPOCH, TableState, replace, tablet_directory
 from kudu_core.tablet.ingest.part import named_files
 from kudu_core.tablet.replay import invariants
-from kudu_core.tablet.replay.bootstrap import Replay, replay_log
+from kudu_core.tablet.replay.bootstrap import Replay
+from kudu_core.tablet.replay.replay_log import replay_log
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.apply import renew_active
 from kudu_core.tablet.store.manifest import Manifest, TabletState

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem, Lease
     from kudu_core.table.opened.read_end import ReadEnd
     from kudu_core.table.opened.table_file import TableFile
-    from kudu_core.tablet.replay.bootstrap import Unreplayed
+    from kudu_core.tablet.replay.replay_log import Unreplayed
     from kudu_core.tablet.store.manifest import Manifest, TabletState
     from kudu_core.wal import Log
 

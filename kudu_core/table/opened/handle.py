@@ -24,7 +24,7 @@ from kudu_core.table.opened.engine import Engine
 
 if TYPE_CHECKING:
     from kudu_core.events import Event
-    from kudu_core.tablet.replay.bootstrap import Unreplayed
+    from kudu_core.tablet.replay.replay_log import Unreplayed
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

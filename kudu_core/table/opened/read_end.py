@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import ReaderLock
-    from kudu_core.tablet.replay.bootstrap import Unreplayed
+    from kudu_core.tablet.replay.replay_log import Unreplayed
 
 
 @dataclass(slots=True)

@@ -1,14 +1,13 @@
 """Replay of log records into tablets (protocol O5).
 
-``Replay`` lays one record after the other into tablets; ``replay_log`` is the loop around it, and asks what
-is to become of a record that cannot be replayed: an open for writing refuses the table, one for reading
-ends before the record, a repair leaves it out.
+``Replay`` lays one record after the other into tablets, or several as one (``groups``); ``replay_log`` is the
+loop around it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,114 +18,19 @@ from kudu_core.common.format.names import job_id
 from kudu_core.common.idempotence.writers import AppliedWrite, Txn, stored_counts
 from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.schema.schema import Schema
-from kudu_core.errors import Closed, Corruption, Fenced, MemoryLimit, Poisoned
+from kudu_core.errors import Closed, Corruption, Fenced, KuduError, MemoryLimit, Poisoned
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
 from kudu_core.tablet.ingest import part
+from kudu_core.tablet.replay.groups import GroupRecord, gathered, group_layings, same_kinds
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.apply import Laying, Moved, key_batch, values_only
 from kudu_core.tablet.store.tablet import Tablet
 from kudu_core.tablet.view.view import locate_newest
-from kudu_core.wal import RECORD_KIND_INGEST, RECORD_KIND_WRITE, LogChanged, LogTail, Record
+from kudu_core.wal import RECORD_KIND_INGEST, RECORD_KIND_WRITE, LogChanged, Record
 
-_PASSING = (OSError, FileMissing, LogChanged, Closed, Fenced, MemoryLimit, Poisoned)
+PASSING = (OSError, FileMissing, LogChanged, Closed, Fenced, MemoryLimit, Poisoned)
 """Not a record's fault: files that have moved on, the machine, another writer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unreplayed:
-    """A record of the log that cannot be replayed, though its checksum is good."""
-
-    path: str
-    """Of the segment."""
-    offset: int
-    """In bytes, of the record's header there."""
-    lsn: int
-    timestamp: int
-    reason: str
-
-    def __str__(self) -> str:
-        return (
-            f"log record {self.lsn}, of timestamp {self.timestamp}, at byte {self.offset} of {self.path} "
-            f"cannot be replayed: {self.reason}"
-        )
-
-    @staticmethod
-    def of(tail: LogTail, record: Record, error: BaseException) -> Unreplayed:
-        """``record`` was read by ``tail`` and has met ``error``."""
-        path, offset = tail.place_of(record.lsn)
-        said = error.reason if isinstance(error, Corruption) else f"{type(error).__name__}: {error}"
-        return Unreplayed(path, offset, record.lsn, record.ts, f"{said:.500}")
-
-    def as_corruption(self) -> Corruption:
-        """For a table that is to be written, which needs every record."""
-        return Corruption(
-            self.path,
-            self.offset,
-            f"log record {self.lsn}, of timestamp {self.timestamp}, cannot be replayed: {self.reason}. "
-            'Nothing was deleted. Opening with mode "r" shows the table as it was before this record; '
-            "kudu_core.repair can put the record aside",
-        )
-
-
-def replay_log(
-    replay: Replay,
-    tail: LogTail,
-    skip: Callable[[Unreplayed, Record], bool],
-    *,
-    wanted: Callable[[Record], bool] = lambda record: True,
-    done: Callable[[Record], None] = lambda record: None,
-    relieve: Callable[[], bool] = lambda: False,
-) -> Unreplayed | None:
-    """Lay the records of the log after its last CHECKPOINT into tablets, one after the other.
-
-    Parameters
-    ----------
-    skip
-        Asked about each record that cannot be replayed, with the record.  True: it is left out, and those
-        after it are replayed.  False: the replay ends before it, and the answer is that record.
-    wanted
-        False ends the replay before a record.
-    done
-        Called after each record that was replayed.
-    relieve
-        Called when there is no memory for a record: whether it was worth trying again.
-
-    None of a WRITE that cannot be replayed is in the tablets: it has room and a place for all its rows before
-    the first is laid.  Of an INGEST, tablets that it could be installed in have it.
-
-    Raises
-    ------
-    OSError, Corruption of a data file, MemoryLimit
-        Not the record's fault; opening again does the same from the beginning.
-    """
-    for record in tail.records():
-        if record.ts <= tail.through:
-            continue
-        if not wanted(record):
-            return None
-        while True:
-            try:
-                replay.apply(record)
-            except _PASSING:
-                raise
-            except MemoryError as error:
-                if replay.began or not relieve():
-                    raise MemoryLimit(
-                        f"the system gave no memory for the replay of log record {record.lsn}; open the "
-                        "table for writing with a lower memory_limit_bytes: what is replayed is flushed then"
-                    ) from error
-                continue
-            except Exception as error:
-                if isinstance(error, Corruption) and replay.is_of_data(error):
-                    raise
-                found = Unreplayed.of(tail, record, error)
-                if not skip(found, record):
-                    return found
-            else:
-                done(record)
-            break
-    return None
 
 
 def _check_new(
@@ -185,7 +89,7 @@ class Replay:
             return
         where = f"log record {record.lsn}"
         payload = records.decode(memoryview(record.payload), where, 0)
-        tokens, jobs = self._token(payload.extra, record, where)
+        tokens, jobs = self._token(payload.extra, record, where, self.applied_writes)
         self._check(payload, where)
         if record.kind == RECORD_KIND_INGEST:
             self._ingest(payload, record, where)
@@ -205,10 +109,60 @@ class Replay:
         self.records += 1
         self.position = record.ts
 
+    def apply_group(self, waiting: Sequence[Record]) -> int:
+        """Replay the first of some WRITEs as one; how many they were, 0: the first is for ``apply``.
+
+        What it raises is no record's fault, and is raised before any row is in a tablet or after all are.
+        """
+        self.began = False
+        tokens: dict[str, AppliedWrite] = {}
+        jobs: dict[str, AppliedWrite] = {}
+        try:
+            found = self._group(waiting)
+            del found[same_kinds(found) :]
+            if len(found) < 2:
+                return 0
+            count, every = gathered(self._schema, found)
+            if count < 2:
+                return 0
+            for (_, payload), record in zip(found[:count], waiting, strict=False):
+                known = ChainMap(tokens, self.applied_writes)
+                more = self._token(payload.extra, record, f"log record {record.lsn}", known)
+                tokens |= more[0]
+                jobs |= more[1]
+            layings = group_layings(self._schema, self._tablets, found[:count], every)
+        except PASSING:
+            raise
+        except Exception:  # noqa: BLE001  ``apply`` meets it again, and knows of which record it is
+            return 0
+        if layings is None:
+            return 0
+        self.began = True
+        for laying, last_ts in layings:
+            laying.lay(last_ts)
+        self.applied_writes |= tokens
+        self.applied_jobs |= jobs
+        self.records += count
+        self.position = found[count - 1].ts
+        return count
+
+    def _group(self, waiting: Sequence[Record]) -> list[GroupRecord]:
+        """Their payloads, up to one that is broken."""
+        found: list[GroupRecord] = []
+        for record in waiting:
+            where = f"log record {record.lsn}"
+            try:
+                payload = records.decode(memoryview(record.payload), where, 0)
+                self._check(payload, where)
+            except KuduError:
+                break
+            found.append(GroupRecord(record.ts, payload))
+        return found
+
     def _token(
-        self, extra: Mapping[str, Any], record: Record, where: str
+        self, extra: Mapping[str, Any], record: Record, where: str, known: Mapping[str, AppliedWrite]
     ) -> tuple[dict[str, AppliedWrite], dict[str, AppliedWrite]]:
-        """What a record adds to ``applied_writes`` and ``applied_jobs``."""
+        """What a record adds to ``applied_writes``, which are ``known``, and to ``applied_jobs``."""
         given, job = extra.get("txn"), extra.get("job")
         tokens: dict[str, AppliedWrite] = {}
         jobs: dict[str, AppliedWrite] = {}
@@ -219,7 +173,7 @@ class Replay:
             if given is not None:
                 txn = Txn.from_json(given)
                 if record.ts > self._tokens_through:
-                    tokens[txn.app_id] = txn.applied(self.applied_writes.get(txn.app_id), record.ts, counts)
+                    tokens[txn.app_id] = txn.applied(known.get(txn.app_id), record.ts, counts)
             if job is not None:
                 jobs[job_id(job)] = AppliedWrite(0, record.ts, counts)
         except BROKEN as exc:

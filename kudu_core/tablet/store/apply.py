@@ -49,9 +49,17 @@ class Laying:
         self._view = tablet.view
         self._block: RowBlock | None = None
         self._batch: KeyBatch | None = None
+        self._times: np.ndarray | None = None
         self._changes: dict[int, list[Change]] = {}
         """By place in ``view.stores``."""
         self._allocated: int | None = None
+
+    def insert_group(self, block: RowBlock, batch: KeyBatch, times: np.ndarray) -> None:
+        """New rows of several records, at their times, (n,) uint64, ascending; no entry holds their keys."""
+        assert self._block is None
+        memory = self._fitting(block)
+        self._block = block.select([column.id for column in memory.schema.columns])
+        self._batch, self._times = batch, times
 
     def insert(self, block: RowBlock, batch: KeyBatch, ghost: np.ndarray) -> None:
         """New rows: into the active MemRowSet, as REINSERT where a dead entry holds the key.
@@ -92,21 +100,36 @@ class Laying:
         raise Moved
 
     def change(
-        self, op: int, store: np.ndarray, row: np.ndarray, columns: Mapping[int, ColumnBuffers]
+        self,
+        op: int,
+        store: np.ndarray,
+        row: np.ndarray,
+        columns: Mapping[int, ColumnBuffers],
+        times: np.ndarray | None = None,
     ) -> None:
         """Updates or deletes, each to the one store that holds the row live.
 
         ``store`` counts in ``tablet.view.stores``; ``columns`` are the new values (no key columns).
+        ``times``: as of ``Change``.
         """
         for index in np.unique(store).tolist():
             mine = np.flatnonzero(store == index)
             whole = len(mine) == len(store)
             self.change_one_store(
-                op, index, row[mine], columns if whole else {i: c.take(mine) for i, c in columns.items()}
+                op,
+                index,
+                row[mine],
+                columns if whole else {i: c.take(mine) for i, c in columns.items()},
+                None if times is None else times[mine],
             )
 
     def change_one_store(
-        self, op: int, index: int, row: np.ndarray, columns: Mapping[int, ColumnBuffers]
+        self,
+        op: int,
+        index: int,
+        row: np.ndarray,
+        columns: Mapping[int, ColumnBuffers],
+        times: np.ndarray | None = None,
     ) -> None:
         """``change`` of rows that live in one store."""
         assert op in (REDO_UPDATE, REDO_DELETE)
@@ -114,7 +137,7 @@ class Laying:
             # Of a replayed record: a column came after these rows, and their MemRowSet was frozen then.
             freeze_memrowset(self._tablet)
             raise Moved
-        change = Change(op, row.astype(np.uint32), dict(columns))
+        change = Change(op, row.astype(np.uint32), dict(columns), times)
         self._changes.setdefault(index, []).append(change)
 
     @property
@@ -192,13 +215,20 @@ class Laying:
     # ---- after it ----
 
     def lay(self, ts: int) -> None:
-        """Put the rows where room was made for them, at the record's timestamp (protocol W6)."""
+        """Put the rows where room was made for them, at the record's timestamp (protocol W6).
+
+        Rows of several records have times of their own, up to it.
+        """
         if self._block is not None:
             assert self._batch is not None
-            self._view.active.insert(ts, self._block, self._batch.keys, self._batch.hashes)
+            last_ts = ts if self._times is None else int(self._times[-1])
+            self._view.active.insert(
+                last_ts, self._block, self._batch.keys, self._batch.hashes, self._times
+            )
         for index, changes in self._changes.items():
             for change in changes:
-                self._view.stores[index].change(ts, change)
+                last_ts = ts if change.times is None else int(change.times[-1])
+                self._view.stores[index].change(last_ts, change)
         if self._allocated is not None:
             if self._measured() != self._allocated:
                 raise InternalError("laying a record took more than was reserved for it")

@@ -18,8 +18,8 @@ import pytest
 import kudu_core as kc
 from kudu_core.errors import UnreplayedWarning
 from kudu_core.table.report.verify import check_replayed
-from kudu_core.tablet.replay import bootstrap
-from kudu_core.tablet.replay.bootstrap import Replay, replay_log
+from kudu_core.tablet.replay.bootstrap import Replay
+from kudu_core.tablet.replay.replay_log import Unreplayed, replay_log
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.apply import Laying
 from kudu_core.wal import format as wal
@@ -316,11 +316,11 @@ def test_an_interrupt_of_an_open_is_an_interrupt(made: Made, monkeypatch: pytest
 def test_a_repair_can_leave_records_out(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     """``replay_log`` goes on where it is told to, and none of the record is in the tablets."""
     made.forge(3, duplicate_key)
-    left_out: list[bootstrap.Unreplayed] = []
+    left_out: list[Unreplayed] = []
     import kudu_core.table.lifecycle.open_reader as opening
 
     def replay(replay: Replay, tail: Any, skip: Any, **named: Any) -> Any:
-        def leave_out(found: bootstrap.Unreplayed, record: Any) -> bool:
+        def leave_out(found: Unreplayed, record: Any) -> bool:
             assert record.lsn == found.lsn
             left_out.append(found)
             return True
