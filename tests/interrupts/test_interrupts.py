@@ -316,7 +316,7 @@ def test_places_of_a_call(tmp_path: Path, name: str, durability: str, long: bool
     w = World(tmp_path, options)
     _prepare(w, name)
     places, turns = places_of(lambda: call(w), locks_of(engine_of(w.table)))
-    most = len(turns) if (name, durability) == ("upsert", "sync") else 3
+    most = len(turns) if (name, durability) == ("upsert", "sync") else 2
     for at in chosen(places, turns, long, random.Random(seed), most):
         if name in ("close", "open"):
             w.table = w.made.pop() if w.made else kc.open_table(w.path / "t", "rw")

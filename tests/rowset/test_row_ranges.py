@@ -285,7 +285,7 @@ def test_keys_of_every_type(make: Make, names: tuple[str, ...], seed: int) -> No
     table = make(every.schema, names, ingest_threshold_rows=100)
     table.insert(every)
     ops = ["=", "<", "<=", ">", ">=", "in", "!="]
-    for _ in range(40):
+    for _ in range(20):
         where = []
         for name in rng.choice(names, int(rng.integers(1, 4))).tolist():
             op = str(rng.choice(ops))

@@ -45,7 +45,7 @@ def test_a_state_and_its_changes_give_every_later_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "STRETCH_EVENTS", slice_events)
-    for run in range(40 if long else 2):
+    for run in range(40 if long else 1):
         rng = random.Random(f"{seed}-{run}")
         history = History()
         path = tmp_path / f"t{run}"
@@ -58,7 +58,7 @@ def test_a_state_and_its_changes_give_every_later_state(
             partition_by=[kc.HashPartition(["k"], 2)] if run % 2 else [],
             options={"maintenance": "manual", "ingest_threshold_rows": ingest_rows, "durability": "none"},
         )
-        for step in range(40 if long else 26):
+        for step in range(40 if long else 20):
             history.write(
                 table,
                 random_batch(rng, history.model, range(60), rng.choice((1, 4, 50)), whole=rng.random() < 0.5),
@@ -96,7 +96,7 @@ def test_from_the_first_state_that_history_has(
     tmp_path: Path, seed: int, long: bool, net_ranges: int
 ) -> None:
     """``since=None``: a copy can be built from it, whatever GC has taken, and wherever rows lie."""
-    for run in range(20 if long else 3):
+    for run in range(20 if long else 2):
         rng = random.Random(f"{seed}-{run}")
         history = History()
         table = kc.create_table(
