@@ -13,6 +13,7 @@ import argparse
 import ast
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -81,6 +82,26 @@ def sample(found: list[Mutation], count: int, seed: int) -> list[Mutation]:
     return chosen
 
 
+def changed_lines(commit: str) -> dict[str, set[int]]:
+    """By file, the lines that a commit did not have."""
+    command = ["git", "diff", "--unified=0", "--no-color", commit, "--", "kudu_core"]
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    lines: dict[str, set[int]] = {}
+    path = ""
+    for line in told.splitlines():
+        if line.startswith("+++ "):
+            path = line.removeprefix("+++ b/")
+        elif hunk := re.match(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@", line):
+            first, count = int(hunk[1]), int(hunk[2] or 1)
+            lines.setdefault(path, set()).update(range(first, first + count))
+    return lines
+
+
+def on_changed_lines(found: list[Mutation], commit: str) -> list[Mutation]:
+    lines = changed_lines(commit)
+    return [m for m in found if m.line in lines.get(m.path, ())]
+
+
 def copy_of_tree(target: Path) -> None:
     """With the built kernels."""
     left_out = shutil.ignore_patterns(".git", ".venv*", "build", "dist", "__pycache__", ".*_cache", "*.c")
@@ -114,6 +135,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(os.environ.get("KUDU_CORE_SEED", "0")))
     parser.add_argument("--room", action="append", choices=ROOMS, help="only of this room")
     parser.add_argument("--only", help="PATH:LINE, all mutations of that line")
+    parser.add_argument("--since", help="COMMIT, only of lines that have changed since it")
     parser.add_argument("--jobs", type=int, default=2, help="so many at a time (2)")
     parser.add_argument("--list", action="store_true", help="only count")
     arguments = parser.parse_args()
@@ -128,6 +150,8 @@ def main() -> int:
         found = [m for m in found if m.room in arguments.room]
     if arguments.only:
         found = [m for m in found if f"{m.path}:{m.line}" == arguments.only]
+    if arguments.since:
+        found = on_changed_lines(found, arguments.since)
     if arguments.list:
         for room, count in Counter(m.room for m in found).items():
             print(f"{room:12} {count:5} mutations of {', '.join(ROOMS[room].files)}")

@@ -5,6 +5,7 @@
 #   ci/mutate.sh                         a sample of 40, two at a time
 #   ci/mutate.sh --sample 200 --seed 7   more, others
 #   ci/mutate.sh --room replay           of one room
+#   ci/mutate.sh --since HEAD~20         of lines that have changed since a commit
 #   ci/mutate.sh --list                  the rooms, their files, how many mutations there are
 #   ci/mutate.sh --only kudu_core/tablet/flush/memory.py:120   those of one line
 #

@@ -192,8 +192,16 @@ ROOMS = {
         ),
     ),
     "told": Room(
-        ("kudu_core/rowset/history/straight.py", "kudu_core/table/changes/stretch.py"),
-        _tests("table/changes", "straight", "changes", "large_images"),
+        (
+            *_of("rowset/history", "straight", "window", "history"),
+            *_of("table/changes", "stretch", "changes", "keyed", "net", "states", "changes_plan"),
+            *_of("cfile/files", "ascending", "delta_file"),
+            "kudu_core/rowset/memory/logged.py",
+        ),
+        (
+            *_tests("table/changes", "straight", "changes", "large_images", "changes_of_keys", "some_rows"),
+            *_tests("cfile", "delta_files"),
+        ),
     ),
     "opened": Room(
         (

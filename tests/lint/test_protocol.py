@@ -1,4 +1,4 @@
-"""Rules of docs/protocol.md and the comments that cite them belong together.
+"""Rules of docs/protocol.md, docs/protocol-objects.md and the comments that cite them belong together.
 
 A citation is the word "protocol" and a code, or several: "protocol W4", "protocol G3 to G5, G7".  What a
 check reports may begin with a bare code, as in "N6: D decreased".
@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PROTOCOL = ROOT / "docs" / "protocol.md"
+PROTOCOLS = [ROOT / "docs" / "protocol.md", ROOT / "docs" / "protocol-objects.md"]
 SOURCES = {".py", ".pyx", ".pxd", ".pyi"}
 CODE = r"[A-Z]\d{1,2}"
 CITATION = re.compile(rf"\b[Pp]rotocol\s+({CODE}(?:(?:,\s+|\s+and\s+|\s+to\s+){CODE})*)")
@@ -31,7 +31,9 @@ def rules_of(text: str) -> list[str]:
     return re.findall(rf"^\*\*({CODE})\*\* ", text, re.M)
 
 
-RULES = rules_of(PROTOCOL.read_text())
+RULES = [rule for page in PROTOCOLS for rule in rules_of(page.read_text())]
+PLANNED = {f"B{number}" for number in range(1, 15)}
+"""Rules for object stores that only the model keeps as yet.  It may only shrink."""
 
 
 def codes_of(citation: str) -> Iterator[str]:
@@ -115,19 +117,20 @@ def test_each_rule_has_one_code() -> None:
     for code in RULES:
         by_letter.setdefault(code[0], []).append(int(code[1:]))
     for letter, numbers in by_letter.items():
-        assert numbers == list(range(1, len(numbers) + 1)), f"rules {letter} are not counted from 1"
+        assert sorted(numbers) == list(range(1, len(numbers) + 1)), f"rules {letter} are not counted from 1"
 
 
 @pytest.mark.parametrize("top", ["kudu_core", "tests"])
 def test_each_code_that_is_cited_is_a_rule(top: str) -> None:
     unknown = {code: place for code, place in citations(top).items() if code not in RULES}
-    assert not unknown, f"docs/protocol.md has no such rule: {unknown}"
+    assert not unknown, f"docs/protocol*.md have no such rule: {unknown}"
 
 
 @pytest.mark.parametrize("top", ["kudu_core", "tests"])
 def test_each_rule_is_cited(top: str) -> None:
     """By the code that keeps it, and by a test that would fail without it."""
-    assert [code for code in RULES if code not in citations(top)] == []
+    missing = {code for code in RULES if code not in citations(top)}
+    assert missing - (PLANNED if top == "kudu_core" else set()) == set()
 
 
 @pytest.mark.parametrize("top", ["kudu_core", "tests"])
