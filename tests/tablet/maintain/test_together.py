@@ -300,3 +300,21 @@ def test_a_compaction_that_fails_holds_up_no_other_tablet(disk: Disk, full: bool
     same = {tablet.id for tablet in tablets_of(table) if tablet.rowset_metas == before[tablet.id]}
     assert same == {broken.id}
     assert table.count() == 2 * ROWS
+
+
+def test_after_each_follows_each_small_tablet_on_the_calling_thread() -> None:
+    told: list[str] = []
+    threads: set[int] = set()
+
+    def after_each() -> None:
+        told.append("after")
+        threads.add(threading.get_ident())
+
+    def work(tablet: Any) -> None:
+        told.append(tablet)
+
+    small: Any = ["a", "b", "c"]
+    together.for_each_tablet(small, work, size_bytes=lambda tablet: 0, after_each=after_each)
+    assert told[:2] == ["a", "after"]
+    assert sorted(told) == ["a", "after", "after", "after", "b", "c"]
+    assert threads == {threading.get_ident()}
