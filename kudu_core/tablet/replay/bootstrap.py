@@ -74,6 +74,7 @@ class Replay:
         self.files: dict[int, set[str]] = {}
         """By tablet: files that records name and that may not be in a manifest yet."""
         self.records = 0
+        self._mark = 0
         self.position = 0
         """Timestamp of the last record that was replayed whole: the cut of every tablet."""
 
@@ -108,6 +109,12 @@ class Replay:
         self.applied_jobs |= jobs
         self.records += 1
         self.position = record.ts
+
+    def may_be_in_files(self, record: Record) -> bool:
+        """Whether a tablet's files may hold what a record says, so that no group begins with it."""
+        if record.ts > self._mark:  # marks only grow
+            self._mark = max((tablet.state.mark for tablet in self._tablets.values()), default=0)
+        return record.ts <= self._mark
 
     def apply_group(self, waiting: Sequence[Record]) -> int:
         """Replay the first of some WRITEs as one; how many they were, 0: the first is for ``apply``.

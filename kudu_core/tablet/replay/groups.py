@@ -1,9 +1,10 @@
 """Records that a replay lays into tablets as if they were one.
 
 Most of what a record costs a replay is paid for each tablet that it touches, however few rows it has
-there.  Records that follow one another, name no key twice, and are of the same kind need no look at each
-other: their rows are looked up together and laid together, each at the time of its own record.  What comes
-out is what one record after the other gives; whatever is not so plain is left to that (``bootstrap``).
+there.  Records that follow one another and are of the same kind are looked up together and laid together,
+each row at the time of its own record.  A key may come again where each time but the first is an UPDATE:
+that goes where the key lives already, or where the group has inserted it.  What comes out is what one record
+after the other gives; whatever is not so plain is left to that (``bootstrap``).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from kudu_core.tablet.view.view import KeyBatch, locate_newest
 FIRST_RECORDS, MOST_RECORDS = 16, 1024
 """Of a group: what is tried first, and at most."""
 
-GROUP_BYTES = 1 << 20
+GROUP_BYTES = 4 << 20
 """Of the payloads of a group: beyond it a record's rows cost more than its look-ups."""
 
 SINGLE_RECORDS = 64
@@ -121,7 +122,7 @@ def same_kinds(found: Sequence[GroupRecord]) -> int:
 
 
 def gathered(schema: Schema, found: Sequence[GroupRecord]) -> tuple[int, list[GroupRows]]:
-    """(how many of the first records name no key twice, as far as hashes tell; their rows).
+    """(how many of the first records may go together; their rows).
 
     ``found``: of the same kinds.
     """
@@ -137,19 +138,28 @@ def gathered(schema: Schema, found: Sequence[GroupRecord]) -> tuple[int, list[Gr
         batch = key_batch(schema, block)
         of_rows = np.repeat(np.array(numbers), [part.rows for part in blocks])
         every.append(GroupRows(op, block, np.concatenate(tablets), of_rows, batch.keys, batch.hashes))
-    count = _distinct(every, len(found))
+    count = _plain(every, len(found))
     if count < len(found):
         every = [rows.take(np.flatnonzero(rows.records < count)) for rows in every]
     return count, every
 
 
-def _distinct(every: Sequence[GroupRows], count: int) -> int:
-    """How many of the first records have no hash of a key twice."""
+def _plain(every: Sequence[GroupRows], count: int) -> int:
+    """How many of the first records have no key again, as far as hashes tell, but in an UPDATE of a later
+    record."""
     hashes = np.concatenate([rows.hashes for rows in every])
-    numbers = np.concatenate([rows.records for rows in every])
-    order = np.lexsort((numbers, hashes))  # of one key: the records in their order
-    again = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]]) + 1
-    return int(numbers[order[again]].min(initial=count))
+    order = np.argsort(hashes)
+    same = np.zeros(len(order) + 1, bool)
+    same[1:-1] = hashes[order[1:]] == hashes[order[:-1]]
+    again = order[same[1:] | same[:-1]]
+    if not len(again):
+        return count
+    numbers = np.concatenate([rows.records for rows in every])[again]
+    updates = np.concatenate([np.full(len(rows.records), rows.op == records.RECORD_UPDATE) for rows in every])
+    order = np.lexsort((numbers, hashes[again]))
+    hashes, numbers, updates = hashes[again[order]], numbers[order], updates[again[order]]
+    wrong = (hashes[1:] == hashes[:-1]) & ~(updates[1:] & (numbers[1:] > numbers[:-1]))
+    return int(numbers[1:][wrong].min(initial=count))
 
 
 def group_layings(
@@ -159,7 +169,7 @@ def group_layings(
     times; None: their records are to go one by one."""
     times = np.array([record.ts for record in found], np.uint64)
     parts: dict[int, list[tuple[GroupRows, np.ndarray, int, int]]] = {}
-    for rows in every:
+    for rows in sorted(every, key=lambda rows: rows.op != records.RECORD_INSERT):
         rows = rows.sorted_by_tablet()
         of_rows = times[rows.records]
         for tablet_id, lower, upper in rows.by_tablet():
@@ -205,7 +215,8 @@ def _added(
     lower: int,
     upper: int,
 ) -> bool:
-    """Give rows of one kind to a laying; False where their keys live elsewhere than plain records say."""
+    """Give rows of one kind to a laying, inserts first; False where their keys live elsewhere than plain
+    records say."""
     batch = KeyBatch(rows.keys.slice(lower, upper), rows.hashes[lower:upper])
     homes = locate_newest(tablet.view, batch)
     block, times = rows.block.slice(lower, upper), times[lower:upper]
@@ -214,8 +225,12 @@ def _added(
             return False
         laying.insert_group(block, batch, times)
         return True
-    if not homes.live.all():
-        return False
+    new = np.flatnonzero(~homes.live)
+    if len(new):
+        at = laying.inserted(batch.take(new))
+        if at is None:
+            return False
+        homes.store[new], homes.row[new] = 0, at
     known = schema.by_id
     values = {i: c for i, c in values_only(schema, block).items() if i in known}
     laying.change(rows.op, homes.store, homes.row, values, times)

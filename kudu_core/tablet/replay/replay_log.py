@@ -89,10 +89,11 @@ def replay_log(
     coming = _wanted_records(tail, wanted)
     sizes = GroupSize()
     while True:
-        size = sizes.next_size()
-        _fill(waiting, coming, size)
+        _fill(waiting, coming, 1)
         if not waiting:
             return None
+        size = 1 if replay.may_be_in_files(waiting[0].record) else sizes.next_size()
+        _fill(waiting, coming, size)
         if size > 1 and len(waiting) > 1:
             group = [one.record for one in islice(waiting, size) if one.record.kind == RECORD_KIND_WRITE]
             laid = replay.apply_group(group)

@@ -61,6 +61,21 @@ class Laying:
         self._block = block.select([column.id for column in memory.schema.columns])
         self._batch, self._times = batch, times
 
+    def inserted(self, batch: KeyBatch) -> np.ndarray | None:
+        """The ordinals that rows of ``insert_group`` with these keys will have, (n,) int64; None where one is
+        not among them."""
+        if self._batch is None:
+            return None
+        order = np.argsort(self._batch.hashes)
+        place = np.searchsorted(self._batch.hashes, batch.hashes, sorter=order)
+        if (place == len(order)).any():
+            return None
+        at = order[place]
+        mine, keys = self._batch.keys.take(at), batch.keys
+        if not (np.array_equal(mine.data, keys.data) and np.array_equal(mine.offsets, keys.offsets)):
+            return None
+        return at + len(self._view.active)
+
     def insert(self, block: RowBlock, batch: KeyBatch, ghost: np.ndarray) -> None:
         """New rows: into the active MemRowSet, as REINSERT where a dead entry holds the key.
 
