@@ -13,11 +13,11 @@ set -euo pipefail
 
 ROOMS=(
     kernels common cfile wal fs rowset tablet table
-    stories crash interrupts hostile compat model spark lint bench
+    stories crash interrupts hostile compat model objects spark lint bench
 )
 # The same beside each other, and lint and types; the longest first, so that all lanes end at about one time.
 QUEUE=(
-    spark table crash checks bench lint stories hostile tablet
+    spark table crash checks bench lint stories hostile objects tablet
     interrupts kernels rowset cfile common fs wal compat model
 )
 options=()

@@ -17,6 +17,9 @@
     |- Poisoned          an fsync failed: reopen the table to write again
     |- NotSupported      well-formed, but not by this version
     |- Corruption        stored bytes break their format
+    |- StoreError        an object store refused a request
+    |  |- StoreDenied    credentials are absent, wrong or expired, or lack a right
+    |  |- StoreUnavailable  the store gave no answer in time
     |- MemoryLimit       one batch cannot fit into the memory limit
     |- ColumnTooLarge    cells of one column at once are more than Arrow takes (OverflowError)
     |- InternalError     a rule of the package's own does not hold  (AssertionError)
@@ -153,6 +156,30 @@ class Corruption(KuduError):
 
     def __str__(self) -> str:
         return f"{self.path} at byte {self.offset}: {self.reason}"
+
+
+class StoreError(KuduError):
+    """An object store refused a request.
+
+    ``unknown``: whether what was to be put or deleted may be so, or may yet be: an earlier request for the
+    same thing had no answer.  Else nothing has changed.
+    """
+
+    def __init__(self, message: str, unknown: bool = False) -> None:
+        super().__init__(message, unknown)
+        self.unknown = unknown
+
+    def __str__(self) -> str:
+        tail = "; what was asked for may or may not have been done" if self.unknown else ""
+        return f"{self.args[0]}{tail}"
+
+
+class StoreDenied(StoreError):
+    """Credentials of an object store are absent, wrong or expired, or lack a right."""
+
+
+class StoreUnavailable(StoreError):
+    """An object store gave no answer until the deadline, or asked for patience until then."""
 
 
 class MemoryLimit(KuduError):

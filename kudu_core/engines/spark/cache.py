@@ -14,6 +14,7 @@ from kudu_core.common.run.locks import mutex
 from kudu_core.errors import Closed
 from kudu_core.table.changes.change_tokens import ChangeToken
 from kudu_core.table.entry import open_table
+from kudu_core.table.lifecycle.handles import folder_path
 from kudu_core.table.opened.handle import Handle, handle_of
 from kudu_core.table.read.tokens import ScanToken
 from kudu_core.table.stored.table_state import read_state
@@ -51,7 +52,7 @@ def table(path: str | os.PathLike[str], *, at: int | None = None, refresh_s: flo
         Refresh it when it was opened or refreshed longer ago than so many seconds.  None: the state that the
         process has come upon is good enough.
     """
-    text = os.path.abspath(os.fspath(path))
+    text = os.path.abspath(folder_path(path))
     with _lock:
         found = _taken(text)
         if found is not None and _is_replaced(found):

@@ -21,6 +21,7 @@ from kudu_core.common.types.types import TYPE_DECIMAL, ColumnType
 from kudu_core.engines.spark.schema import projected
 from kudu_core.errors import InvalidArgument
 from kudu_core.table.jobs.commit import check_job
+from kudu_core.table.lifecycle.handles import folder_path
 from kudu_core.table.read.tokens import DEFAULT_TARGET_ROWS
 
 READ_OPTIONS = (
@@ -182,7 +183,7 @@ def _path(given: Mapping[str, str]) -> str:
             'no path: say where the table is with .load("/tables/t"), .save("/tables/t") or '
             '.option("path", "/tables/t")'
         )
-    return os.path.abspath(re.sub("^file:/+", "/", path))
+    return os.path.abspath(folder_path(re.sub("^file:/+", "/", path)))
 
 
 def _columns(text: str | None) -> list[str] | None:

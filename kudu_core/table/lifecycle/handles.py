@@ -13,6 +13,7 @@ from kudu_core.common.run.clock import Clock
 from kudu_core.common.schema.declare import declare
 from kudu_core.errors import InvalidArgument, TableExists
 from kudu_core.fs.posix import PosixFileSystem
+from kudu_core.objects.urls import refuse_url
 from kudu_core.options import Options
 from kudu_core.table.lifecycle.create import create
 from kudu_core.table.lifecycle.open_reader import open_for_reading
@@ -91,10 +92,11 @@ def create_handle(
 
 
 def folder_path(path: str | os.PathLike[str]) -> str:
-    """An absolute path; ``InvalidArgument`` for what is none."""
+    """An absolute path; ``InvalidArgument`` for what is none, ``NotSupported`` for a place in a store."""
     text = os.fspath(path)
     if not isinstance(text, str) or not text or "\0" in text:
         raise InvalidArgument(f"{path!r} is no path of a table")
+    refuse_url(text)
     return str(Path(text).absolute())
 
 
