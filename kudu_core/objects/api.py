@@ -72,16 +72,19 @@ class Existing(NamedTuple):
 
 
 class Replaced(KuduError):
-    """``replace_if`` found another object than the one to be replaced; nothing was put.
+    """``replace_if`` found another object than the one to be replaced.
 
-    Whoever calls it says what that means, so it does not reach users.
+    ``unknown``: an earlier request of the same call had no answer, so it may be that ours was put and that
+    the other writer has replaced it.  Else nothing was put.  Whoever calls says what that means, so this does
+    not reach users.
     """
 
-    def __init__(self, path: str, found: Existing, version: Version) -> None:
-        super().__init__(path, found, version)
+    def __init__(self, path: str, found: Existing, version: Version, unknown: bool) -> None:
+        super().__init__(path, found, version, unknown)
         self.path = path
         self.found = found
         self.version = version
+        self.unknown = unknown
 
     def __str__(self) -> str:
         return f"{self.path} was replaced by another writer"
@@ -131,6 +134,9 @@ class ObjectStore(Protocol):
         what is gone.
         """
 
+    def counts(self) -> dict[str, int]:
+        """Requests and bytes by kind since the store was opened (``tally.Tally.now``)."""
+
 
 ABSENT: Final = None
 """The condition of a put that must not replace anything."""
@@ -177,6 +183,9 @@ class Requests(Protocol):
         """One that is missing is no error."""
 
     def list(self, prefix: str) -> list[Entry]: ...
+
+    def counts(self) -> dict[str, int]:
+        """As of ``ObjectStore``."""
 
     def tell_repeated(self) -> None:
         """A request is about to be repeated: for the counts."""

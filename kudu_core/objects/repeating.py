@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kudu_core.errors import Corruption, InternalError, InvalidArgument, StoreError, StoreUnavailable
 from kudu_core.objects.api import ABSENT, ALWAYS, Existing, Replaced, Unknown, Unmet
-from kudu_core.objects.names import checked_folder, checked_path
+from kudu_core.objects.object_names import checked_folder, checked_path
 
 if TYPE_CHECKING:
     from kudu_core.objects.api import Data, Entry, ObjectStore, PutIdOf, Requests, Timer, Version
@@ -75,6 +75,9 @@ class RepeatingStore:
         checked_folder(prefix)
         return sorted(self._until_answered(f"LIST {prefix}", lambda: self._requests.list(prefix)))
 
+    def counts(self) -> dict[str, int]:
+        return self._requests.counts()
+
     # -- writing -------------------------------------------------------------------------------------------
 
     def put(self, path: str, data: Data) -> None:
@@ -107,11 +110,17 @@ class RepeatingStore:
         if self._put_id_of(path, whole) != put_id:
             raise InternalError(f"the bytes for {path} do not have the put id that is said to be theirs")
 
+        unknown = False
+
         def attempt() -> Version | Existing:
+            nonlocal unknown
             try:
                 return self._requests.put(path, whole, condition)
             except Unmet:
                 pass
+            except Unknown:
+                unknown = True
+                raise
             try:
                 found, version = self._requests.get(path, None)
             except FileNotFoundError:
@@ -126,7 +135,7 @@ class RepeatingStore:
                 return Existing(theirs, found)
             if version == condition:
                 raise Unknown("the store says that the object has changed, and it has not")
-            raise Replaced(path, Existing(theirs, found), version)
+            raise Replaced(path, Existing(theirs, found), version, unknown)
 
         return self._until_answered(f"PUT {path}", attempt, changes=True)
 

@@ -79,7 +79,7 @@ def test_anothers_object_is_anothers(memory: MemoryObjectStore) -> None:
     taken = behind(memory, Rule("overtaken", ops=PUT, data=other + b"!"))
     with pytest.raises(Replaced, match="log/1 was replaced by another writer") as raised:
         client(taken).replace_if("log/1", mine, version, id_of(mine))
-    assert raised.value.found == Existing(id_of(other), other + b"!")
+    assert raised.value.found == Existing(id_of(other), other + b"!") and not raised.value.unknown
     again = pickle.loads(pickle.dumps(raised.value))
     assert again.found == raised.value.found and again.path == "log/1"
 
@@ -95,6 +95,24 @@ def test_overtaken_while_the_outcome_is_unknown(memory: MemoryObjectStore) -> No
     assert client(faulty).put_if_absent("log/1", mine, id_of(mine)) == Existing(id_of(other), other)
     faulty.land_late()
     assert memory.objects["log/1"].data == other
+
+
+def test_replaced_after_an_unknown_outcome(memory: MemoryObjectStore) -> None:
+    """Ours was put, its answer lost, and another has replaced it before we looked: nobody can tell."""
+    other = body("other")
+
+    class Timer(StepTimer):
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            memory.store("TABLE", other)
+
+    for fate in ("lost", "refused", "late"):
+        memory.store("TABLE", body("old"))
+        version, mine = memory.get("TABLE", None)[1], body("mine")
+        faulty = behind(memory, Rule(fate, ops=PUT))  # type: ignore[arg-type]
+        with pytest.raises(Replaced) as raised:
+            client(faulty, timer=Timer()).replace_if("TABLE", mine, version, id_of(mine))
+        assert raised.value.unknown and raised.value.found.data == other
 
 
 def test_a_read_of_ours_that_has_no_answer(memory: MemoryObjectStore) -> None:
@@ -142,7 +160,7 @@ def test_the_deadline(memory: MemoryObjectStore, op: str) -> None:
     assert timer.slept == sorted(timer.slept), "each pause is as long as the one before, or longer"
     again = pickle.loads(pickle.dumps(raised.value))
     assert str(again) == str(raised.value) and again.unknown == raised.value.unknown
-    assert memory.counts.now()["repeated"] == len(timer.slept)
+    assert memory.counts()["repeated"] == len(timer.slept)
     # The handle goes on when the store does.
     faulty.fates.rules.clear()
     assert store.put_if_absent("a", mine, id_of(mine)) is None

@@ -40,7 +40,8 @@ class Request(NamedTuple):
 
 @dataclass(slots=True)
 class Rule:
-    """Which requests meet a fate, and which one.  A rule counts its own matches; use it with one store.
+    """Which requests meet a fate, and which one.  A rule counts its own matches, of the requests that no rule
+    before it has decided; use it with one store.
 
     ``ops``: None for all.  ``path_glob``: matched against the whole path, ``*`` also covers ``/``.  ``nth``:
     fires at the n-th matching request, from 1.  ``probability``: at each matching one with these odds.  With

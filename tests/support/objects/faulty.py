@@ -54,6 +54,9 @@ class FaultyStore:
     def list(self, prefix: str) -> list[Entry]:
         return self._sent("list", prefix, lambda: self._inner.list(prefix))
 
+    def counts(self) -> dict[str, int]:
+        return self._inner.counts()
+
     def tell_repeated(self) -> None:
         self._inner.tell_repeated()
 

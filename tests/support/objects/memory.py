@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kudu_core.errors import Corruption
 from kudu_core.objects.api import Always, Entry, Unmet
-from kudu_core.objects.counts import Counts
 from kudu_core.objects.repeating import RepeatingStore
+from kudu_core.objects.tally import Tally
 
 if TYPE_CHECKING:
     from kudu_core.objects.api import Condition, PutIdOf, Requests, Timer, Version
@@ -73,7 +73,7 @@ class MemoryObjectStore:
     ) -> None:
         self.objects: dict[str, Object] = {}
         self.mutex = threading.RLock()
-        self.counts = Counts()
+        self._tally = Tally()
         self._versions = versions
         self._listing = listing
         self._rng = random.Random(seed)
@@ -95,23 +95,23 @@ class MemoryObjectStore:
 
     def get(self, path: str, limit: int | None) -> tuple[bytes, Version]:
         with self.mutex:
-            self.counts.sent("get")
+            self._tally.sent("get")
             found = self._found(path)
             if limit is not None and len(found.data) > limit:
                 raise Corruption(path, limit, f"the object is longer than {limit} bytes")
-            self.counts.moved("get", len(found.data))
+            self._tally.moved("get", len(found.data))
             return found.data, self.version_of(found)
 
     def get_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         with self.mutex:
-            self.counts.sent("get", len(ranges))
+            self._tally.sent("get", len(ranges))
             data = self._found(path).data
             return [data[offset : offset + length] for offset, length in ranges]
 
     def put(self, path: str, data: bytes, condition: Condition) -> Version:
         with self.mutex:
-            self.counts.sent("put")
-            self.counts.moved("put", len(data))
+            self._tally.sent("put")
+            self._tally.moved("put", len(data))
             have = self.objects.get(path)
             if isinstance(condition, Always):
                 pass
@@ -126,14 +126,14 @@ class MemoryObjectStore:
 
     def delete(self, paths: Sequence[str]) -> None:
         with self.mutex:
-            self.counts.sent("delete")
+            self._tally.sent("delete")
             self._remember()
             for path in paths:
                 self.objects.pop(path, None)
 
     def list(self, prefix: str) -> list[Entry]:
         with self.mutex:
-            self.counts.sent("list")
+            self._tally.sent("list")
             objects = self.objects
             if self._listing == "stale" and self._before:
                 objects = self._rng.choice([*self._before, objects])
@@ -146,8 +146,11 @@ class MemoryObjectStore:
                 self._rng.shuffle(found)
             return found
 
+    def counts(self) -> dict[str, int]:
+        return self._tally.now()
+
     def tell_repeated(self) -> None:
-        self.counts.repeated()
+        self._tally.repeated()
 
     # -- without a condition -------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from _thread import allocate_lock
 KINDS = ("get", "put", "delete", "list")
 
 
-class Counts:
+class Tally:
     """Thread safe.  Requests are those that the client has sent, answered or not."""
 
     def __init__(self) -> None:
@@ -37,4 +37,4 @@ class Counts:
             return dict(self._numbers)
 
 
-__all__ = ["Counts"]
+__all__ = ["Tally"]

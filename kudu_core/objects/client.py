@@ -1,0 +1,264 @@
+"""The client of S3, Google Cloud Storage and Azure Blob: ``Requests`` over obstore, an optional package.
+
+obstore repeats requests by itself unless told not to, and then says of our own object, whose answer was lost,
+that another's is there.  So each call here is one request, or one wave of them, and ``repeating.py`` repeats.
+
+After a fork its threads are gone and it waits for them for ever, also with a new store, once the parent has
+made a request.  So a child of such a process gets ``NotSupported``.
+
+A version is the etag on S3 and Azure, and on Google, whose conditions know no etags, the generation.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kudu_core.errors import Corruption, InvalidArgument, NotSupported, StoreError
+from kudu_core.objects.answers import Beyond, meaning
+from kudu_core.objects.api import Always, Entry, Unknown
+from kudu_core.objects.fetching import cut, planned
+from kudu_core.objects.repeating import DEADLINE_S, RepeatingStore
+from kudu_core.objects.tally import Tally
+from kudu_core.objects.urls import StoreUrl, parse
+
+if TYPE_CHECKING:
+    from kudu_core.objects.answers import Asked
+    from kudu_core.objects.api import Condition, PutIdOf, Requests, Timer, Version
+
+_T = TypeVar("_T")
+
+EXTRAS = {"s3": "s3", "gs": "gcs", "az": "azure", "abfss": "azure"}
+"""Scheme -> the extra of the package that brings its client."""
+REQUEST_S, CONNECT_S = 30, 5
+"""How long a request, and the making of a connection, may take, unless ``client_options`` say otherwise."""
+_MOST_KEYS = {"s3": 1000, "gs": 1, "az": 256, "abfss": 256}
+"""How many objects one request deletes."""
+_MOST_LISTED = 1000
+
+
+class _Process:
+    """What a fork leaves of the client's threads."""
+
+    used = False
+    dead = False
+
+    @classmethod
+    def forked(cls) -> None:
+        cls.dead = cls.used
+
+
+os.register_at_fork(after_in_child=_Process.forked)
+
+
+def open_store(
+    url: str,
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    put_id_of: PutIdOf,
+    timer: Timer,
+    deadline_s: float = DEADLINE_S,
+) -> RepeatingStore:
+    """The store at a URL; its root is the URL's folder.  Nothing is asked of it yet.
+
+    ``storage_options`` are the client's own keys (``access_key_id``, ``endpoint``, ``region``, ...); where
+    they say nothing, the environment, profiles and the machine's role do.  ``client_options`` in them is a
+    mapping for its HTTP client: ``timeout``, ``proxy_url``, ...  An endpoint with ``http://`` is taken at its
+    word.
+
+    ``InvalidArgument`` for a URL or an option that is none; ``NotSupported`` where the client is not
+    installed, for ``hdfs://``, and in the child of a fork.
+    """
+    place = parse(url)
+    requests = ObstoreRequests(place, _made(place, dict(storage_options or {})))
+    return RepeatingStore(requests, put_id_of, timer, deadline_s=deadline_s, spread=random.random)
+
+
+def _made(url: StoreUrl, options: dict[str, Any]) -> Any:
+    """obstore's store."""
+    if url.scheme not in EXTRAS:
+        raise NotSupported(f"{url}: there is no client of {url.scheme}:// yet")
+    check_process()
+    try:
+        from obstore import exceptions
+        from obstore.store import AzureStore, GCSStore, S3Store
+    except ImportError:
+        raise NotSupported(
+            f"{url.scheme}:// needs the package obstore: pip install 'kudu-core[{EXTRAS[url.scheme]}]'"
+        ) from None
+    plain = any("http://" in value for value in options.values() if isinstance(value, str))
+    client_options = {
+        "timeout": timedelta(seconds=REQUEST_S),
+        "connect_timeout": timedelta(seconds=CONNECT_S),
+        **({"allow_http": True} if plain else {}),
+        **options.pop("client_options", {}),
+    }
+    if url.host is not None:
+        account, _, domain = url.host.partition(".dfs.")
+        options.setdefault("account_name", account)
+        if domain != "core.windows.net":
+            options.setdefault("endpoint", f"https://{account}.blob.{domain}")
+    store = {"s3": S3Store, "gs": GCSStore}.get(url.scheme, AzureStore)
+    try:
+        return store(
+            url.bucket,
+            prefix=url.prefix or None,
+            client_options=client_options,
+            retry_config={"max_retries": 0, "retry_timeout": timedelta(seconds=REQUEST_S)},
+            **options,
+        )
+    except exceptions.UnknownConfigurationKeyError as error:
+        raise InvalidArgument(f"{url.scheme}:// has no such storage option: {_first_line(error)}") from None
+    except (exceptions.BaseError, ValueError, TypeError) as error:
+        raise InvalidArgument(f"storage_options do not fit {url}: {_first_line(error)}") from None
+
+
+def check_process() -> None:
+    """``NotSupported`` in a child whose parent has made a request before the fork."""
+    if _Process.dead:
+        raise NotSupported(
+            "this process was forked from one that has used an object store, and its client does not survive "
+            'that: start the child with "spawn"'
+        )
+
+
+class ObstoreRequests:
+    """See the module and ``api.Requests``."""
+
+    def __init__(self, url: StoreUrl, store: Any) -> None:
+        self._url = url
+        self._bucket = f"{url.scheme}://{url.bucket}"
+        self._store = store
+        self._version_key = "version" if url.scheme == "gs" else "e_tag"
+        self._tally = Tally()
+
+    def get(self, path: str, limit: int | None) -> tuple[bytes, Version]:
+        import obstore
+
+        self._tally.sent("get")
+
+        def read() -> tuple[bytes, Any]:
+            found = obstore.get(self._store, path)
+            meta = found.meta
+            if limit is not None and meta["size"] > limit:
+                raise Corruption(path, limit, f"the object is longer than {limit} bytes")
+            data = bytes(found.bytes())
+            if len(data) != meta["size"]:
+                raise Unknown(f"{len(data)} of {meta['size']} bytes arrived")
+            return data, meta
+
+        data, meta = self._asked(read, path)
+        self._tally.moved("get", len(data))
+        return data, self._version_of(meta, path)
+
+    def get_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        plan = planned(ranges)
+        try:
+            pieces = self._fetched(path, plan)
+        except Beyond:
+            pieces = [self._fetched_or_nothing(path, each) for each in plan]
+        return cut(ranges, plan, pieces)
+
+    def _fetched(self, path: str, plan: Sequence[tuple[int, int]]) -> list[bytes]:
+        import obstore
+
+        self._tally.sent("get", len(plan))
+        starts, lengths = [each[0] for each in plan], [each[1] for each in plan]
+        pieces = self._asked(
+            lambda: obstore.get_ranges(self._store, path, starts=starts, lengths=lengths, coalesce=0),
+            path,
+            "range",
+        )
+        found = [bytes(piece) for piece in pieces]
+        self._tally.moved("get", sum(map(len, found)))
+        return found
+
+    def _fetched_or_nothing(self, path: str, wanted: tuple[int, int]) -> bytes:
+        try:
+            return self._fetched(path, [wanted])[0]
+        except Beyond:
+            return b""
+
+    def put(self, path: str, data: bytes, condition: Condition) -> Version:
+        import obstore
+
+        mode: Any = {self._version_key: condition}
+        if isinstance(condition, Always):
+            mode = "overwrite"
+        elif condition is None:
+            mode = "create"
+        self._tally.sent("put")
+        self._tally.moved("put", len(data))
+        meta = self._asked(
+            lambda: obstore.put(self._store, path, data, mode=mode, use_multipart=False), path, "put"
+        )
+        return self._version_of(meta, path)
+
+    def delete(self, paths: Sequence[str]) -> None:
+        most = _MOST_KEYS[self._url.scheme]
+        for at in range(0, len(paths), most):
+            some = list(paths[at : at + most])
+            try:
+                self._delete(some)
+            except FileNotFoundError:
+                # Of one of them, or so it says; what became of the others it does not.
+                for path in some if len(some) > 1 else ():
+                    self._delete_or_miss(path)
+
+    def _delete(self, paths: list[str]) -> None:
+        import obstore
+
+        self._tally.sent("delete")
+        self._asked(lambda: obstore.delete(self._store, paths), paths[0])
+
+    def _delete_or_miss(self, path: str) -> None:
+        try:
+            self._delete([path])
+        except FileNotFoundError:
+            return
+
+    def list(self, prefix: str) -> list[Entry]:
+        import obstore
+
+        found = self._asked(lambda: obstore.list(self._store, prefix or None).collect(), prefix)
+        self._tally.sent("list", max(1, -(-len(found) // _MOST_LISTED)))
+        return [Entry(each["path"], each["size"], each["last_modified"].timestamp()) for each in found]
+
+    def counts(self) -> dict[str, int]:
+        return self._tally.now()
+
+    def tell_repeated(self) -> None:
+        self._tally.repeated()
+
+    def _asked(self, request: Callable[[], _T], path: str, asked: Asked = "other") -> _T:
+        check_process()
+        _Process.used = True
+        from obstore.exceptions import BaseError
+
+        try:
+            return request()
+        except (BaseError, FileNotFoundError) as error:
+            raise meaning(error, self._bucket, path, asked) from None
+
+    def _version_of(self, meta: Any, path: str) -> Version:
+        version = meta[self._version_key]
+        if not isinstance(version, str) or not version:
+            raise StoreError(f"{self._bucket} gives {path} no version ({json.dumps(sorted(meta))})")
+        return version
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).split("\n", 1)[0][:200]
+
+
+if TYPE_CHECKING:
+
+    def _checked(store: ObstoreRequests) -> Requests:
+        return store
+
+
+__all__ = ["ObstoreRequests", "open_store"]

@@ -1,0 +1,421 @@
+"""The real client against our HTTP server: rule B3 under each fault, and what is told of every refusal."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kudu_core as kc
+from kudu_core.common.run.clock import Clock
+from kudu_core.objects import client as client_module
+from kudu_core.objects.api import Existing, Replaced
+from kudu_core.objects.client import open_store
+from kudu_core.objects.repeating import RepeatingStore
+from tests.objects.test_contract import body, id_of, together
+from tests.support.objects.fates import Fate, Rule
+from tests.support.objects.memory import StepTimer, put_id_of
+from tests.support.objects.server import BUCKET, StoreServer, error
+
+ROOT = Path(__file__).resolve().parents[2]
+PUT = frozenset({"put"})
+SOON = {"timeout": "400ms"}
+MISSING = [
+    (fate, how) for fate in ("refused", "lost", "late") for how in ("500", "503", "reset", "hang")
+] + [("conflict", "500"), ("busy", "500"), ("slow", "500")]
+
+
+class QuickTimer(StepTimer):
+    """Sleeps in no time."""
+
+
+@pytest.fixture(params=["s3", "gcs"])
+def server(request: pytest.FixtureRequest) -> Iterator[StoreServer]:
+    with StoreServer(request.param) as server:
+        yield server
+
+
+@pytest.fixture
+def s3() -> Iterator[StoreServer]:
+    with StoreServer("s3") as server:
+        yield server
+
+
+def opened(
+    server: StoreServer, timer: Any = None, deadline_s: float = 60.0, **options: object
+) -> RepeatingStore:
+    given = server.options(client_options=SOON) | options
+    url = f"{server.url}/folder"
+    return open_store(url, given, put_id_of=put_id_of, timer=timer or QuickTimer(), deadline_s=deadline_s)
+
+
+def there(server: StoreServer, path: str) -> bytes:
+    return server.memory.objects[f"folder/{path}"].data
+
+
+# -- rule B3
+
+
+@pytest.mark.parametrize(("fate", "how"), MISSING)
+def test_our_put_is_ours(server: StoreServer, fate: Fate, how: Any) -> None:
+    server.fates.rules.append(Rule(fate, ops=PUT, how=how, seconds=0.6 if how == "hang" else 0.05))
+    mine = body("mine")
+    assert opened(server).put_if_absent("log/1", mine, id_of(mine)) is None
+    server.land_late()
+    assert there(server, "log/1") == mine
+
+
+@pytest.mark.parametrize(("fate", "how"), MISSING)
+def test_our_replacement_is_ours(server: StoreServer, fate: Fate, how: Any) -> None:
+    server.memory.store("folder/TABLE", body("old"))
+    store, mine, next_ = opened(server), body("mine"), body("next")
+    version = store.read_versioned("TABLE", 100)[1]
+    server.fates.rules.append(Rule(fate, ops=PUT, how=how, seconds=0.6 if how == "hang" else 0.05))
+    new = store.replace_if("TABLE", mine, version, id_of(mine))
+    assert store.read_versioned("TABLE", 100) == (mine, new)
+    store.replace_if("TABLE", next_, new, id_of(next_))
+    server.land_late()
+    assert there(server, "TABLE") == next_
+
+
+@pytest.mark.parametrize("fate", ["refused", "lost", "late", "conflict", "busy", None])
+def test_anothers_object_is_anothers(server: StoreServer, fate: Fate | None) -> None:
+    other, mine = body("other"), body("mine")
+    server.memory.store("folder/log/1", other)
+    store = opened(server)
+    version = store.read_versioned("log/1", 100)[1]
+    if fate is not None:
+        server.fates.rules += [Rule(fate, ops=PUT, nth=1), Rule(fate, ops=PUT, nth=3)]
+    assert store.put_if_absent("log/1", mine, id_of(mine)) == Existing(id_of(other), other)
+    newer = body("newer")
+    server.memory.store("folder/log/1", newer)
+    with pytest.raises(Replaced) as raised:
+        store.replace_if("log/1", mine, version, id_of(mine))
+    assert raised.value.found == Existing(id_of(newer), newer)
+    server.land_late()
+    assert there(server, "log/1") == newer
+
+
+def test_overtaken(server: StoreServer) -> None:
+    other, mine = body("other"), body("mine")
+    server.fates.rules.append(Rule("overtaken", ops=PUT, data=other))
+    # The rule's write goes to the path that the server knows, folder and all.
+    assert opened(server).put_if_absent("log/1", mine, id_of(mine)) == Existing(id_of(other), other)
+
+
+def test_the_clients_own_repetition_would_lie(s3: StoreServer) -> None:
+    """Why it is off: with obstore's own, another's conflict is reported about our own, stored object."""
+    import obstore
+    from obstore.exceptions import AlreadyExistsError
+    from obstore.store import S3Store
+
+    s3.fates.rules.append(Rule("lost", ops=PUT))
+    store = S3Store(BUCKET, client_options={"allow_http": True}, **s3.options())  # type: ignore[arg-type]
+    with pytest.raises(AlreadyExistsError):
+        obstore.put(store, "log/1", b"mine", mode="create")
+    assert s3.memory.objects["log/1"].data == b"mine"
+
+
+@pytest.mark.parametrize("op", ["put", "get", "delete", "list"])
+@pytest.mark.parametrize("fate", ["refused", "lost", "late", "busy"])
+def test_other_calls_bear_it_too(server: StoreServer, fate: Fate, op: Any) -> None:
+    server.memory.store("folder/a", b"there")
+    server.fates.rules.append(Rule(fate, ops=frozenset({op}), how="reset"))
+    store = opened(server)
+    store.put("b", b"new")
+    store.delete_many(["a", "missing"])
+    assert store.read_bytes("b", 10) == b"new"
+    assert store.read_ranges("b", [(1, 2)]) == [b"ew"]
+    assert [each.name for each in store.entries("")] == ["b"]
+    assert store.counts()["repeated"] >= 1
+
+
+def test_an_answer_that_breaks_off_is_read_again(server: StoreServer) -> None:
+    data = random.Random(3).randbytes(200_000)
+    server.memory.store("folder/a", data)
+    server.fates.rules += [Rule("short", ops=frozenset({"get"}), nth=n) for n in (1, 2)]
+    store = opened(server)
+    assert store.read_bytes("a", 1 << 20) == data
+    assert store.read_ranges("a", [(0, 150_000)]) == [data[:150_000]]
+    assert store.counts()["repeated"] == 2
+
+
+def test_a_burst_of_503(server: StoreServer) -> None:
+    server.fates.rules.append(Rule("busy", times=7))
+    timer = QuickTimer()
+    mine = body("mine")
+    assert opened(server, timer).put_if_absent("a", mine, id_of(mine)) is None
+    assert len(timer.slept) == 7 and sum(timer.slept) < 8
+
+
+def test_the_deadline(server: StoreServer) -> None:
+    server.fates.rules.append(Rule("refused", ops=PUT, times=1000))
+    store, mine = opened(server, deadline_s=15.0), body("mine")
+    told = r"PUT log/1: no answer in [\d.]+ s, asked \d+ times; the last time: 500 Int.*may or may not"
+    with pytest.raises(kc.StoreUnavailable, match=told) as raised:
+        store.put_if_absent("log/1", mine, id_of(mine))
+    assert raised.value.unknown
+    server.fates.rules.clear()
+    assert store.put_if_absent("log/1", mine, id_of(mine)) is None, "and goes on when the store does"
+
+
+def test_threads_under_chance(server: StoreServer, seed: int, long: bool) -> None:
+    """Racing writers of numbered objects, and of one counter; every number has one owner, who was told so."""
+    rng = random.Random(seed)
+    server.fates.rng = rng
+    for fate in ("refused", "lost", "late", "conflict", "busy"):
+        how = rng.choice(["500", "503", "reset"])
+        rule = Rule(fate, ops=PUT, probability=0.06, how=how, after=3)  # type: ignore[arg-type]
+        server.fates.rules.append(rule)
+    server.memory.store("folder/n", body("0"))
+    owned: list[dict[int, bytes]] = [{} for _ in range(4)]
+    in_doubt: list[int] = []
+    rounds = 60 if long else 10
+
+    def work(number: int) -> None:
+        store = opened(server, deadline_s=600)
+        for n in range(rounds):
+            mine = body(f"{number} {n}")
+            if store.put_if_absent(f"log/{n}", mine, id_of(mine)) is None:
+                owned[number][n] = mine
+            while True:
+                data, version = store.read_versioned("n", 100)
+                made = body(str(int(data[16:].rstrip(b".")) + 1))
+                try:
+                    store.replace_if("n", made, version, id_of(made))
+                    break
+                except Replaced as error:
+                    in_doubt.append(error.unknown)
+
+    together(4, work)
+    server.land_late()
+    told = {n: data for each in owned for n, data in each.items()}
+    assert sum(map(len, owned)) == len(told) == rounds, "each number once"
+    assert all(there(server, f"log/{n}") == data for n, data in told.items())
+    # One that was put, its answer lost, and replaced by another before its writer looked, was made again.
+    assert 0 <= int(there(server, "n")[16:].rstrip(b".")) - 4 * rounds <= sum(in_doubt)
+
+
+# -- what is told
+
+
+REFUSED: dict[str, tuple[Any, type[kc.StoreError], str]] = {
+    "expired": (error(400, "ExpiredToken"), kc.StoreDenied, r"the credentials: they have expired"),
+    "expired, 403": (error(403, "ExpiredToken"), kc.StoreDenied, r"they have expired"),
+    "a right": (error(403, "AccessDenied", "no"), kc.StoreDenied, r"they lack a right \(403 AccessDenied no\)"),
+    "a wrong secret": (error(403, "SignatureDoesNotMatch"), kc.StoreDenied, r"the secret key is wrong"),
+    "a wrong clock": (error(403, "RequestTimeTooSkewed"), kc.StoreDenied, r"the clock of this machine"),
+    "unauthenticated": (error(401, "Unauthorized"), kc.StoreDenied, r"they are wrong, or lack a right"),
+    "no bucket": (error(404, "NoSuchBucket"), kc.StoreError, r"there is no bucket (s3|gs)://bucket"),
+    "no container": (error(404, "ContainerNotFound"), kc.StoreError, r"there is no bucket"),
+    "another region": (error(301, "PermanentRedirect"), kc.StoreError, r"in another region"),
+    "not there": (error(501, "NotImplemented", "If-None-Match"), kc.StoreError, r"does not support"),
+    "a bad request": (error(400, "InvalidRequest", "why"), kc.StoreError, r"\(400 InvalidRequest why\)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals(server: StoreServer, name: str) -> None:
+    """At once, whatever is asked; nothing of them reads as "there is no such object", or as another's."""
+    server.always, kind, told = REFUSED[name]
+    store, mine = opened(server), body()
+    calls: list[Callable[[], object]] = [
+        lambda: store.read_bytes("a", 10),
+        lambda: store.read_ranges("a", [(0, 1)]),
+        lambda: store.put("a", b"x"),
+        lambda: store.put_if_absent("a", mine, id_of(mine)),
+        lambda: store.replace_if("a", mine, "1", id_of(mine)),
+        lambda: store.delete_many(["a", "b"]),
+        lambda: store.entries(""),
+    ]
+    for call in calls:
+        with pytest.raises(kind, match=told) as raised:
+            call()
+        assert type(raised.value) is kind and not raised.value.unknown
+        assert "no secret" not in str(raised.value) and "Debug" not in str(raised.value)
+    assert len(server.seen) == len(calls), "each was asked once"
+    server.always = None
+    store.put("a", mine)
+    assert store.read_bytes("a", 100) == mine, "and the handle goes on"
+
+
+def test_a_404_that_is_not_of_a_store(server: StoreServer) -> None:
+    server.always = error(404, "x")._replace(body=b"<html>Not found</html>")
+    with pytest.raises(kc.StoreError, match="is this the endpoint of a store"):
+        opened(server).read_bytes("a", 10)
+
+
+def test_who_asks(s3: StoreServer) -> None:
+    with pytest.raises(kc.StoreDenied, match=r"s3://bucket refuses the credentials: there is no such access"):
+        opened(s3, access_key_id="WRONG").read_bytes("a", 10)
+    with pytest.raises(kc.StoreError, match=r"in another region.*expecting 'us-test-1'"):
+        opened(s3, region="eu-1").read_bytes("a", 10)
+    options = s3.options()
+    store = open_store("s3://nobucket/x", options, put_id_of=put_id_of, timer=QuickTimer())
+    calls: list[Callable[[], object]] = [
+        lambda: store.read_bytes("a", 9),
+        lambda: store.replace_if("a", b"x" * 16, '"e"', b"x" * 16),
+    ]
+    for call in calls:
+        with pytest.raises(kc.StoreError, match=r"there is no bucket s3://nobucket"):
+            call()
+
+
+def test_no_credentials_at_all(s3: StoreServer) -> None:
+    """The client then asks the machine for a role: here our server, which knows of none."""
+    options = {"endpoint": s3.endpoint, "region": "us-test-1", "metadata_endpoint": s3.endpoint}
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    program = (
+        "import sys, kudu_core as kc\n"
+        "from kudu_core.objects.client import open_store\n"
+        "from kudu_core.common.run.clock import Clock\n"
+        f"options = {options!r}\n"
+        "def ids(path, data): return data\n"
+        "store = open_store('s3://bucket/x', options, put_id_of=ids, timer=Clock(), deadline_s=5)\n"
+        "try: store.read_bytes('a', 1)\n"
+        "except kc.StoreDenied as error: print(error)\n"
+    )
+    s3.always = error(404, "NotFound")
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT, env=clean, capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert "s3://bucket: no credentials were found: give them in storage_options" in done.stdout, done
+
+
+def test_nobody_listens() -> None:
+    with StoreServer("s3") as gone:
+        options = gone.options()
+    store = open_store("s3://bucket/x", options, put_id_of=put_id_of, timer=QuickTimer(), deadline_s=3.0)
+    with pytest.raises(kc.StoreUnavailable, match=r"no answer .*error sending request") as raised:
+        store.read_bytes("a", 10)
+    assert not raised.value.unknown
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "told"),
+    [
+        ("s3://bucket/x", {"colour": "red"}, r"s3:// has no such storage option: .*colour"),
+        ("az://box/x", {}, r"do not fit az://box/x: .*Account must be specified"),
+        ("az://box/x", {"account_name": "a", "account_key": "???"}, r"do not fit az://box/x"),
+        ("gs://bucket/x", {"service_account_key": "{"}, r"do not fit gs://bucket/x"),
+        ("s4://bucket/x", {}, r"no scheme 's4'"),
+    ],
+)
+def test_what_does_not_fit(url: str, options: dict[str, Any], told: str) -> None:
+    with pytest.raises(kc.InvalidArgument, match=told):
+        open_store(url, options, put_id_of=put_id_of, timer=Clock())
+
+
+def test_hdfs_has_no_client_yet() -> None:
+    with pytest.raises(kc.NotSupported, match=r"no client of hdfs:// yet"):
+        open_store("hdfs://nn:8020/x", None, put_id_of=put_id_of, timer=Clock())
+
+
+@pytest.mark.parametrize(
+    ("url", "extra"), [("s3://b1/x", "s3"), ("gs://b12/x", "gcs"), ("az://b1/x", "azure")]
+)
+def test_the_package_is_missing(monkeypatch: pytest.MonkeyPatch, url: str, extra: str) -> None:
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    monkeypatch.setitem(sys.modules, "obstore.store", None)
+    with pytest.raises(kc.NotSupported, match=rf"obstore: pip install 'kudu-core\[{extra}\]'"):
+        open_store(url, {}, put_id_of=put_id_of, timer=Clock())
+
+
+# -- the rest
+
+
+def test_listings_of_several_pages(server: StoreServer) -> None:
+    server.page = 7
+    names = [f"d/{n:03}" for n in range(40)]
+    for name in names:
+        server.memory.store(f"folder/{name}", b"x")
+    assert [each.name for each in opened(server).entries("d")] == names
+
+
+def test_counts(server: StoreServer) -> None:
+    store, mine = opened(server), body(length=100)
+    before = store.counts()
+    assert set(before.values()) == {0}
+    store.put_if_absent("a", mine, id_of(mine))
+    store.read_bytes("a", 100)
+    store.read_ranges("a", [(0, 10), (20, 10)])
+    store.entries("")
+    store.delete_many(["a"])
+    now = store.counts()
+    assert [now[f"requests_{kind}"] for kind in ("put", "get", "list", "delete")] == [1, 2, 1, 1]
+    assert (now["bytes_put"], now["bytes_get"], now["repeated"]) == (100, 100 + 30, 0)
+    assert len(server.seen) == 5, "and these are the requests that arrived"
+
+
+def test_ranges_are_fetched_in_few_requests(server: StoreServer) -> None:
+    data = random.Random(4).randbytes(20 << 20)
+    server.memory.store("folder/a", data)
+    store = opened(server, client_options={})
+    wanted = [(n * 2000, 1000) for n in range(100)]  # half of it is wanted
+    wanted += [(1 << 20, 900 << 10), (3 << 20, 17 << 20)]
+    assert store.read_ranges("a", wanted) == [data[a : a + n] for a, n in wanted]
+    assert store.counts()["requests_get"] == len(server.seen) == 3
+    assert store.counts()["bytes_get"] <= 1.25 * sum(n for _, n in wanted)
+
+
+@pytest.mark.parametrize("when", ["before", "after", "after, anew"])
+def test_a_fork(s3: StoreServer, when: str) -> None:
+    """obstore would wait in the child for threads that are the parent's: for ever.  In a process of its own,
+    which has asked nothing yet."""
+    program = f"""
+import os, signal, sys
+import kudu_core as kc
+from kudu_core.common.run.clock import Clock
+from kudu_core.objects.client import open_store
+def opened():
+    options = {s3.options()!r}
+    return open_store("s3://bucket/folder", options, put_id_of=lambda p, d: d, timer=Clock())
+store = opened()
+if {when!r} != "before":
+    store.put("a", b"parent")
+sys.stdout.flush()
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    try:
+        if {when!r} == "after, anew":
+            store = opened()
+        store.put("b", b"child")
+        print("done")
+    except kc.NotSupported as error:
+        print(error)
+    sys.stdout.flush()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+store.put("c", b"parent again")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert ("done" in done.stdout) == (when == "before")
+    assert ('start the child with "spawn"' in done.stdout) == (when != "before")
+    assert "folder/c" in s3.memory.objects
+
+
+def test_a_fork_without_the_guard_hangs(s3: StoreServer) -> None:
+    """Or the guard is for nothing: then take it away."""
+    store = opened(s3)
+    store.put("a", b"parent")
+    child = os.fork()
+    if child == 0:  # pragma: no cover
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # pytest has a handler, which would never run
+        signal.alarm(2)
+        client_module._Process.dead = False
+        store.put("b", b"child")
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM
