@@ -69,6 +69,12 @@ run_rooms() {
             folder=bench
             flags=(--ignore=bench/compare)
         fi
+        if [ "$room" = objects ]; then
+            case " ${options[*]-} " in
+                *" --long "*) ci/servers.sh --long ;;
+                *) ci/servers.sh ;;
+            esac
+        fi
         say "tests: $room"
         if ! find "$folder" -name 'test_*.py' 2>/dev/null | grep -q .; then
             printf 'no tests in %s\n' "$folder"

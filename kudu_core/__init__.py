@@ -40,9 +40,11 @@ from kudu_core.errors import (
 if TYPE_CHECKING:
     from kudu_core.common.partition.declared import HashPartition, RangePartition
     from kudu_core.common.schema.declare import Column
+    from kudu_core.objects.check_store import StoreReport
     from kudu_core.options import Options
     from kudu_core.table.backup.backup_manifest import BackupResult
     from kudu_core.table.calls.result import WriteResult
+    from kudu_core.table.check_store import check_store
     from kudu_core.table.entry import create_table, open_table, restore
     from kudu_core.table.read.scan import Scan
     from kudu_core.table.read.snapshot import Snapshot
@@ -85,6 +87,7 @@ __all__ = [
     "SnapshotTooOld",
     "StoreDenied",
     "StoreError",
+    "StoreReport",
     "StoreUnavailable",
     "Table",
     "TableExists",
@@ -93,6 +96,7 @@ __all__ = [
     "UnreplayedWarning",
     "WriteResult",
     "WriteTicket",
+    "check_store",
     "create_table",
     "open_table",
     "repair",
@@ -110,9 +114,11 @@ _HOMES = {
     "Scan": "table.read.scan",
     "ScanToken": "table.read.tokens",
     "Snapshot": "table.read.snapshot",
+    "StoreReport": "objects.check_store",
     "Table": "table.table",
     "WriteResult": "table.calls.result",
     "WriteTicket": "table.write.ticket",
+    "check_store": "table.check_store",
     "create_table": "table.entry",
     "open_table": "table.entry",
     "repair": "table.repair.repair",

@@ -6,11 +6,36 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.objects.places import KINDS, Place, opened
+from tests.support.objects.places import Place, at, opened
+from tests.support.objects.servers import PROGRAMS, Servers
+
+OWN = ("memory", "memory, generations", "s3", "gcs")
 
 
-@pytest.fixture(params=KINDS)
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """versitygw takes minutes to install: only with --long."""
+    long = metafunc.config.getoption("--long")
+    others = [name for name in PROGRAMS if long or name != "versitygw"]
+    if "place" in metafunc.fixturenames:
+        metafunc.parametrize("place", [*OWN, *others], indirect=True)
+    if "other" in metafunc.fixturenames:
+        metafunc.parametrize("other", others)
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[Servers]:
+    """The stores of others; each starts when it is first asked for."""
+    running = Servers()
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, servers: Servers) -> Iterator[Place]:
     """An empty place in a store of each kind, with a client of it."""
-    with opened(request.param) as place:
-        yield place
+    kind = request.param
+    if kind in PROGRAMS:
+        yield at(kind, *servers.of(kind))
+    else:
+        with opened(kind) as place:
+            yield place

@@ -209,7 +209,7 @@ def test_threads_under_chance(server: StoreServer, seed: int, long: bool) -> Non
 REFUSED: dict[str, tuple[Any, type[kc.StoreError], str]] = {
     "expired": (error(400, "ExpiredToken"), kc.StoreDenied, r"the credentials: they have expired"),
     "expired, 403": (error(403, "ExpiredToken"), kc.StoreDenied, r"they have expired"),
-    "a right": (error(403, "AccessDenied", "no"), kc.StoreDenied, r"they lack a right \(403 AccessDenied no\)"),
+    "a right": (error(403, "AccessDenied", "no"), kc.StoreDenied, r"lack a right \(403 AccessDenied no\)"),
     "a wrong secret": (error(403, "SignatureDoesNotMatch"), kc.StoreDenied, r"the secret key is wrong"),
     "a wrong clock": (error(403, "RequestTimeTooSkewed"), kc.StoreDenied, r"the clock of this machine"),
     "unauthenticated": (error(401, "Unauthorized"), kc.StoreDenied, r"they are wrong, or lack a right"),

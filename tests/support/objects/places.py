@@ -18,9 +18,6 @@ from tests.support.objects.server import StoreServer
 if TYPE_CHECKING:
     from kudu_core.objects.api import ObjectStore, Requests
 
-KINDS = ("memory", "memory, generations", "s3", "gcs")
-
-
 @dataclass
 class Place:
     """``requests`` are single ones, ``store`` the client over them."""

@@ -252,14 +252,14 @@ def _put(store: StoreServer, key: str, headers: dict[str, str], body: bytes) -> 
     elif store.speaks == "gcs" and "x-goog-if-generation-match" in headers:
         wanted = headers["x-goog-if-generation-match"]
         condition = None if wanted == "0" else wanted
-    with store.memory.mutex:
-        try:
-            store.memory.put(key, body, condition)
-        except FileNotFoundError:
-            return NO_KEY if store.speaks == "s3" else UNMET
-        except Unmet:
-            return UNMET
-        return Reply(200, b"", _headers(store.memory.objects[key]))
+    try:
+        version = store.memory.put(key, body, condition)
+    except FileNotFoundError:
+        return NO_KEY if store.speaks == "s3" else UNMET
+    except Unmet:
+        return UNMET
+    made = Object(body, 0 if store.speaks == "s3" else int(version), time.time())
+    return Reply(200, b"", _headers(made))
 
 
 def _get(store: StoreServer, key: str, headers: dict[str, str]) -> Reply:
