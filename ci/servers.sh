@@ -24,7 +24,7 @@ keep() {
     shift 3
     if [ "$(cat "$servers/$name.version" 2>/dev/null)" = "$version" ]; then return; fi
     if ! command -v "$tool" >/dev/null; then
-        printf '%s IS NOT INSTALLED, for there is no %s: the tests against it are skipped\n' "$name" "$tool" >&2
+        printf '%s IS NOT INSTALLED, there is no %s: its tests are skipped\n' "$name" "$tool" >&2
         return
     fi
     say "install $name $version (log: build/servers/$name.log)"
@@ -32,7 +32,7 @@ keep() {
         printf '%s\n' "$version" >"$servers/$name.version"
     else
         tail -5 "$servers/$name.log" >&2
-        printf '%s IS NOT INSTALLED: the tests against it are skipped\n' "$name" >&2
+        printf '%s IS NOT INSTALLED: its tests are skipped\n' "$name" >&2
     fi
 }
 

@@ -57,7 +57,7 @@ class Beyond(Exception):
     """A range that begins at the end of its object, or behind it."""
 
 
-class Answer(NamedTuple):
+class Said(NamedTuple):
     """What a text of an error says: the status and the code of the store, None where it says none."""
 
     status: int | None
@@ -65,15 +65,15 @@ class Answer(NamedTuple):
     text: str
 
 
-def answer_in(error: BaseException) -> Answer:
+def said_in(error: BaseException) -> Said:
     text = str(error).split("\n\nDebug source")[0]
     status, code = _STATUS.search(text), _CODE.search(text)
-    return Answer(int(status[1]) if status else None, code[1] if code else None, text)
+    return Said(int(status[1]) if status else None, code[1] if code else None, text)
 
 
 def meaning(error: BaseException, bucket: str, path: str, asked: Asked) -> Exception:
     """The error that it is here; what has no answer is ``Unknown``.  ``bucket`` is for people."""
-    answer = answer_in(error)
+    answer = said_in(error)
     status, code, text = answer
     said = _said(answer)
     if _OF_CREDENTIALS.search(text) and (status is None or 400 <= status < 500) and status != 429:
@@ -130,7 +130,7 @@ def _without_status(error: BaseException, bucket: str, path: str, said: str) -> 
     return Unknown(said)
 
 
-def _said(answer: Answer) -> str:
+def _said(answer: Said) -> str:
     """An answer for people: short, on one line."""
     message = _MESSAGE.search(answer.text)
     if answer.status is not None:

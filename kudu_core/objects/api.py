@@ -1,7 +1,7 @@
 """What may be done with an object store, whoever runs it.
 
 ``ObjectStore`` is what the engine will use: each call has one answer, whatever becomes of the requests by
-which it is made (rule B3 of ``docs/protocol-objects.md``).  ``Requests`` is what a store's client gives: one
+which it is made (protocol B3).  ``Requests`` is what a store's client gives: one
 request, which may end without an answer.  ``repeating.py`` makes the first of the second.
 
 Paths are ``str``, relative to the store's root, of names joined by ``/``; a name is made of ASCII letters,

@@ -36,12 +36,14 @@ COUNTER = "of replacements none is lost"
 RANGES = "ranges are what they say"
 LIST = "a listing names what is there, with sizes"
 DELETE = "what was deleted is gone, and its name is free"
-RULES = (VISIBLE, ABSENT, REPLACE, RANGES, LIST, DELETE, RACE, COUNTER)
 
 
 @dataclass(frozen=True)
 class StoreReport:
     """What ``check_store`` found.
+
+    >>> print(kc.StoreReport("s3://bucket", {}, races=800, replacements=300, requests={}))
+    s3://bucket: 800 races, 300 replacements, sound as far as was seen
 
     Attributes
     ----------
@@ -219,7 +221,8 @@ class _Races:
             answers: list[list[Existing | None]] = [[] for _ in range(self._threads)]
 
             def put(number: int) -> None:
-                for path, data in zip(names, bodies[number], strict=True):  # noqa: B023  joined before the next
+                # All threads have ended before the names change.
+                for path, data in zip(names, bodies[number], strict=True):  # noqa: B023
                     answers[number].append(self._store.put_if_absent(path, data, _id(data)))  # noqa: B023
 
             _together(self._threads, put)

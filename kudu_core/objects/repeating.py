@@ -1,4 +1,4 @@
-"""One answer for each call, whatever becomes of its requests: rule B3 of ``docs/protocol-objects.md``.
+"""One answer for each call, whatever becomes of its requests (protocol B3).
 
 A request that ends without an answer (time-out, lost connection, 5xx, 429) may have been applied, or may be
 later.  So it is repeated, the same bytes under the same name, until the store answers.  What it then says of

@@ -32,7 +32,7 @@ def rules_of(text: str) -> list[str]:
 
 
 RULES = [rule for page in PROTOCOLS for rule in rules_of(page.read_text())]
-PLANNED = {f"B{number}" for number in range(1, 15)}
+PLANNED = {f"B{number}" for number in range(1, 15)} - {"B3"}
 """Rules for object stores that only the model keeps as yet.  It may only shrink."""
 
 
@@ -140,8 +140,11 @@ def test_codes_are_cited_in_one_form(top: str) -> None:
     for path in files(top):
         for line, text in remarks_of(path):
             rest = CITATION.sub("", text)
+            names = {"S3"} if "objects" in path.parts else set()  # there it is a store
             found += [
-                f"{path.relative_to(ROOT)}:{line}: {code}" for code in BARE.findall(rest) if code in RULES
+                f"{path.relative_to(ROOT)}:{line}: {code}"
+                for code in BARE.findall(rest)
+                if code in RULES and code not in names
             ]
             if "PROTOCOL" in rest:
                 found.append(f"{path.relative_to(ROOT)}:{line}: PROTOCOL")

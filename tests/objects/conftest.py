@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.objects.places import Place, at, opened
+from tests.support.objects.server import StoreServer
 from tests.support.objects.servers import PROGRAMS, Servers
 
 OWN = ("memory", "memory, generations", "s3", "gcs")
@@ -28,6 +29,20 @@ def servers() -> Iterator[Servers]:
     running = Servers()
     yield running
     running.close()
+
+
+@pytest.fixture(params=["s3", "gcs"])
+def server(request: pytest.FixtureRequest) -> Iterator[StoreServer]:
+    """Our HTTP server, which speaks S3 or Google's XML API."""
+    with StoreServer(request.param) as server:
+        yield server
+
+
+@pytest.fixture
+def s3() -> Iterator[StoreServer]:
+    """The same, S3 alone."""
+    with StoreServer("s3") as server:
+        yield server
 
 
 @pytest.fixture

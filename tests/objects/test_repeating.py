@@ -1,4 +1,4 @@
-"""Rule B3: whatever becomes of a request, no call says of our own object that it is another's."""
+"""Protocol B3: whatever becomes of a request, no call says of our own object that it is another's."""
 
 from __future__ import annotations
 
