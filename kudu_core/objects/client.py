@@ -36,8 +36,8 @@ EXTRAS = {"s3": "s3", "gs": "gcs", "az": "azure", "abfss": "azure"}
 """Scheme -> the extra of the package that brings its client."""
 REQUEST_S, CONNECT_S = 30, 5
 """How long a request, and the making of a connection, may take, unless ``client_options`` say otherwise."""
-_MOST_KEYS = {"s3": 1000, "gs": 1, "az": 256, "abfss": 256}
-"""How many objects one request deletes."""
+_MOST_KEYS = {"s3": 1000, "gs": 1000, "az": 256, "abfss": 256}
+"""How many objects are deleted at once: by one request, but of Google by one for each, some side by side."""
 _MOST_LISTED = 1000
 
 
@@ -212,7 +212,7 @@ class ObstoreRequests:
     def _delete(self, paths: list[str]) -> None:
         import obstore
 
-        self._tally.sent("delete")
+        self._tally.sent("delete", len(paths) if self._url.scheme == "gs" else 1)
         self._asked(lambda: obstore.delete(self._store, paths), paths[0])
 
     def _delete_or_miss(self, path: str) -> None:

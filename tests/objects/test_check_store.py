@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import re
 
 import pytest
 
@@ -49,6 +50,11 @@ def test_each_broken_promise_is_named(breaks: str) -> None:
     report = checked(BrokenStore(breaks))
     assert NAMED[breaks] in report.broken, report
     assert not report.is_sound and "NOT SAFE" in str(report) and NAMED[breaks] in str(report)
+
+
+def test_two_winners_are_counted() -> None:
+    found = checked(BrokenStore("absent racy")).broken[rules.RACE]
+    assert re.search(r"[2-6] of 6 writers were told that race/\d+ is theirs", found), found
 
 
 def test_every_break_is_tried() -> None:

@@ -196,6 +196,27 @@ def test_listings_of_several_pages(server: StoreServer) -> None:
     assert [each.name for each in opened(server).entries("d")] == names
 
 
+def test_a_put_of_any_size_is_one_request(server: StoreServer) -> None:
+    """In parts it would be no single act, and under a condition impossible."""
+    data = random.Random(6).randbytes(20 << 20)
+    store = opened(server, client_options={})
+    store.put("a", data)
+    assert store.put_if_absent("b", data, id_of(data)) is None
+    assert [each.split()[0] for each in server.seen] == ["PUT", "PUT"]
+    assert there(server, "a") == there(server, "b") == data
+
+
+def test_deletes_of_many(server: StoreServer) -> None:
+    names = [f"d/{n}" for n in range(1200)]
+    for name in names[::2]:
+        server.memory.store(f"folder/{name}", b"x")
+    store = opened(server)
+    store.delete_many(names)
+    assert not server.memory.objects
+    if server.speaks == "s3":
+        assert store.counts()["requests_delete"] == len(server.seen) == 2
+
+
 def test_counts(server: StoreServer) -> None:
     store, mine = opened(server), body(length=100)
     before = store.counts()
