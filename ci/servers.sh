@@ -10,10 +10,13 @@ set -euo pipefail
 GOFAKES3=v1.2.0
 VERSITYGW=v1.8.0
 AZURITE=3.35.0 # the last for Node 20
-PATIENCE_S=1200
+PATIENCE_S=150 # an install takes 10 to 40 s
 
 long=no
-if [ "${1:-}" = --long ]; then long=yes; fi
+if [ "${1:-}" = --long ]; then
+    long=yes
+    PATIENCE_S=1200
+fi
 servers="$ROOT/build/servers"
 mkdir -p "$servers/bin"
 

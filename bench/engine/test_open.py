@@ -1,4 +1,6 @@
-"""Opening a table of 1,000 rowsets of eight columns, whose log has been truncated; and the first row read."""
+"""Opening a table: of 1,000 rowsets of eight columns, whose log has been truncated, and the first row read;
+and of one whose log has small records to be replayed, in groups as it is, and one by one.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,8 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 import kudu_core as kc
 import kudu_core.table.lifecycle.open_writer as opening
+from kudu_core.tablet.replay.groups import GroupSize
+from tests.support.faults import drop
 
 ROWSETS = 1000
 ROWS = 3_600 * ROWSETS
@@ -55,3 +59,43 @@ def test_open(benchmark: BenchmarkFixture, path: Path, mode: str) -> None:
 
     benchmark.extra_info["rowsets"] = ROWSETS
     benchmark.pedantic(run, rounds=7, warmup_rounds=1)  # type: ignore[no-untyped-call]
+
+
+RECORDS = {
+    "64 tablets, 16 x 500 rows": (64, 16, 500),
+    "64 tablets, 8 x 10,000 rows": (64, 8, 10_000),
+    "8 tablets, 1,000 x 100 rows": (8, 1000, 100),
+    "1 tablet, 10,000 x 1 row": (1, 10_000, 1),
+}
+
+
+@pytest.mark.parametrize("how", ["groups", "one by one"])
+@pytest.mark.parametrize("records", RECORDS)
+def test_replay(
+    benchmark: BenchmarkFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: str, how: str
+) -> None:
+    """Upserts of rows that are there and rows that are not, of which some come again."""
+    tablets, calls, rows = RECORDS[records]
+    if not benchmark.enabled:
+        calls = min(calls, 20)
+    rng = np.random.default_rng(0)
+    keys = np.arange(200_000) * 10
+    options = {"maintenance": "manual", "durability": "none"}
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("s", pa.string())])
+    partition_by = [kc.HashPartition(["k"], tablets)] if tablets > 1 else []
+    table = kc.create_table(tmp_path / "t", schema, "k", partition_by=partition_by, options=options)
+    table.insert(pa.table({"k": keys, "v": keys, "s": keys.astype(str)}))
+    table.flush()
+    for number in range(calls):
+        some = rng.choice(keys, rows, replace=False) + rng.integers(0, 2, rows)
+        table.upsert(pa.table({"k": some, "v": some + number, "s": some.astype(str)}))
+    count = table.count()
+    drop(table)
+    if how != "groups":
+        monkeypatch.setattr(GroupSize, "next_size", lambda sizes: 1)
+
+    def run() -> None:
+        with kc.open_table(tmp_path / "t", "r") as reader:
+            assert reader.count() == count
+
+    benchmark.pedantic(run, rounds=5, warmup_rounds=1)  # type: ignore[no-untyped-call]
