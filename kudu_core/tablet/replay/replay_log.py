@@ -102,7 +102,7 @@ def replay_log(
                 done(waiting.popleft().record)
             if laid:
                 continue
-        found = _replay_one(replay, waiting.popleft(), skip, done, relieve)
+        found = _replay_one(replay, tail, waiting.popleft(), skip, done, relieve)
         if found is not None:
             return found
 
@@ -138,6 +138,7 @@ def _fill(waiting: deque[_Waiting], coming: Iterator[_Waiting], size: int) -> No
 
 def _replay_one(
     replay: Replay,
+    tail: LogTail,
     one: _Waiting,
     skip: Callable[[Unreplayed, Record], bool],
     done: Callable[[Record], None],
@@ -160,10 +161,17 @@ def _replay_one(
         except Exception as error:
             if isinstance(error, Corruption) and replay.is_of_data(error):
                 raise
-            found = Unreplayed.of(one.place, record, error)
+            found = Unreplayed.of(_place(tail, one), record, error)
             return None if skip(found, record) else found
         done(record)
         return None
+
+
+def _place(tail: LogTail, one: _Waiting) -> tuple[str, int]:
+    """Where a record lies.  It is looked for anew: who can read no file any more is told so, and not that the
+    record is to blame."""
+    path, offset = tail.place_of(one.record.lsn)
+    return (path, offset) if offset else one.place  # a reader lets go of segments whose records it was given
 
 
 __all__ = ["Unreplayed", "replay_log"]

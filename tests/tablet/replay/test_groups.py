@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.tablet.replay import bootstrap, groups
 from kudu_core.tablet.replay.groups import GroupSize
 from kudu_core.tablet.store import records
-from tests.support.faults import drop
+from tests.support.faults import TINY, drop, segments_of
 from tests.support.inside import engine_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("s", pa.string())])
@@ -208,33 +208,41 @@ def test_a_key_in_every_record_is_not_tried_again_and_again(
     assert 0 < len(laid) <= 8, laid
 
 
+@pytest.mark.parametrize("small_segments", [False, True])
 def test_a_broken_record_in_a_group_ends_the_picture_before_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_segments: bool
 ) -> None:
-    """The records before it are laid, those after it are not; the record and its place are told."""
-    path = tmp_path / "t"
-    table = kc.create_table(path, SCHEMA, "k", options=OPTIONS)
-    for number in range(10):
-        table.insert(rows([number], number))
-    drop(table)
+    """The records before it are laid, those after it are not; the record and its place are told, also where a
+    group goes on in another segment."""
+    path, count, broken = tmp_path / "t", 24, -1
+    with segments_of(TINY) if small_segments else nullcontext():
+        table = kc.create_table(path, SCHEMA, "k", options=OPTIONS)
+        table.close()
+        table = kc.open_table(path, "rw", options=OPTIONS)
+        for number in range(count):
+            table.insert(rows([number], number))
+        drop(table)
+    segments = len(list((path / "wal").glob("*.log")))
+    assert segments > 3 if small_segments else segments == 1
     real = records.decode
 
-    def decode(data: memoryview, path: str, offset: int) -> records.Payload:
-        payload = real(data, path, offset)
-        if int.from_bytes(bytes(payload.sections[0].block.columns[1].values[:8]), "little") == 6:
-            raise kc.Corruption(path, offset, "forged")
+    def decode(data: memoryview, where: str, offset: int) -> records.Payload:
+        payload = real(data, where, offset)
+        if int.from_bytes(bytes(payload.sections[0].block.columns[1].values[:8]), "little") == broken:
+            raise kc.Corruption(where, offset, "forged")
         return payload
 
     monkeypatch.setattr(records, "decode", decode)
-    with group_sizes(monkeypatch, None) as laid:
-        with pytest.warns(kc.errors.UnreplayedWarning):
-            reader = kc.open_table(path, "r")
-        with reader:
-            assert sorted(reader.scan().to_table()["k"].to_pylist()) == list(range(6))
-            assert reader.unreplayed is not None
-            assert "wal/" in reader.unreplayed.path
-            assert reader.unreplayed.offset > 0
-    assert laid[0] == 6
+    for broken in range(1, count):
+        with group_sizes(monkeypatch, None) as laid:
+            with pytest.warns(kc.errors.UnreplayedWarning):
+                reader = kc.open_table(path, "r")
+            with reader:
+                assert sorted(reader.scan().to_table()["k"].to_pylist()) == list(range(broken))
+                assert reader.unreplayed is not None
+                assert reader.unreplayed.path.endswith(".log")
+                assert reader.unreplayed.offset > 0
+        assert broken - sum(laid) in (0, 1)  # one before it may go alone
 
 
 def test_sizes_of_groups_follow_what_comes_of_them() -> None:
