@@ -40,11 +40,10 @@ from kudu_core.errors import (
 if TYPE_CHECKING:
     from kudu_core.common.partition.declared import HashPartition, RangePartition
     from kudu_core.common.schema.declare import Column
-    from kudu_core.objects.check_store import StoreReport
+    from kudu_core.objects.check_store import StoreReport, check_store
     from kudu_core.options import Options
     from kudu_core.table.backup.backup_manifest import BackupResult
     from kudu_core.table.calls.result import WriteResult
-    from kudu_core.table.check_store import check_store
     from kudu_core.table.entry import create_table, open_table, restore
     from kudu_core.table.read.scan import Scan
     from kudu_core.table.read.snapshot import Snapshot
@@ -118,7 +117,7 @@ _HOMES = {
     "Table": "table.table",
     "WriteResult": "table.calls.result",
     "WriteTicket": "table.write.ticket",
-    "check_store": "table.check_store",
+    "check_store": "objects.check_store",
     "create_table": "table.entry",
     "open_table": "table.entry",
     "repair": "table.repair.repair",

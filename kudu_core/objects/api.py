@@ -1,8 +1,8 @@
 """What may be done with an object store, whoever runs it.
 
 ``ObjectStore`` is what the engine will use: each call has one answer, whatever becomes of the requests by
-which it is made (protocol B3).  ``Requests`` is what a store's client gives: one
-request, which may end without an answer.  ``repeating.py`` makes the first of the second.
+which it is made (protocol B3).  ``Requests`` is what a store's client gives: one request, which may end
+without an answer.  ``repeating.py`` makes the first of the second.
 
 Paths are ``str``, relative to the store's root, of names joined by ``/``; a name is made of ASCII letters,
 digits and ``._-=``, and is neither ``.`` nor ``..``.  An object is written whole and read whole or in ranges.
@@ -27,18 +27,12 @@ All three of a store have ``unknown``: whether what was to be put or deleted may
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from kudu_core.errors import KuduError
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-Buffer: TypeAlias = "bytes | bytearray | memoryview | npt.NDArray[Any]"
-"""One contiguous buffer; its bytes are taken as they lie in memory."""
-
-Data: TypeAlias = "Buffer | Sequence[Buffer]"
-"""A buffer, or a list or tuple of buffers that are put one after another."""
+    from kudu_core.fs.api import Data
 
 Version: TypeAlias = str
 """Which bytes an object has, as the store tells: an etag, or of Google a generation.  Opaque.  An etag may be
@@ -46,14 +40,6 @@ a hash of the bytes, so two versions with equal bytes may be equal."""
 
 PutIdOf: TypeAlias = Callable[[str, bytes], bytes | None]
 """(path, bytes of the object there) -> its put id; None where the bytes have none."""
-
-
-class Timer(Protocol):
-    """The clock of ``common/run/clock.py``, which this floor does not know."""
-
-    def monotonic_s(self) -> float: ...
-
-    def sleep(self, seconds: float) -> object: ...
 
 
 class Entry(NamedTuple):

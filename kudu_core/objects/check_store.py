@@ -1,4 +1,5 @@
-"""Whether a store keeps what the protocol of tables rests on (``docs/protocol-objects.md``).
+"""``kudu_core.check_store``: whether a store keeps what the protocol of tables rests on
+(``docs/protocol-objects.md``).
 
 Some that speak S3 do not: two writers who race for a name both win, or a replacement under a condition
 overwrites another's.  That loses data long after, so it is looked for before.  What is found is proof; that
@@ -8,23 +9,25 @@ nothing is found is none, but the worse a store, the sooner it shows.
 from __future__ import annotations
 
 import os
-from _thread import allocate_lock
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from threading import Thread
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from kudu_core.errors import Corruption, StoreDenied, StoreError, StoreUnavailable
+from kudu_core.common.run.clock import Clock
+from kudu_core.common.run.pool import Pool
+from kudu_core.errors import Corruption, InvalidArgument, StoreDenied, StoreError, StoreUnavailable
 from kudu_core.objects.api import Existing, Replaced
+from kudu_core.objects.client import open_store
+from kudu_core.objects.urls import parse
 
 if TYPE_CHECKING:
-    from kudu_core.objects.api import ObjectStore, Timer
+    from kudu_core.objects.api import ObjectStore
 
 _ID_BYTES = 16
 _NAMES_EACH = 8
 """Names that each thread races for in one round: more would only wait for each other."""
-_SECONDS_EACH = 0.5
-"""Share of the time that goes to the race for names; the rest to replacements."""
+_DEADLINE_S = 20.0
 _LARGE = 1 << 20
 _LIMIT = 2 << 20
 
@@ -80,18 +83,65 @@ class _Broken(Exception):
     """A rule, and how it showed that it is broken."""
 
 
+def check_store(
+    url: str,
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    seconds: float = 3.0,
+    threads: int = 16,
+    _clock: Clock | None = None,
+) -> StoreReport:
+    """Check whether an object store keeps the promises on which tables rest, and name those that it breaks.
+
+    Threads race for names and replace one object under conditions; objects are read whole and in ranges,
+    listed and deleted.  All of it in a new folder below the URL, which is empty again afterwards.  What is
+    found is proof; that nothing is found is none: a longer check finds more.
+
+    >>> kc.check_store("s3://bucket/folder", {"region": "eu-central-1"}).broken  # doctest: +SKIP
+    {}
+
+    Parameters
+    ----------
+    url
+        `s3://`, `gs://`, `az://` or `abfss://`.
+    storage_options
+        The client's keys: `access_key_id`, `secret_access_key`, `endpoint`, `region`, ...; without them it
+        asks the environment, profiles and the machine's role.
+    seconds
+        How long the races take.  3 is the short form; a store to be trusted with data deserves minutes.
+    threads
+        How many race.
+
+    Raises
+    ------
+    StoreDenied, StoreUnavailable, StoreError
+        Nothing can be said of the store: it refuses the credentials, or does not answer, or there is no such
+        bucket.
+    InvalidArgument
+        The URL or an option is none.
+    NotSupported
+        The client is not installed, there is none for `hdfs://` yet, or this process is the child of a fork.
+    """
+    if not 1 <= threads <= 256 or not 0 < seconds <= 86_400:
+        raise InvalidArgument(f"threads is 1 to 256 and seconds above 0, not {threads!r} and {seconds!r}")
+    place, clock = parse(url), _clock or Clock()
+    folder = f"{place}/check-{os.urandom(6).hex()}"
+    store = open_store(folder, storage_options, put_id_of=put_id_of, clock=clock, deadline_s=_DEADLINE_S)
+    return check(store, str(place), clock, threads=threads, seconds=seconds)
+
+
 def put_id_of(path: str, data: bytes) -> bytes | None:
     """Of the objects here: their first bytes."""
     return data[:_ID_BYTES] if len(data) >= _ID_BYTES else None
 
 
-def check(store: ObjectStore, url: str, timer: Timer, *, threads: int, seconds: float) -> StoreReport:
+def check(store: ObjectStore, url: str, clock: Clock, *, threads: int, seconds: float) -> StoreReport:
     """Check a store whose root is an empty folder of its own, and empty that again.
 
     ``put_id_of`` is the store's.  The races take ``seconds``, the rest a few dozen requests.  Errors of the
     store that say nothing of its rules pass through.
     """
-    races = _Races(store, timer, threads, seconds)
+    races = _Races(store, clock, threads, seconds)
     checks: list[tuple[str, Callable[[], None]]] = [
         (VISIBLE, lambda: _check_visible(store)),
         (ABSENT, lambda: _check_absent(store)),
@@ -208,14 +258,14 @@ def _check_delete(store: ObjectStore) -> None:
 class _Races:
     """``names`` and ``replacements`` count what was done."""
 
-    def __init__(self, store: ObjectStore, timer: Timer, threads: int, seconds: float) -> None:
+    def __init__(self, store: ObjectStore, clock: Clock, threads: int, seconds: float) -> None:
         self.names = self.replacements = 0
-        self._store, self._timer, self._threads = store, timer, threads
-        self._seconds = {"names": seconds * _SECONDS_EACH, "replacements": seconds * (1 - _SECONDS_EACH)}
+        self._store, self._clock, self._threads = store, clock, threads
+        self._seconds = seconds / 2  # of the race for names, and again of replacements
 
     def for_names(self) -> None:
-        until_s = self._timer.monotonic_s() + self._seconds["names"]
-        while not self.names or self._timer.monotonic_s() < until_s:
+        until_s = self._clock.monotonic_s() + self._seconds
+        while not self.names or self._clock.monotonic_s() < until_s:
             names = [f"race/{self.names + n}" for n in range(_NAMES_EACH)]
             bodies = [[_body() for _ in names] for _ in range(self._threads)]
             answers: list[list[Existing | None]] = [[] for _ in range(self._threads)]
@@ -233,18 +283,18 @@ class _Races:
     def of_replacements(self) -> None:
         """Threads that count up together: each reads the number, and replaces it by the next."""
         self._store.put("counter", _body() + b"0")
-        until_s = self._timer.monotonic_s() + self._seconds["replacements"]
+        until_s = self._clock.monotonic_s() + self._seconds
         done, in_doubt = [0] * self._threads, [0] * self._threads
 
         def count(number: int) -> None:
-            while not done[number] or self._timer.monotonic_s() < until_s:
+            while not done[number] or self._clock.monotonic_s() < until_s:
                 data, version = self._store.read_versioned("counter", _LIMIT)
                 made = _body() + str(_number_in(data) + 1).encode()
                 try:
                     self._store.replace_if("counter", made, version, _id(made))
                 except Replaced as error:
                     in_doubt[number] += error.unknown
-                    if self._timer.monotonic_s() > until_s + self._seconds["replacements"]:
+                    if self._clock.monotonic_s() > until_s + self._seconds:
                         return  # too slow for so many threads; what was done is judged
                 else:
                     done[number] += 1
@@ -269,26 +319,13 @@ def _judge(path: str, store: ObjectStore, bodies: list[bytes], answers: list[Exi
 
 
 def _together(threads: int, call: Callable[[int], None]) -> None:
-    """Make a call in so many threads at once; the first error of one is raised when all have ended."""
-    gate = allocate_lock()
-    failures: list[BaseException] = []
-
-    def run(number: int) -> None:
-        with gate:
-            pass
-        try:
-            call(number)
-        except BaseException as error:  # noqa: BLE001  raised where it is waited for
-            failures.append(error)
-
-    started = [Thread(target=run, args=(number,), daemon=True) for number in range(threads)]
-    with gate:
-        for thread in started:
-            thread.start()
-    for thread in started:
-        thread.join()
-    if failures:
-        raise failures[0]
+    """Make a call in so many threads; the first error of one is raised when all have ended."""
+    with Pool(threads, "kudu-core-check") as pool:
+        tasks = [pool.submit(partial(call, number)) for number in range(threads)]
+        for task in tasks:
+            task.wait()
+    for task in tasks:
+        task.result()
 
 
 def _tidied(store: ObjectStore, races: _Races) -> str | None:
@@ -320,4 +357,4 @@ def _number_in(data: bytes) -> int:
     return int(data[100:])
 
 
-__all__ = ["StoreReport", "check", "put_id_of"]
+__all__ = ["StoreReport", "check", "check_store"]

@@ -27,8 +27,9 @@ from kudu_core.objects.tally import Tally
 from kudu_core.objects.urls import StoreUrl, parse
 
 if TYPE_CHECKING:
+    from kudu_core.common.run.clock import Clock
     from kudu_core.objects.answers import Asked
-    from kudu_core.objects.api import Condition, PutIdOf, Requests, Timer, Version
+    from kudu_core.objects.api import Condition, PutIdOf, Requests, Version
 
 _T = TypeVar("_T")
 
@@ -60,7 +61,7 @@ def open_store(
     storage_options: Mapping[str, Any] | None = None,
     *,
     put_id_of: PutIdOf,
-    timer: Timer,
+    clock: Clock,
     deadline_s: float = DEADLINE_S,
 ) -> RepeatingStore:
     """The store at a URL; its root is the URL's folder.  Nothing is asked of it yet.
@@ -75,7 +76,7 @@ def open_store(
     """
     place = parse(url)
     requests = ObstoreRequests(place, _made(place, dict(storage_options or {})))
-    return RepeatingStore(requests, put_id_of, timer, deadline_s=deadline_s, spread=random.random)
+    return RepeatingStore(requests, put_id_of, clock, deadline_s=deadline_s, spread=random.random)
 
 
 def _made(url: StoreUrl, options: dict[str, Any]) -> Any:

@@ -9,14 +9,17 @@ Where nothing is there, or still what was there before, another put was in the w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kudu_core.errors import Corruption, InternalError, InvalidArgument, StoreError, StoreUnavailable
+from kudu_core.fs.base import byte_views
 from kudu_core.objects.api import ABSENT, ALWAYS, Existing, Replaced, Unknown, Unmet
 from kudu_core.objects.object_names import checked_folder, checked_path
 
 if TYPE_CHECKING:
-    from kudu_core.objects.api import Data, Entry, ObjectStore, PutIdOf, Requests, Timer, Version
+    from kudu_core.common.run.clock import Clock
+    from kudu_core.fs.api import Data
+    from kudu_core.objects.api import Entry, ObjectStore, PutIdOf, Requests, Version
 
 _T = TypeVar("_T")
 
@@ -38,14 +41,14 @@ class RepeatingStore:
         self,
         requests: Requests,
         put_id_of: PutIdOf,
-        timer: Timer,
+        clock: Clock,
         *,
         deadline_s: float = DEADLINE_S,
         spread: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._requests = requests
         self._put_id_of = put_id_of
-        self._timer = timer
+        self._clock = clock
         self._deadline_s = deadline_s
         self._spread = spread
 
@@ -143,7 +146,7 @@ class RepeatingStore:
 
     def _until_answered(self, what: str, attempt: Callable[[], _T], changes: bool = False) -> _T:
         """The first answer of ``attempt``; ``changes``: what has no answer may have changed something."""
-        began_s = self._timer.monotonic_s()
+        began_s = self._clock.monotonic_s()
         pause_s = FIRST_PAUSE_S
         attempts, unknown = 0, False
         while True:
@@ -158,13 +161,13 @@ class RepeatingStore:
                 raise
             wait_s = pause_s * (1 - self._spread() / 2)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
-            passed_s = self._timer.monotonic_s() - began_s
+            passed_s = self._clock.monotonic_s() - began_s
             if passed_s + wait_s > self._deadline_s:
                 times = "once" if attempts == 1 else f"{attempts} times"
                 raise StoreUnavailable(
                     f"{what}: no answer in {passed_s:.1f} s, asked {times}; the last time: {reason}", unknown
                 )
-            self._timer.sleep(wait_s)
+            self._clock.sleep(wait_s)
             self._requests.tell_repeated()
 
 
@@ -180,9 +183,7 @@ def joined(data: Data) -> bytes:
     """One object's bytes: what is repeated must stay the same, so what can change is copied."""
     if isinstance(data, bytes):
         return data
-    parts: Sequence[Any] = data if isinstance(data, list | tuple) else [data]
-    views = [memoryview(part) for part in parts]
-    return b"".join(view.cast("B") for view in views if view.nbytes)  # an empty one may have no shape
+    return b"".join(byte_views(data))
 
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _thread import allocate_lock
+from kudu_core.common.run.locks import mutex
 
 KINDS = ("get", "put", "delete", "list")
 
@@ -11,7 +11,7 @@ class Tally:
     """Thread safe.  Requests are those that the client has sent, answered or not."""
 
     def __init__(self) -> None:
-        self._mutex = allocate_lock()
+        self._mutex = mutex()
         """Guards ``_numbers``; held for a moment."""
         self._numbers = dict.fromkeys(
             [*(f"requests_{kind}" for kind in KINDS), "bytes_get", "bytes_put", "repeated"], 0

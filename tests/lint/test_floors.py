@@ -16,7 +16,8 @@ FLOORS = [
     {"_ext"},
     {"errors"},
     {"options", "events"},
-    {"common", "fs", "objects"},
+    {"common", "fs"},
+    {"objects"},
     {"cfile", "wal"},
     {"rowset"},
     {"tablet"},
@@ -156,7 +157,7 @@ INSIDE: dict[str, list[set[str]]] = {
         {"backup"},
         {"table_reads", "table_writes"},
         {"table"},
-        {"check_store", "entry"},
+        {"entry"},
         {"jobs", "repair"},
     ],
 }

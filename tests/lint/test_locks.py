@@ -35,8 +35,6 @@ ALLOWED: dict[str, dict[str, str]] = {
         "allocate_lock": "a pause; nobody else knows the lock",
         "acquire": "a pause; nobody else knows the lock",
     },
-    "objects/check_store.py": {"allocate_lock": "a gate, behind which threads begin together"},
-    "objects/tally.py": {"allocate_lock": "common's are on the same floor; held for a moment"},
 }
 # Functions that wait for a lock, or that other threads' locks hang on: under them no foreign code is called.
 FOREIGN = {"listener", "_tell", "tell"}

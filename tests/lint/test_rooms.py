@@ -40,11 +40,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "_thread.start_new_thread": "of which an interrupt leaves either none or one that runs",
     },
     "objects/client.py": {"os.register_at_fork": "the client's threads do not survive a fork"},
-    "objects/check_store.py": {
-        "os.urandom": "bytes like no others",
-        "threading.Thread": "threads race; the workers of common are on the same floor",
-    },
-    "table/check_store.py": {"os.urandom": "a folder that nobody else has"},
+    "objects/check_store.py": {"os.urandom": "bytes like no others, and a folder that nobody else has"},
     "wal/sync.py": {"kudu_core.common.run.workers.Worker": "the log's writer"},
     "tablet/maintain/lane.py": {"kudu_core.common.run.workers.Worker": "maintenance"},
     "cfile/pages/container.py": {"os.urandom": "file_id is random"},

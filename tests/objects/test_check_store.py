@@ -12,7 +12,6 @@ from kudu_core.common.run.clock import Clock
 from kudu_core.objects import check_store as rules
 from kudu_core.objects.api import Condition, Unmet, Version
 from kudu_core.objects.check_store import check
-from kudu_core.table import check_store as door
 from tests.support.objects.broken import BREAKS, BrokenStore
 from tests.support.objects.fates import Rule
 from tests.support.objects.faulty import FaultyStore
@@ -42,7 +41,7 @@ NAMED = {
 
 
 def checked(store: MemoryObjectStore, seconds: float = 0.15) -> kc.StoreReport:
-    return check(client(store, timer=Clock(), deadline_s=3.0), "memory", Clock(), threads=6, seconds=seconds)
+    return check(client(store, clock=Clock(), deadline_s=3.0), "memory", Clock(), threads=6, seconds=seconds)
 
 
 @pytest.mark.parametrize("breaks", NAMED)
@@ -155,4 +154,4 @@ def test_bad_arguments(url: str, options: dict[str, int], kind: type[Exception],
 
 
 def test_the_example_parses() -> None:
-    assert doctest.DocTestParser().get_examples(door.check_store.__doc__ or "")
+    assert doctest.DocTestParser().get_examples(kc.check_store.__doc__ or "")

@@ -19,7 +19,7 @@ from kudu_core.objects.client import open_store
 from kudu_core.objects.repeating import RepeatingStore
 from tests.objects.test_contract import body, id_of, together
 from tests.support.objects.fates import Fate, Rule
-from tests.support.objects.memory import StepTimer, put_id_of
+from tests.support.objects.memory import StepClock, put_id_of
 from tests.support.objects.server import BUCKET, StoreServer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,11 +31,11 @@ MISSING = [
 
 
 def opened(
-    server: StoreServer, timer: Any = None, deadline_s: float = 60.0, **options: object
+    server: StoreServer, clock: Any = None, deadline_s: float = 60.0, **options: object
 ) -> RepeatingStore:
     given = server.options(client_options=SOON) | options
     url = f"{server.url}/folder"
-    return open_store(url, given, put_id_of=put_id_of, timer=timer or StepTimer(), deadline_s=deadline_s)
+    return open_store(url, given, put_id_of=put_id_of, clock=clock or StepClock(), deadline_s=deadline_s)
 
 
 def there(server: StoreServer, path: str) -> bytes:
@@ -131,10 +131,10 @@ def test_an_answer_that_breaks_off_is_read_again(server: StoreServer) -> None:
 
 def test_a_burst_of_503(server: StoreServer) -> None:
     server.fates.rules.append(Rule("busy", times=7))
-    timer = StepTimer()
+    clock = StepClock()
     mine = body("mine")
-    assert opened(server, timer).put_if_absent("a", mine, id_of(mine)) is None
-    assert len(timer.slept) == 7 and sum(timer.slept) < 8
+    assert opened(server, clock).put_if_absent("a", mine, id_of(mine)) is None
+    assert len(clock.slept) == 7 and sum(clock.slept) < 8
 
 
 def test_the_deadline(server: StoreServer) -> None:
@@ -254,7 +254,7 @@ from kudu_core.common.run.clock import Clock
 from kudu_core.objects.client import open_store
 def opened():
     options = {s3.options()!r}
-    return open_store("s3://bucket/folder", options, put_id_of=lambda p, d: d, timer=Clock())
+    return open_store("s3://bucket/folder", options, put_id_of=lambda p, d: d, clock=Clock())
 store = opened()
 if {when!r} != "before":
     store.put("a", b"parent")
@@ -289,10 +289,12 @@ def test_a_fork_without_the_guard_hangs(s3: StoreServer) -> None:
     store.put("a", b"parent")
     child = os.fork()
     if child == 0:  # pragma: no cover
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # pytest has a handler, which would never run
-        signal.alarm(2)
-        client_module._Process.dead = False
-        store.put("b", b"child")
-        os._exit(0)
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)  # pytest has a handler, which would never run
+            signal.alarm(2)
+            client_module._Process.dead = False
+            store.put("b", b"child")
+        finally:
+            os._exit(0)  # also after an error: the child must not run the tests that follow
     status = os.waitpid(child, 0)[1]
     assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 from collections import Counter
 from collections.abc import Callable
 
@@ -14,6 +13,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.objects.api import ALWAYS, Existing, Replaced, Unmet
 from tests.support.objects.places import Place
+from tests.support.threads import together
 
 
 def body(text: str = "", length: int = 40) -> bytes:
@@ -206,27 +206,6 @@ def test_entries(place: Place) -> None:
 
 
 # -- races
-
-
-def together(count: int, call: Callable[[int], None]) -> None:
-    """Threads that begin at one moment."""
-    gate = threading.Barrier(count)
-    failed: list[BaseException] = []
-
-    def run(number: int) -> None:
-        gate.wait()
-        try:
-            call(number)
-        except BaseException as error:  # noqa: BLE001  raised below
-            failed.append(error)
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failed:
-        raise failed[0]
 
 
 def test_one_wins_a_name(place: Place) -> None:

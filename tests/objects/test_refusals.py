@@ -16,7 +16,7 @@ from kudu_core.common.run.clock import Clock
 from kudu_core.objects.client import open_store
 from tests.objects.test_client import opened
 from tests.objects.test_contract import body, id_of
-from tests.support.objects.memory import StepTimer, put_id_of
+from tests.support.objects.memory import StepClock, put_id_of
 from tests.support.objects.server import Reply, StoreServer, error
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -78,13 +78,13 @@ def test_what_asks_for_patience(server: StoreServer, reply: Reply) -> None:
     """Whatever is asked; and while it lasts, nothing else is told."""
     server.always = reply
 
-    class Timer(StepTimer):
+    class Acting(StepClock):
         def sleep(self, seconds: float) -> None:
             super().sleep(seconds)
             if len(self.slept) % 3 == 0:
                 server.always = None
 
-    store, mine = opened(server, Timer()), body()
+    store, mine = opened(server, Acting()), body()
     assert store.put_if_absent("a", mine, id_of(mine)) is None
     server.always = reply
     assert store.read_bytes("a", 100) == mine
@@ -107,7 +107,7 @@ def test_who_asks(s3: StoreServer) -> None:
     with pytest.raises(kc.StoreError, match=r"in another region.*expecting 'us-test-1'"):
         opened(s3, region="eu-1").read_bytes("a", 10)
     options = s3.options()
-    store = open_store("s3://nobucket/x", options, put_id_of=put_id_of, timer=StepTimer())
+    store = open_store("s3://nobucket/x", options, put_id_of=put_id_of, clock=StepClock())
     calls: list[Callable[[], object]] = [
         lambda: store.read_bytes("a", 9),
         lambda: store.replace_if("a", b"x" * 16, '"e"', b"x" * 16),
@@ -127,7 +127,7 @@ def test_no_credentials_at_all(s3: StoreServer) -> None:
         "from kudu_core.common.run.clock import Clock\n"
         f"options = {options!r}\n"
         "def ids(path, data): return data\n"
-        "store = open_store('s3://bucket/x', options, put_id_of=ids, timer=Clock(), deadline_s=5)\n"
+        "store = open_store('s3://bucket/x', options, put_id_of=ids, clock=Clock(), deadline_s=5)\n"
         "try: store.read_bytes('a', 1)\n"
         "except kc.StoreDenied as error: print(error)\n"
     )
@@ -142,7 +142,7 @@ def test_no_credentials_at_all(s3: StoreServer) -> None:
 def test_nobody_listens() -> None:
     with StoreServer("s3") as gone:
         options = gone.options()
-    store = open_store("s3://bucket/x", options, put_id_of=put_id_of, timer=StepTimer(), deadline_s=3.0)
+    store = open_store("s3://bucket/x", options, put_id_of=put_id_of, clock=StepClock(), deadline_s=3.0)
     with pytest.raises(kc.StoreUnavailable, match=r"no answer .*error sending request") as raised:
         store.read_bytes("a", 10)
     assert not raised.value.unknown
@@ -160,12 +160,12 @@ def test_nobody_listens() -> None:
 )
 def test_what_does_not_fit(url: str, options: dict[str, Any], told: str) -> None:
     with pytest.raises(kc.InvalidArgument, match=told):
-        open_store(url, options, put_id_of=put_id_of, timer=Clock())
+        open_store(url, options, put_id_of=put_id_of, clock=Clock())
 
 
 def test_hdfs_has_no_client_yet() -> None:
     with pytest.raises(kc.NotSupported, match=r"no client of hdfs:// yet"):
-        open_store("hdfs://nn:8020/x", None, put_id_of=put_id_of, timer=Clock())
+        open_store("hdfs://nn:8020/x", None, put_id_of=put_id_of, clock=Clock())
 
 
 @pytest.mark.parametrize(
@@ -175,6 +175,6 @@ def test_the_package_is_missing(monkeypatch: pytest.MonkeyPatch, url: str, extra
     monkeypatch.setitem(sys.modules, "obstore", None)
     monkeypatch.setitem(sys.modules, "obstore.store", None)
     with pytest.raises(kc.NotSupported, match=rf"obstore: pip install 'kudu-core\[{extra}\]'"):
-        open_store(url, {}, put_id_of=put_id_of, timer=Clock())
+        open_store(url, {}, put_id_of=put_id_of, clock=Clock())
 
 

@@ -14,7 +14,7 @@ from kudu_core.objects.repeating import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from tests.objects.test_contract import body, id_of
 from tests.support.objects.fates import OF_WRITES, Fate, Rule, SimulatedCrash, by_chance
 from tests.support.objects.faulty import FaultyStore
-from tests.support.objects.memory import MemoryObjectStore, StepTimer, client
+from tests.support.objects.memory import MemoryObjectStore, StepClock, client
 
 PUT = frozenset({"put"})
 GET = frozenset({"get"})
@@ -26,8 +26,8 @@ def memory(request: pytest.FixtureRequest) -> MemoryObjectStore:
     return MemoryObjectStore(versions=request.param)
 
 
-def behind(memory: MemoryObjectStore, *rules: Rule, timer: StepTimer | None = None) -> FaultyStore:
-    return FaultyStore(memory, rules, timer=timer)
+def behind(memory: MemoryObjectStore, *rules: Rule, clock: StepClock | None = None) -> FaultyStore:
+    return FaultyStore(memory, rules, clock=clock)
 
 
 @pytest.mark.parametrize("fate", BORNE)
@@ -101,7 +101,7 @@ def test_replaced_after_an_unknown_outcome(memory: MemoryObjectStore) -> None:
     """Ours was put, its answer lost, and another has replaced it before we looked: nobody can tell."""
     other = body("other")
 
-    class Timer(StepTimer):
+    class Acting(StepClock):
         def sleep(self, seconds: float) -> None:
             super().sleep(seconds)
             memory.store("TABLE", other)
@@ -111,7 +111,7 @@ def test_replaced_after_an_unknown_outcome(memory: MemoryObjectStore) -> None:
         version, mine = memory.get("TABLE", None)[1], body("mine")
         faulty = behind(memory, Rule(fate, ops=PUT))  # type: ignore[arg-type]
         with pytest.raises(Replaced) as raised:
-            client(faulty, timer=Timer()).replace_if("TABLE", mine, version, id_of(mine))
+            client(faulty, clock=Acting()).replace_if("TABLE", mine, version, id_of(mine))
         assert raised.value.unknown and raised.value.found.data == other
 
 
@@ -129,20 +129,20 @@ def test_the_same_bytes_are_repeated(memory: MemoryObjectStore) -> None:
     mine = bytearray(body("mine"))
     before = bytes(mine)
 
-    class Timer(StepTimer):
+    class Acting(StepClock):
         def sleep(self, seconds: float) -> None:
             super().sleep(seconds)
             mine[20:24] = b"oops"
 
-    assert client(faulty, timer=Timer()).put_if_absent("a", mine, id_of(before)) is None
+    assert client(faulty, clock=Acting()).put_if_absent("a", mine, id_of(before)) is None
     assert memory.objects["a"].data == before
 
 
 @pytest.mark.parametrize("op", ["put", "get", "delete", "list"])
 def test_the_deadline(memory: MemoryObjectStore, op: str) -> None:
-    timer = StepTimer()
+    clock = StepClock()
     faulty = FaultyStore(memory, [Rule("busy", ops=frozenset({op}), times=10_000)])  # type: ignore[arg-type]
-    store = client(faulty, timer=timer, deadline_s=20.0)
+    store = client(faulty, clock=clock, deadline_s=20.0)
     mine = body()
     calls = {
         "put": lambda: store.put_if_absent("a", mine, id_of(mine)),
@@ -155,12 +155,12 @@ def test_the_deadline(memory: MemoryObjectStore, op: str) -> None:
         calls[op]()
     assert raised.value.unknown == (op in ("put", "delete"))
     assert ("may or may not have been done" in str(raised.value)) == raised.value.unknown
-    assert 14 <= sum(timer.slept) <= 20
-    assert timer.slept[0] == FIRST_PAUSE_S and max(timer.slept) <= LONGEST_PAUSE_S
-    assert timer.slept == sorted(timer.slept), "each pause is as long as the one before, or longer"
+    assert 14 <= sum(clock.slept) <= 20
+    assert clock.slept[0] == FIRST_PAUSE_S and max(clock.slept) <= LONGEST_PAUSE_S
+    assert clock.slept == sorted(clock.slept), "each pause is as long as the one before, or longer"
     again = pickle.loads(pickle.dumps(raised.value))
     assert str(again) == str(raised.value) and again.unknown == raised.value.unknown
-    assert memory.counts()["repeated"] == len(timer.slept)
+    assert memory.counts()["repeated"] == len(clock.slept)
     # The handle goes on when the store does.
     faulty.fates.rules.clear()
     assert store.put_if_absent("a", mine, id_of(mine)) is None

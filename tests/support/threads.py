@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
 # On a busy machine some thread may hardly get a turn: so long what is wanted may take.
 LONGEST_S = 120.0
@@ -52,6 +53,17 @@ class Run:
         if self.errors:
             raise self.errors[0]
         assert not self.missing(), f"hardly happened: {self.missing()} of {self.wanted}, done: {self.counts}"
+
+
+def together(count: int, call: Callable[[int], None]) -> None:
+    """``call`` of each number below ``count``, in threads that begin at one moment."""
+    gate = threading.Barrier(count)
+
+    def one(number: int) -> None:
+        gate.wait()
+        call(number)
+
+    Run(0).all(*(partial(one, number) for number in range(count)))
 
 
 @contextmanager

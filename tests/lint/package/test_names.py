@@ -17,7 +17,6 @@ from tests.lint.test_floors import module_of, modules_imported, sources
 
 SAME_CLASS: dict[str, str] = {}
 SAME_MODULE = {
-    "api": "what may be asked: of files, of an object store",
     "column": "one stored column: as look-ups of rows hold it, as scans hold it",
     "few_rows": "the way of a few rows, and in `_ext/few` the loops of it",
     "fixed": "in each package of `_ext`, what it does with columns of fixed width",

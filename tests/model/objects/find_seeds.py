@@ -7,15 +7,12 @@ Without names every shortcut whose recorded run no longer catches it is searched
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict
 
-from tests.model.find_seeds import first_words
+from tests.model.find_seeds import first_words, recorded_in, search
 from tests.model.objects.rules import SHORTCUTS, WORLDS, Environment, shortcut
 from tests.model.objects.sim import run
 
@@ -53,33 +50,8 @@ def still_caught(name: str, recorded: Recorded) -> bool:
 
 
 def load() -> dict[str, Recorded]:
-    if not RECORDED.exists():
-        return {}
-    table: dict[str, Recorded] = json.loads(RECORDED.read_text())
-    return table
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--runs", type=int, default=10_000, help="seeds per shortcut and world")
-    parser.add_argument("names", nargs="*")
-    arguments = parser.parse_args()
-    known = {name: recorded for name, recorded in load().items() if name in SHORTCUTS}
-    names = arguments.names or [n for n in SHORTCUTS if n not in known or not still_caught(n, known[n])]
-    missing = 0
-    with ProcessPoolExecutor(2) as pool:
-        for name, found in zip(names, pool.map(find, names, [arguments.runs] * len(names)), strict=True):
-            sys.stdout.write(f"{name}: {found}\n")
-            sys.stdout.flush()
-            if found is None:
-                missing += 1
-            else:
-                known[name] = found
-                rows = {n: known[n] for n in SHORTCUTS if n in known}
-                lines = ",\n".join(f"  {json.dumps(n)}: {json.dumps(row)}" for n, row in rows.items())
-                RECORDED.write_text("{\n" + lines + "\n}\n")
-    return 1 if missing else 0
+    return recorded_in(RECORDED)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(search(__doc__ or "", RECORDED, SHORTCUTS, find, still_caught, 10_000))

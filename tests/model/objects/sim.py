@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 from tests.model.objects.client import Steps
@@ -16,6 +15,7 @@ from tests.model.objects.records import TABLE, Table
 from tests.model.objects.rules import AS_SPECIFIED, Corruption, Environment, Fenced, Rules, Violation
 from tests.model.objects.store import FATES, Killed, Store
 from tests.model.objects.writer import Writer, never_missing
+from tests.model.sim import Outcome
 
 TABLETS = 2
 SLEEPS = (15, 30, 60, 120, 250, 500)
@@ -167,14 +167,6 @@ def finish(steps: Steps) -> Any:
             next(steps)
         except StopIteration as stop:
             return stop.value
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    seed: int
-    violation: str  # empty: none
-    trace: list[tuple[Any, ...]]
-    counts: Counter[str]
 
 
 #: A shortcut may also lead a run where the model's own code stumbles: that, too, is caught.

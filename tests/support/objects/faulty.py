@@ -17,19 +17,20 @@ from tests.support.objects.fates import Fates, Op, Rule, SimulatedCrash
 if TYPE_CHECKING:
     from typing import TypeVar
 
-    from kudu_core.objects.api import Condition, Entry, Requests, Timer, Version
+    from kudu_core.common.run.clock import Clock
+    from kudu_core.objects.api import Condition, Entry, Requests, Version
 
     _T = TypeVar("_T")
 
 
 class FaultyStore:
-    """See the module.  ``timer`` is what a slow request uses up."""
+    """See the module.  ``clock`` is what a slow request uses up."""
 
     def __init__(
-        self, inner: Requests, rules: Iterable[Rule] = (), *, seed: int = 0, timer: Timer | None = None
+        self, inner: Requests, rules: Iterable[Rule] = (), *, seed: int = 0, clock: Clock | None = None
     ) -> None:
         self._inner = inner
-        self._timer = timer
+        self._clock = clock
         self.fates = Fates(rules, seed)
         self.crashed = False
         self._late: list[tuple[int, Callable[[], object]]] = []
@@ -99,8 +100,8 @@ class FaultyStore:
             self._inner.put(path, rule.data, ALWAYS)
             return request()
         if fate == "slow":
-            if self._timer is not None:
-                self._timer.sleep(rule.seconds)
+            if self._clock is not None:
+                self._clock.sleep(rule.seconds)
             return request()
         if fate in ("short", "flip") and spoiled is not None:
             return spoiled(request(), fate)

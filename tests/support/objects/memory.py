@@ -22,9 +22,11 @@ from kudu_core.errors import Corruption
 from kudu_core.objects.api import Always, Entry, Unmet
 from kudu_core.objects.repeating import RepeatingStore
 from kudu_core.objects.tally import Tally
+from tests.support.clock import ManualClock
 
 if TYPE_CHECKING:
-    from kudu_core.objects.api import Condition, PutIdOf, Requests, Timer, Version
+    from kudu_core.common.run.clock import Clock
+    from kudu_core.objects.api import Condition, PutIdOf, Requests, Version
 
 STALE_BY = 8
 """How many changes a stale listing may be behind."""
@@ -40,19 +42,16 @@ class Object(NamedTuple):
         return f'"{hashlib.md5(self.data, usedforsecurity=False).hexdigest()}"'
 
 
-class StepTimer:
-    """A clock that moves only when somebody sleeps."""
+class StepClock(ManualClock):
+    """A clock that moves when somebody sleeps, and knows how long."""
 
     def __init__(self) -> None:
-        self.now_s = 1000.0
+        super().__init__()
         self.slept: list[float] = []
-
-    def monotonic_s(self) -> float:
-        return self.now_s
 
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
-        self.now_s += seconds
+        super().sleep(seconds)
 
 
 def put_id_of(path: str, data: bytes) -> bytes | None:
@@ -176,12 +175,12 @@ class MemoryObjectStore:
 def client(
     requests: Requests,
     *,
-    timer: Timer | None = None,
+    clock: Clock | None = None,
     deadline_s: float = 60.0,
     ids: PutIdOf = put_id_of,
 ) -> RepeatingStore:
     """An ``ObjectStore`` over single requests, as the engine would have it; by default in no time."""
-    return RepeatingStore(requests, ids, timer or StepTimer(), deadline_s=deadline_s)
+    return RepeatingStore(requests, ids, clock or StepClock(), deadline_s=deadline_s)
 
 
 if TYPE_CHECKING:
