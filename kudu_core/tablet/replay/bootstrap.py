@@ -48,7 +48,8 @@ def _check_new(
 
 
 class Replay:
-    """Lays records into tablets, in the order of the log."""
+    """Lays records into tablets, in the order of the log: one (``apply``), or the first of some as one
+    (``apply_group``)."""
 
     def __init__(
         self,

@@ -63,7 +63,7 @@ def replay_log(
     done: Callable[[Record], None] = lambda record: None,
     relieve: Callable[[], bool] = lambda: False,
 ) -> Unreplayed | None:
-    """Lay the records of the log after its last CHECKPOINT into tablets, one after the other.
+    """Lay the records of the log after its last CHECKPOINT into tablets, in their order.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def replay_log(
     wanted
         False ends the replay before a record.
     done
-        Called after each record that was replayed.
+        Called for each record that was replayed; for those of a group after the last of them.
     relieve
         Called when there is no memory for a record: whether it was worth trying again.
 
