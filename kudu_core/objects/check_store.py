@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.run.clock import Clock
+from kudu_core.common.run.gates import Flag
 from kudu_core.common.run.pool import Pool
 from kudu_core.errors import Corruption, InvalidArgument, StoreDenied, StoreError, StoreUnavailable
 from kudu_core.objects.api import Existing, Replaced
@@ -319,9 +320,18 @@ def _judge(path: str, store: ObjectStore, bodies: list[bytes], answers: list[Exi
 
 
 def _together(threads: int, call: Callable[[int], None]) -> None:
-    """Make a call in so many threads; the first error of one is raised when all have ended."""
+    """Make a call in so many threads at once; the first error of one is raised when all have ended."""
+    all_there = Flag()
+
+    def run(number: int) -> None:
+        all_there.wait()
+        call(number)
+
     with Pool(threads, "kudu-core-check") as pool:
-        tasks = [pool.submit(partial(call, number)) for number in range(threads)]
+        try:
+            tasks = [pool.submit(partial(run, number)) for number in range(threads)]
+        finally:
+            all_there.set()
         for task in tasks:
             task.wait()
     for task in tasks:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import time
+import threading
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -21,6 +22,10 @@ BREAKS = (
 """What is broken: see the methods."""
 
 
+ALONE_S = 0.3
+"""A request that nobody races waits so long."""
+
+
 class BrokenStore(MemoryObjectStore):
     def __init__(self, breaks: str, versions: Literal["etag", "generation"] = "etag") -> None:
         assert breaks in BREAKS
@@ -28,6 +33,15 @@ class BrokenStore(MemoryObjectStore):
         self.breaks = breaks
         self._old: dict[str, Object] = {}
         self._was_missing: set[str] = set()
+        self._judged: Counter[str] = Counter()
+        self._others = threading.Condition()
+
+    def _meet(self, path: str) -> None:
+        """A request whose condition holds waits for a second one, which finds that it holds too."""
+        with self._others:
+            self._judged[path] += 1
+            self._others.notify_all()
+            self._others.wait_for(lambda: self._judged[path] > 1, ALONE_S)
 
     def version_of(self, found: Object) -> Version:
         return '"always"' if self.breaks == "one version" else super().version_of(found)
@@ -65,7 +79,7 @@ class BrokenStore(MemoryObjectStore):
             return super().put(path, data, ALWAYS)
         if (self.breaks == "absent racy" and absent) or (self.breaks == "replace racy" and replace):
             self._judge(path, condition)
-            time.sleep(0.0002)
+            self._meet(path)
             return super().put(path, data, ALWAYS)
         try:
             return super().put(path, data, condition)
